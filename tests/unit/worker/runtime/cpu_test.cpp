@@ -1,0 +1,52 @@
+#include "worker/runtime/cpu.h"
+
+#include <gtest/gtest.h>
+
+#include "worker/runtime/memory.h"
+
+namespace tilewright::runtime {
+namespace {
+
+CpuInfo made_cpu() {
+  CpuInfo cpu;
+  cpu.model = "Made CPU";
+  cpu.isas = {Isa::kRef, Isa::kAvx2};
+  return cpu;
+}
+
+TEST(Cpu, EveryCpuRunsTheReference) { EXPECT_EQ(detect_cpu().isas.front(), Isa::kRef); }
+
+TEST(Cpu, NamesAreReadBackAsWritten) {
+  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+    EXPECT_EQ(parse_isa(name(isa)), isa);
+  }
+  EXPECT_EQ(parse_isa("sse"), std::nullopt);
+}
+
+TEST(ChooseIsa, TakesTheFastestUnlessOneIsForced) {
+  EXPECT_EQ(choose_isa(made_cpu(), "").value(), Isa::kAvx2);
+  EXPECT_EQ(choose_isa(made_cpu(), "ref").value(), Isa::kRef);
+}
+
+TEST(ChooseIsa, RefusesWhatTheCpuLacksAndSaysWhatItHas) {
+  const auto refused = choose_isa(made_cpu(), "amx");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ExitCode::kUnsupported);
+  EXPECT_EQ(refused.error().message, "TILEWRIGHT_ISA=amx: this CPU (Made CPU) has ref, avx2 only");
+  EXPECT_FALSE(choose_isa(made_cpu(), "neon").ok());
+}
+
+TEST(Memory, ArenaGivesBackWhatIsReleased) {
+  Arena arena(4096);
+  const auto mark = arena.mark();
+  float* a = arena.take<float>(100);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a) % 64, 0u);
+  arena.release(mark);
+  EXPECT_EQ(arena.take<float>(1), a);
+  EXPECT_DEATH(arena.take<float>(2000), "arena of 4096 bytes");
+}
+
+TEST(Memory, SomeIsAvailable) { EXPECT_GT(available_memory(), 1u << 20); }
+
+}  // namespace
+}  // namespace tilewright::runtime
