@@ -38,7 +38,7 @@ const std::map<std::string, std::set<std::string>>& arrows() {
       {"worker/text", {"common/base"}},
       {"worker/tasks", {"common/base", "worker/text"}},
       {"worker/collectives", {"common/base", "common/net", "worker/runtime"}},
-      {"worker/checkpoint", {"common/base", "worker/runtime"}},
+      {"worker/checkpoint", {"common/base", "worker/runtime", "worker/nn"}},
       {"worker/elastic", {"common/base", "common/contract", "common/net", "common/rendezvous"}},
       {"worker/train",
        {"common/base", "common/contract", "common/net", "common/rendezvous", "worker/runtime",
