@@ -1,0 +1,101 @@
+// A connected TCP stream. Non-blocking underneath; every blocking call takes a Wait. Expected
+// failures are Errors with kPeerLost and one sentence that names the peer. Never raises SIGPIPE.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/net/address.h"
+#include "common/net/wait.h"
+
+namespace tilewright::net {
+
+// Owns a descriptor; closes it when it goes.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() { reset(); }
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  int get() const { return fd_; }
+  int release();
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// Not thread-safe, except that one thread may read while another writes.
+class Socket {
+ public:
+  Socket() = default;  // not connected
+  // Takes over a connected stream and makes it non-blocking, with TCP_NODELAY and keep-alive.
+  explicit Socket(FileDescriptor fd);
+
+  bool connected() const { return fd_.get() >= 0; }
+  int fd() const { return fd_.get(); }               // for poll loops; -1 when not connected
+  const std::string& peer() const { return peer_; }  // "10.0.0.2:41234", for sentences
+  Result<Address> local_address() const;
+
+  // All bytes or an Error: the peer closed, the connection broke, the Wait ended. After an Error
+  // the stream may stand inside a message and is good for nothing but closing.
+  Status read_exact(std::span<std::byte> bytes, const Wait& wait);
+  Status write_all(std::span<const std::byte> bytes, const Wait& wait);
+  // Gather and scatter; the vectors are used up (advanced) by the call.
+  Status read_exact(std::span<iovec> pieces, const Wait& wait);
+  Status write_all(std::span<iovec> pieces, const Wait& wait);
+
+  // What goes without waiting, 0 when nothing does: for poll loops. A closed peer is an Error.
+  Result<std::size_t> try_read(std::span<std::byte> bytes);
+  Result<std::size_t> try_read(std::span<iovec> pieces);
+  Result<std::size_t> try_write(std::span<const std::byte> bytes);
+  Result<std::size_t> try_write(std::span<iovec> pieces);
+
+  // True when the peer closed its end or the connection broke; bytes it sent before may still be
+  // waiting to be read.
+  bool peer_closed() const;
+
+  void shutdown_write();  // the peer reads to the end and then sees it closed
+  void close();
+
+ private:
+  Error lost(const std::string& what) const;
+  Status wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const;
+
+  FileDescriptor fd_;
+  std::string peer_;
+};
+
+// Advances a gather or scatter list by `bytes`; returns what is left of it.
+std::span<iovec> advance(std::span<iovec> pieces, std::size_t bytes);
+
+inline iovec piece(const void* data, std::size_t size) { return {const_cast<void*>(data), size}; }
+
+enum class Retry { kNo, kUntilDeadline };
+
+// Resolves and connects. kUntilDeadline tries again (after 10 ms, doubling to 500 ms) while the
+// peer refuses or its name does not resolve.
+Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo);
+
+class Listener {
+ public:
+  // Port 0 picks a free one. Errors carry kUsage: an unknown host, an address in use.
+  static Result<Listener> bind(const Address& address, int backlog = 128);
+  // The bound address, with the port that was picked; the host is numeric ("0.0.0.0" for all).
+  const Address& local_address() const { return local_; }
+  int fd() const { return fd_.get(); }
+  Result<Socket> accept(const Wait& wait);
+  // A Socket that is not connected when nobody waits.
+  Result<Socket> try_accept();
+
+ private:
+  FileDescriptor fd_;
+  Address local_;
+};
+
+}  // namespace tilewright::net
