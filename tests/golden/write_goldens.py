@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Writes the goldens of worker/nn with PyTorch and transformers: inputs, loss, gradients, ten AdamW losses.
+
+    write_goldens.py --minilm FOLDER --out tests/golden/data
+
+FOLDER is the Hugging Face folder of all-MiniLM-L6-v2. Every expected value is computed in float64,
+one example at a time (so there is no padding at all), and cast to float32 for the file. The same
+values computed by torch in float32 and under bf16 autocast, on the padded batch with an attention
+mask, are compared with it; their distances are stored as what each dtype implies. Everything is
+seeded; README.md beside this file gives the layout of the files.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+
+import numpy
+import safetensors
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+ADAMW_STEPS = 10
+ADAMW_LEARNING_RATE = 1e-3
+MAX_GRAD_NORM = 1.0
+FINAL_SAMPLES = 32  # sampled weights a tensor after the AdamW steps
+GRAD_SAMPLES = 64  # sampled gradient entries a tensor of the real model
+
+# Ten lengths from 3 to 50: batches of unequal lengths are what packing is about.
+LENGTHS = [17, 3, 50, 32, 5, 41, 16, 24, 9, 33]
+
+PAIRS = [
+    ("The harbour was closed on Tuesday after high winds damaged two cranes.",
+     "High winds damaged a pair of cranes, and the harbour closed on Tuesday.", 1),
+    ("Shares of the bakery chain rose 4.5% to $18.20 in early trading.",
+     "The bakery chain opened three new shops in the north last year.", 0),
+    ("Wait.", "Stop.", 1),
+    ("The council voted 7-2 to plant six hundred lime trees along the river, between the old mill "
+     "and the railway bridge, before the end of the coming winter.",
+     "By seven votes to two, councillors decided that six hundred limes will be planted beside the "
+     "river before winter ends.", 1),
+    ("She repaired the clock herself.", "The clock was sold at an auction for 1,200 euros.", 0),
+    ("Researchers measured how quickly the glacier melts by lowering sensors into eleven crevasses.",
+     "Sensors were lowered into eleven crevasses so that researchers could measure the melting.", 1),
+    ("The train to Zürich leaves at 08:15 from platform 4.",
+     "Passengers for Geneva must change at the next station; the café car is closed.", 0),
+    ("Our team lost the final.", "Although they led at half time, the visitors were beaten in extra "
+     "time and came second in a tournament that nobody had expected them to reach.", 0),
+]
+
+
+def small_config(heads, labels, eps):
+    return BertConfig(
+        vocab_size=120, hidden_size=128, num_hidden_layers=2, num_attention_heads=heads,
+        intermediate_size=256, max_position_embeddings=64, type_vocab_size=2, num_labels=labels,
+        layer_norm_eps=eps, attn_implementation="eager")
+
+
+def small_model(config, seed):
+    """A model whose every parameter matters: unit-scale activations, no zero bias, no unit gain."""
+    generator = torch.Generator().manual_seed(seed)
+    model = BertForSequenceClassification(config)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            if "LayerNorm.weight" in name:
+                value = 1 + 0.2 * noise
+            elif name.endswith("bias"):
+                value = 0.1 * noise
+            elif "embeddings" in name:
+                value = 0.5 * noise
+            else:
+                value = noise / parameter.shape[1] ** 0.5
+            parameter.copy_(value.float())
+    return model.eval()
+
+
+def small_examples(config, seed):
+    """Ids from 1 up (0 is [PAD], whose row gets no gradient in transformers), types in two runs."""
+    generator = torch.Generator().manual_seed(seed)
+    examples = []
+    for i, length in enumerate(LENGTHS):
+        ids = torch.randint(1, config.vocab_size, (length,), generator=generator)
+        first = int(torch.randint(1, length + 1, (1,), generator=generator))
+        types = (torch.arange(length) >= first).long()
+        examples.append((ids, types, i * 7 % 5 % config.num_labels))
+    return examples
+
+
+def losses_alone(model, examples):
+    """Logits [B, labels] and losses [B], each example by itself: nothing is padded."""
+    rows = [model(input_ids=ids[None], token_type_ids=types[None]).logits for ids, types, _ in examples]
+    logits = torch.cat(rows)
+    labels = torch.tensor([label for _, _, label in examples])
+    return logits, torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+def losses_padded(model, examples):
+    """The same through the usual padded batch and mask, as the reference's users run it."""
+    pad = torch.nn.utils.rnn.pad_sequence
+    ids = pad([ids for ids, _, _ in examples], batch_first=True)
+    types = pad([types for _, types, _ in examples], batch_first=True)
+    mask = pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True)
+    logits = model(input_ids=ids, token_type_ids=types, attention_mask=mask).logits.float()
+    labels = torch.tensor([label for _, _, label in examples])
+    return logits, torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+def losses_bf16(model, examples):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return losses_padded(model, examples)
+
+
+def gradients(model, examples, losses_of):
+    """Logits, losses and the gradient of the mean loss by parameter name."""
+    model.zero_grad()
+    logits, losses = losses_of(model, examples)
+    losses.mean().backward()
+    return logits.detach(), losses.detach(), {n: p.grad.clone() for n, p in model.named_parameters()}
+
+
+def adamw_run(model, examples, losses_of):
+    """Ten losses (each before its step) and gradient norms (before clipping); changes the model."""
+    plain = [p for n, p in model.named_parameters() if n.endswith("bias") or "LayerNorm" in n]
+    decayed = [p for n, p in model.named_parameters() if not (n.endswith("bias") or "LayerNorm" in n)]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
+        lr=ADAMW_LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8)
+    losses, norms = [], []
+    for _ in range(ADAMW_STEPS):
+        optimizer.zero_grad()
+        loss = losses_of(model, examples)[1].mean()
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)))
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
+
+
+def gradient_errors(found, exact):
+    """Relative L2 errors by name. The key biases' exact gradient is zero (a softmax does not change
+    when all its scores move together), so theirs is relative to the query bias of the same layer."""
+    errors = {}
+    for name, value in exact.items():
+        scale = exact[name.replace("self.key.bias", "self.query.bias")].norm()
+        errors[name] = ((found[name].double() - value).norm() / scale)[None]
+    return errors
+
+
+def inputs(examples):
+    lengths = torch.tensor([len(ids) for ids, _, _ in examples])
+    return {
+        "input_ids": torch.cat([ids for ids, _, _ in examples]).int(),
+        "token_type_ids": torch.cat([types for _, types, _ in examples]).int(),
+        "cu_seqlens": torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int(),
+        "labels": torch.tensor([label for _, _, label in examples]).int(),
+    }
+
+
+def forward_and_errors(make_model, examples):
+    """What both kinds of golden hold: loss, logits, losses and the two dtypes' distances."""
+    logits, losses, exact = gradients(make_model().double(), examples, losses_alone)
+    out = {"logits": logits, "losses": losses, "loss": losses.mean()[None]}
+    for dtype, losses_of in (("fp32", losses_padded), ("bf16", losses_bf16)):
+        found_logits, found_losses, found = gradients(make_model(), examples, losses_of)
+        out[f"{dtype}.logits"] = found_logits
+        out[f"{dtype}.loss"] = found_losses.mean()[None]
+        errors = gradient_errors(found, exact)
+        out |= {f"{dtype}.grad_error.{name}": error for name, error in errors.items()}
+        print(f"  {dtype}: loss {float(found_losses.mean()):.7f} (exact {float(losses.mean()):.7f}), logits off by "
+              f"at most {float((found_logits.double() - logits).abs().max()):.2e}, gradients' relative error "
+              f"median {float(torch.cat(list(errors.values())).median()):.2e}, worst {float(max(errors.values())):.2e}")
+        if dtype == "fp32":
+            assert max(errors.values()) < 1e-4, "float64 and plain float32 torch disagree"
+            assert torch.allclose(found_logits.double(), logits, rtol=1e-4, atol=1e-5)
+    return out, exact
+
+
+def save(tensors, path, what):
+    out = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach()
+        out[name] = (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    safetensors.torch.save_file(out, str(path), metadata={"format": "pt", "what": what, "versions": versions()})
+    path.chmod(0o644)
+
+
+def versions():
+    return (f"python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}, "
+            f"tokenizers {tokenizers.__version__}, safetensors {safetensors.__version__}, numpy {numpy.__version__}")
+
+
+def write_small(folder, heads, labels, eps, seed):
+    config = small_config(heads, labels, eps)
+    state = small_model(config, seed).state_dict()
+    examples = small_examples(config, seed + 1)
+
+    def make_model():
+        model = BertForSequenceClassification(config)
+        model.load_state_dict(state)
+        return model.eval()
+
+    print(folder.name)
+    out, exact = forward_and_errors(make_model, examples)
+    out |= inputs(examples)
+    out |= {f"grad.{name}": gradient for name, gradient in exact.items()}
+
+    model = make_model().double()
+    out["adamw.losses"], out["adamw.grad_norms"] = adamw_run(model, examples, losses_alone)
+    generator = torch.Generator().manual_seed(seed + 2)
+    for name, parameter in model.named_parameters():
+        count = min(FINAL_SAMPLES, parameter.numel())
+        index = torch.randperm(parameter.numel(), generator=generator)[:count].sort().values
+        out[f"adamw.final_index.{name}"] = index
+        out[f"adamw.final_value.{name}"] = parameter.detach().flatten()[index]
+    for dtype, losses_of in (("fp32", losses_padded), ("bf16", losses_bf16)):
+        out[f"{dtype}.adamw.losses"], _ = adamw_run(make_model(), examples, losses_of)
+        off = (out[f"{dtype}.adamw.losses"] - out["adamw.losses"]).abs().max()
+        print(f"  {dtype}: ten losses off by at most {float(off):.2e}")
+    print("  adamw.losses", [round(float(x), 6) for x in out["adamw.losses"]])
+    print("  adamw.grad_norms", [round(float(x), 4) for x in out["adamw.grad_norms"]])
+
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = config.to_dict()
+    fields["architectures"] = ["BertForSequenceClassification"]
+    fields["position_embedding_type"] = "absolute"
+    (folder / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n")
+    safetensors.torch.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
+    save(out, folder / "expected.safetensors", f"BertForSequenceClassification, heads {heads}, labels {labels}")
+
+
+def occurring_rows(name, shape, examples):
+    """The rows of an embedding that get a gradient, or all rows of any other tensor."""
+    if "word_embeddings" in name:
+        return torch.cat([ids for ids, _, _ in examples]).unique()
+    if "position_embeddings" in name:
+        return torch.arange(max(len(ids) for ids, _, _ in examples))
+    return torch.arange(shape[0])
+
+
+def write_minilm(folder, minilm, seed):
+    tokenizer = AutoTokenizer.from_pretrained(minilm)
+    examples = []
+    for first, second, label in PAIRS:
+        encoded = tokenizer(first, second)
+        examples.append((torch.tensor(encoded["input_ids"]), torch.tensor(encoded["token_type_ids"]), label))
+    config = BertConfig.from_pretrained(minilm, num_labels=2, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(seed)
+    head = 0.1 * torch.randn((2, config.hidden_size), generator=generator)
+    bias = 0.1 * torch.randn((2,), generator=generator)
+
+    def make_model():
+        model = BertForSequenceClassification.from_pretrained(minilm, config=config, dtype=torch.float32)
+        with torch.no_grad():
+            model.classifier.weight.copy_(head)
+            model.classifier.bias.copy_(bias)
+        return model.eval()
+
+    print(folder.name, "lengths", [len(ids) for ids, _, _ in examples])
+    out, exact = forward_and_errors(make_model, examples)
+    out |= inputs(examples) | {"classifier.weight": head, "classifier.bias": bias}
+    for name, gradient in exact.items():
+        rows = occurring_rows(name, gradient.shape, examples)
+        width = gradient[0].numel()
+        count = min(GRAD_SAMPLES, rows.numel() * width)
+        pick = torch.randperm(rows.numel() * width, generator=generator)[:count]
+        index = (rows[pick // width] * width + pick % width).sort().values
+        out[f"norm.{name}"] = gradient.norm()[None]
+        out[f"sample_index.{name}"] = index
+        out[f"sample_value.{name}"] = gradient.flatten()[index]
+    save(out, folder / "expected.safetensors", "all-MiniLM-L6-v2 with a random classifier of two labels")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minilm", required=True, help="the Hugging Face folder of all-MiniLM-L6-v2")
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="where small_d32, small_d64, minilm go")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(1)
+    print(versions())
+    write_small(arguments.out / "small_d32", heads=4, labels=2, eps=1e-12, seed=32)
+    write_small(arguments.out / "small_d64", heads=2, labels=3, eps=1e-5, seed=64)
+    write_minilm(arguments.out / "minilm", arguments.minilm, seed=6)
+
+
+if __name__ == "__main__":
+    main()
