@@ -44,31 +44,31 @@ class Buffer {
   std::size_t count_ = 0;
 };
 
-// A stack of pieces of one block. mark() and release() bracket what a step borrows.
+// Pieces cut from one block, one after the other. A measuring arena has no block: it only counts,
+// so that one function says both how much is needed and where everything lies.
 class Arena {
  public:
-  Arena() = default;
-  explicit Arena(std::size_t bytes) : block_(bytes) {}
-  // 64-byte aligned, content undefined. Running out is a bug of the size estimate: a check.
+  Arena() = default;  // measuring
+  explicit Arena(std::size_t bytes) : block_(bytes), measuring_(false) {}
+  // 64-byte aligned, content undefined; null while measuring. Running out is a bug of the size
+  // estimate: a check.
   template <typename T>
-  T* take(std::size_t count) {
-    const std::size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-    TW_CHECK(bytes <= block_.size() - used_, "arena of {} bytes: {} used, {} more wanted",
-             block_.size(), used_, bytes);
-    T* piece = reinterpret_cast<T*>(block_.data() + used_);
-    used_ += bytes;
-    if (used_ > peak_) peak_ = used_;
-    return piece;
+  T* take(std::int64_t count) {
+    const std::size_t begin = used_;
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    if (measuring_) return nullptr;
+    TW_CHECK(used_ <= block_.size(), "arena of {} bytes: {} used, {} wanted", block_.size(), begin,
+             used_ - begin);
+    return reinterpret_cast<T*>(block_.data() + begin);
   }
-  std::size_t mark() const { return used_; }
-  void release(std::size_t mark) { used_ = mark; }
-  std::size_t peak() const { return peak_; }
+  std::size_t used() const { return used_; }
   std::size_t size() const { return block_.size(); }
+  void reset() { used_ = 0; }
 
  private:
   Block block_;
   std::size_t used_ = 0;
-  std::size_t peak_ = 0;
+  bool measuring_ = true;
 };
 
 }  // namespace tilewright::runtime

@@ -36,14 +36,20 @@ TEST(ChooseIsa, RefusesWhatTheCpuLacksAndSaysWhatItHas) {
   EXPECT_FALSE(choose_isa(made_cpu(), "neon").ok());
 }
 
-TEST(Memory, ArenaGivesBackWhatIsReleased) {
-  Arena arena(4096);
-  const auto mark = arena.mark();
-  float* a = arena.take<float>(100);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a) % 64, 0u);
-  arena.release(mark);
-  EXPECT_EQ(arena.take<float>(1), a);
-  EXPECT_DEATH(arena.take<float>(2000), "arena of 4096 bytes");
+TEST(Memory, AMeasuringArenaCountsWhatARealOneThenHolds) {
+  const auto lay_out = [](Arena& arena) {
+    arena.take<float>(100);
+    return arena.take<double>(3);
+  };
+  Arena measure;
+  EXPECT_EQ(lay_out(measure), nullptr);
+  Arena arena(measure.used());
+  const double* last = lay_out(arena);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(last) % 64, 0u);
+  EXPECT_EQ(arena.used(), measure.used());
+  EXPECT_DEATH(arena.take<float>(1), "arena of 512 bytes: 512 used, 64 wanted");
+  arena.reset();
+  EXPECT_NE(arena.take<float>(1), nullptr);
 }
 
 TEST(Memory, SomeIsAvailable) { EXPECT_GT(available_memory(), 1u << 20); }

@@ -1,0 +1,62 @@
+#include "worker/nn/batch.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/base/check.h"
+
+namespace tilewright::nn {
+
+void RowIndex::build(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end,
+                     const std::int32_t* row_of_id, std::int64_t rows) {
+  row_offsets.assign(static_cast<std::size_t>(rows) + 1, 0);
+  occurrences.resize(static_cast<std::size_t>(end - begin));
+  const auto row = [&](std::int64_t t) {
+    return static_cast<std::size_t>(row_of_id[ids[static_cast<std::size_t>(t)]]);
+  };
+  for (auto t = begin; t < end; ++t) row_offsets[row(t)]++;
+  std::partial_sum(row_offsets.begin(), row_offsets.end(), row_offsets.begin());
+  // row_offsets[r] is now the end of row r. Filling from the back leaves each row's tokens rising
+  // and turns the ends into beginnings; the last entry stays the number of tokens.
+  for (auto t = end; t-- > begin;) {
+    occurrences[static_cast<std::size_t>(--row_offsets[row(t)])] = static_cast<std::int32_t>(t);
+  }
+}
+
+void Batch::clear() {
+  for (auto* list : {&ids, &types, &positions, &token_example, &example, &labels}) list->clear();
+  cu_seqlens.assign(1, 0);
+  max_seqlen = 0;
+  groups.clear();
+}
+
+void Batch::add(std::span<const std::int32_t> example_ids,
+                std::span<const std::int32_t> example_types, std::int32_t label,
+                std::int32_t index_in_global_batch) {
+  TW_CHECK(example_ids.size() == example_types.size() && !example_ids.empty(),
+           "{} ids and {} token types in one example", example_ids.size(), example_types.size());
+  ids.insert(ids.end(), example_ids.begin(), example_ids.end());
+  types.insert(types.end(), example_types.begin(), example_types.end());
+  for (std::size_t i = 0; i < example_ids.size(); ++i) {
+    positions.push_back(static_cast<std::int32_t>(i));
+    token_example.push_back(index_in_global_batch);
+  }
+  example.push_back(index_in_global_batch);
+  labels.push_back(label);
+  cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
+  max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(example_ids.size()));
+}
+
+void Batch::open_group(std::int64_t first_shard) {
+  groups.push_back({first_shard,
+                    {static_cast<std::int32_t>(example.size())},
+                    {static_cast<std::int32_t>(ids.size())}});
+}
+
+void Batch::close_shard() {
+  TW_CHECK(!groups.empty(), "close_shard before open_group");
+  groups.back().example_offsets.push_back(static_cast<std::int32_t>(example.size()));
+  groups.back().token_offsets.push_back(static_cast<std::int32_t>(ids.size()));
+}
+
+}  // namespace tilewright::nn

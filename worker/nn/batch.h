@@ -1,0 +1,45 @@
+// One pass through the model: packed examples of consecutive shards, without a padded position.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tilewright::nn {
+
+// 2^k consecutive, aligned shards: a subtree of the gradient's tree. Offsets count from the
+// beginning of the pass; both have 2^k + 1 entries.
+struct ShardGroup {
+  std::int64_t first_shard = 0;
+  std::vector<std::int32_t> example_offsets;
+  std::vector<std::int32_t> token_offsets;
+};
+
+// Where each embedding row of a group's gradient gets its terms from; see EmbeddingBackward.
+struct RowIndex {
+  std::vector<std::int32_t> row_offsets;
+  std::vector<std::int32_t> occurrences;
+  // rows_of: for each id its row, in [0, rows). Tokens [begin, end) are indexed.
+  void build(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end,
+             const std::int32_t* row_of_id, std::int64_t rows);
+};
+
+struct Batch {
+  std::vector<std::int32_t> ids, types, positions, token_example;  // [T]
+  std::vector<std::int32_t> cu_seqlens = {0};                      // [B + 1]
+  std::vector<std::int32_t> example;                               // [B], index in the global batch
+  std::vector<std::int32_t> labels;                                // [B]
+  std::int64_t max_seqlen = 0;
+  std::vector<ShardGroup> groups;
+
+  std::int64_t B() const { return static_cast<std::int64_t>(example.size()); }
+  std::int64_t T() const { return static_cast<std::int64_t>(ids.size()); }
+  void clear();
+  void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,
+           std::int32_t label, std::int32_t index_in_global_batch);
+  // Opens a group at shard `first_shard`; close_shard() ends each of its shards in turn.
+  void open_group(std::int64_t first_shard);
+  void close_shard();
+};
+
+}  // namespace tilewright::nn

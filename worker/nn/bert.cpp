@@ -1,0 +1,311 @@
+#include "worker/nn/bert.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "worker/runtime/bf16.h"
+
+namespace tilewright::nn {
+namespace {
+
+// The linear layers in the order of ParameterLayout::linears(): classifier, pooler, then four a
+// layer from the last layer down.
+constexpr std::size_t kClassifier = 0;
+constexpr std::size_t kPooler = 1;
+std::size_t first_linear_of(const BertConfig& config, std::int64_t layer) {
+  return static_cast<std::size_t>(2 + 4 * (config.num_hidden_layers - 1 - layer));
+}
+
+template <typename T>
+std::size_t kernel_scratch_bytes(const BertConfig& config, const Context<T>& c, std::int64_t tokens,
+                                 std::int64_t examples, std::int64_t max_seqlen,
+                                 std::int64_t shards) {
+  const int threads = c.pool.size();
+  std::size_t bytes =
+      c.ops.attention_scratch(max_seqlen, config.num_attention_heads, config.head_size(), threads);
+  const auto weight = [&](std::int64_t rows, std::int64_t k, std::int64_t n) {
+    bytes = std::max(bytes, c.ops.linear_backward_weight_scratch(rows, shards, k, n, threads));
+  };
+  const std::int64_t H = config.hidden_size;
+  const std::int64_t I = config.intermediate_size;
+  weight(tokens, H, 3 * H);
+  weight(tokens, H, H);
+  weight(tokens, H, I);
+  weight(tokens, I, H);
+  weight(examples, H, H);
+  weight(examples, H, config.num_labels);
+  return bytes;
+}
+
+}  // namespace
+
+template <typename T>
+struct BertClassifier<T>::Activations {
+  float* embedding_sum = nullptr;    // [T, H]
+  float* embedding_stats = nullptr;  // [T, 2]
+  T* embedded = nullptr;             // [T, H]
+  std::vector<LayerActivations<T>> layers;
+  LayerScratch<T> scratch;
+  T* first_token = nullptr;       // [B, H] the last layer's output at each [CLS]
+  T* pooled = nullptr;            // [B, H] before tanh
+  T* activated = nullptr;         // [B, H] after tanh
+  T* dropped = nullptr;           // [B, H] after dropout
+  T* logits = nullptr;            // [B, C]
+  T* d_logits = nullptr;          // [B, C]
+  T* d_pooled = nullptr;          // [B, H]
+  T* d_first_token = nullptr;     // [B, H]
+  float* losses = nullptr;        // [B]
+  std::int32_t* zeros = nullptr;  // [B] positions of one-row-per-example matrices
+  RowIndex rows;
+  std::vector<std::int32_t> own_row;  // [max positions] each id is its own row
+  kernels::RowIdentity tokens;        // of the batch at work
+  kernels::RowIdentity examples;
+
+  void lay_out(runtime::Arena& arena, const BertConfig& config, std::int64_t T_, std::int64_t B,
+               std::size_t kernel_bytes) {
+    const std::int64_t H = config.hidden_size;
+    embedding_sum = arena.take<float>(T_ * H);
+    embedding_stats = arena.take<float>(T_ * 2);
+    embedded = arena.take<T>(T_ * H);
+    layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
+    for (LayerActivations<T>& layer : layers) layer.lay_out(arena, config, T_);
+    scratch.lay_out(arena, config, T_, kernel_bytes);
+    first_token = arena.take<T>(B * H);
+    pooled = arena.take<T>(B * H);
+    activated = arena.take<T>(B * H);
+    dropped = arena.take<T>(B * H);
+    logits = arena.take<T>(B * config.num_labels);
+    d_logits = arena.take<T>(B * config.num_labels);
+    d_pooled = arena.take<T>(B * H);
+    d_first_token = arena.take<T>(B * H);
+    losses = arena.take<float>(B);
+    zeros = arena.take<std::int32_t>(B);
+  }
+};
+
+template <typename T>
+std::size_t BertClassifier<T>::activation_bytes(const BertConfig& config, const Context<T>& context,
+                                                std::int64_t tokens, std::int64_t examples,
+                                                std::int64_t max_seqlen, std::int64_t shards) {
+  runtime::Arena measure;
+  Activations activations;
+  activations.lay_out(measure, config, tokens, examples,
+                      kernel_scratch_bytes(config, context, tokens, examples, max_seqlen, shards));
+  return measure.used();
+}
+
+template <typename T>
+std::size_t BertClassifier<T>::packed_bytes(const BertConfig& config, const Context<T>& context) {
+  std::size_t elements = 0;
+  for (const LinearLayout& linear : ParameterLayout(config).linears()) {
+    elements += 2 * (context.ops.packed_weight_size(linear.N, linear.K) + 31) / 32 * 32;
+  }
+  return elements * sizeof(T);
+}
+
+template <typename T>
+BertClassifier<T>::BertClassifier(const BertConfig& config, const Context<T>& context)
+    : config_(config),
+      c_(context),
+      layout_(config),
+      parameters_(static_cast<std::size_t>(layout_.count)),
+      a_(std::make_unique<Activations>()) {
+  // Packed copies begin on cache lines: 32 elements are at least 64 bytes for either T.
+  const auto padded = [&](const LinearLayout& l) {
+    return (c_.ops.packed_weight_size(l.N, l.K) + 31) / 32 * 32;
+  };
+  const std::vector<LinearLayout> linears = layout_.linears();
+  std::size_t elements = 0;
+  for (const LinearLayout& l : linears) elements += 2 * padded(l);
+  packed_ = runtime::Buffer<T>(elements);
+  T* packed = packed_.data();
+  float* const values = parameters_.data();
+  for (const LinearLayout& l : linears) {
+    linears_.push_back({l.N, l.K, values + l.weight, values + l.bias, packed, packed + padded(l)});
+    packed += 2 * padded(l);
+  }
+  const auto norm = [&](const NormLayout& n) {
+    return kernels::LayerNorm{values + n.gamma, values + n.beta, config_.layer_norm_eps};
+  };
+  for (std::int64_t l = 0; l < config_.num_hidden_layers; ++l) {
+    const EncoderLayerLayout& at = layout_.layers[static_cast<std::size_t>(l)];
+    const std::size_t first = first_linear_of(config_, l);
+    layers_.push_back({l, at, linears_[first + 3], linears_[first + 2], linears_[first + 1],
+                       linears_[first], norm(at.attention_norm), norm(at.output_norm)});
+  }
+  const auto most = std::max(config_.max_position_embeddings, config_.type_vocab_size);
+  a_->own_row.resize(static_cast<std::size_t>(most));
+  std::iota(a_->own_row.begin(), a_->own_row.end(), 0);
+}
+
+template <typename T>
+BertClassifier<T>::~BertClassifier() = default;
+
+template <typename T>
+void BertClassifier<T>::pack_rows(std::size_t linear, std::int64_t row_begin,
+                                  std::int64_t row_end) {
+  const Linear<T>& l = linears_[linear];
+  c_.ops.pack_weight(l.weight, l.N, l.K, row_begin, row_end, l.packed_forward, l.packed_backward);
+}
+
+template <typename T>
+void BertClassifier<T>::pack_weights() {
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    c_.pool.for_ranges(linears_[i].N, 64,
+                       [&](std::int64_t begin, std::int64_t end) { pack_rows(i, begin, end); });
+  }
+}
+
+template <typename T>
+void BertClassifier<T>::reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
+                                std::int64_t shards) {
+  const std::size_t kernel =
+      kernel_scratch_bytes(config_, c_, tokens, examples, max_seqlen, shards);
+  arena_ = runtime::Arena();  // the old block goes before the new one comes
+  arena_ = runtime::Arena(activation_bytes(config_, c_, tokens, examples, max_seqlen, shards));
+  a_->lay_out(arena_, config_, tokens, examples, kernel);
+}
+
+template <typename T>
+std::span<const T> BertClassifier<T>::forward(const Batch& batch, const DropoutKey& key,
+                                              bool training) {
+  const std::int64_t rows = batch.T();
+  const std::int64_t B = batch.B();
+  const std::int64_t H = config_.hidden_size;
+  const float* values = parameters_.data();
+  a_->tokens = {batch.token_example.data(), batch.positions.data()};
+  std::fill_n(a_->zeros, B, 0);
+  a_->examples = {batch.example.data(), a_->zeros};
+  counters_.forward += rows;
+
+  const float p = training ? config_.hidden_dropout_prob : 0.0f;
+  c_.ops.embed_norm_forward(c_.pool, batch.ids.data(), batch.positions.data(), batch.types.data(),
+                            values + layout_.word_embeddings, values + layout_.position_embeddings,
+                            values + layout_.type_embeddings, rows, H,
+                            {values + layout_.embedding_norm.gamma,
+                             values + layout_.embedding_norm.beta, config_.layer_norm_eps},
+                            key.at(-1, DropoutKey::kEmbeddings, p), a_->tokens, a_->embedding_sum,
+                            a_->embedding_stats, a_->scratch.hidden32, a_->embedded);
+  const T* hidden = a_->embedded;
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    layers_[l].forward(c_, config_, batch, key, training, hidden, a_->layers[l], a_->scratch);
+    hidden = a_->layers[l].output;
+  }
+
+  for (std::int64_t b = 0; b < B; ++b) {
+    const T* row =
+        hidden + static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
+    std::copy_n(row, H, a_->first_token + b * H);
+  }
+  linears_[kPooler].forward(c_, a_->first_token, B, a_->pooled);
+  c_.ops.tanh_dropout_forward(
+      c_.pool, a_->pooled, B, H,
+      key.at(-1, DropoutKey::kHead, training ? config_.classifier_dropout : 0.0f), a_->examples,
+      a_->activated, a_->dropped);
+  linears_[kClassifier].forward(c_, a_->dropped, B, a_->logits);
+  return {a_->logits, static_cast<std::size_t>(B * config_.num_labels)};
+}
+
+template <typename T>
+std::span<const float> BertClassifier<T>::losses(const Batch& batch) {
+  c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), batch.B(), config_.num_labels, 1.0f,
+                               a_->losses, a_->d_logits);
+  return {a_->losses, static_cast<std::size_t>(batch.B())};
+}
+
+template <typename T>
+void BertClassifier<T>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
+                                 const TouchedRows& touched, const GradientSink& sink) {
+  const std::int64_t rows = batch.T();
+  const std::int64_t B = batch.B();
+  const std::int64_t H = config_.hidden_size;
+  const LayerScratch<T>& scratch = a_->scratch;
+  TW_CHECK(sink.groups.size() == batch.groups.size(), "{} gradient vectors for {} groups",
+           sink.groups.size(), batch.groups.size());
+  counters_.backward += rows;
+
+  c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), B, config_.num_labels, loss_scale,
+                               a_->losses, a_->d_logits);
+  // Head: rows are examples, so shards are cut by examples.
+  const auto head_gradient = [&](const LinearLayout& linear, const T* x, const T* dy) {
+    for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+      c_.ops.linear_backward_weight(c_.pool, x, dy, batch.groups[g].example_offsets, linear.K,
+                                    linear.N, sink.groups[g] + linear.weight,
+                                    sink.groups[g] + linear.bias, scratch.kernel);
+    }
+  };
+  head_gradient(layout_.classifier, a_->dropped, a_->d_logits);
+  linears_[kClassifier].backward_input(c_, a_->d_logits, B, a_->d_pooled);
+  c_.ops.tanh_dropout_backward(c_.pool, a_->activated, a_->d_pooled, B, H,
+                               key.at(-1, DropoutKey::kHead, config_.classifier_dropout),
+                               a_->examples, a_->d_pooled);
+  head_gradient(layout_.pooler, a_->first_token, a_->d_pooled);
+  linears_[kPooler].backward_input(c_, a_->d_pooled, B, a_->d_first_token);
+  const std::int64_t head_end = layout_.pooler.bias + layout_.pooler.N;
+  sink.ready(0, head_end);
+
+  // Only the first token of each example feeds the head.
+  std::memset(scratch.d_hidden32, 0, static_cast<std::size_t>(rows * H) * sizeof(float));
+  for (std::int64_t b = 0; b < B; ++b) {
+    float* row = scratch.d_hidden32 +
+                 static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
+    for (std::int64_t h = 0; h < H; ++h) row[h] = runtime::to_float(a_->d_first_token[b * H + h]);
+  }
+
+  const T* d_branch = nullptr;
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    const T* input = l == 0 ? a_->embedded : a_->layers[l - 1].output;
+    layers_[l].backward(c_, config_, batch, key, input, a_->layers[l], scratch, d_branch, sink);
+    d_branch = scratch.d_input;
+  }
+
+  const float* values = parameters_.data();
+  const kernels::LayerNorm norm{values + layout_.embedding_norm.gamma,
+                                values + layout_.embedding_norm.beta, config_.layer_norm_eps};
+  c_.ops.dropout_backward(c_.pool, scratch.d_hidden32, d_branch, rows, H,
+                          key.at(-1, DropoutKey::kEmbeddings, config_.hidden_dropout_prob),
+                          a_->tokens);
+  c_.ops.add_norm_backward(c_.pool, scratch.d_hidden32, nullptr, a_->embedding_sum,
+                           a_->embedding_stats, rows, H, norm, {}, a_->tokens, scratch.d_sum,
+                           nullptr);
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    const ShardGroup& group = batch.groups[g];
+    float* const gradient = sink.groups[g];
+    c_.ops.norm_backward_parameters(
+        c_.pool, scratch.d_hidden32, a_->embedding_sum, a_->embedding_stats, group.token_offsets, H,
+        gradient + layout_.embedding_norm.gamma, gradient + layout_.embedding_norm.beta);
+    const auto table = [&](std::span<const std::int32_t> ids, const std::int32_t* row_of_id,
+                           std::int64_t R, std::int64_t offset) {
+      a_->rows.build(ids, group.token_offsets.front(), group.token_offsets.back(), row_of_id, R);
+      c_.parameter_ops.embedding_backward(
+          c_.pool, {scratch.d_sum, a_->rows.occurrences.data(), a_->rows.row_offsets.data(), R, H,
+                    group.token_offsets, gradient + offset});
+    };
+    table(batch.positions, a_->own_row.data(), config_.max_position_embeddings,
+          layout_.position_embeddings);
+    table(batch.types, a_->own_row.data(), config_.type_vocab_size, layout_.type_embeddings);
+    table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings);
+  }
+  sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
+
+  // The loss takes the same tree: shards summed in order, then pairwise, each group its own root.
+  const std::int64_t last = gradient_count(touched.R()) - 1;
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    const auto& offsets = batch.groups[g].example_offsets;
+    std::vector<float> sums(offsets.size() - 1, 0.0f);
+    for (std::size_t s = 0; s < sums.size(); ++s) {
+      for (auto b = offsets[s]; b < offsets[s + 1]; ++b) sums[s] += a_->losses[b] * loss_scale;
+    }
+    for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+      for (std::size_t s = 0; s < sums.size() / 2; ++s) sums[s] = sums[2 * s] + sums[2 * s + 1];
+    }
+    sink.groups[g][last] = sums[0];
+  }
+  sink.ready(layout_.word_embeddings, last + 1);
+}
+
+template class BertClassifier<float>;
+template class BertClassifier<bf16>;
+
+}  // namespace tilewright::nn

@@ -1,0 +1,161 @@
+#include "worker/nn/encoder_layer.h"
+
+#include <utility>
+
+namespace tilewright::nn {
+namespace {
+
+template <typename T>
+kernels::AttentionForward<T> attention(const BertConfig& config, const Batch& batch,
+                                       kernels::Dropout dropout, const LayerActivations<T>& a) {
+  kernels::AttentionForward<T> attention;
+  attention.qkv = a.qkv;
+  attention.cu_seqlens = batch.cu_seqlens.data();
+  attention.example = batch.example.data();
+  attention.B = batch.B();
+  attention.heads = config.num_attention_heads;
+  attention.head_size = config.head_size();
+  attention.max_seqlen = batch.max_seqlen;
+  attention.dropout = dropout;
+  attention.context = a.context;
+  attention.log_sum_exp = a.log_sum_exp;
+  return attention;
+}
+
+// The gradient of a linear layer's weight and bias, for each group of shards.
+template <typename T>
+void weight_gradient(const Context<T>& c, const LinearLayout& linear, const Batch& batch,
+                     const T* x, const T* dy, std::byte* scratch, const GradientSink& sink) {
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    c.ops.linear_backward_weight(c.pool, x, dy, batch.groups[g].token_offsets, linear.K, linear.N,
+                                 sink.groups[g] + linear.weight, sink.groups[g] + linear.bias,
+                                 scratch);
+  }
+}
+
+template <typename T>
+void norm_gradient(const Context<T>& c, const NormLayout& norm, std::int64_t H, const Batch& batch,
+                   const float* dy, const float* sum, const float* stats,
+                   const GradientSink& sink) {
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    c.ops.norm_backward_parameters(c.pool, dy, sum, stats, batch.groups[g].token_offsets, H,
+                                   sink.groups[g] + norm.gamma, sink.groups[g] + norm.beta);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void LayerActivations<T>::lay_out(runtime::Arena& arena, const BertConfig& config,
+                                  std::int64_t tokens) {
+  const std::int64_t H = config.hidden_size;
+  const std::int64_t I = config.intermediate_size;
+  qkv = arena.take<T>(tokens * 3 * H);
+  context = arena.take<T>(tokens * H);
+  log_sum_exp = arena.take<float>(tokens * config.num_attention_heads);
+  attention_sum = arena.take<float>(tokens * H);
+  attention_stats = arena.take<float>(tokens * 2);
+  attended = arena.take<T>(tokens * H);
+  intermediate = arena.take<T>(tokens * I);
+  activated = arena.take<T>(tokens * I);
+  output_sum = arena.take<float>(tokens * H);
+  output_stats = arena.take<float>(tokens * 2);
+  output = arena.take<T>(tokens * H);
+}
+
+template <typename T>
+void LayerScratch<T>::lay_out(runtime::Arena& arena, const BertConfig& config, std::int64_t tokens,
+                              std::size_t kernel_bytes) {
+  const std::int64_t H = config.hidden_size;
+  branch = arena.take<T>(tokens * H);
+  attended32 = arena.take<float>(tokens * H);
+  hidden32 = arena.take<float>(tokens * H);
+  d_hidden32 = arena.take<float>(tokens * H);
+  d_sum = arena.take<float>(tokens * H);
+  d_branch = arena.take<T>(tokens * H);
+  d_input = arena.take<T>(tokens * H);
+  d_intermediate = arena.take<T>(tokens * config.intermediate_size);
+  d_qkv = arena.take<T>(tokens * 3 * H);
+  kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
+}
+
+template <typename T>
+void EncoderLayer<T>::forward(const Context<T>& c, const BertConfig& config, const Batch& batch,
+                              const DropoutKey& key, bool training, const T* input,
+                              const LayerActivations<T>& a, const LayerScratch<T>& scratch) const {
+  const std::int64_t rows = batch.T();
+  const std::int64_t H = config.hidden_size;
+  const float p_hidden = training ? config.hidden_dropout_prob : 0.0f;
+  const float p_attention = training ? config.attention_probs_dropout_prob : 0.0f;
+  const kernels::RowIdentity identity{batch.token_example.data(), batch.positions.data()};
+
+  qkv.forward(c, input, rows, a.qkv);
+  c.ops.attention_forward(
+      c.pool, attention(config, batch, key.at(index, DropoutKey::kProbabilities, p_attention), a),
+      scratch.kernel);
+  attention_output.forward(c, a.context, rows, scratch.branch);
+  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.hidden32, rows, H, attention_norm,
+                         key.at(index, DropoutKey::kAttentionOutput, p_hidden), identity,
+                         a.attention_sum, a.attention_stats, scratch.attended32, a.attended);
+
+  intermediate.forward(c, a.attended, rows, a.intermediate);
+  c.ops.gelu_forward(c.pool, a.intermediate, rows * config.intermediate_size, a.activated);
+  output.forward(c, a.activated, rows, scratch.branch);
+  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.attended32, rows, H, output_norm,
+                         key.at(index, DropoutKey::kOutput, p_hidden), identity, a.output_sum,
+                         a.output_stats, scratch.hidden32, a.output);
+}
+
+template <typename T>
+void EncoderLayer<T>::backward(const Context<T>& c, const BertConfig& config, const Batch& batch,
+                               const DropoutKey& key, const T* input, const LayerActivations<T>& a,
+                               const LayerScratch<T>& scratch, const T* d_branch,
+                               const GradientSink& sink) const {
+  const std::int64_t rows = batch.T();
+  const std::int64_t H = config.hidden_size;
+  const kernels::RowIdentity identity{batch.token_example.data(), batch.positions.data()};
+
+  c.ops.add_norm_backward(c.pool, scratch.d_hidden32, d_branch, a.output_sum, a.output_stats, rows,
+                          H, output_norm,
+                          key.at(index, DropoutKey::kOutput, config.hidden_dropout_prob), identity,
+                          scratch.d_sum, scratch.d_branch);
+  norm_gradient(c, layout.output_norm, H, batch, scratch.d_hidden32, a.output_sum, a.output_stats,
+                sink);
+  weight_gradient(c, layout.output, batch, a.activated, scratch.d_branch, scratch.kernel, sink);
+  output.backward_input(c, scratch.d_branch, rows, scratch.d_intermediate);
+  c.ops.gelu_backward(c.pool, a.intermediate, scratch.d_intermediate,
+                      rows * config.intermediate_size, scratch.d_intermediate);
+  weight_gradient(c, layout.intermediate, batch, a.attended, scratch.d_intermediate, scratch.kernel,
+                  sink);
+  intermediate.backward_input(c, scratch.d_intermediate, rows, scratch.d_input);
+
+  // d_sum is the residual's gradient at the attention norm; d_hidden32 is free to take the next.
+  c.ops.add_norm_backward(c.pool, scratch.d_sum, scratch.d_input, a.attention_sum,
+                          a.attention_stats, rows, H, attention_norm,
+                          key.at(index, DropoutKey::kAttentionOutput, config.hidden_dropout_prob),
+                          identity, scratch.d_hidden32, scratch.d_branch);
+  norm_gradient(c, layout.attention_norm, H, batch, scratch.d_sum, a.attention_sum,
+                a.attention_stats, sink);
+  weight_gradient(c, layout.attention_output, batch, a.context, scratch.d_branch, scratch.kernel,
+                  sink);
+  attention_output.backward_input(c, scratch.d_branch, rows, scratch.d_input);
+  kernels::AttentionBackward<T> back;
+  back.forward =
+      attention(config, batch,
+                key.at(index, DropoutKey::kProbabilities, config.attention_probs_dropout_prob), a);
+  back.d_context = scratch.d_input;
+  back.d_qkv = scratch.d_qkv;
+  c.ops.attention_backward(c.pool, back, scratch.kernel);
+  weight_gradient(c, layout.qkv, batch, input, scratch.d_qkv, scratch.kernel, sink);
+  qkv.backward_input(c, scratch.d_qkv, rows, scratch.d_input);
+  sink.ready(layout.begin, layout.end);
+}
+
+template struct LayerActivations<float>;
+template struct LayerActivations<bf16>;
+template struct LayerScratch<float>;
+template struct LayerScratch<bf16>;
+template struct EncoderLayer<float>;
+template struct EncoderLayer<bf16>;
+
+}  // namespace tilewright::nn

@@ -1,0 +1,21 @@
+// Floating-point operations of real tokens: what GFLOP/s in logs and benchmarks counts.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/nn/batch.h"
+#include "worker/nn/bert_config.h"
+
+namespace tilewright::nn {
+
+// A multiply-add counts 2. With P = 4 H^2 + 2 H I weights in a layer's matrices, L layers, examples
+// of S_b tokens and C labels, one forward takes
+//   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ],
+// backward twice that. Embeddings, norms, GELU, softmax, the optimizer and whatever backward
+// computes again are work but do not count.
+double forward_flops(const BertConfig& config, const Batch& batch);
+inline double step_flops(const BertConfig& config, const Batch& batch) {
+  return 3.0 * forward_flops(config, batch);
+}
+
+}  // namespace tilewright::nn

@@ -1,0 +1,141 @@
+#include "worker/nn/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilewright::nn {
+namespace {
+
+// About 64 KiB of each of the four vectors a task.
+constexpr std::int64_t kPiece = 16384;
+constexpr std::int64_t kWordRows = 64;
+constexpr std::int64_t kPackRows = 64;  // what pack_weight wants its ranges to be multiples of
+
+}  // namespace
+
+template <typename T>
+Optimizer<T>::Optimizer(BertClassifier<T>& model, const Context<T>& context,
+                        const AdamWSettings& settings)
+    : model_(model),
+      c_(context),
+      settings_(settings),
+      m_(model.parameters().size()),
+      v_(model.parameters().size()) {
+  const ParameterLayout& layout = model.layout();
+  const std::vector<LinearLayout> linears = layout.linears();
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    const LinearLayout& l = linears[i];
+    for (std::int64_t row = 0; row < l.N; row += kPackRows) {
+      const std::int64_t end = std::min(l.N, row + kPackRows);
+      tasks_.push_back({l.weight + row * l.K, l.weight + end * l.K, static_cast<std::int64_t>(i),
+                        row, end, true, false});
+    }
+  }
+  const auto in_linear = [&](std::int64_t offset) {
+    return std::any_of(linears.begin(), linears.end(), [&](const LinearLayout& l) {
+      return offset >= l.weight && offset < l.weight + l.N * l.K;
+    });
+  };
+  for (const Tensor& tensor : layout.tensors) {
+    if (tensor.offset == layout.word_embeddings || in_linear(tensor.offset)) continue;
+    for (std::int64_t at = 0; at < tensor.count; at += kPiece) {
+      const std::int64_t end = std::min(tensor.count, at + kPiece);
+      tasks_.push_back({tensor.offset + at, tensor.offset + end, -1, 0, 0, tensor.decays, false});
+    }
+  }
+  for (std::int64_t row = 0; row < model.config().vocab_size; row += kWordRows) {
+    const std::int64_t end = std::min(model.config().vocab_size, row + kWordRows);
+    tasks_.push_back({row, end, -1, 0, 0, true, true});
+  }
+}
+
+template <typename T>
+double Optimizer<T>::norm(std::span<const float> gradient) {
+  const auto count = static_cast<std::int64_t>(gradient.size());
+  const std::int64_t blocks = (count + kernels::kNormBlock - 1) / kernels::kNormBlock;
+  block_sums_.resize(static_cast<std::size_t>(blocks));
+  c_.pool.run(blocks, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kernels::kNormBlock;
+    block_sums_[static_cast<std::size_t>(block)] = c_.parameter_ops.sum_of_squares(
+        gradient.data() + begin, std::min(kernels::kNormBlock, count - begin));
+  });
+  for (std::size_t width = 1; width < block_sums_.size(); width *= 2) {
+    for (std::size_t i = 0; i + width < block_sums_.size(); i += 2 * width) {
+      block_sums_[i] += block_sums_[i + width];
+    }
+  }
+  return block_sums_.empty() ? 0.0 : std::sqrt(block_sums_[0]);
+}
+
+template <typename T>
+void Optimizer<T>::update_words(const Task& task, const kernels::AdamW& adamw,
+                                const float* gradient, const TouchedRows& touched) {
+  const std::int64_t H = model_.config().hidden_size;
+  const std::int64_t base = model_.layout().word_embeddings;
+  const auto update = [&](std::int64_t row_begin, std::int64_t row_end, const float* g) {
+    const std::int64_t at = base + row_begin * H;
+    c_.parameter_ops.adamw(adamw, (row_end - row_begin) * H, g, model_.parameters().data() + at,
+                           m_.data() + at, v_.data() + at);
+  };
+  auto next = std::lower_bound(touched.ids.begin(), touched.ids.end(), task.begin);
+  for (std::int64_t row = task.begin; row < task.end;) {
+    const std::int64_t touched_row =
+        next == touched.ids.end() ? task.end : std::min<std::int64_t>(*next, task.end);
+    if (row < touched_row) update(row, touched_row, nullptr);
+    if (touched_row < task.end) {
+      update(touched_row, touched_row + 1, gradient + base + (next - touched.ids.begin()) * H);
+      ++next;
+    }
+    row = touched_row + 1;
+  }
+}
+
+template <typename T>
+double Optimizer<T>::step(std::int64_t step, float learning_rate, std::span<const float> gradient,
+                          const TouchedRows& touched) {
+  TW_CHECK(static_cast<std::int64_t>(gradient.size()) == model_.gradient_count(touched.R()),
+           "gradient of {} elements, expected {}", gradient.size(),
+           model_.gradient_count(touched.R()));
+  const double norm_before = norm(gradient.first(gradient.size() - 1));
+  kernels::AdamW adamw;
+  adamw.learning_rate = learning_rate;
+  adamw.beta1 = settings_.beta1;
+  adamw.beta2 = settings_.beta2;
+  adamw.epsilon = settings_.epsilon;
+  // Powers by repeated squaring in double, so that they depend on no library.
+  const auto power = [](double base, std::int64_t exponent) {
+    double result = 1.0;
+    for (; exponent > 0; exponent /= 2, base *= base) {
+      if (exponent % 2 == 1) result *= base;
+    }
+    return result;
+  };
+  adamw.correction1 = static_cast<float>(1.0 - power(settings_.beta1, step));
+  adamw.correction2 = static_cast<float>(1.0 - power(settings_.beta2, step));
+  if (settings_.max_grad_norm > 0) {
+    // As torch.nn.utils.clip_grad_norm_.
+    adamw.gradient_scale =
+        static_cast<float>(std::min(1.0, settings_.max_grad_norm / (norm_before + 1e-6)));
+  }
+  float* const values = model_.parameters().data();
+  c_.pool.run(static_cast<std::int64_t>(tasks_.size()), [&](std::int64_t index, int) {
+    const Task& task = tasks_[static_cast<std::size_t>(index)];
+    kernels::AdamW own = adamw;
+    own.weight_decay = task.decays ? settings_.weight_decay : 0.0f;
+    if (task.words) {
+      update_words(task, own, gradient.data(), touched);
+      return;
+    }
+    c_.parameter_ops.adamw(own, task.end - task.begin, gradient.data() + task.begin,
+                           values + task.begin, m_.data() + task.begin, v_.data() + task.begin);
+    if (task.linear >= 0) {
+      model_.pack_rows(static_cast<std::size_t>(task.linear), task.row_begin, task.row_end);
+    }
+  });
+  return norm_before;
+}
+
+template class Optimizer<float>;
+template class Optimizer<bf16>;
+
+}  // namespace tilewright::nn
