@@ -75,7 +75,6 @@ class Handshake {
   std::string server_nonce_, client_nonce_;
   std::string output_;
   std::size_t wanted_;
-  int round_ = 0;
 };
 
 // The whole proof on a fresh connection. On an Error the caller drops the socket.

@@ -1,0 +1,45 @@
+#include "common/net/address.h"
+
+#include <charconv>
+
+namespace tilewright::net {
+
+std::string to_string(const Address& address) {
+  const bool brackets = address.host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", brackets ? "[" : "", address.host, brackets ? "]" : "",
+                     address.port);
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const auto refuse = [text](const char* why) {
+    return Error{ExitCode::kUsage,
+                 fmt::format("address \"{}\": {}; expected host:port or [v6]:port", text, why)};
+  };
+  std::string_view host, port;
+  if (!text.empty() && text.front() == '[') {
+    const auto end = text.find(']');
+    if (end == std::string_view::npos) return refuse("\"[\" without \"]\"");
+    host = text.substr(1, end - 1);
+    if (host.find(':') == std::string_view::npos) return refuse("no IPv6 address in brackets");
+    if (text.substr(end + 1, 1) != ":") return refuse("no port after \"]\"");
+    port = text.substr(end + 2);
+  } else {
+    const auto colon = text.find(':');
+    if (colon == std::string_view::npos) return refuse("no port");
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+    if (port.find(':') != std::string_view::npos) return refuse("more than one colon");
+  }
+  if (text.find_first_of(std::string_view(" \t\r\n\0", 5)) != std::string_view::npos) {
+    return refuse("holds a space or a control character");
+  }
+  Address address{std::string(host), 0};
+  const auto [end, failure] =
+      std::from_chars(port.data(), port.data() + port.size(), address.port, 10);
+  if (port.empty() || failure != std::errc() || end != port.data() + port.size()) {
+    return refuse("the port is not a number from 0 to 65535");
+  }
+  return address;
+}
+
+}  // namespace tilewright::net

@@ -1,0 +1,83 @@
+#include "common/net/endpoint.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace tilewright::net {
+namespace {
+
+// What getaddrinfo says; `flags` is added to AI_NUMERICSERV.
+std::pair<int, AddressList> look_up(const Address& address, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* list = nullptr;
+  const std::string port = std::to_string(address.port);
+  const int code = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(), port.c_str(),
+                               &hints, &list);
+  return {code, AddressList(code == 0 ? list : nullptr)};
+}
+
+// Shared with the resolving thread, which may outlive the wait.
+struct LookUp {
+  std::mutex mutex;
+  std::optional<std::pair<int, AddressList>> answer;
+  WakeUp done;
+};
+
+}  // namespace
+
+Result<Address> address_of(int fd, int (*query)(int, sockaddr*, socklen_t*) noexcept) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  auto* raw = reinterpret_cast<sockaddr*>(&storage);
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  if (query(fd, raw, &size) != 0) {
+    return Error{ExitCode::kPeerLost,
+                 fmt::format("a socket has no address: {}", std::strerror(errno))};
+  }
+  const int code =
+      getnameinfo(raw, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+  if (code != 0) {
+    return Error{ExitCode::kPeerLost,
+                 fmt::format("a socket has no TCP address: {}", gai_strerror(code))};
+  }
+  return Address{host, static_cast<std::uint16_t>(std::stoul(port))};
+}
+
+Result<AddressList> resolve(const Address& address, bool passive, const Wait& wait) {
+  const int passive_flag = passive ? AI_PASSIVE : 0;
+  auto [code, list] = look_up(address, passive_flag | AI_NUMERICHOST);
+  if (code == EAI_NONAME && !address.host.empty()) {
+    auto state = std::make_shared<LookUp>();
+    std::thread([state, address, passive_flag] {
+      auto answer = look_up(address, passive_flag);
+      {
+        const std::lock_guard lock(state->mutex);
+        state->answer = std::move(answer);
+      }
+      state->done.signal();
+    }).detach();
+    if (wait_ready(state->done.fd(), POLLIN, wait) != Ready::kYes) {
+      return Error{ExitCode::kPeerLost,
+                   fmt::format("host {}: the name did not resolve in time", address.host)};
+    }
+    const std::lock_guard lock(state->mutex);
+    code = state->answer->first;
+    list = std::move(state->answer->second);
+  }
+  if (code != 0) {
+    return Error{ExitCode::kPeerLost, fmt::format("host {}: the name does not resolve: {}",
+                                                  address.host, gai_strerror(code))};
+  }
+  return std::move(list);
+}
+
+}  // namespace tilewright::net

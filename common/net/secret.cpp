@@ -1,0 +1,95 @@
+#include "common/net/secret.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tilewright::net {
+namespace {
+
+std::span<const unsigned char> as_unsigned(std::string_view bytes) {
+  return {reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()};
+}
+
+Status check_size(std::size_t size, const std::string& where) {
+  if (size >= SecretKey::kMinBytes && size <= SecretKey::kMaxBytes) return {};
+  return Error{ExitCode::kUsage, fmt::format("{}: a secret of {}{} bytes, expected {} to {}", where,
+                                             size > SecretKey::kMaxBytes ? "more than " : "",
+                                             std::min(size, SecretKey::kMaxBytes),
+                                             SecretKey::kMinBytes, SecretKey::kMaxBytes)};
+}
+
+}  // namespace
+
+Result<SecretKey> SecretKey::from_file(const std::filesystem::path& path) {
+  const auto refuse = [&path](const char* action) {
+    return Error{ExitCode::kUsage, fmt::format("{}: cannot {} the secret: {}", path.string(),
+                                               action, std::strerror(errno))};
+  };
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return refuse("open");
+  // One byte more than allowed, so that a longer file is noticed. Read in place: no copy of the
+  // secret is left in a stream's buffer.
+  SecretKey key(std::vector<unsigned char>(kMaxBytes + 1));
+  std::size_t size = 0;
+  while (size < key.bytes_.size()) {
+    const ssize_t got = read(fd.get(), key.bytes_.data() + size, key.bytes_.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refuse("read");
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  if (auto status = check_size(size, path.string()); !status.ok()) return status.error();
+  key.bytes_.resize(size);  // shrinks in place; the bytes behind were never written
+  return key;
+}
+
+Result<SecretKey> SecretKey::from_bytes(std::string_view bytes) {
+  if (auto status = check_size(bytes.size(), "secret"); !status.ok()) return status.error();
+  const auto raw = as_unsigned(bytes);
+  return SecretKey(std::vector<unsigned char>(raw.begin(), raw.end()));
+}
+
+SecretKey SecretKey::random() {
+  SecretKey key(std::vector<unsigned char>(32));
+  TW_CHECK(RAND_bytes(key.bytes_.data(), static_cast<int>(key.bytes_.size())) == 1,
+           "the system has no random numbers");
+  return key;
+}
+
+SecretKey::~SecretKey() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+
+SecretKey& SecretKey::operator=(SecretKey&& other) noexcept {
+  if (this != &other) {
+    OPENSSL_cleanse(bytes_.data(), bytes_.size());
+    bytes_ = std::move(other.bytes_);
+  }
+  return *this;
+}
+
+SecretKey SecretKey::clone() const { return SecretKey(bytes_); }
+
+Mac hmac_sha256(const SecretKey& key, std::string_view bytes) {
+  Mac mac{};
+  unsigned int size = 0;
+  const auto raw = as_unsigned(bytes);
+  const unsigned char* outcome =
+      HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(key.bytes().size()), raw.data(),
+           raw.size(), mac.data(), &size);
+  TW_CHECK(outcome != nullptr && size == mac.size(), "HMAC-SHA256 unavailable");
+  return mac;
+}
+
+bool equal_in_constant_time(std::span<const unsigned char> a, std::span<const unsigned char> b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace tilewright::net

@@ -1,0 +1,193 @@
+#include "common/net/socket.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/net/endpoint.h"
+
+namespace tilewright::net {
+namespace {
+
+// A silent host is given up after 15 + 3 x 5 s: late enough for a busy network, and a second line
+// only, behind heartbeats.
+constexpr int kKeepAliveIdleSeconds = 15;
+constexpr int kKeepAliveIntervalSeconds = 5;
+constexpr int kKeepAliveProbes = 3;
+
+void set_option(int fd, int level, int name, int value) {
+  // A stream that breaks at this moment refuses; its first use will say so.
+  setsockopt(fd, level, name, &value, sizeof value);
+}
+
+std::size_t size_of(std::span<const iovec> pieces) {
+  std::size_t size = 0;
+  for (const iovec& one : pieces) size += one.iov_len;
+  return size;
+}
+
+constexpr std::size_t kMaxPieces = 1024;  // IOV_MAX of Linux
+
+msghdr header_for(std::span<iovec> pieces) {
+  msghdr header{};
+  header.msg_iov = pieces.data();
+  header.msg_iovlen = std::min(pieces.size(), kMaxPieces);
+  return header;
+}
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int FileDescriptor::release() { return std::exchange(fd_, -1); }
+
+void FileDescriptor::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
+  const int flags = fcntl(fd_.get(), F_GETFL);
+  fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK);
+  fcntl(fd_.get(), F_SETFD, FD_CLOEXEC);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  const auto address = address_of(fd_.get(), getpeername);
+  peer_ = address.ok() ? to_string(*address) : "a peer that is gone";
+}
+
+Result<Address> Socket::local_address() const { return address_of(fd_.get(), getsockname); }
+
+Error Socket::lost(const std::string& what) const {
+  return {ExitCode::kPeerLost, fmt::format("{} {}", peer_, what)};
+}
+
+Status Socket::wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const {
+  const bool reading = (events & POLLIN) != 0;
+  switch (wait_ready(fd_.get(), events, wait)) {
+    case Ready::kYes:
+      return {};
+    case Ready::kCancelled:
+      return lost(
+          fmt::format("was not waited for any longer: the wait was cancelled after {} of "
+                      "{} bytes",
+                      done, total));
+    case Ready::kTimedOut:
+      break;
+  }
+  return lost(fmt::format("{} by the deadline: {} of {} bytes {}",
+                          reading ? "sent too little" : "took too little", done, total,
+                          reading ? "came" : "went"));
+}
+
+Result<std::size_t> Socket::try_read(std::span<iovec> pieces) {
+  if (size_of(pieces) == 0) return std::size_t{0};
+  msghdr header = header_for(pieces);
+  while (true) {
+    const ssize_t got = recvmsg(fd_.get(), &header, 0);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) return lost("closed the connection");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    if (errno != EINTR) return lost(fmt::format("broke the connection: {}", std::strerror(errno)));
+  }
+}
+
+Result<std::size_t> Socket::try_write(std::span<iovec> pieces) {
+  if (size_of(pieces) == 0) return std::size_t{0};
+  const msghdr header = header_for(pieces);
+  while (true) {
+    const ssize_t sent = sendmsg(fd_.get(), &header, MSG_NOSIGNAL);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    if (errno != EINTR) return lost(fmt::format("broke the connection: {}", std::strerror(errno)));
+  }
+}
+
+Result<std::size_t> Socket::try_read(std::span<std::byte> bytes) {
+  iovec one = piece(bytes.data(), bytes.size());
+  return try_read(std::span(&one, 1));
+}
+
+Result<std::size_t> Socket::try_write(std::span<const std::byte> bytes) {
+  iovec one = piece(bytes.data(), bytes.size());
+  return try_write(std::span(&one, 1));
+}
+
+Status Socket::read_exact(std::span<iovec> pieces, const Wait& wait) {
+  const std::size_t total = size_of(pieces);
+  for (std::size_t done = 0; done < total;) {
+    const auto got = try_read(pieces);
+    if (!got.ok()) return got.error();
+    done += *got;
+    pieces = advance(pieces, *got);
+    if (*got == 0) {
+      if (auto status = wait_for(POLLIN, wait, done, total); !status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+Status Socket::write_all(std::span<iovec> pieces, const Wait& wait) {
+  const std::size_t total = size_of(pieces);
+  for (std::size_t done = 0; done < total;) {
+    const auto sent = try_write(pieces);
+    if (!sent.ok()) return sent.error();
+    done += *sent;
+    pieces = advance(pieces, *sent);
+    if (*sent == 0) {
+      if (auto status = wait_for(POLLOUT, wait, done, total); !status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+Status Socket::read_exact(std::span<std::byte> bytes, const Wait& wait) {
+  iovec one = piece(bytes.data(), bytes.size());
+  return read_exact(std::span(&one, 1), wait);
+}
+
+Status Socket::write_all(std::span<const std::byte> bytes, const Wait& wait) {
+  iovec one = piece(bytes.data(), bytes.size());
+  return write_all(std::span(&one, 1), wait);
+}
+
+bool Socket::peer_closed() const {
+  pollfd one{fd_.get(), POLLRDHUP, 0};
+  return !connected() || (poll(&one, 1, 0) > 0 && one.revents != 0);
+}
+
+void Socket::shutdown_write() { shutdown(fd_.get(), SHUT_WR); }
+
+void Socket::close() { fd_.reset(); }
+
+std::span<iovec> advance(std::span<iovec> pieces, std::size_t bytes) {
+  while (!pieces.empty() && bytes >= pieces.front().iov_len) {
+    bytes -= pieces.front().iov_len;
+    pieces = pieces.subspan(1);
+  }
+  if (bytes > 0) {
+    TW_CHECK(!pieces.empty(), "advanced {} bytes past the end of a gather list", bytes);
+    pieces.front().iov_base = static_cast<std::byte*>(pieces.front().iov_base) + bytes;
+    pieces.front().iov_len -= bytes;
+  }
+  return pieces;
+}
+
+}  // namespace tilewright::net

@@ -1,0 +1,53 @@
+#include "common/net/wait.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "common/base/check.h"
+
+namespace tilewright::net {
+
+WakeUp::WakeUp() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  TW_CHECK(fd_ >= 0, "eventfd: {}", std::strerror(errno));
+}
+
+WakeUp::~WakeUp() { close(fd_); }
+
+void WakeUp::signal() {
+  const int saved = errno;
+  signalled_.store(true, std::memory_order_release);
+  const std::uint64_t one = 1;
+  // Only a full counter can refuse, and a full counter is readable, which is what is wanted.
+  [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
+  errno = saved;
+}
+
+void WakeUp::clear() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(fd_, &count, sizeof count);
+  signalled_.store(false, std::memory_order_release);
+}
+
+int poll_timeout(MonotonicTime deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonic_now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
+}
+
+Ready wait_ready(int fd, short events, const Wait& wait) {
+  pollfd fds[2] = {{fd, events, 0}, {wait.cancel ? wait.cancel->fd() : -1, POLLIN, 0}};
+  while (true) {
+    const int count = poll(fds, 2, poll_timeout(wait.deadline));
+    TW_CHECK(count >= 0 || errno == EINTR, "poll: {}", std::strerror(errno));
+    if (wait.cancel && wait.cancel->signalled()) return Ready::kCancelled;
+    if (count > 0 && fds[0].revents != 0) return Ready::kYes;
+    if (monotonic_now() >= wait.deadline) return Ready::kTimedOut;
+  }
+}
+
+}  // namespace tilewright::net
