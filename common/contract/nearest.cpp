@@ -1,0 +1,59 @@
+#include "common/contract/nearest.h"
+
+#include <algorithm>
+#include <string>
+
+namespace tilewright {
+namespace {
+
+// Beyond this nothing is a typing error any more, and the table below would grow with the input.
+constexpr std::size_t kLongestName = 100;
+
+std::string plain(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (c == '_' || c == '-') continue;
+    letters += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return letters;
+}
+
+// Optimal string alignment distance.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string_view nearest_name(std::string_view name,
+                              const std::vector<std::string_view>& candidates) {
+  if (name.empty() || name.size() > kLongestName) return {};
+  const std::string wanted = plain(name);
+  std::string_view best;
+  std::size_t least = 0;
+  for (const std::string_view candidate : candidates) {
+    const std::string known = plain(candidate);
+    const std::size_t found = distance(wanted, known);
+    const std::size_t allowed = std::max<std::size_t>(2, std::max(wanted.size(), known.size()) / 3);
+    if (found > allowed || found >= known.size()) continue;
+    if (best.empty() || found < least) {
+      best = candidate;
+      least = found;
+    }
+  }
+  return best;
+}
+
+}  // namespace tilewright

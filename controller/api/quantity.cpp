@@ -1,0 +1,89 @@
+#include "controller/api/quantity.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace tilewright::api {
+namespace {
+
+// A suffix as a fraction: 1 of it is numerator / denominator units.
+struct Suffix {
+  std::string_view text;
+  std::int64_t numerator;
+  std::int64_t denominator;
+};
+
+constexpr std::array kSuffixes = {
+    Suffix{"", 1, 1},
+    Suffix{"n", 1, 1'000'000'000},
+    Suffix{"u", 1, 1'000'000},
+    Suffix{"m", 1, 1'000},
+    Suffix{"k", 1'000, 1},
+    Suffix{"M", 1'000'000, 1},
+    Suffix{"G", 1'000'000'000, 1},
+    Suffix{"T", 1'000'000'000'000, 1},
+    Suffix{"P", 1'000'000'000'000'000, 1},
+    Suffix{"Ki", std::int64_t{1} << 10, 1},
+    Suffix{"Mi", std::int64_t{1} << 20, 1},
+    Suffix{"Gi", std::int64_t{1} << 30, 1},
+    Suffix{"Ti", std::int64_t{1} << 40, 1},
+    Suffix{"Pi", std::int64_t{1} << 50, 1},
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+std::optional<Quantity> parse_quantity(std::string_view text) {
+  // 18 digits fit 64 bits; the products below need 128.
+  constexpr std::size_t kMaxDigits = 18;
+  __extension__ using Wide = unsigned __int128;
+  std::string_view rest = text;
+  if (rest.starts_with('+')) rest.remove_prefix(1);
+  Wide mantissa = 0;
+  Wide denominator = 1;
+  std::size_t digits = 0;
+  bool point = false;
+  for (; !rest.empty() && (is_digit(rest.front()) || rest.front() == '.'); rest.remove_prefix(1)) {
+    if (rest.front() == '.') {
+      if (std::exchange(point, true)) return std::nullopt;
+      continue;
+    }
+    mantissa = mantissa * 10 + static_cast<unsigned>(rest.front() - '0');
+    if (point) denominator *= 10;
+    if (++digits > kMaxDigits) return std::nullopt;
+  }
+  if (digits == 0) return std::nullopt;
+
+  Wide numerator = 1;
+  if (rest.size() > 1 && (rest.front() == 'e' || rest.front() == 'E')) {  // a decimal exponent
+    rest.remove_prefix(1);
+    const bool negative = rest.starts_with('-');
+    if (negative || rest.starts_with('+')) rest.remove_prefix(1);
+    int exponent = 0;
+    if (rest.empty()) return std::nullopt;
+    for (; !rest.empty(); rest.remove_prefix(1)) {
+      if (!is_digit(rest.front())) return std::nullopt;
+      exponent = exponent * 10 + (rest.front() - '0');
+      if (exponent > 15) return std::nullopt;
+    }
+    for (int i = 0; i < exponent; ++i) (negative ? denominator : numerator) *= 10;
+  } else {
+    const Suffix* found = nullptr;
+    for (const Suffix& suffix : kSuffixes) {
+      if (suffix.text == rest) found = &suffix;
+    }
+    if (found == nullptr) return std::nullopt;
+    numerator = static_cast<Wide>(found->numerator);
+    denominator *= static_cast<Wide>(found->denominator);
+  }
+  // mantissa < 2^60, numerator < 2^51, 1000 < 2^10: below 2^121. denominator < 2^90.
+  const Wide thousandths = (mantissa * numerator * 1000 + denominator - 1) / denominator;
+  if (thousandths > static_cast<Wide>(std::numeric_limits<std::int64_t>::max())) {
+    return std::nullopt;
+  }
+  return Quantity{std::string(text), static_cast<std::int64_t>(thousandths)};
+}
+
+}  // namespace tilewright::api
