@@ -1,0 +1,42 @@
+# The commands of the README. Everything else is CMake: `cmake --preset release && cmake --build --preset release`.
+SHELL := /bin/bash
+PRESET ?= release
+BUILD := build/$(PRESET)
+MODEL := .cache/models/all-minilm-l6-v2
+
+.PHONY: demo test build deps model install asan tsan format tidy clean
+
+demo: build model ## trains a real BERT on the example with two workers
+	$(BUILD)/bin/tilewright up examples/trainjob.yaml
+
+test: model ## builds and runs every test
+	$(MAKE) build TARGETS=all
+	ctest --preset $(PRESET)
+
+TARGETS ?= tilewright tilewright-worker
+build: deps
+	cmake --preset $(PRESET) $(CMAKE_FLAGS)
+	cmake --build --preset $(PRESET) --target $(TARGETS)
+
+deps: ## installs missing Debian packages (with sudo if not root), or prints the line to type
+	@.ci/install-packages .ci/packages.txt
+
+model: $(MODEL)/model.safetensors ## a real pre-trained BERT, pinned by version and hash
+$(MODEL)/model.safetensors: .ci/model.txt | deps
+	.ci/fetch-model $(MODEL)
+
+install: build
+	cmake --install $(BUILD)
+
+asan: model ## the sanitizers of CI
+	.ci/sanitize asan
+tsan: model
+	.ci/sanitize tsan
+
+format: ## lays out every source file
+	git ls-files '*.h' '*.cpp' '*.inl' | xargs clang-format -i
+tidy: build ## lints every source file (long)
+	.ci/tidy $$(git ls-files '*.cpp')
+
+clean:
+	rm -rf build
