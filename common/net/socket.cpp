@@ -34,6 +34,10 @@ std::size_t size_of(std::span<const iovec> pieces) {
   return size;
 }
 
+bool ended(const Wait& wait) {
+  return monotonic_now() >= wait.deadline || (wait.cancel && wait.cancel->signalled());
+}
+
 constexpr std::size_t kMaxPieces = 1024;  // IOV_MAX of Linux
 
 msghdr header_for(std::span<iovec> pieces) {
@@ -81,7 +85,8 @@ Error Socket::lost(const std::string& what) const {
 
 Status Socket::wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const {
   const bool reading = (events & POLLIN) != 0;
-  switch (wait_ready(fd_.get(), events, wait)) {
+  // Past the deadline readiness no longer counts.
+  switch (wait_ready(monotonic_now() < wait.deadline ? fd_.get() : -1, events, wait)) {
     case Ready::kYes:
       return {};
     case Ready::kCancelled:
@@ -137,7 +142,8 @@ Status Socket::read_exact(std::span<iovec> pieces, const Wait& wait) {
     if (!got.ok()) return got.error();
     done += *got;
     pieces = advance(pieces, *got);
-    if (*got == 0) {
+    // A peer that keeps trickling bytes does not extend the deadline.
+    if (done < total && (*got == 0 || ended(wait))) {
       if (auto status = wait_for(POLLIN, wait, done, total); !status.ok()) return status;
     }
   }
@@ -151,7 +157,8 @@ Status Socket::write_all(std::span<iovec> pieces, const Wait& wait) {
     if (!sent.ok()) return sent.error();
     done += *sent;
     pieces = advance(pieces, *sent);
-    if (*sent == 0) {
+    // A peer that keeps trickling bytes does not extend the deadline.
+    if (done < total && (*sent == 0 || ended(wait))) {
       if (auto status = wait_for(POLLOUT, wait, done, total); !status.ok()) return status;
     }
   }

@@ -1,0 +1,34 @@
+#include "common/net/address.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace tilewright::net {
+namespace {
+
+TEST(Address, IsReadAsPeopleWriteIt) {
+  EXPECT_EQ(parse_address("10.0.0.1:29500").value(), (Address{"10.0.0.1", 29500}));
+  EXPECT_EQ(parse_address("node-3.example:1").value(), (Address{"node-3.example", 1}));
+  EXPECT_EQ(parse_address("[fd00::1]:65535").value(), (Address{"fd00::1", 65535}));
+  EXPECT_EQ(parse_address(":0").value(), (Address{"", 0}));
+}
+
+TEST(Address, IsWrittenAsItIsRead) {
+  for (const char* text : {"10.0.0.1:29500", "[fd00::1]:65535", ":0", "[::]:80"}) {
+    EXPECT_EQ(to_string(parse_address(text).value()), text);
+  }
+}
+
+TEST(Address, ThatIsMalformedIsRefusedWithItsText) {
+  for (const char* text :
+       {"", "host", "host:", "host:65536", "host:-1", "host:+1", "host: 1", "host:1x", "fd00::1:80",
+        "[fd00::1]", "[fd00::1]80", "[fd00::1:80", "[host]:80", "ho st:80", "host:80\n"}) {
+    const auto address = parse_address(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(address.error().code, ExitCode::kUsage);
+    EXPECT_NE(address.error().message.find(fmt::format("\"{}\"", text)), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::net

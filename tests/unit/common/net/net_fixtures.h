@@ -1,0 +1,43 @@
+// A connected pair of sockets over loopback, for the tests of common/net and what stands on it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "common/net/socket.h"
+
+namespace tilewright::net {
+
+// Generous: it only ends a test that would otherwise hang.
+inline Wait soon() { return within(std::chrono::seconds(20)); }
+
+inline Listener loopback_listener() {
+  return std::move(Listener::bind({"127.0.0.1", 0})).or_throw();
+}
+
+struct Pair {
+  Socket client, server;
+};
+
+inline Pair connected_pair() {
+  Listener listener = loopback_listener();
+  Socket client = connect_to(listener.local_address(), soon()).or_throw();
+  return {std::move(client), listener.accept(soon()).or_throw()};
+}
+
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// Reads exactly `size` bytes as text.
+inline std::string read_text(Socket& socket, std::size_t size) {
+  std::string text(size, '\0');
+  const auto status = socket.read_exact(std::as_writable_bytes(std::span(text)), soon());
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  return text;
+}
+
+}  // namespace tilewright::net

@@ -1,0 +1,231 @@
+#include "common/net/socket.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/common/net/net_fixtures.h"
+
+namespace tilewright::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+bool mentions(const Error& error, const std::string& text) {
+  return error.message.find(text) != std::string::npos;
+}
+
+TEST(Socket, CarriesMoreThanTheKernelBuffersBothWaysAtOnce) {
+  auto [client, server] = connected_pair();
+  std::vector<int> sent(4 << 20);  // 16 MiB
+  std::iota(sent.begin(), sent.end(), 0);
+  std::vector<int> echoed(sent.size());
+  std::thread echo([&server = server, size = sent.size() * sizeof(int)] {
+    std::vector<std::byte> buffer(size);
+    EXPECT_TRUE(server.read_exact(buffer, soon()).ok());
+    EXPECT_TRUE(server.write_all(buffer, soon()).ok());
+  });
+  EXPECT_TRUE(client.write_all(std::as_bytes(std::span(sent)), soon()).ok());
+  EXPECT_TRUE(client.read_exact(std::as_writable_bytes(std::span(echoed)), soon()).ok());
+  echo.join();
+  EXPECT_EQ(sent, echoed);
+}
+
+TEST(Socket, GathersAndScattersPiecesOfAnySizeInOrder) {
+  auto [client, server] = connected_pair();
+  const std::string a = "head", b, c(300'000, 'x'), d = "tail";
+  iovec out[] = {piece(a.data(), a.size()), piece(b.data(), b.size()), piece(c.data(), c.size()),
+                 piece(d.data(), d.size())};
+  std::thread writer([&client = client, &out] { EXPECT_TRUE(client.write_all(out, soon()).ok()); });
+  std::string first(300'002, '\0'), second(6, '\0');
+  iovec in[] = {piece(first.data(), first.size()), piece(second.data(), second.size())};
+  EXPECT_TRUE(server.read_exact(in, soon()).ok());
+  writer.join();
+  EXPECT_EQ(first + second, a + b + c + d);
+}
+
+TEST(Socket, TakesMorePiecesThanOneSystemCallDoes) {
+  auto [client, server] = connected_pair();
+  const std::string text = "ab";
+  std::vector<iovec> out(3000, piece(text.data(), text.size()));
+  EXPECT_TRUE(client.write_all(out, soon()).ok());
+  std::string want;
+  for (int i = 0; i < 3000; ++i) want += text;
+  EXPECT_EQ(read_text(server, 6000), want);
+}
+
+TEST(Socket, AReadEndsAtItsDeadlineAndSaysHowFarItCame) {
+  auto [client, server] = connected_pair();
+  ASSERT_TRUE(client.write_all(bytes_of("abc"), soon()).ok());
+  std::byte buffer[8];
+  const auto status = server.read_exact(buffer, within(milliseconds(30)));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ExitCode::kPeerLost);
+  EXPECT_TRUE(mentions(status.error(), "3 of 8 bytes came")) << status.error().message;
+  EXPECT_TRUE(mentions(status.error(), server.peer())) << status.error().message;
+}
+
+TEST(Socket, AWriteToAPeerThatDoesNotReadEndsAtItsDeadline) {
+  auto [client, server] = connected_pair();
+  const std::vector<std::byte> much(64 << 20);
+  const auto status = client.write_all(much, within(milliseconds(50)));
+  ASSERT_FALSE(status.ok());
+  EXPECT_TRUE(mentions(status.error(), "took too little by the deadline"));
+}
+
+TEST(Socket, APeerThatTricklesDoesNotExtendTheDeadline) {
+  auto [client, server] = connected_pair();
+  const std::vector<std::byte> some(100'000);
+  ASSERT_TRUE(client.write_all(some, soon()).ok());
+  ASSERT_EQ(wait_ready(server.fd(), POLLIN, soon()), Ready::kYes);
+  // More bytes wait than one piece holds, so there is always something to read.
+  std::vector<std::byte> buffer(some.size());
+  std::vector<iovec> pieces;
+  for (std::byte& one : buffer) pieces.push_back(piece(&one, 1));
+  const auto status = server.read_exact(pieces, monotonic_now());
+  ASSERT_FALSE(status.ok());
+  EXPECT_TRUE(mentions(status.error(), "sent too little by the deadline"));
+}
+
+TEST(Socket, AReadIsCancelledFromAnotherThread) {
+  auto [client, server] = connected_pair();
+  WakeUp bell;
+  std::thread ringer([&bell] { bell.signal(); });
+  std::byte buffer[8];
+  const auto status =
+      server.read_exact(buffer, within(std::chrono::seconds(20), &bell));  // fails by then
+  ringer.join();
+  ASSERT_FALSE(status.ok());
+  EXPECT_TRUE(mentions(status.error(), "cancelled")) << status.error().message;
+}
+
+TEST(Socket, AClosedPeerIsNoticedByReadersWritersAndOnAsking) {
+  auto [client, server] = connected_pair();
+  EXPECT_FALSE(server.peer_closed());
+  ASSERT_TRUE(client.write_all(bytes_of("bye"), soon()).ok());
+  client.close();
+  EXPECT_EQ(wait_ready(server.fd(), POLLIN, soon()), Ready::kYes);
+  EXPECT_EQ(read_text(server, 3), "bye");  // what came before the end is still there
+  std::byte buffer[1];
+  const auto status = server.read_exact(buffer, soon());
+  ASSERT_FALSE(status.ok());
+  EXPECT_TRUE(mentions(status.error(), "closed the connection"));
+  EXPECT_TRUE(server.peer_closed());
+  // The first write provokes the reset, a later one reports it; none raises SIGPIPE.
+  const std::vector<std::byte> much(64 << 20);
+  EXPECT_FALSE(server.write_all(much, soon()).ok());
+}
+
+TEST(Socket, TheDeathOfTheOtherProcessIsNoticed) {
+  Listener listener = loopback_listener();
+  const pid_t child = fork();
+  if (child == 0) {
+    auto socket = connect_to(listener.local_address(), soon());
+    if (!socket.ok() || !socket->write_all(bytes_of("x"), soon()).ok()) _exit(1);
+    while (true) pause();
+  }
+  Socket server = listener.accept(soon()).or_throw();
+  EXPECT_EQ(read_text(server, 1), "x");
+  kill(child, SIGKILL);
+  std::byte buffer[1];
+  const auto status = server.read_exact(buffer, soon());
+  ASSERT_FALSE(status.ok());
+  EXPECT_TRUE(mentions(status.error(), "clos") || mentions(status.error(), "broke"));
+  waitpid(child, nullptr, 0);
+}
+
+TEST(Socket, TriesTransferOnlyWhatGoesWithoutWaiting) {
+  auto [client, server] = connected_pair();
+  std::byte buffer[8];
+  EXPECT_EQ(server.try_read(buffer).value(), 0u);
+  const std::vector<std::byte> much(64 << 20);
+  std::size_t sent = client.try_write(much).value();
+  EXPECT_GT(sent, 0u);
+  EXPECT_LT(sent, much.size());
+  EXPECT_EQ(wait_ready(server.fd(), POLLIN, soon()), Ready::kYes);
+  EXPECT_EQ(server.try_read(buffer).value(), 8u);
+  client.close();
+}
+
+TEST(Connect, RetriesUntilSomebodyListens) {
+  Address address;
+  {
+    const Listener taken = loopback_listener();
+    address = taken.local_address();
+  }
+  EXPECT_FALSE(connect_to(address, soon()).ok());  // without a retry, refused at once
+  auto later = std::async(std::launch::async,
+                          [address] { return connect_to(address, soon(), Retry::kUntilDeadline); });
+  // Give the connector a chance to fail first; the test is right in either order.
+  std::this_thread::yield();
+  Listener listener = Listener::bind(address).or_throw();
+  EXPECT_TRUE(listener.accept(soon()).ok());
+  EXPECT_TRUE(later.get().ok());
+}
+
+TEST(Connect, GivesUpAtTheDeadlineOrWhenCancelledAndNamesTheAddress) {
+  Address address;
+  {
+    const Listener taken = loopback_listener();
+    address = taken.local_address();
+  }
+  auto socket = connect_to(address, within(milliseconds(30)), Retry::kUntilDeadline);
+  ASSERT_FALSE(socket.ok());
+  EXPECT_EQ(socket.error().code, ExitCode::kPeerLost);
+  EXPECT_TRUE(mentions(socket.error(), to_string(address)));
+  WakeUp bell;
+  bell.signal();
+  EXPECT_FALSE(
+      connect_to(address, within(std::chrono::hours(1), &bell), Retry::kUntilDeadline).ok());
+}
+
+TEST(Connect, ResolvesNamesAndSaysWhenThereIsNone) {
+  Listener listener = Listener::bind({"", 0}).or_throw();
+  EXPECT_TRUE(connect_to({"localhost", listener.local_address().port}, soon()).ok());
+  const auto none = connect_to({"no-such-host.invalid", 1}, soon());
+  ASSERT_FALSE(none.ok());
+  EXPECT_TRUE(mentions(none.error(), "no-such-host.invalid")) << none.error().message;
+}
+
+TEST(Listener, PicksAFreePortAndRefusesOneInUse) {
+  const Listener first = loopback_listener();
+  EXPECT_EQ(first.local_address().host, "127.0.0.1");
+  EXPECT_NE(first.local_address().port, 0);
+  const auto second = Listener::bind(first.local_address());
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ExitCode::kUsage);
+  EXPECT_TRUE(mentions(second.error(), to_string(first.local_address())));
+}
+
+TEST(Listener, AcceptEndsAtItsDeadlineAndTriesWithoutWaiting) {
+  Listener listener = loopback_listener();
+  EXPECT_FALSE(listener.accept(within(milliseconds(20))).ok());
+  EXPECT_FALSE(listener.try_accept().value().connected());
+}
+
+TEST(Listener, ListensOnIpv6WhereTheSystemHasIt) {
+  auto listener = Listener::bind({"::1", 0});
+  if (!listener.ok()) GTEST_SKIP() << listener.error().message;
+  EXPECT_EQ(to_string(listener->local_address()).rfind("[::1]:", 0), 0u);
+  EXPECT_TRUE(connect_to(listener->local_address(), soon()).ok());
+}
+
+TEST(WakeUp, StaysRungUntilItIsCleared) {
+  WakeUp bell;
+  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &bell)), Ready::kTimedOut);
+  bell.signal();
+  bell.signal();
+  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &bell)), Ready::kCancelled);
+  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &bell)), Ready::kCancelled);
+  bell.clear();
+  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &bell)), Ready::kTimedOut);
+}
+
+}  // namespace
+}  // namespace tilewright::net
