@@ -1,11 +1,37 @@
+// Which engine serves which instruction set.
 #include "worker/kernels/gemm/gemm.h"
+#include "worker/kernels/gemm/linear.h"
+#include "worker/kernels/gemm/ref.h"
 
 namespace tilewright::kernels {
 
-template <typename T>
-void fill_gemm(Ops<T>& /*ops*/, Isa /*isa*/, GemmBackend /*backend*/) {}
+template <>
+void fill_gemm<float>(Ops<float>& ops, Isa isa, GemmBackend /*backend*/) {
+  switch (isa) {
+    case Isa::kRef:
+      return fill_gemm_ref(ops);
+    case Isa::kAvx2:
+      return Linear<float, kAvx2Float>::fill(ops);
+    case Isa::kAvx512:
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return Linear<float, kAvx512Float>::fill(ops);
+  }
+}
 
-template void fill_gemm<float>(Ops<float>&, Isa, GemmBackend);
-template void fill_gemm<bf16>(Ops<bf16>&, Isa, GemmBackend);
+template <>
+void fill_gemm<bf16>(Ops<bf16>& ops, Isa isa, GemmBackend /*backend*/) {
+  switch (isa) {
+    case Isa::kRef:
+      return fill_gemm_ref(ops);
+    case Isa::kAvx2:
+      return Linear<bf16, kAvx2Bf16>::fill(ops);
+    case Isa::kAvx512:
+      return Linear<bf16, kAvx512Widened>::fill(ops);
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return Linear<bf16, kAvx512Bf16>::fill(ops);
+  }
+}
 
 }  // namespace tilewright::kernels

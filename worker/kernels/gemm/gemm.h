@@ -8,7 +8,9 @@ namespace tilewright::kernels {
 // Fills packed_weight_size, pack_weight and the linear_... entries.
 template <typename T>
 void fill_gemm(Ops<T>& ops, Isa isa, GemmBackend backend);
-extern template void fill_gemm<float>(Ops<float>&, Isa, GemmBackend);
-extern template void fill_gemm<bf16>(Ops<bf16>&, Isa, GemmBackend);
+template <>
+void fill_gemm<float>(Ops<float>& ops, Isa isa, GemmBackend backend);
+template <>
+void fill_gemm<bf16>(Ops<bf16>& ops, Isa isa, GemmBackend backend);
 
 }  // namespace tilewright::kernels

@@ -1,0 +1,163 @@
+// The linear layers against a double-precision oracle, on every instruction set of this CPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/unit/worker/kernels/gemm_support.h"
+
+namespace tilewright::kernels::testing {
+namespace {
+
+using runtime::from_float;
+using runtime::to_float;
+
+struct Shape {
+  std::int64_t rows, k, n;
+};
+constexpr Shape kShapes[] = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
+                             {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100}};
+
+template <typename T>
+float rounded(float x) {
+  return to_float(from_float<T>(x));
+}
+
+// |computed - exact| of a sum of `terms` products: every partial sum is at most `magnitude` (the
+// sum of the products' magnitudes) and is rounded once per product and addition (unit roundoff
+// 2^-24); then the result is rounded to T (2^-9 for bf16).
+template <typename T>
+double tolerance(std::int64_t terms, double magnitude, double exact) {
+  const double sums = 2.0 * static_cast<double>(terms + 2) * magnitude * std::ldexp(1.0, -24);
+  return sums + (sizeof(T) == 2 ? std::abs(exact) * std::ldexp(1.0, -8) : 0.0) + 1e-30;
+}
+
+template <typename T>
+class Linear : public ::testing::Test {};
+using Types = ::testing::Types<float, bf16>;
+TYPED_TEST_SUITE(Linear, Types);
+
+TYPED_TEST(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
+  using T = TypeParam;
+  ThreadPool pool(2);
+  for (const auto& [name, ops] : tables<T>()) {
+    for (const auto& [rows, k, n] : kShapes) {
+      SCOPED_TRACE(::testing::Message() << name << " " << rows << "x" << k << "x" << n);
+      const Weight<T> weight(ops, n, k, 1);
+      const auto x = random_values<T>(static_cast<std::size_t>(rows * k), 2);
+      const auto bias = random_values<float>(static_cast<std::size_t>(n), 3);
+      for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
+        const auto y = forward(ops, pool, weight, x, b, rows);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t c = 0; c < n; ++c) {
+            double exact = b != nullptr ? b[c] : 0.0;
+            double magnitude = std::abs(exact);
+            for (std::int64_t i = 0; i < k; ++i) {
+              const double term = double{to_float(x[static_cast<std::size_t>(r * k + i)])} *
+                                  rounded<T>(weight.w[static_cast<std::size_t>(c * k + i)]);
+              exact += term;
+              magnitude += std::abs(term);
+            }
+            ASSERT_NEAR(to_float(y[static_cast<std::size_t>(r * n + c)]), exact,
+                        tolerance<T>(k, magnitude, exact))
+                << "row " << r << " column " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Linear, BackwardInputIsDyTimesTheWeight) {
+  using T = TypeParam;
+  ThreadPool pool(2);
+  for (const auto& [name, ops] : tables<T>()) {
+    for (const auto& [rows, k, n] : kShapes) {
+      SCOPED_TRACE(::testing::Message() << name << " " << rows << "x" << k << "x" << n);
+      const Weight<T> weight(ops, n, k, 1);
+      const auto dy = random_values<T>(static_cast<std::size_t>(rows * n), 2);
+      const auto dx = backward_input(ops, pool, weight, dy, rows);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < k; ++c) {
+          double exact = 0;
+          double magnitude = 0;
+          for (std::int64_t i = 0; i < n; ++i) {
+            const double term = double{to_float(dy[static_cast<std::size_t>(r * n + i)])} *
+                                rounded<T>(weight.w[static_cast<std::size_t>(i * k + c)]);
+            exact += term;
+            magnitude += std::abs(term);
+          }
+          ASSERT_NEAR(to_float(dx[static_cast<std::size_t>(r * k + c)]), exact,
+                      tolerance<T>(n, magnitude, exact))
+              << "row " << r << " column " << c;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Linear, BackwardWeightIsTheTransposedDyTimesXSummedOverTokens) {
+  using T = TypeParam;
+  ThreadPool pool(2);
+  for (const auto& [name, ops] : tables<T>()) {
+    for (const auto& [rows, k, n] : kShapes) {
+      SCOPED_TRACE(::testing::Message() << name << " " << rows << "x" << k << "x" << n);
+      const auto x = random_values<T>(static_cast<std::size_t>(rows * k), 1);
+      const auto dy = random_values<T>(static_cast<std::size_t>(rows * n), 2);
+      const std::int32_t end = static_cast<std::int32_t>(rows);
+      const std::vector<std::int32_t> shards = {0, end / 3, end / 3, end / 2, end};
+      const Gradients g = backward_weight(ops, pool, x, dy, shards, k, n);
+      ASSERT_EQ(g.dw.size(), static_cast<std::size_t>(n * k)) << "wrote past its scratch";
+      for (std::int64_t r = 0; r < n; ++r) {
+        double bias = 0;
+        double bias_magnitude = 0;
+        for (std::int64_t t = 0; t < rows; ++t) {
+          const double value = to_float(dy[static_cast<std::size_t>(t * n + r)]);
+          bias += value;
+          bias_magnitude += std::abs(value);
+        }
+        ASSERT_NEAR(g.dbias[static_cast<std::size_t>(r)], bias,
+                    tolerance<float>(rows, bias_magnitude, bias));
+        for (std::int64_t c = 0; c < k; ++c) {
+          double exact = 0;
+          double magnitude = 0;
+          for (std::int64_t t = 0; t < rows; ++t) {
+            const double term = double{to_float(dy[static_cast<std::size_t>(t * n + r)])} *
+                                to_float(x[static_cast<std::size_t>(t * k + c)]);
+            exact += term;
+            magnitude += std::abs(term);
+          }
+          ASSERT_NEAR(g.dw[static_cast<std::size_t>(r * k + c)], exact,
+                      tolerance<float>(rows, magnitude, exact))
+              << "row " << r << " column " << c;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Linear, AWeightPackedInPiecesIsTheSame) {
+  using T = TypeParam;
+  for (const auto& [name, ops] : tables<T>()) {
+    for (const auto& [n, k] : {std::pair{200, 70}, {64, 33}, {3, 30}, {129, 64}}) {
+      SCOPED_TRACE(::testing::Message() << name << " " << n << "x" << k);
+      Weight<T> weight(ops, n, k, 1);
+      const std::size_t size = weight.forward.size();
+      const std::vector<T> forward_once(weight.forward.data(), weight.forward.data() + size);
+      const std::vector<T> backward_once(weight.backward.data(), weight.backward.data() + size);
+      std::memset(static_cast<void*>(weight.forward.data()), 0x7f, size * sizeof(T));
+      std::memset(static_cast<void*>(weight.backward.data()), 0x7f, size * sizeof(T));
+      for (std::int64_t begin = (n - 1) / 64 * 64; begin >= 0; begin -= 64) {
+        ops.pack_weight(weight.w.data(), n, k, begin, std::min<std::int64_t>(begin + 64, n),
+                        weight.forward.data(), weight.backward.data());
+      }
+      EXPECT_TRUE(same_bits(forward_once,
+                            std::vector<T>(weight.forward.data(), weight.forward.data() + size)));
+      EXPECT_TRUE(same_bits(backward_once,
+                            std::vector<T>(weight.backward.data(), weight.backward.data() + size)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::kernels::testing

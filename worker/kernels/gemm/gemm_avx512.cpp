@@ -1,0 +1,88 @@
+// Linear layers with AVX-512: fp32, and bf16 widened to fp32 (exact) in front of the same FMA.
+#include <immintrin.h>
+
+#include "worker/kernels/gemm/tiles.h"
+#include "worker/kernels/gemm/vectors_avx512.h"
+
+namespace tilewright::kernels {
+namespace {
+
+struct Float : Vectors512 {
+  using T = float;
+  using A = __m512;
+  using B = __m512;
+  static constexpr int kGroup = 1;
+  static constexpr int kPhases = 1;
+  static constexpr int kRows = 14;
+  static constexpr int kVectors = 2;
+
+  template <int>
+  static A load_a(const float* p) {
+    return _mm512_set1_ps(*p);
+  }
+  template <int>
+  static A load_a_last(const float* p) {
+    return _mm512_set1_ps(*p);
+  }
+  template <int>
+  static B load_b(const float* p) {
+    return _mm512_loadu_ps(p);
+  }
+  static Vec multiply_add(Vec acc, A a, B b) { return _mm512_fmadd_ps(a, b, acc); }
+  static void store(float* p, Vec x) { store_float(p, x); }
+  static void store_part(float* p, Vec x, int count) { _mm512_mask_storeu_ps(p, lanes(count), x); }
+};
+
+// Phase 0 multiplies the first elements of the pairs, phase 1 the second.
+struct Widened : Vectors512 {
+  using T = bf16;
+  using A = __m512;
+  using B = __m512;
+  static constexpr int kGroup = 2;
+  static constexpr int kPhases = 2;
+  static constexpr int kRows = 12;
+  static constexpr int kVectors = 2;
+
+  template <int kPhase>
+  static __m512 half(__m512i pairs) {
+    return _mm512_castsi512_ps(
+        kPhase == 0 ? _mm512_slli_epi32(pairs, 16)
+                    : _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+  template <int kPhase>
+  static A load_a(const bf16* p) {
+    int pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return half<kPhase>(_mm512_set1_epi32(pair));
+  }
+  template <int kPhase>
+  static A load_a_last(const bf16* p) {
+    return half<kPhase>(_mm512_set1_epi32(p->bits));
+  }
+  template <int kPhase>
+  static B load_b(const bf16* p) {
+    return half<kPhase>(_mm512_loadu_si512(p));
+  }
+  static Vec multiply_add(Vec acc, A a, B b) { return _mm512_fmadd_ps(a, b, acc); }
+  static __m256i rounded(Vec x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(up, nan, quiet), 16));
+  }
+  static void store(bf16* p, Vec x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded(x));
+  }
+  static void store_part(bf16* p, Vec x, int count) {
+    _mm256_mask_storeu_epi16(p, lanes(count), rounded(x));
+  }
+};
+
+}  // namespace
+
+constinit const Engine<float> kAvx512Float = make_engine<Float>("avx512 14x32");
+constinit const Engine<bf16> kAvx512Widened = make_engine<Widened>("avx512 12x32 widened");
+
+}  // namespace tilewright::kernels

@@ -1,0 +1,264 @@
+// The linear layers over an Engine: cuts the work into blocks and shares them between threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "worker/kernels/gemm/engine.h"
+#include "worker/kernels/ops.h"
+
+namespace tilewright::kernels {
+
+constexpr std::int64_t round_up_to(std::int64_t x, std::int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+constexpr std::int64_t blocks_of(std::int64_t x, std::int64_t unit) {
+  return (x + unit - 1) / unit;
+}
+
+// How a product [rows, columns] is cut into tasks. The rows of a block stay in the L2 cache while
+// the panels pass through it.
+struct ForwardPlan {
+  std::int64_t rows = 0;     // of a block
+  std::int64_t columns = 0;  // of a block
+};
+
+constexpr std::int64_t kL2Rows = 320 * 1024;  // bytes of left rows that share L2 with the panels
+
+inline ForwardPlan plan_forward(std::int64_t rows, std::int64_t columns, std::int64_t row_bytes,
+                                std::int64_t mr, std::int64_t nr, int threads) {
+  const std::int64_t fitting = std::max(mr, kL2Rows / std::max<std::int64_t>(row_bytes, 1));
+  std::int64_t row_blocks = blocks_of(rows, std::min<std::int64_t>(fitting, 256));
+  std::int64_t column_blocks = 1;
+  if (threads > 1) {
+    // Enough tasks that a thread that starts late or runs slowly leaves the others something to do.
+    const std::int64_t wanted = 4 * threads;
+    row_blocks = std::clamp(wanted, row_blocks, std::max(row_blocks, blocks_of(rows, 4 * mr)));
+    row_blocks =
+        std::min(round_up_to(row_blocks, threads), std::max<std::int64_t>(1, blocks_of(rows, mr)));
+    column_blocks =
+        std::clamp<std::int64_t>(blocks_of(wanted, row_blocks), 1, blocks_of(columns, nr));
+  }
+  return {round_up_to(blocks_of(rows, row_blocks), mr),
+          round_up_to(blocks_of(columns, column_blocks), nr)};
+}
+
+// How dw [n, k] is cut into tasks; a task goes over all tokens, a chunk at a time, with its packed
+// operands and running sums in scratch of its thread.
+struct WeightPlan {
+  std::int64_t tokens = 0;   // of a chunk, padding included
+  std::int64_t rows = 0;     // of a block of dw
+  std::int64_t columns = 0;  // of a block of dw
+  std::int64_t slots = 0;    // running sums: log2(shards) + 1
+  // Bytes from the start of a thread's scratch.
+  std::size_t x_at = 0;
+  std::size_t slots_at = 0;
+  std::size_t bias_at = 0;
+  std::size_t bytes = 0;
+};
+
+template <typename T>
+WeightPlan plan_weight(const Engine<T>& engine, std::int64_t shards, std::int64_t k, std::int64_t n,
+                       int threads) {
+  constexpr std::int64_t kRows = 256;
+  constexpr std::int64_t kColumns = 384;
+  WeightPlan plan;
+  plan.tokens = sizeof(T) == 2 ? 384 : 256;  // a panel of x in half of L1
+  std::int64_t row_blocks = blocks_of(n, kRows);
+  const std::int64_t column_blocks = blocks_of(k, kColumns);
+  if (threads > 1) {
+    while (row_blocks * column_blocks < 2 * threads && n / row_blocks >= 4 * engine.mr)
+      ++row_blocks;
+  }
+  plan.rows = round_up_to(blocks_of(n, row_blocks), engine.mr);
+  plan.columns = round_up_to(blocks_of(k, column_blocks), engine.nr);
+  plan.slots = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(shards, 1)));
+  std::size_t at = 0;
+  const auto take = [&](std::int64_t bytes) {
+    const std::size_t begin = at;
+    at += static_cast<std::size_t>(round_up_to(bytes, 64));
+    return begin;
+  };
+  take(plan.rows * plan.tokens * static_cast<std::int64_t>(sizeof(T)));
+  plan.x_at = take(plan.columns * plan.tokens * static_cast<std::int64_t>(sizeof(T)));
+  plan.slots_at = take(plan.rows * plan.columns * plan.slots * 4);
+  plan.bias_at = take(plan.rows * plan.slots * 4);
+  plan.bytes = at;
+  return plan;
+}
+
+// The token rows of one chunk, cut at the shards' borders.
+struct Chunk {
+  static constexpr int kMost = 64;
+  std::array<Segment, kMost> segments;
+  std::array<std::int64_t, kMost> first_row;
+  std::array<std::int64_t, kMost> row_count;
+  int count = 0;
+};
+
+// Walks the shards chunk by chunk.
+class ChunkReader {
+ public:
+  ChunkReader(Shards shards, std::int64_t tokens, std::int64_t granularity)
+      : shards_(shards), capacity_(tokens / granularity), granularity_(granularity) {
+    row_ = shards.front();
+  }
+
+  // False when all shards are done.
+  bool next(Chunk& chunk) {
+    chunk.count = 0;
+    std::int64_t group = 0;
+    const std::size_t shard_count = shards_.size() - 1;
+    while (shard_ < shard_count && chunk.count < Chunk::kMost) {
+      const std::int64_t left = shards_[shard_ + 1] - row_;
+      const std::int64_t groups = std::min(blocks_of(left, granularity_), capacity_ - group);
+      if (groups == 0 && left > 0) break;
+      const std::int64_t rows = std::min(left, groups * granularity_);
+      Segment& segment = chunk.segments[chunk.count];
+      segment.first_group = group;
+      segment.groups = groups;
+      segment.level = std::popcount(shard_);
+      segment.fresh = fresh_;
+      chunk.first_row[chunk.count] = row_;
+      chunk.row_count[chunk.count] = rows;
+      ++chunk.count;
+      group += groups;
+      row_ += rows;
+      fresh_ = rows == left;
+      segment.merges = fresh_ ? std::countr_one(shard_) : 0;
+      segment.last = fresh_ && shard_ + 1 == shard_count;
+      if (fresh_) ++shard_;
+    }
+    return chunk.count > 0;
+  }
+
+ private:
+  Shards shards_;
+  std::int64_t capacity_;
+  std::int64_t granularity_;
+  std::int64_t row_ = 0;
+  std::size_t shard_ = 0;
+  bool fresh_ = true;
+};
+
+template <typename T, const Engine<T>& kEngine>
+struct Linear {
+  static std::size_t packed_weight_size(std::int64_t n, std::int64_t k) {
+    const std::int64_t forward = round_up_to(n, kEngine.nr) * round_up_to(k, kEngine.granularity);
+    const std::int64_t backward = round_up_to(k, kEngine.nr) * round_up_to(n, kEngine.granularity);
+    return static_cast<std::size_t>(std::max(forward, backward));
+  }
+
+  static void pack_weight(const float* w, std::int64_t n, std::int64_t k, std::int64_t row_begin,
+                          std::int64_t row_end, T* forward, T* backward) {
+    kEngine.pack_weight(w, n, k, row_begin, row_end, forward, backward);
+  }
+
+  static void forward(ThreadPool& pool, const T* x, const T* packed, const float* bias,
+                      std::int64_t rows, std::int64_t k, std::int64_t n, T* y) {
+    if (rows <= 0) return;
+    const ForwardPlan plan = plan_forward(rows, n, k * static_cast<std::int64_t>(sizeof(T)),
+                                          kEngine.mr, kEngine.nr, pool.size());
+    const std::int64_t column_blocks = blocks_of(n, plan.columns);
+    const std::int64_t panel_stride = round_up_to(k, kEngine.granularity) * kEngine.nr;
+    pool.run(blocks_of(rows, plan.rows) * column_blocks, [&](std::int64_t task, int) {
+      const std::int64_t row = task / column_blocks * plan.rows;
+      const std::int64_t column = task % column_blocks * plan.columns;
+      ForwardBlock<T> block;
+      block.a = x + row * k;
+      block.lda = k;
+      block.panels = packed + column / kEngine.nr * panel_stride;
+      block.panel_stride = panel_stride;
+      block.bias = bias != nullptr ? bias + column : nullptr;
+      block.y = y + row * n + column;
+      block.ldy = n;
+      block.rows = std::min(plan.rows, rows - row);
+      block.columns = std::min(plan.columns, n - column);
+      block.k = k;
+      kEngine.forward(block);
+    });
+  }
+
+  static void backward_input(ThreadPool& pool, const T* dy, const T* packed, std::int64_t rows,
+                             std::int64_t k, std::int64_t n, T* dx) {
+    forward(pool, dy, packed, nullptr, rows, n, k, dx);
+  }
+
+  static std::size_t backward_weight_scratch(std::int64_t /*rows*/, std::int64_t shards,
+                                             std::int64_t k, std::int64_t n, int threads) {
+    return plan_weight(kEngine, shards, k, n, threads).bytes * static_cast<std::size_t>(threads);
+  }
+
+  static void backward_weight(ThreadPool& pool, const T* x, const T* dy, Shards shards,
+                              std::int64_t k, std::int64_t n, float* dw, float* dbias,
+                              std::byte* scratch) {
+    const WeightPlan plan =
+        plan_weight(kEngine, static_cast<std::int64_t>(shards.size()) - 1, k, n, pool.size());
+    const std::int64_t column_blocks = blocks_of(k, plan.columns);
+    pool.run(blocks_of(n, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
+      const std::int64_t row = task / column_blocks * plan.rows;
+      const std::int64_t column = task % column_blocks * plan.columns;
+      std::byte* own = scratch + static_cast<std::size_t>(thread) * plan.bytes;
+      T* packed_dy = reinterpret_cast<T*>(own);
+      T* packed_x = reinterpret_cast<T*>(own + plan.x_at);
+      float* bias_slots = reinterpret_cast<float*>(own + plan.bias_at);
+      WeightBlock<T> block;
+      block.a = packed_dy;
+      block.b = packed_x;
+      block.a_stride = plan.tokens * kEngine.mr;
+      block.b_stride = plan.tokens * kEngine.nr;
+      block.slots = reinterpret_cast<float*>(own + plan.slots_at);
+      block.slot_count = plan.slots;
+      block.dw = dw + row * k + column;
+      block.ldw = k;
+      block.rows = std::min(plan.rows, n - row);
+      block.columns = std::min(plan.columns, k - column);
+      ChunkReader reader(shards, plan.tokens, kEngine.granularity);
+      for (Chunk chunk; reader.next(chunk);) {
+        for (int s = 0; s < chunk.count; ++s) {
+          const std::int64_t token = chunk.segments[s].first_group * kEngine.granularity;
+          const std::int64_t first = chunk.first_row[s];
+          const std::int64_t tokens = chunk.row_count[s];
+          kEngine.pack_dy(dy + first * n + row, n, tokens, block.rows,
+                          packed_dy + token * kEngine.mr, block.a_stride);
+          kEngine.pack_x(x + first * k + column, k, tokens, block.columns,
+                         packed_x + token * kEngine.nr, block.b_stride);
+          if (dbias != nullptr && column == 0) {
+            sum_bias(chunk.segments[s], dy + first * n + row, n, tokens, block.rows, bias_slots,
+                     plan.rows, dbias + row);
+          }
+        }
+        block.segments = chunk.segments.data();
+        block.segment_count = chunk.count;
+        kEngine.weight(block);
+      }
+    });
+  }
+
+  static void fill(Ops<T>& ops) {
+    ops.packed_weight_size = {packed_weight_size, kEngine.name};
+    ops.pack_weight = {pack_weight, kEngine.name};
+    ops.linear_forward = {forward, kEngine.name};
+    ops.linear_backward_input = {backward_input, kEngine.name};
+    ops.linear_backward_weight = {backward_weight, kEngine.name};
+    ops.linear_backward_weight_scratch = {backward_weight_scratch, kEngine.name};
+  }
+
+ private:
+  // The tree of Segment for one row of sums.
+  static void sum_bias(const Segment& segment, const T* dy, std::int64_t ld, std::int64_t tokens,
+                       std::int64_t columns, float* slots, std::int64_t stride, float* dbias) {
+    float* sums = slots + segment.level * stride;
+    if (segment.fresh) std::fill_n(sums, columns, 0.0f);
+    kEngine.add_rows(dy, ld, tokens, columns, sums);
+    for (int m = 0; m < segment.merges; ++m) {
+      const float* right = sums;
+      sums -= stride;
+      for (std::int64_t c = 0; c < columns; ++c) sums[c] += right[c];
+    }
+    if (segment.last) std::copy_n(sums, columns, dbias);
+  }
+};
+
+}  // namespace tilewright::kernels

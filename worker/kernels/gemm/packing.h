@@ -1,0 +1,107 @@
+// Packing into panels, for the files of one instruction set to include: everything is in an unnamed
+// namespace and is compiled with that file's flags.
+//
+// A packed matrix is a row of panels; a panel holds W columns of the operand, group after group
+// along the summed dimension, G summed elements side by side:
+//   panel[group][column][G]        G = 1 for float, 2 for bf16 (what VDPBF16PS multiplies at once)
+#pragma once
+
+#include "worker/kernels/gemm/engine.h"
+
+namespace tilewright::kernels {
+namespace {
+
+using runtime::bf16;
+
+inline std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
+
+// As runtime::to_bf16, repeated here because a shared inline function may not be compiled with the
+// flags of one instruction set.
+inline void narrow(float x, bf16& out) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  out.bits = static_cast<std::uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
+}
+inline void narrow(float x, float& out) { out = x; }
+inline void narrow(bf16 x, bf16& out) { out = x; }
+
+inline float widen(bf16 x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
+  float out;
+  __builtin_memcpy(&out, &bits, sizeof out);
+  return out;
+}
+inline float widen(float x) { return x; }
+
+// One panel of up to W columns: rows of `in` are the summed dimension.
+template <int W, int G, typename In, typename T>
+void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t padded_rows,
+                std::int64_t width, T* out) {
+  std::int64_t row = 0;
+  if (width == W) {
+    for (; row + G <= rows; row += G, out += W * G) {
+      for (int c = 0; c < W; ++c) {
+        for (int g = 0; g < G; ++g) narrow(in[(row + g) * ld + c], out[c * G + g]);
+      }
+    }
+  }
+  for (; row < padded_rows; row += G, out += W * G) {
+    for (int c = 0; c < W; ++c) {
+      for (int g = 0; g < G; ++g) {
+        T value{};
+        if (c < width && row + g < rows) narrow(in[(row + g) * ld + c], value);
+        out[c * G + g] = value;
+      }
+    }
+  }
+}
+
+template <int W, int G, typename T>
+void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns, T* out,
+                 std::int64_t stride) {
+  for (std::int64_t c = 0; c < columns; c += W, out += stride) {
+    const std::int64_t width = columns - c < W ? columns - c : W;
+    pack_panel<W, G>(in + c, ld, tokens, round_up(tokens, G), width, out);
+  }
+}
+
+template <typename T>
+void add_rows_plain(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
+                    float* sums) {
+  for (std::int64_t t = 0; t < tokens; ++t, in += ld) {
+    for (std::int64_t c = 0; c < columns; ++c) sums[c] += widen(in[c]);
+  }
+}
+
+// W [n, k] in fp32 into `forward` (columns of the operand: rows of W; summed: k) and `backward`
+// (columns: k; summed: rows of W), each padded to whole panels and to the granularity.
+template <int W, int G, int kGranularity, typename T>
+void pack_weight_panels(const float* w, std::int64_t n, std::int64_t k, std::int64_t begin,
+                        std::int64_t end, T* forward, T* backward) {
+  const std::int64_t padded_k = round_up(k, kGranularity);
+  for (std::int64_t row = begin; row < end; row += W) {
+    T* out = forward + row * padded_k;
+    const std::int64_t width = n - row < W ? n - row : W;
+    for (std::int64_t group = 0; group < padded_k / G; ++group) {
+      for (int c = 0; c < W; ++c) {
+        for (int g = 0; g < G; ++g, ++out) {
+          T value{};
+          if (c < width && group * G + g < k) narrow(w[(row + c) * k + group * G + g], value);
+          *out = value;
+        }
+      }
+    }
+  }
+  const std::int64_t padded_n = round_up(n, kGranularity);
+  const std::int64_t padded_end = end == n ? padded_n : end;
+  for (std::int64_t c = 0; c < k; c += W) {
+    const std::int64_t width = k - c < W ? k - c : W;
+    pack_panel<W, G>(w + begin * k + c, k, end - begin, padded_end - begin, width,
+                     backward + c * padded_n + begin * W);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::kernels

@@ -1,0 +1,235 @@
+// Register tiles for vector instruction sets, for the files of one instruction set to include:
+// everything is in an unnamed namespace and is compiled with that file's flags.
+//
+// A tile is MR rows by NV vectors of accumulators that stay in registers over the whole summed
+// dimension: one accumulator an element, k rising, whatever the number of rows. P, the policy of an
+// instruction set, says how a group of summed elements is multiplied:
+//   T, kGroup, kPhases, kRows (the most MR), kVectors (NV), kLanes, Vec (kLanes floats), A, B
+//   zero, load, add, store, load_part, store_part (the first `count` lanes)
+//   load_a<phase>(p)       one group of a row, spread over all lanes
+//   load_a_last<phase>(p)  the same where only the first element of the group exists
+//   load_b<phase>(p)       one group of kLanes columns
+//   multiply_add(acc, a, b)
+#pragma once
+
+#include "worker/kernels/gemm/packing.h"
+
+namespace tilewright::kernels {
+namespace {
+
+// Where row r of group g of the left operand stands: rows of a matrix as it is, or a packed panel.
+template <class P>
+struct MatrixRows {
+  std::int64_t stride;
+  std::int64_t at(int row) const { return row * stride; }
+  static constexpr std::int64_t kStep = P::kGroup;
+};
+template <class P>
+struct PanelRows {
+  std::int64_t at(int row) const { return row * P::kGroup; }
+  static constexpr std::int64_t kStep = P::kRows * P::kGroup;
+};
+
+template <class P, int MR>
+struct Tile {
+  typename P::Vec acc[MR][P::kVectors];
+
+  void clear() {
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) acc[r][v] = P::zero();
+    }
+  }
+
+  template <int kPhase, bool kLast, class Rows>
+  __attribute__((always_inline)) void phase(const typename P::T* a, Rows rows,
+                                            const typename P::T* b) {
+    typename P::B right[P::kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < P::kVectors; ++v) {
+      right[v] = P::template load_b<kPhase>(b + v * P::kLanes * P::kGroup);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r) {
+      typename P::A left;
+      if constexpr (kLast) {
+        left = P::template load_a_last<kPhase>(a + rows.at(r));
+      } else {
+        left = P::template load_a<kPhase>(a + rows.at(r));
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) {
+        acc[r][v] = P::multiply_add(acc[r][v], left, right[v]);
+      }
+    }
+  }
+
+  template <bool kLast, class Rows>
+  __attribute__((always_inline)) void group(const typename P::T* a, Rows rows,
+                                            const typename P::T* b) {
+    phase<0, kLast>(a, rows, b);
+    if constexpr (P::kPhases == 2) phase<1, kLast>(a, rows, b);
+  }
+
+  template <class Rows>
+  __attribute__((always_inline)) void accumulate(const typename P::T* a, Rows rows,
+                                                 const typename P::T* b, std::int64_t groups) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      group<false>(a, rows, b);
+      a += Rows::kStep;
+      b += P::kVectors * P::kLanes * P::kGroup;
+    }
+  }
+};
+
+template <class P, int MR>
+void forward_tile(const ForwardBlock<typename P::T>& block, const typename P::T* a,
+                  const typename P::T* panel, const float* bias, typename P::T* y,
+                  std::int64_t columns) {
+  Tile<P, MR> tile;
+  tile.clear();
+  const MatrixRows<P> rows{block.lda};
+  const std::int64_t groups = block.k / P::kGroup;
+  tile.accumulate(a, rows, panel, groups);
+  if (P::kGroup == 2 && block.k % 2 != 0) {
+    tile.template group<true>(a + groups * P::kGroup, rows,
+                              panel + groups * P::kVectors * P::kLanes * P::kGroup);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < P::kVectors; ++v) {
+    const std::int64_t left = columns - v * P::kLanes;
+    if (left <= 0) break;
+    const bool whole = left >= P::kLanes;
+    typename P::Vec add = P::zero();
+    if (bias != nullptr) {
+      add = whole ? P::load(bias + v * P::kLanes)
+                  : P::load_part(bias + v * P::kLanes, static_cast<int>(left));
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r) {
+      const typename P::Vec sum = P::add(tile.acc[r][v], add);
+      typename P::T* out = y + r * block.ldy + v * P::kLanes;
+      if (whole) {
+        P::store(out, sum);
+      } else {
+        P::store_part(out, sum, static_cast<int>(left));
+      }
+    }
+  }
+}
+
+// The tile with exactly `rows` rows.
+template <class P, int MR>
+void forward_rows(int rows, const ForwardBlock<typename P::T>& block, const typename P::T* a,
+                  const typename P::T* panel, const float* bias, typename P::T* y,
+                  std::int64_t columns) {
+  if (rows == MR) {
+    forward_tile<P, MR>(block, a, panel, bias, y, columns);
+  } else if constexpr (MR > 1) {
+    forward_rows<P, MR - 1>(rows, block, a, panel, bias, y, columns);
+  }
+}
+
+template <class P>
+void forward_block(const ForwardBlock<typename P::T>& block) {
+  constexpr int kColumns = P::kVectors * P::kLanes;
+  const typename P::T* panel = block.panels;
+  for (std::int64_t c = 0; c < block.columns; c += kColumns, panel += block.panel_stride) {
+    const std::int64_t columns = block.columns - c < kColumns ? block.columns - c : kColumns;
+    for (std::int64_t r = 0; r < block.rows; r += P::kRows) {
+      const std::int64_t rows = block.rows - r < P::kRows ? block.rows - r : P::kRows;
+      forward_rows<P, P::kRows>(static_cast<int>(rows), block, block.a + r * block.lda, panel,
+                                block.bias != nullptr ? block.bias + c : nullptr,
+                                block.y + r * block.ldy + c, columns);
+    }
+  }
+}
+
+template <class P>
+void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a,
+                 const typename P::T* b, float* slots, float* dw, std::int64_t rows,
+                 std::int64_t columns) {
+  constexpr int kColumns = P::kVectors * P::kLanes;
+  constexpr int kSlot = P::kRows * kColumns;
+  for (std::int64_t s = 0; s < block.segment_count; ++s) {
+    const Segment& segment = block.segments[s];
+    float* slot = slots + segment.level * kSlot;
+    Tile<P, P::kRows> tile;
+    if (segment.fresh) {
+      tile.clear();
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < P::kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < P::kVectors; ++v) {
+          tile.acc[r][v] = P::load(slot + r * kColumns + v * P::kLanes);
+        }
+      }
+    }
+    tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
+                    b + segment.first_group * kColumns * P::kGroup, segment.groups);
+    for (int m = 0; m < segment.merges; ++m) {
+      slot -= kSlot;
+#pragma GCC unroll 16
+      for (int r = 0; r < P::kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < P::kVectors; ++v) {
+          tile.acc[r][v] = P::add(P::load(slot + r * kColumns + v * P::kLanes), tile.acc[r][v]);
+        }
+      }
+    }
+    const bool direct = segment.last && rows == P::kRows && columns == kColumns;
+    float* out = direct ? dw : slot;
+    const std::int64_t stride = direct ? block.ldw : kColumns;
+#pragma GCC unroll 16
+    for (int r = 0; r < P::kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) {
+        P::store_float(out + r * stride + v * P::kLanes, tile.acc[r][v]);
+      }
+    }
+    if (segment.last && !direct) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < columns; ++c) dw[r * block.ldw + c] = slot[r * kColumns + c];
+      }
+    }
+  }
+}
+
+template <class P>
+void weight_block(const WeightBlock<typename P::T>& block) {
+  constexpr int kColumns = P::kVectors * P::kLanes;
+  float* slots = block.slots;
+  const typename P::T* b = block.b;
+  for (std::int64_t c = 0; c < block.columns; c += kColumns, b += block.b_stride) {
+    const std::int64_t columns = block.columns - c < kColumns ? block.columns - c : kColumns;
+    const typename P::T* a = block.a;
+    for (std::int64_t r = 0; r < block.rows; r += P::kRows, a += block.a_stride) {
+      const std::int64_t rows = block.rows - r < P::kRows ? block.rows - r : P::kRows;
+      weight_tile<P>(block, a, b, slots, block.dw + r * block.ldw + c, rows, columns);
+      slots += block.slot_count * P::kRows * kColumns;
+    }
+  }
+}
+
+template <class P>
+constexpr Engine<typename P::T> make_engine(const char* name) {
+  using T = typename P::T;
+  constexpr int kColumns = P::kVectors * P::kLanes;
+  Engine<T> engine;
+  engine.name = name;
+  engine.mr = P::kRows;
+  engine.nr = kColumns;
+  engine.granularity = P::kGroup;
+  engine.forward = forward_block<P>;
+  engine.weight = weight_block<P>;
+  engine.pack_dy = pack_tokens<P::kRows, P::kGroup, T>;
+  engine.pack_x = pack_tokens<kColumns, P::kGroup, T>;
+  engine.add_rows = add_rows_plain<T>;
+  engine.pack_weight = pack_weight_panels<kColumns, P::kGroup, P::kGroup, T>;
+  return engine;
+}
+
+}  // namespace
+}  // namespace tilewright::kernels
