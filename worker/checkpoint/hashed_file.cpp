@@ -1,0 +1,93 @@
+#include "worker/checkpoint/hashed_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace tilewright::checkpoint {
+namespace {
+
+constexpr std::size_t kBlock = 1u << 20;  // hashed and written while it is still in the cache
+
+}  // namespace
+
+HashedFile::HashedFile(std::filesystem::path path) : path_(std::move(path)) {
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("create");
+}
+
+HashedFile::~HashedFile() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(path_.c_str());
+}
+
+void HashedFile::write(std::span<const std::byte> bytes) {
+  size_ += bytes.size();
+  while (!bytes.empty()) {
+    auto block = bytes.first(std::min(bytes.size(), kBlock));
+    bytes = bytes.subspan(block.size());
+    sha_.update(block.data(), block.size());
+    while (!block.empty()) {
+      const ssize_t written = ::write(fd_, block.data(), block.size());
+      if (written >= 0) {
+        block = block.subspan(static_cast<std::size_t>(written));
+      } else if (errno != EINTR) {
+        fail("write");
+      }
+    }
+  }
+}
+
+FileDigest HashedFile::finish() {
+  const int fd = fd_;
+  fd_ = -1;
+  if (close(fd) != 0) {
+    const int saved = errno;
+    unlink(path_.c_str());
+    errno = saved;
+    fail("close");
+  }
+  return {sha_.hex(), size_};
+}
+
+void HashedFile::fail(const char* action) const {
+  throw Failure(ExitCode::kOutput,
+                fmt::format("{}: cannot {}: {}", path_.string(), action, std::strerror(errno)));
+}
+
+FileDigest write_hashed(const std::filesystem::path& path, std::string_view content) {
+  HashedFile file(path);
+  file.write(std::as_bytes(std::span(content)));
+  return file.finish();
+}
+
+FileDigest digest_of(const std::filesystem::path& path, ExitCode code) {
+  const auto fail = [&](const char* action) {
+    throw Failure(code,
+                  fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));
+  };
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("open");
+  Sha256 sha;
+  FileDigest digest;
+  std::vector<char> block(kBlock);
+  ssize_t got = 0;
+  while ((got = read(fd, block.data(), block.size())) > 0 || (got < 0 && errno == EINTR)) {
+    if (got < 0) continue;
+    sha.update(block.data(), static_cast<std::size_t>(got));
+    digest.size += static_cast<std::uint64_t>(got);
+  }
+  const int saved = errno;
+  close(fd);
+  errno = saved;
+  if (got < 0) fail("read");
+  digest.sha256 = sha.hex();
+  return digest;
+}
+
+}  // namespace tilewright::checkpoint

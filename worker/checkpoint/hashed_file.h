@@ -1,0 +1,46 @@
+// Files whose SHA-256 is taken while they are written, and that of files that stand already.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/base/sha256.h"
+
+namespace tilewright::checkpoint {
+
+struct FileDigest {
+  std::string sha256;  // 64 hexadecimal digits
+  std::uint64_t size = 0;
+  friend bool operator==(const FileDigest&, const FileDigest&) = default;
+};
+
+// A new file; Failures carry kOutput, and unless finish() succeeded the file is removed.
+class HashedFile {
+ public:
+  explicit HashedFile(std::filesystem::path path);
+  ~HashedFile();
+  HashedFile(const HashedFile&) = delete;
+  HashedFile& operator=(const HashedFile&) = delete;
+  void write(std::span<const std::byte> bytes);
+  FileDigest finish();
+
+ private:
+  [[noreturn]] void fail(const char* action) const;
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+  Sha256 sha_;
+  std::uint64_t size_ = 0;
+};
+
+FileDigest write_hashed(const std::filesystem::path& path, std::string_view content);
+
+// Reads the whole file; Failures carry `code`.
+FileDigest digest_of(const std::filesystem::path& path, ExitCode code);
+
+}  // namespace tilewright::checkpoint
