@@ -1,0 +1,92 @@
+// exp, tanh, log and the normal distribution, from own polynomials (minimax by the Remez exchange,
+// coefficients then rounded to float). One text for every vector type: the including file has
+// defined Vec, Mask and their functions (vector/vec_*.inl). Errors that the tests hold, against
+// double precision: README.md.
+
+namespace tilewright::kernels {
+namespace {
+
+// exp(x) for x <= 0: zero below -87.33 (where exp leaves the normal numbers), NaN for NaN.
+// x = n ln 2 + r, |r| <= ln 2 / 2, ln 2 in two parts (Cody and Waite) the first of which has 15
+// bits, so that n * kLn2High is exact; exp(r) = 1 + r + r^2 q(r), relative error of q 3.1e-9.
+inline Vec exp_nonpositive(Vec x) {
+  const Vec n = round_to_integer(x * broadcast(1.44269504f));
+  Vec r = mul_add(n, broadcast(-0.693145751953125f), x);
+  r = mul_add(n, broadcast(-1.42860677e-6f), r);
+  Vec q = broadcast(0.0013814434f);
+  q = mul_add(q, r, broadcast(0.0083687967f));
+  q = mul_add(q, r, broadcast(0.041668396f));
+  q = mul_add(q, r, broadcast(0.1666652f));
+  q = mul_add(q, r, broadcast(0.49999994f));
+  q = mul_add(q * r, r, r) + broadcast(1.0f);
+  return select(less(x, broadcast(-87.336544f)), broadcast(0.0f), scale_by_power(q, n));
+}
+
+// The normal distribution at x: cdf = P(X <= x) and density. The tail P(X > a), a = |x|, is
+// exp(-a^2 / 2) t p(t) with t = 1 / (1 + 0.3 a), the form of Hastings' approximations (Abramowitz
+// and Stegun, 26.2.17) with an own p of degree 9: relative error of p 3.5e-9 for a <= 14, beyond
+// which exp is zero. So both tails keep their relative precision.
+struct Normal {
+  Vec cdf;
+  Vec density;
+};
+inline Normal normal(Vec x) {
+  const Vec a = absolute(x);
+  const Vec e = exp_nonpositive(x * x * broadcast(-0.5f));
+  const Vec t = broadcast(1.0f) / mul_add(a, broadcast(0.3f), broadcast(1.0f));
+  Vec p = broadcast(-0.020612843f);
+  p = mul_add(p, t, broadcast(0.112375848f));
+  p = mul_add(p, t, broadcast(-0.228067651f));
+  p = mul_add(p, t, broadcast(0.19158186f));
+  p = mul_add(p, t, broadcast(-0.0792474523f));
+  p = mul_add(p, t, broadcast(0.0960578769f));
+  p = mul_add(p, t, broadcast(0.0784255639f));
+  p = mul_add(p, t, broadcast(0.110227324f));
+  p = mul_add(p, t, broadcast(0.119572841f));
+  p = mul_add(p, t, broadcast(0.119686633f));
+  const Vec tail = e * t * p;
+  return {select(less(x, broadcast(0.0f)), tail, broadcast(1.0f) - tail),
+          e * broadcast(0.398942280f)};
+}
+
+// x Phi(x), and its derivative Phi(x) + x phi(x) (Hendrycks and Gimpel, 2016, the exact form).
+inline Vec gelu(Vec x) { return x * normal(x).cdf; }
+inline Vec gelu_derivative(Vec x) {
+  const Normal n = normal(x);
+  return mul_add(x, n.density, n.cdf);
+}
+
+// Below 0.625 an odd polynomial (relative error 5e-9), above (1 - e) / (1 + e), e = exp(-2 |x|).
+inline Vec tanh(Vec x) {
+  const Vec a = absolute(x);
+  const Vec u = x * x;
+  Vec q = broadcast(-0.0056483163f);
+  q = mul_add(q, u, broadcast(0.020589827f));
+  q = mul_add(q, u, broadcast(-0.053725127f));
+  q = mul_add(q, u, broadcast(0.13331275f));
+  q = mul_add(q, u, broadcast(-0.33333275f));
+  const Vec small = mul_add(q * u, x, x);
+  const Vec e = exp_nonpositive(a * broadcast(-2.0f));
+  const Vec large = (broadcast(1.0f) - e) / (broadcast(1.0f) + e);
+  const Vec signed_large = select(less(x, broadcast(0.0f)), broadcast(0.0f) - large, large);
+  return select(less(a, broadcast(0.625f)), small, signed_large);
+}
+
+// Natural logarithm of one finite x > 0, normal: x = 2^n m with m in [sqrt 1/2, sqrt 2), and
+// log m = 2 artanh s, s = (m - 1) / (m + 1), by its series (s^2 < 0.0295, so s^11 / 11 is lost).
+inline float log_of(float x) {
+  std::uint32_t bits = 0;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  const auto above = static_cast<std::int32_t>(bits - 0x3f3504f3u) >> 23;
+  bits -= static_cast<std::uint32_t>(above) << 23;
+  float m = 0;
+  __builtin_memcpy(&m, &bits, sizeof m);
+  const auto n = static_cast<float>(above);
+  const float s = (m - 1.0f) / (m + 1.0f);
+  const float u = s * s;
+  const float series = u * (0.333333333f + u * (0.2f + u * (0.142857143f + u * (0.111111111f))));
+  return n * 0.693145751953125f + (n * 1.42860677e-6f + (2.0f * s + 2.0f * s * series));
+}
+
+}  // namespace
+}  // namespace tilewright::kernels

@@ -1,0 +1,169 @@
+// Layer norm with residual, embedding and dropout around it, in plain loops.
+#include <cmath>
+
+#include "worker/kernels/ref/ref.h"
+
+namespace tilewright::kernels::ref {
+namespace {
+
+using runtime::from_float;
+using runtime::to_float;
+
+// The dropout masks of one row at a time.
+class RowMasks {
+ public:
+  RowMasks(const DropoutStream& stream, RowIdentity identity, std::int64_t columns)
+      : stream_(stream), identity_(identity), columns_(columns) {}
+  void draw(std::int64_t row) {
+    if (stream_.threshold == 0) return;
+    dropout_masks_ref(stream_, identity_.example[row], identity_.position[row], 0, columns_, bits_);
+  }
+  float apply(std::int64_t column, float x) const {
+    if (stream_.threshold == 0) return x;
+    return (bits_[column / kDropoutBlock] >> column % kDropoutBlock & 1) != 0 ? x * stream_.scale
+                                                                              : 0.0f;
+  }
+
+ private:
+  const DropoutStream& stream_;
+  RowIdentity identity_;
+  std::int64_t columns_;
+  std::uint64_t bits_[kMaxHidden / kDropoutBlock];
+};
+
+struct Statistics {
+  float mean;
+  float inverse_deviation;
+};
+
+Statistics statistics(const float* x, std::int64_t H, float epsilon) {
+  double total = 0;
+  for (std::int64_t h = 0; h < H; ++h) total += x[h];
+  const double mean = total / static_cast<double>(H);
+  double squares = 0;
+  for (std::int64_t h = 0; h < H; ++h) squares += (x[h] - mean) * (x[h] - mean);
+  const double variance = squares / static_cast<double>(H);
+  return {static_cast<float>(mean), static_cast<float>(1.0 / std::sqrt(variance + epsilon))};
+}
+
+float normalised(float x, Statistics s) { return (x - s.mean) * s.inverse_deviation; }
+
+}  // namespace
+
+template <typename T>
+void embed_norm_forward(const NormForward<T>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    float* sum = a.sum + t * a.H;
+    for (std::int64_t h = 0; h < a.H; ++h) {
+      sum[h] = a.word[a.ids[t] * a.H + h] + a.position[a.positions[t] * a.H + h] +
+               a.type[a.types[t] * a.H + h];
+    }
+    const Statistics s = statistics(sum, a.H, a.norm.epsilon);
+    a.stats[2 * t] = s.mean;
+    a.stats[2 * t + 1] = s.inverse_deviation;
+    masks.draw(t);
+    for (std::int64_t h = 0; h < a.H; ++h) {
+      const float normed = normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h];
+      a.y32[t * a.H + h] = masks.apply(h, normed);
+      if (a.y != nullptr) a.y[t * a.H + h] = from_float<T>(a.y32[t * a.H + h]);
+    }
+  }
+}
+
+template <typename T>
+void add_norm_forward(const NormForward<T>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    masks.draw(t);
+    float* sum = a.sum + t * a.H;
+    for (std::int64_t h = 0; h < a.H; ++h) {
+      sum[h] = a.residual[t * a.H + h] + masks.apply(h, to_float(a.x[t * a.H + h]));
+    }
+    const Statistics s = statistics(sum, a.H, a.norm.epsilon);
+    a.stats[2 * t] = s.mean;
+    a.stats[2 * t + 1] = s.inverse_deviation;
+    for (std::int64_t h = 0; h < a.H; ++h) {
+      a.y32[t * a.H + h] = normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h];
+      if (a.y != nullptr) a.y[t * a.H + h] = from_float<T>(a.y32[t * a.H + h]);
+    }
+  }
+}
+
+// With x^ = (sum - mean) / deviation and g = dy gamma:
+// d_sum = (g - mean(g) - x^ mean(g x^)) / deviation.
+template <typename T>
+void add_norm_backward(const NormBackward<T>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    const Statistics s = {a.stats[2 * t], a.stats[2 * t + 1]};
+    float* dy = a.dy32 + t * a.H;
+    const float* sum = a.sum + t * a.H;
+    double g_total = 0;
+    double gx_total = 0;
+    for (std::int64_t h = 0; h < a.H; ++h) {
+      if (a.dy_branch != nullptr) dy[h] += to_float(a.dy_branch[t * a.H + h]);
+      const double g = static_cast<double>(dy[h]) * a.norm.gamma[h];
+      g_total += g;
+      gx_total += g * normalised(sum[h], s);
+    }
+    const auto g_mean = static_cast<float>(g_total / static_cast<double>(a.H));
+    const auto gx_mean = static_cast<float>(gx_total / static_cast<double>(a.H));
+    masks.draw(t);
+    for (std::int64_t h = 0; h < a.H; ++h) {
+      const float g = dy[h] * a.norm.gamma[h];
+      const float d = (g - g_mean - normalised(sum[h], s) * gx_mean) * s.inverse_deviation;
+      a.d_sum[t * a.H + h] = d;
+      if (a.dx != nullptr) a.dx[t * a.H + h] = from_float<T>(masks.apply(h, d));
+    }
+  }
+}
+
+template <typename T>
+void dropout_backward(const NormBackward<T>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    masks.draw(t);
+    for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
+      const float branch = a.dy_branch == nullptr ? 0.0f : to_float(a.dy_branch[i]);
+      a.dy32[i] = masks.apply(i - t * a.H, a.dy32[i] + branch);
+    }
+  }
+}
+
+template <typename T>
+void tanh_dropout_backward(const TanhDropout<T>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    masks.draw(t);
+    for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
+      const float y = to_float(a.activation[i]);
+      const float d = masks.apply(i - t * a.H, to_float(a.dy[i]));
+      a.out[i] = from_float<T>(d * (1.0f - y * y));
+    }
+  }
+}
+
+void norm_parameters(const float* dy, const float* sum, const float* stats, std::int64_t H,
+                     Range rows, Range columns, float* d_gamma, float* d_beta) {
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    const Statistics s = {stats[2 * t], stats[2 * t + 1]};
+    for (std::int64_t h = columns.begin; h < columns.end; ++h) {
+      d_gamma[h - columns.begin] += dy[t * H + h] * normalised(sum[t * H + h], s);
+      d_beta[h - columns.begin] += dy[t * H + h];
+    }
+  }
+}
+
+template void embed_norm_forward(const NormForward<float>&, Range);
+template void embed_norm_forward(const NormForward<bf16>&, Range);
+template void add_norm_forward(const NormForward<float>&, Range);
+template void add_norm_forward(const NormForward<bf16>&, Range);
+template void add_norm_backward(const NormBackward<float>&, Range);
+template void add_norm_backward(const NormBackward<bf16>&, Range);
+template void dropout_backward(const NormBackward<float>&, Range);
+template void dropout_backward(const NormBackward<bf16>&, Range);
+template void tanh_dropout_backward(const TanhDropout<float>&, Range);
+template void tanh_dropout_backward(const TanhDropout<bf16>&, Range);
+
+}  // namespace tilewright::kernels::ref

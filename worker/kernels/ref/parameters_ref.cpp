@@ -1,0 +1,48 @@
+// The optimizer, the norm of the gradient and sums of rows, in plain loops.
+#include <cmath>
+
+#include "worker/kernels/ref/ref.h"
+
+namespace tilewright::kernels::ref {
+
+void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std::int64_t count,
+              Range columns, float* grad) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* row = d_sum + rows[i] * H;
+    for (std::int64_t h = columns.begin; h < columns.end; ++h) grad[h - columns.begin] += row[h];
+  }
+}
+
+void add(float* a, const float* b, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
+}
+
+void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
+           float* v) {
+  const float decay = a.learning_rate * a.weight_decay;
+  const float rate = a.learning_rate / a.correction1;
+  const float root_correction2 = std::sqrt(a.correction2);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = gradient == nullptr ? 0.0f : gradient[i] * a.gradient_scale;
+    const float p = parameter[i] - decay * parameter[i];
+    m[i] = m[i] + (1.0f - a.beta1) * (g - m[i]);
+    v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * (g * g);
+    parameter[i] = p - rate * m[i] / (std::sqrt(v[i]) / root_correction2 + a.epsilon);
+  }
+}
+
+// Element i goes to partial sum i mod 16; these are added pairwise by halves. The square of a float
+// is exact in double, so every instruction set has the same bits.
+double sum_of_squares(const float* x, std::int64_t count) {
+  double partial[16] = {};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double value = x[i];
+    partial[i % 16] += value * value;
+  }
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) partial[i] += partial[i + half];
+  }
+  return partial[0];
+}
+
+}  // namespace tilewright::kernels::ref

@@ -1,0 +1,35 @@
+// The vector type of the reference kernels: one float. No fused multiply-add, so that the portable
+// path needs no instruction that the compiler's baseline lacks.
+#include <cstdint>
+
+namespace tilewright::kernels {
+namespace {
+
+using Vec = float;
+using Mask = bool;
+inline constexpr int kLanes = 1;
+
+inline Vec broadcast(float x) { return x; }
+inline Vec mul_add(Vec a, Vec b, Vec c) { return a * b + c; }
+inline Vec absolute(Vec x) { return x < 0 ? -x : x; }
+inline Mask less(Vec a, Vec b) { return a < b; }
+inline Vec select(Mask mask, Vec yes, Vec no) { return mask ? yes : no; }
+
+// Adding 1.5 * 2^23 leaves no bits for a fraction: round to nearest even, for |x| < 2^22.
+inline Vec round_to_integer(Vec x) {
+  const float shifted = x + 12582912.0f;
+  return shifted - 12582912.0f;
+}
+
+// x 2^n for an integer n with a normal result; anything where n is out of range.
+inline Vec scale_by_power(Vec x, Vec n) {
+  if (!(n >= -126.0f && n <= 0.0f)) return x;
+  std::uint32_t bits = 0;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  bits += static_cast<std::uint32_t>(static_cast<std::int32_t>(n)) << 23;
+  __builtin_memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+}  // namespace
+}  // namespace tilewright::kernels
