@@ -1,0 +1,193 @@
+// A gradient's bits may not depend on how many threads computed it, on how the shards were split
+// between passes or workers, or on which other examples stood in the pass; dropout is on.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "worker/nn/bert.h"
+#include "worker/nn/optimizer.h"
+#include "worker/runtime/cpu.h"
+
+namespace tilewright::nn {
+namespace {
+
+using runtime::Isa;
+
+constexpr std::int64_t kShards = 8;
+
+BertConfig config() {
+  BertConfig config;
+  config.vocab_size = 50;
+  config.hidden_size = 48;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 3;
+  config.intermediate_size = 80;
+  config.max_position_embeddings = 32;
+  config.num_labels = 3;
+  config.hidden_dropout_prob = 0.2f;
+  config.attention_probs_dropout_prob = 0.2f;
+  config.classifier_dropout = 0.2f;
+  return config;
+}
+
+struct Example {
+  std::vector<std::int32_t> ids;
+  std::int32_t label;
+};
+
+// n examples of 1 to 20 tokens.
+std::vector<Example> examples(std::int64_t n) {
+  std::vector<Example> all;
+  std::uint32_t state = 12345;
+  const auto draw = [&](std::uint32_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<std::int32_t>((state >> 16) % below);
+  };
+  for (std::int64_t i = 0; i < n; ++i) {
+    Example example;
+    example.ids.resize(static_cast<std::size_t>(1 + draw(20)));
+    for (auto& id : example.ids) id = draw(50);
+    example.label = draw(3);
+    all.push_back(example);
+  }
+  return all;
+}
+
+// Shards [begin, end) as one pass whose groups are the maximal aligned subtrees.
+Batch make_pass(const std::vector<Example>& all, std::int64_t begin, std::int64_t end) {
+  Batch batch;
+  const auto n = static_cast<std::int64_t>(all.size());
+  for (std::int64_t at = begin; at < end;) {
+    std::int64_t width = at == 0 ? kShards : at & -at;
+    while (at + width > end) width /= 2;
+    batch.open_group(at);
+    for (std::int64_t shard = at; shard < at + width; ++shard) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        if (i * kShards / n != shard) continue;
+        const Example& e = all[static_cast<std::size_t>(i)];
+        batch.add(e.ids, std::vector<std::int32_t>(e.ids.size(), static_cast<std::int32_t>(i % 2)),
+                  e.label, static_cast<std::int32_t>(i));
+      }
+      batch.close_shard();
+    }
+    at += width;
+  }
+  return batch;
+}
+
+using Nodes = std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>>;  // first, width
+
+// The sum at node (first, width) of the tree, from whichever nodes are at hand.
+std::vector<float> sum(const Nodes& nodes, std::int64_t first, std::int64_t width) {
+  if (const auto node = nodes.find({first, width}); node != nodes.end()) return node->second;
+  std::vector<float> left = sum(nodes, first, width / 2);
+  const std::vector<float> right = sum(nodes, first + width / 2, width / 2);
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+  return left;
+}
+
+template <typename T>
+struct Fixture {
+  Fixture(Isa isa, int threads)
+      : pool(threads),
+        ops(kernels::make_ops<T>(isa)),
+        parameter_ops(kernels::make_parameter_ops(isa)),
+        context{pool, ops, parameter_ops},
+        model(config(), context) {
+    for (const Tensor& tensor : model.layout().tensors) {
+      Tensor drawn = tensor;
+      drawn.decays = true;  // biases and norms too: everything takes part
+      initialise_tensor(drawn, 3, 0.2f, model.parameters().data() + tensor.offset);
+    }
+    model.pack_weights();
+  }
+  // `cuts`: the passes' boundaries, 0 ... kShards.
+  std::vector<float> gradient(const std::vector<Example>& all,
+                              const std::vector<std::int64_t>& cuts) {
+    TouchedRows touched(config().vocab_size);
+    for (const Example& e : all) touched.mark(e.ids);
+    touched.finish();
+    Nodes nodes;
+    for (std::size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
+      const Batch batch = make_pass(all, cuts[cut], cuts[cut + 1]);
+      model.reserve(batch.T() + 1, batch.B() + 1, 32, kShards);
+      GradientSink sink;
+      for (const ShardGroup& group : batch.groups) {
+        const auto width = static_cast<std::int64_t>(group.token_offsets.size()) - 1;
+        auto& node = nodes[{group.first_shard, width}];
+        node.assign(static_cast<std::size_t>(model.gradient_count(touched.R())), std::nanf(""));
+        sink.groups.push_back(node.data());
+      }
+      const DropoutKey key{7, 3};
+      model.forward(batch, key, true);
+      model.backward(batch, key, 1.0f / static_cast<float>(all.size()), touched, sink);
+    }
+    return sum(nodes, 0, kShards);
+  }
+
+  runtime::ThreadPool pool;
+  kernels::Ops<T> ops;
+  kernels::ParameterOps parameter_ops;
+  Context<T> context;
+  BertClassifier<T> model;
+};
+
+class Exactness : public ::testing::TestWithParam<Isa> {
+ protected:
+  template <typename T>
+  void check(std::int64_t n) {
+    const std::vector<Example> all = examples(n);
+    const std::vector<float> reference = Fixture<T>(GetParam(), 1).gradient(all, {0, 8});
+    double size = 0;
+    for (const float x : reference) size += std::abs(x);
+    ASSERT_GT(size, 0.1);
+    const std::vector<std::vector<std::int64_t>> splits = {
+        {0, 8},           // one worker
+        {0, 4, 8},        // two
+        {0, 3, 6, 8},     // three: two subtrees, two, one
+        {0, 2, 4, 6, 8},  // four
+        {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+    for (const int threads : {1, 2, 3}) {
+      Fixture<T> fixture(GetParam(), threads);
+      for (const auto& cuts : splits) {
+        const std::vector<float> gradient = fixture.gradient(all, cuts);
+        ASSERT_EQ(gradient.size(), reference.size());
+        // -0 and 0 are told apart on purpose: the weights' bits may not differ either.
+        EXPECT_EQ(std::memcmp(gradient.data(), reference.data(), gradient.size() * 4), 0)
+            << threads << " threads, " << cuts.size() - 1 << " passes, " << n << " examples";
+      }
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Exactness, ::testing::ValuesIn(runtime::detect_cpu().isas),
+                         [](const auto& tested) {
+                           return std::string(runtime::name(tested.param));
+                         });
+
+TEST_P(Exactness, GradientsInBf16HaveTheSameBitsForAnySplit) { check<bf16>(21); }
+TEST_P(Exactness, GradientsInFp32HaveTheSameBitsForAnySplit) { check<float>(21); }
+TEST_P(Exactness, EmptyShardsChangeNoBit) { check<bf16>(5); }
+
+TEST_P(Exactness, AnUpdateHasTheSameBitsForAnyNumberOfThreads) {
+  const std::vector<Example> all = examples(16);
+  TouchedRows touched(config().vocab_size);
+  for (const Example& e : all) touched.mark(e.ids);
+  touched.finish();
+  std::vector<float> reference;
+  for (const int threads : {1, 2, 3}) {
+    Fixture<bf16> fixture(GetParam(), threads);
+    Optimizer<bf16> optimizer(fixture.model, fixture.context, {});
+    for (int step = 1; step <= 2; ++step) {
+      const std::vector<float> gradient = fixture.gradient(all, {0, 8});
+      optimizer.step(step, 1e-2f, gradient, touched);
+    }
+    const std::vector<float> values(fixture.model.parameters().begin(),
+                                    fixture.model.parameters().end());
+    if (reference.empty()) reference = values;
+    EXPECT_EQ(std::memcmp(values.data(), reference.data(), values.size() * 4), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::nn
