@@ -1,12 +1,14 @@
 // Which engine serves which instruction set.
 #include "worker/kernels/gemm/gemm.h"
 #include "worker/kernels/gemm/linear.h"
+#include "worker/kernels/gemm/onednn.h"
 #include "worker/kernels/gemm/ref.h"
 
 namespace tilewright::kernels {
 
 template <>
-void fill_gemm<float>(Ops<float>& ops, Isa isa, GemmBackend /*backend*/) {
+void fill_gemm<float>(Ops<float>& ops, Isa isa, GemmBackend backend) {
+  if (backend == GemmBackend::kOneDnn) return fill_gemm_onednn(ops);
   switch (isa) {
     case Isa::kRef:
       return fill_gemm_ref(ops);
@@ -20,7 +22,8 @@ void fill_gemm<float>(Ops<float>& ops, Isa isa, GemmBackend /*backend*/) {
 }
 
 template <>
-void fill_gemm<bf16>(Ops<bf16>& ops, Isa isa, GemmBackend /*backend*/) {
+void fill_gemm<bf16>(Ops<bf16>& ops, Isa isa, GemmBackend backend) {
+  if (backend == GemmBackend::kOneDnn) return fill_gemm_onednn(ops);
   switch (isa) {
     case Isa::kRef:
       return fill_gemm_ref(ops);
