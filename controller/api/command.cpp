@@ -1,0 +1,83 @@
+#include "controller/api/command.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "common/base/check.h"
+#include "common/contract/environment.h"
+#include "common/contract/ports.h"
+#include "common/contract/training_flags.h"
+
+namespace tilewright::api {
+namespace {
+
+std::string resolved(const PathResolver& resolve, const std::string& text) {
+  const Result<TrainerPath> path = parse_trainer_path(text);
+  TW_CHECK(path.ok(), "a path that validate() would have refused: {}", path.error().message);
+  return resolve(*path);
+}
+
+}  // namespace
+
+std::vector<std::string> worker_command(const TrainJob& job, const PathResolver& resolve) {
+  const std::int64_t processes = job.spec.nproc_per_node.value();
+  const Trainer& trainer = job.spec.trainer;
+  std::vector<std::string> words = {kWorkerProgram};
+  if (processes > 1) {
+    words.insert(words.end(), {"agent", fmt::format("--nproc_per_node={}", processes), "--"});
+  }
+  words.emplace_back("train");
+  const auto add = [&words](std::string_view name, std::string_view value) {
+    words.push_back(fmt::format("--{}={}", name, value));
+  };
+  add("task_name", trainer.task);
+  add("model_name_or_path", resolved(resolve, trainer.model));
+  add("data_dir", resolved(resolve, trainer.data));
+  add("output_dir", resolved(resolve, trainer.output));
+  for (const auto& [name, value] : trainer.flags) {
+    if (name == "virtual_shards") continue;  // below, with what it comes to
+    const bool path = name == "resume_from_checkpoint" && !value.empty();
+    add(name, path ? resolved(resolve, value) : value);
+  }
+  add("virtual_shards", std::to_string(virtual_shards(job)));
+  add("nominal_workers", std::to_string(nominal_workers(job)));
+  add("max_workers", std::to_string(max_workers(job)));
+  words.insert(words.end(), trainer.args.begin(), trainer.args.end());
+  return words;
+}
+
+std::vector<std::string> expand_command(std::vector<std::string> command,
+                                        const Environment& variables) {
+  for (std::string& word : command) word = expand(word, variables);
+  return command;
+}
+
+std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJob& job,
+                                                                    const WorkerSetting& setting) {
+  std::vector<std::pair<std::string, std::string>> list = {
+      {env::kJobName, job.metadata.name},
+      {env::kJobUid, job.metadata.uid},
+      {env::kJobKeyFile, setting.job_key_file},
+      {env::kRendezvous, setting.rendezvous},
+      {env::kWorkerIndex, std::to_string(setting.index)},
+  };
+  for (const EnvVar& variable : job.spec.worker.env) {
+    if (variable.value_from.is_null()) list.emplace_back(variable.name, variable.value);
+  }
+  return list;
+}
+
+bool is_runtime_variable(std::string_view name) {
+  constexpr std::array kNames = {env::kJobName,        env::kJobUid,           env::kJobKeyFile,
+                                 env::kRendezvous,     env::kWorkerIndex,      env::kMasterAddr,
+                                 env::kMasterPort,     env::kWorldSize,        env::kRank,
+                                 env::kLocalRank,      env::kLocalWorldSize,   env::kGroupRank,
+                                 env::kGroupWorldSize, env::kTorchelasticRunId};
+  for (const char* known : kNames) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+}  // namespace tilewright::api

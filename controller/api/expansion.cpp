@@ -1,0 +1,56 @@
+#include "controller/api/expansion.h"
+
+namespace tilewright::api {
+namespace {
+
+template <typename Lookup>
+std::string expand_with(std::string_view text, const Lookup& lookup) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < text.size()) {
+    if (text[i] != '$' || i + 1 == text.size()) {
+      out += text[i++];
+    } else if (text[i + 1] == '$') {
+      out += '$';
+      i += 2;
+    } else if (text[i + 1] == '(') {
+      const std::size_t close = text.find(')', i + 2);
+      if (close == std::string_view::npos) {
+        out += "$(";
+        i += 2;
+      } else {
+        out += lookup(text.substr(i + 2, close - i - 2));
+        i = close + 1;
+      }
+    } else {
+      out += text.substr(i, 2);
+      i += 2;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string expand(std::string_view text, const Environment& variables) {
+  return expand_with(text, [&](std::string_view name) {
+    const auto found = variables.find(name);
+    return found != variables.end() ? found->second : "$(" + std::string(name) + ")";
+  });
+}
+
+Environment expand_environment(const std::vector<std::pair<std::string, std::string>>& list,
+                               const Environment& around) {
+  Environment expanded;
+  for (const auto& [name, value] : list) {
+    expanded[name] = expand_with(value, [&](std::string_view wanted) {
+      const auto before = expanded.find(wanted);
+      if (before != expanded.end()) return before->second;
+      const auto outside = around.find(wanted);
+      return outside != around.end() ? outside->second : "$(" + std::string(wanted) + ")";
+    });
+  }
+  return expanded;
+}
+
+}  // namespace tilewright::api

@@ -1,0 +1,145 @@
+// The overlay on the worker's pod: what it may not touch, and what restricted Pod Security forbids
+// (kubernetes.io: "Pod Security Standards").
+#include <array>
+
+#include "common/contract/labels.h"
+#include "controller/api/validate_parts.h"
+
+namespace tilewright::api {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kOverlay = "spec.worker.podTemplate";
+
+// Calls back with each container of the overlay and its path.
+template <typename Visit>
+void each_container(const json& spec, const std::string& path, const Visit& visit) {
+  for (const char* list : {"containers", "initContainers"}) {
+    const auto found = spec.find(list);
+    if (found == spec.end()) continue;
+    for (std::size_t i = 0; found->is_array() && i < found->size(); ++i) {
+      if ((*found)[i].is_object()) visit((*found)[i], element_path(path + "." + list, i));
+    }
+  }
+}
+
+json member(const json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? json() : *found;
+}
+
+void refuse_members(const json& object, const std::string& path,
+                    std::initializer_list<std::pair<const char*, const char*>> places,
+                    Judge& judge) {
+  for (const auto& [name, place] : places) {
+    if (member(object, name).is_null()) continue;
+    judge.refuse(path + "." + name, std::string("found a value, expected nothing: ") + place);
+  }
+}
+
+void forbid(Judge& judge, const std::string& path, const std::string& found,
+            std::string_view expected) {
+  judge.refuse(path, fmt::format("found {}, which restricted Pod Security forbids, expected {}",
+                                 found, expected));
+}
+
+void check_security_context(const json& context, const std::string& path, Judge& judge) {
+  if (member(context, "privileged") == true) forbid(judge, path + ".privileged", "true", "false");
+  if (member(context, "allowPrivilegeEscalation") == true) {
+    forbid(judge, path + ".allowPrivilegeEscalation", "true", "false");
+  }
+  if (member(context, "runAsNonRoot") == false) {
+    forbid(judge, path + ".runAsNonRoot", "false", "true");
+  }
+  if (member(context, "runAsUser") == 0) {
+    forbid(judge, path + ".runAsUser", "0", "a user other than root");
+  }
+  if (member(member(context, "seccompProfile"), "type") == "Unconfined") {
+    forbid(judge, path + ".seccompProfile.type", "Unconfined", "RuntimeDefault or Localhost");
+  }
+  const json added = member(member(context, "capabilities"), "add");
+  for (std::size_t i = 0; added.is_array() && i < added.size(); ++i) {
+    if (added[i] != "NET_BIND_SERVICE") {
+      forbid(judge, element_path(path + ".capabilities.add", i), added[i].dump(), "no capability");
+    }
+  }
+}
+
+}  // namespace
+
+void validate_pod_template(const TrainJob& job, Judge& judge) {
+  const json& overlay = job.spec.worker.pod_template;
+  if (!overlay.is_object()) return;
+  for (const auto& entry : overlay.items()) {
+    const std::string path = member_path(kOverlay, entry.key());
+    if (entry.key() != "metadata" && entry.key() != "spec") {
+      judge.refuse(path, "is not a known field; a pod template has metadata and spec");
+    } else if (!entry.value().is_object() && !entry.value().is_null()) {
+      judge.refuse(path, "found no object, expected an object");
+    }
+  }
+  const std::string spec_path = std::string(kOverlay) + ".spec";
+  refuse_members(member(overlay, "metadata"), std::string(kOverlay) + ".metadata",
+                 {{"name", "the operator names its pods"},
+                  {"generateName", "the operator names its pods"},
+                  {"namespace", "pods stand in their job's namespace"},
+                  {"ownerReferences", "pods belong to their job"},
+                  {"finalizers", "the job's end would wait for them"}},
+                 judge);
+  const json spec = member(overlay, "spec");
+  if (!spec.is_object()) return;
+  refuse_members(spec, spec_path,
+                 {{"restartPolicy", "spec.worker.restartPolicy says it"},
+                  {"activeDeadlineSeconds", "spec.runPolicy.activeDeadlineSeconds says it"},
+                  {"subdomain", "the operator sets it"},
+                  {"hostname", "the operator sets it"}},
+                 judge);
+  each_container(spec, spec_path, [&](const json& container, const std::string& path) {
+    const json name = member(container, "name");
+    if (!name.is_string()) {
+      judge.refuse(path + ".name", fmt::format("found nothing, expected a container's name ({} is "
+                                               "the operator's)",
+                                               kWorkerContainer));
+    } else if (name == kWorkerContainer) {
+      refuse_members(container, path,
+                     {{"image", "spec.worker.image says it"},
+                      {"command", "spec.trainer says it"},
+                      {"args", "spec.trainer.args says it"},
+                      {"resources", "spec.worker.resources says it"}},
+                     judge);
+    }
+  });
+}
+
+void validate_pod_security(const TrainJob& job, Judge& judge) {
+  const json spec = member(job.spec.worker.pod_template, "spec");
+  const std::string path = std::string(kOverlay) + ".spec";
+  for (const char* name : {"hostNetwork", "hostPID", "hostIPC"}) {
+    if (member(spec, name) == true) forbid(judge, path + "." + name, "true", "false");
+  }
+  check_security_context(member(spec, "securityContext"), path + ".securityContext", judge);
+  const json volumes = member(spec, "volumes");
+  for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
+    if (!member(volumes[i], "hostPath").is_null()) {
+      forbid(judge, element_path(path + ".volumes", i) + ".hostPath", "hostPath",
+             "a persistentVolumeClaim");
+    }
+  }
+  if (!spec.is_object()) return;
+  each_container(spec, path, [&](const json& container, const std::string& container_path) {
+    check_security_context(member(container, "securityContext"),
+                           container_path + ".securityContext", judge);
+    const json ports = member(container, "ports");
+    for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
+      const json port = member(ports[i], "hostPort");
+      if (port.is_number() && port != 0) {
+        forbid(judge, element_path(container_path + ".ports", i) + ".hostPort", port.dump(),
+               "no host port");
+      }
+    }
+  });
+}
+
+}  // namespace tilewright::api
