@@ -1,0 +1,70 @@
+#include "worker/text/word_piece.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace tilewright::text {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+WordPiece make(std::vector<std::pair<std::string, std::int32_t>> entries,
+               std::size_t max_characters = 100) {
+  return WordPiece(entries, {.unknown_id = 0, .max_characters = max_characters});
+}
+
+Ids split(const WordPiece& pieces, const std::string& word) {
+  Ids ids = {99};  // what stands there before must stay
+  pieces.split(word, word.size(), ids);
+  EXPECT_EQ(ids.front(), 99);
+  ids.erase(ids.begin());
+  return ids;
+}
+
+TEST(WordPiece, SplitsUnknownWordsIntoTheLongestPieces) {
+  const WordPiece pieces = make({{"un", 1}, {"##aff", 2}, {"##able", 3}, {"##a", 4}, {"una", 5}});
+  EXPECT_EQ(split(pieces, "unaffable"), (Ids{0})) << "una takes the a that ##aff would need";
+  const WordPiece without = make({{"un", 1}, {"##aff", 2}, {"##able", 3}, {"##a", 4}});
+  EXPECT_EQ(split(without, "unaffable"), (Ids{1, 2, 3}));
+  EXPECT_EQ(split(without, "una"), (Ids{1, 4}));
+}
+
+TEST(WordPiece, AWordWithOneUnknownPieceIsUnknownAsAWhole) {
+  const WordPiece pieces = make({{"un", 1}, {"##aff", 2}});
+  EXPECT_EQ(split(pieces, "unaffz"), (Ids{0}));
+  EXPECT_EQ(split(pieces, "zun"), (Ids{0}));
+  EXPECT_EQ(split(pieces, "aff"), (Ids{0})) << "##aff begins no word";
+  EXPECT_EQ(split(pieces, "unun"), (Ids{0})) << "un continues no word";
+}
+
+TEST(WordPiece, LongWordsAreUnknownByTheNumberOfTheirCharacters) {
+  const WordPiece pieces = make({{"a", 1}, {"##a", 2}}, 3);
+  EXPECT_EQ(split(pieces, "aaa"), (Ids{1, 2, 2}));
+  EXPECT_EQ(split(pieces, "aaaa"), (Ids{0}));
+}
+
+TEST(WordPiece, APieceMustNotBeEmpty) {
+  const WordPiece pieces = make({{"a", 1}, {"##", 2}, {"", 3}});
+  EXPECT_EQ(split(pieces, "ab"), (Ids{0}));
+  EXPECT_EQ(split(pieces, "##"), (Ids{2})) << "as a word of its own the prefix is an entry";
+}
+
+TEST(WordPiece, CharactersAreNeverCutInTheMiddle) {
+  const WordPiece pieces = make({{"é", 1}, {"##è", 2}});  // both begin with the byte C3
+  Ids ids;
+  pieces.split("éè", 2, ids);
+  EXPECT_EQ(ids, (Ids{1, 2}));
+}
+
+TEST(WordPiece, ThousandsOfEntriesAreAllFound) {
+  std::vector<std::pair<std::string, std::int32_t>> entries;
+  for (int i = 0; i < 5000; ++i) entries.emplace_back(fmt::format("w{}e", i), i + 1);
+  const WordPiece pieces = make(entries);
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_EQ(split(pieces, fmt::format("w{}e", i)), (Ids{i + 1}));
+    ASSERT_EQ(split(pieces, fmt::format("w{}", i)), (Ids{0}));
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::text

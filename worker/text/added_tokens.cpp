@@ -1,0 +1,67 @@
+#include "worker/text/added_tokens.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/text/characters.h"
+#include "worker/text/utf8.h"
+
+namespace tilewright::text {
+namespace {
+
+bool touches_words(std::string_view text, std::size_t begin, std::size_t end) {
+  return (begin > 0 && is_word_character(decode_utf8_before(text, begin).code_point)) ||
+         (end < text.size() && is_word_character(decode_utf8(text, end).code_point));
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
+  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+    return a.content.size() > b.content.size();
+  });
+  for (const AddedToken& token : tokens_) {
+    begins_[static_cast<unsigned char>(token.content[0])] = true;
+  }
+}
+
+const AddedToken* AddedTokens::token_at(std::string_view text, std::size_t at) const {
+  for (const AddedToken& token : tokens_) {
+    if (text.compare(at, token.content.size(), token.content) == 0) return &token;
+  }
+  return nullptr;
+}
+
+void AddedTokens::split(std::string_view text, std::vector<Part>& parts) const {
+  parts.clear();
+  std::size_t done = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const AddedToken* token =
+        begins_[static_cast<unsigned char>(text[at])] ? token_at(text, at) : nullptr;
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    std::size_t begin = at;
+    at += token->content.size();  // the search goes on behind a match even if it is not taken
+    std::size_t end = at;
+    if (token->single_word && touches_words(text, begin, end)) continue;
+    while (token->lstrip && begin > done) {
+      const Decoded last = decode_utf8_before(text, begin);
+      if (!is_whitespace(last.code_point)) break;
+      begin -= last.size;
+    }
+    while (token->rstrip && end < text.size()) {
+      const Decoded next = decode_utf8(text, end);
+      if (!is_whitespace(next.code_point)) break;
+      end += next.size;
+    }
+    if (done < begin) parts.push_back({text.substr(done, begin - done), std::nullopt});
+    parts.push_back({{}, token->id});
+    done = end;
+  }
+  if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});
+}
+
+}  // namespace tilewright::text

@@ -1,0 +1,311 @@
+#include "worker/text/tokenizer_files.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "common/base/files.h"
+#include "worker/text/utf8.h"
+
+namespace tilewright::text {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
+constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
+constexpr std::size_t kMaxAddedTokens = 10000;
+
+struct TokenNames {
+  std::string unk = "[UNK]", sep = "[SEP]", pad = "[PAD]", cls = "[CLS]", mask = "[MASK]";
+};
+
+[[noreturn]] void fail(const fs::path& path, const std::string& sentence) {
+  throw Failure(ExitCode::kModel, fmt::format("{}: {}", path.string(), sentence));
+}
+
+// A JSON document with the name of its file, for sentences.
+struct Document {
+  fs::path path;
+  Json root;
+
+  // The value at a path of keys ("model.type"), null when absent.
+  const Json& at(std::string_view keys) const {
+    static const Json kNull;
+    const Json* value = &root;
+    while (!keys.empty()) {
+      const std::size_t dot = std::min(keys.find('.'), keys.size());
+      const std::string key(keys.substr(0, dot));
+      if (!value->is_object() || !value->contains(key)) return kNull;
+      value = &(*value)[key];
+      keys.remove_prefix(std::min(dot + 1, keys.size()));
+    }
+    return *value;
+  }
+
+  [[noreturn]] void wrong(std::string_view where, const Json& found, const char* expected) const {
+    const std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
+    fail(path, fmt::format("{} is {}, expected {}", where,
+                           found.is_null() ? "missing or null" : text.substr(0, 60), expected));
+  }
+
+  bool boolean(std::string_view keys, bool otherwise) const {
+    const Json& value = at(keys);
+    if (value.is_null()) return otherwise;
+    if (!value.is_boolean()) wrong(keys, value, "true or false");
+    return value.get<bool>();
+  }
+
+  void require(std::string_view keys, const std::string& expected) const {
+    if (at(keys) != expected) wrong(keys, at(keys), fmt::format("\"{}\"", expected).c_str());
+  }
+};
+
+// Parses and refuses a vocabulary with the same key twice, of which a parser would keep one.
+Document read_json(const fs::path& path) {
+  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
+  std::string section;
+  std::string field;
+  std::unordered_set<std::string> seen;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event != Json::parse_event_t::key) return true;
+    const auto& key = parsed.get_ref<const std::string&>();
+    if (depth == 1) section = key;
+    if (depth == 2) field = key;
+    if (depth == 3 && section == "model" && field == "vocab" && !seen.insert(key).second) {
+      fail(path, fmt::format("model.vocab has \"{}\" twice, expected distinct entries", key));
+    }
+    return true;
+  };
+  try {
+    Document document{path, Json::parse(content, watch)};
+    if (!document.root.is_object()) document.wrong("the document", document.root, "an object");
+    return document;
+  } catch (const Json::parse_error& error) {
+    fail(path, fmt::format("is no JSON: at byte {} a syntax error, expected a complete document",
+                           error.byte));
+  }
+}
+
+std::int32_t read_id(const Document& document, const std::string& where, const Json& value) {
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
+      value.get<std::int64_t>() > kMaxId) {
+    document.wrong(where, value, "a whole number from 0 to 16777215");
+  }
+  return value.get<std::int32_t>();
+}
+
+void check_bounds(const fs::path& path, const TokenizerSpec& spec) {
+  std::size_t bytes = spec.continuation.size();
+  for (const auto& entry : spec.vocabulary) bytes += entry.first.size();
+  if (spec.vocabulary.empty()) fail(path, "the vocabulary is empty, expected at least one entry");
+  if (spec.vocabulary.size() > kMaxVocabularyEntries || bytes > kMaxVocabularyBytes) {
+    fail(path,
+         fmt::format("the vocabulary has {} entries of {} bytes, expected at most {} of {}",
+                     spec.vocabulary.size(), bytes, kMaxVocabularyEntries, kMaxVocabularyBytes));
+  }
+}
+
+void read_vocabulary(const Document& document, TokenizerSpec& spec) {
+  const Json& vocabulary = document.at("model.vocab");
+  if (!vocabulary.is_object()) document.wrong("model.vocab", vocabulary, "an object");
+  std::unordered_set<std::int32_t> taken;
+  for (const auto& [token, value] : vocabulary.items()) {
+    const std::int32_t id = read_id(document, fmt::format("model.vocab[\"{}\"]", token), value);
+    if (!taken.insert(id).second) {
+      fail(document.path, fmt::format("model.vocab gives id {} to \"{}\" and to another entry, "
+                                      "expected distinct ids",
+                                      id, token));
+    }
+    spec.vocabulary.emplace_back(token, id);
+  }
+}
+
+void read_added_tokens(const Document& document, TokenizerSpec& spec) {
+  const Json& added = document.at("added_tokens");
+  if (added.is_null()) return;
+  if (!added.is_array() || added.size() > kMaxAddedTokens) {
+    document.wrong("added_tokens", added, "a list of at most 10000 tokens");
+  }
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    const std::string where = fmt::format("added_tokens[{}]", i);
+    if (!added[i].is_object()) document.wrong(where, added[i], "an object");
+    const Document entry{document.path, added[i]};
+    const Json& content = entry.at("content");
+    if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
+      document.wrong(where + ".content", content, "a string that is not empty");
+    }
+    spec.added_tokens.push_back({.id = read_id(document, where + ".id", entry.at("id")),
+                                 .content = content.get<std::string>(),
+                                 .single_word = entry.boolean("single_word", false),
+                                 .lstrip = entry.boolean("lstrip", false),
+                                 .rstrip = entry.boolean("rstrip", false),
+                                 .normalized = entry.boolean("normalized", false)});
+  }
+}
+
+// "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1" of a TemplateProcessing's list.
+std::string template_text(const Json& list) {
+  std::string text;
+  if (!list.is_array()) return text;
+  for (const Json& step : list) {
+    if (!step.is_object() || step.size() != 1) return {};
+    const Json& body = step.begin().value();
+    if (!body.is_object() || !body.contains("id") || !body.contains("type_id")) return {};
+    text +=
+        fmt::format("{}{}:{}", text.empty() ? "" : " ", body["id"].dump(), body["type_id"].dump());
+  }
+  return text;
+}
+
+// Which tokens go around a text is fixed in Tokenizer; a file that says otherwise is refused.
+void check_post_processor(const Document& document, const TokenNames& names) {
+  const Json& type = document.at("post_processor.type");
+  if (document.at("post_processor").is_null() || type == "BertProcessing") return;
+  document.require("post_processor.type", "TemplateProcessing");
+  const std::string cls = Json(names.cls).dump() + ":0";
+  const std::string sep = Json(names.sep).dump();
+  const std::string single = fmt::format("{} \"A\":0 {}:0", cls, sep);
+  const std::string pair = fmt::format("{} \"B\":1 {}:1", single, sep);
+  for (const auto& [key, expected] :
+       {std::pair{"post_processor.single", single}, std::pair{"post_processor.pair", pair}}) {
+    if (template_text(document.at(key)) != expected) {
+      document.wrong(key, document.at(key), expected.c_str());
+    }
+  }
+}
+
+void read_tokenizer_json(const Document& document, const TokenNames& names, TokenizerSpec& spec) {
+  const Json& type = document.at("model.type");
+  if (type != "WordPiece") document.wrong("model.type", type, "\"WordPiece\", a BERT tokenizer");
+  document.require("normalizer.type", "BertNormalizer");
+  document.require("pre_tokenizer.type", "BertPreTokenizer");
+  check_post_processor(document, names);
+  spec.normaliser.clean_text = document.boolean("normalizer.clean_text", true);
+  spec.normaliser.handle_chinese_chars = document.boolean("normalizer.handle_chinese_chars", true);
+  spec.normaliser.lowercase = document.boolean("normalizer.lowercase", true);
+  if (!document.at("normalizer.strip_accents").is_null()) {
+    spec.normaliser.strip_accents = document.boolean("normalizer.strip_accents", true);
+  }
+  if (const Json& prefix = document.at("model.continuing_subword_prefix"); !prefix.is_null()) {
+    if (!prefix.is_string()) document.wrong("model.continuing_subword_prefix", prefix, "a string");
+    spec.continuation = prefix.get<std::string>();
+  }
+  if (const Json& most = document.at("model.max_input_chars_per_word"); !most.is_null()) {
+    spec.max_characters_per_word =
+        static_cast<std::size_t>(read_id(document, "model.max_input_chars_per_word", most));
+  }
+  read_vocabulary(document, spec);
+  read_added_tokens(document, spec);
+}
+
+void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
+  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
+  std::unordered_map<std::string_view, std::size_t> lines;
+  std::size_t line = 0;
+  for (std::size_t begin = 0; begin < content.size();) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    std::string_view token(content.data() + begin, end - begin);
+    begin = end + 1;
+    ++line;
+    if (token.ends_with('\r')) token.remove_suffix(1);
+    if (const auto bad = find_invalid_utf8(token)) {
+      fail(path, fmt::format("line {} has invalid UTF-8 at its byte {}, expected a token", line,
+                             *bad + 1));
+    }
+    if (token.empty()) continue;  // its number is used up, but no word can match it
+    const auto [first, fresh] = lines.emplace(token, line);
+    if (!fresh) {
+      fail(path, fmt::format("line {} repeats \"{}\" of line {}, expected distinct entries", line,
+                             token, first->second));
+    }
+    if (line > kMaxVocabularyEntries) break;
+    spec.vocabulary.emplace_back(token, static_cast<std::int32_t>(line - 1));
+  }
+}
+
+std::string token_name(const Document& config, const char* key, const std::string& otherwise) {
+  const Json& value = config.at(key);
+  const Json& name = value.is_object() ? config.at(std::string(key) + ".content") : value;
+  if (name.is_null()) return otherwise;
+  if (!name.is_string()) config.wrong(key, name, "a token");
+  return name.get<std::string>();
+}
+
+void follow_config(const Document& config, TokenNames& names) {
+  names.unk = token_name(config, "unk_token", names.unk);
+  names.sep = token_name(config, "sep_token", names.sep);
+  names.pad = token_name(config, "pad_token", names.pad);
+  names.cls = token_name(config, "cls_token", names.cls);
+  names.mask = token_name(config, "mask_token", names.mask);
+}
+
+void follow_config(const Document& config, NormaliserOptions& options) {
+  options.lowercase = config.boolean("do_lower_case", options.lowercase);
+  options.handle_chinese_chars =
+      config.boolean("tokenize_chinese_chars", options.handle_chinese_chars);
+  if (!config.at("strip_accents").is_null()) {
+    options.strip_accents = config.boolean("strip_accents", true);
+  }
+}
+
+}  // namespace
+
+TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
+  std::error_code ignored;
+  if (!fs::is_directory(model_dir, ignored)) {
+    fail(model_dir, "no such folder, expected a model folder with tokenizer.json or vocab.txt");
+  }
+  const fs::path json = model_dir / "tokenizer.json";
+  const fs::path vocab = model_dir / "vocab.txt";
+  const fs::path config_path = model_dir / "tokenizer_config.json";
+  Document config{config_path, Json::object()};
+  if (fs::exists(config_path, ignored)) config = read_json(config_path);
+  TokenNames names;
+  follow_config(config, names);
+
+  TokenizerSpec spec;
+  const bool from_json = fs::exists(json, ignored);
+  const fs::path& source = from_json ? json : vocab;
+  if (from_json) {
+    const Document document = read_json(json);
+    names.unk = token_name(document, "model.unk_token", names.unk);
+    read_tokenizer_json(document, names, spec);
+  } else if (fs::exists(vocab, ignored)) {
+    read_vocab_txt(vocab, spec);
+  } else {
+    fail(model_dir, "has neither tokenizer.json nor vocab.txt, expected one of them");
+  }
+  follow_config(config, spec.normaliser);
+  check_bounds(source, spec);
+
+  std::unordered_map<std::string, std::int32_t> ids(spec.vocabulary.begin(), spec.vocabulary.end());
+  for (const AddedToken& token : spec.added_tokens) ids[token.content] = token.id;
+  const auto find = [&](const std::string& name) {
+    const auto found = ids.find(name);
+    return found == ids.end() ? -1 : found->second;
+  };
+  spec.special = {find(names.cls), find(names.sep), find(names.pad), find(names.unk),
+                  find(names.mask)};
+  for (const std::string* name : {&names.unk, &names.cls, &names.sep, &names.pad}) {
+    if (find(*name) < 0) {
+      fail(source,
+           fmt::format("the special token {} is missing, expected it in the vocabulary", *name));
+    }
+  }
+  if (!from_json) {
+    for (const std::string* name : {&names.pad, &names.unk, &names.cls, &names.sep, &names.mask}) {
+      if (find(*name) >= 0) {
+        spec.added_tokens.push_back({.id = find(*name), .content = *name});
+      }
+    }
+  }
+  return spec;
+}
+
+}  // namespace tilewright::text
