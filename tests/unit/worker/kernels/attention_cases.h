@@ -1,0 +1,150 @@
+// Attention of one batch in double precision with whole matrices: what the kernels are held
+// against, and the sums of magnitudes from which their tolerances follow.
+#pragma once
+
+#include "tests/unit/worker/kernels/kernel_cases.h"
+#include "worker/kernels/dropout/dropout.h"
+
+namespace tilewright::kernels::testing {
+
+using Doubles = std::vector<double>;
+
+struct Shape {
+  std::vector<std::int32_t> lengths;
+  std::int64_t heads;
+  std::int64_t head_size;
+};
+
+// For every result `x`, `x_terms` is the sum of the magnitudes of the terms that it is the sum of.
+struct DoubleAttention {
+  Doubles context, context_terms, lse, d_qkv, d_qkv_terms;
+};
+
+inline DoubleAttention attention_in_double(const Examples& e, std::int64_t A, std::int64_t D,
+                                           const Doubles& qkv, const Doubles& d_context,
+                                           const Dropout& dropout) {
+  const std::int64_t tokens = e.tokens();
+  const std::int64_t width = A * D;
+  const double scale = 1 / std::sqrt(static_cast<double>(D));
+  const DropoutStream stream = make_dropout_stream(dropout);
+  DoubleAttention out;
+  out.context.resize(tokens * width);
+  out.context_terms.resize(tokens * width);
+  out.lse.resize(tokens * A);
+  out.d_qkv.resize(3 * tokens * width);
+  out.d_qkv_terms.resize(3 * tokens * width);
+  for (std::int64_t b = 0; b < e.size(); ++b) {
+    const std::int64_t first = e.cu_seqlens[b];
+    const std::int64_t S = e.cu_seqlens[b + 1] - first;
+    std::vector<std::uint64_t> masks(static_cast<std::size_t>(S / 64 + 1));
+    for (std::int64_t a = 0; a < A; ++a) {
+      const auto at = [&](std::int64_t part, std::int64_t i, std::int64_t d) {
+        return (first + i) * 3 * width + part * width + a * D + d;
+      };
+      const auto out_at = [&](std::int64_t i, std::int64_t d) {
+        return (first + i) * width + a * D + d;
+      };
+      for (std::int64_t i = 0; i < S; ++i) {
+        Doubles p(S), factor(S, 1.0), dp(S), dp_terms(S);
+        double largest = -INFINITY;
+        for (std::int64_t j = 0; j < S; ++j) {
+          for (std::int64_t d = 0; d < D; ++d) p[j] += qkv[at(0, i, d)] * qkv[at(1, j, d)] * scale;
+          largest = std::max(largest, p[j]);
+        }
+        double total = 0;
+        for (double& x : p) total += x = std::exp(x - largest);
+        for (double& x : p) x /= total;
+        out.lse[(first + i) * A + a] = largest + std::log(total);
+        if (dropout.threshold != 0) {
+          dropout_masks_ref(stream, e.example[b], static_cast<std::int32_t>(i),
+                            static_cast<std::int32_t>(a), S, masks.data());
+          for (std::int64_t j = 0; j < S; ++j) {
+            factor[j] = (masks[j / 64] >> j % 64 & 1) != 0 ? dropout.scale : 0.0;
+          }
+        }
+        double delta = 0;
+        double delta_terms = 0;
+        for (std::int64_t j = 0; j < S; ++j) {
+          for (std::int64_t d = 0; d < D; ++d) {
+            const double weight = p[j] * factor[j];
+            const double v = qkv[at(2, j, d)];
+            const double g = d_context[out_at(i, d)];
+            out.context[out_at(i, d)] += weight * v;
+            out.context_terms[out_at(i, d)] += weight * std::abs(v);
+            out.d_qkv[at(2, j, d)] += weight * g;
+            out.d_qkv_terms[at(2, j, d)] += weight * std::abs(g);
+            dp[j] += g * v * factor[j];
+            dp_terms[j] += std::abs(g * v) * factor[j];
+          }
+          delta += p[j] * dp[j];
+          delta_terms += p[j] * dp_terms[j];
+        }
+        for (std::int64_t j = 0; j < S; ++j) {
+          const double ds = p[j] * (dp[j] - delta) * scale;
+          const double ds_terms = p[j] * (dp_terms[j] + delta_terms) * scale;
+          for (std::int64_t d = 0; d < D; ++d) {
+            out.d_qkv[at(0, i, d)] += ds * qkv[at(1, j, d)];
+            out.d_qkv_terms[at(0, i, d)] += ds_terms * std::abs(qkv[at(1, j, d)]);
+            out.d_qkv[at(1, j, d)] += ds * qkv[at(0, i, d)];
+            out.d_qkv_terms[at(1, j, d)] += ds_terms * std::abs(qkv[at(0, i, d)]);
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+template <typename T>
+struct AttentionResult {
+  std::vector<T> context;
+  std::vector<float> lse;
+  std::vector<T> d_qkv;
+};
+
+// Both directions by the kernels, on examples of a batch that begins at token `first_token` of qkv.
+template <typename T>
+AttentionResult<T> run_attention(const Ops<T>& ops, int threads, const Examples& e,
+                                 std::int64_t heads, std::int64_t head_size, const T* qkv,
+                                 const T* d_context, const Dropout& dropout) {
+  const std::int64_t width = heads * head_size;
+  AttentionResult<T> out;
+  out.context.resize(e.tokens() * width);
+  out.lse.resize(e.tokens() * heads);
+  out.d_qkv.resize(3 * e.tokens() * width);
+  AttentionBackward<T> b;
+  AttentionForward<T>& a = b.forward;
+  a.qkv = qkv;
+  a.cu_seqlens = e.cu_seqlens.data();
+  a.example = e.example.data();
+  a.B = e.size();
+  a.heads = heads;
+  a.head_size = head_size;
+  a.max_seqlen = e.longest();
+  a.dropout = dropout;
+  a.context = out.context.data();
+  a.log_sum_exp = out.lse.data();
+  b.d_context = d_context;
+  b.d_qkv = out.d_qkv.data();
+  ThreadPool pool(threads);
+  // Scratch full of NaN: nothing may be read before it is written.
+  const std::size_t bytes = ops.attention_scratch(a.max_seqlen, heads, head_size, threads);
+  std::vector<std::byte> room(bytes + 64 + 64, std::byte{0xff});
+  auto* scratch = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64);
+  ops.attention_forward(pool, a, scratch);
+  std::fill(room.begin(), room.end(), std::byte{0xff});
+  ops.attention_backward(pool, b, scratch);
+  for (std::size_t i = 0; i < 64 && scratch + bytes + i < room.data() + room.size(); ++i) {
+    EXPECT_EQ(scratch[bytes + i], std::byte{0xff}) << "wrote past its scratch";
+  }
+  return out;
+}
+
+template <typename T>
+Doubles doubles(const std::vector<T>& values) {
+  Doubles out;
+  for (const T value : values) out.push_back(as_double(value));
+  return out;
+}
+
+}  // namespace tilewright::kernels::testing

@@ -1,0 +1,149 @@
+#include "tests/unit/worker/kernels/attention_cases.h"
+
+namespace tilewright::kernels::testing {
+namespace {
+
+using AttentionTest = KernelTest;
+
+// |got - want| <= storage roundoff |want| + share * terms, share being the relative error that one
+// term may carry: roundings of fp32 (a score's, of magnitude up to about 10, ends in the
+// probability), and for bf16 that of a probability or its gradient rounded to bf16.
+template <typename T>
+void expect_sums(const std::vector<T>& got, const Doubles& want, const Doubles& terms,
+                 const char* what) {
+  const double share = 100 * kRoundoff<float> + (sizeof(T) == 2 ? 1.1 * kRoundoff<T> : 0);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(as_double(got[i]) - want[i]),
+              kRoundoff<T> * std::abs(want[i]) + share * terms[i] + 1e-30)
+        << what << " at " << i << ": got " << as_double(got[i]) << ", expected " << want[i];
+  }
+}
+
+TEST_P(AttentionTest, AgreesWithDoublePrecision) {
+  with_type([&]<typename T>(T) {
+    for (const Shape& shape : {Shape{{3, 1, 0, 17}, 2, 8}, Shape{{70, 33}, 3, 32},
+                               Shape{{131, 64, 2}, 2, 64}, Shape{{48, 100}, 1, 40}}) {
+      const Examples e = make_examples(shape.lengths, 100);
+      const std::int64_t width = shape.heads * shape.head_size;
+      const auto qkv = random_vector<T>(3 * e.tokens() * width, 1);
+      const auto d_context = random_vector<T>(e.tokens() * width, 2);
+      for (const double p : {0.0, 0.1}) {
+        const Dropout dropout = make_dropout(p);
+        const auto got = run_attention<T>(ops<T>(), 2, e, shape.heads, shape.head_size, qkv.data(),
+                                          d_context.data(), dropout);
+        const auto want = attention_in_double(e, shape.heads, shape.head_size, doubles(qkv),
+                                              doubles(d_context), dropout);
+        expect_sums(got.context, want.context, want.context_terms, "context");
+        expect_close(got.lse, want.lse, 4 * kRoundoff<float>, 64 * kRoundoff<float>, "lse");
+        expect_sums(got.d_qkv, want.d_qkv, want.d_qkv_terms, "d_qkv");
+      }
+    }
+  });
+}
+
+// The oracle's own backward against numeric differentiation of its forward.
+TEST(AttentionOracle, BackwardIsTheDerivativeOfForward) {
+  const Examples e = make_examples({3, 1, 5});
+  const std::int64_t A = 2;
+  const std::int64_t D = 8;
+  Doubles qkv = doubles(random_vector<float>(3 * e.tokens() * A * D, 3));
+  const Doubles d = doubles(random_vector<float>(e.tokens() * A * D, 4));
+  const Dropout dropout = make_dropout(0.2);
+  const auto objective = [&] {
+    const auto out = attention_in_double(e, A, D, qkv, d, dropout);
+    return std::inner_product(d.begin(), d.end(), out.context.begin(), 0.0);
+  };
+  const auto want = attention_in_double(e, A, D, qkv, d, dropout);
+  for (std::size_t i = 0; i < qkv.size(); ++i) {
+    const double before = qkv[i];
+    qkv[i] = before + 1e-5;
+    const double up = objective();
+    qkv[i] = before - 1e-5;
+    const double down = objective();
+    qkv[i] = before;
+    EXPECT_NEAR((up - down) / 2e-5, want.d_qkv[i], 1e-8) << i;
+  }
+}
+
+TEST_P(AttentionTest, BitsDependOnTheExampleAlone) {
+  with_type([&]<typename T>(T) {
+    const std::int64_t A = 3;
+    const std::int64_t D = 32;
+    const std::int64_t width = A * D;
+    const std::vector<std::int32_t> lengths = {45, 1, 0, 130, 16, 67};
+    const Examples all = make_examples(lengths, 7);
+    const auto qkv = random_vector<T>(3 * all.tokens() * width, 1);
+    const auto d_context = random_vector<T>(all.tokens() * width, 2);
+    const Dropout dropout = make_dropout(0.1);
+    const auto whole =
+        run_attention<T>(ops<T>(), 1, all, A, D, qkv.data(), d_context.data(), dropout);
+    for (int threads = 2; threads <= 4; ++threads) {
+      const auto other =
+          run_attention<T>(ops<T>(), threads, all, A, D, qkv.data(), d_context.data(), dropout);
+      EXPECT_EQ(other.context, whole.context) << threads;
+      EXPECT_EQ(other.lse, whole.lse) << threads;
+      EXPECT_EQ(other.d_qkv, whole.d_qkv) << threads;
+    }
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      const Examples one = make_examples({lengths[b]}, 7 + static_cast<std::int32_t>(b));
+      const std::int64_t first = all.cu_seqlens[b];
+      const auto alone = run_attention<T>(ops<T>(), 2, one, A, D, qkv.data() + first * 3 * width,
+                                          d_context.data() + first * width, dropout);
+      const auto same = [&](const auto& part, const auto& of, std::int64_t columns) {
+        return std::equal(part.begin(), part.end(), of.begin() + first * columns);
+      };
+      EXPECT_TRUE(same(alone.context, whole.context, width)) << b;
+      EXPECT_TRUE(same(alone.lse, whole.lse, A)) << b;
+      EXPECT_TRUE(same(alone.d_qkv, whole.d_qkv, 3 * width)) << b;
+    }
+  });
+}
+
+TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
+  with_type([&]<typename T>(T) {
+    const Examples e = make_examples({40, 9});
+    const auto qkv = random_vector<T>(3 * e.tokens() * 64, 1, 100.0f);
+    const auto d_context = random_vector<T>(e.tokens() * 64, 2);
+    const auto got =
+        run_attention<T>(ops<T>(), 1, e, 1, 64, qkv.data(), d_context.data(), make_dropout(0.1));
+    const auto want =
+        attention_in_double(e, 1, 64, doubles(qkv), doubles(d_context), make_dropout(0.1));
+    // Scores reach 10^5, whose fp32 roundings are hundredths: finite results and the largest
+    // score's place are what can be asked for.
+    for (const T x : got.context) ASSERT_TRUE(std::isfinite(as_double(x)));
+    for (const T x : got.d_qkv) ASSERT_TRUE(std::isfinite(as_double(x)));
+    expect_close(got.lse, want.lse, 64 * kRoundoff<float>, 0.1, "lse");
+  });
+}
+
+TEST_P(AttentionTest, OfOneTokenIsItsValue) {
+  with_type([&]<typename T>(T) {
+    const Examples e = make_examples({1, 1});
+    const auto qkv = random_vector<T>(3 * e.tokens() * 32, 1);
+    const auto d_context = random_vector<T>(e.tokens() * 32, 2);
+    const auto got =
+        run_attention<T>(ops<T>(), 1, e, 1, 32, qkv.data(), d_context.data(), make_dropout(0));
+    for (std::int64_t t = 0; t < 2; ++t) {
+      for (std::int64_t d = 0; d < 32; ++d) {
+        EXPECT_EQ(got.context[t * 32 + d], qkv[t * 96 + 64 + d]);
+        EXPECT_EQ(got.d_qkv[t * 96 + 64 + d], d_context[t * 32 + d]);
+        EXPECT_EQ(as_double(got.d_qkv[t * 96 + d]), 0.0);
+        EXPECT_EQ(as_double(got.d_qkv[t * 96 + 32 + d]), 0.0);
+      }
+    }
+  });
+}
+
+TEST_P(AttentionTest, OfAnEmptyBatchDoesNothing) {
+  with_type([&]<typename T>(T) {
+    const Examples e = make_examples({});
+    const auto got = run_attention<T>(ops<T>(), 2, e, 2, 32, nullptr, nullptr, make_dropout(0.1));
+    EXPECT_TRUE(got.context.empty());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, ::testing::ValuesIn(all_cases()), case_name);
+
+}  // namespace
+}  // namespace tilewright::kernels::testing

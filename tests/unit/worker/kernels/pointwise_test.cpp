@@ -1,0 +1,208 @@
+// GELU, tanh and the loss against libm's double precision.
+#include "tests/unit/worker/kernels/kernel_cases.h"
+#include "worker/kernels/dropout/dropout.h"
+
+namespace tilewright::kernels::testing {
+namespace {
+
+// The derivative of x Phi(x), from the distribution's density.
+double double_gelu(double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+double double_gelu_derivative(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0)) +
+         x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+}
+
+// Every float of magnitude 2^-20 to 16 whose low 12 bits are zero, both signs, zero, and far ones.
+template <typename T>
+std::vector<T> sweep(float largest) {
+  std::vector<T> values = {runtime::from_float<T>(0.0f)};
+  for (std::uint32_t bits = 0x35800000u; std::bit_cast<float>(bits) <= largest; bits += 0x1000u) {
+    const float x = std::bit_cast<float>(bits);
+    values.push_back(runtime::from_float<T>(x));
+    values.push_back(runtime::from_float<T>(-x));
+  }
+  return values;
+}
+
+using PointwiseTest = KernelTest;
+
+TEST_P(PointwiseTest, GeluAgreesWithDoublePrecisionToAFewUnitsInTheLastPlace) {
+  with_type([&]<typename T>(T) {
+    ThreadPool pool(2);
+    const auto x = sweep<T>(9.0f);
+    std::vector<T> y(x.size());
+    ops<T>().gelu_forward(pool, x.data(), static_cast<std::int64_t>(x.size()), y.data());
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double v = as_double(x[i]);
+      const double want = double_gelu(v);
+      // exp(-x^2 / 2) has the relative error of its rounded argument: 2^-24 x^2 / 2.
+      const double relative = kRoundoff<T> + (8 + v * v) * kRoundoff<float>;
+      ASSERT_LE(std::abs(as_double(y[i]) - want), relative * std::abs(want)) << v;
+      if (std::abs(v) < 3) worst = std::max(worst, std::abs(as_double(y[i]) / want - 1));
+    }
+    RecordProperty("worst relative error below 3", std::to_string(worst / kRoundoff<float>));
+  });
+}
+
+TEST_P(PointwiseTest, GeluBackwardAgreesWithDoublePrecision) {
+  with_type([&]<typename T>(T) {
+    ThreadPool pool(2);
+    const auto x = sweep<T>(9.0f);
+    const auto dy = random_vector<T>(x.size(), 3);
+    std::vector<T> dx(x.size());
+    ops<T>().gelu_backward(pool, x.data(), dy.data(), static_cast<std::int64_t>(x.size()),
+                           dx.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double v = as_double(x[i]);
+      const double want = as_double(dy[i]) * double_gelu_derivative(v);
+      ASSERT_LE(std::abs(as_double(dx[i]) - want),
+                kRoundoff<T> * std::abs(want) + 8 * kRoundoff<float> * std::abs(as_double(dy[i])))
+          << v;
+    }
+  });
+}
+
+TEST_P(PointwiseTest, GeluOfFarValuesIsTheValueOrZero) {
+  with_type([&]<typename T>(T) {
+    ThreadPool pool(1);
+    std::vector<T> x, y(6), dx(6);
+    for (const float v : {20.0f, -20.0f, 1e20f, -1e20f, 3e38f, -3e38f}) {
+      x.push_back(runtime::from_float<T>(v));
+    }
+    const std::vector<T> dy(6, runtime::from_float<T>(1.0f));
+    ops<T>().gelu_forward(pool, x.data(), 6, y.data());
+    ops<T>().gelu_backward(pool, x.data(), dy.data(), 6, dx.data());
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(as_double(y[i]), i % 2 == 0 ? as_double(x[i]) : 0.0) << as_double(x[i]);
+      EXPECT_EQ(as_double(dx[i]), i % 2 == 0 ? 1.0 : 0.0) << as_double(x[i]);
+    }
+  });
+}
+
+TEST_P(PointwiseTest, GeluPassesNanOn) {
+  with_type([&]<typename T>(T) {
+    ThreadPool pool(1);
+    std::vector<T> x(40, runtime::from_float<T>(NAN)), y(40);
+    ops<T>().gelu_forward(pool, x.data(), 40, y.data());
+    for (const T v : y) EXPECT_TRUE(std::isnan(as_double(v)));
+  });
+}
+
+TEST_P(PointwiseTest, GeluBitsDoNotDependOnThePlaceOrTheThreads) {
+  with_type([&]<typename T>(T) {
+    const auto x = random_vector<T>(40001, 1, 2.0f);
+    const auto dy = random_vector<T>(40001, 2);
+    const auto run = [&](std::int64_t begin, std::int64_t end, int threads) {
+      ThreadPool pool(threads);
+      std::vector<T> y(x.begin() + begin, x.begin() + end),
+          dx(dy.begin() + begin, dy.begin() + end);
+      ops<T>().gelu_backward(pool, x.data() + begin, dx.data(), end - begin, dx.data());
+      ops<T>().gelu_forward(pool, y.data(), end - begin, y.data());  // in place
+      y.insert(y.end(), dx.begin(), dx.end());
+      return y;
+    };
+    const auto whole = run(0, 40001, 1);
+    for (int threads = 2; threads <= 4; ++threads) EXPECT_EQ(run(0, 40001, threads), whole);
+    const auto part = run(101, 20008, 2);
+    EXPECT_TRUE(std::equal(part.begin(), part.begin() + 19907, whole.begin() + 101));
+    EXPECT_TRUE(std::equal(part.begin() + 19907, part.end(), whole.begin() + 40001 + 101));
+  });
+}
+
+TEST_P(PointwiseTest, TanhWithDropoutForwardAndBackward) {
+  with_type([&]<typename T>(T) {
+    const std::int64_t H = 200;
+    const std::int64_t rows = 37;
+    const auto x = random_vector<T>(rows * H, 1, 1.5f);
+    const auto dy = random_vector<T>(rows * H, 2);
+    std::vector<std::int32_t> example(rows), position(rows, 0);
+    std::iota(example.begin(), example.end(), 50);
+    for (const double p : {0.0, 0.1}) {
+      const Dropout dropout = make_dropout(p);
+      std::vector<T> activation(x.size()), y(x.size()), dx(x.size());
+      ThreadPool pool(3);
+      const RowIdentity identity = {example.data(), position.data()};
+      ops<T>().tanh_dropout_forward(pool, x.data(), rows, H, dropout, identity, activation.data(),
+                                    y.data());
+      ops<T>().tanh_dropout_backward(pool, activation.data(), dy.data(), rows, H, dropout, identity,
+                                     dx.data());
+      std::vector<std::uint64_t> masks(4);
+      for (std::int64_t t = 0; t < rows; ++t) {
+        dropout_masks_ref(make_dropout_stream(dropout), example[t], 0, 0, H, masks.data());
+        for (std::int64_t h = 0; h < H; ++h) {
+          const std::int64_t i = t * H + h;
+          const bool kept = p == 0 || (masks[h / 64] >> h % 64 & 1) != 0;
+          const double factor = p == 0 ? 1.0 : kept ? dropout.scale : 0.0;
+          const double a = as_double(activation[i]);
+          const double want = std::tanh(as_double(x[i]));
+          EXPECT_NEAR(a, want, (kRoundoff<T> + 6 * kRoundoff<float>)*std::abs(want));
+          EXPECT_NEAR(as_double(y[i]), a * factor,
+                      (kRoundoff<T> + kRoundoff<float>)*std::abs(a * factor));
+          const double want_dx = as_double(dy[i]) * factor * (1 - a * a);
+          EXPECT_NEAR(
+              as_double(dx[i]), want_dx,
+              kRoundoff<T> * std::abs(want_dx) + 4 * kRoundoff<float> * std::abs(as_double(dy[i])));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(PointwiseTest, TanhAgreesWithDoublePrecisionToAFewUnitsInTheLastPlace) {
+  with_type([&]<typename T>(T) {
+    const auto x = sweep<T>(30.0f);
+    const auto rows = static_cast<std::int64_t>(x.size()) / 16;
+    std::vector<T> activation(rows * 16), y(rows * 16);
+    ThreadPool pool(1);
+    ops<T>().tanh_dropout_forward(pool, x.data(), rows, 16, {}, {}, activation.data(), y.data());
+    for (std::size_t i = 0; i < activation.size(); ++i) {
+      const double want = std::tanh(as_double(x[i]));
+      ASSERT_NEAR(as_double(activation[i]), want,
+                  (kRoundoff<T> + 6 * kRoundoff<float>)*std::abs(want))
+          << as_double(x[i]);
+    }
+  });
+}
+
+TEST_P(PointwiseTest, CrossEntropyAgreesWithDoublePrecision) {
+  with_type([&]<typename T>(T) {
+    for (const std::int64_t classes : {2, 3, 10, 384}) {
+      for (const float spread : {0.01f, 1.0f, 1000.0f}) {
+        const std::int64_t rows = 9;
+        const auto logits = random_vector<T>(rows * classes, 1, spread);
+        std::vector<std::int32_t> labels(rows);
+        for (std::int64_t b = 0; b < rows; ++b) labels[b] = static_cast<std::int32_t>(b % classes);
+        std::vector<float> losses(rows);
+        std::vector<T> d(rows * classes);
+        const float scale = 1.0f / 24;
+        ops<T>().softmax_cross_entropy(logits.data(), labels.data(), rows, classes, scale,
+                                       losses.data(), d.data());
+        for (std::int64_t b = 0; b < rows; ++b) {
+          double largest = -INFINITY;
+          for (std::int64_t c = 0; c < classes; ++c) {
+            largest = std::max(largest, as_double(logits[b * classes + c]));
+          }
+          double total = 0;
+          for (std::int64_t c = 0; c < classes; ++c) {
+            total += std::exp(as_double(logits[b * classes + c]) - largest);
+          }
+          const double loss =
+              std::log(total) - (as_double(logits[b * classes + labels[b]]) - largest);
+          EXPECT_NEAR(losses[b], loss, 4 * kRoundoff<float> * (1 + loss + std::log(total)));
+          for (std::int64_t c = 0; c < classes; ++c) {
+            const double p = std::exp(as_double(logits[b * classes + c]) - largest) / total;
+            const double want = (p - (c == labels[b] ? 1 : 0)) / 24;
+            EXPECT_NEAR(as_double(d[b * classes + c]), want,
+                        kRoundoff<T> * std::abs(want) + 16 * kRoundoff<float> / 24);
+          }
+        }
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, PointwiseTest, ::testing::ValuesIn(all_cases()), case_name);
+
+}  // namespace
+}  // namespace tilewright::kernels::testing
