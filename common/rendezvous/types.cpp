@@ -1,0 +1,73 @@
+#include "common/rendezvous/types.h"
+
+#include <fmt/format.h>
+
+namespace tilewright::rendezvous {
+
+std::string to_string(const Seat& seat) {
+  if (seat.slot == 0) return fmt::format("worker {}", seat.index);
+  return fmt::format("worker {} (process {})", seat.index, seat.slot);
+}
+
+Status check(const Settings& s) {
+  const auto refuse = [](std::string message) {
+    return Status(Error{ExitCode::kUsage, std::move(message)});
+  };
+  if (s.min_world < 1 || s.min_world > kMaxWorld)
+    return refuse(
+        fmt::format("rendezvous: min_world is {}, expected 1 to {}", s.min_world, kMaxWorld));
+  if (s.max_world < s.min_world || s.max_world > kMaxWorld)
+    return refuse(fmt::format("rendezvous: max_world is {}, expected {} (min_world) to {}",
+                              s.max_world, s.min_world, kMaxWorld));
+  if (s.expected < s.min_world || s.expected > s.max_world)
+    return refuse(
+        fmt::format("rendezvous: expected is {}, expected {} (min_world) to {} (max_world)",
+                    s.expected, s.min_world, s.max_world));
+  const std::pair<const char*, Duration> durations[] = {{"last_call", s.last_call},
+                                                        {"heartbeat_timeout", s.heartbeat_timeout},
+                                                        {"rejoin_wait", s.rejoin_wait},
+                                                        {"reunion_wait", s.reunion_wait},
+                                                        {"close_wait", s.close_wait}};
+  for (const auto& [name, value] : durations) {
+    if (value < Duration::zero() || value > std::chrono::hours(24))
+      return refuse(fmt::format("rendezvous: {} is {} s, expected 0 to 86400", name,
+                                std::chrono::duration<double>(value).count()));
+  }
+  if (s.heartbeat_timeout == Duration::zero())
+    return refuse("rendezvous: heartbeat_timeout is 0 s, expected more");
+  return {};
+}
+
+const char* to_string(Phase phase) {
+  switch (phase) {
+    case Phase::kGathering:
+      return "gathering";
+    case Phase::kRebuilding:
+      return "rebuilding";
+    case Phase::kRunning:
+      return "running";
+    case Phase::kDraining:
+      return "draining";
+    case Phase::kClosing:
+      return "closing";
+    case Phase::kClosed:
+      return "closed";
+  }
+  return "unknown";
+}
+
+const char* to_string(LossKind kind) {
+  switch (kind) {
+    case LossKind::kConnectionClosed:
+      return "connection closed";
+    case LossKind::kHeartbeatsMissed:
+      return "heartbeats missed";
+    case LossKind::kLeft:
+      return "left";
+    case LossKind::kReplaced:
+      return "replaced";
+  }
+  return "unknown";
+}
+
+}  // namespace tilewright::rendezvous
