@@ -1,0 +1,333 @@
+// Holds loss, logits, every gradient and ten AdamW steps against PyTorch's
+// (tests/golden/README.md), in fp32 and bf16, on every instruction set of this CPU.
+//
+// Tolerances. The file tells, for each tensor, how far PyTorch itself is from the exact gradient in
+// that dtype. We may be kSlack times as far, but need not be nearer than the dtype's rounding times
+// the square root of the number of roundings on the way: an element passes about ten of them a
+// layer, L layers forth and back.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "tests/support/paths.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/nn/bert.h"
+#include "worker/nn/optimizer.h"
+#include "worker/runtime/cpu.h"
+
+namespace tilewright::nn {
+namespace {
+
+using checkpoint::SafetensorsFile;
+using runtime::Isa;
+
+constexpr double kSlack = 3.0;
+
+template <typename T>
+constexpr double unit_roundoff() {
+  return std::is_same_v<T, float> ? 0x1p-24 : 0x1p-9;
+}
+template <typename T>
+const char* dtype() {
+  return std::is_same_v<T, float> ? "fp32." : "bf16.";
+}
+template <typename T>
+double floor_of(const BertConfig& config) {
+  return unit_roundoff<T>() * std::sqrt(20.0 * static_cast<double>(config.num_hidden_layers));
+}
+
+BertConfig small_config(const std::string& name) {
+  BertConfig config;
+  config.vocab_size = 120;
+  config.hidden_size = 128;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = name == "small_d32" ? 4 : 2;
+  config.intermediate_size = 256;
+  config.max_position_embeddings = 64;
+  config.num_labels = name == "small_d32" ? 2 : 3;
+  config.layer_norm_eps = name == "small_d32" ? 1e-12f : 1e-5f;
+  return config;
+}
+
+BertConfig minilm_config() {
+  BertConfig config;
+  config.hidden_size = 384;
+  config.num_hidden_layers = 6;
+  config.intermediate_size = 1536;
+  return config;
+}
+
+// A model at work on the golden batch, cut into shards and groups of shards.
+template <typename T>
+struct Run {
+  Run(BertConfig config, Isa isa, int threads, const SafetensorsFile& expected,
+      std::int64_t group_shards)
+      : pool(threads),
+        ops(kernels::make_ops<T>(isa)),
+        parameter_ops(kernels::make_parameter_ops(isa)),
+        context{pool, ops, parameter_ops},
+        model(without_dropout(config), context),
+        touched(config.vocab_size) {
+    const auto ids = expected.read_integers("input_ids");
+    const auto types = expected.read_integers("token_type_ids");
+    const auto offsets = expected.read_integers("cu_seqlens");
+    const auto labels = expected.read_integers("labels");
+    const auto n = static_cast<std::int64_t>(labels.size());
+    for (std::int64_t shard = 0; shard < kShards; ++shard) {
+      if (shard % group_shards == 0) batch.open_group(shard);
+      for (std::int64_t b = 0; b < n; ++b) {
+        if (b * kShards / n != shard) continue;
+        const auto at = static_cast<std::size_t>(b);
+        batch.add(
+            std::vector<std::int32_t>(ids.begin() + offsets[at], ids.begin() + offsets[at + 1]),
+            std::vector<std::int32_t>(types.begin() + offsets[at], types.begin() + offsets[at + 1]),
+            static_cast<std::int32_t>(labels[at]), static_cast<std::int32_t>(b));
+      }
+      batch.close_shard();
+    }
+    touched.mark(batch.ids);
+    touched.finish();
+    model.reserve(batch.T(), batch.B(), batch.max_seqlen, kShards);
+  }
+  static BertConfig without_dropout(BertConfig config) {
+    config.hidden_dropout_prob = 0;
+    config.attention_probs_dropout_prob = 0;
+    config.classifier_dropout = 0;
+    return config;
+  }
+  // The gradient of the whole batch: groups added up pairwise, as the exchange does.
+  std::vector<float> gradient() {
+    const auto count = static_cast<std::size_t>(model.gradient_count(touched.R()));
+    std::vector<std::vector<float>> parts(batch.groups.size(),
+                                          std::vector<float>(count, std::nanf("")));
+    GradientSink sink;
+    for (auto& part : parts) sink.groups.push_back(part.data());
+    std::int64_t final = 0;
+    sink.on_gradient_ready = [&](std::int64_t begin, std::int64_t end) {
+      EXPECT_EQ(begin, final);
+      final = end;
+    };
+    model.forward(batch, key, true);
+    model.backward(batch, key, 1.0f / static_cast<float>(batch.B()), touched, sink);
+    EXPECT_EQ(final, static_cast<std::int64_t>(count));
+    for (; parts.size() > 1; parts.resize(parts.size() / 2)) {
+      for (std::size_t i = 0; i < parts.size() / 2; ++i) {
+        for (std::size_t j = 0; j < count; ++j) parts[i][j] = parts[2 * i][j] + parts[2 * i + 1][j];
+      }
+    }
+    return parts[0];
+  }
+  // A tensor's gradient at full size.
+  std::vector<float> dense(const Tensor& tensor, const std::vector<float>& gradient) const {
+    const auto offset = static_cast<std::size_t>(tensor.offset);
+    if (tensor.offset < model.layout().word_embeddings) {
+      return {gradient.begin() + static_cast<std::ptrdiff_t>(offset),
+              gradient.begin() + static_cast<std::ptrdiff_t>(offset) + tensor.count};
+    }
+    std::vector<float> all(static_cast<std::size_t>(tensor.count), 0.0f);
+    const auto H = static_cast<std::size_t>(model.config().hidden_size);
+    for (std::size_t row = 0; row < touched.ids.size(); ++row) {
+      const auto id = static_cast<std::size_t>(touched.ids[row]);
+      std::copy_n(gradient.begin() + static_cast<std::ptrdiff_t>(offset + row * H), H,
+                  all.begin() + static_cast<std::ptrdiff_t>(id * H));
+    }
+    return all;
+  }
+
+  static constexpr std::int64_t kShards = 4;
+  runtime::ThreadPool pool;
+  kernels::Ops<T> ops;
+  kernels::ParameterOps parameter_ops;
+  Context<T> context;
+  BertClassifier<T> model;
+  Batch batch;
+  TouchedRows touched;
+  DropoutKey key;
+};
+
+double norm(const std::vector<float>& x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+double distance(const std::vector<float>& x, const std::vector<float>& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sum += (static_cast<double>(x[i]) - y[i]) * (static_cast<double>(x[i]) - y[i]);
+  }
+  return std::sqrt(sum);
+}
+double scalar(const SafetensorsFile& file, const std::string& name) {
+  return file.read_floats(name, {1})[0];
+}
+// A key's bias has the exact gradient zero: terms of the size of the query's cancel over all
+// tokens, and what they leave is their own rounding, which is several times that of a sum that
+// stays.
+constexpr double kCancellation = 4.0;
+double cancellation(const std::string& name) {
+  return name.ends_with("key.bias") ? kCancellation : 1.0;
+}
+// Its rounding is measured against the query's.
+std::string yardstick(const std::string& name) {
+  const auto at = name.find("key.bias");
+  return at == std::string::npos ? name : name.substr(0, at) + "query.bias";
+}
+
+template <typename T>
+void load(BertClassifier<T>& model, const SafetensorsFile& weights,
+          const SafetensorsFile* head = nullptr) {
+  for (const Tensor& tensor : model.layout().tensors) {
+    std::span<float> out = model.parameters().subspan(static_cast<std::size_t>(tensor.offset),
+                                                      static_cast<std::size_t>(tensor.count));
+    const bool is_head = tensor.name.starts_with("classifier.");
+    const SafetensorsFile& file = is_head && head != nullptr ? *head : weights;
+    std::string name = tensor.name;
+    if (file.find(name) == nullptr && name.starts_with("bert.")) name = name.substr(5);
+    file.read_floats(name, tensor.shape, out);
+  }
+  model.pack_weights();
+}
+
+std::filesystem::path golden(const std::string& name) {
+  return testing::source_dir() / "tests/golden/data" / name;
+}
+
+template <typename T>
+void expect_small_gradients(const std::string& name, Isa isa, int threads,
+                            std::int64_t group_shards) {
+  const SafetensorsFile expected(golden(name) / "expected.safetensors");
+  Run<T> run(small_config(name), isa, threads, expected, group_shards);
+  load(run.model, SafetensorsFile(golden(name) / "model.safetensors"));
+  const double floor = floor_of<T>(run.model.config());
+  const std::vector<float> gradient = run.gradient();
+  const double loss = scalar(expected, "loss");
+  EXPECT_NEAR(
+      gradient.back(), loss,
+      loss * floor + kSlack * std::abs(scalar(expected, std::string(dtype<T>()) + "loss") - loss));
+  for (const Tensor& tensor : run.model.layout().tensors) {
+    const auto exact = expected.read_floats("grad." + tensor.name, tensor.shape);
+    std::vector<std::int64_t> shape = tensor.shape;
+    const double size = norm(expected.read_floats("grad." + yardstick(tensor.name), shape));
+    const double torch = scalar(expected, std::string(dtype<T>()) + "grad_error." + tensor.name);
+    EXPECT_LE(distance(run.dense(tensor, gradient), exact) / size,
+              cancellation(tensor.name) * std::max(floor, kSlack * torch))
+        << tensor.name << " (PyTorch: " << torch << ")";
+  }
+  // Padded positions never went through.
+  EXPECT_EQ(run.model.counters().forward, expected.read_integers("cu_seqlens").back());
+}
+
+template <typename T>
+void expect_ten_steps(const std::string& name, Isa isa) {
+  const SafetensorsFile expected(golden(name) / "expected.safetensors");
+  Run<T> run(small_config(name), isa, 2, expected, 4);
+  load(run.model, SafetensorsFile(golden(name) / "model.safetensors"));
+  AdamWSettings settings;
+  settings.weight_decay = 0.01f;
+  Optimizer<T> optimizer(run.model, run.context, settings);
+  const auto losses = expected.read_floats("adamw.losses", {10});
+  const auto torch = expected.read_floats(std::string(dtype<T>()) + "adamw.losses", {10});
+  const auto norms = expected.read_floats("adamw.grad_norms", {10});
+  // Errors grow from step to step: each may be kSlack times PyTorch's largest, or the floor a step.
+  double torch_error = 0;
+  for (std::size_t step = 0; step < 10; ++step) {
+    const std::vector<float> gradient = run.gradient();
+    torch_error = std::max<double>(torch_error, std::abs(torch[step] - losses[step]));
+    const double floor =
+        floor_of<T>(run.model.config()) * losses[0] * static_cast<double>(step + 1);
+    EXPECT_NEAR(gradient.back(), losses[step], std::max(floor, kSlack * torch_error)) << step;
+    const double before =
+        optimizer.step(static_cast<std::int64_t>(step) + 1, 1e-3f, gradient, run.touched);
+    const double relative = floor_of<T>(run.model.config()) * static_cast<double>(step + 1) +
+                            kSlack * torch_error / losses[0];
+    // AdamW divides a gradient by its own size, so an element near zero moves by the rounding's
+    // sign: the weights, and with them the next gradient, differ more than the loss does.
+    EXPECT_NEAR(before, norms[step], norms[step] * 16 * relative) << step;
+  }
+}
+
+struct Case {
+  std::string model;
+  Isa isa;
+};
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Isa isa : runtime::detect_cpu().isas) {
+    all.push_back({"small_d32", isa});
+    all.push_back({"small_d64", isa});
+  }
+  return all;
+}
+class Golden : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Golden, ::testing::ValuesIn(cases()), [](const auto& tested) {
+  return tested.param.model + "_" + std::string(runtime::name(tested.param.isa));
+});
+
+TEST_P(Golden, GradientsInFp32AgreeWithPyTorch) {
+  expect_small_gradients<float>(GetParam().model, GetParam().isa, 1, 4);
+}
+TEST_P(Golden, GradientsInBf16AgreeWithPyTorch) {
+  expect_small_gradients<bf16>(GetParam().model, GetParam().isa, 2, 2);
+}
+TEST_P(Golden, TenStepsInFp32AgreeWithPyTorch) {
+  expect_ten_steps<float>(GetParam().model, GetParam().isa);
+}
+TEST_P(Golden, TenStepsInBf16AgreeWithPyTorch) {
+  expect_ten_steps<bf16>(GetParam().model, GetParam().isa);
+}
+
+template <typename T>
+void expect_minilm(Isa isa) {
+  const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
+  const std::filesystem::path folder =
+      given != nullptr ? given : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
+  ASSERT_TRUE(std::filesystem::exists(folder / "model.safetensors"))
+      << folder << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
+  const SafetensorsFile expected(golden("minilm") / "expected.safetensors");
+  Run<T> run(minilm_config(), isa, 2, expected, 4);
+  load(run.model, SafetensorsFile(folder / "model.safetensors"), &expected);
+  const double floor = floor_of<T>(run.model.config());
+  const std::vector<float> gradient = run.gradient();
+  const double loss = scalar(expected, "loss");
+  EXPECT_NEAR(
+      gradient.back(), loss,
+      loss * floor + kSlack * std::abs(scalar(expected, std::string(dtype<T>()) + "loss") - loss));
+  for (const Tensor& tensor : run.model.layout().tensors) {
+    const auto ours = run.dense(tensor, gradient);
+    const double exact = scalar(expected, "norm." + tensor.name);
+    const double size = scalar(expected, "norm." + yardstick(tensor.name));
+    const double torch = scalar(expected, std::string(dtype<T>()) + "grad_error." + tensor.name);
+    const double allowed = cancellation(tensor.name) * std::max(floor, kSlack * torch);
+    EXPECT_NEAR(norm(ours), exact, size * allowed) << tensor.name;
+    const auto index = expected.read_integers("sample_index." + tensor.name);
+    const auto value = expected.read_floats("sample_value." + tensor.name,
+                                            {static_cast<std::int64_t>(index.size())});
+    // An error spread evenly over n elements leaves each with size * allowed / sqrt(n); six of
+    // those for the worst of the samples.
+    const double each =
+        8 * size * allowed /
+        std::sqrt(static_cast<double>(run.touched.R() * 384 < tensor.count ? run.touched.R() * 384
+                                                                           : tensor.count));
+    double worst = 0;
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      worst =
+          std::max<double>(worst, std::abs(ours[static_cast<std::size_t>(index[i])] - value[i]) -
+                                      2 * allowed * std::abs(value[i]));
+    }
+    EXPECT_LE(worst, each) << tensor.name;
+  }
+}
+
+class RealModel : public ::testing::TestWithParam<Isa> {};
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RealModel, ::testing::ValuesIn(runtime::detect_cpu().isas),
+                         [](const auto& tested) {
+                           return std::string(runtime::name(tested.param));
+                         });
+TEST_P(RealModel, GradientsOfMiniLmInFp32AgreeWithPyTorch) { expect_minilm<float>(GetParam()); }
+TEST_P(RealModel, GradientsOfMiniLmInBf16AgreeWithPyTorch) { expect_minilm<bf16>(GetParam()); }
+
+}  // namespace
+}  // namespace tilewright::nn
