@@ -53,6 +53,10 @@ struct WeightBlock {
   std::int64_t columns = 0;  // of dw: columns of x
 };
 
+// Elements between two panels of a packed chunk: packers may write a vector past a panel's end, and
+// panels whose distance is no multiple of 4 KiB do not compete for the same sets of the L1 cache.
+inline constexpr std::int64_t kPanelGap = 96;
+
 template <typename T>
 struct Engine {
   const char* name = "";

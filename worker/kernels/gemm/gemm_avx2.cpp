@@ -7,6 +7,7 @@ namespace tilewright::kernels {
 namespace {
 
 struct Vectors256 {
+  using Packing = PlainRows;
   using Vec = __m256;
   using A = __m256;
   using B = __m256;

@@ -116,12 +116,10 @@ template <typename T>
 void linear_backward_input(ThreadPool& pool, const T* dy, const T* packed, std::int64_t rows,
                            std::int64_t k, std::int64_t n, T* dx) {
   if (rows <= 0) return;
-  const dnnl::primitive& run =
-      primitive({What::kBackwardInput, kType<T>, rows, k, n, pool.size()});
-  run.execute(context().stream,
-              {{DNNL_ARG_SRC, wrap(matrix(rows, n, kType<T>), dy)},
-               {DNNL_ARG_WEIGHTS, wrap(matrix(n, k, kType<T>), packed)},
-               {DNNL_ARG_DST, wrap(matrix(rows, k, kType<T>), dx)}});
+  const dnnl::primitive& run = primitive({What::kBackwardInput, kType<T>, rows, k, n, pool.size()});
+  run.execute(context().stream, {{DNNL_ARG_SRC, wrap(matrix(rows, n, kType<T>), dy)},
+                                 {DNNL_ARG_WEIGHTS, wrap(matrix(n, k, kType<T>), packed)},
+                                 {DNNL_ARG_DST, wrap(matrix(rows, k, kType<T>), dx)}});
   context().stream.wait();
 }
 

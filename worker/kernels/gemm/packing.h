@@ -58,12 +58,44 @@ void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t p
   }
 }
 
-template <int W, int G, typename T>
+// Where an instruction set interleaves two rows of a whole panel faster than plain code, it says
+// so: Fast::row_pair<W>(row, next_row, out) may write up to one vector past the panel's group,
+// which the next group (or the gap behind a panel, kPanelGap) takes.
+struct PlainRows {
+  template <int W, typename T>
+  static void row_pair(const T* row, const T* next, T* out) {
+    for (int c = 0; c < W; ++c) {
+      out[2 * c] = row[c];
+      out[2 * c + 1] = next[c];
+    }
+  }
+};
+
+// Rows that are packed before the next panel's turn: few enough that rows whose distance is a power
+// of two do not push each other out of the L1 cache.
+constexpr std::int64_t kRowsAtOnce = 32;
+
+template <class Fast, int W, int G, typename T>
 void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns, T* out,
                  std::int64_t stride) {
-  for (std::int64_t c = 0; c < columns; c += W, out += stride) {
-    const std::int64_t width = columns - c < W ? columns - c : W;
-    pack_panel<W, G>(in + c, ld, tokens, round_up(tokens, G), width, out);
+  for (std::int64_t t = 0; t < tokens; t += kRowsAtOnce) {
+    const std::int64_t rows = tokens - t < kRowsAtOnce ? tokens - t : kRowsAtOnce;
+    const T* from = in + t * ld;
+    T* to = out + t * W;
+    for (std::int64_t c = 0; c < columns; c += W, to += stride) {
+      const std::int64_t width = columns - c < W ? columns - c : W;
+      std::int64_t row = 0;
+      if constexpr (G == 2) {
+        if (width == W) {
+          for (; row + 2 <= rows; row += 2) {
+            Fast::template row_pair<W>(from + row * ld + c, from + (row + 1) * ld + c,
+                                       to + row * W);
+          }
+        }
+      }
+      pack_panel<W, G>(from + row * ld + c, ld, rows - row, round_up(rows - row, G), width,
+                       to + row * W);
+    }
   }
 }
 

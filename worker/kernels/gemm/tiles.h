@@ -10,6 +10,7 @@
 //   load_a_last<phase>(p)  the same where only the first element of the group exists
 //   load_b<phase>(p)       one group of kLanes columns
 //   multiply_add(acc, a, b)
+//   Packing                see packing.h
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"
@@ -224,8 +225,8 @@ constexpr Engine<typename P::T> make_engine(const char* name) {
   engine.granularity = P::kGroup;
   engine.forward = forward_block<P>;
   engine.weight = weight_block<P>;
-  engine.pack_dy = pack_tokens<P::kRows, P::kGroup, T>;
-  engine.pack_x = pack_tokens<kColumns, P::kGroup, T>;
+  engine.pack_dy = pack_tokens<typename P::Packing, P::kRows, P::kGroup, T>;
+  engine.pack_x = pack_tokens<typename P::Packing, kColumns, P::kGroup, T>;
   engine.add_rows = add_rows_plain<T>;
   engine.pack_weight = pack_weight_panels<kColumns, P::kGroup, P::kGroup, T>;
   return engine;
