@@ -21,10 +21,10 @@ WakeUp::~WakeUp() { close(fd_); }
 
 void WakeUp::signal() {
   const int saved = errno;
-  signalled_.store(true, std::memory_order_release);
   const std::uint64_t one = 1;
   // Only a full counter can refuse, and a full counter is readable, which is what is wanted.
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
+  signalled_.store(true, std::memory_order_release);
   errno = saved;
 }
 
@@ -32,6 +32,9 @@ void WakeUp::clear() {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = read(fd_, &count, sizeof count);
   signalled_.store(false, std::memory_order_release);
+  // A signal between the two lines above is not lost.
+  pollfd bell{fd_, POLLIN, 0};
+  if (poll(&bell, 1, 0) > 0) signalled_.store(true, std::memory_order_release);
 }
 
 int poll_timeout(MonotonicTime deadline) {
@@ -41,10 +44,12 @@ int poll_timeout(MonotonicTime deadline) {
 
 Ready wait_ready(int fd, short events, const Wait& wait) {
   pollfd fds[2] = {{fd, events, 0}, {wait.cancel ? wait.cancel->fd() : -1, POLLIN, 0}};
+  const auto cancelled = [&wait] { return wait.cancel && wait.cancel->signalled(); };
   while (true) {
+    if (cancelled()) return Ready::kCancelled;
     const int count = poll(fds, 2, poll_timeout(wait.deadline));
     TW_CHECK(count >= 0 || errno == EINTR, "poll: {}", std::strerror(errno));
-    if (wait.cancel && wait.cancel->signalled()) return Ready::kCancelled;
+    if (cancelled() || (count > 0 && fds[1].revents != 0)) return Ready::kCancelled;
     if (count > 0 && fds[0].revents != 0) return Ready::kYes;
     if (monotonic_now() >= wait.deadline) return Ready::kTimedOut;
   }

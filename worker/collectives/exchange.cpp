@@ -1,0 +1,197 @@
+#include "worker/collectives/exchange.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <array>
+#include <limits>
+
+namespace tilewright::collectives {
+namespace {
+
+// One frame on its way to a peer.
+struct Outgoing {
+  int peer = 0;
+  FrameHeader header;
+  std::array<iovec, 2> pieces;
+  std::span<iovec> left;
+};
+
+// One frame on its way from a peer: into `text` when it is given, else into `bytes`.
+struct Incoming {
+  int peer = 0;
+  std::string* text = nullptr;
+  std::span<std::byte> bytes;
+  std::size_t max_bytes = 0;
+  FrameHeader header;
+  std::size_t got = 0;  // bytes of header and payload
+};
+
+// Sends and receives frames of one operation, all at once, so that no order of sends can block.
+class Exchange {
+ public:
+  Exchange(Mesh& mesh, FrameKind kind, MonotonicTime deadline)
+      : mesh_(mesh), kind_(kind), deadline_(deadline), operation_(mesh.next_operation()) {
+    out_.reserve(static_cast<std::size_t>(mesh.world()));  // pieces point into the elements
+  }
+
+  void send(int peer, std::span<const std::byte> bytes) {
+    Outgoing& one = out_.emplace_back();
+    one.peer = peer;
+    one.header.kind = kind_;
+    one.header.epoch = mesh_.epoch();
+    one.header.operation = operation_;
+    one.header.bytes = bytes.size();
+    one.pieces = {net::piece(&one.header, sizeof one.header),
+                  net::piece(bytes.data(), bytes.size())};
+    one.left = one.pieces;
+  }
+  void receive(int peer, std::string* text, std::size_t max_bytes) {
+    Incoming& one = in_.emplace_back();
+    one.peer = peer;
+    one.text = text;
+    one.max_bytes = max_bytes;
+  }
+  void receive(int peer, std::span<std::byte> bytes) {
+    Incoming& one = in_.emplace_back();
+    one.peer = peer;
+    one.bytes = bytes;
+  }
+
+  void run() {
+    while (true) {
+      mesh_.throw_if_aborted();
+      std::vector<pollfd> fds{{mesh_.bell().fd(), POLLIN, 0}};
+      std::string waiting_for;
+      for (Outgoing& one : out_) {
+        if (advance(one)) continue;
+        // Somebody who hung up will not take the rest, even while the kernel still has room.
+        fds.push_back({mesh_.socket(one.peer).fd(), POLLOUT | POLLRDHUP, 0});
+        waiting_for = mesh_.name(one.peer);
+      }
+      for (Incoming& one : in_) {
+        if (advance(one)) continue;
+        fds.push_back({mesh_.socket(one.peer).fd(), POLLIN, 0});
+        waiting_for = mesh_.name(one.peer);
+      }
+      if (fds.size() == 1) return;
+      if (monotonic_now() >= deadline_) {
+        throw Failure(ExitCode::kPeerLost,
+                      fmt::format("{} of epoch {} is not finished by the deadline: waiting for {}",
+                                  name_of(kind_), mesh_.epoch(), waiting_for));
+      }
+      poll(fds.data(), fds.size(), net::poll_timeout(deadline_));
+    }
+  }
+
+ private:
+  // True when all is sent.
+  bool advance(Outgoing& one) {
+    while (!one.left.empty()) {
+      const auto sent = mesh_.socket(one.peer).try_write(one.left);
+      if (!sent.ok()) throw mesh_.lost(one.peer, "is lost: " + sent.error().message);
+      one.left = net::advance(one.left, *sent);
+      if (*sent == 0 && !one.left.empty()) return false;
+    }
+    return true;
+  }
+
+  // True when all has come.
+  bool advance(Incoming& one) {
+    while (true) {
+      std::span<std::byte> room = std::as_writable_bytes(std::span(&one.header, 1));
+      if (one.got >= sizeof(FrameHeader)) {
+        if (one.got == sizeof(FrameHeader)) open(one);
+        room = one.text ? std::as_writable_bytes(std::span(*one.text)) : one.bytes;
+        room = room.subspan(one.got - sizeof(FrameHeader));
+        if (room.empty()) return true;
+      } else {
+        room = room.subspan(one.got);
+      }
+      const auto got = mesh_.socket(one.peer).try_read(room);
+      if (!got.ok()) throw mesh_.lost(one.peer, "is lost: " + got.error().message);
+      if (*got == 0) return false;
+      one.got += *got;
+    }
+  }
+
+  // The header is complete: checks it and makes room.
+  void open(Incoming& one) {
+    mesh_.check(one.peer, one.header, operation_);
+    if (one.header.kind != kind_) {
+      throw mesh_.lost(one.peer, fmt::format("sent a frame ({}), expected {}",
+                                             name_of(one.header.kind), name_of(kind_)));
+    }
+    const std::size_t bytes = one.header.bytes;
+    if (one.text) {
+      if (bytes > one.max_bytes) {
+        throw mesh_.lost(one.peer, fmt::format("sent {} bytes in a {}, at most {} are allowed",
+                                               bytes, name_of(kind_), one.max_bytes));
+      }
+      one.text->resize(bytes);
+    } else if (bytes != one.bytes.size()) {
+      throw mesh_.lost(one.peer, fmt::format("sent {} bytes in a {}, expected {}", bytes,
+                                             name_of(kind_), one.bytes.size()));
+    }
+  }
+
+  Mesh& mesh_;
+  FrameKind kind_;
+  MonotonicTime deadline_;
+  std::uint64_t operation_;
+  std::vector<Outgoing> out_;
+  std::vector<Incoming> in_;
+};
+
+}  // namespace
+
+void barrier(Mesh& mesh, MonotonicTime deadline) {
+  Exchange exchange(mesh, FrameKind::kBarrier, deadline);
+  for (int peer = 0; peer < mesh.world(); ++peer) {
+    if (peer == mesh.rank()) continue;
+    exchange.send(peer, {});
+    exchange.receive(peer, std::span<std::byte>());
+  }
+  exchange.run();
+}
+
+void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime deadline) {
+  Exchange exchange(mesh, FrameKind::kBroadcast, deadline);
+  if (mesh.rank() != root) exchange.receive(root, bytes);
+  for (int peer = 0; peer < mesh.world() && mesh.rank() == root; ++peer) {
+    if (peer != root) exchange.send(peer, bytes);
+  }
+  exchange.run();
+}
+
+std::string broadcast_text(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
+                           MonotonicTime deadline) {
+  Exchange exchange(mesh, FrameKind::kBroadcast, deadline);
+  std::string result;
+  if (mesh.rank() != root) {
+    exchange.receive(root, &result, max_bytes);
+  } else {
+    result = text;
+    for (int peer = 0; peer < mesh.world(); ++peer) {
+      if (peer != root) exchange.send(peer, std::as_bytes(std::span(text)));
+    }
+  }
+  exchange.run();
+  return result;
+}
+
+std::vector<std::string> all_gather(Mesh& mesh, std::string_view text, std::size_t max_bytes,
+                                    MonotonicTime deadline) {
+  Exchange exchange(mesh, FrameKind::kGather, deadline);
+  std::vector<std::string> result(static_cast<std::size_t>(mesh.world()));
+  for (int peer = 0; peer < mesh.world(); ++peer) {
+    if (peer == mesh.rank()) continue;
+    exchange.send(peer, std::as_bytes(std::span(text)));
+    exchange.receive(peer, &result[static_cast<std::size_t>(peer)], max_bytes);
+  }
+  exchange.run();
+  result[static_cast<std::size_t>(mesh.rank())] = text;
+  return result;
+}
+
+}  // namespace tilewright::collectives

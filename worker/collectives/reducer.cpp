@@ -1,0 +1,173 @@
+#include "worker/collectives/reducer.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "worker/collectives/sum.h"
+
+namespace tilewright::collectives {
+
+Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOptions options)
+    : mesh_(mesh), layout_(options.mode, split, shards), options_(std::move(options)) {
+  TW_CHECK(layout_.world() == mesh.world(), "shards are split among {} ranks, the mesh has {}",
+           layout_.world(), mesh.world());
+  if (mesh.world() == 1) return;
+  exchange_.emplace(mesh, layout_, options_);
+  thread_ = std::thread([this] { communicate(); });
+}
+
+Reducer::~Reducer() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  kick_.signal();
+  thread_.join();
+}
+
+const std::vector<Subtree>& Reducer::own_parts() const {
+  return layout_.parts_of[static_cast<std::size_t>(mesh_.rank())];
+}
+
+void Reducer::throw_if_failed() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Failure(*failure_);
+}
+
+void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buckets) {
+  throw_if_failed();
+  mesh_.throw_if_aborted();
+  TW_CHECK(static_cast<int>(parts.parts.size()) == parts_expected() && parts.sum != nullptr,
+           "{} parts, expected {}", parts.parts.size(), parts_expected());
+  for (std::size_t i = 0; i < parts.parts.size(); ++i) {
+    TW_CHECK(layout_.mode == ReduceMode::kPlain || parts.parts[i].subtree == own_parts()[i],
+             "part {} covers shards {} to {}, expected {} to {}", i, parts.parts[i].subtree.begin,
+             parts.parts[i].subtree.end(), own_parts()[i].begin, own_parts()[i].end());
+  }
+  for (const Range& bucket : buckets) {
+    TW_CHECK(0 <= bucket.begin && bucket.begin <= bucket.end && bucket.end <= parts.count,
+             "bucket [{}, {}) of {} elements", bucket.begin, bucket.end, parts.count);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    TW_CHECK(!stepping_, "begin_step() before wait() returned");
+    parts_ = parts;
+    buckets_.assign(buckets.begin(), buckets.end());
+    started_ = 0;
+    stepping_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Reducer::start(int bucket) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw Failure(*failure_);
+    TW_CHECK(stepping_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
+             "start({}), expected {} of {}", bucket, started_, buckets_.size());
+    ++started_;
+  }
+  if (exchange_) {
+    kick_.signal();
+    return;
+  }
+  const Range& range = buckets_[static_cast<std::size_t>(bucket)];
+  std::vector<float*> slots;
+  for (const GradientPart& part : parts_.parts) slots.push_back(part.data + range.begin);
+  run_merges(layout_.merges, slots, parts_.sum + range.begin, range.size());
+  options_.faults.hit("bucket.done");
+}
+
+void Reducer::wait(MonotonicTime deadline) {
+  std::unique_lock lock(mutex_);
+  if (failure_) throw Failure(*failure_);
+  TW_CHECK(stepping_ && started_ == static_cast<int>(buckets_.size()),
+           "wait() with {} of {} buckets started", started_, buckets_.size());
+  if (!exchange_) {
+    stepping_ = false;
+    return;
+  }
+  if (!changed_.wait_until(lock, deadline, [this] { return !stepping_ || failure_; })) {
+    failure_ = Error{ExitCode::kPeerLost,
+                     fmt::format("rank {}: the sum of the gradients of epoch {} is not there by "
+                                 "the deadline",
+                                 mesh_.rank(), mesh_.epoch())};
+    stop_ = true;
+    kick_.signal();
+  }
+  if (failure_) throw Failure(*failure_);
+}
+
+// The communication thread.
+
+void Reducer::communicate() {
+  try {
+    while (await_step()) run_step();
+  } catch (const Failure& failure) {
+    fail(failure.error());
+  } catch (const std::exception& problem) {
+    fail({ExitCode::kInternal, fmt::format("the exchange of gradients: {}", problem.what())});
+  }
+}
+
+void Reducer::fail(Error error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+  changed_.notify_all();
+}
+
+// False when there will be none.
+bool Reducer::await_step() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stop_ || stepping_; });
+  return !stop_;
+}
+
+void Reducer::run_step() {
+  exchange_->begin(parts_, buckets_);
+  const int all = static_cast<int>(buckets_.size());
+  int started = 0;
+  MonotonicTime last_move = monotonic_now();
+  std::vector<pollfd> fds;
+  fds.reserve(static_cast<std::size_t>(mesh_.world()) + 2);
+  while (started < all || !exchange_->complete()) {
+    kick_.clear();  // before the look at what it announces
+    bool news = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return;
+      news = started_ > started;
+      started = started_;
+    }
+    mesh_.throw_if_aborted();
+    if (news) exchange_->start(started);
+    if (exchange_->advance() || news) {
+      last_move = monotonic_now();
+      continue;
+    }
+    // While nothing is asked of the peers, the next event may be hours of computing away.
+    const bool waits = exchange_->waits_for_peers();
+    const MonotonicTime deadline =
+        waits ? last_move + options_.idle_deadline : monotonic_now() + std::chrono::hours(1);
+    if (monotonic_now() >= deadline) {
+      throw Failure(
+          ExitCode::kPeerLost,
+          fmt::format("rank {}: no byte moved for {} in epoch {}; waiting for {}", mesh_.rank(),
+                      to_words(options_.idle_deadline), mesh_.epoch(), exchange_->waiting_for()));
+    }
+    fds.assign({{kick_.fd(), POLLIN, 0}, {mesh_.bell().fd(), POLLIN, 0}});
+    exchange_->watch(fds);
+    poll(fds.data(), fds.size(), net::poll_timeout(deadline));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stepping_ = false;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace tilewright::collectives

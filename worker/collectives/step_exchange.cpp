@@ -1,0 +1,258 @@
+#include "worker/collectives/step_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "worker/collectives/sum.h"
+
+namespace tilewright::collectives {
+
+StepExchange::StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& options)
+    : mesh_(mesh),
+      layout_(std::move(layout)),
+      options_(options),
+      widest_slice_(slice_of({0, options.chunk_elements}, 0, mesh.world()).size()),
+      slots_(static_cast<std::size_t>(layout_.slots())) {
+  TW_CHECK(layout_.world() == mesh.world(), "shards are split among {} ranks, the mesh has {}",
+           layout_.world(), mesh.world());
+  TW_CHECK(options_.window >= 1 && options_.chunk_elements >= 1, "window {}, chunks of {}",
+           options_.window, options_.chunk_elements);
+  for (int peer = 0; peer < mesh.world(); ++peer) {
+    if (peer == mesh.rank()) continue;
+    Link& link = links_.emplace_back();
+    link.peer = peer;
+    link.pieces.reserve(static_cast<std::size_t>(1 + layout_.slots_of(mesh.rank())));
+    link.partials = runtime::Buffer<float>(
+        static_cast<std::size_t>(options_.window * layout_.slots_of(peer) * widest_slice_));
+  }
+}
+
+void StepExchange::begin(const GradientParts& parts, std::span<const Range> buckets) {
+  parts_ = &parts;
+  operation_ = mesh_.next_operation();
+  chunks_.clear();
+  chunks_before_.assign(1, 0);
+  buckets_ = static_cast<int>(buckets.size());
+  for (int bucket = 0; bucket < buckets_; ++bucket) {
+    const Range& range = buckets[static_cast<std::size_t>(bucket)];
+    const int count = chunks_in(range, options_.chunk_elements);
+    for (int i = 0; i < count; ++i) {
+      const std::int64_t begin = range.begin + i * options_.chunk_elements;
+      chunks_.push_back(
+          {{begin, std::min(begin + options_.chunk_elements, range.end)}, bucket, i == 0});
+    }
+    chunks_before_.push_back(chunks());
+  }
+  started_ = started_chunks_ = summed_ = buckets_sent_ = buckets_done_ = 0;
+  for (Link& link : links_) {
+    link.partials_sent = link.sums_sent = link.partials_got = link.sums_got = 0;
+    link.in_payload = false;
+    link.in_piece = net::piece(&link.in, sizeof link.in);
+  }
+}
+
+void StepExchange::start(int count) {
+  for (; started_ < count; ++started_) options_.faults.hit("reduce_scatter.before_send");
+  started_chunks_ = chunks_before_[static_cast<std::size_t>(started_)];
+}
+
+bool StepExchange::advance() {
+  bool moved = false;
+  for (Link& link : links_) {
+    moved |= send(link);
+    moved |= receive(link);
+  }
+  moved |= sum();
+  count_sent();
+  count_done();
+  return moved;
+}
+
+bool StepExchange::unsent() const {
+  return std::ranges::any_of(links_, [this](const Link& link) {
+    return !link.left.empty() || link.partials_sent < started_chunks_ || link.sums_sent < summed_;
+  });
+}
+
+bool StepExchange::complete() const { return buckets_done_ == buckets_ && !unsent(); }
+
+bool StepExchange::send(Link& link) {
+  bool moved = false;
+  while (!link.left.empty() || load_next_frame(link)) {
+    const auto sent = mesh_.socket(link.peer).try_write(link.left);
+    if (!sent.ok()) throw mesh_.lost(link.peer, "is lost: " + sent.error().message);
+    if (*sent == 0) break;
+    moved = true;
+    link.left = net::advance(link.left, *sent);
+    if (!link.left.empty()) continue;
+    ++(link.out.kind == FrameKind::kSums ? link.sums_sent : link.partials_sent);
+  }
+  return moved;
+}
+
+// Sums first: others wait for them, and they are always welcome. Partial sums only as far ahead as
+// the peer has buffers: a peer whose sums of chunk c came has summed c.
+bool StepExchange::load_next_frame(Link& link) {
+  const bool sums = link.sums_sent < summed_;
+  const bool partials =
+      link.partials_sent < started_chunks_ && link.partials_sent < link.sums_got + options_.window;
+  if (!sums && !partials) return false;
+  const int index = sums ? link.sums_sent : link.partials_sent;
+  const Range slice =
+      slice_of(chunk(index).elements, sums ? mesh_.rank() : link.peer, mesh_.world());
+  const std::size_t bytes = static_cast<std::size_t>(slice.size()) * sizeof(float);
+  link.pieces.assign(1, net::piece(&link.out, sizeof link.out));
+  if (sums) {
+    link.pieces.push_back(net::piece(parts_->sum + slice.begin, bytes));
+  } else {
+    for (const GradientPart& part : parts_->parts) {
+      link.pieces.push_back(net::piece(part.data + slice.begin, bytes));
+    }
+  }
+  link.out.kind = sums ? FrameKind::kSums : FrameKind::kPartials;
+  link.out.epoch = mesh_.epoch();
+  link.out.operation = operation_;
+  link.out.chunk = static_cast<std::uint64_t>(index);
+  link.out.bytes = bytes * (link.pieces.size() - 1);
+  link.left = link.pieces;
+  return true;
+}
+
+bool StepExchange::receive(Link& link) {
+  bool moved = false;
+  // Exactly the frames of this step: what follows belongs to the next operation.
+  while (expects(link)) {
+    if (link.in_piece.iov_len > 0) {
+      const auto got = mesh_.socket(link.peer).try_read(
+          std::span(static_cast<std::byte*>(link.in_piece.iov_base), link.in_piece.iov_len));
+      if (!got.ok()) throw mesh_.lost(link.peer, "is lost: " + got.error().message);
+      if (*got == 0) break;
+      moved = true;
+      link.in_piece.iov_base = static_cast<std::byte*>(link.in_piece.iov_base) + *got;
+      link.in_piece.iov_len -= *got;
+    }
+    if (link.in_piece.iov_len > 0) continue;
+    if (!link.in_payload) {
+      open_payload(link);
+    } else {
+      close_payload(link);
+    }
+  }
+  return moved;
+}
+
+float* StepExchange::partials_at(const Link& link, int chunk) const {
+  return link.partials.data() +
+         chunk % options_.window * layout_.slots_of(link.peer) * widest_slice_;
+}
+
+void StepExchange::open_payload(Link& link) {
+  mesh_.check(link.peer, link.in, operation_);
+  const bool sums = link.in.kind == FrameKind::kSums;
+  if (!sums && link.in.kind != FrameKind::kPartials) {
+    throw mesh_.lost(link.peer,
+                     fmt::format("sent a frame ({}) amidst a step", name_of(link.in.kind)));
+  }
+  const int expected = sums ? link.sums_got : link.partials_got;
+  // A chunk is welcome when there is room for it: sums only after this rank's own partial sums of
+  // the chunk have gone (the same memory), partial sums within the window.
+  const int bound = sums ? link.partials_sent : std::min(summed_ + options_.window, chunks());
+  if (link.in.chunk != static_cast<std::uint64_t>(expected) || expected >= bound) {
+    throw mesh_.lost(link.peer, fmt::format("sent {} of chunk {}, expected chunk {} below {}",
+                                            name_of(link.in.kind), link.in.chunk, expected, bound));
+  }
+  const Range slice =
+      slice_of(chunk(expected).elements, sums ? link.peer : mesh_.rank(), mesh_.world());
+  const int copies = sums ? 1 : layout_.slots_of(link.peer);
+  const std::size_t bytes = static_cast<std::size_t>(slice.size() * copies) * sizeof(float);
+  if (link.in.bytes != bytes) {
+    throw mesh_.lost(link.peer,
+                     fmt::format("sent {} bytes in {} of chunk {}, expected {}: the ranks differ "
+                                 "in shards or buckets",
+                                 link.in.bytes, name_of(link.in.kind), expected, bytes));
+  }
+  link.in_piece = net::piece(sums ? parts_->sum + slice.begin : partials_at(link, expected), bytes);
+  link.in_payload = true;
+}
+
+void StepExchange::close_payload(Link& link) {
+  ++(link.in.kind == FrameKind::kSums ? link.sums_got : link.partials_got);
+  link.in_payload = false;
+  link.in_piece = net::piece(&link.in, sizeof link.in);
+  // While the chunk is still in the cache.
+  if (link.in.kind == FrameKind::kPartials) sum();
+}
+
+bool StepExchange::sum() {
+  bool moved = false;
+  while (summed_ < started_chunks_ && std::ranges::all_of(links_, [this](const Link& link) {
+           return link.partials_got > summed_;
+         })) {
+    sum_chunk(summed_);
+    if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
+    ++summed_;
+    moved = true;
+  }
+  return moved;
+}
+
+void StepExchange::sum_chunk(int index) {
+  const Range slice = slice_of(chunk(index).elements, mesh_.rank(), mesh_.world());
+  auto slot = static_cast<std::size_t>(layout_.first_slot[static_cast<std::size_t>(mesh_.rank())]);
+  for (const GradientPart& part : parts_->parts) slots_[slot++] = part.data + slice.begin;
+  for (const Link& link : links_) {
+    slot = static_cast<std::size_t>(layout_.first_slot[static_cast<std::size_t>(link.peer)]);
+    float* data = partials_at(link, index);
+    for (int i = 0; i < layout_.slots_of(link.peer); ++i, data += slice.size()) {
+      slots_[slot++] = data;
+    }
+  }
+  run_merges(layout_.merges, slots_, parts_->sum + slice.begin, slice.size());
+}
+
+void StepExchange::count_sent() {
+  const auto sent = [this](int chunks_wanted) {
+    return std::ranges::all_of(
+        links_, [chunks_wanted](const Link& link) { return link.partials_sent >= chunks_wanted; });
+  };
+  while (buckets_sent_ < started_ &&
+         sent(chunks_before_[static_cast<std::size_t>(buckets_sent_) + 1])) {
+    ++buckets_sent_;
+    options_.faults.hit("reduce_scatter.after_send");
+  }
+}
+
+void StepExchange::count_done() {
+  while (buckets_done_ < started_) {
+    const int wanted = chunks_before_[static_cast<std::size_t>(buckets_done_) + 1];
+    const bool gathered =
+        std::ranges::all_of(links_, [wanted](const Link& link) { return link.sums_got >= wanted; });
+    if (!gathered || summed_ < wanted) return;
+    ++buckets_done_;
+    options_.faults.hit("bucket.done");
+  }
+}
+
+void StepExchange::watch(std::vector<pollfd>& fds) const {
+  for (const Link& link : links_) {
+    const bool in = expects(link);
+    const bool out = !link.left.empty();
+    if (!in && !out) continue;
+    fds.push_back({mesh_.socket_fd(link.peer),
+                   static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+  }
+}
+
+std::string StepExchange::waiting_for() const {
+  std::string text;
+  for (const Link& link : links_) {
+    const bool done = link.left.empty() && link.partials_sent >= started_chunks_ &&
+                      link.sums_sent >= summed_ && link.partials_got >= started_chunks_ &&
+                      link.sums_got >= started_chunks_;
+    if (!done) text += (text.empty() ? "" : ", ") + mesh_.name(link.peer);
+  }
+  return text;
+}
+
+}  // namespace tilewright::collectives
