@@ -1,0 +1,101 @@
+#include "worker/checkpoint/model_config.h"
+
+#include "worker/checkpoint/json_fields.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+// Far above any BERT, far below what would overflow a product of two sizes.
+constexpr std::int64_t kMost = 1 << 24;
+constexpr std::int64_t kMostLabels = 1 << 16;
+
+std::vector<std::string> default_labels(std::int64_t count) {
+  std::vector<std::string> labels;
+  for (std::int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("LABEL_{}", i));
+  return labels;
+}
+
+std::vector<std::string> labels_of(const JsonFields& fields) {
+  if (!fields.has("id2label"))
+    return default_labels(fields.whole_number("num_labels", 1, kMostLabels, 2));
+  const JsonFields names = fields.object("id2label");
+  const std::size_t count = names.json().size();
+  if (count == 0 || count > static_cast<std::size_t>(kMostLabels)) {
+    fields.fail("id2label", fmt::format("1 to {} labels", kMostLabels));
+  }
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < count; ++i) labels.push_back(names.text(std::to_string(i)));
+  return labels;
+}
+
+void require_architecture(const JsonFields& fields) {
+  if (fields.text("model_type", "") != "bert") fields.fail("model_type", "\"bert\"");
+  if (fields.text("hidden_act", "gelu") != "gelu") {
+    fields.fail("hidden_act", "\"gelu\" (the exact one, by erf)");
+  }
+  if (fields.text("position_embedding_type", "absolute") != "absolute") {
+    fields.fail("position_embedding_type", "\"absolute\"");
+  }
+  if (fields.truth("is_decoder", false)) fields.fail("is_decoder", "false: an encoder");
+}
+
+}  // namespace
+
+ModelConfig read_bert_config(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw Failure(ExitCode::kModel, fmt::format("{}: there is no such model folder, expected one "
+                                                "with config.json and model.safetensors",
+                                                path.string()));
+  }
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  const JsonFields fields(folder ? path / "config.json" : path, ExitCode::kModel);
+  require_architecture(fields);
+
+  ModelConfig out;
+  nn::BertConfig& bert = out.bert;
+  bert.vocab_size = fields.whole_number("vocab_size", 1, kMost);
+  bert.hidden_size = fields.whole_number("hidden_size", 1, kMost);
+  bert.num_hidden_layers = fields.whole_number("num_hidden_layers", 1, 1024);
+  bert.num_attention_heads = fields.whole_number("num_attention_heads", 1, kMost);
+  bert.intermediate_size = fields.whole_number("intermediate_size", 1, kMost);
+  bert.max_position_embeddings = fields.whole_number("max_position_embeddings", 1, kMost);
+  bert.type_vocab_size = fields.whole_number("type_vocab_size", 1, kMost);
+  if (bert.hidden_size % bert.num_attention_heads != 0) {
+    fields.fail("hidden_size", fmt::format("a multiple of num_attention_heads, which is {}",
+                                           bert.num_attention_heads));
+  }
+  constexpr double kBelowOne = 0.999;
+  bert.layer_norm_eps = static_cast<float>(fields.number("layer_norm_eps", 1e-30, 1, 1e-12));
+  const double hidden_dropout = fields.number("hidden_dropout_prob", 0, kBelowOne, 0.1);
+  bert.hidden_dropout_prob = static_cast<float>(hidden_dropout);
+  bert.attention_probs_dropout_prob =
+      static_cast<float>(fields.number("attention_probs_dropout_prob", 0, kBelowOne, 0.1));
+  bert.classifier_dropout =
+      static_cast<float>(fields.number("classifier_dropout", 0, kBelowOne, hidden_dropout));
+  bert.initializer_range = static_cast<float>(fields.number("initializer_range", 0, 10, 0.02));
+  out.labels = labels_of(fields);
+  bert.num_labels = static_cast<std::int64_t>(out.labels.size());
+  out.json = fields.json().dump();
+  return out;
+}
+
+std::string classifier_config_json(const std::string& source_json,
+                                   const std::vector<std::string>& labels) {
+  auto json = nlohmann::json::parse(source_json);
+  json["architectures"] = {"BertForSequenceClassification"};
+  json["id2label"] = nlohmann::json::object();
+  json["label2id"] = nlohmann::json::object();
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    json["id2label"][std::to_string(i)] = labels[i];
+    json["label2id"][labels[i]] = i;
+  }
+  json.erase("num_labels");  // id2label says it
+  json["problem_type"] = nullptr;
+  if (labels.size() > 1) json["problem_type"] = "single_label_classification";
+  json.erase("dtype");
+  json["torch_dtype"] = "float32";  // understood by transformers 4 and 5
+  return json.dump(2) + "\n";
+}
+
+}  // namespace tilewright::checkpoint

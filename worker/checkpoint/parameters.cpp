@@ -1,0 +1,69 @@
+#include "worker/checkpoint/parameters.h"
+
+#include <array>
+#include <utility>
+
+namespace tilewright::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "bert.";
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kOlderEndings = {
+    {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}};
+
+std::vector<std::string> candidates(const std::string& hf_name) {
+  std::vector<std::string> names = {hf_name};
+  if (hf_name.starts_with(kPrefix)) names.push_back(hf_name.substr(kPrefix.size()));
+  for (const auto& [ending, older] : kOlderEndings) {
+    if (!hf_name.ends_with(ending)) continue;
+    for (std::size_t i = 0, count = names.size(); i < count; ++i) {
+      names.push_back(names[i].substr(0, names[i].size() - ending.size()) + std::string(older));
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::int64_t TensorView::size() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::unique_ptr<SafetensorsFile> open_weights(const std::filesystem::path& model_folder) {
+  const auto path = model_folder / "model.safetensors";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    for (const char* other : {"model.safetensors.index.json", "pytorch_model.bin", "tf_model.h5"}) {
+      if (std::filesystem::exists(model_folder / other, ignored)) {
+        throw Failure(ExitCode::kWeights,
+                      fmt::format("{}: is missing, found {} in its place, expected the weights in "
+                                  "one safetensors file",
+                                  path.string(), other));
+      }
+    }
+  }
+  return std::make_unique<SafetensorsFile>(path);
+}
+
+std::optional<std::string> find_parameter(const SafetensorsFile& file, const std::string& hf_name) {
+  for (std::string& name : candidates(hf_name)) {
+    if (file.find(name) != nullptr) return std::move(name);
+  }
+  return std::nullopt;
+}
+
+void read_parameter(const SafetensorsFile& file, const TensorView& into) {
+  const auto name = find_parameter(file, into.name);
+  if (!name) {
+    std::string also;
+    if (into.name.starts_with(kPrefix)) {
+      also = fmt::format(" (nor {})", quote(into.name.substr(kPrefix.size())));
+    }
+    file.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quote(into.name), also,
+                          to_string(into.shape)));
+  }
+  file.read_floats(*name, into.shape, {into.data, static_cast<std::size_t>(into.size())});
+}
+
+}  // namespace tilewright::checkpoint

@@ -1,0 +1,86 @@
+#include "worker/checkpoint/trainer_state.h"
+
+#include "worker/checkpoint/json_fields.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 53;  // whole numbers that survive any JSON reader
+
+std::string value_of(const nlohmann::json& settings, const std::string& name) {
+  return settings.contains(name) ? settings[name].dump() : "missing";
+}
+
+}  // namespace
+
+std::string trainer_state_json(const TrainerState& state) {
+  nlohmann::json json = {
+      {"global_step", state.global_step},
+      {"max_steps", state.max_steps},
+      {"epoch", state.epoch},
+      {"num_train_epochs", state.num_train_epochs},
+      {"train_batch_size", state.train_batch_size},
+      {"logging_steps", state.logging_steps},
+      {"save_steps", state.save_steps},
+      {"eval_steps", state.eval_steps},
+      {"num_input_tokens_seen", state.num_input_tokens_seen},
+      {"total_flos", state.total_flos},
+      {"log_history", state.log_history},
+      {"best_metric", nullptr},
+      {"best_model_checkpoint", nullptr},
+      {"is_hyper_param_search", false},
+      {"is_local_process_zero", true},
+      {"is_world_process_zero", true},
+      {"trial_name", nullptr},
+      {"trial_params", nullptr},
+  };
+  json["stateful_callbacks"]["tilewright"] = {
+      {"job_uid", state.job_uid},
+      {"settings", state.settings},
+      {"membership_epoch", state.membership_epoch},
+      {"examples_consumed", state.examples_consumed},
+  };
+  return json.dump(2) + "\n";
+}
+
+TrainerState read_trainer_state(const std::filesystem::path& path) {
+  const JsonFields fields(path, ExitCode::kCheckpoint);
+  TrainerState state;
+  state.global_step = fields.whole_number("global_step", 0, kMost);
+  state.max_steps = fields.whole_number("max_steps", 0, kMost);
+  state.epoch = fields.number("epoch", 0, 1e15);
+  state.num_train_epochs = fields.whole_number("num_train_epochs", 0, kMost, 0);
+  state.train_batch_size = fields.whole_number("train_batch_size", 0, kMost, 0);
+  state.logging_steps = fields.whole_number("logging_steps", 0, kMost, 0);
+  state.save_steps = fields.whole_number("save_steps", 0, kMost, 0);
+  state.eval_steps = fields.whole_number("eval_steps", 0, kMost, 0);
+  state.num_input_tokens_seen = fields.whole_number("num_input_tokens_seen", 0, kMost, 0);
+  state.total_flos = fields.number("total_flos", 0, 1e300, 0);
+  if (!fields.has("log_history") || !fields.json()["log_history"].is_array()) {
+    fields.fail("log_history", "a list");
+  }
+  state.log_history = fields.json()["log_history"];
+
+  const JsonFields own = fields.object("stateful_callbacks").object("tilewright");
+  state.job_uid = own.text("job_uid");
+  state.settings = own.object("settings").json();
+  state.membership_epoch = own.whole_number("membership_epoch", 0, kMost);
+  state.examples_consumed = own.whole_number("examples_consumed", 0, kMost);
+  return state;
+}
+
+void require_same_settings(const TrainerState& found, const nlohmann::json& expected,
+                           const std::filesystem::path& path) {
+  nlohmann::json names = found.settings;
+  names.update(expected);
+  for (const auto& [name, unused] : names.items()) {
+    const std::string before = value_of(found.settings, name);
+    const std::string now = value_of(expected, name);
+    if (before == now) continue;
+    throw Failure(ExitCode::kCheckpoint,
+                  fmt::format("{}: was written with {} = {}, this job has {}", path.string(), name,
+                              before, now));
+  }
+}
+
+}  // namespace tilewright::checkpoint
