@@ -1,0 +1,313 @@
+// Checkpoints written, loaded bit for bit, refused when anything is not as it was written.
+#include "worker/checkpoint/checkpoint.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tests/support/paths.h"
+#include "tests/unit/worker/checkpoint/checkpoint_testing.h"
+#include "worker/checkpoint/checksums.h"
+#include "worker/checkpoint/safetensors_writer.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// A model of two parameters with its moments, in memory of its own.
+struct Model {
+  std::vector<float> weight, bias, moments;
+
+  explicit Model(float start) : weight(6), bias(2), moments(16) {
+    for (auto* values : {&weight, &bias, &moments}) {
+      for (float& value : *values) value = start += 0.1f;
+    }
+  }
+  TrainingTensors views() {
+    const std::string w = "bert.pooler.dense.weight", b = "classifier.bias";
+    return {{{w, {3, 2}, weight.data()}, {b, {2}, bias.data()}},
+            {{w, {3, 2}, moments.data()}, {b, {2}, moments.data() + 6}},
+            {{w, {3, 2}, moments.data() + 8}, {b, {2}, moments.data() + 14}}};
+  }
+  friend bool operator==(const Model&, const Model&) = default;
+};
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  std::filesystem::path write(std::int64_t step, float start = 1) {
+    Model model(start);
+    CheckpointContent content;
+    content.state = state_;
+    content.state.global_step = step;
+    content.tensors = model.views();
+    content.extra_files["config.json"] = "{}\n";
+    return write_checkpoint(output_, content);
+  }
+  static void flip_bit(const std::filesystem::path& path, std::size_t place) {
+    std::string bytes = get_file(path);
+    bytes[place % bytes.size()] ^= 4;
+    put_file(path, bytes);
+  }
+  // Loading must fail with this sentence and leave the model as it was.
+  void expect_refused(const std::filesystem::path& path, const std::string& part,
+                      const nlohmann::json& settings = nullptr) {
+    Model model(50);
+    expect_failure([&] { load_checkpoint(path, settings, model.views()); }, ExitCode::kCheckpoint,
+                   AllOf(HasSubstr(path.string()), HasSubstr(part)));
+    EXPECT_EQ(model, Model(50));
+  }
+
+  tilewright::testing::TemporaryDirectory folder_;
+  std::filesystem::path output_ = folder_.path();
+  TrainerState state_ = [] {
+    TrainerState state;
+    state.max_steps = 345;
+    state.epoch = 0.1;
+    state.num_train_epochs = 3;
+    state.train_batch_size = 32;
+    state.total_flos = 1.5e15;
+    state.log_history = {
+        {{"step", 10}, {"epoch", 0.1}, {"loss", 1.0 / 3}, {"learning_rate", 2e-5}}};
+    state.job_uid = "uid-1";
+    state.settings = {{"seed", 42}, {"learning_rate", 2e-5}, {"train_file", "a.tsv"}};
+    state.membership_epoch = 4;
+    state.examples_consumed = 320;
+    return state;
+  }();
+};
+
+TEST_F(CheckpointTest, GivesBackEveryBitAndEveryField) {
+  Model model(1);
+  model.weight = {-0.0f,
+                  INFINITY,
+                  std::numeric_limits<float>::denorm_min(),
+                  std::bit_cast<float>(0x7fc00123u),
+                  1.0f / 3,
+                  -3e38f};
+  CheckpointContent content;
+  content.state = state_;
+  content.state.global_step = 10;
+  content.tensors = model.views();
+  const auto path = write_checkpoint(output_, content);
+  EXPECT_EQ(path, output_ / "checkpoint-10");
+  EXPECT_THAT(names_in(path), ElementsAre("checksums.json", "model.safetensors",
+                                          "optimizer.safetensors", "trainer_state.json"));
+
+  Model read(90);
+  const TrainerState state = load_checkpoint(path, state_.settings, read.views());
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(read.weight[i]),
+              std::bit_cast<std::uint32_t>(model.weight[i]));
+  }
+  EXPECT_EQ(read.bias, model.bias);
+  EXPECT_EQ(read.moments, model.moments);
+  EXPECT_EQ(state.global_step, 10);
+  EXPECT_EQ(state.max_steps, 345);
+  EXPECT_EQ(state.epoch, 0.1);
+  EXPECT_EQ(state.num_train_epochs, 3);
+  EXPECT_EQ(state.train_batch_size, 32);
+  EXPECT_EQ(state.total_flos, 1.5e15);
+  EXPECT_EQ(state.log_history, state_.log_history);
+  EXPECT_EQ(state.log_history[0]["loss"].get<double>(), 1.0 / 3);
+  EXPECT_EQ(state.job_uid, "uid-1");
+  EXPECT_EQ(state.settings, state_.settings);
+  EXPECT_EQ(state.membership_epoch, 4);
+  EXPECT_EQ(state.examples_consumed, 320);
+}
+
+TEST_F(CheckpointTest, NamesItsTensorsAsHuggingFaceDoes) {
+  const auto path = write(3);
+  const SafetensorsFile optimizer(path / "optimizer.safetensors");
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : optimizer.tensors()) names.push_back(name);
+  EXPECT_THAT(names,
+              ElementsAre("exp_avg.bert.pooler.dense.weight", "exp_avg.classifier.bias",
+                          "exp_avg_sq.bert.pooler.dense.weight", "exp_avg_sq.classifier.bias"));
+}
+
+TEST_F(CheckpointTest, OfTheSameStateHasTheSameBytes) {
+  const auto first = write(3);
+  const std::string sums = get_file(first / "checksums.json");
+  std::filesystem::remove_all(first);
+  EXPECT_EQ(get_file(write(3) / "checksums.json"), sums);
+}
+
+TEST_F(CheckpointTest, ReplacesOneOfTheSameStep) {
+  write(3, 1);
+  write(3, 2);
+  Model read(0);
+  load_checkpoint(output_ / "checkpoint-3", nullptr, read.views());
+  EXPECT_EQ(read, Model(2));
+  EXPECT_THAT(names_in(output_), ElementsAre("checkpoint-3"));
+}
+
+TEST_F(CheckpointTest, RefusesEveryFlippedBit) {
+  const auto path = write(3);
+  for (const std::string& name : names_in(path)) {
+    const std::string whole = get_file(path / name);
+    for (std::size_t place = 0; place < whole.size(); place += 7) {
+      flip_bit(path / name, place);
+      Model model(50);
+      if (name != "checksums.json") {
+        expect_refused(path, name);
+      } else {  // its own text: unreadable, or another sum than the file's
+        EXPECT_THROW(load_checkpoint(path, nullptr, model.views()), Failure) << place;
+      }
+      put_file(path / name, whole);
+    }
+  }
+  Model model(50);
+  load_checkpoint(path, nullptr, model.views());
+  EXPECT_EQ(model, Model(1));
+}
+
+TEST_F(CheckpointTest, RefusesFilesCutShortOrMissing) {
+  const auto path = write(3);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
+    const std::string whole = get_file(path / name);
+    put_file(path / name, whole.substr(0, whole.size() - 1));
+    expect_refused(path, fmt::format("{}: is {} bytes long, expected {}", name, whole.size() - 1,
+                                     whole.size()));
+    std::filesystem::remove(path / name);
+    expect_refused(path, fmt::format("{}: is missing", name));
+    put_file(path / name, whole);
+  }
+  std::filesystem::remove(path / "checksums.json");
+  expect_refused(path, "checksums.json: cannot open");
+  expect_refused(output_ / "checkpoint-99", "there is no such checkpoint folder");
+}
+
+TEST_F(CheckpointTest, RefusesChecksumsThatNameTooLittleOrFilesElsewhere) {
+  const auto path = write(3);
+  Checksums sums = read_checksums(path);
+  sums.erase("optimizer.safetensors");
+  put_file(path / "checksums.json", checksums_json(sums));
+  expect_refused(path, "does not name optimizer.safetensors");
+  put_file(path / "checksums.json", R"({"files":{"../x":{"sha256":"","size":0}}})");
+  expect_refused(path, "names a file outside its folder");
+  put_file(path / "checksums.json", R"({"files":{"x":{"sha256":"","size":-1}}})");
+  expect_refused(path, "files.x.size is -1, expected");
+  put_file(path / "checksums.json", R"({"files":{}})");
+  expect_refused(path, "names no file");
+}
+
+TEST_F(CheckpointTest, RefusesAnotherModel) {
+  const auto path = write(3);
+  Model model(50);
+  const auto refuses = [&](const TrainingTensors& views, const char* part) {
+    expect_failure([&] { load_checkpoint(path, nullptr, views); }, ExitCode::kCheckpoint,
+                   HasSubstr(part));
+    EXPECT_EQ(model, Model(50));
+  };
+  TrainingTensors views = model.views();
+  views.weights[0].shape = {2, 3};
+  refuses(views,
+          "model.safetensors: tensor \"bert.pooler.dense.weight\": found shape [3, 2], "
+          "expected [2, 3]");
+  views = model.views();
+  views.exp_avg_sq[1].name = "classifier.gain";
+  refuses(views, "optimizer.safetensors: has no tensor \"exp_avg_sq.classifier.gain\"");
+  views = model.views();
+  views.weights.pop_back();
+  refuses(views, "holds tensor \"classifier.bias\", which this model does not have");
+}
+
+TEST_F(CheckpointTest, RefusesOtherSettingsByName) {
+  const auto path = write(3);
+  nlohmann::json settings = state_.settings;
+  settings["seed"] = 43;
+  expect_refused(path, "was written with seed = 42, this job has 43", settings);
+  settings = state_.settings;
+  settings["new"] = true;
+  expect_refused(path, "was written with new = missing, this job has true", settings);
+  settings = state_.settings;
+  settings.erase("train_file");
+  expect_refused(path, "was written with train_file = \"a.tsv\", this job has missing", settings);
+}
+
+TEST_F(CheckpointTest, RefusesAStateWithMalformedFields) {
+  const auto path = folder_.path() / "state.json";
+  const auto json = nlohmann::json::parse(trainer_state_json(state_));
+  const auto refuses = [&](const char* pointer, const nlohmann::json& value, const char* part) {
+    auto changed = json;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    put_file(path, changed.dump());
+    expect_failure([&] { read_trainer_state(path); }, ExitCode::kCheckpoint, HasSubstr(part));
+  };
+  refuses("/global_step", -1, "global_step is -1, expected a whole number from 0");
+  refuses("/epoch", "x", "epoch is \"x\", expected a number");
+  refuses("/log_history", 1, "log_history is 1, expected a list");
+  refuses("/stateful_callbacks/tilewright", nullptr, "stateful_callbacks.tilewright is null");
+  refuses("/stateful_callbacks/tilewright/job_uid", 1, "tilewright.job_uid is 1, expected a text");
+  refuses("/stateful_callbacks/tilewright/settings", 1, "tilewright.settings is 1, expected an");
+}
+
+TEST_F(CheckpointTest, OfTheHighestStepIsTheLatest) {
+  EXPECT_EQ(latest_checkpoint(output_ / "nowhere"), std::nullopt);
+  EXPECT_EQ(latest_checkpoint(output_), std::nullopt);
+  for (const std::int64_t step : {9, 100, 20}) write(step);
+  // None of these is a checkpoint.
+  for (const char* name :
+       {"checkpoint-", "checkpoint-0200", "checkpoint-x", "checkpoint-300", "checkpoint--5",
+        ".checkpoint-400.tmp-1", "old-checkpoint-500", "checkpoint-99999999999999999999"}) {
+    std::filesystem::create_directory(output_ / name);
+  }
+  EXPECT_EQ(latest_checkpoint(output_), output_ / "checkpoint-100");
+  EXPECT_THAT(
+      list_checkpoints(output_),
+      ElementsAre(output_ / "checkpoint-100", output_ / "checkpoint-20", output_ / "checkpoint-9"));
+}
+
+TEST_F(CheckpointTest, FallsBackToTheOneBeforeACorruptOne) {
+  for (const std::int64_t step : {1, 2, 3, 4}) write(step);
+  flip_bit(output_ / "checkpoint-4/model.safetensors", 300);
+  std::filesystem::resize_file(output_ / "checkpoint-3/optimizer.safetensors", 10);
+  EXPECT_EQ(latest_checkpoint(output_), output_ / "checkpoint-4") << "sizes alone do not show it";
+  const ValidCheckpoint valid = latest_valid_checkpoint(output_);
+  EXPECT_EQ(valid.path, output_ / "checkpoint-2");
+  ASSERT_THAT(valid.warnings, SizeIs(2));
+  EXPECT_THAT(valid.warnings[0], AllOf(HasSubstr("checkpoint-4"), HasSubstr("is corrupt")));
+  EXPECT_THAT(valid.warnings[1], AllOf(HasSubstr("checkpoint-3"), HasSubstr("is 10 bytes long")));
+}
+
+TEST_F(CheckpointTest, IsNoneWhenAllAreCorrupt) {
+  write(1);
+  flip_bit(output_ / "checkpoint-1/trainer_state.json", 5);
+  const ValidCheckpoint valid = latest_valid_checkpoint(output_);
+  EXPECT_EQ(valid.path, std::nullopt);
+  EXPECT_THAT(valid.warnings, SizeIs(1));
+}
+
+TEST_F(CheckpointTest, IsPrunedFromTheOldest) {
+  for (const std::int64_t step : {1, 2, 3, 10}) write(step);
+  std::filesystem::create_directory(output_ / "checkpoint-0");  // not ours
+  EXPECT_THAT(prune(output_, 0), IsEmpty());
+  EXPECT_THAT(prune(output_, 4), IsEmpty());
+  EXPECT_THAT(prune(output_, 2), ElementsAre(output_ / "checkpoint-1", output_ / "checkpoint-2"));
+  EXPECT_THAT(names_in(output_), ElementsAre("checkpoint-0", "checkpoint-10", "checkpoint-3"));
+}
+
+TEST_F(CheckpointTest, ThatIsIncompleteIsNotCountedWhenPruning) {
+  for (const std::int64_t step : {1, 2, 3}) write(step);
+  std::filesystem::resize_file(output_ / "checkpoint-3/model.safetensors", 10);
+  EXPECT_THAT(prune(output_, 1), ElementsAre(output_ / "checkpoint-1"));
+  EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-2");
+}
+
+TEST_F(CheckpointTest, LeavesNothingWhereItCannotBeWritten) {
+  Model model(1);
+  CheckpointContent content;
+  content.tensors = model.views();
+  content.extra_files["no/such"] = "x";
+  expect_failure([&] { write_checkpoint(output_, content); }, ExitCode::kOutput,
+                 HasSubstr("no/such: cannot create"));
+  EXPECT_THAT(names_in(output_), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tilewright::checkpoint
