@@ -1,0 +1,70 @@
+#include "worker/tasks/glue/baselines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/tasks/builders.h"
+
+namespace tilewright::tasks::glue {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(Baselines, TheMajorityIsTheTrainingLabels) {
+  const std::vector<Example> train = {{"", "", 1}, {"", "", 0}, {"", "", 1}};
+  const std::vector<Example> dev = {{"", "", 0}, {"", "", 0}};
+  EXPECT_THAT(majority_class(train, dev), ElementsAre(1, 1));
+  EXPECT_THAT(majority_class({{"", "", 1}, {"", "", 0}}, dev), ElementsAre(0, 0)) << "of equals";
+}
+
+TEST(Baselines, OverlapIsOfLowerCasedWordsWithoutPunctuation) {
+  EXPECT_DOUBLE_EQ(word_overlap("The cat, the dog.", "the DOG"), 2.0 / 3.0);
+  EXPECT_EQ(word_overlap("a b", "b a a"), 1);
+  EXPECT_EQ(word_overlap("a", "b"), 0);
+  EXPECT_EQ(word_overlap("", "!"), 0);
+  EXPECT_EQ(word_overlap("Éa", "éA"), 1);
+  EXPECT_EQ(word_overlap("é", "e"), 0) << "accents make other words";
+}
+
+TEST(Baselines, TheThresholdSeparatesWhatItCan) {
+  const std::vector<Example> train = {
+      {"a b c", "a b c", 1}, {"a b c", "a b x", 1}, {"a b c", "a y x", 0}, {"a", "b", 0}};
+  const std::vector<Example> dev = {{"a b", "a b", 0}, {"a b c d", "a", 0}, {"x", "y", 1}};
+  EXPECT_THAT(overlap_rule(train, dev), ElementsAre(1, 0, 0));
+}
+
+TEST(Baselines, MoreOverlapMayAlsoMeanLabelZero) {
+  const std::vector<Example> train = {{"a", "a", 0}, {"a", "b", 1}};
+  EXPECT_THAT(overlap_rule(train, {{"x", "x", 0}, {"x", "y", 0}}), ElementsAre(0, 1));
+}
+
+TEST(Baselines, WhereOverlapTellsNothingTheMajorityIsLeft) {
+  const std::vector<Example> train = {{"a", "a", 1}, {"a", "a", 1}, {"a", "a", 0}};
+  EXPECT_THAT(overlap_rule(train, {{"x", "y", 0}, {"x", "x", 0}}), ElementsAre(1, 1));
+}
+
+TEST(Baselines, OfATaskAreScoredByItsMetrics) {
+  const DataFolder folder;
+  const std::string header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
+  folder.write("train.tsv", header + "1\t1\t2\ta b\ta b\n1\t1\t2\ta\ta\n0\t1\t2\ta\tb\n");
+  folder.write("dev.tsv", header + "1\t1\t2\tx\tx\n0\t1\t2\tx\ty\n");
+  const std::vector<Baseline> found = find_task("mrpc")->baselines(folder.path());
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].name, "majority class");
+  EXPECT_THAT(found[0].metrics[0], Pair("accuracy", 0.5));
+  EXPECT_EQ(found[1].name, "word overlap");
+  EXPECT_THAT(found[1].metrics[0], Pair("accuracy", 1.0));
+}
+
+TEST(Baselines, OfSingleSentencesHaveNoOverlap) {
+  const DataFolder folder;
+  folder.write("train.tsv", "sentence\tlabel\na\t1\n");
+  folder.write("dev.tsv", "sentence\tlabel\na\t1\nb\t0\n");
+  const std::vector<Baseline> found = find_task("sst2")->baselines(folder.path());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].metrics, ElementsAre(Pair("accuracy", 0.5)));
+}
+
+}  // namespace
+}  // namespace tilewright::tasks::glue
