@@ -52,11 +52,11 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
   }
   {
     const std::lock_guard lock(mutex_);
-    TW_CHECK(!stepping_, "begin_step() before wait() returned");
+    TW_CHECK(!begun_, "begin_step() before wait() returned");
     parts_ = parts;
     buckets_.assign(buckets.begin(), buckets.end());
     started_ = 0;
-    stepping_ = true;
+    begun_ = stepping_ = true;
   }
   changed_.notify_all();
 }
@@ -65,7 +65,7 @@ void Reducer::start(int bucket) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) throw Failure(*failure_);
-    TW_CHECK(stepping_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
+    TW_CHECK(begun_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
              "start({}), expected {} of {}", bucket, started_, buckets_.size());
     ++started_;
   }
@@ -83,12 +83,9 @@ void Reducer::start(int bucket) {
 void Reducer::wait(MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
   if (failure_) throw Failure(*failure_);
-  TW_CHECK(stepping_ && started_ == static_cast<int>(buckets_.size()),
+  TW_CHECK(begun_ && started_ == static_cast<int>(buckets_.size()),
            "wait() with {} of {} buckets started", started_, buckets_.size());
-  if (!exchange_) {
-    stepping_ = false;
-    return;
-  }
+  if (!exchange_) stepping_ = false;
   if (!changed_.wait_until(lock, deadline, [this] { return !stepping_ || failure_; })) {
     failure_ = Error{ExitCode::kPeerLost,
                      fmt::format("rank {}: the sum of the gradients of epoch {} is not there by "
@@ -98,6 +95,7 @@ void Reducer::wait(MonotonicTime deadline) {
     kick_.signal();
   }
   if (failure_) throw Failure(*failure_);
+  begun_ = false;
 }
 
 // The communication thread.

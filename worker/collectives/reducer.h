@@ -60,7 +60,8 @@ class Reducer {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool stepping_ = false;  // a step was begun and is not complete
+  bool begun_ = false;     // between begin_step() and the end of wait()
+  bool stepping_ = false;  // the exchange of a step was begun and is not complete
   int started_ = 0;
   bool stop_ = false;
   std::optional<Error> failure_;

@@ -1,0 +1,129 @@
+// Ranks for the tests of the exchange: as threads of this process or as processes of their own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/collectives/mesh.h"
+
+namespace tilewright::collectives {
+
+// Generous: it only ends a test that would otherwise hang.
+inline MonotonicTime soon() { return monotonic_now() + std::chrono::seconds(60); }
+
+inline net::SecretKey test_key(const std::string& text = "a secret of enough bytes") {
+  return net::SecretKey::from_bytes(text).or_throw();
+}
+
+struct Listeners {
+  explicit Listeners(int world) {
+    for (int rank = 0; rank < world; ++rank) {
+      listeners.push_back(net::Listener::bind({"127.0.0.1", 0}).or_throw());
+      addresses.push_back(listeners.back().local_address());
+    }
+  }
+  MeshConfig config(int rank, std::uint64_t epoch = 1) const {
+    MeshConfig made;
+    made.job_uid = "job-1";
+    made.epoch = epoch;
+    made.rank = rank;
+    made.peers = addresses;
+    return made;
+  }
+  std::vector<net::Listener> listeners;
+  std::vector<net::Address> addresses;
+};
+
+using RankBody = std::function<void(Mesh&)>;
+
+// Runs `body` on every rank, each in a thread; what each threw, "" for nothing.
+inline std::vector<std::string> run_ranks(int world, const RankBody& body) {
+  Listeners listeners(world);
+  const net::SecretKey key = test_key();
+  std::vector<std::string> errors(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto mesh = build_mesh(listeners.listeners[rank],
+                                     listeners.config(static_cast<int>(rank)), key, soon());
+        body(*mesh);
+      } catch (const std::exception& problem) {
+        errors[rank] = problem.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline void expect_no_errors(const std::vector<std::string>& errors) {
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    EXPECT_EQ(errors[rank], "") << "rank " << rank;
+  }
+}
+
+// A rank in a process of its own, which reports by lines on a pipe. `body` ends the process with
+// what it returns.
+class RankProcess {
+ public:
+  using Body = std::function<int(int report_fd)>;
+  explicit RankProcess(const Body& body) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(ends[0]);
+      int code = 99;
+      try {
+        code = body(ends[1]);
+      } catch (const std::exception& problem) {
+        report(ends[1], problem.what());
+      }
+      _exit(code);
+    }
+    close(ends[1]);
+    pipe_ = net::FileDescriptor(ends[0]);
+  }
+  ~RankProcess() { kill_now(); }
+  RankProcess(RankProcess&&) = delete;
+
+  static void report(int fd, const std::string& line) {
+    const std::string text = line + "\n";
+    if (write(fd, text.data(), text.size()) < 0) _exit(98);
+  }
+
+  // The next line; "" when the process ended without one.
+  std::string line() {
+    std::string text;
+    char one = 0;
+    while (net::wait_ready(pipe_.get(), POLLIN, soon()) == net::Ready::kYes &&
+           read(pipe_.get(), &one, 1) == 1 && one != '\n') {
+      text += one;
+    }
+    return text;
+  }
+  void kill_now() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  void freeze() const { kill(pid_, SIGSTOP); }
+
+ private:
+  pid_t pid_ = -1;
+  net::FileDescriptor pipe_;
+};
+
+}  // namespace tilewright::collectives

@@ -1,0 +1,188 @@
+// Exactness of the all-reduce: every world, every split, against the definition.
+#include "worker/collectives/reducer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "tests/unit/worker/collectives/cluster.h"
+#include "tests/unit/worker/collectives/reference.h"
+
+namespace tilewright::collectives {
+namespace {
+
+std::vector<Range> buckets_of(std::int64_t count, std::int64_t size) {
+  std::vector<Range> buckets;  // from the back, as a backward pass finishes them
+  for (std::int64_t end = count; end > 0; end -= size) {
+    buckets.push_back({std::max<std::int64_t>(0, end - size), end});
+  }
+  return buckets;
+}
+
+void reduce(Reducer& reducer, const GradientParts& parts, const std::vector<Range>& buckets) {
+  reducer.begin_step(parts, buckets);
+  for (int i = 0; i < static_cast<int>(buckets.size()); ++i) reducer.start(i);
+  reducer.wait(soon());
+}
+
+// Runs `steps` steps and compares every rank's result with the definition.
+void expect_exact(const std::vector<Range>& split, int shards, std::int64_t count,
+                  std::int64_t bucket_size, ReducerOptions options, unsigned steps = 2) {
+  const int world = static_cast<int>(split.size());
+  std::atomic<int> right{0};
+  expect_no_errors(run_ranks(world, [&](Mesh& mesh) {
+    Reducer reducer(mesh, split, shards, options);
+    for (unsigned step = 0; step < steps; ++step) {
+      const auto gradients = shard_gradients(shards, count, step);
+      OwnParts own(gradients, reducer.own_parts());
+      reduce(reducer, own.view, buckets_of(count, bucket_size));
+      right += same_bits(own.sum(), tree_sum(gradients));
+    }
+  }));
+  EXPECT_EQ(right, world * static_cast<int>(steps))
+      << "world " << world << ", " << shards << " shards, " << count << " elements";
+}
+
+TEST(Reducer, GivesTheSameBitsForEveryWorldNumberOfShardsAndSize) {
+  ReducerOptions options;
+  options.chunk_elements = 1000;
+  for (int world = 1; world <= 5; ++world) {
+    for (const int shards : {4, 8, 16}) {
+      if (shards < world) continue;
+      for (const std::int64_t count : {1, 17, 1001, 20011}) {
+        expect_exact(even_split(world, shards), shards, count, 3001, options);
+      }
+    }
+  }
+}
+
+TEST(Reducer, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks) {
+  ReducerOptions options;
+  options.chunk_elements = 300;
+  for (int first = 0; first <= 8; ++first) {
+    for (int second = first; second <= 8; ++second) {  // ranks without shards among them
+      expect_exact({{0, first}, {first, second}, {second, 8}}, 8, 1003, 400, options, 1);
+    }
+  }
+}
+
+TEST(Reducer, GivesTheSameBitsWithEveryWindowAndChunk) {
+  for (const int window : {1, 2, 7}) {
+    for (const std::int64_t chunk : {1, 16, 50, 100'000}) {
+      ReducerOptions options;
+      options.window = window;
+      options.chunk_elements = chunk;
+      expect_exact(even_split(3, 8), 8, 403, 97, options);
+    }
+  }
+}
+
+TEST(Reducer, CarriesMoreThanTheSocketsHold) {
+  expect_exact(even_split(2, 4), 4, 6'000'011, 2'500'000, {}, 1);
+}
+
+TEST(Reducer, PutsTheSumAsideWhenAsked) {
+  const auto gradients = shard_gradients(8, 1003);
+  expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
+    Reducer reducer(mesh, even_split(3, 8), 8);
+    OwnParts own(gradients, reducer.own_parts());
+    Floats aside(1003);
+    own.view.sum = aside.data();
+    reduce(reducer, own.view, buckets_of(1003, 100));
+    EXPECT_TRUE(same_bits(aside, tree_sum(gradients)));
+  }));
+}
+
+TEST(Reducer, SumsInTheOrderOfTheRanksInPlainMode) {
+  const auto gradients = shard_gradients(5, 1003);
+  Floats want = gradients[0];
+  for (std::size_t rank = 1; rank < 5; ++rank) {
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] = want[i] + gradients[rank][i];
+  }
+  EXPECT_FALSE(same_bits(want, tree_sum(shard_gradients(8, 1003))));
+  expect_no_errors(run_ranks(5, [&](Mesh& mesh) {
+    ReducerOptions options;
+    options.mode = ReduceMode::kPlain;
+    Reducer reducer(mesh, even_split(5, 8), 8, options);
+    OwnParts own(gradients, {{mesh.rank(), 1}});
+    reduce(reducer, own.view, buckets_of(1003, 100));
+    EXPECT_TRUE(same_bits(own.sum(), want));
+  }));
+}
+
+TEST(Reducer, ExchangesEarlyBucketsWhileLaterOnesAreComputed) {
+  // Rank 0 starts its second bucket only after rank 1 has the sum of the first.
+  net::WakeUp first_done;
+  const auto gradients = shard_gradients(2, 1000);
+  expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
+    ReducerOptions options;
+    if (mesh.rank() == 1) {
+      options.faults.hook = [&first_done](const char* name) {
+        if (std::string(name) == "bucket.done") first_done.signal();
+      };
+    }
+    Reducer reducer(mesh, even_split(2, 2), 2, options);
+    OwnParts own(gradients, reducer.own_parts());
+    const auto buckets = buckets_of(1000, 500);
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+    if (mesh.rank() == 0) {
+      EXPECT_EQ(net::wait_ready(first_done.fd(), POLLIN, soon()), net::Ready::kYes);
+    }
+    reducer.start(1);
+    reducer.wait(soon());
+    EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients)));
+  }));
+}
+
+TEST(Reducer, PassesItsFaultPointsOnceABucketInOrder) {
+  const auto gradients = shard_gradients(2, 1000);
+  std::mutex mutex;
+  std::vector<std::vector<std::string>> names(2);
+  expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
+    ReducerOptions options;
+    options.chunk_elements = 100;
+    options.faults.hook = [&, rank = static_cast<std::size_t>(mesh.rank())](const char* name) {
+      const std::lock_guard lock(mutex);
+      names[rank].push_back(name);
+    };
+    Reducer reducer(mesh, even_split(2, 2), 2, options);
+    OwnParts own(gradients, reducer.own_parts());
+    reduce(reducer, own.view, buckets_of(1000, 250));
+  }));
+  for (const auto& of_rank : names) {
+    for (const char* name : {"reduce_scatter.before_send", "reduce_scatter.after_send",
+                             "all_gather.before_send", "bucket.done"}) {
+      EXPECT_EQ(std::ranges::count(of_rank, name), 4) << name;
+    }
+    EXPECT_EQ(of_rank.front(), "reduce_scatter.before_send");
+    EXPECT_EQ(of_rank.back(), "bucket.done");
+  }
+}
+
+TEST(Reducer, OfAWorldOfOneMergesWithoutThreadOrSocket) {
+  const auto gradients = shard_gradients(8, 1003);
+  const auto mesh = Mesh::alone();
+  Reducer reducer(*mesh, even_split(1, 8), 8);
+  OwnParts own(gradients, reducer.own_parts());
+  ASSERT_EQ(own.buffers.size(), 1u);
+  reduce(reducer, own.view, buckets_of(1003, 100));
+  EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients)));
+}
+
+TEST(ReducerDeathTest, WrongPartsOrAnOrderOfBucketsOfItsOwnAreBugs) {
+  const auto gradients = shard_gradients(2, 16);
+  const auto mesh = Mesh::alone();
+  Reducer reducer(*mesh, even_split(1, 2), 2);
+  OwnParts own(gradients, {{0, 1}});
+  EXPECT_DEATH(reducer.begin_step(own.view, buckets_of(16, 8)), "expected 0 to 2");
+  OwnParts whole(gradients, {{0, 2}});
+  reducer.begin_step(whole.view, buckets_of(16, 8));
+  EXPECT_DEATH(reducer.start(1), "start\\(1\\), expected 0 of 2");
+  EXPECT_DEATH(reducer.wait(soon()), "0 of 2 buckets started");
+}
+
+}  // namespace
+}  // namespace tilewright::collectives
