@@ -4,6 +4,7 @@
 
 #include "worker/kernels/drivers.h"
 #include "worker/kernels/ref/ref.h"
+#include "worker/kernels/vector/vector_loops.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -42,24 +43,48 @@ void fill(Ops<T>& ops) {
 template <>
 const Loops<float>& loops<float>(Isa isa) {
   switch (isa) {
-    default:
-      return kRefLoops<float>;
+    case Isa::kRef:
+      break;
+    case Isa::kAvx2:
+      return kAvx2Loops.fp32;
+    case Isa::kAvx512:
+      return kAvx512Loops.fp32;
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return kAvx512Bf16Loops.fp32;
   }
+  return kRefLoops<float>;
 }
 
 template <>
 const Loops<bf16>& loops<bf16>(Isa isa) {
   switch (isa) {
-    default:
-      return kRefLoops<bf16>;
+    case Isa::kRef:
+      break;
+    case Isa::kAvx2:
+      return kAvx2Loops.half;
+    case Isa::kAvx512:
+      return kAvx512Loops.half;
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return kAvx512Bf16Loops.half;
   }
+  return kRefLoops<bf16>;
 }
 
 const ParameterLoops& parameter_loops(Isa isa) {
   switch (isa) {
-    default:
-      return kRefParameterLoops;
+    case Isa::kRef:
+      break;
+    case Isa::kAvx2:
+      return kAvx2Loops.parameters;
+    case Isa::kAvx512:
+      return kAvx512Loops.parameters;
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return kAvx512Bf16Loops.parameters;
   }
+  return kRefParameterLoops;
 }
 
 const char* loops_name(Isa isa) { return parameter_loops(isa).name; }

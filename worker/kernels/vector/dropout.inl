@@ -1,0 +1,98 @@
+// Dropout's masks (dropout/dropout.h says which bits are whose), and their application to a row.
+#include "worker/kernels/loops.h"
+
+namespace tilewright::kernels {
+namespace {
+
+// Ten rounds over kWordLanes counters {c0, c1, c2, c3}.
+struct PhiloxState {
+  Words c[4];
+};
+inline PhiloxState philox(PhiloxState s, std::uint32_t key0, std::uint32_t key1) {
+  const Words m0 = words(0xd2511f53u);
+  const Words m1 = words(0xcd9e8d57u);
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const Words p0 = multiply(m0, s.c[0]);
+    const Words p1 = multiply(m1, s.c[2]);
+    s = {{exclusive_or(high_half(p1), s.c[1], words(key0)), p1,
+          exclusive_or(high_half(p0), s.c[3], words(key1)), p0}};
+    key0 += 0x9e3779b9u;
+    key1 += 0xbb67ae85u;
+  }
+  return s;
+}
+
+// One vector of even counters and one of odd ones make kWordLanes / 4 blocks of 64 columns at once:
+// even counters' words are the even pairs of columns.
+void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32_t row,
+                   std::int32_t head, std::int64_t columns, std::uint64_t* masks) {
+  constexpr int kBlocks = kWordLanes / 4;
+  const std::int64_t blocks = (columns + kDropoutBlock - 1) / kDropoutBlock;
+  const Words c1 = words(static_cast<std::uint32_t>(row));
+  const Words c2 = words(stream.site | static_cast<std::uint32_t>(head) << 16);
+  const Words c3 = words(static_cast<std::uint32_t>(example));
+  for (std::int64_t block = 0; block < blocks; block += kBlocks) {
+    const auto first = static_cast<std::uint32_t>(block * 8);
+    const PhiloxState even =
+        philox({{rising_words(first, 2), c1, c2, c3}}, stream.key[0], stream.key[1]);
+    const PhiloxState odd =
+        philox({{rising_words(first + 1, 2), c1, c2, c3}}, stream.key[0], stream.key[1]);
+    std::uint64_t mask[2] = {0, 0};
+    if (stream.threshold < 65536) {
+      for (int q = 0; q < 4; ++q) {
+        const std::uint32_t kept = at_least(even.c[q], odd.c[q], stream.threshold);
+        mask[0] |= std::uint64_t{kept & 0xffffu} << (16 * q);
+        mask[1] |= std::uint64_t{kept >> 16} << (16 * q);
+      }
+    }
+    for (int i = 0; i < kBlocks && block + i < blocks; ++i) masks[block + i] = mask[i];
+  }
+}
+
+// The masks of one row at a time, for kernels whose rows are tokens.
+class RowMasks {
+ public:
+  RowMasks(const DropoutStream& stream, RowIdentity identity, std::int64_t columns)
+      : stream_(stream), identity_(identity), columns_(columns), scale_(broadcast(stream.scale)) {}
+  void draw(std::int64_t row) {
+    if (stream_.threshold == 0) return;
+    dropout_masks(stream_, identity_.example[row], identity_.position[row], 0, columns_, bits_);
+  }
+  // x holds the kLanes columns from `column`, a multiple of kLanes.
+  template <bool kDropout>
+  Vec apply(std::int64_t column, Vec x) const {
+    if constexpr (!kDropout) return x;
+    const auto bits =
+        static_cast<std::uint32_t>(bits_[column / kDropoutBlock] >> column % kDropoutBlock);
+    return keep_where(mask_of_bits(bits), x * scale_);
+  }
+
+ private:
+  const DropoutStream& stream_;
+  RowIdentity identity_;
+  std::int64_t columns_;
+  Vec scale_;
+  std::uint64_t bits_[kMaxHidden / kDropoutBlock];
+};
+
+// Calls body(column, n) for the vectors of a row of H columns: n is kLanes, and less in the last.
+template <typename Body>
+inline void for_vectors(std::int64_t H, Body&& body) {
+  std::int64_t h = 0;
+  for (; h + kLanes <= H; h += kLanes) body(h, std::int64_t{kLanes});
+  if (h < H) body(h, H - h);
+}
+
+// Loads and stores of n <= kLanes elements; whole vectors without a mask.
+template <typename T>
+inline Vec load_n(const T* p, std::int64_t n) {
+  return n == kLanes ? load(p) : load_first(p, n);
+}
+template <typename T>
+inline void store_n(T* p, Vec x, std::int64_t n) {
+  n == kLanes ? store(p, x) : store_first(p, x, n);
+}
+
+}  // namespace
+}  // namespace tilewright::kernels

@@ -1,0 +1,67 @@
+// The optimizer, the norm of the gradient and sums of rows.
+namespace tilewright::kernels {
+namespace {
+
+void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std::int64_t count,
+              Range columns, float* grad) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* row = d_sum + rows[i] * H + columns.begin;
+    for_vectors(columns.end - columns.begin, [&](std::int64_t h, std::int64_t n) {
+      store_n(grad + h, load_n(grad + h, n) + load_n(row + h, n), n);
+    });
+  }
+}
+
+void add(float* a, const float* b, std::int64_t count) {
+  for_vectors(count, [&](std::int64_t i, std::int64_t n) {
+    store_n(a + i, load_n(a + i, n) + load_n(b + i, n), n);
+  });
+}
+
+template <bool kGradient>
+void adamw_elements(const AdamW& a, std::int64_t count, const float* gradient, float* parameter,
+                    float* m, float* v) {
+  const Vec minus_decay = broadcast(-(a.learning_rate * a.weight_decay));
+  const Vec minus_rate = broadcast(-(a.learning_rate / a.correction1));
+  const Vec root_correction2 = square_root(broadcast(a.correction2));
+  const Vec scale = broadcast(a.gradient_scale);
+  const Vec rest1 = broadcast(1.0f - a.beta1);
+  const Vec beta2 = broadcast(a.beta2);
+  const Vec rest2 = broadcast(1.0f - a.beta2);
+  const Vec epsilon = broadcast(a.epsilon);
+  for_vectors(count, [&](std::int64_t i, std::int64_t n) {
+    Vec g = broadcast(0.0f);
+    if constexpr (kGradient) g = load_n(gradient + i, n) * scale;
+    const Vec p = load_n(parameter + i, n);
+    const Vec decayed = mul_add(minus_decay, p, p);
+    const Vec old_m = load_n(m + i, n);
+    const Vec new_m = mul_add(rest1, g - old_m, old_m);
+    const Vec new_v = mul_add(rest2, g * g, beta2 * load_n(v + i, n));
+    const Vec denominator = square_root(new_v) / root_correction2 + epsilon;
+    store_n(m + i, new_m, n);
+    store_n(v + i, new_v, n);
+    store_n(parameter + i, decayed + minus_rate * new_m / denominator, n);
+  });
+}
+void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
+           float* v) {
+  gradient == nullptr ? adamw_elements<false>(a, count, gradient, parameter, m, v)
+                      : adamw_elements<true>(a, count, gradient, parameter, m, v);
+}
+
+// As the reference: element i goes to partial sum i mod 16, the partial sums are folded in halves.
+double sum_of_squares(const float* x, std::int64_t count) {
+  Doubles16 sums;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) sums.add_squares(load(x + i));
+  if (i < count) sums.add_squares(load_first(x + i, count - i));
+  double partial[16];
+  sums.store(partial);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) partial[k] += partial[k + half];
+  }
+  return partial[0];
+}
+
+}  // namespace
+}  // namespace tilewright::kernels

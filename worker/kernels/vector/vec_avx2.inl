@@ -1,0 +1,171 @@
+// The vector type of AVX2 with FMA: 8 floats. Parts of a vector go through a buffer, so that their
+// lanes see the same arithmetic as whole ones.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "worker/runtime/bf16.h"
+
+namespace tilewright::kernels {
+namespace {
+
+using runtime::bf16;
+
+using Vec = __m256;
+using Mask = __m256;  // lanes of all ones or zeros
+inline constexpr int kLanes = 8;
+
+inline __m256i lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+inline __m256i first_lanes_integer(std::int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane_numbers());
+}
+inline Mask first_lanes(std::int64_t n) { return _mm256_castsi256_ps(first_lanes_integer(n)); }
+inline Mask mask_of_bits(std::uint32_t bits) {
+  const __m256i places = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), places);
+  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, places));
+}
+
+inline Vec broadcast(float x) { return _mm256_set1_ps(x); }
+inline Vec mul_add(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+inline Vec absolute(Vec x) {
+  return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
+}
+// NaN in `x` passes through.
+inline Vec maximum(Vec floor, Vec x) { return _mm256_max_ps(floor, x); }
+inline Vec minimum(Vec ceiling, Vec x) { return _mm256_min_ps(ceiling, x); }
+inline Vec square_root(Vec x) { return _mm256_sqrt_ps(x); }
+inline Mask less(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+inline Vec select(Mask mask, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, mask); }
+inline Vec keep_where(Mask mask, Vec x) { return _mm256_and_ps(mask, x); }
+inline Vec round_to_integer(Vec x) {
+  return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// x 2^n for an integer n with a normal result; anything where n is out of range.
+inline Vec scale_by_power(Vec x, Vec n) {
+  return _mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
+}
+
+inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
+inline Vec load_first(const float* p, std::int64_t n) {
+  return _mm256_maskload_ps(p, first_lanes_integer(n));
+}
+inline void store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
+inline void store_first(float* p, Vec x, std::int64_t n) {
+  _mm256_maskstore_ps(p, first_lanes_integer(n), x);
+}
+
+inline Vec load(const bf16* p) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+inline Vec load_first(const bf16* p, std::int64_t n) {
+  alignas(16) std::uint16_t buffer[8] = {};
+  __builtin_memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(bf16));
+  return load(reinterpret_cast<const bf16*>(buffer));
+}
+// Round to nearest even; see runtime::to_bf16.
+inline __m128i narrow(Vec x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+  const __m256i result = _mm256_castps_si256(
+      _mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), nan));
+  const __m256i high = _mm256_srli_epi32(result, 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
+inline void store(bf16* p, Vec x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(x)); }
+inline void store_first(bf16* p, Vec x, std::int64_t n) {
+  alignas(16) std::uint16_t buffer[8];
+  _mm_store_si128(reinterpret_cast<__m128i*>(buffer), narrow(x));
+  __builtin_memcpy(p, buffer, static_cast<std::size_t>(n) * sizeof(bf16));
+}
+
+// Lanes are folded in halves: 4 apart, 2, 1.
+inline float horizontal_sum(Vec x) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float horizontal_max(Vec x) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+// r[i] lane j becomes r[j] lane i.
+inline void transpose(Vec (&r)[8]) {
+  Vec u[8];
+#pragma GCC unroll 2
+  for (int g = 0; g < 8; g += 4) {
+    const Vec a = _mm256_unpacklo_ps(r[g], r[g + 1]);
+    const Vec b = _mm256_unpackhi_ps(r[g], r[g + 1]);
+    const Vec c = _mm256_unpacklo_ps(r[g + 2], r[g + 3]);
+    const Vec d = _mm256_unpackhi_ps(r[g + 2], r[g + 3]);
+    u[g] = _mm256_shuffle_ps(a, c, 0x44);
+    u[g + 1] = _mm256_shuffle_ps(a, c, 0xee);
+    u[g + 2] = _mm256_shuffle_ps(b, d, 0x44);
+    u[g + 3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
+  // Half L of u[g + c] is now column 4 L + c of rows g .. g + 3.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    r[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
+    r[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
+  }
+}
+
+// Register tile of the small products of attention: 12 sums, 2 columns of B, 1 element of A.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = 2;
+
+// Sixteen squares in double, added to sixteen partial sums; two vectors in turn make sixteen.
+struct Doubles16 {
+  __m256d part[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(),
+                     _mm256_setzero_pd()};
+  int half = 0;
+  void add_squares(Vec x) {
+    const __m256d a = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    const __m256d b = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    part[half] = _mm256_fmadd_pd(a, a, part[half]);
+    part[half + 1] = _mm256_fmadd_pd(b, b, part[half + 1]);
+    half ^= 2;
+  }
+  void store(double* p) const {
+    for (int i = 0; i < 4; ++i) _mm256_storeu_pd(p + 4 * i, part[i]);
+  }
+};
+
+// Integers of Philox: counters in 64-bit lanes of which the low half counts.
+struct Words {
+  __m256i v;
+};
+inline constexpr int kWordLanes = 4;
+inline Words words(std::uint32_t x) { return {_mm256_set1_epi64x(x)}; }
+// first, first + step, first + 2 step, ...
+inline Words rising_words(std::uint32_t first, std::uint32_t step) {
+  const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+  return {_mm256_add_epi64(_mm256_set1_epi64x(first),
+                           _mm256_mul_epu32(lanes, _mm256_set1_epi64x(step)))};
+}
+inline Words multiply(Words a, Words b) { return {_mm256_mul_epu32(a.v, b.v)}; }
+inline Words high_half(Words a) { return {_mm256_srli_epi64(a.v, 32)}; }
+inline Words exclusive_or(Words a, Words b, Words c) {
+  return {_mm256_xor_si256(_mm256_xor_si256(a.v, b.v), c.v)};
+}
+// The low halves of even lanes' and odd lanes' counters, side by side: 16 numbers of 16 bits, of
+// which those at least `threshold` make a set bit.
+inline std::uint32_t at_least(Words even, Words odd, std::uint32_t threshold) {
+  const __m256i both = _mm256_blend_epi32(even.v, _mm256_slli_epi64(odd.v, 32), 0xaa);
+  const __m256i limit = _mm256_set1_epi16(static_cast<short>(threshold));
+  const __m256i kept = _mm256_cmpeq_epi16(_mm256_max_epu16(both, limit), both);
+  const __m128i bytes =
+      _mm_packs_epi16(_mm256_castsi256_si128(kept), _mm256_extracti128_si256(kept, 1));
+  return static_cast<std::uint32_t>(_mm_movemask_epi8(bytes));
+}
+
+}  // namespace
+}  // namespace tilewright::kernels

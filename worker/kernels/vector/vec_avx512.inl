@@ -1,0 +1,182 @@
+// The vector type of AVX-512 (F, BW, VL, DQ): 16 floats. With AVX512-BF16 conversions to bf16 are
+// one instruction, which differs from the other only in taking subnormal numbers as zero.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "worker/runtime/bf16.h"
+
+namespace tilewright::kernels {
+namespace {
+
+using runtime::bf16;
+
+using Vec = __m512;
+using Mask = __mmask16;
+inline constexpr int kLanes = 16;
+
+inline Mask first_lanes(std::int64_t n) { return static_cast<Mask>((1u << n) - 1u); }
+inline Mask mask_of_bits(std::uint32_t bits) { return static_cast<Mask>(bits); }
+
+inline Vec broadcast(float x) { return _mm512_set1_ps(x); }
+inline Vec mul_add(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec absolute(Vec x) { return _mm512_abs_ps(x); }
+// NaN in `x` passes through.
+inline Vec maximum(Vec floor, Vec x) { return _mm512_max_ps(floor, x); }
+inline Vec minimum(Vec ceiling, Vec x) { return _mm512_min_ps(ceiling, x); }
+inline Vec square_root(Vec x) { return _mm512_sqrt_ps(x); }
+inline Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+inline Vec select(Mask mask, Vec yes, Vec no) { return _mm512_mask_blend_ps(mask, no, yes); }
+inline Vec keep_where(Mask mask, Vec x) { return _mm512_maskz_mov_ps(mask, x); }
+inline Vec round_to_integer(Vec x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline Vec scale_by_power(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
+
+inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
+inline Vec load_first(const float* p, std::int64_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+inline void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
+inline void store_first(float* p, Vec x, std::int64_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), x);
+}
+
+inline Vec widen(__m256i halves) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+// Round to nearest even; see runtime::to_bf16.
+inline __m256i narrow(Vec x) {
+#ifdef __AVX512BF16__
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
+#else
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const Mask nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i result = _mm512_mask_blend_epi32(nan, rounded, quiet);
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(result, 16));
+#endif
+}
+inline Vec load(const bf16* p) {
+  return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline Vec load_first(const bf16* p, std::int64_t n) {
+  return widen(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+inline void store(bf16* p, Vec x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
+inline void store_first(bf16* p, Vec x, std::int64_t n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), narrow(x));
+}
+
+// Lanes are folded in halves: 8 apart, 4, 2, 1.
+inline float horizontal_sum(Vec x) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float horizontal_max(Vec x) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+// r[i] lane j becomes r[j] lane i.
+inline void transpose(Vec (&r)[16]) {
+  Vec u[16];
+#pragma GCC unroll 4
+  for (int g = 0; g < 16; g += 4) {
+    const Vec a = _mm512_unpacklo_ps(r[g], r[g + 1]);
+    const Vec b = _mm512_unpackhi_ps(r[g], r[g + 1]);
+    const Vec c = _mm512_unpacklo_ps(r[g + 2], r[g + 3]);
+    const Vec d = _mm512_unpackhi_ps(r[g + 2], r[g + 3]);
+    const auto low = [](Vec x, Vec y) {
+      return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+    };
+    const auto high = [](Vec x, Vec y) {
+      return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+    };
+    u[g] = low(a, c);
+    u[g + 1] = high(a, c);
+    u[g + 2] = low(b, d);
+    u[g + 3] = high(b, d);
+  }
+  // Quarter L of u[g + c] is now column 4 L + c of rows g .. g + 3.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const Vec even_top = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);
+    const Vec odd_top = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
+    const Vec even_low = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
+    const Vec odd_low = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
+    r[c] = _mm512_shuffle_f32x4(even_top, even_low, 0x88);
+    r[8 + c] = _mm512_shuffle_f32x4(even_top, even_low, 0xdd);
+    r[4 + c] = _mm512_shuffle_f32x4(odd_top, odd_low, 0x88);
+    r[12 + c] = _mm512_shuffle_f32x4(odd_top, odd_low, 0xdd);
+  }
+}
+
+// Register tile of the small products of attention: 24 sums, 4 columns of B, 1 element of A.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = 4;
+
+#ifdef __AVX512BF16__
+// Two bf16 side by side, the earlier one in the low half.
+using Pair = std::uint32_t;
+inline __m512bh as_pairs(__m512i x) { return reinterpret_cast<__m512bh>(x); }
+inline Vec multiply_pairs(const Pair* a, __m512i b, Vec sum) {
+  return _mm512_dpbf16_ps(sum, as_pairs(_mm512_set1_epi32(static_cast<int>(*a))), as_pairs(b));
+}
+inline __m512i load_pairs(const Pair* p) { return _mm512_loadu_si512(p); }
+// Lane i: first's rounded to bf16, then second's.
+inline void store_pairs(Pair* p, Vec first, Vec second) {
+  const __m512i low = _mm512_cvtepu16_epi32(narrow(first));
+  const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow(second)), 16);
+  _mm512_storeu_si512(p, _mm512_or_si512(low, high));
+}
+#endif
+
+// Sixteen squares in double, added to sixteen partial sums.
+struct Doubles16 {
+  __m512d low = _mm512_setzero_pd();
+  __m512d high = _mm512_setzero_pd();
+  void add_squares(Vec x) {
+    const __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+    const __m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+    low = _mm512_fmadd_pd(a, a, low);
+    high = _mm512_fmadd_pd(b, b, high);
+  }
+  void store(double* p) const {
+    _mm512_storeu_pd(p, low);
+    _mm512_storeu_pd(p + 8, high);
+  }
+};
+
+// Integers of Philox: counters in 64-bit lanes of which the low half counts.
+struct Words {
+  __m512i v;
+};
+inline constexpr int kWordLanes = 8;
+inline Words words(std::uint32_t x) { return {_mm512_set1_epi64(x)}; }
+// first, first + step, first + 2 step, ...
+inline Words rising_words(std::uint32_t first, std::uint32_t step) {
+  const __m512i lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+  return {
+      _mm512_add_epi64(_mm512_set1_epi64(first), _mm512_mul_epu32(lanes, _mm512_set1_epi64(step)))};
+}
+inline Words multiply(Words a, Words b) { return {_mm512_mul_epu32(a.v, b.v)}; }
+inline Words high_half(Words a) { return {_mm512_srli_epi64(a.v, 32)}; }
+inline Words exclusive_or(Words a, Words b, Words c) {
+  return {_mm512_ternarylogic_epi64(a.v, b.v, c.v, 0x96)};
+}
+// The low halves of even lanes' and odd lanes' counters, side by side: 32 numbers of 16 bits, of
+// which those at least `threshold` make a set bit.
+inline std::uint32_t at_least(Words even, Words odd, std::uint32_t threshold) {
+  const __m512i both = _mm512_mask_blend_epi32(0xaaaa, even.v, _mm512_slli_epi64(odd.v, 32));
+  return _mm512_cmpge_epu16_mask(both, _mm512_set1_epi16(static_cast<short>(threshold)));
+}
+
+}  // namespace
+}  // namespace tilewright::kernels
