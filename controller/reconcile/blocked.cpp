@@ -1,0 +1,94 @@
+#include "controller/reconcile/blocked.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "controller/reconcile/failure.h"
+#include "controller/reconcile/pods.h"
+
+namespace tilewright::reconcile {
+namespace {
+
+// Reading a model and joining takes seconds.
+constexpr std::chrono::seconds kTimeToJoin{60};
+
+const api::FailureRecord* last_failure(const api::TrainJobStatus& status, int index) {
+  const auto last =
+      std::find_if(status.failures.rbegin(), status.failures.rend(),
+                   [&](const api::FailureRecord& record) { return record.index == index; });
+  return last == status.failures.rend() ? nullptr : &*last;
+}
+
+Obstacle explain_stuck(const api::TrainJob& job, const Worker& worker) {
+  const std::string& reason = worker.reason;
+  const std::string detail = worker.message.empty() ? "" : ": " + worker.message;
+  if (reason == "Unschedulable") {
+    return {reason, fmt::format("no node can take {}{}; it is placed as soon as one can",
+                                worker.name, detail)};
+  }
+  if (reason == "SchedulingGated") {
+    return {reason, fmt::format("{} waits for its scheduling gates to be removed", worker.name)};
+  }
+  // A kubelet tells these two in turn, with different details: one reason and one sentence for
+  // both.
+  if (reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "InvalidImageName" ||
+      reason == "ErrImageNeverPull" || reason == "RegistryUnavailable") {
+    return {"ImageNotAvailable",
+            fmt::format("the image {} of {} cannot be had; the kubelet tries again until it can",
+                        job.spec.worker.image, worker.name)};
+  }
+  return {reason, fmt::format("{} cannot be started{}; it is tried again until the cause goes",
+                              worker.name, detail)};
+}
+
+// All that are wanted run, and have for a while, but no epoch of the rendezvous has them.
+std::optional<Obstacle> not_joined(const Situation& situation, Timer& timer) {
+  if (situation.observed.progress && situation.observed.progress->rendezvous_epoch > 0) {
+    return std::nullopt;
+  }
+  WallTime latest{};
+  for (int index = 0; index < situation.sizes.desired; ++index) {
+    const auto found = situation.workers.find(index);
+    if (found == situation.workers.end() || found->second->phase != WorkerPhase::kRunning) {
+      return std::nullopt;
+    }
+    latest = std::max(latest, found->second->started.value_or(situation.now));
+  }
+  if (!timer.due(latest + kTimeToJoin)) return std::nullopt;
+  return Obstacle{"NotJoined",
+                  "the workers run but have not joined the rendezvous; their logs may say why"};
+}
+
+}  // namespace
+
+std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts& restarts,
+                                      const api::TrainJobStatus& status, Timer& timer) {
+  const api::TrainJob& job = situation.observed.job;
+  // First, because its being there is what keeps the worker from being started again.
+  for (const int index : restarts.waits_for_change) {
+    const api::FailureRecord* record = last_failure(status, index);
+    const std::string who =
+        record == nullptr ? api::worker_name(job, index) : in_words(job, *record);
+    return Obstacle{"OutOfMemory",
+                    who +
+                        " again without progress; raise spec.worker.resources.memory: it is "
+                        "started again as soon as the job changes"};
+  }
+  if (const auto& refusal = situation.observed.refusal) {
+    return Obstacle{refusal->reason, refusal->message + "; it is tried again until it is allowed"};
+  }
+  for (const auto& [index, worker] : situation.workers) {
+    if (is_stuck(*worker)) return explain_stuck(job, *worker);
+  }
+  for (const auto& [index, time] : restarts.not_before) {
+    if (situation.workers.contains(index) || time <= situation.now) continue;
+    const api::FailureRecord* record = last_failure(status, index);
+    if (record == nullptr) continue;
+    return Obstacle{"BackOff", fmt::format("{}; it is started again at {}", in_words(job, *record),
+                                           to_rfc3339(time))};
+  }
+  return not_joined(situation, timer);
+}
+
+}  // namespace tilewright::reconcile

@@ -1,0 +1,90 @@
+// All that reconcile may look at: the job, its workers, the rendezvous and the runtime, as plain
+// values that a runtime has gathered. Both runtimes fill it in the same words.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "controller/api/trainjob.h"
+
+namespace tilewright::reconcile {
+
+enum class WorkerPhase { kPending, kRunning, kSucceeded, kFailed };
+
+// A pod, or a process in its place.
+struct Worker {
+  std::string name;  // worker_name(job, index)
+  int index = 0;
+  std::string uid;  // of this incarnation: a worker that is created again has another
+  WorkerPhase phase = WorkerPhase::kPending;
+  bool ready = false;
+  bool terminating = false;  // its deletion has begun, by whomever
+  // Of the container. What signal n ended has 128 + n, as shells and kubelets report it.
+  std::optional<int> exit_code;
+  // In Kubernetes' words. Of the end: OOMKilled, Evicted, Preempting, NodeLost, DisruptionTarget,
+  // ...; of a wait: Unschedulable, ImagePullBackOff, CreateContainerConfigError, ...
+  std::string reason;
+  std::string message;  // the same in a sentence, where the runtime gives one
+  std::string node;
+  bool node_ready = true;  // false: the node does not report any more
+  std::optional<WallTime> created, started, finished;
+  std::string last_lines;  // of its log, once it has ended
+};
+
+// A worker as the rendezvous sees it.
+struct Member {
+  int rank = -1;  // of its first process; -1: it is in no epoch
+  // Nothing was heard of it for longer than the time-out, and the coordinator has been listening
+  // for at least as long: after a restart of the coordinator nobody is silent yet.
+  bool silent = false;
+  bool finished = false;  // it has reported that the training is complete
+};
+
+// What the workers last told the rendezvous.
+struct Progress {
+  std::uint64_t rendezvous_epoch = 0;  // 0: none is current
+  int world = 0;                       // processes in it
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;
+  double epoch = 0;  // of the data: 1.5 is halfway through the second pass
+  std::optional<double> loss;
+  std::optional<double> learning_rate;
+  double examples_per_second = 0;
+  double tokens_per_second = 0;
+  std::optional<std::int64_t> eta_seconds;
+  std::int64_t last_checkpoint_step = -1;  // -1: none
+  std::map<std::string, double> metrics;
+  std::map<int, Member> members;  // by worker index
+};
+
+// Objects that stand beside the workers.
+enum class Companion { kKeySecret, kHeadlessService, kNetworkPolicy, kPodGroup };
+
+struct Runtime {
+  // What the runtime makes of the companions; a process needs no Service.
+  std::set<Companion> companions;
+  // Whether a user may change the job while it runs (kubectl edit).
+  bool job_can_change = true;
+};
+
+// What the runtime was refused when it last applied a plan (quota, admission), in a sentence.
+struct Refusal {
+  std::string reason;   // CamelCase: QuotaExceeded
+  std::string message;  // without a full stop
+};
+
+struct Observed {
+  api::TrainJob job;
+  std::vector<Worker> workers;     // every one that carries the job's UID
+  std::set<Companion> companions;  // that exist
+  std::optional<Progress> progress;
+  std::optional<Refusal> refusal;
+  Runtime runtime;
+};
+
+}  // namespace tilewright::reconcile

@@ -1,0 +1,15 @@
+// reconcile(): what to do next for a job. Pure: depends on its arguments alone; no client, clock,
+// thread or log.
+#pragma once
+
+#include "controller/reconcile/observed.h"
+#include "controller/reconcile/plan.h"
+
+namespace tilewright::reconcile {
+
+// Level-triggered: looks at what is, never at what happened; its only memory is the job's status.
+// Once its plan has been carried out and nothing else changes, the next plan is empty.
+// The job has defaults applied and is valid.
+Plan reconcile(const Observed& observed, WallTime now);
+
+}  // namespace tilewright::reconcile

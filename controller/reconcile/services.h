@@ -1,0 +1,11 @@
+// The objects beside the workers: the key's Secret, the Service, the NetworkPolicy, the PodGroup.
+#pragma once
+
+#include "controller/reconcile/situation.h"
+
+namespace tilewright::reconcile {
+
+// Those that this runtime makes, this job needs and nobody has made yet.
+void plan_companions(const Situation& situation, Plan& plan);
+
+}  // namespace tilewright::reconcile

@@ -1,0 +1,96 @@
+// Pods as an API server shows them.
+#include "controller/reconcile/observe_pod.h"
+
+#include <gtest/gtest.h>
+
+namespace tilewright::reconcile {
+namespace {
+
+using nlohmann::json;
+
+json pod(const char* status) {
+  json result = json::parse(R"({
+    "metadata": {"name": "mrpc-worker-1", "uid": "u-1",
+                 "creationTimestamp": "2026-01-01T00:00:00Z",
+                 "labels": {"tilewright.dev/worker-index": "1"}},
+    "spec": {"nodeName": "node-a"}})");
+  result["status"] = json::parse(status);
+  return result;
+}
+
+TEST(Pod, ThatRuns) {
+  const auto worker = worker_of_pod(pod(R"({"phase": "Running",
+    "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
+    "containerStatuses": [{"name": "sidecar", "state": {"terminated": {"exitCode": 9}}},
+      {"name": "worker", "state": {"running": {"startedAt": "2026-01-01T00:00:03Z"}}}]})"));
+  ASSERT_TRUE(worker);
+  EXPECT_EQ(worker->name, "mrpc-worker-1");
+  EXPECT_EQ(worker->index, 1);
+  EXPECT_EQ(worker->uid, "u-1");
+  EXPECT_EQ(worker->node, "node-a");
+  EXPECT_EQ(worker->phase, WorkerPhase::kRunning);
+  EXPECT_TRUE(worker->ready);
+  EXPECT_FALSE(worker->terminating);
+  EXPECT_FALSE(worker->exit_code);
+  EXPECT_EQ(*worker->started - *worker->created, std::chrono::seconds(3));
+}
+
+struct Ended {
+  const char* status;
+  WorkerPhase phase;
+  std::optional<int> code;
+  const char* reason;
+};
+
+TEST(Pod, ThatEndedOrWaitsTellsWhy) {
+  const Ended cases[] = {
+      {R"({"phase": "Succeeded", "containerStatuses": [{"name": "worker", "state":
+           {"terminated": {"exitCode": 0, "reason": "Completed"}}}]})",
+       WorkerPhase::kSucceeded, 0, "Completed"},
+      {R"({"phase": "Failed", "containerStatuses": [{"name": "worker", "state":
+           {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]})",
+       WorkerPhase::kFailed, 137, "OOMKilled"},
+      {R"({"phase": "Failed", "containerStatuses": [{"name": "worker", "state":
+           {"terminated": {"exitCode": 0, "signal": 9, "reason": "Error"}}}]})",
+       WorkerPhase::kFailed, 137, "Error"},
+      {R"({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."})",
+       WorkerPhase::kFailed, std::nullopt, "Evicted"},
+      {R"({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True",
+           "reason": "PreemptionByScheduler"}], "containerStatuses": [{"name": "worker", "state":
+           {"terminated": {"exitCode": 143, "reason": "Error"}}}]})",
+       WorkerPhase::kFailed, 143, "PreemptionByScheduler"},
+      {R"({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+           "reason": "Unschedulable", "message": "0/1 nodes"}]})",
+       WorkerPhase::kPending, std::nullopt, "Unschedulable"},
+      {R"({"phase": "Pending", "containerStatuses": [{"name": "worker", "state":
+           {"waiting": {"reason": "ImagePullBackOff"}}}]})",
+       WorkerPhase::kPending, std::nullopt, "ImagePullBackOff"},
+  };
+  for (const Ended& c : cases) {
+    SCOPED_TRACE(c.status);
+    const auto worker = worker_of_pod(pod(c.status));
+    ASSERT_TRUE(worker);
+    EXPECT_EQ(worker->phase, c.phase);
+    EXPECT_EQ(worker->exit_code, c.code);
+    EXPECT_EQ(worker->reason, c.reason);
+  }
+}
+
+TEST(Pod, BeingDeletedIsTerminating) {
+  json object = pod(R"({"phase": "Running"})");
+  object["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z";
+  EXPECT_TRUE(worker_of_pod(object)->terminating);
+}
+
+TEST(Pod, ThatIsNotOursIsNoWorker) {
+  for (const char* index : {"", "x", "1x", "-"}) {
+    json object = pod(R"({"phase": "Running"})");
+    object["metadata"]["labels"]["tilewright.dev/worker-index"] = index;
+    EXPECT_FALSE(worker_of_pod(object)) << index;
+  }
+  EXPECT_FALSE(worker_of_pod(json::object()));
+  EXPECT_FALSE(worker_of_pod(json::parse(R"({"metadata": 3, "status": []})")));
+}
+
+}  // namespace
+}  // namespace tilewright::reconcile
