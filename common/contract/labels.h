@@ -1,4 +1,4 @@
-// Group, version, labels, annotations and finalizers under which the objects of a job are found.
+// Group, version, labels and annotations under which the objects of a job are found.
 #pragma once
 
 namespace tilewright {
@@ -18,15 +18,13 @@ inline constexpr const char* kManagedBy = "app.kubernetes.io/managed-by";
 inline constexpr const char* kManagedByValue = "tilewright";
 inline constexpr const char* kAppName = "app.kubernetes.io/name";
 inline constexpr const char* kAppNameValue = "tilewright-worker";
-// Written by gang schedulers' users: Volcano's queue and group.
-inline constexpr const char* kQueueName = "kueue.x-k8s.io/queue-name";
 }  // namespace labels
 
-namespace annotations {
-// The hash of the pod template a pod was made from.
-inline constexpr const char* kTemplateHash = "tilewright.dev/template-hash";
-inline constexpr const char* kVolcanoGroup = "scheduling.k8s.io/group-name";
-}  // namespace annotations
+// How gang schedulers find the PodGroup of a pod.
+namespace gang {
+inline constexpr const char* kVolcanoAnnotation = "scheduling.k8s.io/group-name";
+inline constexpr const char* kSchedulerPluginsLabel = "scheduling.x-k8s.io/pod-group";
+}  // namespace gang
 
 // The name of the worker's container in its pod, as `kubectl logs -c` wants it.
 inline constexpr const char* kWorkerContainer = "worker";

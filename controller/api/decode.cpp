@@ -194,7 +194,7 @@ void decode_kind(Fields& fields) {
   }
 }
 
-void decode_object(const DecodeContext& context, const nlohmann::json& object, TrainJob& job) {
+void decode_root(const DecodeContext& context, const nlohmann::json& object, TrainJob& job) {
   Fields fields(context, object, "");
   decode_kind(fields);
   // Another kind's fields would only bury that error under others.
@@ -207,20 +207,20 @@ void decode_object(const DecodeContext& context, const nlohmann::json& object, T
 
 }  // namespace
 
-Decoded decode_trainjob(std::string_view yaml) {
+Decoded decode_manifest(std::string_view yaml) {
   Document document = read_yaml(yaml);
   Decoded decoded;
   decoded.positions = std::move(document.positions);
   decoded.errors = std::move(document.errors);
   if (decoded.errors.empty()) {
-    decode_object({decoded.positions, decoded.errors, true}, document.tree, decoded.job);
+    decode_root({decoded.positions, decoded.errors, true}, document.tree, decoded.job);
   }
   return decoded;
 }
 
-Decoded decode_trainjob(const nlohmann::json& object, bool strict) {
+Decoded decode_object(const nlohmann::json& object, bool strict) {
   Decoded decoded;
-  decode_object({decoded.positions, decoded.errors, strict}, object, decoded.job);
+  decode_root({decoded.positions, decoded.errors, strict}, object, decoded.job);
   return decoded;
 }
 

@@ -20,11 +20,11 @@ struct Decoded {
 
 // All errors at once: unknown fields with the nearest known name, wrong types, values that are not
 // what their type allows.
-Decoded decode_trainjob(std::string_view yaml);
+Decoded decode_manifest(std::string_view yaml);
 
 // An object of the API server. There, unknown fields are those of a newer version and are ignored
 // unless `strict`.
-Decoded decode_trainjob(const nlohmann::json& object, bool strict = false);
+Decoded decode_object(const nlohmann::json& object, bool strict = false);
 
 // Quantities, durations and names as the decoder takes them.
 Timestamp parse_timestamp(std::string_view rfc3339);

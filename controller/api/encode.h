@@ -8,7 +8,7 @@
 
 namespace tilewright::api {
 
-// What was left out stays out: decode_trainjob(to_json(job)) is the same job.
+// What was left out stays out: decode_object(to_json(job)) is the same job.
 nlohmann::json to_json(const TrainJob& job);
 nlohmann::json to_json(const TrainJobStatus& status);
 nlohmann::json to_json(const ObjectMeta& metadata);

@@ -73,7 +73,7 @@ Findings validate(const TrainJob& job, const Positions& positions) {
 }
 
 Result<Checked> check_manifest(std::string_view yaml, std::string_view file, Target target) {
-  Decoded decoded = decode_trainjob(yaml);
+  Decoded decoded = decode_manifest(yaml);
   if (!decoded.ok()) return Error{ExitCode::kManifest, sentences(decoded.errors, file)};
   apply_defaults(decoded.job);
   Findings findings = validate(decoded.job, decoded.positions);
