@@ -32,8 +32,9 @@ void fill_gemm<bf16>(Ops<bf16>& ops, Isa isa, GemmBackend backend) {
     case Isa::kAvx512:
       return Linear<bf16, kAvx512Widened>::fill(ops);
     case Isa::kAvx512Bf16:
-    case Isa::kAmx:
       return Linear<bf16, kAvx512Bf16>::fill(ops);
+    case Isa::kAmx:
+      return Linear<bf16, kAmx>::fill(ops);
   }
 }
 

@@ -64,7 +64,7 @@ struct WeightPlan {
 template <typename T>
 WeightPlan plan_weight(const Engine<T>& engine, std::int64_t shards, std::int64_t k, std::int64_t n,
                        int threads) {
-  constexpr std::int64_t kRows = 256;
+  constexpr std::int64_t kRows = 384;
   constexpr std::int64_t kColumns = 384;
   WeightPlan plan;
   plan.tokens = sizeof(T) == 2 ? 384 : 256;  // a panel of x in half of L1

@@ -99,11 +99,24 @@ void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t
   }
 }
 
+// sums[c] += in[t, c], a strip of columns at a time so that the sums stay in registers.
 template <typename T>
-void add_rows_plain(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
-                    float* sums) {
-  for (std::int64_t t = 0; t < tokens; ++t, in += ld) {
-    for (std::int64_t c = 0; c < columns; ++c) sums[c] += widen(in[c]);
+void add_rows(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
+              float* sums) {
+  constexpr int kStrip = 128;
+  std::int64_t c = 0;
+  for (; c + kStrip <= columns; c += kStrip) {
+    float strip[kStrip];
+    for (int i = 0; i < kStrip; ++i) strip[i] = sums[c + i];
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const T* row = in + t * ld + c;
+#pragma GCC unroll 16
+      for (int i = 0; i < kStrip; ++i) strip[i] += widen(row[i]);
+    }
+    for (int i = 0; i < kStrip; ++i) sums[c + i] = strip[i];
+  }
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t i = c; i < columns; ++i) sums[i] += widen(in[t * ld + i]);
   }
 }
 

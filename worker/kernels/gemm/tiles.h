@@ -227,7 +227,7 @@ constexpr Engine<typename P::T> make_engine(const char* name) {
   engine.weight = weight_block<P>;
   engine.pack_dy = pack_tokens<typename P::Packing, P::kRows, P::kGroup, T>;
   engine.pack_x = pack_tokens<typename P::Packing, kColumns, P::kGroup, T>;
-  engine.add_rows = add_rows_plain<T>;
+  engine.add_rows = add_rows<T>;
   engine.pack_weight = pack_weight_panels<kColumns, P::kGroup, P::kGroup, T>;
   return engine;
 }

@@ -1,4 +1,5 @@
-// What the tests of the linear layers share: the tables this CPU can run and random operands.
+// What the tests of the linear layers share: the tables this CPU can run (and that of the AMX
+// kernels on their software twin, which every CPU can), and random operands.
 #pragma once
 
 #include <cstring>
@@ -24,6 +25,11 @@ std::vector<Table<T>> tables() {
   std::vector<Table<T>> all;
   for (const Isa isa : runtime::detect_cpu().isas) {
     all.push_back({std::string(runtime::name(isa)), make_ops<T>(isa)});
+  }
+  if constexpr (std::is_same_v<T, bf16>) {
+    Ops<bf16> twin;
+    Linear<bf16, kAmxTwin>::fill(twin);
+    all.push_back({"amx twin", twin});
   }
   return all;
 }

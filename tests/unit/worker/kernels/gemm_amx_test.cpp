@@ -1,0 +1,80 @@
+// The software twin of the AMX tiles against the manual's description, and against the hardware.
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/kernels/gemm_support.h"
+#include "worker/kernels/gemm/amx_twin.h"
+
+namespace tilewright::kernels::testing {
+namespace {
+
+using runtime::to_bf16;
+
+// One dot product whose pairs along k are (even[k], odd[k]) on the left and ones on the right.
+float dot(const std::vector<float>& even, const std::vector<float>& odd, float start,
+          float right = 1.0f) {
+  bf16 a[16][32] = {};
+  bf16 b[16][32] = {};
+  float c[16][16] = {};
+  for (std::size_t k = 0; k < even.size(); ++k) {
+    a[3][2 * k] = to_bf16(even[k]);
+    a[3][2 * k + 1] = to_bf16(odd[k]);
+    b[k][2 * 5] = to_bf16(right);
+    b[k][2 * 5 + 1] = to_bf16(right);
+  }
+  c[3][5] = start;
+  AmxTwin tiles;
+  tiles.load<0>(c, 64);
+  tiles.load<1>(a, 64);
+  tiles.load<2>(b, 64);
+  tiles.dot<0, 1, 2>();
+  tiles.store<0>(c, 64);
+  return c[3][5];
+}
+
+TEST(AmxTwin, AddsTheSumOfADotProductToTheAccumulatorOnce) {
+  // Added one by one, each half would be lost beside 2^24, whose neighbours are 2 apart.
+  EXPECT_EQ(dot(std::vector<float>(16, 0.5f), std::vector<float>(16, 0.5f), 0x1p24f), 0x1p24f + 16);
+}
+
+TEST(AmxTwin, SumsEvenAndOddElementsApart) {
+  // Even: 2^24 + 1 is lost, so 2^24. Odd: 1. In one sum, both ones would be lost as well.
+  EXPECT_EQ(dot({0x1p24f, 1.0f, -0x1p24f}, {1.0f, 0.0f, 0.0f}, 0.0f), 1.0f);
+  EXPECT_EQ(dot({0x1p24f, 1.0f}, {-0x1p24f, 1.0f}, 0.0f), 1.0f);
+}
+
+TEST(AmxTwin, TakesDenormalInputsAsZeroAndFlushesDenormalResults) {
+  EXPECT_EQ(dot({0x1p-130f}, {0.0f}, 0.0f, 0x1p100f), 0.0f);
+  EXPECT_EQ(dot({0x1p-100f}, {0.0f}, 0.0f, 0x1p-30f), 0.0f);
+  EXPECT_EQ(dot({0x1p-100f}, {0.0f}, 0.0f, 0x1p-26f), 0x1p-126f);
+}
+
+TEST(AmxTwin, RoundsToNearestEven) {
+  EXPECT_EQ(dot({1.0f}, {0.0f}, 0x1p24f), 0x1p24f);
+  EXPECT_EQ(dot({3.0f}, {0.0f}, 0x1p24f), 0x1p24f + 4);
+}
+
+TEST(Amx, GivesTheBitsOfItsTwin) {
+  const auto isas = runtime::detect_cpu().isas;
+  if (isas.back() != Isa::kAmx) GTEST_SKIP() << "this CPU has no AMX";
+  ThreadPool pool(2);
+  const auto x = random_values<bf16>(211 * 70, 1);
+  const auto dy = random_values<bf16>(211 * 97, 2);
+  const std::vector<std::int32_t> shards = {0, 33, 33, 64, 211};
+  Ops<bf16> twin;
+  Linear<bf16, kAmxTwin>::fill(twin);
+  const auto run = [&](const Ops<bf16>& ops) {
+    const Weight<bf16> weight(ops, 97, 70, 3);
+    return std::tuple(forward(ops, pool, weight, x, nullptr, 211),
+                      backward_input(ops, pool, weight, dy, 211),
+                      backward_weight(ops, pool, x, dy, shards, 70, 97));
+  };
+  const auto [y, dx, g] = run(make_ops<bf16>(Isa::kAmx));
+  const auto [y_twin, dx_twin, g_twin] = run(twin);
+  EXPECT_TRUE(same_bits(y, y_twin));
+  EXPECT_TRUE(same_bits(dx, dx_twin));
+  EXPECT_TRUE(same_bits(g.dw, g_twin.dw));
+  EXPECT_TRUE(same_bits(g.dbias, g_twin.dbias));
+}
+
+}  // namespace
+}  // namespace tilewright::kernels::testing

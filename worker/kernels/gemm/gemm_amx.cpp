@@ -1,0 +1,50 @@
+// Linear layers in bf16 with AMX: TDPBF16PS on tiles of 16 x 16.
+#include <immintrin.h>
+
+#include "worker/kernels/gemm/amx_blocks.h"
+#include "worker/kernels/gemm/vectors_avx512.h"
+
+namespace tilewright::kernels {
+namespace {
+
+// The tile registers of this thread, configured while the object lives. GCC's own intrinsics want
+// the registers' numbers as literals; these take them as template arguments.
+class HardwareTiles {
+ public:
+  HardwareTiles() {
+    struct alignas(64) {  // the layout of LDTILECFG's operand, palette 1
+      std::uint8_t palette = 1;
+      std::uint8_t start_row = 0;
+      std::uint8_t reserved[14] = {};
+      std::uint16_t bytes_a_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    _tile_loadconfig(&config);
+  }
+  ~HardwareTiles() { _tile_release(); }
+  HardwareTiles(const HardwareTiles&) = delete;
+  HardwareTiles& operator=(const HardwareTiles&) = delete;
+
+  template <int t>
+  void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(t));
+  }
+  template <int t>
+  void load(const void* from, std::int64_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(t) : "memory");
+  }
+  template <int t>
+  void store(void* to, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(t) : "memory");
+  }
+  template <int c, int a, int b>
+  void dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
+  }
+};
+
+}  // namespace
+
+constinit const Engine<bf16> kAmx = make_amx_engine<HardwareTiles, Packing512>("amx 32x32");
+
+}  // namespace tilewright::kernels
