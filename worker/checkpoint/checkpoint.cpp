@@ -76,6 +76,7 @@ fs::path write_checkpoint(const fs::path& output_dir, const CheckpointContent& c
     checksums[name] = write_hashed(folder.aside() / name, bytes);
   }
   write_hashed(folder.aside() / kChecksumsFile, checksums_json(checksums));
+  if (content.before_commit) content.before_commit();
   folder.commit();
   return target;
 }

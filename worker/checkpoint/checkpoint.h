@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct CheckpointContent {
   TrainerState state;
   TrainingTensors tensors;
   std::map<std::string, std::string> extra_files;  // name -> content: config.json, tokenizer files
+  std::function<void()> before_commit = {};  // all is written aside; may be empty, for tests
 };
 
 // Writes OUTPUT/checkpoint-<state.global_step>, replacing one of the same step; gives its path.

@@ -39,6 +39,7 @@ FileDigest write_model_folder(const fs::path& output_dir, const ModelFolderConte
   AtomicDirectory folder(stands ? output_dir / "model" : output_dir);
   const FileDigest digest = write_safetensors(folder.aside() / kModelFile, std::move(tensors));
   for (const auto& [name, bytes] : files) write_hashed(folder.aside() / name, bytes);
+  if (content.before_commit) content.before_commit();
   if (stands) {
     folder.commit_into(output_dir, kModelFile);
   } else {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct ModelFolderContent {
   std::string config_json;          // from classifier_config_json()
   std::filesystem::path tokenizer_source;  // the model folder whose tokenizer files are copied
   std::map<std::string, std::string> extra_files;  // name -> content: all_results.json, ...
+  std::function<void()> before_commit = {};  // all is written aside; may be empty, for tests
 };
 
 // The tokenizer's files that stand in the folder, by name.
