@@ -11,14 +11,6 @@ namespace {
 // A length is only a claim until its bytes come: memory grows with them, in steps of this size.
 constexpr std::size_t kGrowthBytes = 1 << 20;
 
-std::size_t length_of(std::string_view prefix) {
-  std::size_t length = 0;
-  for (std::size_t i = 0; i < kMessagePrefixBytes; ++i) {
-    length |= static_cast<std::size_t>(static_cast<unsigned char>(prefix[i])) << (8 * i);
-  }
-  return length;
-}
-
 std::string too_long(std::size_t length, std::size_t max_bytes) {
   return fmt::format("announced a message of {} bytes, at most {} are allowed", length, max_bytes);
 }
@@ -34,6 +26,14 @@ std::string message_prefix(std::size_t payload_bytes) {
   return prefix;
 }
 
+std::size_t message_length(std::string_view prefix) {
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < kMessagePrefixBytes; ++i) {
+    length |= static_cast<std::size_t>(static_cast<unsigned char>(prefix[i])) << (8 * i);
+  }
+  return length;
+}
+
 Status write_message(Socket& socket, std::string_view payload, const Wait& wait) {
   const std::string prefix = message_prefix(payload.size());
   iovec pieces[] = {piece(prefix.data(), prefix.size()), piece(payload.data(), payload.size())};
@@ -46,7 +46,7 @@ Result<std::string> read_message(Socket& socket, std::size_t max_bytes, const Wa
       !status.ok()) {
     return status.error();
   }
-  const std::size_t length = length_of(prefix);
+  const std::size_t length = message_length(prefix);
   if (length > max_bytes) {
     return Error{ExitCode::kPeerLost,
                  fmt::format("{} {}", socket.peer(), too_long(length, max_bytes))};
@@ -67,7 +67,7 @@ Result<std::string> read_message(Socket& socket, std::size_t max_bytes, const Wa
 Result<std::optional<std::string>> MessageReader::next() {
   const std::string_view bytes = rest();
   if (bytes.size() >= kMessagePrefixBytes) {
-    const std::size_t length = length_of(bytes);
+    const std::size_t length = message_length(bytes);
     if (length > max_bytes_) {
       return Error{ExitCode::kPeerLost, "the peer " + too_long(length, max_bytes_)};
     }

@@ -16,6 +16,8 @@ inline constexpr std::size_t kMessagePrefixBytes = 4;
 
 // The length prefix; a payload has less than 4 GiB.
 std::string message_prefix(std::size_t payload_bytes);
+// The length that a prefix announces; `prefix` has at least kMessagePrefixBytes bytes.
+std::size_t message_length(std::string_view prefix);
 
 Status write_message(Socket& socket, std::string_view payload, const Wait& wait);
 

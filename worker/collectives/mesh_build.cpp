@@ -9,9 +9,9 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <list>
+#include <optional>
 
 #include "common/net/message.h"
 #include "worker/collectives/mesh.h"
@@ -33,6 +33,8 @@ constexpr char kNotYet = 'N';   // the server is of an older epoch: try again
 constexpr std::size_t kMaxVerdictBytes = 1000;
 constexpr std::size_t kMaxPending = 64;
 constexpr Duration kRetryPause = std::chrono::milliseconds(20);
+// One try to reach a host that may be dead; nothing else is served meanwhile.
+constexpr Duration kConnectLimit = std::chrono::seconds(1);
 
 // An accepted connection that has not yet shown who it is.
 struct Pending {
@@ -41,6 +43,22 @@ struct Pending {
   MonotonicTime deadline;
   std::string input;  // what has come of `wanted` bytes
   std::size_t wanted() const { return handshake.complete() ? sizeof(Hello) : handshake.wanted(); }
+};
+
+// A connection to a lower rank on its way; it waits as long as the mesh does.
+struct Outgoing {
+  int peer = 0;
+  net::Socket socket;  // not connected: to be tried again at next_try
+  std::optional<net::Handshake> handshake;
+  std::string input;
+  bool introduced = false;  // the Hello is sent, the verdict awaited
+  std::size_t verdict = 0;  // its bytes, once known
+  MonotonicTime next_try{};
+  std::string last_error = "not tried yet";
+  std::size_t wanted() const {
+    if (!introduced) return handshake->wanted();
+    return net::kMessagePrefixBytes + verdict;
+  }
 };
 
 }  // namespace
@@ -59,8 +77,18 @@ class MeshBuilder {
   }
 
   std::unique_ptr<Mesh> build() {
-    for (int peer = 0; peer < mesh_->rank(); ++peer) connect(peer);
-    while (missing() > 0) accept_some();
+    for (int peer = 0; peer < mesh_->rank(); ++peer) outgoing_.emplace_back().peer = peer;
+    while (missing() > 0) {
+      throw_if_ended();
+      for (Outgoing& one : outgoing_) connect(one);
+      await_news();
+      throw_if_lost();
+      for (Outgoing& one : outgoing_) converse(one);
+      for (auto one = pending_.begin(); one != pending_.end();) {
+        one = serve(*one) ? std::next(one) : pending_.erase(one);
+      }
+      if (pending_.size() < kMaxPending) greet();
+    }
     return std::move(mesh_);
   }
 
@@ -71,58 +99,27 @@ class MeshBuilder {
            1;
   }
 
-  void throw_if_ended(const std::string& waiting_for) const {
+  void throw_if_ended() const {
     const bool cancelled = wait_.cancel && wait_.cancel->signalled();
     if (!cancelled && monotonic_now() < wait_.deadline) return;
     throw Failure(ExitCode::kPeerLost,
                   fmt::format("rank {} of epoch {}: {}: {}", mesh_->rank(), mesh_->epoch(),
                               cancelled ? "cancelled" : "the mesh is not complete by the deadline",
-                              waiting_for));
+                              who_is_missing()));
   }
 
-  // Client's end.
-  void connect(int peer) {
-    const net::Address& address = mesh_->config_.peers[static_cast<std::size_t>(peer)];
-    while (true) {
-      auto socket = net::connect_to(address, wait_, net::Retry::kUntilDeadline);
-      const Status status = socket.ok() ? introduce(peer, *socket) : Status(socket.error());
-      if (status.ok()) {
-        mesh_->socket(peer) = std::move(socket).value();
-        return;
+  // A rank that was here and is gone does not come back in this epoch.
+  void throw_if_lost() {
+    for (int peer = 0; peer < mesh_->world(); ++peer) {
+      if (mesh_->socket(peer).connected() && mesh_->socket(peer).peer_closed()) {
+        throw mesh_->lost(peer, "closed its connection while the mesh was built");
       }
-      throw_if_ended(fmt::format("{}: {}", mesh_->name(peer), status.error().message));
-      // Perhaps a process of an older epoch that is on its way out.
-      net::wait_ready(-1, 0,
-                      {std::min(wait_.deadline, monotonic_now() + kRetryPause), wait_.cancel});
     }
   }
 
-  // An Error is worth another try; a refusal for good is thrown.
-  Status introduce(int peer, net::Socket& socket) {
-    if (auto status = net::authenticate(socket, net::Role::kClient, key_, context_, wait_);
-        !status.ok()) {
-      return status;
-    }
-    const Hello hello{mesh_->epoch(), mesh_->rank(), mesh_->world()};
-    if (auto status = socket.write_all(std::as_bytes(std::span(&hello, 1)), wait_); !status.ok()) {
-      return status;
-    }
-    const auto verdict = net::read_message(socket, kMaxVerdictBytes, wait_);
-    if (!verdict.ok()) return verdict.error();
-    if (*verdict == std::string(1, kWelcome)) return {};
-    const std::string sentence = verdict->empty() ? "" : verdict->substr(1);
-    if (!verdict->empty() && verdict->front() == kNotYet) {
-      return Error{ExitCode::kPeerLost, sentence};
-    }
-    throw mesh_->lost(peer, "refused this rank: " + sentence);
-  }
-
-  // Server's end.
-  void accept_some() {
-    throw_if_ended(who_is_missing());
+  void await_news() {
     std::vector<pollfd> fds;
-    const bool room = pending_.size() < kMaxPending;
-    fds.push_back({room ? listener_.fd() : -1, POLLIN, 0});
+    fds.push_back({pending_.size() < kMaxPending ? listener_.fd() : -1, POLLIN, 0});
     fds.push_back({wait_.cancel ? wait_.cancel->fd() : -1, POLLIN, 0});
     for (const auto& socket : mesh_->sockets_) fds.push_back({socket.fd(), POLLRDHUP, 0});
     MonotonicTime next = wait_.deadline;
@@ -130,18 +127,98 @@ class MeshBuilder {
       fds.push_back({one.socket.fd(), POLLIN, 0});
       next = std::min(next, one.deadline);
     }
+    for (const Outgoing& one : outgoing_) {
+      if (mesh_->socket(one.peer).connected()) continue;
+      fds.push_back({one.socket.fd(), POLLIN, 0});
+      if (!one.socket.connected()) next = std::min(next, one.next_try);
+    }
     poll(fds.data(), fds.size(), net::poll_timeout(next));
-    for (int peer = 0; peer < mesh_->world(); ++peer) {
-      if (mesh_->socket(peer).connected() && mesh_->socket(peer).peer_closed()) {
-        throw mesh_->lost(peer, "closed its connection while the mesh was built");
-      }
-    }
-    for (auto one = pending_.begin(); one != pending_.end();) {
-      one = serve(*one) ? std::next(one) : pending_.erase(one);
-    }
-    if (room && fds[0].revents != 0) greet();
   }
 
+  // Client's end.
+  void connect(Outgoing& one) {
+    const MonotonicTime now = monotonic_now();
+    if (mesh_->socket(one.peer).connected() || one.socket.connected() || now < one.next_try) return;
+    auto socket = net::connect_to(mesh_->config_.peers[static_cast<std::size_t>(one.peer)],
+                                  {std::min(wait_.deadline, now + kConnectLimit), wait_.cancel});
+    if (!socket.ok()) return try_later(one, socket.error().message);
+    one.socket = std::move(socket).value();
+    one.handshake.emplace(net::Role::kClient, key_, context_);
+    one.input.clear();
+    one.introduced = false;
+    one.verdict = 0;
+    one.last_error = "it has not answered";
+  }
+
+  // Perhaps a process of an older epoch that is on its way out.
+  void try_later(Outgoing& one, const std::string& why) {
+    one.socket.close();
+    one.next_try = monotonic_now() + kRetryPause;
+    one.last_error = why;
+  }
+
+  void converse(Outgoing& one) {
+    while (one.socket.connected()) {
+      const auto whole = fill(one.socket, one.input, one.wanted());
+      if (!whole.ok()) {
+        return try_later(one, whole.error().message + " before it had admitted this rank");
+      }
+      if (!*whole) return;
+      if (one.introduced) {
+        read_verdict(one);
+      } else {
+        prove(one, std::exchange(one.input, {}));
+      }
+    }
+  }
+
+  void prove(Outgoing& one, const std::string& input) {
+    if (auto status = one.handshake->feed(input); !status.ok()) {
+      return try_later(one, one.socket.peer() + " " + status.error().message);
+    }
+    std::string output = one.handshake->take_output();
+    if (one.handshake->complete()) {
+      const Hello hello{mesh_->epoch(), mesh_->rank(), mesh_->world()};
+      output.append(reinterpret_cast<const char*>(&hello), sizeof hello);
+      one.introduced = true;
+    }
+    if (!send(one.socket, output)) try_later(one, one.socket.peer() + " went away");
+  }
+
+  void read_verdict(Outgoing& one) {
+    net::MessageReader reader(kMaxVerdictBytes);
+    reader.append(one.input);
+    const auto verdict = reader.next();
+    if (!verdict.ok()) return try_later(one, one.socket.peer() + " sent no verdict");
+    if (!verdict->has_value()) {
+      // The prefix is here: so many bytes more. An empty verdict would have been whole.
+      one.verdict = net::message_length(one.input);
+      return;
+    }
+    const std::string& text = **verdict;
+    if (text == std::string(1, kWelcome)) {
+      mesh_->socket(one.peer) = std::move(one.socket);
+    } else if (text.substr(0, 1) == std::string(1, kRefused)) {
+      throw mesh_->lost(one.peer, "refused this rank: " + text.substr(1));
+    } else {
+      try_later(one, text.empty() ? "an empty verdict" : text.substr(1));
+    }
+  }
+
+  // Reads on towards `wanted` bytes; true when they are all there.
+  static Result<bool> fill(net::Socket& socket, std::string& input, std::size_t wanted) {
+    while (input.size() < wanted) {
+      const std::size_t have = input.size();
+      input.resize(wanted);
+      const auto got = socket.try_read(std::as_writable_bytes(std::span(input).subspan(have)));
+      input.resize(have + (got.ok() ? *got : 0));
+      if (!got.ok()) return got.error();
+      if (*got == 0) return false;
+    }
+    return true;
+  }
+
+  // Server's end.
   void greet() {
     auto socket = listener_.try_accept().or_throw();
     if (!socket.connected()) return;
@@ -169,18 +246,10 @@ class MeshBuilder {
   // False when the connection is to be dropped (or has found its place).
   bool serve(Pending& one) {
     while (true) {
-      const std::size_t have = one.input.size();
-      one.input.resize(one.wanted());
-      const auto got =
-          one.socket.try_read(std::as_writable_bytes(std::span(one.input).subspan(have)));
-      one.input.resize(have + (got.ok() ? *got : 0));
-      if (!got.ok()) return turn_away(one, "went away before it said who it is");
-      if (one.input.size() < one.wanted()) {
-        if (monotonic_now() < one.deadline) {
-          if (*got == 0) return true;
-          continue;
-        }
-        return turn_away(one, "did not say who it is in time");
+      const auto whole = fill(one.socket, one.input, one.wanted());
+      if (!whole.ok()) return turn_away(one, "went away before it said who it is");
+      if (!*whole) {
+        return monotonic_now() < one.deadline || turn_away(one, "did not say who it is in time");
       }
       const std::string input = std::exchange(one.input, {});
       if (one.handshake.complete()) return admit(one, input);
@@ -225,12 +294,18 @@ class MeshBuilder {
   }
 
   std::string who_is_missing() const {
-    std::string text;
+    std::string text = "missing: ";
+    const char* separator = "";
+    for (const Outgoing& one : outgoing_) {
+      if (mesh_->socket(one.peer).connected()) continue;
+      text += fmt::format("{}{}: {}", separator, mesh_->name(one.peer), one.last_error);
+      separator = "; ";
+    }
     for (int peer = mesh_->rank() + 1; peer < mesh_->world(); ++peer) {
       if (mesh_->socket(peer).connected()) continue;
-      text += (text.empty() ? "" : ", ") + mesh_->name(peer);
+      text += separator + mesh_->name(peer);
+      separator = ", ";
     }
-    text += " did not connect";
     if (turned_away_ > 0) {
       text += fmt::format("; connections turned away: {}, the last: {}", turned_away_,
                           last_turned_away_);
@@ -243,6 +318,7 @@ class MeshBuilder {
   net::Wait wait_;
   std::string context_;
   std::unique_ptr<Mesh> mesh_;
+  std::vector<Outgoing> outgoing_;
   std::list<Pending> pending_;
   int turned_away_ = 0;
   std::string last_turned_away_;

@@ -1,0 +1,220 @@
+// What the other ranks report when one dies, stalls or lies in the middle of a step. Ranks are
+// processes; a rank reports "at <fault point>" or its Failure on a pipe.
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/collectives/cluster.h"
+#include "tests/unit/worker/collectives/reference.h"
+#include "worker/collectives/reducer.h"
+
+namespace tilewright::collectives {
+namespace {
+
+constexpr int kShards = 8;
+constexpr std::int64_t kCount = 400'000;
+// The promise is a stall of less than a second; most of it is left to a machine that is busy.
+constexpr auto kNoticed = std::chrono::seconds(10);
+
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string place(const char* name) { return std::string("at ") + name; }
+
+// Steps without end, until killed or failed. `stop_at`: reports that it got there and stays there,
+// for ever, with its sockets open.
+int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at,
+             ReducerOptions options = {}) {
+  // What a real rank does not have: the listeners of the others.
+  for (int other = 0; other < static_cast<int>(listeners.listeners.size()); ++other) {
+    if (other != rank) auto gone = std::move(listeners.listeners[static_cast<std::size_t>(other)]);
+  }
+  auto mesh = build_mesh(listeners.listeners[static_cast<std::size_t>(rank)],
+                         listeners.config(rank), test_key(), soon());
+  options.chunk_elements = 20'000;
+  int hits = 0;
+  options.faults.hook = [&](const char* name) {
+    if (stop_at != name || ++hits < 3) return;  // in the middle of the second step
+    RankProcess::report(fd, place(name));
+    while (true) pause();
+  };
+  const std::vector<Range> buckets{{kCount / 2, kCount}, {0, kCount / 2}};
+  try {
+    Reducer reducer(*mesh, even_split(mesh->world(), kShards), kShards, options);
+    while (true) {
+      OwnParts own(shard_gradients(kShards, kCount, 1), reducer.own_parts());
+      reducer.begin_step(own.view, buckets);
+      reducer.start(0);
+      reducer.start(1);
+      reducer.wait(soon());
+    }
+  } catch (const Failure& failure) {
+    RankProcess::report(fd, failure.code() == ExitCode::kPeerLost
+                                ? failure.what()
+                                : std::string("another code: ") + failure.what());
+    // Its connections stay open until the test has heard all ranks.
+    while (true) pause();
+  }
+}
+
+class ADeath : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ADeath, AtAnyPlaceIsReportedByAllOthersByName) {
+  Listeners listeners(3);
+  const auto rank = [&listeners](int which) {
+    return [&listeners, which](int fd) {
+      return run_rank(listeners, which, fd, which == 1 ? GetParam() : "");
+    };
+  };
+  RankProcess zero(rank(0)), one(rank(1)), two(rank(2));
+  ASSERT_EQ(one.line(), place(GetParam()));
+  const MonotonicTime killed = monotonic_now();
+  one.kill_now();
+  const std::string name = "rank 1 (" + net::to_string(listeners.addresses[1]) + ") is lost: ";
+  for (RankProcess* other : {&zero, &two}) {
+    const std::string line = other->line();
+    EXPECT_TRUE(mentions(line, name)) << line;
+    EXPECT_TRUE(mentions(line, "in epoch 1")) << line;
+  }
+  const auto noticed = monotonic_now() - killed;
+  EXPECT_LT(noticed, kNoticed);
+  RecordProperty("noticed_microseconds", std::to_string(noticed / std::chrono::microseconds(1)));
+}
+
+INSTANTIATE_TEST_SUITE_P(FaultPoints, ADeath,
+                         ::testing::Values("reduce_scatter.before_send",
+                                           "reduce_scatter.after_send", "all_gather.before_send",
+                                           "bucket.done"));
+
+TEST(Failures, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
+  Listeners listeners(2);
+  RankProcess zero([&listeners](int fd) {
+    ReducerOptions options;
+    options.idle_deadline = std::chrono::milliseconds(100);
+    return run_rank(listeners, 0, fd, "", options);
+  });
+  RankProcess one([&listeners](int fd) { return run_rank(listeners, 1, fd, "bucket.done"); });
+  ASSERT_EQ(one.line(), place("bucket.done"));
+  const std::string line = zero.line();
+  EXPECT_TRUE(mentions(line, "rank 0: no byte moved for 0.1 s in epoch 1; waiting for rank 1 (" +
+                                 net::to_string(listeners.addresses[1]) + ")"))
+      << line;
+}
+
+TEST(Failures, AFrozenProcessEndsWaitAtItsDeadline) {
+  const auto gradients = shard_gradients(2, 1000);
+  net::WakeUp over;
+  const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    if (mesh.rank() == 1) {  // takes no part
+      net::wait_ready(over.fd(), POLLIN, soon());
+      return;
+    }
+    Reducer reducer(mesh, even_split(2, 2), 2);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+    EXPECT_THROW(reducer.wait(monotonic_now() + std::chrono::milliseconds(50)), Failure);
+    over.signal();
+    reducer.begin_step(own.view, buckets);  // a reducer that failed stays so
+  });
+  EXPECT_TRUE(mentions(errors[0], "is not there by the deadline")) << errors[0];
+}
+
+TEST(Failures, ADeathWhileOthersStillComputeIsNoticedBeforeTheyStartABucket) {
+  const auto gradients = shard_gradients(2, 1000);
+  const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    if (mesh.rank() == 1) return;  // goes, and closes its connections
+    Reducer reducer(mesh, even_split(2, 2), 2);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    const MonotonicTime limit = soon();
+    while (monotonic_now() < limit) reducer.throw_if_failed();  // the computation
+  });
+  EXPECT_TRUE(mentions(errors[0], "rank 1 (")) << errors[0];
+  EXPECT_TRUE(mentions(errors[0], "closed the connection")) << errors[0];
+}
+
+TEST(Failures, AbortEndsAStepAndEveryLaterOne) {
+  const auto gradients = shard_gradients(2, 1000);
+  const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    Reducer reducer(mesh, even_split(2, 2), 2);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 500}, {500, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);  // the second bucket never starts
+    std::thread aborter([&mesh] { mesh.abort("the membership changed to epoch 2"); });
+    const MonotonicTime limit = soon();
+    try {
+      while (monotonic_now() < limit) reducer.throw_if_failed();
+    } catch (const Failure&) {
+    }
+    aborter.join();
+    EXPECT_THROW(reducer.wait(soon()), Failure);
+    EXPECT_THROW(reducer.start(1), Failure);
+    reducer.begin_step(own.view, buckets);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_TRUE(mentions(error, "aborted: the membership changed to epoch 2") ||
+                mentions(error, "is lost"))
+        << error;
+  }
+}
+
+TEST(Failures, RanksWithDifferentBucketsOrShardsAreTold) {
+  const auto gradients = shard_gradients(4, 1000);
+  const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    const std::vector<Range> split{{0, mesh.rank() == 0 ? 2 : 1}, {mesh.rank() == 0 ? 2 : 1, 4}};
+    Reducer reducer(mesh, split, 4);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+    reducer.wait(soon());
+  });
+  EXPECT_TRUE(mentions(errors[0] + errors[1], "the ranks differ in shards or buckets"))
+      << errors[0] << " / " << errors[1];
+}
+
+TEST(Failures, AnOversizeFrameOrChunksOutOfOrderAreRefused) {
+  for (const bool oversize : {false, true}) {
+    const auto gradients = shard_gradients(2, 1000);
+    const auto errors = run_ranks(2, [&](Mesh& mesh) {
+      if (mesh.rank() == 1) {  // knows the secret, but does not keep to the protocol
+        FrameHeader header;
+        header.kind = FrameKind::kPartials;
+        header.epoch = 1;
+        header.operation = 1;
+        header.chunk = oversize ? 0 : 5;
+        header.bytes = oversize ? std::uint64_t{1} << 60 : 2000;
+        mesh.socket(0).write_all(std::as_bytes(std::span(&header, 1)), soon()).or_throw();
+        std::vector<std::byte> sink(10'000);
+        EXPECT_FALSE(mesh.socket(0).read_exact(sink, soon()).ok());
+        return;
+      }
+      Reducer reducer(mesh, even_split(2, 2), 2);
+      OwnParts own(gradients, reducer.own_parts());
+      const std::vector<Range> buckets{{0, 1000}};
+      reducer.begin_step(own.view, buckets);
+      reducer.start(0);
+      reducer.wait(soon());
+    });
+    EXPECT_TRUE(mentions(errors[0], oversize ? "sent 1152921504606846976 bytes in partial sums"
+                                             : "partial sums of chunk 5, expected chunk 0"))
+        << errors[0];
+  }
+}
+
+TEST(Failures, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
+  const auto gradients = shard_gradients(2, 1000);
+  expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
+    Reducer reducer(mesh, even_split(2, 2), 2);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 500}, {500, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+  }));
+}
+
+}  // namespace
+}  // namespace tilewright::collectives
