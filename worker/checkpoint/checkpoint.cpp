@@ -18,6 +18,7 @@ constexpr const char* kStateFile = "trainer_state.json";
 // The same memory under the name it has in a file.
 std::vector<TensorView> prefixed(const std::string& prefix, const std::vector<TensorView>& views) {
   std::vector<TensorView> renamed;
+  renamed.reserve(views.size());
   for (const TensorView& view : views)
     renamed.push_back({prefix + view.name, view.shape, view.data});
   return renamed;
@@ -31,6 +32,7 @@ std::vector<TensorView> moments(const TrainingTensors& tensors) {
 
 FileDigest write_views(const fs::path& path, const std::vector<TensorView>& views) {
   std::vector<NamedTensor> tensors;
+  tensors.reserve(views.size());
   for (const TensorView& view : views) {
     tensors.push_back(float_tensor(view.name, view.shape, view.data));
   }
@@ -64,7 +66,7 @@ void read_views(const SafetensorsFile& file, const std::vector<TensorView>& view
 }  // namespace
 
 fs::path write_checkpoint(const fs::path& output_dir, const CheckpointContent& content) {
-  const fs::path target = output_dir / fmt::format("checkpoint-{}", content.state.global_step);
+  fs::path target = output_dir / fmt::format("checkpoint-{}", content.state.global_step);
   AtomicDirectory folder(target);
   Checksums checksums;
   checksums[kModelFile] = write_views(folder.aside() / kModelFile, content.tensors.weights);

@@ -26,7 +26,7 @@ struct CheckpointContent {
   TrainerState state;
   TrainingTensors tensors;
   std::map<std::string, std::string> extra_files;  // name -> content: config.json, tokenizer files
-  std::function<void()> before_commit = {};  // all is written aside; may be empty, for tests
+  std::function<void()> before_commit = {};  // called when all is written aside: a fault point
 };
 
 // Writes OUTPUT/checkpoint-<state.global_step>, replacing one of the same step; gives its path.

@@ -1,3 +1,4 @@
+// Which checkpoints an output folder holds, and which of them are fit for use.
 #include <algorithm>
 #include <charconv>
 

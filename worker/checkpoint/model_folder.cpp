@@ -30,6 +30,7 @@ FileDigest write_model_folder(const fs::path& output_dir, const ModelFolderConte
   for (const auto& [name, bytes] : content.extra_files) files[name] = bytes;
   files["config.json"] = content.config_json;
   std::vector<NamedTensor> tensors;
+  tensors.reserve(content.weights.size());
   for (const TensorView& view : content.weights) {
     tensors.push_back(float_tensor(view.name, view.shape, view.data));
   }

@@ -18,7 +18,7 @@ struct ModelFolderContent {
   std::string config_json;          // from classifier_config_json()
   std::filesystem::path tokenizer_source;  // the model folder whose tokenizer files are copied
   std::map<std::string, std::string> extra_files;  // name -> content: all_results.json, ...
-  std::function<void()> before_commit = {};  // all is written aside; may be empty, for tests
+  std::function<void()> before_commit = {};  // called when all is written aside: a fault point
 };
 
 // The tokenizer's files that stand in the folder, by name.

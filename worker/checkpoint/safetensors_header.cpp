@@ -1,3 +1,4 @@
+// The header of a safetensors file: its JSON read and every claim in it checked.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,12 +1,17 @@
 // Checkpoints written, loaded bit for bit, refused when anything is not as it was written.
 #include "worker/checkpoint/checkpoint.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
+#include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
@@ -297,6 +302,31 @@ TEST_F(CheckpointTest, ThatIsIncompleteIsNotCountedWhenPruning) {
   std::filesystem::resize_file(output_ / "checkpoint-3/model.safetensors", 10);
   EXPECT_THAT(prune(output_, 1), ElementsAre(output_ / "checkpoint-1"));
   EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-2");
+}
+
+// The process dies when all is written aside and nothing is renamed.
+TEST_F(CheckpointTest, IsAbsentWhenItsWriterDiesBeforeTheRename) {
+  write(3);
+  const pid_t child = fork();
+  if (child == 0) {
+    Model model(9);
+    CheckpointContent content;
+    content.state.global_step = 4;
+    content.tensors = model.views();
+    content.before_commit = [] { kill(getpid(), SIGKILL); };
+    write_checkpoint(output_, content);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::string left = ".checkpoint-4.tmp-" + std::to_string(child);
+  EXPECT_THAT(names_in(output_), ElementsAre(left, "checkpoint-3"));
+  EXPECT_THAT(names_in(output_ / left), SizeIs(4)) << "it died before all was written";
+  EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-3");
+  EXPECT_THAT(remove_stale_asides(output_), ElementsAre(left));
+  write(4);
+  EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-4");
 }
 
 TEST_F(CheckpointTest, LeavesNothingWhereItCannotBeWritten) {
