@@ -1,0 +1,93 @@
+#include "common/rendezvous/connection.h"
+
+#include <array>
+
+namespace tilewright::rendezvous {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 << 10;
+// A member that does not read while this much waits for it is given up: an assignment of kMaxWorld
+// peers fits many times.
+constexpr std::size_t kMaxOutputBytes = 8 << 20;
+
+}  // namespace
+
+Connection::Connection(net::Socket socket, MonotonicTime now)
+    : opened(now), socket_(std::move(socket)) {}
+
+Status Connection::read(const FindKey& find_key, std::vector<std::string>& messages) {
+  std::array<std::byte, kReadBytes> buffer;
+  const Result<std::size_t> got = socket_.try_read(buffer);
+  if (!got.ok()) return got.error();
+  if (*got == 0 || ends) return {};
+  const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), *got);
+  if (stage_ == Stage::kProved) {
+    reader_.append(bytes);
+  } else {
+    input_.append(bytes);
+  }
+  return take_input(find_key, messages);
+}
+
+std::optional<std::string> Connection::take(std::size_t size) {
+  if (input_.size() < size) return std::nullopt;
+  std::string taken = input_.substr(0, size);
+  input_.erase(0, size);
+  return taken;
+}
+
+Status Connection::take_input(const FindKey& find_key, std::vector<std::string>& messages) {
+  if (stage_ == Stage::kHello) {
+    net::MessageReader reader(kMaxHelloBytes);
+    reader.append(input_);
+    auto hello = reader.next();
+    if (!hello.ok()) return hello.error();
+    if (!hello->has_value()) return {};
+    input_ = reader.rest();
+    Result<std::string> uid = decode_hello(**hello);
+    if (!uid.ok()) return uid.error();
+    job_uid_ = *uid;
+    // Whether a job exists is told only to those who know its secret.
+    const net::SecretKey* key = find_key(job_uid_);
+    handshake_.emplace(net::Role::kServer, key != nullptr ? key->clone() : net::SecretKey::random(),
+                       proof_context(job_uid_));
+    output_ += handshake_->take_output();
+    stage_ = Stage::kProof;
+  }
+  while (stage_ == Stage::kProof) {
+    const std::optional<std::string> bytes = take(handshake_->wanted());
+    if (!bytes) return {};
+    if (Status status = handshake_->feed(*bytes); !status.ok()) return status;
+    output_ += handshake_->take_output();
+    if (!handshake_->complete()) continue;
+    handshake_.reset();
+    stage_ = Stage::kProved;
+    reader_.append(std::exchange(input_, {}));
+  }
+  while (true) {
+    auto message = reader_.next();
+    if (!message.ok()) return message.error();
+    if (!message->has_value()) return {};
+    messages.push_back(std::move(**message));
+  }
+}
+
+Status Connection::write() {
+  while (!output_.empty()) {
+    const Result<std::size_t> sent = socket_.try_write(std::as_bytes(std::span(output_)));
+    if (!sent.ok()) return sent.error();
+    if (*sent == 0) break;
+    output_.erase(0, *sent);
+  }
+  if (output_.size() > kMaxOutputBytes)
+    return Error{ExitCode::kPeerLost, socket_.peer() + " does not read what is sent to it"};
+  return {};
+}
+
+void Connection::send(const ServerMessage& message) {
+  const std::string payload = encode(message);
+  output_ += net::message_prefix(payload.size());
+  output_ += payload;
+}
+
+}  // namespace tilewright::rendezvous

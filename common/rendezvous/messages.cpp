@@ -1,0 +1,292 @@
+#include "common/rendezvous/messages.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/rendezvous/fields.h"
+
+namespace tilewright::rendezvous {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kHello = "tilewright-rendezvous 1 ";
+constexpr std::size_t kMaxAddress = 300;
+constexpr std::size_t kMaxIsa = 32;
+constexpr std::size_t kMaxName = 192;
+constexpr std::size_t kMaxSentence = 2048;
+constexpr auto kMaxStep = std::int64_t{1} << 48;
+
+// Bytes that are no UTF-8 are replaced: a message is always valid JSON.
+std::string dump(const json& message) {
+  return message.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// A byte that is no UTF-8 grows to three on the way.
+std::string cut(const std::string& text, std::size_t most) { return text.substr(0, most / 3); }
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json to_json(const MemberId& who) {
+  return {{"index", who.seat.index}, {"slot", who.seat.slot}, {"incarnation", who.incarnation}};
+}
+
+MemberId member_id(Fields& fields) {
+  MemberId who;
+  who.seat.index = static_cast<int>(fields.integer("index", 0, kMaxIndex));
+  who.seat.slot = static_cast<int>(fields.integer("slot", 0, kMaxSlot));
+  who.incarnation = fields.unsigned64("incarnation");
+  return who;
+}
+
+Epoch epoch(Fields& fields, const char* name, Epoch least) {
+  return static_cast<Epoch>(
+      fields.integer(name, static_cast<std::int64_t>(least), static_cast<std::int64_t>(kMaxEpoch)));
+}
+
+json to_json(const Assignment& assignment) {
+  json peers = json::array();
+  for (const Peer& peer : assignment.peers) {
+    json one = to_json(peer.who);
+    one["address"] = peer.address;
+    peers.push_back(std::move(one));
+  }
+  return {{"epoch", assignment.epoch},
+          {"rank", assignment.rank},
+          {"world", assignment.world},
+          {"local_rank", assignment.local_rank},
+          {"local_world", assignment.local_world},
+          {"resume_step", assignment.resume_step},
+          {"peers", std::move(peers)}};
+}
+
+Assignment assignment(Fields& fields) {
+  Assignment result;
+  result.epoch = epoch(fields, "epoch", 1);
+  result.world = static_cast<int>(fields.integer("world", 1, kMaxWorld));
+  result.rank = static_cast<int>(fields.integer("rank", 0, result.world - 1));
+  result.local_world = static_cast<int>(fields.integer("local_world", 1, result.world));
+  result.local_rank = static_cast<int>(fields.integer("local_rank", 0, result.local_world - 1));
+  result.resume_step = fields.integer("resume_step", -1, kMaxStep);
+  const json& peers = fields.array("peers", kMaxWorld);
+  if (static_cast<int>(peers.size()) != result.world)
+    fields.fail("peers", fmt::format("has {} entries, expected {}", peers.size(), result.world));
+  for (const json& one : peers) {
+    Fields peer(one, "peer");
+    result.peers.push_back({member_id(peer), peer.text("address", kMaxAddress)});
+    fields.take(peer);
+  }
+  return result;
+}
+
+json to_json(const Progress& progress) {
+  json metrics = json::object();
+  for (const auto& [name, value] : progress.metrics) {
+    if (metrics.size() == kMaxMetrics) break;
+    metrics[cut(name, kMaxName)] = number(value);
+  }
+  return {{"step", progress.step},
+          {"total_steps", progress.total_steps},
+          {"epoch_of_data", number(progress.epoch_of_data)},
+          {"loss", number(progress.loss)},
+          {"learning_rate", number(progress.learning_rate)},
+          {"examples_per_second", number(progress.examples_per_second)},
+          {"tokens_per_second", number(progress.tokens_per_second)},
+          {"last_checkpoint_step", progress.last_checkpoint_step},
+          {"phase", cut(progress.phase, kMaxName)},
+          {"metrics", std::move(metrics)}};
+}
+
+Progress progress(Fields& fields) {
+  Progress result;
+  result.step = fields.integer("step", 0, kMaxStep);
+  result.total_steps = fields.integer("total_steps", 0, kMaxStep);
+  result.epoch_of_data = fields.number("epoch_of_data");
+  result.loss = fields.number("loss");
+  result.learning_rate = fields.number("learning_rate");
+  result.examples_per_second = fields.number("examples_per_second");
+  result.tokens_per_second = fields.number("tokens_per_second");
+  result.last_checkpoint_step = fields.integer("last_checkpoint_step", -1, kMaxStep);
+  result.phase = fields.text("phase", kMaxName);
+  const json& metrics = fields.object("metrics", kMaxMetrics);
+  Fields values(metrics, "metrics");
+  for (const auto& [name, value] : metrics.items()) {
+    if (name.size() > kMaxName) values.fail("a name", fmt::format("has over {} bytes", kMaxName));
+    result.metrics[name] = values.number(name.c_str());
+  }
+  fields.take(values);
+  return result;
+}
+
+json body(const Join& join) {
+  json message = to_json(join.who);
+  message["type"] = "join";
+  message["address"] = join.address;
+  message["isa"] = join.isa;
+  message["last_checkpoint_step"] = join.last_checkpoint_step;
+  if (join.holding) {
+    message["holding"] = to_json(*join.holding);
+  } else {
+    message["after_epoch"] = join.after_epoch;
+  }
+  return message;
+}
+json body(const Heartbeat& beat) {
+  return {{"type", "heartbeat"}, {"epoch", beat.epoch}, {"progress", to_json(beat.progress)}};
+}
+json body(const Finished& finished) { return {{"type", "finished"}, {"epoch", finished.epoch}}; }
+json body(const Leave& leave) {
+  return {{"type", "leave"}, {"epoch", leave.epoch}, {"reason", cut(leave.reason, kMaxSentence)}};
+}
+json body(const Assignment& assignment) {
+  return {{"type", "assignment"}, {"assignment", to_json(assignment)}};
+}
+json body(const EndEpoch& end) {
+  return {{"type", "epoch_ended"},
+          {"epoch", end.epoch},
+          {"reason", cut(end.reason, kMaxSentence)},
+          {"job_finished", end.job_finished}};
+}
+json body(const AskReform& ask) {
+  return {{"type", "reform"}, {"epoch", ask.epoch}, {"reason", cut(ask.reason, kMaxSentence)}};
+}
+json body(const Refuse& refuse) {
+  return {{"type", "refused"},
+          {"sentence", cut(refuse.sentence, kMaxSentence)},
+          {"job_finished", refuse.job_finished}};
+}
+json body(const Acknowledge&) { return {{"type", "acknowledged"}}; }
+json body(const Pulse&) { return {{"type", "pulse"}}; }
+
+Join join(Fields& fields) {
+  Join result;
+  result.who = member_id(fields);
+  result.address = fields.text("address", kMaxAddress);
+  result.isa = fields.text("isa", kMaxIsa);
+  result.last_checkpoint_step = fields.integer("last_checkpoint_step", -1, kMaxStep);
+  if (fields.has("holding")) {
+    Fields held(fields.object("holding", 16), "holding");
+    result.holding = assignment(held);
+    fields.take(held);
+  } else {
+    result.after_epoch = epoch(fields, "after_epoch", 0);
+  }
+  // Half of the numbers stay free for epochs yet to come, whatever a member says it has seen.
+  const Epoch seen = result.holding ? result.holding->epoch : result.after_epoch;
+  if (seen > kMaxEpoch / 2) fields.fail("epoch", "is too high");
+  return result;
+}
+
+Heartbeat heartbeat(Fields& fields) {
+  Heartbeat result;
+  result.epoch = epoch(fields, "epoch", 0);
+  Fields part(fields.object("progress", 32), "progress");
+  result.progress = progress(part);
+  fields.take(part);
+  return result;
+}
+
+template <typename Message>
+Result<Message> checked(const Fields& fields, Message message) {
+  if (!fields.ok()) return fields.error();
+  return message;
+}
+
+// The object and its type, or an Error.
+Result<json> parse(std::string_view text) {
+  json message = json::parse(text, nullptr, false);
+  if (message.is_discarded() || !message.is_object())
+    return Error{ExitCode::kPeerLost,
+                 fmt::format("a message of {} bytes is no JSON object", text.size())};
+  return message;
+}
+
+}  // namespace
+
+bool is_job_uid(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxUidBytes && std::ranges::all_of(text, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.' || c == ':';
+  });
+}
+
+std::string encode_hello(std::string_view job_uid) {
+  return std::string(kHello) + std::string(job_uid);
+}
+
+Result<std::string> decode_hello(std::string_view text) {
+  if (!text.starts_with(kHello) || !is_job_uid(text.substr(kHello.size())))
+    return Error{ExitCode::kPeerLost, "does not speak this version of the rendezvous"};
+  return std::string(text.substr(kHello.size()));
+}
+
+std::string proof_context(std::string_view job_uid) {
+  return fmt::format("rendezvous of job {}", job_uid);
+}
+
+std::string encode(const ClientMessage& message) {
+  return dump(std::visit([](const auto& one) { return body(one); }, message));
+}
+
+std::string encode(const ServerMessage& message) {
+  return dump(std::visit([](const auto& one) { return body(one); }, message));
+}
+
+Result<ClientMessage> decode_client_message(std::string_view text) {
+  const Result<json> parsed = parse(text);
+  if (!parsed.ok()) return parsed.error();
+  Fields fields(*parsed, "message");
+  const std::string type = fields.text("type", kMaxName);
+  if (type == "join") {
+    Join message = join(fields);
+    return checked<ClientMessage>(fields, std::move(message));
+  }
+  if (type == "heartbeat") {
+    Heartbeat message = heartbeat(fields);
+    return checked<ClientMessage>(fields, std::move(message));
+  }
+  if (type == "finished") {
+    const Finished message{{}, epoch(fields, "epoch", 0)};
+    return checked<ClientMessage>(fields, message);
+  }
+  if (type == "leave") {
+    Leave message{{}, epoch(fields, "epoch", 0), fields.text("reason", kMaxSentence)};
+    return checked<ClientMessage>(fields, std::move(message));
+  }
+  fields.fail("type", fmt::format("is \"{}\", which a member does not send", type));
+  return fields.error();
+}
+
+Result<ServerMessage> decode_server_message(std::string_view text) {
+  const Result<json> parsed = parse(text);
+  if (!parsed.ok()) return parsed.error();
+  Fields fields(*parsed, "message");
+  const std::string type = fields.text("type", kMaxName);
+  if (type == "assignment") {
+    Fields part(fields.object("assignment", 16), "assignment");
+    Assignment message = assignment(part);
+    fields.take(part);
+    return checked<ServerMessage>(fields, std::move(message));
+  }
+  if (type == "epoch_ended") {
+    EndEpoch message{{},
+                     epoch(fields, "epoch", 0),
+                     fields.text("reason", kMaxSentence),
+                     fields.boolean("job_finished")};
+    return checked<ServerMessage>(fields, std::move(message));
+  }
+  if (type == "reform") {
+    AskReform message{{}, epoch(fields, "epoch", 1), fields.text("reason", kMaxSentence)};
+    return checked<ServerMessage>(fields, std::move(message));
+  }
+  if (type == "refused") {
+    Refuse message{{}, fields.text("sentence", kMaxSentence), fields.boolean("job_finished")};
+    return checked<ServerMessage>(fields, std::move(message));
+  }
+  if (type == "acknowledged") return checked<ServerMessage>(fields, Acknowledge{});
+  if (type == "pulse") return checked<ServerMessage>(fields, Pulse{});
+  fields.fail("type", fmt::format("is \"{}\", which a coordinator does not send", type));
+  return fields.error();
+}
+
+}  // namespace tilewright::rendezvous

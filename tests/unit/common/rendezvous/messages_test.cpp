@@ -1,0 +1,144 @@
+#include "common/rendezvous/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace tilewright::rendezvous {
+namespace {
+
+using ::testing::HasSubstr;
+
+Assignment some_assignment() {
+  return {7, 1, 2, 0, 1, 40, {{{{0, 0}, 11}, "10.0.0.1:29500"}, {{{3, 1}, 12}, "[fd00::1]:29501"}}};
+}
+
+template <typename T>
+T client_round_trip(const T& message) {
+  return std::get<T>(decode_client_message(encode(ClientMessage(message))).value());
+}
+template <typename T>
+T server_round_trip(const T& message) {
+  return std::get<T>(decode_server_message(encode(ServerMessage(message))).value());
+}
+
+TEST(Messages, JoinKeepsAllItSays) {
+  const MemberId who{{65535, 1023}, std::numeric_limits<std::uint64_t>::max()};
+  const Join fresh = client_round_trip(Join{who, "10.0.0.1:1", "amx", 12, 5, {}});
+  EXPECT_EQ(fresh.who, who);
+  EXPECT_EQ(fresh.address, "10.0.0.1:1");
+  EXPECT_EQ(fresh.isa, "amx");
+  EXPECT_EQ(fresh.last_checkpoint_step, 12);
+  EXPECT_EQ(fresh.after_epoch, 5u);
+  EXPECT_FALSE(fresh.holding);
+  EXPECT_EQ(client_round_trip(Join{who, "a:1", "amx", -1, 0, some_assignment()}).holding,
+            some_assignment());
+}
+
+TEST(Messages, HeartbeatKeepsNumbersAndWhatIsNotFinite) {
+  Progress progress{10, 100, 0.5, std::nan(""), 1e-4, 12.5, 3000, 8, "training", {{"f1", 0.25}}};
+  const Heartbeat beat = client_round_trip(Heartbeat{{}, 3, progress});
+  EXPECT_EQ(beat.epoch, 3u);
+  EXPECT_TRUE(std::isnan(beat.progress.loss));
+  Progress received = beat.progress;
+  received.loss = progress.loss = 0;
+  EXPECT_EQ(received, progress);
+}
+
+TEST(Messages, TheCoordinatorsMessagesKeepAllTheySay) {
+  EXPECT_EQ(server_round_trip(some_assignment()), some_assignment());
+  const EndEpoch end = server_round_trip(EndEpoch{{}, 9, "worker 1 was lost", true});
+  EXPECT_EQ(end.epoch, 9u);
+  EXPECT_EQ(end.reason, "worker 1 was lost");
+  EXPECT_TRUE(end.job_finished);
+  EXPECT_EQ(server_round_trip(AskReform{{}, 4, "why"}).epoch, 4u);
+  EXPECT_EQ(server_round_trip(Refuse{{}, "no", true}).sentence, "no");
+}
+
+TEST(Messages, AReasonThatIsNoUtf8OrTooLongStillTravels) {
+  const Leave leave = client_round_trip(Leave{{}, 1, "a\xff" + std::string(5000, 'b')});
+  EXPECT_THAT(leave.reason, HasSubstr("bbb"));
+  EXPECT_LT(leave.reason.size(), 2100u);
+}
+
+TEST(Messages, TheLargestAssignmentFitsAMessage) {
+  Assignment assignment{kMaxEpoch / 2, 0, kMaxWorld, 0, 1, 1LL << 48, {}};
+  for (int i = 0; i < kMaxWorld; ++i)
+    assignment.peers.push_back({{{kMaxIndex, kMaxSlot}, ~0ULL}, std::string(259, 'h') + ":65535"});
+  const std::string text = encode(ClientMessage(Join{{}, "a:1", "amx", 0, 0, assignment}));
+  EXPECT_LE(text.size(), kMaxMessageBytes);
+  EXPECT_TRUE(decode_client_message(text).ok());
+}
+
+TEST(Messages, EachFaultIsNamed) {
+  const auto join_with = [](const std::string& from, const std::string& to) {
+    std::string text = encode(ClientMessage(Join{{{1, 2}, 3}, "a:1", "amx", 4, 5, {}}));
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from << " in " << text;
+    return decode_client_message(text.replace(at, from.size(), to)).error().message;
+  };
+  EXPECT_THAT(join_with("\"index\":1", "\"index\":-1"),
+              HasSubstr("index is not an integer from 0"));
+  EXPECT_THAT(join_with("\"index\":1", "\"index\":65536"), HasSubstr("index"));
+  EXPECT_THAT(join_with("\"index\":1", "\"index\":1.5"), HasSubstr("index"));
+  EXPECT_THAT(join_with("\"slot\":2", "\"slot\":18446744073709551615"), HasSubstr("slot"));
+  EXPECT_THAT(join_with("\"slot\"", "\"slut\""), HasSubstr("slot is missing"));
+  EXPECT_THAT(join_with("\"after_epoch\":5", "\"after_epoch\":281474976710655"),
+              HasSubstr("too high"));
+  EXPECT_THAT(
+      join_with("\"isa\":\"amx\"", "\"isa\":" + std::string("\"") + std::string(99, 'x') + "\""),
+      HasSubstr("isa is not a text of at most 32 bytes"));
+  EXPECT_THAT(join_with("join", "jion"), HasSubstr("jion"));
+  EXPECT_THAT(join_with("{", "["), HasSubstr("no JSON object"));
+}
+
+TEST(Messages, AnAssignmentWithAnotherNumberOfPeersIsRefused) {
+  Assignment assignment = some_assignment();
+  assignment.peers.pop_back();
+  EXPECT_THAT(decode_server_message(encode(ServerMessage(assignment))).error().message,
+              HasSubstr("peers has 1 entries, expected 2"));
+}
+
+TEST(Messages, HelloNamesTheJobOrIsRefused) {
+  EXPECT_EQ(decode_hello(encode_hello("3f2a-77")).value(), "3f2a-77");
+  for (const char* bad : {"", "GET / HTTP/1.1", "tilewright-rendezvous 1 ",
+                          "tilewright-rendezvous 1 a b", "tilewright-rendezvous 2 a"})
+    EXPECT_FALSE(decode_hello(bad).ok()) << bad;
+  EXPECT_FALSE(is_job_uid(std::string(254, 'a')));
+}
+
+TEST(Messages, DamagedMessagesAreReadOrRefusedButNeverMore) {
+  std::mt19937_64 random(17);
+  const std::string originals[] = {
+      encode(ClientMessage(Join{{{1, 2}, 3}, "a:1", "amx", 4, 0, some_assignment()})),
+      encode(ClientMessage(Heartbeat{{}, 3, {1, 2, 3, 4, 5, 6, 7, 8, "x", {{"f1", 1}}}})),
+      encode(ServerMessage(some_assignment()))};
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = originals[random() % 3];
+    for (auto changes = 1 + random() % 4; changes > 0; --changes) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 20);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 20));
+      }
+      if (text.empty()) text.push_back('{');
+    }
+    if (!decode_client_message(text).ok()) ++refused;
+    if (!decode_server_message(text).ok()) ++refused;
+  }
+  EXPECT_GT(refused, 20000);
+  EXPECT_FALSE(decode_client_message(std::string(1 << 20, '[')).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::rendezvous
