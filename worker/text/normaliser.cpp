@@ -80,14 +80,15 @@ Normaliser::Normaliser(const NormaliserOptions& options)
       handle_chinese_chars_(options.handle_chinese_chars),
       strip_accents_(options.strip_accents.value_or(options.lowercase)),
       lowercase_(options.lowercase) {
-  for (unsigned char c = 0; c < ascii_.size(); ++c) {
-    ascii_[c] = c;
+  for (std::size_t i = 0; i < ascii_.size(); ++i) {
+    const auto c = static_cast<unsigned char>(i);
+    ascii_[i] = c;
     if (clean_text_ && is_control(c)) {
-      ascii_[c] = kDropped;
+      ascii_[i] = kDropped;
     } else if (clean_text_ && is_whitespace(c)) {
-      ascii_[c] = ' ';
+      ascii_[i] = ' ';
     } else if (lowercase_) {
-      ascii_[c] = static_cast<unsigned char>(to_lower(c));
+      ascii_[i] = static_cast<unsigned char>(to_lower(c));
     }
   }
 }

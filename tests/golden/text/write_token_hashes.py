@@ -39,7 +39,7 @@ OPTIONS = {
 }
 EXAMPLE_COLUMNS = {"MRPC": (True, [3, 4]), "CoLA": (False, [3]), "RTE": (True, [1, 2]),
                    "SST-2": (True, [0])}
-# Two spacing marks of classes 224 and 9 around c tell c's own class, and whether it bars reordering.
+# Spacing marks of classes 224 and 9 around c tell its own class, and whether it bars reordering.
 CODE_POINT_CASES = {
     "clean_text": ("a{}b", dict(clean_text=True)),
     "handle_chinese_chars": ("a{}b", dict(handle_chinese_chars=True)),
@@ -80,7 +80,7 @@ def lines_of(path):
 
 
 def sequences_of_pair(tokenizer, texts, max_length):
-    """Of one text or two. In lists, as run_glue calls it: a second text "" alone would be no text."""
+    """Of one text or two, in lists as run_glue calls it: alone, a second text "" would be none."""
     encoded = tokenizer(*[[text] for text in texts], truncation=True, max_length=max_length)
     return encoded["input_ids"][0], encoded["token_type_ids"][0]
 

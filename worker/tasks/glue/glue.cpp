@@ -68,6 +68,7 @@ class GlueTask : public Task {
     const std::vector<Example> train = examples(Split::kTrain, data_dir, 0);
     const std::vector<Example> dev = examples(Split::kDev, data_dir, 0);
     std::vector<std::int32_t> labels;
+    labels.reserve(dev.size());
     for (const Example& example : dev) labels.push_back(example.label);
     std::vector<Baseline> found = {{"majority class", score(majority_class(train, dev), labels)}};
     if (is_pair() && num_labels() == 2) {
@@ -167,6 +168,7 @@ std::vector<std::unique_ptr<const Task>> make_tasks() {
        .metrics = {Metric::kAccuracy}},
   };
   std::vector<std::unique_ptr<const Task>> tasks;
+  tasks.reserve(specs.size());
   for (const GlueSpec& spec : specs) tasks.push_back(std::make_unique<GlueTask>(spec));
   return tasks;
 }
