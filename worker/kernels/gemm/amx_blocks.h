@@ -188,6 +188,23 @@ void amx_pack_x(const bf16* in, std::int64_t ld, std::int64_t tokens, std::int64
   }
 }
 
+template <class Tiles>
+double amx_peak(std::int64_t rounds) {
+  Tiles tiles;
+  amx_clear(tiles);
+  tiles.template zero<4>();
+  tiles.template zero<5>();
+  tiles.template zero<6>();
+  tiles.template zero<7>();
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    tiles.template dot<0, 4, 6>();
+    tiles.template dot<1, 4, 7>();
+    tiles.template dot<2, 5, 6>();
+    tiles.template dot<3, 5, 7>();
+  }
+  return static_cast<double>(rounds) * 2.0 * kAmxSide * kAmxSide * kAmxSide;
+}
+
 template <class Tiles, class Packing>
 constexpr Engine<bf16> make_amx_engine(const char* name) {
   Engine<bf16> engine;
@@ -200,6 +217,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.pack_dy = amx_pack_dy;
   engine.pack_x = amx_pack_x<Packing>;
   engine.add_rows = add_rows<bf16>;
+  engine.peak = amx_peak<Tiles>;
   engine.pack_weight = pack_weight_panels<kAmxSide, 2, kAmxSide, bf16>;
   return engine;
 }

@@ -75,6 +75,9 @@ struct Engine {
   // sums[c] += in[t, c] over the tokens in rising order.
   void (*add_rows)(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
                    float* sums) = nullptr;
+  // Multiplies and adds on operands that never leave the registers, `rounds` times over a tile;
+  // returns how many floating-point operations that was. What no product can exceed.
+  double (*peak)(std::int64_t rounds) = nullptr;
   // Rows [begin, end) of W [n, k], see Ops::pack_weight.
   void (*pack_weight)(const float* w, std::int64_t n, std::int64_t k, std::int64_t begin,
                       std::int64_t end, T* forward, T* backward) = nullptr;

@@ -152,6 +152,18 @@ std::size_t linear_backward_weight_scratch(std::int64_t /*rows*/, std::int64_t /
 
 }  // namespace
 
+bool limit_onednn(Isa isa, bool bf16) {
+  using dnnl::cpu_isa;
+  if (isa == Isa::kRef || (isa == Isa::kAvx2 && bf16)) return false;
+  cpu_isa most = cpu_isa::avx512_core_amx;
+  if (isa == Isa::kAvx2) most = cpu_isa::avx2;
+  if (isa == Isa::kAvx512) most = cpu_isa::avx512_core_vnni;
+  if (isa == Isa::kAvx512Bf16) most = cpu_isa::avx512_core_bf16;
+  // Refused when oneDNN has already chosen: then it stays with that.
+  static_cast<void>(dnnl::set_max_cpu_isa(most));
+  return true;
+}
+
 template <typename T>
 void fill_gemm_onednn(Ops<T>& ops) {
   ops.packed_weight_size = {packed_weight_size, "onednn"};

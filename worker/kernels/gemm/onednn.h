@@ -10,6 +10,10 @@ namespace tilewright::kernels {
 // not by the tree of shards.
 template <typename T>
 void fill_gemm_onednn(Ops<T>& ops);
+// False where oneDNN has no kernels for this type on `isa` (bf16 needs AVX-512). Otherwise holds it
+// to `isa`, for fair comparisons, if it has not run in this process before.
+bool limit_onednn(Isa isa, bool bf16);
+
 extern template void fill_gemm_onednn<float>(Ops<float>&);
 extern template void fill_gemm_onednn<bf16>(Ops<bf16>&);
 

@@ -43,6 +43,36 @@ struct Tile {
     }
   }
 
+  __attribute__((always_inline)) void load(const float* slot) {
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) {
+        acc[r][v] = P::load(slot + (r * P::kVectors + v) * P::kLanes);
+      }
+    }
+  }
+
+  __attribute__((always_inline)) void add_left(const float* slot) {
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) {
+        acc[r][v] = P::add(P::load(slot + (r * P::kVectors + v) * P::kLanes), acc[r][v]);
+      }
+    }
+  }
+
+  __attribute__((always_inline)) void store(float* out, std::int64_t stride) const {
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) {
+        P::store_float(out + r * stride + v * P::kLanes, acc[r][v]);
+      }
+    }
+  }
+
   template <int kPhase, bool kLast, class Rows>
   __attribute__((always_inline)) void phase(const typename P::T* a, Rows rows,
                                             const typename P::T* b) {
@@ -160,36 +190,16 @@ void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a
     if (segment.fresh) {
       tile.clear();
     } else {
-#pragma GCC unroll 16
-      for (int r = 0; r < P::kRows; ++r) {
-#pragma GCC unroll 8
-        for (int v = 0; v < P::kVectors; ++v) {
-          tile.acc[r][v] = P::load(slot + r * kColumns + v * P::kLanes);
-        }
-      }
+      tile.load(slot);
     }
     tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
                     b + segment.first_group * kColumns * P::kGroup, segment.groups);
     for (int m = 0; m < segment.merges; ++m) {
       slot -= kSlot;
-#pragma GCC unroll 16
-      for (int r = 0; r < P::kRows; ++r) {
-#pragma GCC unroll 8
-        for (int v = 0; v < P::kVectors; ++v) {
-          tile.acc[r][v] = P::add(P::load(slot + r * kColumns + v * P::kLanes), tile.acc[r][v]);
-        }
-      }
+      tile.add_left(slot);
     }
     const bool direct = segment.last && rows == P::kRows && columns == kColumns;
-    float* out = direct ? dw : slot;
-    const std::int64_t stride = direct ? block.ldw : kColumns;
-#pragma GCC unroll 16
-    for (int r = 0; r < P::kRows; ++r) {
-#pragma GCC unroll 8
-      for (int v = 0; v < P::kVectors; ++v) {
-        P::store_float(out + r * stride + v * P::kLanes, tile.acc[r][v]);
-      }
-    }
+    tile.store(direct ? dw : slot, direct ? block.ldw : kColumns);
     if (segment.last && !direct) {
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) dw[r * block.ldw + c] = slot[r * kColumns + c];
@@ -215,6 +225,32 @@ void weight_block(const WeightBlock<typename P::T>& block) {
 }
 
 template <class P>
+double peak(std::int64_t rounds) {
+  constexpr int kTile = P::kRows * P::kVectors * P::kLanes;
+  // The compiler may not know the numbers, nor that accumulators are alike: it would keep one.
+  typename P::T operand[4 * P::kGroup * P::kLanes] = {};
+  float sums[kTile] = {};
+  asm volatile("" : : "r"(operand), "r"(sums) : "memory");
+  const typename P::A left = P::template load_a<0>(operand);
+  const typename P::B right = P::template load_b<0>(operand);
+  Tile<P, P::kRows> tile;
+  tile.load(sums);
+  for (std::int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 16
+    for (int r = 0; r < P::kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < P::kVectors; ++v) {
+        tile.acc[r][v] = P::multiply_add(tile.acc[r][v], left, right);
+      }
+    }
+  }
+  tile.store(sums, P::kVectors * P::kLanes);
+  asm volatile("" : : "r"(sums) : "memory");
+  constexpr double kOperations = 2.0 * P::kRows * P::kVectors * P::kLanes * P::kGroup / P::kPhases;
+  return static_cast<double>(rounds) * kOperations;
+}
+
+template <class P>
 constexpr Engine<typename P::T> make_engine(const char* name) {
   using T = typename P::T;
   constexpr int kColumns = P::kVectors * P::kLanes;
@@ -228,6 +264,7 @@ constexpr Engine<typename P::T> make_engine(const char* name) {
   engine.pack_dy = pack_tokens<typename P::Packing, P::kRows, P::kGroup, T>;
   engine.pack_x = pack_tokens<typename P::Packing, kColumns, P::kGroup, T>;
   engine.add_rows = add_rows<T>;
+  engine.peak = peak<P>;
   engine.pack_weight = pack_weight_panels<kColumns, P::kGroup, P::kGroup, T>;
   return engine;
 }

@@ -1,0 +1,39 @@
+#include "worker/bench/gemm_bench.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tilewright::bench {
+namespace {
+
+TEST(GemmBench, TimesEveryOperationOfEveryShapeBesideTheCeiling) {
+  GemmBenchOptions options;
+  options.isa = runtime::detect_cpu().isas.back();
+  options.threads = {1, 2};
+  options.shapes = {{64, 96, 48}, {33, 30, 2}};
+  options.repetitions = 1;
+  const GemmBench bench = bench_gemm(options);
+  ASSERT_EQ(bench.rows.size(), 2u * 2u * 3u);
+  for (const GemmBenchRow& row : bench.rows) {
+    EXPECT_GT(row.gflops, 0);
+    EXPECT_GT(row.ceiling_gflops, 0);
+  }
+  const auto json = nlohmann::json::parse(bench.to_json());
+  EXPECT_EQ(json["gemm"].size(), bench.rows.size());
+  EXPECT_EQ(json["gemm"][2]["operation"], "dW");
+  EXPECT_THAT(bench.to_text(), ::testing::HasSubstr("33x30x2"));
+}
+
+TEST(GemmBench, LeavesOneDnnOutWhereItHasNoKernels) {
+  GemmBenchOptions options;
+  options.isa = runtime::Isa::kRef;
+  options.threads = {1};
+  options.shapes = {{5, 6, 7}};
+  options.repetitions = 1;
+  for (const GemmBenchRow& row : bench_gemm(options).rows) EXPECT_EQ(row.onednn_gflops, 0);
+}
+
+}  // namespace
+}  // namespace tilewright::bench

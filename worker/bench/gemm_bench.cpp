@@ -1,0 +1,180 @@
+#include "worker/bench/gemm_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "worker/kernels/gemm/onednn.h"
+#include "worker/kernels/gemm/peak.h"
+#include "worker/runtime/memory.h"
+
+namespace tilewright::bench {
+namespace {
+
+using kernels::Ops;
+using kernels::ThreadPool;
+using runtime::bf16;
+using runtime::Buffer;
+
+template <typename Body>
+double seconds(Body&& body) {
+  const auto begin = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Numbers in (-1, 1); which ones does not matter to the speed, but zeros might.
+template <typename T>
+Buffer<T> filled(std::int64_t count, std::uint32_t seed) {
+  Buffer<T> values(static_cast<std::size_t>(count));
+  for (T& value : values.span()) {
+    seed = seed * 1664525u + 1013904223u;
+    value = runtime::from_float<T>(static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f);
+  }
+  return values;
+}
+
+// One layer with one backend, ready to run.
+template <typename T>
+class Layer {
+ public:
+  Layer(const Ops<T>& ops, const GemmShape& shape, int shards, int threads)
+      : ops_(ops),
+        shape_(shape),
+        w_(filled<float>(shape.n * shape.k, 1)),
+        bias_(filled<float>(shape.n, 2)),
+        x_(filled<T>(shape.rows * shape.k, 3)),
+        dy_(filled<T>(shape.rows * shape.n, 4)),
+        forward_(ops.packed_weight_size(shape.n, shape.k)),
+        backward_(ops.packed_weight_size(shape.n, shape.k)),
+        y_(static_cast<std::size_t>(shape.rows * shape.n)),
+        dx_(static_cast<std::size_t>(shape.rows * shape.k)),
+        dw_(static_cast<std::size_t>(shape.n * shape.k)),
+        dbias_(static_cast<std::size_t>(shape.n)),
+        scratch_(
+            ops.linear_backward_weight_scratch(shape.rows, shards, shape.k, shape.n, threads)) {
+    for (int i = 0; i <= shards; ++i) {
+      shards_.push_back(static_cast<std::int32_t>(shape.rows * i / shards));
+    }
+    ops.pack_weight(w_.data(), shape.n, shape.k, 0, shape.n, forward_.data(), backward_.data());
+  }
+
+  // 0: forward, 1: dX, 2: dW.
+  void run(int operation, ThreadPool& pool) {
+    const auto& [rows, k, n] = shape_;
+    if (operation == 0) {
+      ops_.linear_forward(pool, x_.data(), forward_.data(), bias_.data(), rows, k, n, y_.data());
+    } else if (operation == 1) {
+      ops_.linear_backward_input(pool, dy_.data(), backward_.data(), rows, k, n, dx_.data());
+    } else {
+      ops_.linear_backward_weight(pool, x_.data(), dy_.data(), shards_, k, n, dw_.data(),
+                                  dbias_.data(), scratch_.data());
+    }
+  }
+
+ private:
+  const Ops<T>& ops_;
+  GemmShape shape_;
+  Buffer<float> w_, bias_;
+  Buffer<T> x_, dy_, forward_, backward_, y_, dx_;
+  Buffer<float> dw_, dbias_;
+  Buffer<std::byte> scratch_;
+  std::vector<std::int32_t> shards_;
+};
+
+template <typename T>
+void run(const GemmBenchOptions& options, GemmBench& bench) {
+  const bool onednn = kernels::limit_onednn(options.isa, options.bf16);
+  const Ops<T> ours = kernels::make_ops<T>(options.isa);
+  const Ops<T> theirs = kernels::make_ops<T>(options.isa, kernels::GemmBackend::kOneDnn);
+  bench.kernel = ours.linear_forward.name;
+  for (const int threads : options.threads) {
+    ThreadPool pool(threads);
+    for (const GemmShape& shape : options.shapes) {
+      Layer<T> our_layer(ours, shape, options.shards, threads);
+      Layer<T> their_layer(theirs, shape, options.shards, threads);
+      const double ceiling = kernels::measure_peak_gflops(options.isa, options.bf16, pool);
+      for (int operation = 0; operation < 3; ++operation) {
+        std::vector<double> our_times;
+        std::vector<double> their_times;
+        for (int i = 0; i < options.repetitions; ++i) {
+          our_layer.run(operation, pool);
+          our_times.push_back(seconds([&] { our_layer.run(operation, pool); }));
+          if (!onednn) continue;
+          their_layer.run(operation, pool);
+          their_times.push_back(seconds([&] { their_layer.run(operation, pool); }));
+        }
+        const double work = 2e-9 * static_cast<double>(shape.rows) * static_cast<double>(shape.k) *
+                            static_cast<double>(shape.n);
+        constexpr const char* kOperations[] = {"forward", "dX", "dW"};
+        GemmBenchRow row;
+        row.shape = shape;
+        row.operation = kOperations[operation];
+        row.threads = threads;
+        row.gflops = work / median(our_times);
+        row.onednn_gflops = onednn ? work / median(their_times) : 0;
+        row.ceiling_gflops = ceiling;
+        bench.rows.push_back(row);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+GemmBench bench_gemm(const GemmBenchOptions& options) {
+  GemmBench bench;
+  bench.cpu = runtime::detect_cpu().model;
+  bench.isa = runtime::name(options.isa);
+  bench.type = options.bf16 ? "bf16" : "float";
+  if (options.bf16) {
+    run<bf16>(options, bench);
+  } else {
+    run<float>(options, bench);
+  }
+  return bench;
+}
+
+std::string GemmBench::to_json() const {
+  nlohmann::json entries = nlohmann::json::array();
+  for (const GemmBenchRow& row : rows) {
+    nlohmann::json entry = {{"rows", row.shape.rows},
+                            {"k", row.shape.k},
+                            {"n", row.shape.n},
+                            {"operation", row.operation},
+                            {"threads", row.threads},
+                            {"gflops", row.gflops},
+                            {"ceiling_gflops", row.ceiling_gflops},
+                            {"share_of_ceiling", row.gflops / row.ceiling_gflops}};
+    if (row.onednn_gflops > 0) entry["onednn_gflops"] = row.onednn_gflops;
+    entries.push_back(std::move(entry));
+  }
+  const nlohmann::json all = {
+      {"cpu", cpu}, {"isa", isa}, {"type", type}, {"kernel", kernel}, {"gemm", std::move(entries)}};
+  return all.dump(2);
+}
+
+std::string GemmBench::to_text() const {
+  std::string out = fmt::format("{}, {}, {}: {}\n", cpu, isa, type, kernel);
+  out += fmt::format("{:>16}  {:<8}{:>8}{:>10}{:>12}{:>10}{:>8}\n", "rows x K x N", "", "threads",
+                     "GFLOP/s", "of ceiling", "oneDNN", "ratio");
+  for (const GemmBenchRow& row : rows) {
+    const std::string shape = fmt::format("{}x{}x{}", row.shape.rows, row.shape.k, row.shape.n);
+    out += fmt::format("{:>16}  {:<8}{:>8}{:>10.0f}{:>10.0f} %", shape, row.operation, row.threads,
+                       row.gflops, 100 * row.gflops / row.ceiling_gflops);
+    out += row.onednn_gflops > 0 ? fmt::format("{:>10.0f}{:>8.2f}\n", row.onednn_gflops,
+                                               row.gflops / row.onednn_gflops)
+                                 : fmt::format("{:>10}{:>8}\n", "-", "-");
+  }
+  return out;
+}
+
+}  // namespace tilewright::bench
