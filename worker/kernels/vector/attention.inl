@@ -27,38 +27,43 @@ class Scratch {
 template <typename T>
 struct Workspace {
   using E = Element<T>;
+  static constexpr std::int64_t kPer = kPerElement<T>;
   Workspace(std::byte* base, std::int64_t S, std::int64_t D, bool backward)
-      : Sp(round_up(S, kLanes)), Dp(round_up(D, kLanes)), scratch(base) {
-    masks = scratch.take<std::uint64_t>(2 * (round_up(S, kDropoutBlock) / kDropoutBlock));
-    left = scratch.take<E>(kQueryBlock * D);
-    keys_t = scratch.take<E>(D / kPerElement<T> * Sp);
-    rows = scratch.take<E>((S + 1) / kPerElement<T> * Dp);
-    scores = scratch.take<float>(kQueryBlock * Sp);
-    probabilities = scratch.take<bf16>(kPerElement<T> == 2 ? kQueryBlock * Sp : 0);
-    out = scratch.take<float>(kQueryBlock * Dp);
-    if (!backward) return;
-    left2 = scratch.take<E>(kQueryBlock * D);
-    values_t = scratch.take<E>(D / kPerElement<T> * Sp);
-    d_scores = scratch.take<float>(kQueryBlock * Sp);
-    block_rows = scratch.take<E>(kQueryBlock * Dp);
-    d_keys = scratch.take<float>(Sp * Dp);
-    d_values = scratch.take<float>(Sp * Dp);
+      : Sp(round_up(S, kLanes)),
+        Dp(round_up(D, kLanes)),
+        scratch(base),
+        masks(scratch.take<std::uint64_t>(2 * (round_up(S, kDropoutBlock) / kDropoutBlock))),
+        left(scratch.take<E>(kQueryBlock * D / kPer)),
+        keys_t(take_panels(D / kPer, Sp)),
+        rows(take_panels((S + kPer - 1) / kPer, Dp)),
+        scores(scratch.take<float>(kQueryBlock * Sp)),
+        probabilities(scratch.take<bf16>(kPer == 2 ? kQueryBlock * Sp : 0)),
+        out(scratch.take<float>(kQueryBlock * Dp)),
+        left2(scratch.take<E>(backward ? kQueryBlock * D / kPer : 0)),
+        values_t(take_panels(D / kPer, backward ? Sp : 0)),
+        d_scores(scratch.take<float>(backward ? kQueryBlock * Sp : 0)),
+        block_rows(take_panels(kQueryBlock / kPer, backward ? Dp : 0)),
+        d_keys(scratch.take<float>(backward ? Sp * Dp : 0)),
+        d_values(scratch.take<float>(backward ? Sp * Dp : 0)) {}
+  Panels<E> take_panels(std::int64_t k, std::int64_t n) {
+    return {scratch.take<E>(Panels<E>::size(k, n)), k, n};
   }
   std::int64_t Sp, Dp;  // S and D up to whole vectors
   Scratch scratch;
-  std::uint64_t* masks;
-  E* left;                // Q of the block, as A
-  E* keys_t;              // K^T, as B
-  E* rows;                // forward: V, backward: K, as B over keys
-  float* scores;          // [kQueryBlock, Sp]
-  bf16* probabilities;    // pairs: P of the block in forward, dS in backward, [kQueryBlock, Sp]
-  float* out;             // O or dQ of the block
-  E* left2 = nullptr;     // dO of the block, as A
-  E* values_t = nullptr;  // V^T, as B
-  float* d_scores = nullptr;
-  E* block_rows = nullptr;  // dO, then Q of the block, as B over queries
-  float* d_keys = nullptr;
-  float* d_values = nullptr;
+  std::uint64_t* masks;  // of two rows
+  E* left;               // Q of the block, as A
+  Panels<E> keys_t;      // K^T, as B
+  Panels<E> rows;        // forward: V, backward: K, as B over keys
+  float* scores;         // [kQueryBlock, Sp]
+  bf16* probabilities;   // pairs: P of the block in forward, dS in backward, [kQueryBlock, Sp]
+  float* out;            // O or dQ of the block
+  // Backward only:
+  E* left2;              // dO of the block, as A
+  Panels<E> values_t;    // V^T, as B
+  float* d_scores;       // [kQueryBlock, Sp]
+  Panels<E> block_rows;  // dO, then Q of the block, as B over queries
+  float* d_keys;         // [S, Dp]
+  float* d_values;       // [S, Dp]
 };
 
 template <typename T>
@@ -84,37 +89,53 @@ struct Head {
   float scale;
 };
 
-// e = exp(scale s - largest) in place, lanes beyond S zero; returns their sum.
+// What forward's probabilities are stored as.
+template <std::int64_t kPer>
+struct Probability {
+  using Type = float;
+};
+template <>
+struct Probability<2> {
+  using Type = bf16;
+};
+template <typename P>
+inline P* pick(bf16* halves, float* floats) {
+  if constexpr (sizeof(P) == 2) {
+    return halves;
+  } else {
+    return floats;
+  }
+}
+
+// e = exp(scale s - largest) of a row of scores, dropped out where kDropout, written to p (which
+// may be s), lanes beyond S zero; and the sum of all e.
 struct RowMaximum {
   float largest;
   float sum;
 };
-inline RowMaximum exponentials(float* s, std::int64_t S, float scale) {
+template <bool kDropout, typename P>
+inline RowMaximum exponentials(const float* s, std::int64_t S, float scale,
+                               const std::uint64_t* masks, P* p) {
   Vec top = broadcast(-__builtin_inff());
   for_vectors(S, [&](std::int64_t j, std::int64_t n) {
-    top = maximum(select(first_lanes(n), load(s + j), top), top);
+    top = maximum(top, n == kLanes ? load(s + j) : select(first_lanes(n), load(s + j), top));
   });
   const float largest = horizontal_max(top) * scale;
   const Vec scales = broadcast(scale);
   const Vec minus_largest = broadcast(-largest);
-  Vec even = broadcast(0.0f);
+  Vec sum = broadcast(0.0f);
   for_vectors(S, [&](std::int64_t j, std::int64_t n) {
-    const Vec e = exp_nonpositive(mul_add(load(s + j), scales, minus_largest));
-    const Vec kept = keep_where(first_lanes(n), e);
-    even = even + kept;
-    store(s + j, kept);
+    Vec e = exp_nonpositive(mul_add(load(s + j), scales, minus_largest));
+    if (n != kLanes) e = keep_where(first_lanes(n), e);
+    sum = sum + e;
+    store(p + j, kDropout ? keep_where(mask_at(masks, j), e) : e);
   });
-  return {largest, horizontal_sum(even)};
+  return {largest, horizontal_sum(sum)};
 }
 
-inline Vec keep_columns(const std::uint64_t* masks, std::int64_t j, Vec x) {
-  const auto bits = static_cast<std::uint32_t>(masks[j / kDropoutBlock] >> j % kDropoutBlock);
-  return keep_where(mask_of_bits(bits), x);
-}
-
-template <typename T>
-void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream,
-                       std::int64_t example, std::int64_t head, std::byte* scratch) {
+template <typename T, bool kDropout>
+void attention_forward_head(const AttentionForward<T>& a, const DropoutStream& stream,
+                            std::int64_t example, std::int64_t head, std::byte* scratch) {
   using E = Element<T>;
   constexpr std::int64_t kPer = kPerElement<T>;
   const Head<T> h(a, example, head);
@@ -123,40 +144,31 @@ void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream
   if (S == 0) return;
   const Workspace<T> w(scratch, S, D, false);
   const std::int64_t stride = 3 * h.width;
-  pack_transposed(h.qkv + h.width, stride, S, D, w.Sp, w.keys_t);
-  pack_rows(h.qkv + 2 * h.width, stride, S, D, w.Dp, w.rows);
+  // Pairs are rounded to bf16 beside the scores, floats stay in their place.
+  using P = typename Probability<kPer>::Type;
+  P* const p = pick<P>(w.probabilities, w.scores);
+  pack_transposed(h.qkv + h.width, stride, S, D, w.keys_t);
+  pack_rows(h.qkv + 2 * h.width, stride, S, D, w.rows);
   for (std::int64_t i0 = 0; i0 < S; i0 += kQueryBlock) {
     const std::int64_t m = S - i0 < kQueryBlock ? S - i0 : kQueryBlock;
     pack_left(h.qkv + i0 * stride, stride, m, D, w.left);
-    product<false>(m, w.Sp, D / kPer, Left<E>{w.left, D / kPer, 1}, Rows<E>{w.keys_t, w.Sp},
+    product<false>(m, w.Sp, D / kPer, Left<E>{w.left, D / kPer, 1}, w.keys_t,
                    Rows<float>{w.scores, w.Sp});
     float inverse[kQueryBlock];
     for (std::int64_t i = 0; i < m; ++i) {
-      float* s = w.scores + i * w.Sp;
-      const RowMaximum row = exponentials(s, S, h.scale);
-      inverse[i] = stream.scale / row.sum;
-      a.log_sum_exp[(h.first + i0 + i) * a.heads + head] = row.largest + log_of(row.sum);
-      if (stream.threshold != 0) {
+      if (kDropout) {
         dropout_masks(stream, a.example[example], static_cast<std::int32_t>(i0 + i),
                       static_cast<std::int32_t>(head), S, w.masks);
       }
-      if (stream.threshold != 0 || kPer == 2) {
-        for (std::int64_t j = 0; j < w.Sp; j += kLanes) {
-          Vec p = load(s + j);
-          if (stream.threshold != 0) p = keep_columns(w.masks, j, p);
-          if constexpr (kPer == 2) {
-            store(w.probabilities + i * w.Sp + j, p);
-          } else {
-            store(s + j, p);
-          }
-        }
-      }
+      const RowMaximum row =
+          exponentials<kDropout>(w.scores + i * w.Sp, S, h.scale, w.masks, p + i * w.Sp);
+      inverse[i] = stream.scale / row.sum;
+      a.log_sum_exp[(h.first + i0 + i) * a.heads + head] = row.largest + log_of(row.sum);
     }
     // The division by the row's sum waits for the D results of a row.
-    const E* p = kPer == 2 ? reinterpret_cast<const E*>(w.probabilities)
-                           : reinterpret_cast<const E*>(w.scores);
-    product<false>(m, w.Dp, (S + kPer - 1) / kPer, Left<E>{p, w.Sp / kPer, 1},
-                   Rows<E>{w.rows, w.Dp}, Rows<float>{w.out, w.Dp});
+    product<false>(m, w.Dp, (S + kPer - 1) / kPer,
+                   Left<E>{reinterpret_cast<const E*>(p), w.Sp / kPer, 1}, w.rows,
+                   Rows<float>{w.out, w.Dp});
     for (std::int64_t i = 0; i < m; ++i) {
       T* context = a.context + (h.first + i0 + i) * h.width + head * D;
       const Vec factor = broadcast(inverse[i]);
@@ -166,20 +178,28 @@ void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream
     }
   }
 }
+template <typename T>
+void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream,
+                       std::int64_t example, std::int64_t head, std::byte* scratch) {
+  stream.threshold == 0 ? attention_forward_head<T, false>(a, stream, example, head, scratch)
+                        : attention_forward_head<T, true>(a, stream, example, head, scratch);
+}
 
 // A row of P from its scores, and its dP after dropout, both in place; returns sum_j P dP.
+template <bool kDropout>
 inline float probabilities_of(float* s, float* d, std::int64_t S, float scale, float lse,
-                              const DropoutStream& stream, const std::uint64_t* masks) {
+                              float dropout_scale, const std::uint64_t* masks) {
   const Vec scales = broadcast(scale);
   const Vec minus_lse = broadcast(-lse);
-  const Vec dropout_scale = broadcast(stream.scale);
+  const Vec dropout_scales = broadcast(dropout_scale);
   Vec total = broadcast(0.0f);
   for_vectors(S, [&](std::int64_t j, std::int64_t n) {
     // Rounding may lift a score a hair above the log-sum-exp.
     const Vec below = minimum(broadcast(0.0f), mul_add(load(s + j), scales, minus_lse));
-    const Vec p = keep_where(first_lanes(n), exp_nonpositive(below));
-    Vec dp = load(d + j) * dropout_scale;
-    if (stream.threshold != 0) dp = keep_columns(masks, j, dp);
+    Vec p = exp_nonpositive(below);
+    if (n != kLanes) p = keep_where(first_lanes(n), p);
+    Vec dp = load(d + j);
+    if (kDropout) dp = keep_where(mask_at(masks, j), dp * dropout_scales);
     total = mul_add(p, dp, total);
     store(s + j, p);
     store(d + j, dp);
@@ -192,14 +212,13 @@ struct Gradients {
   Vec p;
   Vec ds;
 };
+template <bool kDropout>
 inline Gradients gradients_of(const float* s, const float* d, float p_dp, float scale,
-                              const DropoutStream& stream, const std::uint64_t* masks,
-                              std::int64_t j) {
+                              float dropout_scale, const std::uint64_t* masks, std::int64_t j) {
   const Vec p = load(s + j);
-  const Vec ds = p * (load(d + j) - broadcast(p_dp)) * broadcast(scale);
-  Vec dropped = p * broadcast(stream.scale);
-  if (stream.threshold != 0) dropped = keep_columns(masks, j, dropped);
-  return {dropped, ds};
+  const Vec ds = p * broadcast(scale) * (load(d + j) - broadcast(p_dp));
+  if (!kDropout) return {p, ds};
+  return {keep_where(mask_at(masks, j), p * broadcast(dropout_scale)), ds};
 }
 
 template <typename T>
@@ -212,9 +231,9 @@ void store_rows(const float* src, std::int64_t src_stride, std::int64_t rows, st
   }
 }
 
-template <typename T>
-void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stream,
-                        std::int64_t example, std::int64_t head, std::byte* scratch) {
+template <typename T, bool kDropout>
+void attention_backward_head(const AttentionBackward<T>& b, const DropoutStream& stream,
+                             std::int64_t example, std::int64_t head, std::byte* scratch) {
   using E = Element<T>;
   constexpr std::int64_t kPer = kPerElement<T>;
   const AttentionForward<T>& a = b.forward;
@@ -226,9 +245,9 @@ void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stre
   const std::int64_t stride = 3 * h.width;
   T* d_qkv = b.d_qkv + h.first * stride + head * D;
   const T* d_context = b.d_context + h.first * h.width + head * D;
-  pack_transposed(h.qkv + h.width, stride, S, D, w.Sp, w.keys_t);
-  pack_rows(h.qkv + h.width, stride, S, D, w.Dp, w.rows);
-  pack_transposed(h.qkv + 2 * h.width, stride, S, D, w.Sp, w.values_t);
+  pack_transposed(h.qkv + h.width, stride, S, D, w.keys_t);
+  pack_rows(h.qkv + h.width, stride, S, D, w.rows);
+  pack_transposed(h.qkv + 2 * h.width, stride, S, D, w.values_t);
   for (std::int64_t i = 0; i < w.Sp * w.Dp; i += kLanes) {
     store(w.d_keys + i, broadcast(0.0f));
     store(w.d_values + i, broadcast(0.0f));
@@ -238,29 +257,31 @@ void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stre
     const std::int64_t m = S - i0 < kQueryBlock ? S - i0 : kQueryBlock;
     pack_left(h.qkv + i0 * stride, stride, m, D, w.left);
     pack_left(d_context + i0 * h.width, h.width, m, D, w.left2);
-    product<false>(m, w.Sp, D / kPer, Left<E>{w.left, D / kPer, 1}, Rows<E>{w.keys_t, w.Sp},
+    product<false>(m, w.Sp, D / kPer, Left<E>{w.left, D / kPer, 1}, w.keys_t,
                    Rows<float>{w.scores, w.Sp});
-    product<false>(m, w.Sp, D / kPer, Left<E>{w.left2, D / kPer, 1}, Rows<E>{w.values_t, w.Sp},
+    product<false>(m, w.Sp, D / kPer, Left<E>{w.left2, D / kPer, 1}, w.values_t,
                    Rows<float>{w.d_scores, w.Sp});
     for (std::int64_t i = 0; i < m; i += kPer) {
       float p_dp[2] = {0.0f, 0.0f};
       for (std::int64_t r = 0; r < kPer && i + r < m; ++r) {
-        if (stream.threshold != 0) {
+        if (kDropout) {
           dropout_masks(stream, a.example[example], static_cast<std::int32_t>(i0 + i + r),
                         static_cast<std::int32_t>(head), S, w.masks + r * words);
         }
         const float lse = a.log_sum_exp[(h.first + i0 + i + r) * a.heads + head];
-        p_dp[r] = probabilities_of(w.scores + (i + r) * w.Sp, w.d_scores + (i + r) * w.Sp, S,
-                                   h.scale, lse, stream, w.masks + r * words);
+        p_dp[r] = probabilities_of<kDropout>(w.scores + (i + r) * w.Sp, w.d_scores + (i + r) * w.Sp,
+                                             S, h.scale, lse, stream.scale, w.masks + r * words);
       }
       float* s = w.scores + i * w.Sp;
       float* d = w.d_scores + i * w.Sp;
       for (std::int64_t j = 0; j < w.Sp; j += kLanes) {
-        const Gradients one = gradients_of(s, d, p_dp[0], h.scale, stream, w.masks, j);
+        const Gradients one =
+            gradients_of<kDropout>(s, d, p_dp[0], h.scale, stream.scale, w.masks, j);
         if constexpr (kPer == 2) {
           Gradients two = {broadcast(0.0f), broadcast(0.0f)};
           if (i + 1 < m) {
-            two = gradients_of(s + w.Sp, d + w.Sp, p_dp[1], h.scale, stream, w.masks + words, j);
+            two = gradients_of<kDropout>(s + w.Sp, d + w.Sp, p_dp[1], h.scale, stream.scale,
+                                         w.masks + words, j);
           }
           store_pairs(reinterpret_cast<E*>(s) + j, one.p, two.p);
           store_pairs(reinterpret_cast<E*>(d) + j, one.ds, two.ds);
@@ -274,20 +295,27 @@ void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stre
     }
     // Over the queries of the block: elements of row i stand kPer rows of scores apart.
     const std::int64_t queries = (m + kPer - 1) / kPer;
-    pack_rows(d_context + i0 * h.width, h.width, m, D, w.Dp, w.block_rows);
+    pack_rows(d_context + i0 * h.width, h.width, m, D, w.block_rows);
     product<true>(S, w.Dp, queries, Left<E>{reinterpret_cast<const E*>(w.scores), 1, kPer * w.Sp},
-                  Rows<E>{w.block_rows, w.Dp}, Rows<float>{w.d_values, w.Dp});
-    pack_rows(h.qkv + i0 * stride, stride, m, D, w.Dp, w.block_rows);
+                  w.block_rows, Rows<float>{w.d_values, w.Dp});
+    pack_rows(h.qkv + i0 * stride, stride, m, D, w.block_rows);
     product<true>(S, w.Dp, queries, Left<E>{reinterpret_cast<const E*>(w.d_scores), 1, kPer * w.Sp},
-                  Rows<E>{w.block_rows, w.Dp}, Rows<float>{w.d_keys, w.Dp});
+                  w.block_rows, Rows<float>{w.d_keys, w.Dp});
     const E* ds = kPer == 2 ? reinterpret_cast<const E*>(w.probabilities)
                             : reinterpret_cast<const E*>(w.d_scores);
-    product<false>(m, w.Dp, (S + kPer - 1) / kPer, Left<E>{ds, w.Sp / kPer, 1},
-                   Rows<E>{w.rows, w.Dp}, Rows<float>{w.out, w.Dp});
+    product<false>(m, w.Dp, (S + kPer - 1) / kPer, Left<E>{ds, w.Sp / kPer, 1}, w.rows,
+                   Rows<float>{w.out, w.Dp});
     store_rows(w.out, w.Dp, m, D, d_qkv + i0 * stride, stride);
   }
   store_rows(w.d_keys, w.Dp, S, D, d_qkv + h.width, stride);
   store_rows(w.d_values, w.Dp, S, D, d_qkv + 2 * h.width, stride);
+}
+
+template <typename T>
+void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stream,
+                        std::int64_t example, std::int64_t head, std::byte* scratch) {
+  stream.threshold == 0 ? attention_backward_head<T, false>(b, stream, example, head, scratch)
+                        : attention_backward_head<T, true>(b, stream, example, head, scratch);
 }
 
 }  // namespace

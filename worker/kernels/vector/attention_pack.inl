@@ -36,48 +36,44 @@ void pack_left(const T* src, std::int64_t stride, std::int64_t rows, std::int64_
   }
 }
 
-// B [k = rows, n = D]: pairs of rows. dst rows are `width` >= D elements, zero beyond D.
+// B [k = rows, n = D]: pairs of rows; zero in the last vector's columns beyond D.
 template <typename T>
 void pack_rows(const T* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
-               std::int64_t width, Element<T>* dst) {
+               Panels<Element<T>> dst) {
   for (std::int64_t i = 0; i < rows; i += kPerElement<T>) {
-    for (std::int64_t d = 0; d < width; d += kLanes) {
-      const std::int64_t n = D - d < kLanes ? D - d : kLanes;
+    for_vectors(D, [&](std::int64_t d, std::int64_t n) {
       const Vec first = load_n(src + i * stride + d, n);
       if constexpr (kPerElement<T> == 2) {
         const Vec second = i + 1 < rows ? load_n(src + (i + 1) * stride + d, n) : broadcast(0.0f);
-        store_pairs(dst + i / 2 * width + d, first, second);
+        store_pairs(dst.at(i / 2, d), first, second);
       } else {
-        store(dst + i * width + d, first);
+        store(dst.at(i, d), first);
       }
-    }
+    });
   }
 }
 
-// B [k = D, n = rows]: the transpose. dst rows are `width` elements, a multiple of kLanes, zero
-// beyond `rows`.
+// B [k = D, n = rows]: the transpose; zero in the last vector's columns beyond `rows`.
 template <typename T>
 void pack_transposed(const T* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
-                     std::int64_t width, Element<T>* dst) {
+                     Panels<Element<T>> dst) {
   const std::int64_t k = D / kPerElement<T>;
-  for (std::int64_t i = 0; i < width; i += kLanes) {
+  for (std::int64_t i = 0; i < rows; i += kLanes) {
     for (std::int64_t e = 0; e < k; e += kLanes) {
       const std::int64_t n = k - e < kLanes ? k - e : kLanes;
       Vec block[kLanes];
       for (int r = 0; r < kLanes; ++r) {
-        block[r] = broadcast(0.0f);
-        if (i + r >= rows) continue;
         const T* row = src + (i + r) * stride;
-        if constexpr (kPerElement<T> == 2) {
+        if (i + r >= rows) {
+          block[r] = broadcast(0.0f);
+        } else if constexpr (kPerElement<T> == 2) {
           block[r] = load_n(reinterpret_cast<const float*>(row) + e, n);
         } else {
           block[r] = load_n(row + e, n);
         }
       }
       transpose(block);
-      for (int r = 0; r < n; ++r) {
-        store(reinterpret_cast<float*>(dst) + (e + r) * width + i, block[r]);
-      }
+      for (int r = 0; r < n; ++r) store(reinterpret_cast<float*>(dst.at(e + r, i)), block[r]);
     }
   }
 }

@@ -50,6 +50,13 @@ void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32
   }
 }
 
+// The mask of the kLanes columns from `column`, a multiple of kLanes (words are little-endian).
+inline Mask mask_at(const std::uint64_t* masks, std::int64_t column) {
+  std::uint16_t bits = 0;
+  __builtin_memcpy(&bits, reinterpret_cast<const char*>(masks) + column / 8, kLanes / 8);
+  return mask_of_bits(bits);
+}
+
 // The masks of one row at a time, for kernels whose rows are tokens.
 class RowMasks {
  public:
@@ -63,9 +70,7 @@ class RowMasks {
   template <bool kDropout>
   Vec apply(std::int64_t column, Vec x) const {
     if constexpr (!kDropout) return x;
-    const auto bits =
-        static_cast<std::uint32_t>(bits_[column / kDropoutBlock] >> column % kDropoutBlock);
-    return keep_where(mask_of_bits(bits), x * scale_);
+    return keep_where(mask_at(bits_, column), x * scale_);
   }
 
  private:

@@ -26,6 +26,25 @@ struct Rows {
   E* p;
   std::int64_t stride;
 };
+// B [k, n] in panels of `width` columns, each of them k rows of `width` elements: a tile then reads
+// one stretch of memory, whatever n is. Columns beyond n are padding.
+inline constexpr std::int64_t kPanel = kTileVectors * kLanes;
+template <typename E>
+struct Panels {
+  Panels(E* start, std::int64_t rows, std::int64_t columns)
+      : p(start), k(rows), width(columns < kPanel ? columns : kPanel) {}
+  // The kLanes elements of row i from column j, a multiple of kLanes.
+  E* at(std::int64_t i, std::int64_t j) const {
+    return p + j / kPanel * k * width + i * width + j % kPanel;
+  }
+  // Elements for k rows and n columns, n a multiple of kLanes.
+  static std::int64_t size(std::int64_t rows, std::int64_t columns) {
+    return rows * (columns < kPanel ? columns : (columns + kPanel - 1) / kPanel * kPanel);
+  }
+  E* p;
+  std::int64_t k;
+  std::int64_t width;
+};
 
 // kAdd: C += A B.
 template <bool kAdd, int kRows, int kVectors, typename E>
@@ -73,29 +92,32 @@ inline void last_rows(std::int64_t rows, Left<E> a, const E* b, std::int64_t b_s
 template <bool kAdd, int kVectors, typename E>
 void columns(std::int64_t m, Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, float* c,
              std::int64_t c_stride) {
+  constexpr int kRows = tile_rows(kVectors);
   std::int64_t i = 0;
-  for (; i + kTileRows <= m; i += kTileRows) {
-    tile<kAdd, kTileRows, kVectors>(Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride, k,
-                                    c + i * c_stride, c_stride);
+  for (; i + kRows <= m; i += kRows) {
+    tile<kAdd, kRows, kVectors>(Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride, k,
+                                c + i * c_stride, c_stride);
   }
-  last_rows<kAdd, kTileRows - 1, kVectors>(m - i, Left<E>{a.p + i * a.row, a.row, a.step}, b,
-                                           b_stride, k, c + i * c_stride, c_stride);
+  last_rows<kAdd, kRows - 1, kVectors>(m - i, Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride,
+                                       k, c + i * c_stride, c_stride);
 }
 
-// n is a multiple of kLanes.
+// The first k rows of b; n is a multiple of kLanes.
 template <bool kAdd, typename E>
-void product(std::int64_t m, std::int64_t n, std::int64_t k, Left<E> a, Rows<E> b, Rows<float> c) {
-  std::int64_t j = 0;
-  for (; j + kTileVectors * kLanes <= n; j += kTileVectors * kLanes) {
-    columns<kAdd, kTileVectors>(m, a, b.p + j, b.stride, k, c.p + j, c.stride);
-  }
-  if constexpr (kTileVectors == 4) {
-    if (n - j >= 2 * kLanes) {
-      columns<kAdd, 2>(m, a, b.p + j, b.stride, k, c.p + j, c.stride);
-      j += 2 * kLanes;
+void product(std::int64_t m, std::int64_t n, std::int64_t k, Left<E> a, Panels<E> b,
+             Rows<float> c) {
+  for (std::int64_t j = 0; j < n; j += kPanel) {
+    const std::int64_t vectors = (n - j) / kLanes;
+    const E* panel = b.at(0, j);
+    if (vectors >= kTileVectors) {
+      columns<kAdd, kTileVectors>(m, a, panel, b.width, k, c.p + j, c.stride);
+    } else if (vectors == 1) {
+      columns<kAdd, 1>(m, a, panel, b.width, k, c.p + j, c.stride);
+    } else if constexpr (kTileVectors == 4) {
+      if (vectors == 3) columns<kAdd, 3>(m, a, panel, b.width, k, c.p + j, c.stride);
+      if (vectors == 2) columns<kAdd, 2>(m, a, panel, b.width, k, c.p + j, c.stride);
     }
   }
-  if (j < n) columns<kAdd, 1>(m, a, b.p + j, b.stride, k, c.p + j, c.stride);
 }
 
 }  // namespace

@@ -118,9 +118,10 @@ inline void transpose(Vec (&r)[8]) {
   }
 }
 
-// Register tile of the small products of attention: 12 sums, 2 columns of B, 1 element of A.
-inline constexpr int kTileRows = 6;
+// Register tiles of attention's products: sums of `vectors` columns times these rows, beside the
+// columns of B and one element of A.
 inline constexpr int kTileVectors = 2;
+constexpr int tile_rows(int vectors) { return vectors == 1 ? 10 : 6; }
 
 // Sixteen squares in double, added to sixteen partial sums; two vectors in turn make sixteen.
 struct Doubles16 {

@@ -118,9 +118,10 @@ inline void transpose(Vec (&r)[16]) {
   }
 }
 
-// Register tile of the small products of attention: 24 sums, 4 columns of B, 1 element of A.
-inline constexpr int kTileRows = 6;
+// Register tiles of attention's products: sums of `vectors` columns times these rows, beside the
+// columns of B and one element of A.
 inline constexpr int kTileVectors = 4;
+constexpr int tile_rows(int vectors) { return vectors <= 2 ? 12 : 24 / vectors; }
 
 #ifdef __AVX512BF16__
 // Two bf16 side by side, the earlier one in the low half.
