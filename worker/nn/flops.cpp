@@ -2,16 +2,21 @@
 
 namespace tilewright::nn {
 
-double forward_flops(const BertConfig& config, const Batch& batch) {
+double example_flops(const BertConfig& config, std::size_t tokens) {
   const auto H = static_cast<double>(config.hidden_size);
   const auto I = static_cast<double>(config.intermediate_size);
   const auto L = static_cast<double>(config.num_hidden_layers);
   const double P = 4 * H * H + 2 * H * I;
+  const auto S = static_cast<double>(tokens);
+  return 2 * L * P * S + 4 * L * H * S * S +
+         2 * (H * H + H * static_cast<double>(config.num_labels));
+}
+
+double forward_flops(const BertConfig& config, const Batch& batch) {
   double flops = 0;
   for (std::size_t b = 0; b + 1 < batch.cu_seqlens.size(); ++b) {
-    const double S = batch.cu_seqlens[b + 1] - batch.cu_seqlens[b];
-    flops += 2 * L * P * S + 4 * L * H * S * S;
-    flops += 2 * (H * H + H * static_cast<double>(config.num_labels));
+    flops += example_flops(config,
+                           static_cast<std::size_t>(batch.cu_seqlens[b + 1] - batch.cu_seqlens[b]));
   }
   return flops;
 }

@@ -13,6 +13,7 @@ namespace tilewright::nn {
 //   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ],
 // backward twice that. Embeddings, norms, GELU, softmax, the optimizer and whatever backward
 // computes again are work but do not count.
+double example_flops(const BertConfig& config, std::size_t tokens);  // one example's forward
 double forward_flops(const BertConfig& config, const Batch& batch);
 inline double step_flops(const BertConfig& config, const Batch& batch) {
   return 3.0 * forward_flops(config, batch);

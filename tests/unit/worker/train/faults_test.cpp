@@ -1,0 +1,39 @@
+#include "worker/train/faults.h"
+
+#include <gtest/gtest.h>
+
+namespace tilewright::train {
+namespace {
+
+Faults entered(const char* text, std::int64_t worker, std::uint64_t epoch, std::int64_t step) {
+  Faults faults = Faults::parse(text).value();
+  faults.enter(worker, epoch);
+  faults.at_step(step);
+  return faults;
+}
+
+TEST(Faults, KillTheProcessAtThePointNamed) {
+  const Faults faults = entered("step.after_update@3,worker=1", 1, 1, 3);
+  faults.hit("step.begin");
+  EXPECT_EXIT(faults.hit("step.after_update"), ::testing::KilledBySignal(SIGKILL), "");
+}
+
+TEST(Faults, SpareOtherStepsWorkersAndEpochs) {
+  entered("step.after_update@3,worker=1", 1, 1, 2).hit("step.after_update");
+  entered("step.after_update@3,worker=1", 0, 1, 3).hit("step.after_update");
+  entered("step.after_update@3,worker=1", 1, 2, 3).hit("step.after_update");
+  entered("", 1, 1, 3).hit("step.after_update");
+}
+
+TEST(Faults, RefuseAPointThatDoesNotExist) {
+  const auto unknown = Faults::parse("step.middle");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ExitCode::kUsage);
+  EXPECT_NE(unknown.error().message.find("no point is named step.middle (there are step.begin"),
+            std::string::npos);
+  EXPECT_FALSE(Faults::parse("step.begin@x").ok());
+  EXPECT_FALSE(Faults::parse("step.begin,rank=1").ok());
+}
+
+}  // namespace
+}  // namespace tilewright::train

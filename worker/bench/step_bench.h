@@ -1,0 +1,46 @@
+// Times whole training steps (forward, backward, AdamW, dropout on) of sequence classification on
+// random tokens of one length: the shapes that PyTorch's own step is timed on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/kernels/ops.h"
+#include "worker/nn/bert_config.h"
+#include "worker/runtime/cpu.h"
+
+namespace tilewright::bench {
+
+struct StepBenchOptions {
+  std::string model = "bert-base";  // bert-base, bert-large, minilm
+  std::int64_t examples = 32;
+  std::int64_t seqlen = 128;
+  std::int64_t steps = 5;   // counted, after two that are not
+  std::int64_t shards = 8;  // virtual shards; 1: exact mode off
+  bool bf16 = true;
+  int threads = 0;  // 0: one a physical core
+  kernels::GemmBackend backend = kernels::GemmBackend::kNative;
+};
+
+struct StepBenchResult {
+  std::string cpu;
+  std::string isa;
+  std::string backend;
+  StepBenchOptions options;
+  std::vector<double> seconds;  // each counted step
+  double median = 0;
+  double examples_per_second = 0;
+  double tokens_per_second = 0;
+  double gflops = 0;  // nn/flops.h
+  double peak_gflops = 0;
+  std::string to_json() const;
+  std::string to_text() const;
+};
+
+// Sizes of a known model; a Failure (kUsage) that lists the names for another.
+nn::BertConfig bench_config(const std::string& model);
+
+StepBenchResult bench_step(const StepBenchOptions& options, runtime::Isa isa);
+
+}  // namespace tilewright::bench

@@ -1,0 +1,38 @@
+#include "worker/cli/commands.h"
+
+#include <cstdio>
+#include <exception>
+
+#include "common/base/result.h"
+#include "common/base/version.h"
+
+namespace tilewright::cli {
+
+int run_worker(int argc, char** argv) {
+  CLI::App app("Fine-tunes BERT-family models on this machine's CPU, alone or with other workers.",
+               "tilewright-worker");
+  app.set_version_flag("--version", std::string("tilewright-worker ") + kVersion);
+  app.require_subcommand(1);
+  int exit_code = 0;
+  add_train_command(app, exit_code);
+  add_bench_command(app, exit_code);
+  add_doctor_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  } catch (const Failure& failure) {
+    std::fprintf(stderr, "tilewright-worker: %s\n", failure.what());
+    return static_cast<int>(failure.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "tilewright-worker: out of memory\n");
+    return static_cast<int>(ExitCode::kMemory);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tilewright-worker: internal error: %s\n", error.what());
+    return static_cast<int>(ExitCode::kInternal);
+  }
+  return exit_code;
+}
+
+}  // namespace tilewright::cli

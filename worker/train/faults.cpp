@@ -1,0 +1,68 @@
+#include "worker/train/faults.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tilewright::train {
+namespace {
+
+std::optional<std::int64_t> number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+Error bad(std::string_view text, const std::string& why) {
+  return {ExitCode::kUsage,
+          fmt::format("TILEWRIGHT_FAULT={}: {}, expected POINT[@STEP][,worker=INDEX][,epoch=EPOCH]",
+                      text, why)};
+}
+
+}  // namespace
+
+Result<Faults> Faults::parse(std::string_view text) {
+  Faults faults;
+  if (text.empty()) return faults;
+  std::string_view rest = text;
+  std::string_view head = rest.substr(0, rest.find(','));
+  rest = head.size() < rest.size() ? rest.substr(head.size() + 1) : std::string_view();
+  if (const auto at = head.find('@'); at != std::string_view::npos) {
+    faults.wanted_step_ = number(head.substr(at + 1));
+    if (!faults.wanted_step_) return bad(text, "the step is not a number");
+    head = head.substr(0, at);
+  }
+  if (std::find(std::begin(kFaultPoints), std::end(kFaultPoints), head) == std::end(kFaultPoints)) {
+    std::string known;
+    for (const std::string_view point : kFaultPoints) known += fmt::format(" {}", point);
+    return bad(text, fmt::format("no point is named {} (there are{})", head, known));
+  }
+  faults.point_ = head;
+  while (!rest.empty()) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    rest = part.size() < rest.size() ? rest.substr(part.size() + 1) : std::string_view();
+    const auto equals = part.find('=');
+    const auto value =
+        equals == std::string_view::npos ? std::nullopt : number(part.substr(equals + 1));
+    if (value && part.substr(0, equals) == "worker") {
+      faults.wanted_worker_ = *value;
+    } else if (value && part.substr(0, equals) == "epoch") {
+      faults.wanted_epoch_ = static_cast<std::uint64_t>(*value);
+    } else {
+      return bad(text, fmt::format("found {}", part));
+    }
+  }
+  return faults;
+}
+
+void Faults::hit(std::string_view point) const {
+  if (point_.empty() || point != point_ || epoch_ != wanted_epoch_) return;
+  if (wanted_step_ && step_ != *wanted_step_) return;
+  if (wanted_worker_ && worker_ != *wanted_worker_) return;
+  kill(getpid(), SIGKILL);
+}
+
+}  // namespace tilewright::train

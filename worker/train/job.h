@@ -1,0 +1,31 @@
+// All that a training reads before it starts, and that does not change while it runs: task, data,
+// the model's sizes. Every worker reads the same.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/base/log.h"
+#include "worker/checkpoint/model_config.h"
+#include "worker/nn/bert_config.h"
+#include "worker/tasks/task.h"
+#include "worker/train/schedule.h"
+#include "worker/train/settings.h"
+
+namespace tilewright::train {
+
+struct Job {
+  Settings settings;
+  std::string uid;
+  std::unique_ptr<const tasks::Task> task;
+  tasks::Dataset train_data, dev_data;  // empty where there is no training or no evaluation
+  checkpoint::ModelConfig model;        // config.json with the task's labels and the flags' dropout
+  Schedule schedule;
+  // settings' fingerprint with digests of data and starting weights: equal on all workers.
+  nlohmann::json fingerprint;
+};
+
+// Throws Failure: kModel, kWeights, kData or kUsage with one sentence.
+Job load_job(const Settings& settings, const std::string& uid, Logger& log);
+
+}  // namespace tilewright::train

@@ -1,0 +1,61 @@
+#include "worker/train/results.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tilewright::train {
+namespace {
+
+// Mean over all steps, from the log history: its entries hold the mean of the steps since the one
+// before.
+double mean_loss(const checkpoint::TrainerState& state) {
+  double sum = 0;
+  std::int64_t before = 0;
+  for (const auto& entry : state.log_history) {
+    if (!entry.contains("loss")) continue;
+    const auto step = entry["step"].get<std::int64_t>();
+    sum += entry["loss"].get<double>() * static_cast<double>(step - before);
+    before = step;
+  }
+  return before == 0 ? 0 : sum / static_cast<double>(before);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
+                                                const std::optional<EvaluationResult>& evaluation) {
+  using Json = nlohmann::ordered_json;
+  const checkpoint::TrainerState& state = trainer.state();
+  const auto rate = [](double count, double seconds) { return seconds > 0 ? count / seconds : 0; };
+  Json all;
+  std::map<std::string, std::string> files;
+  if (job.settings.do_train) {
+    const double seconds = trainer.train_seconds();
+    Json train;
+    train["epoch"] = state.epoch;
+    train["total_flos"] = state.total_flos;
+    train["train_loss"] = mean_loss(state);
+    train["train_runtime"] = seconds;
+    train["train_samples"] = job.train_data.size();
+    train["train_samples_per_second"] = rate(static_cast<double>(state.examples_consumed), seconds);
+    train["train_steps_per_second"] = rate(static_cast<double>(state.global_step), seconds);
+    all.update(train);
+    files["train_results.json"] = train.dump(2) + "\n";
+    files["trainer_state.json"] = checkpoint::trainer_state_json(state);
+  }
+  if (evaluation) {
+    Json eval;
+    eval["epoch"] = state.epoch;
+    for (const auto& [name, value] : evaluation->metrics) eval["eval_" + name] = value;
+    eval["eval_loss"] = evaluation->loss;
+    eval["eval_runtime"] = evaluation->seconds;
+    eval["eval_samples"] = evaluation->examples;
+    eval["eval_samples_per_second"] =
+        rate(static_cast<double>(evaluation->examples), evaluation->seconds);
+    all.update(eval);
+    files["eval_results.json"] = eval.dump(2) + "\n";
+  }
+  files["all_results.json"] = all.dump(2) + "\n";
+  return files;
+}
+
+}  // namespace tilewright::train

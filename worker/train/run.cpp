@@ -1,0 +1,175 @@
+#include "worker/train/run.h"
+
+#include "worker/checkpoint/atomic_directory.h"
+#include "worker/checkpoint/output_claim.h"
+#include "worker/collectives/exchange.h"
+#include "worker/kernels/gemm/peak.h"
+#include "worker/train/results.h"
+#include "worker/train/trainer.h"
+
+namespace tilewright::train {
+namespace {
+
+constexpr std::chrono::minutes kPatience{10};
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
+
+std::string in_words(const tasks::Metrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  }
+  return text;
+}
+
+// Rank 0 claims the output folder; all fail with its sentence when it cannot.
+bool claim(const Job& job, collectives::Mesh& mesh, Logger& log) {
+  std::string outcome;
+  if (mesh.rank() == 0) {
+    try {
+      const checkpoint::Claim claimed = checkpoint::claim_output(job.settings.output_dir, job.uid,
+                                                                 job.settings.overwrite_output_dir);
+      for (const std::string& name : checkpoint::remove_stale_asides(job.settings.output_dir)) {
+        log.info("removed {}, left by a process that died", name);
+      }
+      outcome = claimed == checkpoint::Claim::kResumed ? "resume" : "new";
+    } catch (const Failure& failure) {
+      outcome = "E" + std::string(failure.what());
+    }
+  }
+  outcome =
+      collectives::broadcast_text(mesh, 0, outcome, kMaxTextBytes, monotonic_now() + kPatience);
+  if (outcome.starts_with("E")) throw Failure(ExitCode::kOutput, outcome.substr(1));
+  return outcome == "resume";
+}
+
+// Workers that read other data or flags would compute another sum; better to stop.
+void check_alike(const Job& job, collectives::Mesh& mesh) {
+  const std::string own = job.fingerprint.dump();
+  const auto all = collectives::all_gather(mesh, own, kMaxTextBytes, monotonic_now() + kPatience);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const auto first = nlohmann::json::parse(all[0], nullptr, false);
+    const auto other = nlohmann::json::parse(all[rank], nullptr, false);
+    for (const auto& [name, value] : first.items()) {
+      if (!other.contains(name) || other[name] != value) {
+        throw Failure(
+            ExitCode::kUsage,
+            fmt::format("rank {} has {} = {}, rank 0 has {}: all workers of a job need the "
+                        "same flags, model and data",
+                        rank, name, other.contains(name) ? other[name].dump() : "nothing",
+                        value.dump()));
+      }
+    }
+    throw Failure(ExitCode::kUsage, fmt::format("rank {} has other settings than rank 0", rank));
+  }
+}
+
+// Everything of one membership epoch. False: the epoch was left for the next one.
+bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double peak_gflops,
+               const RunOptions& options, Membership& membership, Logger& log) {
+  check_alike(job, mesh);
+  const bool resume = claim(job, mesh, log);
+  trainer.restore(mesh, resume);
+  const bool first = mesh.rank() == 0;
+  rendezvous::Progress progress;
+  progress.total_steps = job.schedule.total_steps;
+  progress.last_checkpoint_step = trainer.last_checkpoint_step();
+  ProgressPrinter printer(log, options.terminal, peak_gflops * mesh.world());
+  const auto phase = [&](const char* name) {
+    progress.phase = name;
+    membership.report(progress);
+  };
+  if (job.settings.do_train) {
+    phase("training");
+    TrainerHooks hooks;
+    hooks.should_leave = [&] { return membership.should_leave(); };
+    hooks.on_step = [&](const StepReport& report, const Rates& rates) {
+      progress.step = report.step;
+      progress.epoch_of_data = report.epoch;
+      progress.loss = report.loss;
+      progress.learning_rate = report.learning_rate;
+      progress.examples_per_second = rates.examples_per_second;
+      progress.tokens_per_second = rates.tokens_per_second;
+      progress.last_checkpoint_step = trainer.last_checkpoint_step();
+      progress.metrics = {{"gflops", rates.gflops},
+                          {"peak_gflops", peak_gflops * mesh.world()},
+                          {"eta_seconds", rates.eta_seconds},
+                          {"grad_norm", report.grad_norm}};
+      membership.report(progress);
+      if (first) printer.show(report, rates, monotonic_now());
+    };
+    const Outcome outcome = trainer.train(mesh, hooks);
+    printer.release();
+    if (outcome == Outcome::kLeft) {
+      // What was trained since the last checkpoint is not to be trained again.
+      if (first && trainer.step() > trainer.last_checkpoint_step()) {
+        trainer.write_checkpoint(mesh.epoch());
+      }
+      return false;
+    }
+    if (first) {
+      log.info("trained {} steps in {}", trainer.step(),
+               to_words(std::chrono::duration<double>(trainer.train_seconds())));
+    }
+  }
+  std::optional<EvaluationResult> evaluation;
+  if (job.settings.do_eval) {
+    phase("evaluating");
+    evaluation = trainer.evaluate(mesh);
+    for (const auto& [name, value] : evaluation->metrics) progress.metrics["eval_" + name] = value;
+    if (first) {
+      log.info("evaluation on {} examples: {}, loss {:.4f}", evaluation->examples,
+               in_words(evaluation->metrics), evaluation->loss);
+      for (const tasks::Baseline& baseline : job.task->baselines(job.settings.data_dir)) {
+        log.info("baseline {}: {}", baseline.name, in_words(baseline.metrics));
+      }
+    }
+  }
+  if (first) {
+    phase("writing the model");
+    const std::string digest = trainer.write_model(result_files(job, trainer, evaluation));
+    log.info("model written to {} (SHA-256 of model.safetensors {})",
+             job.settings.output_dir.string(), digest);
+  }
+  collectives::barrier(mesh, monotonic_now() + kPatience);
+  phase("finished");
+  return true;
+}
+
+}  // namespace
+
+void run_training(const TrainingArguments& arguments, const RunOptions& options,
+                  Membership& membership, Logger& log) {
+  const Settings settings = make_settings(arguments, options.world_at_start);
+  Faults faults = Faults::parse(options.fault).or_throw();
+  const Job job = load_job(settings, options.job_uid, log);
+  runtime::ThreadPool pool(settings.threads > 0 ? settings.threads : options.threads);
+  const std::unique_ptr<Trainer> trainer = make_trainer(job, options.isa, pool, faults, log);
+  const double peak = kernels::measure_peak_gflops(options.isa, settings.bf16, pool);
+  log.info("{}, {} threads, {} ({}), ceiling {:.0f} GFLOP/s", options.cpu_model, pool.size(),
+           runtime::name(options.isa), settings.bf16 ? "bf16" : "fp32", peak);
+  for (const auto& [operation, kernel] : trainer->kernel_names()) {
+    log.info("kernel of {}: {}", operation, kernel);
+  }
+  if (settings.do_train) {
+    log.info("{} steps of {} examples in {} shards, {}", job.schedule.total_steps,
+             settings.global_batch, settings.virtual_shards,
+             settings.exact ? "exact" : "exact mode off");
+  }
+  for (;;) {
+    const auto mesh = membership.join(trainer->last_checkpoint_step());
+    if (mesh == nullptr) return;
+    faults.enter(options.worker_index, mesh->epoch());
+    try {
+      if (run_epoch(job, *trainer, *mesh, peak, options, membership, log)) break;
+    } catch (const Failure& failure) {
+      if (const auto code = membership.stopped()) throw Failure(*code, "stopped by a signal");
+      if (failure.code() != ExitCode::kPeerLost || mesh->world() == 1) throw;
+      log.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
+    }
+    if (const auto code = membership.stopped()) throw Failure(*code, "stopped by a signal");
+  }
+  membership.finish();
+}
+
+}  // namespace tilewright::train

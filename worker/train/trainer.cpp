@@ -1,0 +1,363 @@
+#include "worker/train/trainer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "worker/collectives/exchange.h"
+#include "worker/nn/flops.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/trainer_impl.h"
+
+namespace tilewright::train {
+namespace {
+
+// How long the workers may differ in speed at a collective operation; a dead peer is noticed by its
+// closed connection long before.
+constexpr std::chrono::minutes kPatience{10};
+// About 4 MiB of gradient: long enough for the connection, short enough to overlap with backward.
+constexpr std::int64_t kBucket = std::int64_t{1} << 20;
+
+// Tokens of the `count` longest examples.
+std::int64_t most_tokens(const tasks::Dataset& data, std::int64_t count) {
+  std::vector<std::int64_t> lengths(data.size());
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    lengths[i] = static_cast<std::int64_t>(data.length(i));
+  }
+  std::sort(lengths.rbegin(), lengths.rend());
+  lengths.resize(std::min(lengths.size(), static_cast<std::size_t>(count)));
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+std::int64_t longest(const tasks::Dataset& data) { return most_tokens(data, 1); }
+
+double in_mib(double bytes) { return bytes / (1 << 20); }
+
+}  // namespace
+
+template <typename T>
+TypedTrainer<T>::TypedTrainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool,
+                              Faults& faults, Logger& log)
+    : job_(job),
+      faults_(faults),
+      log_(log),
+      pool_(pool),
+      ops_(kernels::make_ops<T>(isa, job.settings.onednn ? kernels::GemmBackend::kOneDnn
+                                                         : kernels::GemmBackend::kNative)),
+      parameter_ops_(kernels::make_parameter_ops(isa)),
+      context_{pool, ops_, parameter_ops_},
+      model_((check_memory(job, context_, sizes_of(job)), job.model.bert), context_),
+      optimizer_(model_, context_, job.settings.adamw),
+      touched_(job.model.bert.vocab_size),
+      shards_(static_cast<int>(job.settings.virtual_shards)) {
+  const Sizes sizes = sizes_of(job);
+  model_.reserve(sizes.tokens, sizes.examples, sizes.seqlen, shards_);
+  if (job.settings.do_train) {
+    order_.emplace(static_cast<std::int64_t>(job.train_data.size()), job.settings.global_batch,
+                   job.settings.seed);
+    for (int i = 0; i < sizes.gradients; ++i) {
+      gradients_.emplace_back(static_cast<std::size_t>(sizes.gradient));
+    }
+  }
+}
+
+template <typename T>
+typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
+  const Settings& s = job.settings;
+  const int shards = static_cast<int>(s.virtual_shards);
+  Sizes sizes;
+  if (s.do_train) {
+    sizes.examples = most_examples_of_a_pass(shards, s.global_batch, s.per_device_train_batch_size);
+    sizes.tokens = most_tokens(job.train_data, sizes.examples);
+    sizes.seqlen = longest(job.train_data);
+    const nn::ParameterLayout layout(job.model.bert);
+    const std::int64_t rows =
+        std::min(job.model.bert.vocab_size, most_tokens(job.train_data, s.global_batch));
+    sizes.gradient = layout.word_embeddings + rows * job.model.bert.hidden_size + 1;
+    // For any number of workers this job may have: the parts that a step holds at once.
+    for (std::int64_t world = 1; world <= s.max_workers; ++world) {
+      for (int rank = 0; rank < world; ++rank) {
+        const PassPlan plan =
+            s.exact ? plan_passes(collectives::shards_of(rank, static_cast<int>(world), shards),
+                                  shards, s.global_batch, s.per_device_train_batch_size)
+                    : plan_plain_passes(rank, static_cast<int>(world), s.global_batch,
+                                        s.per_device_train_batch_size);
+        const int needed = plan.passes.size() == 1
+                               ? static_cast<int>(plan.passes[0].size())
+                               : collectives::TreeAccumulator::buffers_needed(plan.subtrees());
+        sizes.gradients = std::max(sizes.gradients, needed);
+      }
+    }
+  }
+  if (s.do_eval) {
+    sizes.examples = std::max(sizes.examples, s.per_device_eval_batch_size);
+    sizes.tokens = std::max(sizes.tokens, most_tokens(job.dev_data, s.per_device_eval_batch_size));
+    sizes.seqlen = std::max(sizes.seqlen, longest(job.dev_data));
+  }
+  return sizes;
+}
+
+template <typename T>
+void TypedTrainer<T>::check_memory(const Job& job, const nn::Context<T>& context,
+                                   const Sizes& sizes) {
+  const nn::ParameterLayout layout(job.model.bert);
+  const double parameters = static_cast<double>(layout.count) * sizeof(float);
+  const auto packed =
+      static_cast<double>(nn::BertClassifier<T>::packed_bytes(job.model.bert, context));
+  const auto activations = static_cast<double>(
+      nn::BertClassifier<T>::activation_bytes(job.model.bert, context, sizes.tokens, sizes.examples,
+                                              sizes.seqlen, job.settings.virtual_shards));
+  const double gradients = static_cast<double>(sizes.gradient) * sizes.gradients * sizeof(float);
+  // Beside these: the exchange's windows, the data set, the program itself.
+  constexpr double kRest = 128 << 20;
+  const double needed = 3 * parameters + packed + activations + gradients + kRest;
+  const auto available = static_cast<double>(runtime::available_memory());
+  if (needed <= available) return;
+  throw Failure(
+      ExitCode::kMemory,
+      fmt::format("not enough memory: this training needs about {:.0f} MiB (weights and moments "
+                  "{:.0f}, packed weights {:.0f}, activations of {} tokens {:.0f}, gradients "
+                  "{:.0f}), found {:.0f} MiB available; expected more memory or a smaller "
+                  "per_device_train_batch_size",
+                  in_mib(needed), in_mib(3 * parameters), in_mib(packed), sizes.tokens,
+                  in_mib(activations), in_mib(gradients), in_mib(available)));
+}
+
+template <typename T>
+void TypedTrainer<T>::fill_batch(std::span<const std::int32_t> examples,
+                                 const std::vector<Group>& groups) {
+  batch_.clear();
+  for (const Group& group : groups) {
+    batch_.open_group(group.subtree.begin);
+    for (const Range& shard : group.shards) {
+      for (std::int64_t place = shard.begin; place < shard.end; ++place) {
+        const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(place)]);
+        batch_.add(job_.train_data.ids_of(example), job_.train_data.types_of(example),
+                   job_.train_data.labels[example], static_cast<std::int32_t>(place));
+      }
+      batch_.close_shard();
+    }
+  }
+}
+
+template <typename T>
+StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reducer& reducer) {
+  const std::int64_t step = state_.global_step;
+  faults_.at_step(step);
+  faults_.hit("step.begin");
+  const std::span<const std::int32_t> examples = order_->batch(step);
+  const auto n = static_cast<std::int64_t>(examples.size());
+  StepReport report;
+  touched_.clear();
+  for (const std::int32_t example : examples) {
+    touched_.mark(job_.train_data.ids_of(static_cast<std::size_t>(example)));
+    report.tokens +=
+        static_cast<std::int64_t>(job_.train_data.length(static_cast<std::size_t>(example)));
+    report.flops +=
+        3 * nn::example_flops(job_.model.bert,
+                              job_.train_data.length(static_cast<std::size_t>(example)));
+  }
+  touched_.finish();
+  const std::int64_t count = model_.gradient_count(touched_.R());
+  const Settings& s = job_.settings;
+  const PassPlan plan =
+      s.exact ? plan_passes(collectives::shards_of(mesh.rank(), mesh.world(), shards_), shards_, n,
+                            s.per_device_train_batch_size)
+              : plan_plain_passes(mesh.rank(), mesh.world(), n, s.per_device_train_batch_size);
+
+  buckets_.clear();
+  for (std::int64_t at = 0; at < count; at += kBucket) {
+    buckets_.push_back({at, std::min(count, at + kBucket)});
+  }
+  std::size_t started = 0;
+  const auto final_up_to = [&](std::int64_t end) {
+    while (started < buckets_.size() && buckets_[started].end <= end) {
+      reducer.start(static_cast<int>(started++));
+    }
+  };
+
+  // One pass: its groups are the parts. Several: siblings merge as passes end.
+  collectives::GradientParts parts;
+  std::optional<collectives::TreeAccumulator> accumulator;
+  if (plan.passes.size() > 1) {
+    std::vector<float*> buffers;
+    const int needed = collectives::TreeAccumulator::buffers_needed(plan.subtrees());
+    for (int i = 0; i < needed; ++i)
+      buffers.push_back(gradients_[static_cast<std::size_t>(i)].data());
+    accumulator.emplace(plan.subtrees(), count, std::move(buffers));
+    accumulator->begin_step();
+  } else {
+    parts.count = count;
+    for (std::size_t g = 0; g < plan.passes[0].size(); ++g) {
+      parts.parts.push_back({plan.passes[0][g].subtree, gradients_[g].data()});
+    }
+    parts.sum = gradients_[0].data();
+    reducer.begin_step(parts, buckets_);
+  }
+  const nn::DropoutKey key{s.seed, static_cast<std::uint32_t>(step)};
+  for (std::size_t pass = 0; pass < plan.passes.size(); ++pass) {
+    fill_batch(examples, plan.passes[pass]);
+    nn::GradientSink sink;
+    const bool last = pass + 1 == plan.passes.size();
+    if (accumulator) {
+      sink.groups = {accumulator->begin_pass().data()};
+      if (last) {
+        parts = accumulator->parts();
+        reducer.begin_step(parts, buckets_);
+      }
+      sink.on_gradient_ready = [&](std::int64_t begin, std::int64_t end) {
+        accumulator->finish({begin, end});
+        if (last) final_up_to(end);
+      };
+    } else {
+      for (const collectives::GradientPart& part : parts.parts) sink.groups.push_back(part.data);
+      sink.on_gradient_ready = [&](std::int64_t, std::int64_t end) { final_up_to(end); };
+    }
+    model_.forward(batch_, key, true);
+    model_.backward(batch_, key, 1.0f / static_cast<float>(n), touched_, sink);
+    if (accumulator) accumulator->end_pass();
+  }
+  faults_.hit("step.after_backward");
+  reducer.wait(monotonic_now() + kPatience);
+  faults_.hit("step.after_exchange");
+
+  const std::span<const float> gradient(parts.sum, static_cast<std::size_t>(count));
+  report.loss = gradient.back();
+  report.learning_rate = job_.schedule.learning_rate(step);
+  report.grad_norm =
+      optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);
+  state_.global_step = step + 1;
+  state_.examples_consumed += n;
+  state_.num_input_tokens_seen += report.tokens;
+  state_.total_flos += report.flops;
+  state_.epoch = static_cast<double>(step + 1) / static_cast<double>(job_.schedule.steps_per_epoch);
+  report.step = step + 1;
+  report.total_steps = job_.schedule.total_steps;
+  report.epoch = state_.epoch;
+  report.examples = n;
+  faults_.hit("step.after_update");
+  return report;
+}
+
+template <typename T>
+void TypedTrainer<T>::record(const StepReport& report, bool close_window) {
+  loss_sum_ += report.loss;
+  loss_count_ += 1;
+  const Settings& s = job_.settings;
+  const bool due = report.step % s.logging_steps == 0 || report.step == report.total_steps ||
+                   (report.step == 1 && s.logging_first_step);
+  if (!due && !close_window) return;
+  state_.log_history.push_back({{"epoch", report.epoch},
+                                {"grad_norm", report.grad_norm},
+                                {"learning_rate", report.learning_rate},
+                                {"loss", loss_sum_ / static_cast<double>(loss_count_)},
+                                {"step", report.step}});
+  loss_sum_ = 0;
+  loss_count_ = 0;
+}
+
+template <typename T>
+bool TypedTrainer<T>::checkpoint_due() const {
+  const Settings& s = job_.settings;
+  const std::int64_t step = state_.global_step;
+  if (s.save_strategy == SaveStrategy::kNo) return false;
+  const std::int64_t every =
+      s.save_strategy == SaveStrategy::kEpoch ? job_.schedule.steps_per_epoch : s.save_steps;
+  return step % every == 0 && step < job_.schedule.total_steps;
+}
+
+template <typename T>
+Outcome TypedTrainer<T>::train(collectives::Mesh& mesh, const TrainerHooks& hooks) {
+  const MonotonicTime begin = monotonic_now();
+  const auto account = [&] {
+    train_seconds_ += std::chrono::duration<double>(monotonic_now() - begin).count();
+  };
+  collectives::ReducerOptions options;
+  options.mode =
+      job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
+  options.faults.hook = [this](const char* point) { faults_.hit(point); };
+  options.idle_deadline = kPatience;
+  const std::vector<Range> split = collectives::even_split(mesh.world(), shards_);
+  RateMeter meter;
+  meter.restart(begin);
+  Outcome outcome = Outcome::kComplete;
+  try {
+    collectives::Reducer reducer(mesh, split, shards_, options);
+    while (state_.global_step < job_.schedule.total_steps) {
+      if (hooks.should_leave && hooks.should_leave()) {
+        outcome = Outcome::kLeft;
+        break;
+      }
+      const StepReport report = run_step(mesh, reducer);
+      record(report, checkpoint_due());
+      const Rates rates = meter.add(report, monotonic_now());
+      if (hooks.on_step) hooks.on_step(report, rates);
+      if (checkpoint_due()) {
+        if (mesh.rank() == 0) write_checkpoint(mesh.epoch());
+        last_checkpoint_step_ = state_.global_step;
+      }
+    }
+  } catch (...) {
+    account();
+    throw;
+  }
+  account();
+  return outcome;
+}
+
+template <typename T>
+EvaluationResult TypedTrainer<T>::evaluate(collectives::Mesh& mesh) {
+  faults_.hit("evaluate.begin");
+  const MonotonicTime begin = monotonic_now();
+  const tasks::Dataset& data = job_.dev_data;
+  const Range own = share_of(mesh.rank(), mesh.world(), static_cast<std::int64_t>(data.size()));
+  std::vector<float> logits;
+  for (std::int64_t at = own.begin; at < own.end;) {
+    const std::int64_t end = std::min(own.end, at + job_.settings.per_device_eval_batch_size);
+    batch_.clear();
+    for (; at < end; ++at) {
+      const auto example = static_cast<std::size_t>(at);
+      batch_.add(data.ids_of(example), data.types_of(example), data.labels[example],
+                 static_cast<std::int32_t>(at));
+    }
+    for (const T logit : model_.forward(batch_, {}, false)) {
+      logits.push_back(runtime::to_float(logit));
+    }
+  }
+  EvaluationResult result =
+      score(*job_.task, data, gather_logits(mesh, logits, monotonic_now() + kPatience));
+  result.seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
+  return result;
+}
+
+template <typename T>
+std::vector<std::pair<std::string, std::string>> TypedTrainer<T>::kernel_names() const {
+  return {{"linear forward", ops_.linear_forward.name},
+          {"linear backward input", ops_.linear_backward_input.name},
+          {"linear backward weight", ops_.linear_backward_weight.name},
+          {"attention forward", ops_.attention_forward.name},
+          {"attention backward", ops_.attention_backward.name},
+          {"embedding and norm", ops_.embed_norm_forward.name},
+          {"residual and norm forward", ops_.add_norm_forward.name},
+          {"residual and norm backward", ops_.add_norm_backward.name},
+          {"norm parameters", ops_.norm_backward_parameters.name},
+          {"gelu forward", ops_.gelu_forward.name},
+          {"gelu backward", ops_.gelu_backward.name},
+          {"pooler", ops_.tanh_dropout_forward.name},
+          {"cross entropy", ops_.softmax_cross_entropy.name},
+          {"embedding backward", parameter_ops_.embedding_backward.name},
+          {"adamw", parameter_ops_.adamw.name},
+          {"gradient norm", parameter_ops_.sum_of_squares.name}};
+}
+
+template class TypedTrainer<float>;
+template class TypedTrainer<runtime::bf16>;
+
+std::unique_ptr<Trainer> make_trainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool,
+                                      Faults& faults, Logger& log) {
+  if (job.settings.bf16) {
+    return std::make_unique<TypedTrainer<runtime::bf16>>(job, isa, pool, faults, log);
+  }
+  return std::make_unique<TypedTrainer<float>>(job, isa, pool, faults, log);
+}
+
+}  // namespace tilewright::train
