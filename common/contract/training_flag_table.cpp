@@ -9,8 +9,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr double kNoLimit = 1e15;  // whole numbers up to here are exact in a double
-
 TrainingFlag boolean(std::string_view name, bool value, std::string_view help) {
   return {.name = name, .type = kBool, .default_value = value ? "true" : "false", .help = help};
 }
@@ -79,9 +77,9 @@ std::span<const TrainingFlag> training_flags() {
       boolean("do_train", true, "train"),
       boolean("do_eval", true, "evaluate on the dev file, after training if there is any"),
       or_minus_one(
-          integer("max_train_samples", "-1", 1, kNoLimit, "use the first so many rows; -1: all")),
+          integer("max_train_samples", "-1", 1, kUnbounded, "use the first so many rows; -1: all")),
       or_minus_one(
-          integer("max_eval_samples", "-1", 1, kNoLimit, "use the first so many rows; -1: all")),
+          integer("max_eval_samples", "-1", 1, kUnbounded, "use the first so many rows; -1: all")),
       // Input.
       integer("max_seq_length", "128", 4, 8192,
               "tokens an example is cut to, [CLS] and [SEP] included"),
@@ -95,14 +93,16 @@ std::span<const TrainingFlag> training_flags() {
       below_maximum(number("adam_beta1", "0.9", 0, 1, "decay of AdamW's first moment")),
       below_maximum(number("adam_beta2", "0.999", 0, 1, "decay of AdamW's second moment")),
       number("adam_epsilon", "1e-08", 1e-30, 1, "AdamW's epsilon"),
-      number("max_grad_norm", "1", 0, kNoLimit, "gradients are scaled down to this norm; 0: never"),
+      number("max_grad_norm", "1", 0, kUnbounded,
+             "gradients are scaled down to this norm; 0: never"),
       number("num_train_epochs", "3", 0, 1e6, "passes over the training data, fractions allowed"),
-      or_minus_one(
-          integer("max_steps", "-1", 1, kNoLimit, "optimizer steps; -1: as num_train_epochs says")),
+      or_minus_one(integer("max_steps", "-1", 1, kUnbounded,
+                           "optimizer steps; -1: as num_train_epochs says")),
       choice("lr_scheduler_type", {"linear", "constant"}, "linear",
              "decay to zero, or none, after the warm-up"),
       number("warmup_ratio", "0", 0, 1, "share of all steps that the learning rate rises for"),
-      integer("warmup_steps", "0", 0, kNoLimit, "steps that it rises for; 0: as warmup_ratio says"),
+      integer("warmup_steps", "0", 0, kUnbounded,
+              "steps that it rises for; 0: as warmup_ratio says"),
       dropout("hidden_dropout_prob", "dropout of hidden states; -1: the model's"),
       dropout("attention_probs_dropout_prob", "dropout of attention weights; -1: the model's"),
       dropout("classifier_dropout", "dropout before the classifier; -1: the model's"),
@@ -110,11 +110,11 @@ std::span<const TrainingFlag> training_flags() {
       or_minus_one(integer("init_seed", "-1", 0, 4294967295,
                            "seed of weights the model folder lacks; -1: as seed")),
       // Checkpoints, results, log.
-      integer("logging_steps", "10", 1, kNoLimit, "steps between lines of progress"),
+      integer("logging_steps", "10", 1, kUnbounded, "steps between lines of progress"),
       boolean("logging_first_step", false, "a line after the first step too"),
       choice("save_strategy", {"no", "steps", "epoch"}, "steps", "when to write a checkpoint"),
-      integer("save_steps", "500", 1, kNoLimit, "steps between checkpoints"),
-      integer("save_total_limit", "2", 1, kNoLimit, "checkpoints kept, the oldest goes first"),
+      integer("save_steps", "500", 1, kUnbounded, "steps between checkpoints"),
+      integer("save_total_limit", "2", 1, kUnbounded, "checkpoints kept, the oldest goes first"),
       boolean("overwrite_output_dir", false, "replace the output of another job"),
       text("resume_from_checkpoint", "", "a checkpoint's folder; empty: this job's last, if any"),
       text("run_name", "", "a name for log and results"),

@@ -13,8 +13,10 @@ namespace {
 constexpr std::size_t kMaxValueBytes = 4096;  // a path's longest
 
 std::string describe_range(const TrainingFlag& flag, std::string_view noun) {
-  std::string text = fmt::format("{} from {} to {}{}", noun, flag.minimum,
-                                 flag.below_maximum ? "below " : "", flag.maximum);
+  std::string text = flag.maximum >= kUnbounded
+                         ? fmt::format("{} of at least {}", noun, flag.minimum)
+                         : fmt::format("{} from {} to {}{}", noun, flag.minimum,
+                                       flag.below_maximum ? "below " : "", flag.maximum);
   if (flag.or_minus_one) text += ", or -1";
   return text;
 }

@@ -14,6 +14,9 @@
 
 namespace tilewright {
 
+// A maximum that stands for none; whole numbers up to here are exact in a double.
+inline constexpr double kUnbounded = 1e15;
+
 enum class FlagType { kBool, kInt, kFloat, kString, kChoice };
 
 struct TrainingFlag {

@@ -53,7 +53,8 @@ class Converter {
     if (!document_.errors.empty()) return nullptr;
     if (depth > kMaxDepth) return refuse(node, path, "found more than 64 levels of nesting");
     if (++values_ > kMaxValues) return refuse(node, path, "found more than 100000 values");
-    if (!path.empty() && !node.Mark().is_null()) {
+    // An empty item's mark is where the next one begins.
+    if (!path.empty() && !node.IsNull() && !node.Mark().is_null()) {
       document_.positions.set(path, node.Mark().line + 1);
     }
     switch (node.Type()) {

@@ -39,6 +39,15 @@ std::string expand(std::string_view text, const Environment& variables) {
   });
 }
 
+std::vector<std::string> unknown_references(std::string_view text, const Environment& variables) {
+  std::vector<std::string> unknown;
+  expand_with(text, [&](std::string_view name) {
+    if (variables.find(name) == variables.end()) unknown.emplace_back(name);
+    return std::string();
+  });
+  return unknown;
+}
+
 Environment expand_environment(const std::vector<std::pair<std::string, std::string>>& list,
                                const Environment& around) {
   Environment expanded;

@@ -44,8 +44,11 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
 std::optional<double> decimal_number(std::string_view text) {
   // from_chars also knows "inf", "nan" and hexadecimal digits, which are text here.
   if (text.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return std::nullopt;
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.starts_with("+") || text.find_first_of("0123456789") == std::string_view::npos) {
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+    if (text.starts_with('+') || text.starts_with('-')) return std::nullopt;
+  }
+  if (text.find_first_of("0123456789") == std::string_view::npos) {
     return std::nullopt;
   }
   double number = 0;

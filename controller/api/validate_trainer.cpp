@@ -18,7 +18,12 @@ Environment likely_environment(const TrainJob& job) {
   TrainJob likely = job;
   if (likely.metadata.name.empty()) likely.metadata.name = job.metadata.generate_name + "xxxxx";
   if (likely.metadata.uid.empty()) likely.metadata.uid = "00000000-0000-0000-0000-000000000000";
-  return expand_environment(worker_environment(likely, {"127.0.0.1:1", "/key", 0}));
+  Environment variables;
+  for (const auto& [name, value] : worker_environment(likely, {"127.0.0.1:1", "/key", 0})) {
+    // A value that hangs on a variable with valueFrom is unknown before the pod starts.
+    if (unknown_references(value, variables).empty()) variables[name] = expand(value, variables);
+  }
+  return variables;
 }
 
 const Volume* find_volume(const TrainJob& job, std::string_view name) {
@@ -54,6 +59,12 @@ class PathJudge {
     }
     const Result<TrainerPath> unexpanded = parse_trainer_path(written);
     if (!unexpanded.ok()) return judge_.refuse(path, unexpanded.error().message);
+    if (const auto unknown = unknown_references(written, variables_); !unknown.empty()) {
+      return judge_.refuse(
+          path, fmt::format("found $({}), which no plain value of spec.worker.env sets, expected a "
+                            "variable such as $({})",
+                            shown(unknown.front()), env::kJobName));
+    }
     const std::string text = expand(written, variables_);
     const Result<TrainerPath> parsed = parse_trainer_path(text);
     if (!parsed.ok() || parsed->volume != unexpanded->volume) {
@@ -61,14 +72,6 @@ class PathJudge {
           path, parsed.ok()
                     ? fmt::format("found {}, expected a volume's plain name", shown(written))
                     : parsed.error().message);
-    }
-    const std::size_t unknown = text.find("$(");
-    if (unknown != std::string::npos && text.find(')', unknown) != std::string::npos) {
-      return judge_.refuse(
-          path,
-          fmt::format("found {}, which no plain value of spec.worker.env sets, expected a "
-                      "variable such as $({})",
-                      text.substr(unknown, text.find(')', unknown) - unknown + 1), env::kJobName));
     }
     check_volume(path, *parsed, output);
   }

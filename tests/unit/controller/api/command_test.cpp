@@ -1,0 +1,101 @@
+#include "controller/api/command.h"
+
+#include <gtest/gtest.h>
+
+#include "common/contract/training_flags.h"
+#include "tests/unit/controller/api/manifest.h"
+
+namespace tilewright::api {
+namespace {
+
+using testing::job_of;
+using testing::with;
+
+std::vector<std::string> pod_command(const TrainJob& job) { return worker_command(job, pod_path); }
+
+TEST(WorkerCommand, IsTheManifestInFlags) {
+  const std::vector<std::string> expected = {
+      "tilewright-worker",
+      "train",
+      "--task_name=mrpc",
+      "--model_name_or_path=/mnt/tilewright/models/minilm",
+      "--data_dir=/mnt/tilewright/data/MRPC",
+      "--output_dir=/mnt/tilewright/output/$(TILEWRIGHT_JOB_NAME)",
+      "--learning_rate=0.0001",
+      "--per_device_train_batch_size=16",
+      "--virtual_shards=8",
+      "--nominal_workers=2",
+      "--max_workers=4"};
+  EXPECT_EQ(pod_command(job_of()), expected);
+}
+
+TEST(WorkerCommand, IsWhatTheWorkersParserTakes) {
+  std::vector<std::string> words = pod_command(
+      job_of(with("learning_rate: 1e-4",
+                  "bf16: false\n    run_name: a b\n    resume_from_checkpoint: output:c")));
+  words.erase(words.begin(), words.begin() + 2);
+  const auto parsed = TrainingArguments::parse(words);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_FALSE(parsed->boolean("bf16"));
+  EXPECT_EQ(parsed->text("run_name"), "a b");
+  EXPECT_EQ(parsed->text("resume_from_checkpoint"), "/mnt/tilewright/output/c");
+  EXPECT_EQ(parsed->integer("max_workers"), 4);
+}
+
+TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
+  const auto words = pod_command(job_of(with("nprocPerNode: 1", "nprocPerNode: 2")));
+  EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 5),
+            (std::vector<std::string>{"tilewright-worker", "agent", "--nproc_per_node=2", "--",
+                                      "train"}));
+  EXPECT_EQ(words[words.size() - 2], "--nominal_workers=4");
+  EXPECT_EQ(words.back(), "--max_workers=8");
+}
+
+TEST(WorkerCommand, KeepsTheSizesOfTheFirstStart) {
+  TrainJob job = job_of();
+  job.status.nominal_workers = 2;
+  job.status.virtual_shards = 4;
+  job.spec.worker.replicas = 3;
+  const auto words = pod_command(job);
+  EXPECT_EQ(words[words.size() - 3], "--virtual_shards=4");
+  EXPECT_EQ(words[words.size() - 2], "--nominal_workers=2");
+}
+
+TEST(WorkerCommand, EndsWithTheFreeArgs) {
+  const auto words = pod_command(job_of(with("learning_rate: 1e-4", "args: [--extra, $(A)]")));
+  EXPECT_EQ(words[words.size() - 2], "--extra");
+  EXPECT_EQ(words.back(), "$(A)");
+}
+
+TEST(WorkerCommand, ExpandsAsTheKubeletWould) {
+  const TrainJob job = job_of(with("sharedMemory: 64Mi",
+                                   "env:\n      - {name: RUN, value: \"$(TILEWRIGHT_JOB_NAME)-$"
+                                   "(TILEWRIGHT_WORKER_INDEX)\"}"));
+  const Environment variables = expand_environment(worker_environment(job, {"h:1", "/key", 1}));
+  EXPECT_EQ(variables.at("RUN"), "mrpc-1");
+  EXPECT_EQ(variables.at("TILEWRIGHT_RENDEZVOUS"), "h:1");
+  EXPECT_EQ(variables.at("TILEWRIGHT_JOB_KEY_FILE"), "/key");
+  EXPECT_EQ(expand_command(pod_command(job), variables)[5],
+            "--output_dir=/mnt/tilewright/output/mrpc");
+}
+
+TEST(TrainerPath, IsTheVolumesLocalFolderOnThisMachine) {
+  const TrainJob job = job_of();
+  EXPECT_EQ(local_path(job, "/home/me/examples", {"models", "minilm"}), "/home/me/models/minilm");
+  EXPECT_EQ(local_path(job, "/home/me/examples", {"data", ""}), "/home/me/examples/data");
+  TrainJob absolute = job;
+  absolute.spec.volumes[1].local = "/srv/data";
+  EXPECT_EQ(local_path(absolute, "/home/me", {"data", "x"}), "/srv/data/x");
+}
+
+TEST(TrainerPath, SplitsAtTheFirstColon) {
+  EXPECT_EQ(*parse_trainer_path("v:a:b/c"), (TrainerPath{"v", "a:b/c"}));
+  EXPECT_EQ(*parse_trainer_path("v:"), (TrainerPath{"v", ""}));
+  EXPECT_EQ(*parse_trainer_path("v:..a/b.."), (TrainerPath{"v", "..a/b.."}));
+  for (const char* text : {"", "v", ":a", "v:/a", "v:..", "v:a/..", "v:a/../b"}) {
+    EXPECT_FALSE(parse_trainer_path(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::api

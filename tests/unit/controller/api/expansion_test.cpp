@@ -1,0 +1,66 @@
+// Expected values follow the rules in Kubernetes' reference for EnvVar.value and Container.args.
+#include "controller/api/expansion.h"
+
+#include <gtest/gtest.h>
+
+namespace tilewright::api {
+namespace {
+
+const Environment kVariables = {{"A", "a"}, {"B", "$(A)"}, {"EMPTY", ""}, {"X.Y", "dotted"}};
+
+TEST(Expansion, PutsValuesInAndDoesNotExpandThemAgain) {
+  EXPECT_EQ(expand("$(A)", kVariables), "a");
+  EXPECT_EQ(expand("x$(A)y$(A)z", kVariables), "xayaz");
+  EXPECT_EQ(expand("$(B)", kVariables), "$(A)");
+  EXPECT_EQ(expand("[$(EMPTY)]", kVariables), "[]");
+  EXPECT_EQ(expand("$(X.Y)", kVariables), "dotted");
+}
+
+TEST(Expansion, LeavesUnknownVariablesAsWritten) {
+  EXPECT_EQ(expand("$(NONE)", kVariables), "$(NONE)");
+  EXPECT_EQ(expand("$()", kVariables), "$()");
+  EXPECT_EQ(expand("$( A)", kVariables), "$( A)");
+}
+
+TEST(Expansion, HalvesDoubledDollars) {
+  EXPECT_EQ(expand("$$(A)", kVariables), "$(A)");
+  EXPECT_EQ(expand("$$$(A)", kVariables), "$a");
+  EXPECT_EQ(expand("$$$$(A)", kVariables), "$$(A)");
+  EXPECT_EQ(expand("$$", kVariables), "$");
+  EXPECT_EQ(expand("a$$b", kVariables), "a$b");
+}
+
+TEST(Expansion, LeavesOtherDollarsAlone) {
+  EXPECT_EQ(expand("$A ${A} 5$", kVariables), "$A ${A} 5$");
+  EXPECT_EQ(expand("$", kVariables), "$");
+  EXPECT_EQ(expand("", kVariables), "");
+  EXPECT_EQ(expand("$A$(A)", kVariables), "$Aa");
+}
+
+TEST(Expansion, TakesAnUnclosedReferenceForText) {
+  EXPECT_EQ(expand("$(A", kVariables), "$(A");
+  EXPECT_EQ(expand("$(A $(A)", kVariables), "$(A $(A)");  // names the variable "A $(A"
+  EXPECT_EQ(expand("$(", kVariables), "$(");
+}
+
+TEST(Expansion, LetsAVariableSeeThoseBeforeIt) {
+  const Environment out = expand_environment({{"FIRST", "1"},
+                                              {"SECOND", "$(FIRST)2"},
+                                              {"THIRD", "$(SECOND)3"},
+                                              {"EARLY", "$(LATE)"},
+                                              {"LATE", "late"},
+                                              {"HOST", "$(OUTSIDE)"}},
+                                             {{"OUTSIDE", "o"}, {"FIRST", "hidden"}});
+  EXPECT_EQ(out.at("SECOND"), "12");
+  EXPECT_EQ(out.at("THIRD"), "123");
+  EXPECT_EQ(out.at("EARLY"), "$(LATE)");
+  EXPECT_EQ(out.at("HOST"), "o");
+  EXPECT_FALSE(out.contains("OUTSIDE"));
+}
+
+TEST(Expansion, LetsALaterVariableBuildOnAnEarlierOneOfItsName) {
+  EXPECT_EQ(expand_environment({{"P", "a"}, {"P", "$(P):b"}}).at("P"), "a:b");
+}
+
+}  // namespace
+}  // namespace tilewright::api

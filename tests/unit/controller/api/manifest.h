@@ -1,0 +1,77 @@
+// A good manifest, and the same with one place changed: what the tests of this room start from.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "controller/api/validate.h"
+
+namespace tilewright::api::testing {
+
+// Line numbers in the tests count from here.
+inline const std::string kManifest = R"(apiVersion: tilewright.dev/v1alpha1
+kind: TrainJob
+metadata:
+  name: mrpc
+spec:
+  nprocPerNode: 1
+  elasticPolicy:
+    rdzvBackend: c10d
+    minReplicas: 1
+    maxReplicas: 4
+    maxRestarts: 3
+  runPolicy:
+    cleanPodPolicy: Running
+  trainer:
+    task: mrpc
+    model: models:minilm
+    data: data:MRPC
+    output: output:$(TILEWRIGHT_JOB_NAME)
+    learning_rate: 1e-4
+    per_device_train_batch_size: 16
+  worker:
+    replicas: 2
+    image: tilewright-worker:0.1.0
+    restartPolicy: OnFailure
+    resources:
+      cpu: 1
+      memory: 2Gi
+    sharedMemory: 64Mi
+  volumes:
+    - name: models
+      local: ../models
+      persistentVolumeClaim: {claimName: tilewright-models}
+    - name: data
+      local: data
+      persistentVolumeClaim: {claimName: tilewright-data}
+    - name: output
+      local: ../output
+      persistentVolumeClaim: {claimName: tilewright-output}
+)";
+
+// The manifest with its one occurrence of `place` replaced.
+inline std::string with(const std::string& place, const std::string& replacement,
+                        std::string manifest = kManifest) {
+  const std::size_t at = manifest.find(place);
+  EXPECT_NE(at, std::string::npos) << place;
+  EXPECT_EQ(manifest.find(place, at + 1), std::string::npos) << place << " stands there twice";
+  return manifest.replace(at, place.size(), replacement);
+}
+
+// All sentences about a manifest; empty if there are none.
+inline std::string refusal(const std::string& manifest, Target target = Target::kAnywhere) {
+  const Result<Checked> checked = check_manifest(manifest, "job.yaml", target);
+  if (checked.ok()) return "";
+  EXPECT_EQ(checked.error().code, ExitCode::kManifest);
+  return checked.error().message;
+}
+
+// The manifest's job with defaults applied.
+inline TrainJob job_of(const std::string& manifest = kManifest) {
+  Result<Checked> checked = check_manifest(manifest, "job.yaml", Target::kAnywhere);
+  EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message);
+  return checked.ok() ? checked->job : TrainJob();
+}
+
+}  // namespace tilewright::api::testing
