@@ -113,6 +113,8 @@ TEST(Exchange, EndsAtOnceForAllWhenAborted) {
                 mentions(error, "closed its connection"))
         << error;
   }
+  EXPECT_TRUE(std::ranges::any_of(
+      errors, [](const std::string& error) { return mentions(error, "aborted: the membership"); }));
 }
 
 TEST(Exchange, NoticesRanksThatDoDifferentThings) {
