@@ -12,7 +12,6 @@ struct Vectors256 {
   using A = __m256;
   using B = __m256;
   static constexpr int kLanes = 8;
-  static constexpr int kRows = 6;
   static constexpr int kVectors = 2;
 
   static __m256i lanes(int count) {
@@ -28,6 +27,7 @@ struct Vectors256 {
 
 struct Float : Vectors256 {
   using T = float;
+  static constexpr int kRows = 6;
   static constexpr int kGroup = 1;
   static constexpr int kPhases = 1;
 
@@ -50,6 +50,7 @@ struct Float : Vectors256 {
 // Phase 0 multiplies the first elements of the pairs, phase 1 the second.
 struct Widened : Vectors256 {
   using T = bf16;
+  static constexpr int kRows = 5;  // a sixth row leaves no register for the widening
   static constexpr int kGroup = 2;
   static constexpr int kPhases = 2;
 
@@ -97,6 +98,6 @@ struct Widened : Vectors256 {
 }  // namespace
 
 constinit const Engine<float> kAvx2Float = make_engine<Float>("avx2 6x16");
-constinit const Engine<bf16> kAvx2Bf16 = make_engine<Widened>("avx2 6x16 widened");
+constinit const Engine<bf16> kAvx2Bf16 = make_engine<Widened>("avx2 5x16 widened");
 
 }  // namespace tilewright::kernels

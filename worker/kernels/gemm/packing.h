@@ -73,7 +73,7 @@ struct PlainRows {
 
 // Rows that are packed before the next panel's turn: few enough that rows whose distance is a power
 // of two do not push each other out of the L1 cache.
-constexpr std::int64_t kRowsAtOnce = 32;
+constexpr std::int64_t kRowsAtOnce = 16;
 
 template <class Fast, int W, int G, typename T>
 void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns, T* out,

@@ -100,7 +100,12 @@ struct Tile {
   __attribute__((always_inline)) void group(const typename P::T* a, Rows rows,
                                             const typename P::T* b) {
     phase<0, kLast>(a, rows, b);
-    if constexpr (P::kPhases == 2) phase<1, kLast>(a, rows, b);
+    if constexpr (P::kPhases == 2) {
+      // Both phases read the same pairs. Kept in registers from one to the other (as the compiler
+      // would), they push accumulators out to memory; loading them again is cheaper.
+      asm volatile("" : : : "memory");
+      phase<1, kLast>(a, rows, b);
+    }
   }
 
   template <class Rows>
