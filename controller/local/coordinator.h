@@ -1,0 +1,42 @@
+// The rendezvous as `up` needs it: an address for the workers, a number to expect, what they
+// report.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/net/secret.h"
+#include "controller/reconcile/observed.h"
+#include "controller/reconcile/plan.h"
+
+namespace tilewright::local {
+
+// What a progress line shows beside what reconcile needs.
+struct LiveProgress {
+  reconcile::Progress progress;
+  std::string phase;             // "training", "evaluating", ...
+  double gflops_per_second = 0;  // 0: not told
+};
+
+class Coordinator {
+ public:
+  virtual ~Coordinator() = default;
+  virtual std::string endpoint() const = 0;  // host:port
+  // The first call opens the job to its members.
+  virtual Status expect(const reconcile::Membership& membership) = 0;
+  // The job is over: members are sent away.
+  virtual void close() = 0;
+  // Nothing before the first expect() and after close().
+  virtual std::optional<LiveProgress> progress() const = 0;
+  virtual int changes_fd() const = 0;  // readable when something has changed
+  virtual void take_changes() = 0;     // until the next change
+};
+
+// Serves on the loopback interface, on a port of its own.
+Result<std::unique_ptr<Coordinator>> serve_rendezvous(const std::string& job_uid,
+                                                      net::SecretKey key, std::int64_t global_batch,
+                                                      std::shared_ptr<Logger> log);
+
+}  // namespace tilewright::local

@@ -1,0 +1,125 @@
+#include "controller/local/launch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "common/contract/ports.h"
+#include "controller/api/command.h"
+#include "controller/api/expansion.h"
+#include "controller/api/trainer_path.h"
+#include "controller/local/cpus.h"
+#include "controller/reconcile/elasticity.h"
+
+namespace tilewright::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+api::Environment variables_of(const api::TrainJob& job, const LaunchSetting& setting, int index) {
+  return api::expand_environment(
+      api::worker_environment(job, {setting.rendezvous, setting.key_file.string(), index}));
+}
+
+// A manifest's VOLUME:path on this machine, its variables expanded; they may not depend on the
+// worker's index, for a folder is of all workers.
+fs::path folder_of(const api::TrainJob& job, const fs::path& manifest_folder,
+                   const std::string& text) {
+  const Result<api::TrainerPath> path = api::parse_trainer_path(text);
+  TW_CHECK(path.ok(), "a path that validate() would have refused: {}", path.error().message);
+  const api::Environment variables =
+      api::expand_environment(api::worker_environment(job, {"", "", 0}));
+  return api::expand(api::local_path(job, manifest_folder, *path), variables);
+}
+
+Status must_exist(const api::TrainJob& job, const fs::path& manifest_folder, const char* field,
+                  const std::string& text, ExitCode code) {
+  const fs::path folder = folder_of(job, manifest_folder, text);
+  std::error_code error;
+  if (fs::exists(folder, error)) return {};
+  return Error{code, fmt::format("spec.trainer.{}: {} is {} on this machine, and there is no such "
+                                 "folder",
+                                 field, text, folder.string())};
+}
+
+bool is_program(const fs::path& path) {
+  return fs::is_regular_file(path) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+Command command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
+                    const LaunchSetting& setting) {
+  const api::Environment variables = variables_of(job, setting, creation.index);
+  Command command;
+  command.program = setting.worker_program;
+  command.arguments = api::expand_command(
+      api::worker_command(job,
+                          [&](const api::TrainerPath& path) {
+                            return api::local_path(job, setting.manifest_folder, path);
+                          }),
+      variables);
+  command.arguments.erase(command.arguments.begin());  // the program's name in the image
+  for (const std::string& variable : setting.environment) {
+    const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
+    if (!api::is_runtime_variable(name) && !variables.contains(name)) {
+      command.environment.push_back(variable);
+    }
+  }
+  for (const auto& [name, value] : variables) command.environment.push_back(name + "=" + value);
+  command.cpus = share_of_cpus(setting.cpus, creation.index, reconcile::sizes_of(job).desired);
+  return command;
+}
+
+Status prepare_folders(const api::TrainJob& job, const fs::path& manifest_folder) {
+  const api::Trainer& trainer = job.spec.trainer;
+  if (Status there = must_exist(job, manifest_folder, "model", trainer.model, ExitCode::kModel);
+      !there) {
+    return there;
+  }
+  if (Status there = must_exist(job, manifest_folder, "data", trainer.data, ExitCode::kData);
+      !there) {
+    return there;
+  }
+  // The worker makes its own output folder in it, when there is something to put there.
+  const Result<api::TrainerPath> output = api::parse_trainer_path(trainer.output);
+  TW_CHECK(output.ok(), "a path that validate() would have refused: {}", trainer.output);
+  const fs::path volume = api::local_path(job, manifest_folder, {output->volume, ""});
+  std::error_code error;
+  fs::create_directories(volume, error);
+  if (!error && access(volume.c_str(), W_OK) == 0) return {};
+  return Error{ExitCode::kOutput,
+               fmt::format("spec.trainer.output: the volume {} is {} on this machine, which cannot "
+                           "be written{}",
+                           output->volume, volume.string(), error ? ": " + error.message() : "")};
+}
+
+fs::path output_folder(const api::TrainJob& job, const fs::path& manifest_folder) {
+  return folder_of(job, manifest_folder, job.spec.trainer.output);
+}
+
+Result<fs::path> find_worker_program(const fs::path& named) {
+  if (!named.empty()) {
+    if (is_program(named)) return fs::absolute(named).lexically_normal();
+    return Error{ExitCode::kUsage,
+                 fmt::format("--worker_binary: {} is no program", named.string())};
+  }
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (is_program(own / kWorkerProgram)) return own / kWorkerProgram;
+  const char* path = std::getenv("PATH");
+  for (std::string_view rest = path == nullptr ? "" : path; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const fs::path candidate = fs::path(rest.substr(0, end)) / kWorkerProgram;
+    if (end > 0 && is_program(candidate)) return fs::absolute(candidate);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return Error{ExitCode::kUsage,
+               fmt::format("{} is neither beside this program (in {}) nor in PATH; name it with "
+                           "--worker_binary",
+                           kWorkerProgram, own.string())};
+}
+
+}  // namespace tilewright::local

@@ -1,0 +1,121 @@
+#include "controller/local/log_capture.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace tilewright::local {
+namespace {
+
+// The length of the valid UTF-8 sequence at the start of `text`, 0 if there is none.
+std::size_t sequence_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  std::size_t length = 0;
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first < 0xE0) length = 2;
+  if (first >= 0xE0 && first < 0xF0) length = 3;
+  if (first >= 0xF0 && first < 0xF5) length = 4;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates and what lies above U+10FFFF.
+  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
+      (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) {
+    return 0;
+  }
+  return length;
+}
+
+// The length of the escape sequence (ECMA-48 CSI, or two bytes) at the start of `text`.
+std::size_t escape_length(std::string_view text) {
+  if (text.size() < 2 || text[1] != '[') return std::min<std::size_t>(2, text.size());
+  std::size_t end = 2;
+  while (end < text.size() && (text[end] < '@' || text[end] > '~')) ++end;
+  return std::min(end + 1, text.size());
+}
+
+}  // namespace
+
+std::string printable(std::string_view line) {
+  std::string result;
+  result.reserve(line.size());
+  while (!line.empty()) {
+    const auto first = static_cast<unsigned char>(line[0]);
+    if (first == 0x1B) {
+      line.remove_prefix(escape_length(line));
+      continue;
+    }
+    const std::size_t length = sequence_length(line);
+    if (length == 0) {
+      result += "\xEF\xBF\xBD";  // U+FFFD
+    } else if (first == '\t' || (first >= 0x20 && first != 0x7F)) {
+      result += line.substr(0, length);
+    }
+    line.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result;
+}
+
+Result<LogCapture> LogCapture::open(const std::filesystem::path& file, LineSink sink) {
+  Descriptor descriptor(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!descriptor) {
+    return Error{ExitCode::kOutput, fmt::format("the log file {} cannot be written: {}",
+                                                file.string(), std::strerror(errno))};
+  }
+  return LogCapture(std::move(descriptor), std::move(sink));
+}
+
+void LogCapture::append(std::string_view bytes) {
+  // The file gets the bytes as they are. A full disk must not stop the training: what cannot be
+  // written is lost to the file, and the screen still shows it.
+  [[maybe_unused]] const auto ignored = ::write(file_.get(), bytes.data(), bytes.size());
+  while (!bytes.empty()) {
+    const std::size_t room = kMaxLineBytes - partial_.size();
+    const std::size_t end = bytes.substr(0, room).find('\n');
+    const bool complete = end != std::string_view::npos;
+    partial_ += bytes.substr(0, complete ? end : room);
+    bytes.remove_prefix(complete ? end + 1 : std::min(room, bytes.size()));
+    if (complete || partial_.size() == kMaxLineBytes) {
+      take_line(partial_);
+      partial_.clear();
+    }
+  }
+}
+
+void LogCapture::finish() {
+  if (partial_.empty()) return;
+  [[maybe_unused]] const auto ignored = ::write(file_.get(), "\n", 1);
+  take_line(partial_);
+  partial_.clear();
+}
+
+void LogCapture::take_line(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  std::string shown = printable(line);
+  if (shown.size() > kTailBytes) {
+    std::size_t end = kTailBytes;
+    while ((static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+    shown.resize(end);
+  }
+  last_.push_back(std::move(shown));
+  if (last_.size() > kTailLines) last_.pop_front();
+  sink_(line);
+}
+
+std::string LogCapture::tail() const {
+  std::string result;
+  for (auto line = last_.rbegin(); line != last_.rend(); ++line) {
+    if (!result.empty() && result.size() + line->size() + 1 > kTailBytes) break;
+    result = result.empty() ? *line : *line + '\n' + result;
+  }
+  return result;
+}
+
+}  // namespace tilewright::local

@@ -1,0 +1,180 @@
+#include "controller/local/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace tilewright::local {
+namespace {
+
+// What the child tells its parent through a pipe that a successful exec closes.
+struct StartFailure {
+  enum class Stage : int { kDirectory, kAffinity, kExec } stage;
+  int error;
+};
+
+Error start_error(const std::string& what, int error) {
+  return {ExitCode::kInternal, fmt::format("{}: {}", what, std::strerror(error))};
+}
+
+Result<std::array<Descriptor, 2>> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return start_error("cannot make a pipe", errno);
+  return std::array<Descriptor, 2>{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& string : strings) result.push_back(string.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// Everything the child needs between fork and exec, prepared before the fork: after it only
+// async-signal-safe calls are allowed, and memory allocation is none.
+struct Prepared {
+  const char* program;
+  const char* directory;
+  char* const* arguments;
+  char* const* environment;
+  int null_input;
+  int output;
+  int failure;
+  pid_t parent;
+  cpu_set_t cpus;
+  bool bind;
+};
+
+[[noreturn]] void become(const Prepared& prepared) {
+  const auto fail = [&](StartFailure::Stage stage) {
+    const StartFailure failure{stage, errno};
+    [[maybe_unused]] const auto ignored = write(prepared.failure, &failure, sizeof(failure));
+    _exit(127);
+  };
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before prctl took effect: then no signal will ever come.
+  if (getppid() != prepared.parent) _exit(127);
+  dup2(prepared.null_input, STDIN_FILENO);
+  dup2(prepared.output, STDOUT_FILENO);
+  dup2(prepared.output, STDERR_FILENO);
+  if (prepared.bind && sched_setaffinity(0, sizeof(prepared.cpus), &prepared.cpus) != 0) {
+    fail(StartFailure::Stage::kAffinity);
+  }
+  if (prepared.directory[0] != '\0' && chdir(prepared.directory) != 0) {
+    fail(StartFailure::Stage::kDirectory);
+  }
+  // The parent blocks the signals it reads from a signalfd and ignores SIGPIPE; both would be
+  // inherited through exec.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  execve(prepared.program, prepared.arguments, prepared.environment);
+  fail(StartFailure::Stage::kExec);
+  _exit(127);
+}
+
+std::string describe(const StartFailure& failure, const Command& command) {
+  switch (failure.stage) {
+    case StartFailure::Stage::kDirectory:
+      return fmt::format("cannot enter the folder {}: {}", command.working_directory.string(),
+                         std::strerror(failure.error));
+    case StartFailure::Stage::kAffinity:
+      return fmt::format("cannot bind {} to its CPUs: {}", command.program.string(),
+                         std::strerror(failure.error));
+    case StartFailure::Stage::kExec:
+      break;
+  }
+  return fmt::format("cannot start {}: {}", command.program.string(), std::strerror(failure.error));
+}
+
+}  // namespace
+
+Result<Process> Process::start(const Command& command) {
+  auto output = make_pipe();
+  if (!output) return output.error();
+  auto failure = make_pipe();
+  if (!failure) return failure.error();
+  Descriptor null_input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null_input) return start_error("cannot open /dev/null", errno);
+
+  std::vector<std::string> arguments = command.arguments;
+  arguments.insert(arguments.begin(), command.program.string());
+  std::vector<std::string> environment = command.environment;
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const std::string directory = command.working_directory.string();
+  Prepared prepared{};
+  prepared.program = command.program.c_str();
+  prepared.directory = directory.c_str();
+  prepared.arguments = argument_pointers.data();
+  prepared.environment = environment_pointers.data();
+  prepared.null_input = null_input.get();
+  prepared.output = (*output)[1].get();
+  prepared.failure = (*failure)[1].get();
+  prepared.parent = getpid();
+  CPU_ZERO(&prepared.cpus);
+  for (const int cpu : command.cpus) CPU_SET(cpu, &prepared.cpus);
+  prepared.bind = !command.cpus.empty();
+
+  const pid_t pid = fork();
+  if (pid < 0) return start_error("cannot fork", errno);
+  if (pid == 0) become(prepared);
+  // In the child as well as here: whoever comes second finds it done.
+  setpgid(pid, pid);
+  (*output)[1].reset();
+  (*failure)[1].reset();
+
+  // Through syscall(): glibc 2.36 declares pidfd_open without C linkage.
+  Descriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const int pid_fd_error = errno;
+  StartFailure told{};
+  ssize_t size = 0;
+  do {
+    size = read((*failure)[0].get(), &told, sizeof(told));
+  } while (size < 0 && errno == EINTR);
+  if (size == static_cast<ssize_t>(sizeof(told)) || !pid_fd) {
+    kill(-pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    if (!pid_fd) return start_error("cannot watch a child process", pid_fd_error);
+    return Error{ExitCode::kUsage, describe(told, command)};
+  }
+  fcntl((*output)[0].get(), F_SETFL, O_NONBLOCK);
+  return Process(pid, std::move(pid_fd), std::move((*output)[0]));
+}
+
+Process::~Process() {
+  if (!pid_fd_ || exit_code_) return;
+  kill(-pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Process::signal_group(int signal_number) const {
+  // After the reaping the number may be another process's.
+  if (!exit_code_) kill(-pid_, signal_number);
+}
+
+std::optional<int> Process::poll_exit() {
+  if (exit_code_) return exit_code_;
+  siginfo_t info{};
+  const auto id = static_cast<id_t>(pid_fd_.get());
+  if (waitid(P_PIDFD, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+    return std::nullopt;
+  }
+  // While the leader is a zombie its group's number cannot be anyone else's.
+  kill(-pid_, SIGKILL);
+  waitid(P_PIDFD, id, &info, WEXITED | WNOHANG);
+  exit_code_ = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+  return exit_code_;
+}
+
+}  // namespace tilewright::local

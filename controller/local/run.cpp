@@ -1,0 +1,152 @@
+#include "controller/local/run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/files.h"
+#include "controller/api/document.h"
+#include "controller/api/validate.h"
+#include "controller/local/console.h"
+#include "controller/local/coordinator.h"
+#include "controller/local/cpus.h"
+#include "controller/local/job_store.h"
+#include "controller/local/launch.h"
+#include "controller/local/session.h"
+#include "controller/local/signals.h"
+
+extern char** environ;
+
+namespace tilewright::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
+  return variables;
+}
+
+Result<api::Checked> read_manifest(const RunOptions& options) {
+  const Result<std::string> text =
+      read_file(options.manifest, api::kMaxManifestBytes, ExitCode::kManifest);
+  if (!text) return text.error();
+  Result<api::Checked> checked =
+      api::check_manifest(*text, options.manifest.string(), api::Target::kLocal);
+  if (checked && !options.name.empty()) checked->job.metadata.name = options.name;
+  return checked;
+}
+
+void summarise(const Session& session, const JobStore& store, const RunOptions& options,
+               Console& console) {
+  console.clear_progress();
+  const api::TrainJob& job = session.job();
+  const api::TrainJobStatus& status = job.status;
+  const fs::path manifest_folder = fs::absolute(options.manifest).parent_path();
+  if (session.stopped_by() != 0) {
+    console.note(fmt::format("job {} was stopped; `tilewright up {} --name {}` resumes it",
+                             job.metadata.name, options.manifest.string(), job.metadata.name));
+  } else if (status.phase == api::Phase::kSucceeded) {
+    const api::Condition* end = status.find_condition(api::condition::kSucceeded);
+    console.note(
+        fmt::format("job {} succeeded: {}", job.metadata.name, end == nullptr ? "" : end->message));
+    console.note(fmt::format("output: {}", output_folder(job, manifest_folder).string()));
+  } else {
+    const api::Condition* end = status.find_condition(api::condition::kFailed);
+    console.note(
+        fmt::format("job {} failed: {}", job.metadata.name, end == nullptr ? "" : end->message));
+    if (!status.failures.empty()) {
+      for (const std::string& line : status.failures.back().last_lines) console.note("  " + line);
+    }
+  }
+  if (status.restarts.total() > 0) {
+    console.note(fmt::format(
+        "restarts: {} of the program, {} of the infrastructure, {} out of "
+        "memory",
+        status.restarts.program, status.restarts.infrastructure, status.restarts.out_of_memory));
+  }
+  console.note(fmt::format("logs: {}", store.log_folder().string()));
+}
+
+Result<int> run(const RunOptions& options) {
+  // First, so that the coordinator's thread leaves the signals to this one.
+  Result<Signals> signals = Signals::take_over();
+  if (!signals) return signals.error();
+
+  Result<api::Checked> checked = read_manifest(options);
+  if (!checked) return checked.error();
+  Console console(Console::detect());
+  for (const api::FieldError& warning : checked->warnings) {
+    console.note("warning: " + warning.sentence(options.manifest.string()));
+  }
+  api::TrainJob& job = checked->job;
+  const fs::path manifest_folder = fs::absolute(options.manifest).parent_path();
+  const Result<fs::path> program = find_worker_program(options.worker_binary);
+  if (!program) return program.error();
+  if (const Status ready = prepare_folders(job, manifest_folder); !ready) return ready.error();
+
+  Result<JobStore> store = JobStore::open(options.state_dir, job, options.replace);
+  if (!store) return store.error();
+  Result<net::SecretKey> key = net::SecretKey::from_file(store->key_file());
+  if (!key) return key.error();
+  Result<std::unique_ptr<Coordinator>> coordinator =
+      serve_rendezvous(job.metadata.uid, std::move(key).value(), api::global_batch(job),
+                       make_logger("up", options.log_level));
+  if (!coordinator) return coordinator.error();
+
+  const LaunchSetting setting{*program,          manifest_folder,
+                              store->key_file(), (*coordinator)->endpoint(),
+                              allowed_cpus(),    own_environment()};
+  std::optional<Session> session;
+  Session::Options session_options;
+  session_options.workers.log_folder = store->log_folder();
+  session_options.workers.node = host_name();
+  session_options.workers.grace = std::chrono::seconds(
+      job.spec.worker.termination_grace_period_seconds.value_or(api::kDefaultGraceSeconds));
+  session_options.workers.command = [&](const reconcile::WorkerCreation& creation) {
+    return Result<Command>(command_for(session->job(), creation, setting));
+  };
+  session_options.workers.new_uid = random_uid;
+  session_options.workers.now = wall_now;
+  session_options.save = [&](const api::TrainJob& state) { return store->save(state); };
+  session_options.reload = [&]() -> Result<api::TrainJobSpec> {
+    Result<api::Checked> again = read_manifest(options);
+    if (!again) return again.error();
+    return std::move(again->job.spec);
+  };
+  session.emplace(std::move(job), **coordinator, *signals, console, std::move(session_options));
+  console.note(
+      fmt::format("{} job {} with {} (state in {})", store->resumed() ? "going on with" : "running",
+                  session->job().metadata.name, program->string(), store->folder().string()));
+  session->run();
+  summarise(*session, *store, options, console);
+  if (session->stopped_by() != 0) {
+    return static_cast<int>(session->stopped_by() == SIGINT ? ExitCode::kInterrupted
+                                                            : ExitCode::kTerminated);
+  }
+  const bool good = session->job().status.phase == api::Phase::kSucceeded;
+  return static_cast<int>(good ? ExitCode::kOk : ExitCode::kJobFailed);
+}
+
+}  // namespace
+
+int run_up(const RunOptions& options) {
+  const Result<int> outcome = run(options);
+  if (outcome) return *outcome;
+  std::fprintf(stderr, "%s\n", outcome.error().message.c_str());
+  return static_cast<int>(outcome.error().code);
+}
+
+}  // namespace tilewright::local
