@@ -20,8 +20,8 @@ void check_shards(Shards shards) {
 }
 
 // A stack of partial sums of kWidth floats. `add(shard, accumulate)` brings shard after shard, in
-// rising order; shards left out count as zero. Leaving them out changes no bit but the sign of a zero,
-// so the drivers add +0 to the whole, which makes -0 (an underflow's) +0.
+// rising order; shards left out count as zero. Leaving them out changes no bit but the sign of a
+// zero, so the drivers add +0 to the whole, which makes -0 (an underflow's) +0.
 template <int kWidth>
 class TreeSum {
  public:
@@ -60,9 +60,15 @@ class TreeSum {
   alignas(64) float sum_[kMaxDepth + 1][kWidth];
 };
 
-// Columns of one task: wide enough for streaming along rows, narrow enough that gamma's and beta's
-// partials of a shard stay in the first-level cache and two threads have work.
+// Most columns of one task: gamma's and beta's partials of a shard stay in the first-level cache.
 constexpr std::int64_t kNormColumns = 256;
+
+// Equal shares for the threads, in whole cache lines.
+std::int64_t norm_columns(std::int64_t H, int threads) {
+  const std::int64_t rounds = (H + threads * kNormColumns - 1) / (threads * kNormColumns);
+  const std::int64_t share = (H + rounds * threads - 1) / (rounds * threads);
+  return (share + 15) / 16 * 16;
+}
 
 template <Isa kIsa>
 void norm_backward_parameters(ThreadPool& pool, const float* dy32, const float* sum,
@@ -70,7 +76,7 @@ void norm_backward_parameters(ThreadPool& pool, const float* dy32, const float* 
                               float* d_beta) {
   check_shards(shards);
   const ParameterLoops& loops = parameter_loops(kIsa);
-  pool.for_ranges(H, kNormColumns, [&](std::int64_t begin, std::int64_t end) {
+  pool.for_ranges(H, norm_columns(H, pool.size()), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t width = end - begin;
     TreeSum<2 * kNormColumns> tree(loops, 2 * width);
     for (std::uint32_t s = 0; s + 1 < shards.size(); ++s) {

@@ -21,18 +21,26 @@ inline constexpr std::int64_t kPerElement = __is_same(Element<T>, float) ? 1 : 2
 
 inline std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
 
+// n <= kLanes elements of a row from element e, pairs as the bits they are.
+template <typename T>
+inline Vec load_elements_of(const T* row, std::int64_t e, std::int64_t n) {
+  if constexpr (kPerElement<T> == 2) {
+    return load_n(reinterpret_cast<const float*>(row) + e, n);
+  } else {
+    return load_n(row + e, n);
+  }
+}
+
 // A [m, k = D]: rows as they stand. dst rows are D / kPerElement elements long.
 template <typename T>
 void pack_left(const T* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
                Element<T>* dst) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    if constexpr (kPerElement<T> == 2) {
-      __builtin_memcpy(dst + i * (D / 2), src + i * stride, static_cast<std::size_t>(D) * 2);
-    } else {
-      for_vectors(D, [&](std::int64_t d, std::int64_t n) {
-        store_n(dst + i * D + d, load_n(src + i * stride + d, n), n);
-      });
-    }
+    const T* row = src + i * stride;
+    for_vectors(D / kPerElement<T>, [&](std::int64_t d, std::int64_t n) {
+      store_n(reinterpret_cast<float*>(dst) + i * (D / kPerElement<T>)+d,
+              load_elements_of(row, d, n), n);
+    });
   }
 }
 
@@ -63,14 +71,7 @@ void pack_transposed(const T* src, std::int64_t stride, std::int64_t rows, std::
       const std::int64_t n = k - e < kLanes ? k - e : kLanes;
       Vec block[kLanes];
       for (int r = 0; r < kLanes; ++r) {
-        const T* row = src + (i + r) * stride;
-        if (i + r >= rows) {
-          block[r] = broadcast(0.0f);
-        } else if constexpr (kPerElement<T> == 2) {
-          block[r] = load_n(reinterpret_cast<const float*>(row) + e, n);
-        } else {
-          block[r] = load_n(row + e, n);
-        }
+        block[r] = i + r < rows ? load_elements_of(src + (i + r) * stride, e, n) : broadcast(0.0f);
       }
       transpose(block);
       for (int r = 0; r < n; ++r) store(reinterpret_cast<float*>(dst.at(e + r, i)), block[r]);
