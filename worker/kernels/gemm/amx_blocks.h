@@ -218,7 +218,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.pack_x = amx_pack_x<Packing>;
   engine.add_rows = add_rows<bf16>;
   engine.peak = amx_peak<Tiles>;
-  engine.pack_weight = pack_weight_panels<kAmxSide, 2, kAmxSide, bf16>;
+  engine.pack_weight = pack_weight_panels<Packing, kAmxSide, 2, kAmxSide, bf16>;
   return engine;
 }
 

@@ -64,14 +64,7 @@ struct Widened : Vectors512 {
     return half<kPhase>(_mm512_loadu_si512(p));
   }
   static Vec multiply_add(Vec acc, A a, B b) { return _mm512_fmadd_ps(a, b, acc); }
-  static __m256i rounded(Vec x) {
-    const __m512i bits = _mm512_castps_si512(x);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(up, nan, quiet), 16));
-  }
+  static __m256i rounded(Vec x) { return _mm512_cvtepi32_epi16(narrow_words(x)); }
   static void store(bf16* p, Vec x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded(x));
   }

@@ -62,6 +62,7 @@ void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t p
 // so: Fast::row_pair<W>(row, next_row, out) may write up to one vector past the panel's group,
 // which the next group (or the gap behind a panel, kPanelGap) takes.
 struct PlainRows {
+  static constexpr bool kWeightBlocks = false;
   template <int W, typename T>
   static void row_pair(const T* row, const T* next, T* out) {
     for (int c = 0; c < W; ++c) {
@@ -122,10 +123,23 @@ void add_rows(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t co
 
 // W [n, k] in fp32 into `forward` (columns of the operand: rows of W; summed: k) and `backward`
 // (columns: k; summed: rows of W), each padded to whole panels and to the granularity.
-template <int W, int G, int kGranularity, typename T>
+template <class Fast, int W, int G, int kGranularity, typename T>
 void pack_weight_panels(const float* w, std::int64_t n, std::int64_t k, std::int64_t begin,
                         std::int64_t end, T* forward, T* backward) {
   const std::int64_t padded_k = round_up(k, kGranularity);
+  const std::int64_t padded_n = round_up(n, kGranularity);
+  if constexpr (Fast::kWeightBlocks && W == 32 && G == 2) {
+    if (n % 32 == 0 && k % 32 == 0) {  // no padding anywhere
+      for (std::int64_t row = begin; row < end; row += 16) {
+        for (std::int64_t c = 0; c < k; c += 32) {
+          Fast::pack_weight_block(w + row * k + c, k,
+                                  forward + row / W * W * k + c * W + row % W * G,
+                                  backward + c * n + row * W);
+        }
+      }
+      return;
+    }
+  }
   for (std::int64_t row = begin; row < end; row += W) {
     T* out = forward + row * padded_k;
     const std::int64_t width = n - row < W ? n - row : W;
@@ -139,7 +153,6 @@ void pack_weight_panels(const float* w, std::int64_t n, std::int64_t k, std::int
       }
     }
   }
-  const std::int64_t padded_n = round_up(n, kGranularity);
   const std::int64_t padded_end = end == n ? padded_n : end;
   for (std::int64_t c = 0; c < k; c += W) {
     const std::int64_t width = k - c < W ? k - c : W;

@@ -270,7 +270,7 @@ constexpr Engine<typename P::T> make_engine(const char* name) {
   engine.pack_x = pack_tokens<typename P::Packing, kColumns, P::kGroup, T>;
   engine.add_rows = add_rows<T>;
   engine.peak = peak<P>;
-  engine.pack_weight = pack_weight_panels<kColumns, P::kGroup, P::kGroup, T>;
+  engine.pack_weight = pack_weight_panels<typename P::Packing, kColumns, P::kGroup, P::kGroup, T>;
   return engine;
 }
 

@@ -8,7 +8,70 @@
 namespace tilewright::kernels {
 namespace {
 
+// To nearest even, as runtime::to_bf16: 16 floats to the lower halves of 16 words.
+inline __m512i narrow_words(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_srli_epi32(_mm512_mask_mov_epi32(up, nan, quiet), 16);
+}
+
+// The transpose of 16 x 16 words of 32 bits, in place.
+inline void transpose(__m512i (&m)[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {  // pairs of rows, within 128-bit lanes
+    t[i] = _mm512_unpacklo_epi32(m[i], m[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(m[i], m[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {  // m[i + j]: column j of each lane, rows i .. i + 3
+    m[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    m[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    m[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    m[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {  // lanes: rows 0 .. 7 and 8 .. 15 of two lanes each
+    t[j] = _mm512_shuffle_i32x4(m[j], m[j + 4], 0x88);
+    t[j + 4] = _mm512_shuffle_i32x4(m[j], m[j + 4], 0xdd);
+    t[j + 8] = _mm512_shuffle_i32x4(m[j + 8], m[j + 12], 0x88);
+    t[j + 12] = _mm512_shuffle_i32x4(m[j + 8], m[j + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    m[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
+    m[j + 4] = _mm512_shuffle_i32x4(t[j + 4], t[j + 12], 0x88);
+    m[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
+    m[j + 12] = _mm512_shuffle_i32x4(t[j + 4], t[j + 12], 0xdd);
+  }
+}
+
 struct Packing512 {
+  static constexpr bool kWeightBlocks = true;
+
+  // 16 rows by 32 columns of W: to `forward`, 16 pairs of columns 64 words apart, 16 rows each; and
+  // to `backward`, 8 pairs of rows, 32 columns each.
+  static void pack_weight_block(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
+    __m512i rows[16];
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; ++r) {
+      const __m256i low = _mm512_cvtepi32_epi16(narrow_words(_mm512_loadu_ps(w + r * ld)));
+      const __m256i high = _mm512_cvtepi32_epi16(narrow_words(_mm512_loadu_ps(w + r * ld + 16)));
+      rows[r] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < 16; r += 2) {
+      _mm512_storeu_si512(backward + r * 32, interleaved(rows[r], rows[r + 1], 0));
+      _mm512_storeu_si512(backward + r * 32 + 32, interleaved(rows[r], rows[r + 1], 16));
+    }
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 64, rows[pair]);
+  }
+
   // Word 2 i of the result is word i of the first row, word 2 i + 1 that of the second.
   static __m512i interleaved(__m512i row, __m512i next, int from) {
     const __m512i rising =

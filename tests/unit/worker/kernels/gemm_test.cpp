@@ -15,8 +15,9 @@ using runtime::to_float;
 struct Shape {
   std::int64_t rows, k, n;
 };
-constexpr Shape kShapes[] = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
-                             {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100}};
+constexpr Shape kShapes[] = {{1, 1, 1},     {1, 30, 2},    {5, 30, 3},
+                             {17, 33, 31},  {64, 64, 64},  {47, 96, 130},
+                             {29, 131, 77}, {3, 770, 100}, {9, 96, 160}};
 
 template <typename T>
 float rounded(float x) {
@@ -139,7 +140,7 @@ TYPED_TEST(Linear, BackwardWeightIsTheTransposedDyTimesXSummedOverTokens) {
 TYPED_TEST(Linear, AWeightPackedInPiecesIsTheSame) {
   using T = TypeParam;
   for (const auto& [name, ops] : tables<T>()) {
-    for (const auto& [n, k] : {std::pair{200, 70}, {64, 33}, {3, 30}, {129, 64}}) {
+    for (const auto& [n, k] : {std::pair{200, 70}, {64, 33}, {3, 30}, {129, 64}, {192, 96}}) {
       SCOPED_TRACE(::testing::Message() << name << " " << n << "x" << k);
       Weight<T> weight(ops, n, k, 1);
       const std::size_t size = weight.forward.size();
