@@ -1,12 +1,15 @@
 // `tilewright-worker train`: flags and environment to a training.
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 
 #include "common/base/log.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_flags.h"
 #include "worker/cli/commands.h"
+#include "worker/elastic/session.h"
+#include "worker/elastic/signals.h"
 #include "worker/train/run.h"
 
 namespace tilewright::cli {
@@ -17,16 +20,18 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-class Alone final : public train::Membership {
- public:
-  std::unique_ptr<collectives::Mesh> join(std::int64_t) override {
-    return collectives::Mesh::alone();
+// A variable that counts processes; 1 where it is not set.
+int number(const char* name) {
+  const std::string text = environment(name);
+  if (text.empty()) return 1;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{}: found {}, expected a number from 1 to 65536", name, text));
   }
-  void report(const rendezvous::Progress&) override {}
-  bool should_leave() override { return false; }
-  std::optional<ExitCode> stopped() override { return std::nullopt; }
-  void finish() override {}
-};
+  return value;
+}
 
 int train(const std::vector<std::string>& flags) {
   const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
@@ -34,13 +39,19 @@ int train(const std::vector<std::string>& flags) {
   train::RunOptions options;
   options.isa = runtime::choose_isa(cpu, environment(env::kIsa)).or_throw();
   options.cpu_model = cpu.model;
-  options.threads = std::min(cpu.physical_cores, cpu.usable_cpus);
+  // Processes of one launcher share its CPUs; a launcher that binds them says LOCAL_WORLD_SIZE=1.
+  options.threads =
+      std::max(1, std::min(cpu.physical_cores, cpu.usable_cpus) / number(env::kLocalWorldSize));
+  options.world_at_start = number(env::kWorldSize);
   options.fault = environment(env::kFault);
   options.terminal = isatty(STDERR_FILENO) != 0;
-  options.job_uid = environment(env::kJobUid);
-  const auto log = make_logger("worker", arguments.text("log_level"));
-  Alone alone;
-  train::run_training(arguments, options, alone, *log);
+  const elastic::SessionSettings membership = elastic::settings_from_environment(environment);
+  options.worker_index = membership.seat.index;
+  const auto log = make_logger(membership.coordinator ? to_string(membership.seat) : "worker",
+                               arguments.text("log_level"));
+  const elastic::StopSignals signals;
+  elastic::Session session(membership, std::string(runtime::name(options.isa)), &signals, log);
+  train::run_training(arguments, options, session, *log);
   return 0;
 }
 

@@ -86,6 +86,8 @@ Job load_job(const Settings& settings, const std::string& uid, Logger& log) {
   Sha256 sha;
   sha.update(weights->content().data(), weights->content().size());
   job.fingerprint["starting_weights"] = sha.hex();
+  // Without a runtime that names the job, the same flags on the same data are the same job.
+  if (job.uid.empty()) job.uid = "flags-" + sha256_hex(job.fingerprint.dump()).substr(0, 16);
   return job;
 }
 

@@ -13,6 +13,25 @@ namespace {
 constexpr std::chrono::minutes kPatience{10};
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
+// Workers of one epoch are there already when it begins.
+constexpr std::chrono::seconds kConnectLimit{30};
+
+// Meets the other workers, epoch after epoch, through one listening socket.
+class Connector {
+ public:
+  Connector(elastic::Session& session, Logger& log) : session_(session), log_(log) {
+    if (session.alone()) return;
+    listener_.emplace(net::Listener::bind({session.host(), 0}).or_throw());
+    session.listen_at(listener_->local_address());
+  }
+  std::unique_ptr<collectives::Mesh> connect(std::int64_t last_checkpoint_step);
+
+ private:
+  elastic::Session& session_;
+  Logger& log_;
+  std::optional<net::Listener> listener_;
+};
+
 std::string in_words(const tasks::Metrics& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -64,9 +83,42 @@ void check_alike(const Job& job, collectives::Mesh& mesh) {
   }
 }
 
+void stop_if_told(elastic::Session& session) {
+  const std::optional<ExitCode> code = session.stopped();
+  if (!code) return;
+  session.leave("stopped by a signal");
+  throw Failure(*code, "stopped by a signal");
+}
+
+// Waits for the next epoch and connects its workers; null: the job is finished.
+std::unique_ptr<collectives::Mesh> Connector::connect(std::int64_t last_checkpoint_step) {
+  for (;;) {
+    const std::optional<rendezvous::Assignment> assignment = session_.join(last_checkpoint_step);
+    if (!assignment) return nullptr;
+    if (session_.alone()) return collectives::Mesh::alone();
+    log_.info("membership epoch {}: rank {} of {}", assignment->epoch, assignment->rank,
+              assignment->world);
+    collectives::MeshConfig config;
+    config.job_uid = session_.job_uid();
+    config.epoch = assignment->epoch;
+    config.rank = assignment->rank;
+    for (const rendezvous::Peer& peer : assignment->peers) {
+      config.peers.push_back(net::parse_address(peer.address).or_throw());
+    }
+    try {
+      return collectives::build_mesh(*listener_, config, session_.key(),
+                                     monotonic_now() + kConnectLimit, &session_.epoch_bell());
+    } catch (const Failure& failure) {
+      stop_if_told(session_);
+      if (failure.code() != ExitCode::kPeerLost) throw;
+      log_.warn("membership epoch {} ended before it began: {}", config.epoch, failure.what());
+    }
+  }
+}
+
 // Everything of one membership epoch. False: the epoch was left for the next one.
 bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double peak_gflops,
-               const RunOptions& options, Membership& membership, Logger& log) {
+               const RunOptions& options, elastic::Session& session, Logger& log) {
   check_alike(job, mesh);
   const bool resume = claim(job, mesh, log);
   trainer.restore(mesh, resume);
@@ -77,12 +129,12 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
   ProgressPrinter printer(log, options.terminal, peak_gflops * mesh.world());
   const auto phase = [&](const char* name) {
     progress.phase = name;
-    membership.report(progress);
+    session.report(progress);
   };
   if (job.settings.do_train) {
     phase("training");
     TrainerHooks hooks;
-    hooks.should_leave = [&] { return membership.should_leave(); };
+    hooks.should_leave = [&] { return session.should_leave(); };
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
       progress.step = report.step;
       progress.epoch_of_data = report.epoch;
@@ -95,7 +147,7 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
                           {"peak_gflops", peak_gflops * mesh.world()},
                           {"eta_seconds", rates.eta_seconds},
                           {"grad_norm", report.grad_norm}};
-      membership.report(progress);
+      session.report(progress);
       if (first) printer.show(report, rates, monotonic_now());
     };
     const Outcome outcome = trainer.train(mesh, hooks);
@@ -139,10 +191,10 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
 }  // namespace
 
 void run_training(const TrainingArguments& arguments, const RunOptions& options,
-                  Membership& membership, Logger& log) {
+                  elastic::Session& session, Logger& log) {
   const Settings settings = make_settings(arguments, options.world_at_start);
   Faults faults = Faults::parse(options.fault).or_throw();
-  const Job job = load_job(settings, options.job_uid, log);
+  const Job job = load_job(settings, session.job_uid(), log);
   runtime::ThreadPool pool(settings.threads > 0 ? settings.threads : options.threads);
   const std::unique_ptr<Trainer> trainer = make_trainer(job, options.isa, pool, faults, log);
   const double peak = kernels::measure_peak_gflops(options.isa, settings.bf16, pool);
@@ -156,20 +208,25 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
              settings.global_batch, settings.virtual_shards,
              settings.exact ? "exact" : "exact mode off");
   }
+  Connector connector(session, log);
   for (;;) {
-    const auto mesh = membership.join(trainer->last_checkpoint_step());
+    const std::unique_ptr<collectives::Mesh> mesh =
+        connector.connect(trainer->last_checkpoint_step());
     if (mesh == nullptr) return;
     faults.enter(options.worker_index, mesh->epoch());
+    session.on_epoch_end([&mesh](const std::string& reason) { mesh->abort(reason); });
     try {
-      if (run_epoch(job, *trainer, *mesh, peak, options, membership, log)) break;
+      const bool done = run_epoch(job, *trainer, *mesh, peak, options, session, log);
+      session.on_epoch_end({});
+      if (done && session.finish()) return;
     } catch (const Failure& failure) {
-      if (const auto code = membership.stopped()) throw Failure(*code, "stopped by a signal");
-      if (failure.code() != ExitCode::kPeerLost || mesh->world() == 1) throw;
+      session.on_epoch_end({});
+      stop_if_told(session);
+      if (failure.code() != ExitCode::kPeerLost || session.alone()) throw;
       log.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
     }
-    if (const auto code = membership.stopped()) throw Failure(*code, "stopped by a signal");
+    stop_if_told(session);
   }
-  membership.finish();
 }
 
 }  // namespace tilewright::train

@@ -6,13 +6,12 @@
 
 #include "common/base/log.h"
 #include "common/contract/training_flags.h"
+#include "worker/elastic/session.h"
 #include "worker/runtime/cpu.h"
-#include "worker/train/membership.h"
 
 namespace tilewright::train {
 
 struct RunOptions {
-  std::string job_uid;  // stamped into the output
   runtime::Isa isa = runtime::Isa::kRef;
   std::string cpu_model;
   int threads = 1;
@@ -24,6 +23,6 @@ struct RunOptions {
 
 // Throws Failure for everything that keeps the training from its end.
 void run_training(const TrainingArguments& arguments, const RunOptions& options,
-                  Membership& membership, Logger& log);
+                  elastic::Session& session, Logger& log);
 
 }  // namespace tilewright::train
