@@ -1,0 +1,79 @@
+// The real rendezvous behind `up`'s interface.
+#include "controller/local/coordinator.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <thread>
+
+#include "common/rendezvous/client.h"
+
+namespace tilewright::local {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr const char* kUid = "11111111-2222-4333-8444-555555555555";
+
+std::unique_ptr<rendezvous::Client> make_member(const Coordinator& coordinator,
+                                                const net::SecretKey& key, int index) {
+  rendezvous::Client::Options options;
+  options.coordinator = net::parse_address(coordinator.endpoint()).or_throw();
+  options.job_uid = kUid;
+  options.seat.index = index;
+  options.address = "127.0.0.1:1";
+  options.isa = "ref";
+  return std::make_unique<rendezvous::Client>(std::move(options), key.clone(),
+                                              make_silent_logger());
+}
+
+TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
+  const net::SecretKey key = net::SecretKey::random();
+  const auto coordinator = serve_rendezvous(kUid, key.clone(), 32, make_silent_logger()).or_throw();
+  EXPECT_FALSE(coordinator->progress()) << "nobody is expected yet";
+  ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok());
+  ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "again is no harm";
+
+  const auto zero = make_member(*coordinator, key, 0);
+  const auto one = make_member(*coordinator, key, 1);
+  const MonotonicTime deadline = monotonic_now() + seconds(30);
+  std::thread other([&] { ASSERT_TRUE(one->join(-1, deadline).ok()); });
+  const auto assignment = zero->join(-1, deadline);
+  other.join();
+  ASSERT_TRUE(assignment.ok()) << assignment.error().message;
+  EXPECT_EQ(assignment->world, 2);
+
+  rendezvous::Progress report;
+  report.step = 10;
+  report.total_steps = 20;
+  report.loss = 0.5;
+  report.examples_per_second = 64;
+  report.last_checkpoint_step = 8;
+  report.phase = "training";
+  report.metrics = {{"accuracy", 0.75}, {"gflops_per_second", 300}};
+  (assignment->rank == 0 ? zero : one)->report(report);
+  std::optional<LiveProgress> live;
+  do {
+    pollfd polled{coordinator->changes_fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&polled, 1, 30'000), 1);
+    coordinator->take_changes();
+    live = coordinator->progress();
+    ASSERT_TRUE(live);
+    ASSERT_LT(monotonic_now(), deadline);
+  } while (live->progress.step != 10);
+  EXPECT_EQ(live->progress.rendezvous_epoch, 1U);
+  EXPECT_EQ(live->progress.world, 2);
+  EXPECT_EQ(live->progress.loss, 0.5);
+  EXPECT_EQ(live->progress.eta_seconds, 5) << "ten steps of 32 examples at 64 a second";
+  EXPECT_EQ(live->progress.last_checkpoint_step, 8);
+  EXPECT_EQ(live->progress.metrics, (std::map<std::string, double>{{"accuracy", 0.75}}));
+  EXPECT_EQ(live->gflops_per_second, 300);
+  EXPECT_EQ(live->progress.members.size(), 2U);
+
+  coordinator->close();
+  EXPECT_FALSE(coordinator->progress());
+  EXPECT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "resumed";
+}
+
+}  // namespace
+}  // namespace tilewright::local

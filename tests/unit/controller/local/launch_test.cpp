@@ -1,0 +1,102 @@
+// What is run for a worker.
+#include "controller/local/launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "controller/api/defaults.h"
+#include "tests/support/paths.h"
+
+namespace tilewright::local {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+api::TrainJob make_job() {
+  api::TrainJob job;
+  job.metadata.name = "mrpc";
+  job.metadata.uid = "u-1";
+  job.spec.trainer = {"mrpc", "models:m", "data:$(TILEWRIGHT_JOB_NAME)/d", "output:o", {}, {}};
+  job.spec.trainer.args = {"--note=$(GREETING)", "$$(HOME)", "$(NOBODY)"};
+  job.spec.volumes = {{"models", "m", {}}, {"data", "../d", {}}, {"output", "/abs/out", {}}};
+  job.spec.worker.replicas = 2;
+  job.spec.worker.env = {{"GREETING", "hello $(TILEWRIGHT_WORKER_INDEX)", {}},
+                         {"PATH", "/job/bin", {}}};
+  api::apply_defaults(job);
+  return job;
+}
+
+TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
+  LaunchSetting setting;
+  setting.worker_program = "/opt/worker";
+  setting.manifest_folder = "/manifests/mrpc";
+  setting.key_file = "/state/job-key";
+  setting.rendezvous = "127.0.0.1:5";
+  setting.cpus = {0, 1, 2, 3};
+  setting.environment = {"PATH=/usr/bin", "HOME=/home/me", "TILEWRIGHT_WORKER_INDEX=9",
+                         "TILEWRIGHT_ISA=avx2"};
+  const Command command = command_for(make_job(), {"mrpc-worker-1", 1}, setting);
+  EXPECT_EQ(command.program, "/opt/worker");
+  ASSERT_FALSE(command.arguments.empty());
+  EXPECT_EQ(command.arguments[0], "train");
+  EXPECT_THAT(command.arguments, Contains("--model_name_or_path=/manifests/mrpc/m/m"));
+  EXPECT_THAT(command.arguments, Contains("--data_dir=/manifests/d/mrpc/d"));
+  EXPECT_THAT(command.arguments, Contains("--output_dir=/abs/out/o"));
+  EXPECT_THAT(command.arguments, Contains("--note=hello 1"));
+  EXPECT_THAT(command.arguments, Contains("$(HOME)"));
+  EXPECT_THAT(command.arguments, Contains("$(NOBODY)"));
+  EXPECT_THAT(command.environment, Contains("TILEWRIGHT_WORKER_INDEX=1"));
+  EXPECT_THAT(command.environment, Not(Contains("TILEWRIGHT_WORKER_INDEX=9")));
+  EXPECT_THAT(command.environment, Contains("TILEWRIGHT_RENDEZVOUS=127.0.0.1:5"));
+  EXPECT_THAT(command.environment, Contains("TILEWRIGHT_JOB_KEY_FILE=/state/job-key"));
+  EXPECT_THAT(command.environment, Contains("TILEWRIGHT_JOB_UID=u-1"));
+  EXPECT_THAT(command.environment, Contains("TILEWRIGHT_ISA=avx2")) << "inherited";
+  EXPECT_THAT(command.environment, Contains("PATH=/job/bin"));
+  EXPECT_THAT(command.environment, Not(Contains("PATH=/usr/bin")));
+  EXPECT_EQ(command.cpus, (std::vector<int>{2, 3}));
+}
+
+TEST(Launch, WantsTheInputFoldersAndMakesTheOutputVolume) {
+  const testing::TemporaryDirectory folder;
+  api::TrainJob job = make_job();
+  job.spec.volumes[2].local = "results";
+  const fs::path manifests = folder.path() / "manifests";
+  Status ready = prepare_folders(job, manifests);
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code, ExitCode::kModel);
+  EXPECT_EQ(ready.error().message, "spec.trainer.model: models:m is " +
+                                       (manifests / "m/m").string() +
+                                       " on this machine, and there is no such folder");
+  fs::create_directories(manifests / "m/m");
+  ready = prepare_folders(job, manifests);
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code, ExitCode::kData);
+  EXPECT_THAT(ready.error().message, HasSubstr((folder.path() / "d/mrpc/d").string()));
+  fs::create_directories(folder.path() / "d/mrpc/d");
+  EXPECT_FALSE(fs::exists(manifests / "results"));
+  EXPECT_TRUE(prepare_folders(job, manifests).ok());
+  EXPECT_TRUE(fs::is_directory(manifests / "results"));
+  EXPECT_FALSE(fs::exists(manifests / "results/o")) << "the worker's to make";
+  EXPECT_EQ(output_folder(job, manifests), manifests / "results/o");
+}
+
+TEST(Launch, FindsTheWorkerThatIsNamed) {
+  const testing::TemporaryDirectory folder;
+  const fs::path program = folder.path() / "worker";
+  std::ofstream(program) << "#!/bin/sh\n";
+  auto found = find_worker_program(program);
+  ASSERT_FALSE(found);
+  EXPECT_THAT(found.error().message, HasSubstr(program.string() + " is no program"));
+  fs::permissions(program, fs::perms::owner_all);
+  found = find_worker_program(program);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(*found, program);
+}
+
+}  // namespace
+}  // namespace tilewright::local

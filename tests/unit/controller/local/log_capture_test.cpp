@@ -1,0 +1,96 @@
+// Lines cut from a worker's output.
+#include "controller/local/log_capture.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "tests/support/paths.h"
+
+namespace tilewright::local {
+namespace {
+
+class LogCaptureTest : public ::testing::Test {
+ protected:
+  LogCaptureTest()
+      : log_(LogCapture::open(file(), [this](std::string_view line) {
+               lines_.emplace_back(line);
+             }).or_throw()) {}
+  std::filesystem::path file() const { return folder_.path() / "worker.log"; }
+  std::string contents() const {
+    std::ifstream in(file());
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+  testing::TemporaryDirectory folder_;
+  std::vector<std::string> lines_;
+  LogCapture log_;
+};
+
+TEST_F(LogCaptureTest, JoinsLinesThatComeInPieces) {
+  log_.append("one\ntw");
+  EXPECT_EQ(lines_, (std::vector<std::string>{"one"}));
+  log_.append("o\r\n\nthree");
+  EXPECT_EQ(lines_, (std::vector<std::string>{"one", "two", ""}));
+  log_.finish();
+  log_.finish();
+  EXPECT_EQ(lines_.back(), "three");
+  EXPECT_EQ(contents(), "one\ntwo\r\n\nthree\n") << "the file has the bytes as they came";
+}
+
+TEST_F(LogCaptureTest, CutsALineThatNeverEnds) {
+  log_.append(std::string(3 * LogCapture::kMaxLineBytes + 5, 'x'));
+  ASSERT_EQ(lines_.size(), 3U);
+  EXPECT_EQ(lines_[0].size(), LogCapture::kMaxLineBytes);
+  log_.append("y\nz\n");
+  EXPECT_EQ(lines_[3], "xxxxxy");
+  EXPECT_EQ(lines_[4], "z");
+}
+
+TEST_F(LogCaptureTest, RemembersTheLastLines) {
+  EXPECT_EQ(log_.tail(), "");
+  for (int i = 0; i < 20; ++i) log_.append(std::to_string(i) + "\n");
+  EXPECT_EQ(log_.tail(), "10\n11\n12\n13\n14\n15\n16\n17\n18\n19");
+  for (int i = 0; i < 3; ++i) log_.append(std::string(900, 'a' + static_cast<char>(i)) + "\n");
+  EXPECT_EQ(log_.tail(), std::string(900, 'b') + "\n" + std::string(900, 'c'))
+      << "no more than two KiB";
+}
+
+TEST_F(LogCaptureTest, GoesOnInTheSameFile) {
+  log_.append("first life\n");
+  LogCapture second = LogCapture::open(file(), [](std::string_view) {}).or_throw();
+  second.append("second life\n");
+  EXPECT_EQ(contents(), "first life\nsecond life\n");
+}
+
+TEST(LogCapture, NamesTheFileThatCannotBeWritten) {
+  const auto log = LogCapture::open("/nonexistent/worker.log", [](std::string_view) {});
+  ASSERT_FALSE(log);
+  EXPECT_NE(log.error().message.find("/nonexistent/worker.log"), std::string::npos);
+}
+
+TEST(Printable, DropsWhatMovesTheCursorAndReplacesWhatIsNoText) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"plain", "plain"},
+      {"tab\tstays", "tab\tstays"},
+      {"\033[31mred\033[0m", "red"},
+      {"\033[2J\033[Hgone", "gone"},
+      {"over\rwritten", "overwritten"},
+      {"bell\a", "bell"},
+      {"\033", ""},
+      {"\033[", ""},
+      {"grün 猫 🙂", "grün 猫 🙂"},
+      {"bad \xff byte", "bad \xEF\xBF\xBD byte"},
+      {"cut \xe7\x8c", "cut \xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"overlong \xc0\xaf", "overlong \xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"surrogate \xed\xa0\x80", "surrogate \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(printable(text), expected);
+}
+
+}  // namespace
+}  // namespace tilewright::local
