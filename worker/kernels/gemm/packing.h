@@ -63,6 +63,11 @@ void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t p
 // which the next group (or the gap behind a panel, kPanelGap) takes.
 struct PlainRows {
   static constexpr bool kWeightBlocks = false;
+
+  template <int W, typename T>
+  static void one_row(const T* row, T* out) {
+    __builtin_memcpy(out, row, W * sizeof(T));
+  }
   template <int W, typename T>
   static void row_pair(const T* row, const T* next, T* out) {
     for (int c = 0; c < W; ++c) {
@@ -86,8 +91,12 @@ void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t
     for (std::int64_t c = 0; c < columns; c += W, to += stride) {
       const std::int64_t width = columns - c < W ? columns - c : W;
       std::int64_t row = 0;
-      if constexpr (G == 2) {
-        if (width == W) {
+      if (width == W) {
+        if constexpr (G == 1) {
+          for (; row < rows; ++row) {
+            Fast::template one_row<W>(from + row * ld + c, to + row * W);
+          }
+        } else {
           for (; row + 2 <= rows; row += 2) {
             Fast::template row_pair<W>(from + row * ld + c, from + (row + 1) * ld + c,
                                        to + row * W);

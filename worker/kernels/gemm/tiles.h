@@ -182,6 +182,11 @@ void forward_block(const ForwardBlock<typename P::T>& block) {
   }
 }
 
+template <int kFloats>
+inline void fetch(const float* slot) {
+  for (int i = 0; i < kFloats; i += 16) __builtin_prefetch(slot + i, 1);
+}
+
 template <class P>
 void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a,
                  const typename P::T* b, float* slots, float* dw, std::int64_t rows,
@@ -197,6 +202,10 @@ void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a
     } else {
       tile.load(slot);
     }
+    // What is read or written after the sum comes from L2 meanwhile; and what the next tile starts
+    // from, where it goes on with a shard.
+    for (int m = segment.fresh ? 0 : 1; m <= segment.merges; ++m) fetch<kSlot>(slot - m * kSlot);
+    if (s == 0 && !segment.fresh) fetch<kSlot>(slot + block.slot_count * kSlot);
     tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
                     b + segment.first_group * kColumns * P::kGroup, segment.groups);
     for (int m = 0; m < segment.merges; ++m) {

@@ -82,6 +82,17 @@ struct Packing512 {
   }
 
   template <int W>
+  static void one_row(const float* row, float* out) {
+    if constexpr (W == 32) {
+      _mm512_storeu_ps(out, _mm512_loadu_ps(row));
+      _mm512_storeu_ps(out + 16, _mm512_loadu_ps(row + 16));
+    } else {
+      static_assert(W <= 16);
+      _mm512_storeu_ps(out, _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << W) - 1u), row));
+    }
+  }
+
+  template <int W>
   static void row_pair(const bf16* row, const bf16* next, bf16* out) {
     if constexpr (W == 32) {
       const __m512i a = _mm512_loadu_si512(row);
