@@ -44,19 +44,18 @@ inline ForwardPlan plan_forward(std::int64_t rows, std::int64_t columns, std::in
           round_up_to(blocks_of(columns, column_blocks), nr)};
 }
 
-// How dw [n, k] is computed: first all tokens are packed, a chunk at a time; then each task goes
-// over all chunks for one block of dw, whose running sums stay in its thread's scratch.
+// How dw [n, k] is cut into tasks. A task goes over all tokens, a chunk at a time: it packs its
+// columns of dy (they stay in the L2 cache), then one panel of x after the other (it stays in L1),
+// and adds their product to its block's running sums.
 struct WeightPlan {
   std::int64_t tokens = 0;     // of a chunk, padding included
   std::int64_t rows = 0;       // of a block of dw
   std::int64_t columns = 0;    // of a block of dw
   std::int64_t slots = 0;      // running sums: log2(shards) + 1
   std::int64_t dy_stride = 0;  // elements from a packed panel to the next
-  std::int64_t x_stride = 0;
-  std::int64_t chunk =
-      0;  // elements of a packed chunk: the panels of dy, then from x_at those of x
-  std::int64_t x_at = 0;
-  // Bytes of a thread's scratch, which follows the packed chunks: slots, then the bias's.
+  // Bytes from the start of a thread's scratch: packed dy, then the others.
+  std::size_t x_at = 0;
+  std::size_t slots_at = 0;
   std::size_t bias_at = 0;
   std::size_t bytes = 0;
 };
@@ -65,25 +64,31 @@ template <typename T>
 WeightPlan plan_weight(const Engine<T>& engine, std::int64_t shards, std::int64_t k, std::int64_t n,
                        int threads) {
   constexpr std::int64_t kRows = 384;
-  constexpr std::int64_t kColumns = 384;
+  constexpr std::int64_t kColumns = 768;
   WeightPlan plan;
   plan.tokens = sizeof(T) == 2 ? 384 : 256;  // a panel of x in half of L1
   std::int64_t row_blocks = blocks_of(n, kRows);
-  const std::int64_t column_blocks = blocks_of(k, kColumns);
-  if (threads > 1) {
-    while (row_blocks * column_blocks < 4 * threads && n / row_blocks >= 4 * engine.mr) {
-      ++row_blocks;
-    }
+  std::int64_t column_blocks = blocks_of(k, kColumns);
+  // As many tasks for each thread, where blocks do not become too small to be worth their packing.
+  while (row_blocks * column_blocks % threads != 0 &&
+         (n / row_blocks >= 8 * engine.mr || k / column_blocks >= 8 * engine.nr)) {
+    ++(n / row_blocks >= k / column_blocks ? row_blocks : column_blocks);
   }
   plan.rows = round_up_to(blocks_of(n, row_blocks), engine.mr);
   plan.columns = round_up_to(blocks_of(k, column_blocks), engine.nr);
   plan.slots = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(shards, 1)));
   plan.dy_stride = plan.tokens * engine.mr + kPanelGap;
-  plan.x_stride = plan.tokens * engine.nr + kPanelGap;
-  plan.x_at = round_up_to(blocks_of(n, engine.mr) * plan.dy_stride, 32);
-  plan.chunk = plan.x_at + round_up_to(blocks_of(k, engine.nr) * plan.x_stride, 32);
-  plan.bias_at = static_cast<std::size_t>(plan.rows * plan.columns * plan.slots * 4);
-  plan.bytes = plan.bias_at + static_cast<std::size_t>(round_up_to(plan.rows * plan.slots * 4, 64));
+  std::size_t at = 0;
+  const auto take = [&](std::int64_t elements, std::size_t size) {
+    const std::size_t begin = at;
+    at += (static_cast<std::size_t>(elements) * size + 63) / 64 * 64;
+    return begin;
+  };
+  take(plan.rows / engine.mr * plan.dy_stride, sizeof(T));
+  plan.x_at = take(plan.tokens * engine.nr + kPanelGap, sizeof(T));
+  plan.slots_at = take(plan.rows * plan.columns * plan.slots, sizeof(float));
+  plan.bias_at = take(plan.rows * plan.slots, sizeof(float));
+  plan.bytes = at;
   return plan;
 }
 
@@ -94,6 +99,10 @@ struct Chunk {
   std::array<std::int64_t, kMost> first_row;
   std::array<std::int64_t, kMost> row_count;
   int count = 0;
+
+  std::int64_t first_token(int segment, std::int64_t granularity) const {
+    return segments[segment].first_group * granularity;
+  }
 };
 
 // Walks the shards chunk by chunk.
@@ -102,13 +111,6 @@ class ChunkReader {
   ChunkReader(Shards shards, std::int64_t tokens, std::int64_t granularity)
       : shards_(shards), capacity_(tokens / granularity), granularity_(granularity) {
     row_ = shards.front();
-  }
-
-  // At most how many chunks `rows` rows in `shards` shards make: a chunk is full, or the last, or
-  // holds kMost segments, of which there are at most one a shard and one a chunk.
-  static std::int64_t most_chunks(std::int64_t rows, std::int64_t shards, std::int64_t tokens,
-                                  std::int64_t granularity) {
-    return (rows + shards * granularity) / tokens + shards / (Chunk::kMost / 2) + 2;
   }
 
   // False when all shards are done.
@@ -137,21 +139,6 @@ class ChunkReader {
       if (fresh_) ++shard_;
     }
     return chunk.count > 0;
-  }
-
-  std::int64_t count_chunks() const {
-    std::int64_t count = 0;
-    ChunkReader reader = *this;
-    for (Chunk chunk; reader.next(chunk);) ++count;
-    return count;
-  }
-
-  // The chunk after `index` others.
-  Chunk at(std::int64_t index) const {
-    Chunk chunk;
-    ChunkReader reader = *this;
-    for (std::int64_t i = 0; i <= index; ++i) reader.next(chunk);
-    return chunk;
   }
 
  private:
@@ -206,10 +193,9 @@ struct Linear {
     forward(pool, dy, packed, nullptr, rows, n, k, dx);
   }
 
-  static std::size_t backward_weight_scratch(std::int64_t rows, std::int64_t shards, std::int64_t k,
-                                             std::int64_t n, int threads) {
-    const WeightPlan plan = plan_weight(kEngine, shards, k, n, threads);
-    return packed_bytes(plan, rows, shards) + plan.bytes * static_cast<std::size_t>(threads);
+  static std::size_t backward_weight_scratch(std::int64_t /*rows*/, std::int64_t shards,
+                                             std::int64_t k, std::int64_t n, int threads) {
+    return plan_weight(kEngine, shards, k, n, threads).bytes * static_cast<std::size_t>(threads);
   }
 
   static void backward_weight(ThreadPool& pool, const T* x, const T* dy, Shards shards,
@@ -217,51 +203,46 @@ struct Linear {
                               std::byte* scratch) {
     const auto shard_count = static_cast<std::int64_t>(shards.size()) - 1;
     const WeightPlan plan = plan_weight(kEngine, shard_count, k, n, pool.size());
-    T* packed = reinterpret_cast<T*>(scratch);
-    std::byte* slots = scratch + packed_bytes(plan, shards.back() - shards.front(), shard_count);
-    const ChunkReader reader(shards, plan.tokens, kEngine.granularity);
-
-    pool.run(2 * reader.count_chunks(), [&](std::int64_t task, int) {
-      const Chunk chunk = reader.at(task / 2);
-      T* out = packed + task / 2 * plan.chunk;
-      for (int s = 0; s < chunk.count; ++s) {
-        const std::int64_t token = chunk.segments[s].first_group * kEngine.granularity;
-        if (task % 2 == 0) {
-          kEngine.pack_dy(dy + chunk.first_row[s] * n, n, chunk.row_count[s], n,
-                          out + token * kEngine.mr, plan.dy_stride);
-        } else {
-          kEngine.pack_x(x + chunk.first_row[s] * k, k, chunk.row_count[s], k,
-                         out + plan.x_at + token * kEngine.nr, plan.x_stride);
-        }
-      }
-    });
-
     const std::int64_t column_blocks = blocks_of(k, plan.columns);
     pool.run(blocks_of(n, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
       const std::int64_t row = task / column_blocks * plan.rows;
       const std::int64_t column = task % column_blocks * plan.columns;
-      std::byte* own = slots + static_cast<std::size_t>(thread) * plan.bytes;
+      std::byte* own = scratch + static_cast<std::size_t>(thread) * plan.bytes;
+      T* packed_dy = reinterpret_cast<T*>(own);
+      T* packed_x = reinterpret_cast<T*>(own + plan.x_at);
       float* bias_slots = reinterpret_cast<float*>(own + plan.bias_at);
       WeightBlock<T> block;
-      block.a = packed + row / kEngine.mr * plan.dy_stride;
-      block.b = packed + plan.x_at + column / kEngine.nr * plan.x_stride;
+      block.a = packed_dy;
+      block.b = packed_x;
       block.a_stride = plan.dy_stride;
-      block.b_stride = plan.x_stride;
-      block.slots = reinterpret_cast<float*>(own);
       block.slot_count = plan.slots;
-      block.dw = dw + row * k + column;
       block.ldw = k;
       block.rows = std::min(plan.rows, n - row);
-      block.columns = std::min(plan.columns, k - column);
-      ChunkReader chunks = reader;
-      for (Chunk chunk; chunks.next(chunk); block.a += plan.chunk, block.b += plan.chunk) {
+      const std::int64_t column_end = std::min(column + plan.columns, k);
+      ChunkReader reader(shards, plan.tokens, kEngine.granularity);
+      for (Chunk chunk; reader.next(chunk);) {
         block.segments = chunk.segments.data();
         block.segment_count = chunk.count;
-        kEngine.weight(block);
-        if (dbias == nullptr || column != 0) continue;
         for (int s = 0; s < chunk.count; ++s) {
-          sum_bias(chunk.segments[s], dy + chunk.first_row[s] * n + row, n, chunk.row_count[s],
-                   block.rows, bias_slots, plan.rows, dbias + row);
+          const T* from = dy + chunk.first_row[s] * n + row;
+          kEngine.pack_dy(from, n, chunk.row_count[s], block.rows,
+                          packed_dy + chunk.first_token(s, kEngine.granularity) * kEngine.mr,
+                          plan.dy_stride);
+          if (dbias != nullptr && column == 0) {
+            sum_bias(chunk.segments[s], from, n, chunk.row_count[s], block.rows, bias_slots,
+                     plan.rows, dbias + row);
+          }
+        }
+        block.slots = reinterpret_cast<float*>(own + plan.slots_at);
+        for (std::int64_t c = column; c < column_end; c += kEngine.nr) {
+          block.columns = std::min<std::int64_t>(kEngine.nr, column_end - c);
+          block.dw = dw + row * k + c;
+          for (int s = 0; s < chunk.count; ++s) {
+            kEngine.pack_x(x + chunk.first_row[s] * k + c, k, chunk.row_count[s], block.columns,
+                           packed_x + chunk.first_token(s, kEngine.granularity) * kEngine.nr, 0);
+          }
+          kEngine.weight(block);
+          block.slots += plan.rows * kEngine.nr * plan.slots;
         }
       }
     });
@@ -277,13 +258,6 @@ struct Linear {
   }
 
  private:
-  static std::size_t packed_bytes(const WeightPlan& plan, std::int64_t rows, std::int64_t shards) {
-    const std::int64_t chunks =
-        ChunkReader::most_chunks(rows, shards, plan.tokens, kEngine.granularity);
-    return static_cast<std::size_t>(
-        round_up_to(chunks * plan.chunk * static_cast<std::int64_t>(sizeof(T)), 64));
-  }
-
   // The tree of Segment for one row of sums.
   static void sum_bias(const Segment& segment, const T* dy, std::int64_t ld, std::int64_t tokens,
                        std::int64_t columns, float* slots, std::int64_t stride, float* dbias) {

@@ -80,6 +80,9 @@ struct PlainRows {
 // Rows that are packed before the next panel's turn: few enough that rows whose distance is a power
 // of two do not push each other out of the L1 cache.
 constexpr std::int64_t kRowsAtOnce = 16;
+// A panel reads a line or less of each row, which no hardware prefetcher follows: fetched this many
+// rows ahead (past the matrix's end too: a prefetch cannot fault).
+constexpr std::int64_t kRowsAhead = 48;
 
 template <class Fast, int W, int G, typename T>
 void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns, T* out,
@@ -94,10 +97,13 @@ void pack_tokens(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t
       if (width == W) {
         if constexpr (G == 1) {
           for (; row < rows; ++row) {
+            __builtin_prefetch(from + (row + kRowsAhead) * ld + c);
             Fast::template one_row<W>(from + row * ld + c, to + row * W);
           }
         } else {
           for (; row + 2 <= rows; row += 2) {
+            __builtin_prefetch(from + (row + kRowsAhead) * ld + c);
+            __builtin_prefetch(from + (row + kRowsAhead + 1) * ld + c);
             Fast::template row_pair<W>(from + row * ld + c, from + (row + 1) * ld + c,
                                        to + row * W);
           }
