@@ -52,7 +52,8 @@ class Client {
   //                stands: another call takes it up.
   //  kUnsupported  refused for good; the sentence is the coordinator's
   //  kOk           the job has finished already: there is nothing to do
-  Result<Assignment> join(std::int64_t last_checkpoint_step, MonotonicTime deadline);
+  //  kInterrupted  the wait was cancelled; the wish stands
+  Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
 
   // What the next heartbeats say. Cheap: a copy under a lock that is never held for long.
   void report(Progress progress);
@@ -62,6 +63,11 @@ class Client {
   bool epoch_ended() const;
   // Rung while epoch_ended(): ends the waits of the collectives. Cleared by join().
   const net::WakeUp& epoch_bell() const;
+  // Called once, from the client's thread, when the epoch is over; at once when it is over already.
+  // When on_epoch_end() returns, the handler before it does not run any more. An empty one: nobody
+  // is called. The handler may not call back into the client.
+  using EpochEndHandler = std::function<void(const std::string& reason)>;
+  void on_epoch_end(EpochEndHandler handler);
   // Whether the members are asked to end the epoch at a step boundary. They hear it at different
   // times: the members agree on the step among themselves.
   bool reform_asked() const;
@@ -71,9 +77,9 @@ class Client {
 
   // The work is done; returns when the coordinator has taken it down. Errors (kPeerLost): the epoch
   // ended first (join() again), or the coordinator is away at the deadline.
-  Status finish(MonotonicTime deadline);
-  // Goes away, and says why; the best effort within `deadline`.
-  void leave(const std::string& reason, MonotonicTime deadline);
+  Status finish(const net::Wait& wait);
+  // Goes away and says why, if the coordinator can be told in time.
+  void leave(const std::string& reason, const net::Wait& wait);
 
  private:
   class Impl;

@@ -2,7 +2,6 @@
 // room only.
 #pragma once
 
-#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -19,14 +18,15 @@ class Client::Impl {
   Impl(Options options, net::SecretKey key, std::shared_ptr<Logger> log);
   ~Impl();
 
-  Result<Assignment> join(std::int64_t last_checkpoint_step, MonotonicTime deadline);
+  Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
   void report(Progress progress);
   const net::WakeUp& epoch_bell() const { return epoch_bell_; }
+  void on_epoch_end(EpochEndHandler handler);
   bool reform_asked() const;
   std::string reason() const;
   bool connected() const;
-  Status finish(MonotonicTime deadline);
-  void leave(const std::string& reason, MonotonicTime deadline);
+  Status finish(const net::Wait& wait);
+  void leave(const std::string& reason, const net::Wait& wait);
 
  private:
   enum class Stage { kIdle, kJoining, kInEpoch, kEnded, kFinishing, kFinished, kRefused };
@@ -43,6 +43,12 @@ class Client::Impl {
   void handle(const ServerMessage& message);
   void end_epoch(const std::string& reason);
 
+  // Lets go of the lock until the condition holds or the wait ends; whether it holds.
+  template <typename Condition>
+  net::Ready await(std::unique_lock<std::mutex>& lock, const net::Wait& wait, Condition condition);
+
+  void call_handler();  // under handler_mutex_
+
   // Under mutex_.
   void give_up_epoch();
   MemberId who() const { return {options_.seat, options_.incarnation}; }
@@ -55,9 +61,12 @@ class Client::Impl {
   net::WakeUp wake_;       // there is something to send
   net::WakeUp stop_bell_;  // the client goes
   net::WakeUp epoch_bell_;
+  net::WakeUp progressed_;  // the stage or the connection has changed
+
+  std::mutex handler_mutex_;  // taken before mutex_
+  EpochEndHandler handler_;
 
   mutable std::mutex mutex_;
-  std::condition_variable progressed_;
   Stage stage_ = Stage::kIdle;
   std::optional<Assignment> held_;  // also in kEnded, until join() gives it up
   bool taken_ = false;              // join() has returned it

@@ -39,7 +39,7 @@ void Client::Impl::run() {
         log_->debug("rendezvous: {}", trouble_);
       }
     }
-    progressed_.notify_all();
+    progressed_.signal();
     back_off();
   }
 }
@@ -130,7 +130,7 @@ Status Client::Impl::send_due(net::Socket& socket, bool first) {
     stage_ = Stage::kRefused;
     reason_ = "this process has left the job";
     epoch_bell_.signal();
-    progressed_.notify_all();
+    progressed_.signal();
   }
   return {};
 }
@@ -152,11 +152,16 @@ Status Client::Impl::receive(net::Socket& socket, net::MessageReader& reader) {
     if (!text->has_value()) return {};
     Result<ServerMessage> message = decode_server_message(**text);
     if (!message.ok()) return message.error();
+    const bool over = epoch_bell_.signalled();
     {
       const std::scoped_lock lock(mutex_);
       handle(*message);
     }
-    progressed_.notify_all();
+    progressed_.signal();
+    if (!over && epoch_bell_.signalled()) {
+      const std::scoped_lock lock(handler_mutex_);
+      call_handler();
+    }
   }
 }
 

@@ -177,6 +177,24 @@ TEST(Coordinator, AnOrderlyLeaveGivesItsReason) {
   EXPECT_EQ(job.server->snapshot(kUid)->losses[0].lost.kind, LossKind::kLeft);
 }
 
+TEST(Coordinator, TheHandlerHearsOnceThatTheEpochIsOver) {
+  Running job(settings(1, 2, 2), 2);
+  std::promise<std::string> told;
+  job.members[0]->on_epoch_end([&](const std::string& reason) { told.set_value(reason); });
+  job.members[1].reset();
+  auto reason = told.get_future();
+  ASSERT_EQ(reason.wait_for(seconds(5)), std::future_status::ready);
+  EXPECT_THAT(reason.get(), HasSubstr("worker 1"));
+  bool at_once = false;
+  job.members[0]->on_epoch_end([&](const std::string&) { at_once = true; });
+  EXPECT_TRUE(at_once);
+  job.members[0]->join(-1, in(seconds(5))).or_throw();
+  job.members[0]->on_epoch_end([&](const std::string&) { ADD_FAILURE() << "of the next epoch"; });
+  job.members[0]->on_epoch_end({});
+  job.server->remove_job(kUid, "deleted");
+  EXPECT_TRUE(bell_rings(*job.members[0], seconds(5)));
+}
+
 TEST(Coordinator, AMemberThatFallsSilentIsTakenForDead) {
   Settings job = settings(1, 2, 2);
   job.heartbeat_timeout = milliseconds(300);
@@ -409,6 +427,17 @@ TEST(Coordinator, AJoinWithoutEnoughOthersSaysSo) {
   auto second = client(options(*server, 1));
   EXPECT_TRUE(join_later(*second).get().ok());
   EXPECT_TRUE(member->join(-1, in(seconds(5))).ok()) << "the wish stands";
+}
+
+TEST(Coordinator, AWaitForTheOthersCanBeCancelled) {
+  auto server = serve(settings(2, 2, 2));
+  auto member = client(options(*server, 0));
+  net::WakeUp bell;
+  auto joined = std::async(std::launch::async,
+                           [&] { return member->join(-1, net::within(seconds(20), &bell)); });
+  ASSERT_TRUE(eventually(*server, [](const Snapshot& s) { return s.members.size() == 1; }));
+  bell.signal();
+  EXPECT_EQ(joined.get().error().code, ExitCode::kInterrupted);
 }
 
 TEST(Coordinator, BadJobsAreRefused) {

@@ -1,0 +1,192 @@
+#include "worker/elastic/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <fstream>
+#include <future>
+#include <map>
+
+#include "common/contract/environment.h"
+#include "common/rendezvous/server.h"
+#include "tests/support/paths.h"
+
+namespace tilewright::elastic {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+Environment environment(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? "" : found->second;
+  };
+}
+
+std::string refusal(const std::map<std::string, std::string>& values) {
+  try {
+    settings_from_environment(environment(values));
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    return failure.what();
+  }
+  return "";
+}
+
+// A server of one job with its key in a file.
+struct Job {
+  explicit Job(int min, int max, int expected) {
+    const auto key_file = folder.path() / "job-key";
+    std::ofstream(key_file) << "0123456789abcdef0123456789abcdef";
+    rendezvous::Settings settings;
+    settings.min_world = min;
+    settings.max_world = max;
+    settings.expected = expected;
+    server = rendezvous::Server::start({}, make_silent_logger()).or_throw();
+    server->add_job({"job-1", net::SecretKey::from_file(key_file).or_throw(), settings}).or_throw();
+    variables = {{env::kRendezvous, net::to_string(server->address())},
+                 {env::kJobUid, "job-1"},
+                 {env::kJobKeyFile, key_file}};
+  }
+  std::unique_ptr<Session> worker(int index, const StopSignals* signals = nullptr) {
+    auto mine = variables;
+    mine[env::kWorkerIndex] = std::to_string(index);
+    SessionSettings settings = settings_from_environment(environment(mine));
+    settings.heartbeat_interval = milliseconds(20);
+    auto session = std::make_unique<Session>(settings, "avx2", signals, make_silent_logger());
+    session->listen_at({session->host(), static_cast<std::uint16_t>(40000 + index)});
+    return session;
+  }
+  testing::TemporaryDirectory folder;
+  std::unique_ptr<rendezvous::Server> server;
+  std::map<std::string, std::string> variables;
+};
+
+auto join_later(Session& session) {
+  return std::async(std::launch::async, [&] { return session.join(-1); });
+}
+
+TEST(Session, WithoutACoordinatorTheProcessIsAlone) {
+  Session session(settings_from_environment(environment({})), "avx2", nullptr,
+                  make_silent_logger());
+  EXPECT_TRUE(session.alone());
+  const auto assignment = session.join(30);
+  EXPECT_EQ(assignment->world, 1);
+  EXPECT_EQ(assignment->rank, 0);
+  EXPECT_EQ(assignment->epoch, 1u);
+  EXPECT_EQ(assignment->resume_step, 30);
+  EXPECT_FALSE(session.epoch_ended());
+  EXPECT_FALSE(session.should_leave());
+  EXPECT_TRUE(session.finish());
+}
+
+TEST(Session, TheEnvironmentSaysWhoTheWorkerIs) {
+  const SessionSettings settings =
+      settings_from_environment(environment({{env::kRendezvous, "[fd00::1]:29400"},
+                                             {env::kJobUid, "3f2a"},
+                                             {env::kJobKeyFile, "/var/run/tilewright/job-key"},
+                                             {env::kWorkerIndex, "3"},
+                                             {env::kLocalRank, "1"}}));
+  EXPECT_EQ(settings.coordinator->host, "fd00::1");
+  EXPECT_EQ(settings.coordinator->port, 29400);
+  EXPECT_EQ(settings.job_uid, "3f2a");
+  EXPECT_EQ(settings.seat, (rendezvous::Seat{3, 1}));
+}
+
+TEST(Session, EachBadVariableIsNamed) {
+  std::map<std::string, std::string> good = {
+      {env::kRendezvous, "host:1"}, {env::kJobUid, "u"}, {env::kJobKeyFile, "k"}};
+  EXPECT_EQ(refusal(good), "");
+  const auto with = [&](const char* name, const std::string& value) {
+    auto bad = good;
+    bad[name] = value;
+    return refusal(bad);
+  };
+  EXPECT_THAT(with(env::kRendezvous, "host"), HasSubstr("TILEWRIGHT_RENDEZVOUS is \"host\""));
+  EXPECT_THAT(with(env::kRendezvous, ":29400"), HasSubstr("expected host:port"));
+  EXPECT_THAT(with(env::kJobUid, ""), HasSubstr("TILEWRIGHT_JOB_UID is not set"));
+  EXPECT_THAT(with(env::kJobUid, "a b"), HasSubstr("TILEWRIGHT_JOB_UID is \"a b\""));
+  EXPECT_THAT(with(env::kJobKeyFile, ""), HasSubstr("TILEWRIGHT_JOB_KEY_FILE is not set"));
+  EXPECT_THAT(with(env::kWorkerIndex, "-1"), HasSubstr("TILEWRIGHT_WORKER_INDEX is \"-1\""));
+  EXPECT_THAT(with(env::kLocalRank, "1x"), HasSubstr("LOCAL_RANK is \"1x\""));
+}
+
+TEST(Session, AMissingKeyFileIsNamed) {
+  SessionSettings settings;
+  settings.coordinator = net::Address{"127.0.0.1", 1};
+  settings.key_file = "/nowhere/job-key";
+  try {
+    Session session(settings, "avx2", nullptr, make_silent_logger());
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("/nowhere/job-key"));
+  }
+}
+
+TEST(Session, WorkersMeetLoseOneAnotherAndFinish) {
+  Job job(1, 2, 2);
+  auto first = job.worker(0);
+  auto second = job.worker(1);
+  auto joining = join_later(*first);
+  EXPECT_EQ(second->join(-1)->rank, 1);
+  const auto assignment = joining.get();
+  EXPECT_EQ(assignment->peers[1].address, "127.0.0.1:40001");
+
+  std::promise<std::string> told;
+  first->on_epoch_end([&](const std::string& reason) { told.set_value(reason); });
+  second->leave("stopped by SIGTERM");
+  auto reason = told.get_future();
+  ASSERT_EQ(reason.wait_for(seconds(5)), std::future_status::ready);
+  EXPECT_THAT(reason.get(), HasSubstr("stopped by SIGTERM"));
+  EXPECT_TRUE(first->epoch_ended());
+  second.reset();
+
+  job.server->expect("job-1", 1, {});
+  EXPECT_EQ(first->join(4)->resume_step, 4);
+  EXPECT_TRUE(first->finish());
+  auto late = job.worker(1);
+  EXPECT_FALSE(late->join(-1)) << "the job is finished";
+}
+
+TEST(Session, FinishingInABrokenEpochAsksToJoinAgain) {
+  Job job(1, 2, 2);
+  auto first = job.worker(0);
+  auto second = job.worker(1);
+  auto joining = join_later(*first);
+  second->join(-1);
+  joining.get();
+  second.reset();
+  ASSERT_EQ(net::wait_ready(first->epoch_bell().fd(), POLLIN, net::within(seconds(5))),
+            net::Ready::kYes);
+  EXPECT_FALSE(first->finish());
+  job.server->expect("job-1", 1, {});
+  EXPECT_EQ(first->join(-1)->world, 1);
+  EXPECT_TRUE(first->finish());
+}
+
+TEST(Session, ASignalEndsTheWaitForOthers) {
+  Job job(2, 2, 2);
+  const StopSignals signals;
+  auto session = job.worker(0, &signals);
+  auto joining = join_later(*session);
+  while (job.server->snapshot("job-1")->members.empty()) {
+    ASSERT_EQ(net::wait_ready(job.server->changes().fd(), POLLIN, net::within(seconds(5))),
+              net::Ready::kYes);
+    job.server->take_changed();
+  }
+  raise(SIGTERM);
+  try {
+    joining.get();
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kTerminated);
+  }
+  EXPECT_TRUE(session->should_leave());
+  EXPECT_EQ(session->stopped(), ExitCode::kTerminated);
+}
+
+}  // namespace
+}  // namespace tilewright::elastic

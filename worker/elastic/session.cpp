@@ -1,0 +1,151 @@
+#include "worker/elastic/session.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "common/contract/environment.h"
+#include "common/rendezvous/messages.h"
+
+namespace tilewright::elastic {
+namespace {
+
+int number_from(const Environment& environment, const char* name, int most) {
+  const std::string text = environment(name);
+  if (text.empty()) return 0;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most)
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is \"{}\", expected an integer from 0 to {}", name, text, most));
+  return value;
+}
+
+std::string required(const Environment& environment, const char* name) {
+  std::string text = environment(name);
+  if (text.empty())
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is not set, expected beside {}", name, env::kRendezvous));
+  return text;
+}
+
+}  // namespace
+
+SessionSettings settings_from_environment(const Environment& environment) {
+  SessionSettings settings;
+  settings.job_uid = environment(env::kJobUid);
+  settings.seat.index = number_from(environment, env::kWorkerIndex, rendezvous::kMaxIndex);
+  settings.seat.slot = number_from(environment, env::kLocalRank, rendezvous::kMaxSlot);
+  const std::string coordinator = environment(env::kRendezvous);
+  if (coordinator.empty()) return settings;
+  const auto address = net::parse_address(coordinator);
+  if (!address.ok() || address->host.empty() || address->port == 0)
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is \"{}\", expected host:port", env::kRendezvous, coordinator));
+  settings.coordinator = *address;
+  required(environment, env::kJobUid);
+  if (!rendezvous::is_job_uid(settings.job_uid))
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is \"{}\", expected 1 to {} letters, digits, '-', '_', '.' and "
+                              "':'",
+                              env::kJobUid, settings.job_uid, rendezvous::kMaxUidBytes));
+  settings.key_file = required(environment, env::kJobKeyFile);
+  return settings;
+}
+
+Session::Session(SessionSettings settings, std::string isa, const StopSignals* signals,
+                 std::shared_ptr<Logger> log)
+    : settings_(std::move(settings)),
+      isa_(std::move(isa)),
+      signals_(signals),
+      log_(std::move(log)) {
+  if (!settings_.coordinator) return;
+  key_ = net::SecretKey::from_file(settings_.key_file).or_throw();
+}
+
+const net::SecretKey& Session::key() const {
+  TW_CHECK(key_.has_value(), "a single process has no key");
+  return *key_;
+}
+
+std::string Session::host() const {
+  if (!settings_.coordinator) return "127.0.0.1";
+  const net::Wait wait =
+      net::within(settings_.join_limit, signals_ != nullptr ? &signals_->bell() : nullptr);
+  auto socket = net::connect_to(*settings_.coordinator, wait, net::Retry::kUntilDeadline);
+  if (const auto code = stopped())
+    throw Failure(*code, "stopped while looking for the coordinator");
+  if (!socket.ok()) throw Failure(socket.error());
+  return socket->local_address().or_throw().host;
+}
+
+void Session::listen_at(const net::Address& transport) {
+  TW_CHECK(client_ == nullptr, "listen_at() after the first join()");
+  address_ = net::to_string(transport);
+}
+
+std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint_step) {
+  if (const auto code = stopped()) throw Failure(*code, "stopped before the next epoch");
+  if (!settings_.coordinator) {
+    rendezvous::Assignment assignment;
+    assignment.epoch = ++alone_epoch_;
+    assignment.resume_step = last_checkpoint_step;
+    return assignment;
+  }
+  if (client_ == nullptr) {
+    TW_CHECK(!address_.empty(), "join() before listen_at()");
+    rendezvous::Client::Options options;
+    options.coordinator = *settings_.coordinator;
+    options.job_uid = settings_.job_uid;
+    options.seat = settings_.seat;
+    options.address = address_;
+    options.isa = isa_;
+    options.heartbeat_interval = settings_.heartbeat_interval;
+    client_ = std::make_unique<rendezvous::Client>(std::move(options), key_->clone(), log_);
+  }
+  auto assignment =
+      client_->join(last_checkpoint_step,
+                    net::within(settings_.join_limit, signals_ ? &signals_->bell() : nullptr));
+  if (assignment.ok()) return std::move(assignment).value();
+  if (assignment.error().code == ExitCode::kOk) {
+    log_->info("rendezvous: {}", assignment.error().message);
+    return std::nullopt;
+  }
+  throw Failure(stopped().value_or(assignment.error().code), assignment.error().message);
+}
+
+void Session::report(const rendezvous::Progress& progress) {
+  if (client_ != nullptr) client_->report(progress);
+}
+
+const net::WakeUp& Session::epoch_bell() const {
+  return client_ != nullptr ? client_->epoch_bell() : never_;
+}
+
+void Session::on_epoch_end(rendezvous::Client::EpochEndHandler handler) {
+  if (client_ != nullptr) client_->on_epoch_end(std::move(handler));
+}
+
+bool Session::should_leave() const {
+  return stopped().has_value() || (client_ != nullptr && client_->reform_asked());
+}
+
+std::optional<ExitCode> Session::stopped() const {
+  return signals_ != nullptr ? signals_->exit_code() : std::nullopt;
+}
+
+std::string Session::reason() const { return client_ != nullptr ? client_->reason() : ""; }
+
+bool Session::finish() {
+  if (client_ == nullptr) return true;
+  const Status status = client_->finish(net::within(settings_.finish_limit));
+  if (status.ok()) return true;
+  log_->warn("rendezvous: {}", status.error().message);
+  return !client_->epoch_ended();
+}
+
+void Session::leave(const std::string& reason) {
+  if (client_ != nullptr) client_->leave(reason, net::within(std::chrono::seconds(2)));
+}
+
+}  // namespace tilewright::elastic
