@@ -156,16 +156,19 @@ void amx_weight(const WeightBlock<bf16>& block) {
 }
 
 // dy transposed, 32 tokens at a time: panel[tokens / 32][32 columns of dy][32 tokens].
-inline void amx_pack_dy(const bf16* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
-                        bf16* out, std::int64_t stride) {
+template <class Packing>
+void amx_pack_dy(const bf16* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
+                 bf16* out, std::int64_t stride) {
   for (std::int64_t c = 0; c < columns; c += kAmxSide, out += stride) {
     const std::int64_t width = columns - c < kAmxSide ? columns - c : kAmxSide;
     bf16* group = out;
     for (std::int64_t t = 0; t < tokens; t += kAmxSide, group += kAmxSide * kAmxSide) {
       const std::int64_t rows = tokens - t < kAmxSide ? tokens - t : kAmxSide;
-      if (width != kAmxSide || rows != kAmxSide) {
-        __builtin_memset(static_cast<void*>(group), 0, kAmxSide * kAmxSide * sizeof(bf16));
+      if (width == kAmxSide && rows == kAmxSide) {
+        Packing::transpose_block(in + t * ld + c, ld, group);
+        continue;
       }
+      __builtin_memset(static_cast<void*>(group), 0, kAmxSide * kAmxSide * sizeof(bf16));
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t i = 0; i < width; ++i) {
           group[i * kAmxSide + r] = in[(t + r) * ld + c + i];
@@ -214,7 +217,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.granularity = kAmxSide;
   engine.forward = amx_forward<Tiles>;
   engine.weight = amx_weight<Tiles>;
-  engine.pack_dy = amx_pack_dy;
+  engine.pack_dy = amx_pack_dy<Packing>;
   engine.pack_x = amx_pack_x<Packing>;
   engine.add_rows = add_rows<bf16>;
   engine.peak = amx_peak<Tiles>;

@@ -64,6 +64,12 @@ void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t p
 struct PlainRows {
   static constexpr bool kWeightBlocks = false;
 
+  static void transpose_block(const bf16* in, std::int64_t ld, bf16* out) {
+    for (int r = 0; r < 32; ++r) {
+      for (int c = 0; c < 32; ++c) out[c * 32 + r] = in[r * ld + c];
+    }
+  }
+
   template <int W, typename T>
   static void one_row(const T* row, T* out) {
     __builtin_memcpy(out, row, W * sizeof(T));

@@ -81,6 +81,23 @@ struct Packing512 {
     return _mm512_permutex2var_epi16(row, index, next);
   }
 
+  // Pairs of rows side by side, then transposed as words of 32 bits.
+  static void transpose_block(const bf16* in, std::int64_t ld, bf16* out) {
+    for (int half = 0; half < 2; ++half) {
+      __m512i pairs[16];
+#pragma GCC unroll 16
+      for (int p = 0; p < 16; ++p) {
+        const bf16* row = in + 2 * p * ld + 16 * half;
+        const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row));
+        const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + ld));
+        pairs[p] = interleaved(_mm512_castsi256_si512(a), _mm512_castsi256_si512(b), 0);
+      }
+      transpose(pairs);
+#pragma GCC unroll 16
+      for (int c = 0; c < 16; ++c) _mm512_storeu_si512(out + (16 * half + c) * 32, pairs[c]);
+    }
+  }
+
   template <int W>
   static void one_row(const float* row, float* out) {
     if constexpr (W == 32) {

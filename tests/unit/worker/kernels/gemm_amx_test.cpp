@@ -53,6 +53,33 @@ TEST(AmxTwin, RoundsToNearestEven) {
   EXPECT_EQ(dot({3.0f}, {0.0f}, 0x1p24f), 0x1p24f + 4);
 }
 
+// The packers of the AMX kernels are AVX-512 code, which more CPUs run than have tiles.
+TEST(Amx, PacksAsItsTwinDoes) {
+  const auto isas = runtime::detect_cpu().isas;
+  if (isas.back() < Isa::kAvx512Bf16) GTEST_SKIP() << "this CPU has no AVX512-BF16";
+  for (const auto& [n, k] : {std::pair{64, 96}, {97, 70}, {192, 32}, {3, 33}}) {
+    const auto w = random_values<float>(static_cast<std::size_t>(n * k), 1);
+    const std::size_t size = Linear<bf16, kAmxTwin>::packed_weight_size(n, k);
+    std::vector<bf16> forward(size), backward(size), forward_twin(size), backward_twin(size);
+    kAmx.pack_weight(w.data(), n, k, 0, n, forward.data(), backward.data());
+    kAmxTwin.pack_weight(w.data(), n, k, 0, n, forward_twin.data(), backward_twin.data());
+    EXPECT_TRUE(same_bits(forward, forward_twin)) << n << "x" << k;
+    EXPECT_TRUE(same_bits(backward, backward_twin)) << n << "x" << k;
+  }
+  const std::int64_t columns = 130;
+  for (const std::int64_t tokens : {1, 31, 32, 33, 65, 128}) {
+    const auto in = random_values<bf16>(static_cast<std::size_t>(tokens * columns), 2);
+    const std::int64_t stride = 128 * 32 + kPanelGap;
+    for (const auto pack : {&Engine<bf16>::pack_dy, &Engine<bf16>::pack_x}) {
+      std::vector<bf16> out(static_cast<std::size_t>(5 * stride));
+      std::vector<bf16> out_twin = out;
+      (kAmx.*pack)(in.data(), columns, tokens, columns, out.data(), stride);
+      (kAmxTwin.*pack)(in.data(), columns, tokens, columns, out_twin.data(), stride);
+      EXPECT_TRUE(same_bits(out, out_twin)) << tokens << " tokens";
+    }
+  }
+}
+
 TEST(Amx, GivesTheBitsOfItsTwin) {
   const auto isas = runtime::detect_cpu().isas;
   if (isas.back() != Isa::kAmx) GTEST_SKIP() << "this CPU has no AMX";
