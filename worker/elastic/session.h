@@ -51,7 +51,7 @@ class Session {
   Session(SessionSettings settings, std::string isa, const StopSignals* signals,
           std::shared_ptr<Logger> log);
 
-  bool alone() const { return client_ == nullptr; }
+  bool alone() const { return !settings_.coordinator; }
   const std::string& job_uid() const { return settings_.job_uid; }
   const net::SecretKey& key() const;  // not alone
   // The local address by which the coordinator, hence other workers, can be reached. Throws
