@@ -305,7 +305,7 @@ void expect_minilm(Isa isa) {
     const auto index = expected.read_integers("sample_index." + tensor.name);
     const auto value = expected.read_floats("sample_value." + tensor.name,
                                             {static_cast<std::int64_t>(index.size())});
-    // An error spread evenly over n elements leaves each with size * allowed / sqrt(n); six of
+    // An error spread evenly over n elements leaves each with size * allowed / sqrt(n); eight of
     // those for the worst of the samples.
     const double each =
         8 * size * allowed /
