@@ -119,7 +119,6 @@ class RankProcess {
     waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  void freeze() const { kill(pid_, SIGSTOP); }
 
  private:
   pid_t pid_ = -1;

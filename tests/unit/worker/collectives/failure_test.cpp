@@ -2,6 +2,8 @@
 // processes; a rank reports "at <fault point>" or its Failure on a pipe.
 #include <gtest/gtest.h>
 
+#include <latch>
+
 #include "tests/unit/worker/collectives/cluster.h"
 #include "tests/unit/worker/collectives/reference.h"
 #include "worker/collectives/reducer.h"
@@ -10,7 +12,7 @@ namespace tilewright::collectives {
 namespace {
 
 constexpr int kShards = 8;
-constexpr std::int64_t kCount = 400'000;
+constexpr std::int64_t kCount = 100'000;
 // The promise is a stall of less than a second; most of it is left to a machine that is busy.
 constexpr auto kNoticed = std::chrono::seconds(10);
 
@@ -22,15 +24,15 @@ std::string place(const char* name) { return std::string("at ") + name; }
 
 // Steps without end, until killed or failed. `stop_at`: reports that it got there and stays there,
 // for ever, with its sockets open.
-int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at,
-             ReducerOptions options = {}) {
+int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at) {
   // What a real rank does not have: the listeners of the others.
   for (int other = 0; other < static_cast<int>(listeners.listeners.size()); ++other) {
     if (other != rank) auto gone = std::move(listeners.listeners[static_cast<std::size_t>(other)]);
   }
   auto mesh = build_mesh(listeners.listeners[static_cast<std::size_t>(rank)],
                          listeners.config(rank), test_key(), soon());
-  options.chunk_elements = 20'000;
+  ReducerOptions options;
+  options.chunk_elements = 5'000;
   int hits = 0;
   options.faults.hook = [&](const char* name) {
     if (stop_at != name || ++hits < 3) return;  // in the middle of the second step
@@ -40,8 +42,8 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at,
   const std::vector<Range> buckets{{kCount / 2, kCount}, {0, kCount / 2}};
   try {
     Reducer reducer(*mesh, even_split(mesh->world(), kShards), kShards, options);
-    while (true) {
-      OwnParts own(shard_gradients(kShards, kCount, 1), reducer.own_parts());
+    OwnParts own(shard_gradients(kShards, kCount), reducer.own_parts());
+    while (true) {  // sums of sums: only the exchange matters here
       reducer.begin_step(own.view, buckets);
       reducer.start(0);
       reducer.start(1);
@@ -86,21 +88,33 @@ INSTANTIATE_TEST_SUITE_P(FaultPoints, ADeath,
                                            "bucket.done"));
 
 TEST(Failures, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
-  Listeners listeners(2);
-  RankProcess zero([&listeners](int fd) {
+  const auto gradients = shard_gradients(2, 1000);
+  net::WakeUp over;
+  const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    if (mesh.rank() == 1) {  // alive, connected and silent
+      net::wait_ready(over.fd(), POLLIN, soon());
+      return;
+    }
     ReducerOptions options;
     options.idle_deadline = std::chrono::milliseconds(100);
-    return run_rank(listeners, 0, fd, "", options);
+    Reducer reducer(mesh, even_split(2, 2), 2, options);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+    try {
+      reducer.wait(soon());
+    } catch (...) {
+      over.signal();
+      throw;
+    }
   });
-  RankProcess one([&listeners](int fd) { return run_rank(listeners, 1, fd, "bucket.done"); });
-  ASSERT_EQ(one.line(), place("bucket.done"));
-  const std::string line = zero.line();
-  EXPECT_TRUE(mentions(line, "rank 0: no byte moved for 0.1 s in epoch 1; waiting for rank 1 (" +
-                                 net::to_string(listeners.addresses[1]) + ")"))
-      << line;
+  EXPECT_TRUE(mentions(errors[0],
+                       "rank 0: no byte moved for 0.1 s in epoch 1; waiting for rank 1 (127.0.0.1"))
+      << errors[0];
 }
 
-TEST(Failures, AFrozenProcessEndsWaitAtItsDeadline) {
+TEST(Failures, WaitEndsAtItsDeadline) {
   const auto gradients = shard_gradients(2, 1000);
   net::WakeUp over;
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
@@ -207,12 +221,14 @@ TEST(Failures, AnOversizeFrameOrChunksOutOfOrderAreRefused) {
 
 TEST(Failures, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
   const auto gradients = shard_gradients(2, 1000);
+  std::latch started(2);  // neither leaves before both are in the middle
   expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
     Reducer reducer(mesh, even_split(2, 2), 2);
     OwnParts own(gradients, reducer.own_parts());
     const std::vector<Range> buckets{{0, 500}, {500, 1000}};
     reducer.begin_step(own.view, buckets);
     reducer.start(0);
+    started.arrive_and_wait();
   }));
 }
 
