@@ -10,6 +10,7 @@ int run_worker(int argc, char** argv);
 
 // Each adds a subcommand whose callback sets exit_code.
 void add_train_command(CLI::App& app, int& exit_code);
+void add_agent_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 

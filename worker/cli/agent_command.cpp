@@ -1,0 +1,85 @@
+// `tilewright-worker agent`: starts the worker processes of one host, in torchrun's place.
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <memory>
+
+#include "common/base/log.h"
+#include "common/contract/environment.h"
+#include "worker/cli/commands.h"
+#include "worker/elastic/agent.h"
+
+namespace tilewright::cli {
+namespace {
+
+std::string own_program() {
+  char path[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  if (size <= 0) throw Failure(ExitCode::kInternal, "cannot read /proc/self/exe");
+  return {path, static_cast<std::size_t>(size)};
+}
+
+struct Flags {
+  elastic::AgentOptions options;
+  std::string nnodes = "1";
+  std::string endpoint;
+  std::string key_file;
+  std::string log_level = "info";
+};
+
+int run(Flags flags, const std::vector<std::string>& command) {
+  elastic::AgentOptions& options = flags.options;
+  elastic::set_nodes(options, flags.nnodes);
+  if (!flags.endpoint.empty()) {
+    options.rdzv_endpoint = net::parse_address(flags.endpoint).or_throw();
+  }
+  options.rdzv_key_file = flags.key_file;
+  options.command = command;
+  if (options.command.empty()) {
+    throw Failure(ExitCode::kUsage,
+                  "agent: expected the worker's command, as in: agent "
+                  "--nproc_per_node 2 -- train --task_name=mrpc ...");
+  }
+  options.command.insert(options.command.begin(), own_program());
+  elastic::complete_options(options, [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  });
+  const elastic::StopSignals signals;
+  return elastic::run_agent(options, signals, make_logger("agent", flags.log_level));
+}
+
+}  // namespace
+
+void add_agent_command(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* agent = app.add_subcommand(
+      "agent", "runs the worker processes of this host: agent [options] -- train ...");
+  agent->add_option("--nproc_per_node", flags->options.nproc_per_node, "processes of this host")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  agent->add_option("--nnodes", flags->nnodes, "hosts: N or MIN:MAX")->capture_default_str();
+  agent
+      ->add_option("--node_rank", flags->options.node_rank,
+                   "this host's number; 0 serves the rendezvous")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  agent->add_option("--rdzv_endpoint", flags->endpoint, "host:port of the rendezvous on host 0");
+  agent->add_option("--rdzv_id", flags->options.rdzv_id, "the job's id, the same on all hosts");
+  agent->add_option("--rdzv_key_file", flags->key_file, "file with the job's secret");
+  agent
+      ->add_option("--max_restarts", flags->options.max_restarts,
+                   "restarts of processes of this host")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  agent->add_option("--log_level", flags->log_level)->capture_default_str();
+  agent->prefix_command();
+  agent->callback([=, &exit_code] {
+    std::vector<std::string> command = agent->remaining();
+    if (!command.empty() && command.front() == "--") command.erase(command.begin());
+    exit_code = run(*flags, command);
+  });
+}
+
+}  // namespace tilewright::cli
