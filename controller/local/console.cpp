@@ -64,6 +64,9 @@ std::string progress_line(const LiveProgress& live, int width) {
     }
     if (live.gflops_per_second > 0) {
       line += fmt::format("  {:.0f} GFLOP/s", live.gflops_per_second);
+      if (live.peak_gflops > 0) {
+        line += fmt::format(" ({:.0f} %)", 100 * live.gflops_per_second / live.peak_gflops);
+      }
     }
     if (progress.eta_seconds) {
       line += fmt::format("  ETA {}", to_words(std::chrono::seconds(*progress.eta_seconds)));

@@ -10,8 +10,16 @@
 namespace tilewright::local {
 namespace {
 
-// The worker reports it beside its metrics, which are for people.
-constexpr const char* kGflops = "gflops_per_second";
+// What a worker reports beside its metrics; all others are results for people to read.
+constexpr const char* kGflops = "gflops";
+constexpr const char* kPeakGflops = "peak_gflops";
+constexpr const char* kEtaSeconds = "eta_seconds";
+constexpr const char* kGradNorm = "grad_norm";
+
+double take_out(std::map<std::string, double>& metrics, const char* name) {
+  const auto found = metrics.extract(name);
+  return found ? found.mapped() : 0;
+}
 
 std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
@@ -23,10 +31,11 @@ std::optional<std::int64_t> eta(const rendezvous::Progress& progress, std::int64
   return std::llround(static_cast<double>(left * global_batch) / progress.examples_per_second);
 }
 
-// What rank 0 said last; the others compute the same steps.
+// What rank 0 said last; the others compute the same steps. Nothing if it has not said anything
+// yet.
 const rendezvous::Progress* spokesman(const rendezvous::Snapshot& snapshot) {
   for (const rendezvous::MemberView& member : snapshot.members) {
-    if (member.rank == 0) return &member.progress;
+    if (member.rank == 0 && member.progress.total_steps > 0) return &member.progress;
   }
   return nullptr;
 }
@@ -68,7 +77,9 @@ class Served final : public Coordinator {
     const auto snapshot = open_ ? server_->snapshot(job_uid_) : std::nullopt;
     if (!snapshot) return std::nullopt;
     LiveProgress live;
-    if (const rendezvous::Progress* from = spokesman(*snapshot)) take(*from, live);
+    // Between two epochs, and after the last one's end, what was known before still holds.
+    const rendezvous::Progress* now = spokesman(*snapshot);
+    if (now != nullptr || last_) take(now != nullptr ? *now : *last_, live);
     live.progress.rendezvous_epoch = snapshot->epoch;
     live.progress.world = snapshot->world;
     for (const rendezvous::MemberView& member : snapshot->members) {
@@ -80,7 +91,12 @@ class Served final : public Coordinator {
   }
 
   int changes_fd() const override { return server_->changes().fd(); }
-  void take_changes() override { server_->take_changed(); }
+  void take_changes() override {
+    server_->take_changed();
+    const auto snapshot = server_->snapshot(job_uid_);
+    if (!snapshot) return;
+    if (const rendezvous::Progress* now = spokesman(*snapshot)) last_ = *now;
+  }
 
  private:
   void take(const rendezvous::Progress& from, LiveProgress& live) const {
@@ -95,7 +111,10 @@ class Served final : public Coordinator {
     to.eta_seconds = eta(from, global_batch_);
     to.last_checkpoint_step = from.last_checkpoint_step;
     to.metrics = from.metrics;
-    if (const auto gflops = to.metrics.extract(kGflops)) live.gflops_per_second = gflops.mapped();
+    live.gflops_per_second = take_out(to.metrics, kGflops);
+    live.peak_gflops = take_out(to.metrics, kPeakGflops);
+    take_out(to.metrics, kEtaSeconds);
+    take_out(to.metrics, kGradNorm);
     live.phase = from.phase;
   }
 
@@ -105,6 +124,7 @@ class Served final : public Coordinator {
   std::unique_ptr<rendezvous::Server> server_;
   bool open_ = false;
   std::optional<reconcile::Membership> told_;
+  std::optional<rendezvous::Progress> last_;
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace tilewright::local {
 struct LiveProgress {
   reconcile::Progress progress;
   std::string phase;             // "training", "evaluating", ...
-  double gflops_per_second = 0;  // 0: not told
+  double gflops_per_second = 0;  // of all workers; 0: not told
+  double peak_gflops = 0;        // what their CPUs could do; 0: not told
 };
 
 class Coordinator {

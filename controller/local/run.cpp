@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -26,6 +28,8 @@ namespace tilewright::local {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxResultBytes = 1 << 20;
 
 std::string host_name() {
   char name[256] = {};
@@ -49,6 +53,22 @@ Result<api::Checked> read_manifest(const RunOptions& options) {
   return checked;
 }
 
+// "eval_accuracy 0.8725, eval_loss 0.3": the numbers of the worker's eval_results.json; empty where
+// there is none.
+std::string results_in_words(const fs::path& output) {
+  const Result<std::string> text =
+      read_file(output / "eval_results.json", kMaxResultBytes, ExitCode::kOutput);
+  if (!text) return "";
+  const nlohmann::json results = nlohmann::json::parse(*text, nullptr, false);
+  std::string words;
+  if (!results.is_object()) return words;
+  for (const auto& [name, value] : results.items()) {
+    if (!value.is_number()) continue;
+    words += fmt::format("{}{} {:.4g}", words.empty() ? "" : ", ", name, value.get<double>());
+  }
+  return words;
+}
+
 void summarise(const Session& session, const JobStore& store, const RunOptions& options,
                Console& console) {
   console.clear_progress();
@@ -62,7 +82,10 @@ void summarise(const Session& session, const JobStore& store, const RunOptions& 
     const api::Condition* end = status.find_condition(api::condition::kSucceeded);
     console.note(
         fmt::format("job {} succeeded: {}", job.metadata.name, end == nullptr ? "" : end->message));
-    console.note(fmt::format("output: {}", output_folder(job, manifest_folder).string()));
+    const fs::path output = output_folder(job, manifest_folder);
+    const std::string results = results_in_words(output);
+    if (!results.empty()) console.note("results: " + results);
+    console.note(fmt::format("output: {}", output.string()));
   } else {
     const api::Condition* end = status.find_condition(api::condition::kFailed);
     console.note(

@@ -139,6 +139,8 @@ bool worth_writing(const Situation& situation, const api::TrainJobStatus& curren
   bool write = false;
   if (wanted.progress != current.progress) {
     const bool first = !current.progress || !current.progress->updated;
+    // Results of an evaluation come seldom, and the last ones just before the workers go.
+    if (!first && wanted.progress->metrics != current.progress->metrics) return true;
     write = first || timer.due(*current.progress->updated + kProgressInterval);
   }
   if (wanted.replicas != current.replicas) {

@@ -10,13 +10,17 @@ namespace {
 // The others have nothing left to do but to hear that the job is over.
 constexpr std::chrono::seconds kWaitForOthers{30};
 
+// From the status where the rendezvous has nothing left to tell.
 std::string describe(const Situation& situation) {
-  const auto& progress = situation.observed.progress;
+  const auto& heard = situation.observed.progress;
+  const auto& noted = situation.observed.job.status.progress;
   std::string message = "the training is complete";
-  if (!progress) return message;
-  if (progress->total_steps > 0) message += fmt::format(" after {} steps", progress->step);
+  const bool live = heard && heard->total_steps > 0;
+  if (!live && !noted) return message;
+  message += fmt::format(" after {} steps", live ? heard->step : noted->step);
+  const auto& metrics = live ? heard->metrics : noted->metrics;
   const char* separator = ": ";
-  for (const auto& [name, value] : progress->metrics) {
+  for (const auto& [name, value] : metrics) {
     message += fmt::format("{}{} {:.4g}", separator, name, value);
     separator = ", ";
   }

@@ -74,7 +74,7 @@ void add_agent_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   agent->add_option("--log_level", flags->log_level)->capture_default_str();
-  agent->prefix_command();
+  agent->allow_extras();
   agent->callback([=, &exit_code] {
     std::vector<std::string> command = agent->remaining();
     if (!command.empty() && command.front() == "--") command.erase(command.begin());

@@ -213,7 +213,8 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
     const std::unique_ptr<collectives::Mesh> mesh =
         connector.connect(trainer->last_checkpoint_step());
     if (mesh == nullptr) return;
-    faults.enter(options.worker_index, mesh->epoch());
+    // A worker that is alone has one epoch.
+    faults.enter(options.worker_index, session.alone() ? 1 : mesh->epoch());
     session.on_epoch_end([&mesh](const std::string& reason) { mesh->abort(reason); });
     try {
       const bool done = run_epoch(job, *trainer, *mesh, peak, options, session, log);

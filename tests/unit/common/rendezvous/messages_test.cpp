@@ -117,7 +117,7 @@ TEST(Messages, DamagedMessagesAreReadOrRefusedButNeverMore) {
       encode(ClientMessage(Heartbeat{{}, 3, {1, 2, 3, 4, 5, 6, 7, 8, "x", {{"f1", 1}}}})),
       encode(ServerMessage(some_assignment()))};
   int refused = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     std::string text = originals[random() % 3];
     for (auto changes = 1 + random() % 4; changes > 0; --changes) {
       const std::size_t at = random() % text.size();
@@ -136,7 +136,7 @@ TEST(Messages, DamagedMessagesAreReadOrRefusedButNeverMore) {
     if (!decode_client_message(text).ok()) ++refused;
     if (!decode_server_message(text).ok()) ++refused;
   }
-  EXPECT_GT(refused, 20000);
+  EXPECT_GT(refused, 6000);
   EXPECT_FALSE(decode_client_message(std::string(1 << 20, '[')).ok());
 }
 

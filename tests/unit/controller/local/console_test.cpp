@@ -41,6 +41,7 @@ LiveProgress halfway() {
   live.progress.tokens_per_second = 12345;
   live.progress.eta_seconds = 18;
   live.gflops_per_second = 310.4;
+  live.peak_gflops = 893;
   live.phase = "training";
   return live;
 }
@@ -48,7 +49,7 @@ LiveProgress halfway() {
 TEST(ProgressLine, TellsAllThatIsKnown) {
   EXPECT_EQ(progress_line(halfway(), 200),
             "[##########..........]  50 %  step 115/230  epoch 5.00  loss 0.4326  lr 5.00e-05  "
-            "212 examples/s  12.3k tokens/s  310 GFLOP/s  ETA " +
+            "212 examples/s  12.3k tokens/s  310 GFLOP/s (35 %)  ETA " +
                 to_words(std::chrono::seconds(18)));
 }
 

@@ -50,7 +50,11 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
   report.examples_per_second = 64;
   report.last_checkpoint_step = 8;
   report.phase = "training";
-  report.metrics = {{"accuracy", 0.75}, {"gflops_per_second", 300}};
+  report.metrics = {{"accuracy", 0.75},
+                    {"gflops", 300},
+                    {"peak_gflops", 900},
+                    {"eta_seconds", 5},
+                    {"grad_norm", 1}};
   (assignment->rank == 0 ? zero : one)->report(report);
   std::optional<LiveProgress> live;
   do {
@@ -68,6 +72,7 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
   EXPECT_EQ(live->progress.last_checkpoint_step, 8);
   EXPECT_EQ(live->progress.metrics, (std::map<std::string, double>{{"accuracy", 0.75}}));
   EXPECT_EQ(live->gflops_per_second, 300);
+  EXPECT_EQ(live->peak_gflops, 900);
   EXPECT_EQ(live->progress.members.size(), 2U);
 
   coordinator->close();

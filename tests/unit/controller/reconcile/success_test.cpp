@@ -37,6 +37,22 @@ TEST(Success, ComesWithTheEndOfAllWorkers) {
   EXPECT_EQ(world.status().replicas.succeeded, 2);
 }
 
+TEST(Success, TellsWhatTheStatusKnowsWhenTheWorkersAreGone) {
+  World world;
+  world.start();
+  world.observed.progress = Progress{};
+  world.observed.progress->step = world.observed.progress->total_steps = 230;
+  world.settle();
+  world.observed.progress->metrics = {{"accuracy", 0.8725}};
+  EXPECT_TRUE(world.step().status) << "results are written at once";
+  world.observed.progress.reset();
+  world.succeed(0);
+  world.succeed(1);
+  world.settle();
+  EXPECT_EQ(world.status().find_condition(api::condition::kSucceeded)->message,
+            "the training is complete after 230 steps: accuracy 0.8725");
+}
+
 TEST(Success, AwaitsTheOthersForHalfAMinute) {
   World world;
   world.start();
