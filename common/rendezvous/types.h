@@ -26,7 +26,7 @@ using Epoch = std::uint64_t;  // 0: none
 struct Seat {
   int index = 0;
   int slot = 0;
-  auto operator<=>(const Seat&) const = default;
+  auto operator<=>(const Seat&) const = default;  // NOLINT: clang-tidy 14 sees a null pointer
 };
 // "worker 1", or "worker 1 (process 2)" for a slot other than 0.
 std::string to_string(const Seat& seat);
@@ -35,7 +35,7 @@ std::string to_string(const Seat& seat);
 struct MemberId {
   Seat seat;
   std::uint64_t incarnation = 0;
-  auto operator<=>(const MemberId&) const = default;
+  auto operator<=>(const MemberId&) const = default;  // NOLINT: as above
 };
 
 // A member as the others of its epoch know it; peers stand in the order of their ranks.
