@@ -36,11 +36,6 @@ int run(Flags flags, const std::vector<std::string>& command) {
   }
   options.rdzv_key_file = flags.key_file;
   options.command = command;
-  if (options.command.empty()) {
-    throw Failure(ExitCode::kUsage,
-                  "agent: expected the worker's command, as in: agent "
-                  "--nproc_per_node 2 -- train --task_name=mrpc ...");
-  }
   options.command.insert(options.command.begin(), own_program());
   elastic::complete_options(options, [](const char* name) {
     const char* value = std::getenv(name);
@@ -74,12 +69,10 @@ void add_agent_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   agent->add_option("--log_level", flags->log_level)->capture_default_str();
-  agent->allow_extras();
-  agent->callback([=, &exit_code] {
-    std::vector<std::string> command = agent->remaining();
-    if (!command.empty() && command.front() == "--") command.erase(command.begin());
-    exit_code = run(*flags, command);
-  });
+  auto command = std::make_shared<std::vector<std::string>>();
+  agent->add_option("command", *command, "the worker's command, after --: train --task_name=...")
+      ->required();
+  agent->callback([=, &exit_code] { exit_code = run(*flags, *command); });
 }
 
 }  // namespace tilewright::cli
