@@ -16,7 +16,9 @@ Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOp
   thread_ = std::thread([this] { communicate(); });
 }
 
-Reducer::~Reducer() {
+Reducer::~Reducer() { end_thread(); }
+
+void Reducer::end_thread() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -91,8 +93,9 @@ void Reducer::wait(MonotonicTime deadline) {
                      fmt::format("rank {}: the sum of the gradients of epoch {} is not there by "
                                  "the deadline",
                                  mesh_.rank(), mesh_.epoch())};
-    stop_ = true;
-    kick_.signal();
+    lock.unlock();
+    end_thread();  // so that nothing touches the parts any more
+    lock.lock();
   }
   if (failure_) throw Failure(*failure_);
   begun_ = false;

@@ -31,7 +31,8 @@ class Reducer {
   const std::vector<Subtree>& own_parts() const;
 
   // A new step. The buckets, disjoint ranges of elements, are the same on every rank and in the
-  // order in which they will start. Both stay untouched by the caller until wait() returns.
+  // order in which they will start. The buffers of the parts are the exchange's until wait()
+  // returns or any call throws; they outlive the Reducer where a step is left otherwise.
   void begin_step(const GradientParts& parts, std::span<const Range> buckets);
   // The elements of the next bucket, number `bucket` of the list, are final in all parts.
   void start(int bucket);
@@ -48,6 +49,7 @@ class Reducer {
   void run_step();
   bool await_step();
   void fail(Error error);
+  void end_thread();
   int parts_expected() const { return layout_.slots_of(mesh_.rank()); }
 
   Mesh& mesh_;

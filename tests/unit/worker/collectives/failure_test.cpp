@@ -223,8 +223,8 @@ TEST(Failures, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
   const auto gradients = shard_gradients(2, 1000);
   std::latch started(2);  // neither leaves before both are in the middle
   expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
+    OwnParts own(gradients, {{mesh.rank(), 1}});  // outlives the reducer
     Reducer reducer(mesh, even_split(2, 2), 2);
-    OwnParts own(gradients, reducer.own_parts());
     const std::vector<Range> buckets{{0, 500}, {500, 1000}};
     reducer.begin_step(own.view, buckets);
     reducer.start(0);
