@@ -40,7 +40,7 @@ struct Slot {
 
 class Agent {
  public:
-  Agent(const AgentOptions& options, const StopSignals& signals, std::shared_ptr<Logger> log)
+  Agent(const AgentOptions& options, const StopSignals& signals, const std::shared_ptr<Logger>& log)
       : options_(options), signals_(signals), log_(log), rendezvous_(options, log) {
     for (int slot = 0; slot < options_.nproc_per_node; ++slot)
       slots_.emplace_back(fmt::format("[worker {}.{}] ", index(), slot));
@@ -203,8 +203,8 @@ void set_nodes(AgentOptions& options, const std::string& text) {
 }
 
 void complete_options(AgentOptions& options, const Environment& environment) {
-  const auto refuse = [](std::string sentence) {
-    throw Failure(ExitCode::kUsage, std::move(sentence));
+  const auto refuse = [](const std::string& sentence) {
+    throw Failure(ExitCode::kUsage, sentence);
   };
   if (!options.rdzv_endpoint && options.max_nodes == 1) {
     const SessionSettings given = settings_from_environment(environment);

@@ -42,6 +42,7 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> result;
+  result.reserve(words.size() + 1);
   for (std::string& word : words) result.push_back(word.data());
   result.push_back(nullptr);
   return result;
