@@ -20,7 +20,7 @@ struct Error {
 
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(Error error) : std::runtime_error(error.message), code_(error.code) {}
+  explicit Failure(const Error& error) : std::runtime_error(error.message), code_(error.code) {}
   Failure(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
   ExitCode code() const { return code_; }
   Error error() const { return {code_, what()}; }

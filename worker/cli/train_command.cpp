@@ -33,6 +33,16 @@ int number(const char* name) {
   return value;
 }
 
+std::string flag_help() {
+  std::string text = "Flags, as --name=value:\n";
+  for (const TrainingFlag& flag : training_flags()) {
+    text += fmt::format("  --{:<30} {} ({}; default {})\n", flag.name, flag.help,
+                        describe_expected(flag),
+                        flag.default_value.empty() ? "none" : flag.default_value);
+  }
+  return text;
+}
+
 int train(const std::vector<std::string>& flags) {
   const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
   const runtime::CpuInfo cpu = runtime::detect_cpu();
@@ -60,6 +70,7 @@ int train(const std::vector<std::string>& flags) {
 void add_train_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("train", "trains and evaluates");
   command->allow_extras();
+  command->footer(flag_help());
   command->callback([command, &exit_code] { exit_code = train(command->remaining()); });
 }
 

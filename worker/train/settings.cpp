@@ -33,7 +33,6 @@ Settings make_settings(const TrainingArguments& a, std::int64_t world) {
   s.do_train = a.boolean("do_train");
   s.do_eval = a.boolean("do_eval");
   s.max_seq_length = a.integer("max_seq_length");
-  s.pad_to_max_length = a.boolean("pad_to_max_length");
   s.per_device_train_batch_size = a.integer("per_device_train_batch_size");
   s.per_device_eval_batch_size = a.integer("per_device_eval_batch_size");
   s.schedule.num_train_epochs = a.number("num_train_epochs");
@@ -96,7 +95,6 @@ nlohmann::json fingerprint(const Settings& s) {
   nlohmann::json f;
   f["task_name"] = s.task_name;
   f["max_seq_length"] = s.max_seq_length;
-  f["pad_to_max_length"] = s.pad_to_max_length;
   f["num_train_epochs"] = s.schedule.num_train_epochs;
   f["max_steps"] = s.schedule.max_steps;
   f["warmup_ratio"] = s.schedule.warmup_ratio;

@@ -21,7 +21,6 @@ struct Settings {
   bool do_train = true;
   bool do_eval = true;
   std::int64_t max_seq_length = 128;
-  bool pad_to_max_length = false;
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   ScheduleSettings schedule;
