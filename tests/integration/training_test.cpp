@@ -106,6 +106,20 @@ TEST_F(Training, HasTheSameHashWhenKilledAndResumed) {
   EXPECT_THAT(said_, ::testing::HasSubstr("checkpoint-8 (step 8 of 12)"));
 }
 
+// SIGTERM, as an eviction sends it: a checkpoint at the step, no step trained twice.
+TEST_F(Training, HasTheSameHashWhenToldToStopAndResumed) {
+  const std::string reference = one_process("undisturbed", 2);
+  {
+    RunningProgram running(testing::program("tilewright-worker"), flags("stopped"), folder());
+    ASSERT_TRUE(running.say("step 1/12"));
+    running.send(SIGTERM);
+    EXPECT_EQ(running.wait(), static_cast<int>(ExitCode::kTerminated)) << running.output();
+    EXPECT_THAT(running.output(), ::testing::HasSubstr("stopped by a signal"));
+  }
+  EXPECT_EQ(one_process("stopped", 2), reference);
+  EXPECT_THAT(said_, ::testing::HasSubstr("resuming from"));
+}
+
 TEST_F(Training, HasTheSameHashWhenACheckpointOrTheOutputIsCutOff) {
   const std::string reference = one_process("undisturbed", 2);
   for (const char* point : {"checkpoint.before_rename@7", "output.before_rename"}) {

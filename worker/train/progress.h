@@ -22,6 +22,7 @@ struct StepReport {
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
   double flops = 0;
+  bool leave = false;  // some worker is to stop: all do, after this step
 };
 
 // Rates over the last kWindow steps.

@@ -72,7 +72,8 @@ typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
     const nn::ParameterLayout layout(job.model.bert);
     const std::int64_t rows =
         std::min(job.model.bert.vocab_size, most_tokens(job.train_data, s.global_batch));
-    sizes.gradient = layout.word_embeddings + rows * job.model.bert.hidden_size + 1;
+    // Two more: the loss and the wish to leave.
+    sizes.gradient = layout.word_embeddings + rows * job.model.bert.hidden_size + 2;
     // For any number of workers this job may have: the parts that a step holds at once.
     for (std::int64_t world = 1; world <= s.max_workers; ++world) {
       for (int rank = 0; rank < world; ++rank) {
@@ -140,7 +141,8 @@ void TypedTrainer<T>::fill_batch(std::span<const std::int32_t> examples,
 }
 
 template <typename T>
-StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reducer& reducer) {
+StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reducer& reducer,
+                                     bool leave) {
   const std::int64_t step = state_.global_step;
   faults_.at_step(step);
   faults_.hit("step.begin");
@@ -157,7 +159,10 @@ StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reduc
                               job_.train_data.length(static_cast<std::size_t>(example)));
   }
   touched_.finish();
-  const std::int64_t count = model_.gradient_count(touched_.R());
+  // Behind the gradient rides the wish to leave: all workers see the same sum, so all stop after
+  // the same step.
+  const std::int64_t wish = model_.gradient_count(touched_.R());
+  const std::int64_t count = wish + 1;
   const Settings& s = job_.settings;
   const PassPlan plan =
       s.exact ? plan_passes(collectives::shards_of(mesh.rank(), mesh.world(), shards_), shards_, n,
@@ -213,15 +218,18 @@ StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reduc
       sink.on_gradient_ready = [&](std::int64_t, std::int64_t end) { final_up_to(end); };
     }
     model_.forward(batch_, key, true);
+    for (float* group : sink.groups) group[wish] = leave ? 1.0f : 0.0f;
     model_.backward(batch_, key, 1.0f / static_cast<float>(n), touched_, sink);
+    sink.ready(wish, count);
     if (accumulator) accumulator->end_pass();
   }
   faults_.hit("step.after_backward");
   reducer.wait(monotonic_now() + kPatience);
   faults_.hit("step.after_exchange");
 
-  const std::span<const float> gradient(parts.sum, static_cast<std::size_t>(count));
+  const std::span<const float> gradient(parts.sum, static_cast<std::size_t>(wish));
   report.loss = gradient.back();
+  report.leave = parts.sum[wish] > 0;
   report.learning_rate = job_.schedule.learning_rate(step);
   report.grad_norm =
       optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);
@@ -283,17 +291,17 @@ Outcome TypedTrainer<T>::train(collectives::Mesh& mesh, const TrainerHooks& hook
   try {
     collectives::Reducer reducer(mesh, split, shards_, options);
     while (state_.global_step < job_.schedule.total_steps) {
-      if (hooks.should_leave && hooks.should_leave()) {
-        outcome = Outcome::kLeft;
-        break;
-      }
-      const StepReport report = run_step(mesh, reducer);
+      const StepReport report = run_step(mesh, reducer, hooks.should_leave && hooks.should_leave());
       record(report, checkpoint_due());
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
       if (checkpoint_due()) {
         if (mesh.rank() == 0) write_checkpoint(mesh.epoch());
         last_checkpoint_step_ = state_.global_step;
+      }
+      if (report.leave && state_.global_step < job_.schedule.total_steps) {
+        outcome = Outcome::kLeft;
+        break;
       }
     }
   } catch (...) {

@@ -32,7 +32,8 @@ struct EvaluationResult {
 struct TrainerHooks {
   std::function<void(const StepReport&, const Rates&)> on_step;  // after each step
   std::function<void(const std::string& phase)> on_phase;
-  // True: leave at the next step boundary (a membership change, a signal). Asked once a step.
+  // True: leave (a membership change, a signal). Asked once a step; when any worker's says so, all
+  // leave after that step.
   std::function<bool()> should_leave;
 };
 

@@ -42,7 +42,8 @@ class TypedTrainer final : public Trainer {
   std::vector<checkpoint::TensorView> views(float* base) const;
   // Groups of the pass, out of `examples`: this step's global batch, as rows of the data set.
   void fill_batch(std::span<const std::int32_t> examples, const std::vector<Group>& groups);
-  StepReport run_step(collectives::Mesh& mesh, collectives::Reducer& reducer);
+  // `leave`: this worker wants to stop after the step; report.leave tells whether any wants.
+  StepReport run_step(collectives::Mesh& mesh, collectives::Reducer& reducer, bool leave);
   // Adds the step to the log history's window, and closes that when a line is due or asked for.
   void record(const StepReport& report, bool close_window);
   bool checkpoint_due() const;
