@@ -53,8 +53,8 @@ Result<api::Checked> read_manifest(const RunOptions& options) {
   return checked;
 }
 
-// "eval_accuracy 0.8725, eval_loss 0.3": the numbers of the worker's eval_results.json; empty where
-// there is none.
+// "eval_accuracy 0.8725, eval_loss 0.3": the results in the worker's eval_results.json, without how
+// long they took; empty where there is none.
 std::string results_in_words(const fs::path& output) {
   const Result<std::string> text =
       read_file(output / "eval_results.json", kMaxResultBytes, ExitCode::kOutput);
@@ -63,7 +63,9 @@ std::string results_in_words(const fs::path& output) {
   std::string words;
   if (!results.is_object()) return words;
   for (const auto& [name, value] : results.items()) {
-    if (!value.is_number()) continue;
+    const bool cost = name.find("_runtime") != std::string::npos ||
+                      name.find("_samples") != std::string::npos || name == "epoch";
+    if (cost || !value.is_number()) continue;
     words += fmt::format("{}{} {:.4g}", words.empty() ? "" : ", ", name, value.get<double>());
   }
   return words;

@@ -11,7 +11,7 @@ struct RunOptions {
   std::filesystem::path state_dir = ".tilewright";
   std::filesystem::path worker_binary;  // empty: beside this program, else in PATH
   std::string name;                     // in place of metadata.name; resumes a job by its name
-  std::string log_level = "warn";       // of the rendezvous and of ours
+  std::string log_level = "error";      // of the rendezvous and of ours
   bool replace = false;                 // begin anew though a job of that name has ended
 };
 

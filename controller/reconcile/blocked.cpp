@@ -43,7 +43,8 @@ Obstacle explain_stuck(const api::TrainJob& job, const Worker& worker) {
 }
 
 // All that are wanted run, and have for a while, but no epoch of the rendezvous has them.
-std::optional<Obstacle> not_joined(const Situation& situation, Timer& timer) {
+std::optional<Obstacle> not_joined(const Situation& situation, const api::TrainJobStatus& status,
+                                   Timer& timer) {
   if (situation.observed.progress && situation.observed.progress->rendezvous_epoch > 0) {
     return std::nullopt;
   }
@@ -55,6 +56,9 @@ std::optional<Obstacle> not_joined(const Situation& situation, Timer& timer) {
     }
     latest = std::max(latest, found->second->started.value_or(situation.now));
   }
+  // They have reported since, so they did join: they are at their end, or the coordinator is new
+  // and they come back to it in a moment.
+  if (status.progress && status.progress->updated >= latest) return std::nullopt;
   if (!timer.due(latest + kTimeToJoin)) return std::nullopt;
   return Obstacle{"NotJoined",
                   "the workers run but have not joined the rendezvous; their logs may say why"};
@@ -88,7 +92,7 @@ std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts
     return Obstacle{"BackOff", fmt::format("{}; it is started again at {}", in_words(job, *record),
                                            to_rfc3339(time))};
   }
-  return not_joined(situation, timer);
+  return not_joined(situation, status, timer);
 }
 
 }  // namespace tilewright::reconcile

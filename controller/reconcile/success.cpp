@@ -17,7 +17,7 @@ std::string describe(const Situation& situation) {
   std::string message = "the training is complete";
   const bool live = heard && heard->total_steps > 0;
   if (!live && !noted) return message;
-  message += fmt::format(" after {} steps", live ? heard->step : noted->step);
+  message += fmt::format(" after {} steps", live ? heard->total_steps : noted->total_steps);
   const auto& metrics = live ? heard->metrics : noted->metrics;
   const char* separator = ": ";
   for (const auto& [name, value] : metrics) {

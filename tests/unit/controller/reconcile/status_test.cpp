@@ -232,6 +232,19 @@ TEST(Blocked, TellsOfWorkersThatNeverJoin) {
   EXPECT_EQ(testing::condition(world.status(), api::condition::kBlocked), "False");
 }
 
+TEST(Blocked, DoesNotTakeTheEndOfTheTrainingForNeverHavingJoined) {
+  World world;
+  world.start();
+  world.observed.progress = Progress{};
+  world.observed.progress->rendezvous_epoch = 1;
+  world.observed.progress->total_steps = 100;
+  world.settle();
+  world.observed.progress->rendezvous_epoch = 0;  // closed, or served by somebody new
+  world.pass(seconds(600));
+  world.settle();
+  EXPECT_NE(testing::condition(world.status(), api::condition::kBlocked), "True");
+}
+
 TEST(Companions, AreMadeOnceAndBeforeAnyoneMissesThem) {
   World world;
   world.observed.runtime.companions = {Companion::kKeySecret, Companion::kHeadlessService,
