@@ -32,6 +32,20 @@ class Connector {
   std::optional<net::Listener> listener_;
 };
 
+// While it lives, the end of the epoch ends the waits of the mesh.
+class AbortWithEpoch {
+ public:
+  AbortWithEpoch(elastic::Session& session, collectives::Mesh& mesh) : session_(session) {
+    session.on_epoch_end([&mesh](const std::string& reason) { mesh.abort(reason); });
+  }
+  ~AbortWithEpoch() { session_.on_epoch_end({}); }
+  AbortWithEpoch(const AbortWithEpoch&) = delete;
+  AbortWithEpoch& operator=(const AbortWithEpoch&) = delete;
+
+ private:
+  elastic::Session& session_;
+};
+
 std::string in_words(const tasks::Metrics& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -215,13 +229,14 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
     if (mesh == nullptr) return;
     // A worker that is alone has one epoch.
     faults.enter(options.worker_index, session.alone() ? 1 : mesh->epoch());
-    session.on_epoch_end([&mesh](const std::string& reason) { mesh->abort(reason); });
     try {
-      const bool done = run_epoch(job, *trainer, *mesh, peak, options, session, log);
-      session.on_epoch_end({});
+      bool done = false;
+      {
+        const AbortWithEpoch abort(session, *mesh);
+        done = run_epoch(job, *trainer, *mesh, peak, options, session, log);
+      }
       if (done && session.finish()) return;
     } catch (const Failure& failure) {
-      session.on_epoch_end({});
       stop_if_told(session);
       if (failure.code() != ExitCode::kPeerLost || session.alone()) throw;
       log.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
