@@ -1,0 +1,190 @@
+"""One hash: MRPC trained with dropout in bf16 by any number of threads and processes, with and
+without deaths on the way, and the SHA-256 of each model.safetensors. Exit code 1 when they differ.
+
+    python bench/one_hash.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
+        --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
+
+writes bench/results/one_hash.json and prints a table.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import support
+
+PER_DEVICE = 16
+SAVE_STEPS = 40
+LEARNING_RATE = 1e-4
+KILLED_AND_RESUMED = "step.after_update@70"
+KILLED_UNDER_UP = "step.after_backward@60,worker=1"
+
+JOB = """apiVersion: tilewright.dev/v1alpha1
+kind: TrainJob
+metadata: {{name: one-hash}}
+spec:
+  elasticPolicy: {{minReplicas: 1, maxReplicas: 3, maxRestarts: 3}}
+  trainer:
+    task: mrpc
+    model: models:.
+    data: data:.
+    output: output:up
+    per_device_train_batch_size: {per_device}
+    learning_rate: {learning_rate}
+    num_train_epochs: {epochs}
+    max_steps: {max_steps}
+    save_steps: {save_steps}
+    do_eval: false
+  worker:
+    replicas: 2
+    image: tilewright-worker
+    resources: {{cpu: 1}}
+  volumes:
+    - {{name: models, local: {model}}}
+    - {{name: data, local: {data}}}
+    - {{name: output, local: .}}
+"""
+
+
+class Runs:
+    """The runs, each in an output folder of its own below `folder`."""
+
+    def __init__(self, args, folder):
+        self.args = args
+        self.folder = pathlib.Path(folder)
+
+    def flags(self, output, **more):
+        return support.flags_of(
+            {
+                "task_name": "mrpc",
+                "model_name_or_path": self.args.model,
+                "data_dir": self.args.data,
+                "output_dir": self.folder / output,
+                "per_device_train_batch_size": PER_DEVICE,
+                "nominal_workers": 2,
+                "max_workers": 3,
+                "learning_rate": LEARNING_RATE,
+                "num_train_epochs": 1,
+                "max_steps": self.args.max_steps,
+                "save_steps": SAVE_STEPS,
+                "do_eval": False,
+                **more,
+            }
+        )
+
+    def call(self, command, fault="", expected=0):
+        environment = {**os.environ, "TILEWRIGHT_FAULT": fault}
+        if not fault:
+            del environment["TILEWRIGHT_FAULT"]
+        with open(self.folder / "log", "wb+") as log:
+            code = subprocess.run(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log
+            ).returncode
+            if code != expected:
+                log.seek(0)
+                sys.exit(f"{command}: exit code {code}, expected {expected}\n{log.read().decode()}")
+            log.seek(0)
+            return log.read().decode()
+
+    def one_process(self, output, threads, **more):
+        self.call([self.args.worker, "train", *self.flags(output, threads=threads, **more)])
+        return output
+
+    def agent(self, output, processes):
+        self.call(
+            [self.args.worker, "agent", "--nproc_per_node", str(processes), "--", "train",
+             *self.flags(output, threads=1)]
+        )
+        return output
+
+    def resumed(self, output):
+        command = [self.args.worker, "train", *self.flags(output, threads=2)]
+        self.call(command, fault=KILLED_AND_RESUMED, expected=-signal.SIGKILL)
+        said = self.call(command)
+        if "resuming from" not in said:
+            sys.exit(f"the killed run did not resume:\n{said}")
+        return output
+
+    def up(self, output):
+        job = JOB.format(
+            per_device=PER_DEVICE,
+            learning_rate=LEARNING_RATE,
+            epochs=1,
+            max_steps=self.args.max_steps,
+            save_steps=SAVE_STEPS,
+            model=json.dumps(str(self.args.model)),
+            data=json.dumps(str(self.args.data)),
+        )
+        (self.folder / "job.yaml").write_text(job)
+        said = self.call([self.args.tool, "up", "job.yaml"], fault=KILLED_UNDER_UP)
+        if "SIGKILL" not in said:
+            sys.exit(f"no worker was killed under up:\n{said}")
+        return output
+
+    def digest(self, output):
+        return hashlib.sha256((self.folder / output / "model.safetensors").read_bytes()).hexdigest()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worker", type=pathlib.Path, required=True)
+    parser.add_argument("--tool", type=pathlib.Path, required=True, help="the program tilewright")
+    parser.add_argument("--model", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of MRPC")
+    parser.add_argument("--max-steps", type=int, default=-1, help="fewer than the epoch; to try it")
+    parser.add_argument("--times", action="store_true", help="keep the seconds: on a quiet machine")
+    args = parser.parse_args()
+    for name in ("worker", "tool", "model", "data"):
+        setattr(args, name, getattr(args, name).resolve())
+
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(args, folder)
+        for name, exact, run in (
+            ("1 process, 1 thread", True, lambda: runs.one_process("one", 1)),
+            ("1 process, 2 threads", True, lambda: runs.one_process("threads", 2)),
+            ("2 processes", True, lambda: runs.agent("two", 2)),
+            ("3 processes", True, lambda: runs.agent("three", 3)),
+            ("killed by SIGKILL and resumed", True, lambda: runs.resumed("resumed")),
+            ("`tilewright up`, a worker killed", True, lambda: runs.up("up")),
+            ("1 process, 2 threads, --exact=false", False,
+             lambda: runs.one_process("plain", 2, exact=False)),
+        ):
+            begin = time.monotonic()
+            output = run()
+            seconds = time.monotonic() - begin
+            row = {"run": name, "exact": exact, "sha256": runs.digest(output)}
+            if args.times:
+                row["seconds"] = round(seconds, 1)
+            rows.append(row)
+            print(f"{name}: {row['sha256']} {seconds:.1f} s", flush=True)
+
+    digests = {row["sha256"] for row in rows if row["exact"]}
+    support.write_json(
+        support.results_folder() / "one_hash.json",
+        {
+            "what": "MRPC, 1 epoch, bf16, dropout on, global batch 32",
+            "max_steps": args.max_steps,
+            "cpu": support.cpu_name(),
+            "version": support.worker_version(args.worker),
+            "equal": len(digests) == 1,
+            "runs": rows,
+        },
+    )
+    print("\n| run | SHA-256 |" + (" seconds |" if args.times else ""))
+    print("|---|---|" + ("---|" if args.times else ""))
+    for row in rows:
+        time_cell = f" {row['seconds']} |" if args.times else ""
+        print(f"| {row['run']} | `{row['sha256'][:16]}…` |{time_cell}")
+    sys.exit(0 if len(digests) == 1 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What this folder's scripts share: GLUE's files, the worker's program, the machine's name."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+# As the worker's tasks: label column, then the text columns.
+COLUMNS = {
+    "mrpc": ("Quality", "#1 String", "#2 String"),
+    "sst2": ("label", "sentence"),
+}
+FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2"}
+
+
+def read_glue(folder, task, split, limit=None):
+    """Labels and texts (one or two columns) of GLUE's files: TSV without quoting, maybe a BOM."""
+    path = pathlib.Path(folder) / f"{split}.tsv"
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    header = lines[0].rstrip("\r").split("\t")
+    places = [header.index(name) for name in COLUMNS[task]]
+    rows = [line.rstrip("\r").split("\t") for line in lines[1:] if line][:limit]
+    labels = [int(row[places[0]]) for row in rows]
+    texts = [[row[place] for row in rows] for place in places[1:]]
+    return labels, texts
+
+
+def cpu_name():
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    fields = dict(
+        tuple(part.strip() for part in line.split(":", 1))
+        for line in info.split("\n\n")[0].splitlines()
+        if ":" in line
+    )
+    # Virtual machines hide the model's name; family and model tell it all the same.
+    return "{} (family {}, model {}), {} CPUs".format(
+        fields.get("model name", "unknown"),
+        fields.get("cpu family", "?"),
+        fields.get("model", "?"),
+        os.cpu_count(),
+    )
+
+
+def peer_versions():
+    import torch
+    import transformers
+
+    return {"torch": torch.__version__, "transformers": transformers.__version__}
+
+
+def worker_version(worker):
+    return subprocess.run(
+        [worker, "--version"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def with_tcmalloc(environment):
+    """The environment, with tcmalloc preloaded where it is found: PyTorch is much faster so."""
+    found = sorted(pathlib.Path("/usr/lib").glob("*/libtcmalloc.so.4"))
+    found += sorted(pathlib.Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4"))
+    return {**environment, "LD_PRELOAD": str(found[0])} if found else dict(environment)
+
+
+def flags_of(options):
+    """--name=value for each; Python's booleans in the flags' spelling."""
+    spell = lambda value: str(value).lower() if isinstance(value, bool) else str(value)
+    return [f"--{name}={spell(value)}" for name, value in options.items()]
+
+
+def train(worker, **options):
+    """Runs `tilewright-worker train` to its end; its log goes where ours goes."""
+    subprocess.run([worker, "train", *flags_of(options)], check=True)
+
+
+def read_json(path, otherwise=None):
+    path = pathlib.Path(path)
+    return json.loads(path.read_text()) if path.exists() else otherwise
+
+
+def write_json(path, value):
+    """Aside, then renamed: a reader never finds half a file."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump(value, file, indent=1)
+        file.write("\n")
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Nobody else is changing the results in this file's folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def results_folder():
+    return pathlib.Path(__file__).resolve().parent / "results"

@@ -1,0 +1,96 @@
+"""Draws loss curves as SVG by hand: the losses above, their distances to a reference below."""
+
+import math
+
+WIDTH, LEFT, RIGHT = 800, 70, 20
+UPPER = (40, 300)  # top and bottom of the panels
+LOWER = (350, 560)
+COLOURS = {
+    "ours_bf16": "#d62728",
+    "ours_fp32": "#1f77b4",
+    "torch_fp32": "#222222",
+    "torch_bf16": "#ff9f1c",
+}
+NAMES = {
+    "ours_bf16": "Tilewright bf16",
+    "ours_fp32": "Tilewright fp32",
+    "torch_fp32": "PyTorch fp32",
+    "torch_bf16": "PyTorch bf16 autocast",
+}
+
+
+def polyline(points, name, dash=""):
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<polyline points="{places}" fill="none" stroke="{COLOURS[name]}"{dashes}/>'
+
+
+def text(x, y, words, anchor="start", fill="#222222"):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}">{words}</text>'
+
+
+def rule(y):
+    return f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dddddd"/>'
+
+
+def loss_figure(curves, reference):
+    """`curves`: losses by name, all of one length; distances are to curves[reference]."""
+    steps = len(curves[reference])
+
+    def across(step):
+        return LEFT + (WIDTH - LEFT - RIGHT) * step / max(1, steps - 1)
+
+    parts = [text(LEFT, 22, f"Loss on MRPC, {steps} steps, no dropout, same order and head")]
+
+    every = [loss for curve in curves.values() for loss in curve]
+    low, high = math.floor(min(every) * 10) / 10, math.ceil(max(every) * 10) / 10
+
+    def loss_height(loss):
+        return UPPER[1] - (UPPER[1] - UPPER[0]) * (loss - low) / (high - low)
+
+    for tenth in range(round(low * 10), round(high * 10) + 1):
+        parts.append(rule(loss_height(tenth / 10)))
+        parts.append(text(LEFT - 8, loss_height(tenth / 10) + 4, f"{tenth / 10:.1f}", "end"))
+    for name, curve in curves.items():
+        points = [(across(i), loss_height(loss)) for i, loss in enumerate(curve)]
+        parts.append(polyline(points, name, "" if name == reference else "5 3"))
+    for place, name in enumerate(curves):
+        parts.append(text(LEFT + 170 * place, UPPER[1] + 24, NAMES[name], fill=COLOURS[name]))
+
+    distances = {
+        name: [max(abs(a - b), 1e-9) for a, b in zip(curve, curves[reference], strict=True)]
+        for name, curve in curves.items()
+        if name != reference
+    }
+    every = [value for values in distances.values() for value in values]
+    floor, ceiling = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
+
+    def distance_height(value):
+        share = (math.log10(value) - floor) / max(1, ceiling - floor)
+        return LOWER[1] - (LOWER[1] - LOWER[0]) * share
+
+    parts.append(text(LEFT, LOWER[0] - 6, f"Distance to {NAMES[reference]}"))
+    for power in range(floor, ceiling + 1):
+        parts.append(rule(distance_height(10.0**power)))
+        parts.append(text(LEFT - 8, distance_height(10.0**power) + 4, f"1e{power}", "end"))
+    for name, values in distances.items():
+        points = [(across(i), distance_height(value)) for i, value in enumerate(values)]
+        parts.append(polyline(points, name))
+    for step in range(0, steps + 1, 10):
+        if step:
+            parts.append(text(across(step - 1), LOWER[1] + 18, str(step), "middle"))
+    parts.append(text(WIDTH / 2, LOWER[1] + 36, "step", "middle"))
+
+    height = LOWER[1] + 46
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+            'font-family="sans-serif" font-size="12" stroke-width="1.5">',
+            f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+            '<g fill="#222222">',
+            *(part.replace("<text ", '<text stroke="none" ') for part in parts),
+            "</g>",
+            "</svg>",
+            "",
+        ]
+    )
