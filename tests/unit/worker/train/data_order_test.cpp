@@ -36,7 +36,9 @@ TEST(DataOrder, NamesAnyStepWithoutTheOnesBefore) {
   std::vector<std::int32_t> late2;
   for (int step = 0; step <= 20; ++step) {
     const auto now = batch(straight, step);
-    if (step == 3) EXPECT_EQ(now, early);
+    if (step == 3) {
+      EXPECT_EQ(now, early);
+    }
     if (step == 20) late2 = now;
   }
   EXPECT_EQ(late, late2);
