@@ -39,7 +39,6 @@ spec:
     per_device_train_batch_size: {per_device}
     learning_rate: {learning_rate}
     num_train_epochs: {epochs}
-    max_steps: {max_steps}
     save_steps: {save_steps}
     do_eval: false
   worker:
@@ -72,7 +71,6 @@ class Runs:
                 "max_workers": 3,
                 "learning_rate": LEARNING_RATE,
                 "num_train_epochs": 1,
-                "max_steps": self.args.max_steps,
                 "save_steps": SAVE_STEPS,
                 "do_eval": False,
                 **more,
@@ -117,7 +115,6 @@ class Runs:
             per_device=PER_DEVICE,
             learning_rate=LEARNING_RATE,
             epochs=1,
-            max_steps=self.args.max_steps,
             save_steps=SAVE_STEPS,
             model=json.dumps(str(self.args.model)),
             data=json.dumps(str(self.args.data)),
@@ -138,7 +135,7 @@ def main():
     parser.add_argument("--tool", type=pathlib.Path, required=True, help="the program tilewright")
     parser.add_argument("--model", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of MRPC")
-    parser.add_argument("--max-steps", type=int, default=-1, help="fewer than the epoch; to try it")
+    parser.add_argument("--out", default=support.results_folder() / "one_hash.json")
     parser.add_argument("--times", action="store_true", help="keep the seconds: on a quiet machine")
     args = parser.parse_args()
     for name in ("worker", "tool", "model", "data"):
@@ -168,10 +165,9 @@ def main():
 
     digests = {row["sha256"] for row in rows if row["exact"]}
     support.write_json(
-        support.results_folder() / "one_hash.json",
+        args.out,
         {
             "what": "MRPC, 1 epoch, bf16, dropout on, global batch 32",
-            "max_steps": args.max_steps,
             "cpu": support.cpu_name(),
             "version": support.worker_version(args.worker),
             "equal": len(digests) == 1,
