@@ -186,12 +186,15 @@ StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reduc
   if (plan.passes.size() > 1) {
     std::vector<float*> buffers;
     const int needed = collectives::TreeAccumulator::buffers_needed(plan.subtrees());
-    for (int i = 0; i < needed; ++i)
+    buffers.reserve(static_cast<std::size_t>(needed));
+    for (int i = 0; i < needed; ++i) {
       buffers.push_back(gradients_[static_cast<std::size_t>(i)].data());
+    }
     accumulator.emplace(plan.subtrees(), count, std::move(buffers));
     accumulator->begin_step();
   } else {
     parts.count = count;
+    parts.parts.reserve(plan.passes[0].size());
     for (std::size_t g = 0; g < plan.passes[0].size(); ++g) {
       parts.parts.push_back({plan.passes[0][g].subtree, gradients_[g].data()});
     }
