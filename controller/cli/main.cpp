@@ -16,9 +16,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("tilewright {}", tilewright::kVersion));
   app.require_subcommand(1);
   int exit_code = static_cast<int>(tilewright::ExitCode::kOk);
-#ifdef TILEWRIGHT_HAS_UP
   tilewright::add_up_command(app, exit_code);
-#endif
   tilewright::add_validate_command(app, exit_code);
   tilewright::add_render_command(app, exit_code);
   try {
