@@ -9,7 +9,6 @@
 namespace tilewright::train {
 namespace {
 
-constexpr std::chrono::minutes kPatience{10};
 constexpr std::size_t kMaxStateBytes = std::size_t{64} << 20;
 
 // What the other workers need of rank 0's trainer state.
@@ -156,8 +155,7 @@ std::string TypedTrainer<T>::write_model(std::map<std::string, std::string> resu
   content.tokenizer_source = job_.settings.model_dir;
   content.extra_files = std::move(results);
   content.before_commit = [this] { faults_.hit("output.before_rename"); };
-  const std::string digest =
-      checkpoint::write_model_folder(job_.settings.output_dir, content).sha256;
+  std::string digest = checkpoint::write_model_folder(job_.settings.output_dir, content).sha256;
   faults_.hit("output.done");
   return digest;
 }

@@ -10,7 +10,6 @@
 namespace tilewright::train {
 namespace {
 
-constexpr std::chrono::minutes kPatience{10};
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
 // Workers of one epoch are there already when it begins.

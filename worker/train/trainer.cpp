@@ -11,9 +11,6 @@
 namespace tilewright::train {
 namespace {
 
-// How long the workers may differ in speed at a collective operation; a dead peer is noticed by its
-// closed connection long before.
-constexpr std::chrono::minutes kPatience{10};
 // About 4 MiB of gradient: long enough for the connection, short enough to overlap with backward.
 constexpr std::int64_t kBucket = std::int64_t{1} << 20;
 

@@ -21,6 +21,10 @@
 
 namespace tilewright::train {
 
+// How long the workers may differ in speed at a collective operation; a dead peer is noticed by its
+// closed connection long before.
+inline constexpr std::chrono::minutes kPatience{10};
+
 struct EvaluationResult {
   tasks::Metrics metrics;
   double loss = 0;
