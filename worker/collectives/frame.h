@@ -14,6 +14,7 @@ enum class FrameKind : std::uint32_t {
   kBarrier = 3,
   kBroadcast = 4,
   kGather = 5,
+  kGivenUp = 6,  // why the sender takes no further part in this epoch; text
 };
 
 struct FrameHeader {
@@ -24,6 +25,7 @@ struct FrameHeader {
   std::uint64_t operation = 0;  // counts the collective operations of an epoch, steps among them
   std::uint64_t chunk = 0;      // within a step
   std::uint64_t bytes = 0;      // that follow
+  static constexpr std::size_t kMaxReason = 2048;  // bytes of a kGivenUp
 };
 static_assert(sizeof(FrameHeader) == 40);
 
@@ -39,6 +41,8 @@ inline const char* name_of(FrameKind kind) {
       return "broadcast";
     case FrameKind::kGather:
       return "gather";
+    case FrameKind::kGivenUp:
+      return "farewell";
   }
   return "unknown frame";
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -45,10 +46,14 @@ class Mesh {
 
   // All ranks call the same operations in the same order; this counts them.
   std::uint64_t next_operation() { return ++operation_; }
-  // Throws when a header is not of this epoch and operation or not of a kind that is expected.
-  void check(int peer, const FrameHeader& header, std::uint64_t operation) const;
+  // Throws when a header is not of this epoch and operation, or when it says that the peer has
+  // given up; the reason is then read from the socket.
+  void check(int peer, const FrameHeader& header, std::uint64_t operation);
   // A Failure with kPeerLost about a peer; `what` continues the sentence after its name.
   Failure lost(int peer, const std::string& what) const;
+  // Tells a peer, where no frame to it is under way, why this rank gives up, and hangs up: the peer
+  // may be waiting for this rank alone and would never learn who failed. Never waits or throws.
+  void give_up(int peer, bool frame_under_way, std::string_view reason);
 
  private:
   friend class MeshBuilder;
@@ -59,6 +64,8 @@ class Mesh {
   std::vector<net::Socket> sockets_;  // by rank; one's own is not connected
   std::uint64_t operation_ = 0;
   net::WakeUp bell_;
+  Failure told(int peer, const FrameHeader& header);
+
   mutable std::mutex reason_mutex_;
   std::string reason_;
 };

@@ -95,6 +95,7 @@ void Reducer::wait(MonotonicTime deadline) {
                                  mesh_.rank(), mesh_.epoch())};
     lock.unlock();
     end_thread();  // so that nothing touches the parts any more
+    if (exchange_) exchange_->give_up(failure_->message);
     lock.lock();
   }
   if (failure_) throw Failure(*failure_);
@@ -119,6 +120,7 @@ void Reducer::fail(Error error) {
     if (!failure_) failure_ = std::move(error);
   }
   changed_.notify_all();
+  exchange_->give_up(failure_->message);
 }
 
 // False when there will be none.

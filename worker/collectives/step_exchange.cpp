@@ -244,6 +244,10 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
   }
 }
 
+void StepExchange::give_up(std::string_view reason) {
+  for (const Link& link : links_) mesh_.give_up(link.peer, !link.left.empty(), reason);
+}
+
 std::string StepExchange::waiting_for() const {
   std::string text;
   for (const Link& link : links_) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/collectives/fault.h"
@@ -48,6 +49,8 @@ class StepExchange {
   bool complete() const;
   // Something that was started is not done: a peer has to move.
   bool waits_for_peers() const { return buckets_done_ < started_ || unsent(); }
+  // Tells all peers why there will be nothing more from this rank.
+  void give_up(std::string_view reason);
   // What poll(2) should watch; appended.
   void watch(std::vector<pollfd>& fds) const;
   // The ranks that have to move: "rank 1 (10.0.0.2:29500), rank 3 (...)".

@@ -2,6 +2,7 @@
 // processes; a rank reports "at <fault point>" or its Failure on a pipe.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <latch>
 
 #include "tests/unit/worker/collectives/cluster.h"
@@ -173,6 +174,56 @@ TEST(Failures, AbortEndsAStepAndEveryLaterOne) {
                 mentions(error, "is lost"))
         << error;
   }
+}
+
+// Rank 1 gives rank 0 all of a step and rank 2 nothing, then dies for rank 2: rank 0 waits for rank
+// 2 alone, and only rank 2 can know why nothing will come.
+TEST(Failures, ADeathThatOnlyOneRankSeesIsPassedOnToTheOthers) {
+  const std::vector<float> zeros(1000, 0.0F);
+  net::WakeUp over;
+  std::atomic<int> failed = 0;
+  const auto errors = run_ranks(3, [&](Mesh& mesh) {
+    const auto slice_bytes = [](int rank) {
+      return static_cast<std::size_t>(slice_of({0, 1000}, rank, 3).size()) * sizeof(float);
+    };
+    if (mesh.rank() == 1) {
+      FrameHeader got;
+      std::vector<std::byte> partials(slice_bytes(1));
+      mesh.socket(0).read_exact(std::as_writable_bytes(std::span(&got, 1)), soon()).or_throw();
+      mesh.socket(0).read_exact(partials, soon()).or_throw();
+      for (const FrameKind kind : {FrameKind::kPartials, FrameKind::kSums}) {
+        FrameHeader header;
+        header.kind = kind;
+        header.epoch = header.operation = 1;
+        header.bytes = slice_bytes(kind == FrameKind::kPartials ? 0 : 1);
+        mesh.socket(0).write_all(std::as_bytes(std::span(&header, 1)), soon()).or_throw();
+        mesh.socket(0)
+            .write_all(std::as_bytes(std::span(zeros)).first(header.bytes), soon())
+            .or_throw();
+      }
+      mesh.socket(2).close();
+      EXPECT_EQ(net::wait_ready(over.fd(), POLLIN, soon()), net::Ready::kYes);
+      return;
+    }
+    const auto gradients = shard_gradients(4, 1000);
+    Reducer reducer(mesh, even_split(3, 4), 4);
+    OwnParts own(gradients, reducer.own_parts());
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+    try {
+      reducer.wait(soon());
+    } catch (...) {
+      // The connections of the one that failed first stay open until the other has failed too.
+      if (++failed == 2) over.signal();
+      EXPECT_EQ(net::wait_ready(over.fd(), POLLIN, soon()), net::Ready::kYes);
+      throw;
+    }
+  });
+  EXPECT_TRUE(mentions(errors[2], "rank 1 (")) << errors[2];
+  EXPECT_TRUE(mentions(errors[2], "is lost: ")) << errors[2];
+  EXPECT_TRUE(mentions(errors[0], "rank 0 of epoch 1 is told by rank 2 (")) << errors[0];
+  EXPECT_TRUE(mentions(errors[0], "rank 1 (")) << errors[0];
 }
 
 TEST(Failures, RanksWithDifferentBucketsOrShardsAreTold) {
