@@ -51,9 +51,9 @@ Error cannot_write(const fs::path& path, const std::string& why) {
 }
 
 // The lock is held as long as the descriptor is open, so it cannot be left behind.
-Result<Descriptor> lock(const fs::path& folder, const std::string& name) {
+Result<FileDescriptor> lock(const fs::path& folder, const std::string& name) {
   const fs::path file = folder / "lock";
-  Descriptor descriptor(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  FileDescriptor descriptor(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!descriptor) return cannot_write(file, std::strerror(errno));
   if (flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
     return Error{ExitCode::kUsage,
@@ -107,7 +107,7 @@ Result<JobStore> JobStore::open(const fs::path& state_dir, api::TrainJob& job, b
     if (!generated) break;
     TW_CHECK(tries < 100, "no free name for {}", job.metadata.generate_name);
   }
-  Result<Descriptor> locked = lock(folder, job.metadata.name);
+  Result<FileDescriptor> locked = lock(folder, job.metadata.name);
   if (!locked) return locked.error();
   JobStore store(fs::absolute(folder), std::move(locked).value());
   if (Status taken = store.take_up(job, replace); !taken) return taken.error();
@@ -154,7 +154,7 @@ Status JobStore::take_up(api::TrainJob& job, bool replace) {
 Status JobStore::make_key() const {
   if (fs::exists(key_file())) return {};
   // Others on this machine may not read it, not even for a moment.
-  Descriptor file(::open(key_file().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  FileDescriptor file(::open(key_file().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file) return cannot_write(key_file(), std::strerror(errno));
   const std::string key = random_hex(kJobKeyBytes);
   if (write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size())) {

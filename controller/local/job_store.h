@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <string>
 
+#include "common/base/file_descriptor.h"
 #include "common/base/result.h"
 #include "controller/api/trainjob.h"
-#include "controller/local/descriptor.h"
 
 namespace tilewright::local {
 
@@ -35,13 +35,13 @@ class JobStore {
   std::filesystem::path key_file() const { return folder_ / "job-key"; }
 
  private:
-  JobStore(std::filesystem::path folder, Descriptor lock)
+  JobStore(std::filesystem::path folder, FileDescriptor lock)
       : folder_(std::move(folder)), lock_(std::move(lock)) {}
   Status take_up(api::TrainJob& job, bool replace);
   Status make_key() const;
 
   std::filesystem::path folder_;
-  Descriptor lock_;
+  FileDescriptor lock_;
   bool resumed_ = false;
 };
 

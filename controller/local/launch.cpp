@@ -50,10 +50,10 @@ bool is_program(const fs::path& path) {
 
 }  // namespace
 
-Command command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
-                    const LaunchSetting& setting) {
+ChildCommand command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
+                         const LaunchSetting& setting) {
   const api::Environment variables = variables_of(job, setting, creation.index);
-  Command command;
+  ChildCommand command;
   command.program = setting.worker_program;
   command.arguments = api::expand_command(
       api::worker_command(job,

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/process/child_process.h"
 #include "controller/api/trainjob.h"
-#include "controller/local/process.h"
 #include "controller/reconcile/plan.h"
 
 namespace tilewright::local {
@@ -24,8 +24,8 @@ struct LaunchSetting {
 
 // The worker's environment is that of `up`, without the variables that a runtime sets, then these,
 // then the manifest's.
-Command command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
-                    const LaunchSetting& setting);
+ChildCommand command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
+                         const LaunchSetting& setting);
 
 // The model's and the data's folders must be there (kModel, kData; one sentence that names field,
 // volume and folder); the output volume's is made (kOutput).

@@ -63,7 +63,7 @@ std::string printable(std::string_view line) {
 }
 
 Result<LogCapture> LogCapture::open(const std::filesystem::path& file, LineSink sink) {
-  Descriptor descriptor(
+  FileDescriptor descriptor(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!descriptor) {
     return Error{ExitCode::kOutput, fmt::format("the log file {} cannot be written: {}",

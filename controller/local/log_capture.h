@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/file_descriptor.h"
 #include "common/base/result.h"
-#include "controller/local/descriptor.h"
 
 namespace tilewright::local {
 
@@ -36,10 +36,10 @@ class LogCapture {
   std::string tail() const;
 
  private:
-  LogCapture(Descriptor file, LineSink sink) : file_(std::move(file)), sink_(std::move(sink)) {}
+  LogCapture(FileDescriptor file, LineSink sink) : file_(std::move(file)), sink_(std::move(sink)) {}
   void take_line(std::string_view line);
 
-  Descriptor file_;
+  FileDescriptor file_;
   LineSink sink_;
   std::string partial_;
   std::deque<std::string> last_;

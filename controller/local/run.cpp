@@ -141,7 +141,7 @@ Result<int> run(const RunOptions& options) {
   session_options.workers.grace = std::chrono::seconds(
       job.spec.worker.termination_grace_period_seconds.value_or(api::kDefaultGraceSeconds));
   session_options.workers.command = [&](const reconcile::WorkerCreation& creation) {
-    return Result<Command>(command_for(session->job(), creation, setting));
+    return Result<ChildCommand>(command_for(session->job(), creation, setting));
   };
   session_options.workers.new_uid = random_uid;
   session_options.workers.now = wall_now;

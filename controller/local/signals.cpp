@@ -16,7 +16,7 @@ Result<Signals> Signals::take_over() {
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &wanted, &before);
   signal(SIGPIPE, SIG_IGN);
-  Descriptor descriptor(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  FileDescriptor descriptor(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor) {
     return Error{ExitCode::kInternal,
                  fmt::format("cannot receive signals: {}", std::strerror(errno))};

@@ -5,8 +5,8 @@
 
 #include <optional>
 
+#include "common/base/file_descriptor.h"
 #include "common/base/result.h"
-#include "controller/local/descriptor.h"
 
 namespace tilewright::local {
 
@@ -25,10 +25,10 @@ class Signals {
   std::optional<int> next();
 
  private:
-  Signals(Descriptor descriptor, const sigset_t& before)
+  Signals(FileDescriptor descriptor, const sigset_t& before)
       : descriptor_(std::move(descriptor)), before_(before) {}
 
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
   sigset_t before_;
 };
 

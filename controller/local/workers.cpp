@@ -20,7 +20,7 @@ constexpr int kCannotStart = 127;
 // From a worker's creation until it is forgotten.
 struct Workers::Life {
   reconcile::Worker worker;
-  std::optional<Process> process;
+  std::optional<ChildProcess> process;
   std::optional<LogCapture> log;
   std::optional<MonotonicTime> kill_at;
 };
@@ -68,9 +68,9 @@ void Workers::start(Life& life, const reconcile::WorkerCreation& creation) {
       LogCapture::open(options_.log_folder / (creation.name + ".log"),
                        [this, index](std::string_view line) { options_.on_line(index, line); });
   if (!log) return fail(log.error().message);
-  const Result<Command> command = options_.command(creation);
+  const Result<ChildCommand> command = options_.command(creation);
   if (!command) return fail(command.error().message);
-  Result<Process> process = Process::start(*command);
+  Result<ChildProcess> process = ChildProcess::start(*command);
   if (!process) return fail(process.error().message);
   life.log.emplace(std::move(log).value());
   life.process.emplace(std::move(process).value());

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/process/child_process.h"
 #include "controller/local/event_loop.h"
 #include "controller/local/log_capture.h"
-#include "controller/local/process.h"
 #include "controller/reconcile/plan.h"
 
 namespace tilewright::local {
@@ -25,7 +25,7 @@ class Workers {
     std::string node;                  // this machine's name
     Duration grace{};                  // between SIGTERM and SIGKILL
     // What to run for a worker; an Error's sentence becomes that worker's last line.
-    std::function<Result<Command>(const reconcile::WorkerCreation&)> command;
+    std::function<Result<ChildCommand>(const reconcile::WorkerCreation&)> command;
     std::function<std::string()> new_uid;
     std::function<WallTime()> now;
     // Each line of a worker's output, without its end, as it came.

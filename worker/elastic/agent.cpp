@@ -8,9 +8,10 @@
 #include <charconv>
 
 #include "common/contract/environment.h"
+#include "common/process/child_process.h"
 #include "common/rendezvous/messages.h"
 #include "worker/elastic/host_rendezvous.h"
-#include "worker/elastic/process.h"
+#include "worker/elastic/line_prefixer.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -33,7 +34,7 @@ void write_all(int fd, std::string_view text) {
 // A place for one process, and the process that has it now.
 struct Slot {
   explicit Slot(const std::string& prefix) : output(prefix), error(prefix) {}
-  std::unique_ptr<Process> process;
+  std::unique_ptr<ChildProcess> process;
   LinePrefixer output, error;
   std::optional<MonotonicTime> restart_at;
 };
@@ -58,7 +59,7 @@ class Agent {
       if (kill_at_ && monotonic_now() >= *kill_at_) {
         log_->warn("agent: killing what has not ended");
         for (Slot& slot : slots_)
-          if (slot.process) slot.process->signal(SIGKILL);
+          if (slot.process) slot.process->signal_group(SIGKILL);
         kill_at_.reset();
       }
     }
@@ -93,7 +94,12 @@ class Agent {
 
   void start(std::size_t i) {
     slots_[i].restart_at.reset();
-    slots_[i].process = std::make_unique<Process>(ProcessSpec{options_.command, environment(i)});
+    ChildCommand command;
+    command.program = options_.command.front();
+    command.arguments.assign(options_.command.begin() + 1, options_.command.end());
+    command.environment = environment_with(environment(i));
+    command.separate_error = true;
+    slots_[i].process = std::make_unique<ChildProcess>(ChildProcess::start(command).or_throw());
     log_->debug("agent: process {} is {}", i, slots_[i].process->pid());
   }
 
@@ -117,7 +123,7 @@ class Agent {
     if (slot.restart_at && monotonic_now() >= *slot.restart_at) start(i);
     if (!slot.process) return;
     // Before its output: what it wrote until its end is in the pipes then.
-    const std::optional<int> code = slot.process->exit_code();
+    const std::optional<int> code = slot.process->poll_exit();
     pass_on(slot, code.has_value());
     if (!code) return;
     slot.process.reset();
@@ -166,7 +172,7 @@ class Agent {
     kill_at_ = monotonic_now() + options_.grace;
     for (Slot& slot : slots_) {
       slot.restart_at.reset();
-      if (slot.process) slot.process->signal(signal);
+      if (slot.process) slot.process->signal_group(signal);
     }
   }
 

@@ -47,9 +47,4 @@ std::optional<ExitCode> StopSignals::exit_code() const {
   return number() == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
 }
 
-void die_with_parent(pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) raise(SIGKILL);
-}
-
 }  // namespace tilewright::elastic

@@ -1,7 +1,5 @@
-// SIGTERM and SIGINT as a flag and a bell, and processes that do not outlive who started them.
+// SIGTERM and SIGINT as a flag and a bell.
 #pragma once
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <csignal>
@@ -35,10 +33,5 @@ class StopSignals {
   struct sigaction before_term_ {};
   struct sigaction before_interrupt_ {};
 };
-
-// This process is killed as soon as its parent ends; at once when it is not `parent` any more.
-// "Parent" is the thread that forked: launchers start their children from a thread that stays.
-// Async-signal-safe: for use between fork and exec.
-void die_with_parent(pid_t parent);
 
 }  // namespace tilewright::elastic

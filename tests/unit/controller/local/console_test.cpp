@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "controller/local/descriptor.h"
+#include "common/base/file_descriptor.h"
 
 namespace tilewright::local {
 namespace {
@@ -16,8 +16,8 @@ class Screen {
   Screen() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error("pipe");
-    reading_ = Descriptor(ends[0]);
-    writing_ = Descriptor(ends[1]);
+    reading_ = FileDescriptor(ends[0]);
+    writing_ = FileDescriptor(ends[1]);
   }
   int fd() const { return writing_.get(); }
   std::string take() const {
@@ -27,7 +27,7 @@ class Screen {
   }
 
  private:
-  Descriptor reading_, writing_;
+  FileDescriptor reading_, writing_;
 };
 
 LiveProgress halfway() {

@@ -40,7 +40,7 @@ TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
   setting.cpus = {0, 1, 2, 3};
   setting.environment = {"PATH=/usr/bin", "HOME=/home/me", "TILEWRIGHT_WORKER_INDEX=9",
                          "TILEWRIGHT_ISA=avx2"};
-  const Command command = command_for(make_job(), {"mrpc-worker-1", 1}, setting);
+  const ChildCommand command = command_for(make_job(), {"mrpc-worker-1", 1}, setting);
   EXPECT_EQ(command.program, "/opt/worker");
   ASSERT_FALSE(command.arguments.empty());
   EXPECT_EQ(command.arguments[0], "train");

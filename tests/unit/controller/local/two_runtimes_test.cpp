@@ -68,7 +68,7 @@ class ScriptedCoordinator final : public Coordinator {
   std::int64_t step = 0;
 
  private:
-  Descriptor fd_;
+  FileDescriptor fd_;
 };
 
 // Real processes. Each worker does what is written into its pipe.
@@ -85,11 +85,11 @@ class Processes {
     options.workers.command = [this](const reconcile::WorkerCreation& creation) {
       const std::string pipe = pipe_of(creation.index);
       mkfifo(pipe.c_str(), 0600);
-      Command command;
+      ChildCommand command;
       command.program = "/bin/sh";
       command.arguments = {"-c", "while read line; do eval \"$line\"; done < " + pipe};
       command.environment = {"PATH=/usr/bin:/bin"};
-      return Result<Command>(command);
+      return Result<ChildCommand>(command);
     };
     options.save = [](const api::TrainJob&) { return Status(); };
     session_.emplace(make_job(), coordinator_, signals_, console_, std::move(options));

@@ -16,7 +16,7 @@
 
 #include "common/contract/environment.h"
 #include "tests/support/paths.h"
-#include "worker/elastic/process.h"
+#include "worker/elastic/line_prefixer.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -103,12 +103,13 @@ TEST(LinePrefixer, PutsThePrefixBeforeEachLineHoweverItComes) {
   EXPECT_EQ(lines.feed("\n"), "> x\n");
 }
 
-TEST(Process, AProgramThatIsNotThereIsNamed) {
+TEST(Agent, AProgramThatIsNotThereIsNamed) {
+  AgentRun run({"/nowhere/worker"});
   try {
-    Process process({{"/nowhere/worker"}, {}});
+    run();
     FAIL();
   } catch (const Failure& failure) {
-    EXPECT_THAT(failure.what(), HasSubstr("/nowhere/worker cannot be run: No such file"));
+    EXPECT_THAT(failure.what(), HasSubstr("cannot start /nowhere/worker: No such file"));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "controller/local/process.h"
+#include "common/process/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -7,13 +7,17 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
-namespace tilewright::local {
+namespace tilewright {
 namespace {
+
+constexpr std::size_t kPipeBytes = 64 << 10;
 
 // What the child tells its parent through a pipe that a successful exec closes.
 struct StartFailure {
@@ -25,10 +29,10 @@ Error start_error(const std::string& what, int error) {
   return {ExitCode::kInternal, fmt::format("{}: {}", what, std::strerror(error))};
 }
 
-Result<std::array<Descriptor, 2>> make_pipe() {
+Result<std::array<FileDescriptor, 2>> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return start_error("cannot make a pipe", errno);
-  return std::array<Descriptor, 2>{Descriptor(ends[0]), Descriptor(ends[1])};
+  return std::array<FileDescriptor, 2>{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -47,6 +51,7 @@ struct Prepared {
   char* const* environment;
   int null_input;
   int output;
+  int error;
   int failure;
   pid_t parent;
   cpu_set_t cpus;
@@ -65,7 +70,7 @@ struct Prepared {
   if (getppid() != prepared.parent) _exit(127);
   dup2(prepared.null_input, STDIN_FILENO);
   dup2(prepared.output, STDOUT_FILENO);
-  dup2(prepared.output, STDERR_FILENO);
+  dup2(prepared.error, STDERR_FILENO);
   if (prepared.bind && sched_setaffinity(0, sizeof(prepared.cpus), &prepared.cpus) != 0) {
     fail(StartFailure::Stage::kAffinity);
   }
@@ -83,7 +88,7 @@ struct Prepared {
   _exit(127);
 }
 
-std::string describe(const StartFailure& failure, const Command& command) {
+std::string describe(const StartFailure& failure, const ChildCommand& command) {
   switch (failure.stage) {
     case StartFailure::Stage::kDirectory:
       return fmt::format("cannot enter the folder {}: {}", command.working_directory.string(),
@@ -99,12 +104,28 @@ std::string describe(const StartFailure& failure, const Command& command) {
 
 }  // namespace
 
-Result<Process> Process::start(const Command& command) {
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& over) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!over.contains(std::string(text.substr(0, text.find('='))))) result.emplace_back(text);
+  }
+  for (const auto& [name, value] : over) result.push_back(fmt::format("{}={}", name, value));
+  return result;
+}
+
+Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   auto output = make_pipe();
   if (!output) return output.error();
+  std::array<FileDescriptor, 2> error;
+  if (command.separate_error) {
+    auto made = make_pipe();
+    if (!made) return made.error();
+    error = std::move(*made);
+  }
   auto failure = make_pipe();
   if (!failure) return failure.error();
-  Descriptor null_input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  FileDescriptor null_input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_input) return start_error("cannot open /dev/null", errno);
 
   std::vector<std::string> arguments = command.arguments;
@@ -120,6 +141,7 @@ Result<Process> Process::start(const Command& command) {
   prepared.environment = environment_pointers.data();
   prepared.null_input = null_input.get();
   prepared.output = (*output)[1].get();
+  prepared.error = command.separate_error ? error[1].get() : prepared.output;
   prepared.failure = (*failure)[1].get();
   prepared.parent = getpid();
   CPU_ZERO(&prepared.cpus);
@@ -132,10 +154,11 @@ Result<Process> Process::start(const Command& command) {
   // In the child as well as here: whoever comes second finds it done.
   setpgid(pid, pid);
   (*output)[1].reset();
+  error[1].reset();
   (*failure)[1].reset();
 
   // Through syscall(): glibc 2.36 declares pidfd_open without C linkage.
-  Descriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  FileDescriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const int pid_fd_error = errno;
   StartFailure told{};
   ssize_t size = 0;
@@ -149,21 +172,31 @@ Result<Process> Process::start(const Command& command) {
     return Error{ExitCode::kUsage, describe(told, command)};
   }
   fcntl((*output)[0].get(), F_SETFL, O_NONBLOCK);
-  return Process(pid, std::move(pid_fd), std::move((*output)[0]));
+  if (error[0]) fcntl(error[0].get(), F_SETFL, O_NONBLOCK);
+  return ChildProcess(pid, std::move(pid_fd), std::move((*output)[0]), std::move(error[0]));
 }
 
-Process::~Process() {
+ChildProcess::~ChildProcess() {
   if (!pid_fd_ || exit_code_) return;
   kill(-pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
 }
 
-void Process::signal_group(int signal_number) const {
+void ChildProcess::signal_group(int signal_number) const {
   // After the reaping the number may be another process's.
   if (!exit_code_) kill(-pid_, signal_number);
 }
 
-std::optional<int> Process::poll_exit() {
+std::string ChildProcess::read_from(FileDescriptor& pipe) {
+  std::array<char, kPipeBytes> buffer;
+  if (!pipe) return "";
+  const ssize_t got = read(pipe.get(), buffer.data(), buffer.size());
+  if (got > 0) return {buffer.data(), static_cast<std::size_t>(got)};
+  if (got == 0 || (errno != EAGAIN && errno != EINTR)) pipe.reset();
+  return "";
+}
+
+std::optional<int> ChildProcess::poll_exit() {
   if (exit_code_) return exit_code_;
   siginfo_t info{};
   const auto id = static_cast<id_t>(pid_fd_.get());
@@ -177,4 +210,4 @@ std::optional<int> Process::poll_exit() {
   return exit_code_;
 }
 
-}  // namespace tilewright::local
+}  // namespace tilewright

@@ -1,0 +1,191 @@
+// Child processes: how they start, end and are ended.
+#include "common/process/child_process.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/support/paths.h"
+
+namespace tilewright {
+namespace {
+
+constexpr int kPatienceMs = 30'000;
+
+ChildCommand shell(const std::string& script) {
+  ChildCommand command;
+  command.program = "/bin/sh";
+  command.arguments = {"-c", script};
+  command.environment = {"PATH=/usr/bin:/bin"};
+  return command;
+}
+
+void await(int fd) {
+  pollfd polled{fd, POLLIN, 0};
+  ASSERT_EQ(poll(&polled, 1, kPatienceMs), 1) << "nothing happened";
+}
+
+int end_of(ChildProcess& process) {
+  await(process.exit_fd());
+  return process.poll_exit().value_or(-1);
+}
+
+// All that comes until the pipe is closed.
+std::string output_of(ChildProcess& process) {
+  std::string text;
+  char buffer[512];
+  for (;;) {
+    await(process.output_fd());
+    const ssize_t size = read(process.output_fd(), buffer, sizeof(buffer));
+    if (size <= 0) return text;
+    text.append(buffer, static_cast<std::size_t>(size));
+  }
+}
+
+TEST(ChildProcess, TellsItsExitCodeOnceItHasEnded) {
+  ChildProcess process =
+      ChildProcess::start(shell("read x; exit 7")).or_throw();  // stdin is /dev/null
+  EXPECT_EQ(end_of(process), 7);
+  EXPECT_EQ(process.poll_exit(), 7) << "and again";
+}
+
+TEST(ChildProcess, RunsUntilItEnds) {
+  ChildProcess process = ChildProcess::start(shell("exec tail -f /dev/null")).or_throw();
+  EXPECT_FALSE(process.poll_exit());
+  process.signal_group(SIGTERM);
+  EXPECT_EQ(end_of(process), 128 + SIGTERM);
+  process.signal_group(SIGTERM);  // to nobody
+}
+
+TEST(ChildProcess, HasItsEnvironmentFolderAndOneOrderedOutput) {
+  const testing::TemporaryDirectory folder;
+  ChildCommand command = shell("echo one; echo two >&2; echo $NAME; pwd");
+  command.environment.push_back("NAME=value");
+  command.working_directory = folder.path();
+  ChildProcess process = ChildProcess::start(command).or_throw();
+  EXPECT_EQ(output_of(process), "one\ntwo\nvalue\n" + folder.path().string() + "\n");
+}
+
+TEST(ChildProcess, RunsOnItsCpusOnly) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &allowed)) --last;
+  ChildCommand command = shell(
+      "while read name list; do case $name in Cpus_allowed_list:) echo $list;; "
+      "esac; done < /proc/self/status");
+  command.cpus = {last};
+  ChildProcess process = ChildProcess::start(command).or_throw();
+  EXPECT_EQ(output_of(process), std::to_string(last) + "\n");
+}
+
+TEST(ChildProcess, InheritsNoBlockedSignalAndNoIgnoredPipe) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const auto old = signal(SIGPIPE, SIG_IGN);
+  ChildProcess process =
+      ChildProcess::start(shell("while read name mask; do case $name in SigBlk:|SigIgn:) "
+                                "echo $mask;; esac; done < /proc/self/status"))
+          .or_throw();
+  signal(SIGPIPE, old);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const std::string text = output_of(process);
+  EXPECT_EQ(text.substr(0, 17), "0000000000000000\n");
+  ASSERT_EQ(text.size(), 34U);
+  const std::uint64_t ignored = std::stoull(text.substr(17), nullptr, 16);
+  EXPECT_EQ(ignored & (1ULL << (SIGPIPE - 1)), 0U);
+}
+
+TEST(ChildProcess, SaysWhyItCannotStart) {
+  ChildCommand missing;
+  missing.program = "/nonexistent/worker";
+  const auto unknown = ChildProcess::start(missing);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message, "cannot start /nonexistent/worker: No such file or directory");
+  ChildCommand nowhere = shell("exit 0");
+  nowhere.working_directory = "/nonexistent/folder";
+  const auto lost = ChildProcess::start(nowhere);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().message,
+            "cannot enter the folder /nonexistent/folder: No such file or directory");
+}
+
+TEST(ChildProcess, TakesItsGroupAlongWhenItEnds) {
+  ChildProcess process = ChildProcess::start(shell("tail -f /dev/null & echo $!")).or_throw();
+  await(process.output_fd());
+  char buffer[32] = {};
+  ASSERT_GT(read(process.output_fd(), buffer, sizeof(buffer) - 1), 0);
+  const FileDescriptor child(static_cast<int>(syscall(SYS_pidfd_open, std::stoi(buffer), 0)));
+  EXPECT_EQ(end_of(process), 0);
+  if (child) await(child.get());  // else it is gone already
+}
+
+TEST(ChildProcess, EndsWithItsObject) {
+  FileDescriptor watch;
+  {
+    ChildProcess process =
+        ChildProcess::start(shell("trap '' TERM; exec tail -f /dev/null")).or_throw();
+    watch = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process.pid(), 0)));
+    ASSERT_TRUE(watch);
+  }
+  await(watch.get());
+}
+
+// The starter is killed with SIGKILL, which runs no destructor: only the kernel can end the child.
+TEST(ChildProcess, DoesNotOutliveItsStarter) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const FileDescriptor reading(ends[0]);
+  FileDescriptor writing(ends[1]);
+  const pid_t starter = fork();
+  if (starter == 0) {
+    auto child = ChildProcess::start(shell("exec tail -f /dev/null"));
+    const pid_t pid = child ? child->pid() : -1;
+    if (write(writing.get(), &pid, sizeof pid) != sizeof pid) _exit(1);
+    while (true) pause();
+  }
+  writing.reset();
+  pid_t child = -1;
+  await(reading.get());
+  ASSERT_EQ(read(reading.get(), &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  ASSERT_GT(child, 0);
+  const FileDescriptor watch(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  ASSERT_TRUE(watch);
+  kill(starter, SIGKILL);
+  waitpid(starter, nullptr, 0);
+  await(watch.get());
+}
+
+TEST(ChildProcess, HasItsErrorsApartWhereAsked) {
+  ChildCommand command = shell("echo out; echo err >&2");
+  command.separate_error = true;
+  ChildProcess process = ChildProcess::start(command).or_throw();
+  EXPECT_EQ(end_of(process), 0);
+  EXPECT_EQ(process.read_output(), "out\n");
+  EXPECT_EQ(process.read_error(), "err\n");
+  EXPECT_EQ(process.read_error(), "");
+  EXPECT_EQ(process.error_fd(), -1) << "closed at its end";
+}
+
+TEST(Environment, IsThisProcesssOwnWithOthersOverIt) {
+  ASSERT_EQ(setenv("TILEWRIGHT_TEST_KEPT", "a=b", 1), 0);
+  ASSERT_EQ(setenv("TILEWRIGHT_TEST_REPLACED", "old", 1), 0);
+  const auto made =
+      environment_with({{"TILEWRIGHT_TEST_REPLACED", "new"}, {"TILEWRIGHT_TEST_ADDED", ""}});
+  EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_KEPT=a=b"), 1);
+  EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_REPLACED=new"), 1);
+  EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_REPLACED=old"), 0);
+  EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_ADDED="), 1);
+}
+
+}  // namespace
+}  // namespace tilewright
