@@ -26,6 +26,9 @@ const std::map<std::string, std::set<std::string>>& arrows() {
       {"common/process", {"common/base"}},
       {"common/rendezvous", {"common/base", "common/contract", "common/net"}},
       {"controller/api", {"common/base", "common/contract"}},
+      {"controller/kube",
+       {"common/base", "common/contract", "common/net", "common/process", "controller/api"}},
+      {"controller/queue", {"common/base"}},
       {"controller/reconcile", {"common/base", "common/contract", "controller/api"}},
       {"controller/local",
        {"common/base", "common/contract", "common/net", "common/process", "common/rendezvous",
@@ -42,15 +45,16 @@ const std::map<std::string, std::set<std::string>>& arrows() {
       {"worker/checkpoint", {"common/base", "worker/runtime", "worker/nn"}},
       {"worker/elastic",
        {"common/base", "common/contract", "common/net", "common/process", "common/rendezvous"}},
+      {"worker/metrics", {"common/base", "common/net", "common/rendezvous"}},
       {"worker/train",
        {"common/base", "common/contract", "common/net", "common/rendezvous", "worker/runtime",
         "worker/kernels", "worker/nn", "worker/text", "worker/tasks", "worker/collectives",
-        "worker/checkpoint", "worker/elastic"}},
+        "worker/checkpoint", "worker/elastic", "worker/metrics"}},
       {"worker/bench", {"common/base", "worker/runtime", "worker/kernels", "worker/nn"}},
       {"worker/cli",
        {"common/base", "common/contract", "common/net", "common/rendezvous", "worker/runtime",
         "worker/kernels", "worker/nn", "worker/text", "worker/tasks", "worker/collectives",
-        "worker/checkpoint", "worker/elastic", "worker/train", "worker/bench"}},
+        "worker/checkpoint", "worker/elastic", "worker/metrics", "worker/train", "worker/bench"}},
   };
   return kArrows;
 }

@@ -1,0 +1,99 @@
+// What a scrape of a worker answers, over a real connection.
+#include "worker/metrics/exposition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/net/socket.h"
+
+namespace tilewright::metrics {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string scrape(std::uint16_t port) {
+  const net::Wait wait = net::within(std::chrono::seconds(30));
+  net::Socket socket = net::connect_to({"127.0.0.1", port}, wait).or_throw();
+  const std::string request = "GET /metrics HTTP/1.1\r\nHost: worker\r\n\r\n";
+  socket.write_all(std::as_bytes(std::span(request)), wait).or_throw();
+  std::string answer;
+  std::byte one{};
+  while (!answer.ends_with("\r\n\r\n")) {
+    socket.read_exact(std::span(&one, 1), wait).or_throw();
+    answer += static_cast<char>(one);
+  }
+  // To the length it names: the server keeps the connection open for a while.
+  const std::string header = "Content-Length: ";
+  std::string body(std::stoul(answer.substr(answer.find(header) + header.size())), ' ');
+  socket.read_exact(std::as_writable_bytes(std::span(body)), wait).or_throw();
+  return answer + body;
+}
+
+std::unique_ptr<Exposition> serve() {
+  return Exposition::serve({"127.0.0.1", 0}, {"mrpc", 1, 0}).or_throw();
+}
+
+TEST(Exposition, TellsStepLossAndSpeed) {
+  const auto exposition = serve();
+  rendezvous::Progress progress;
+  progress.step = 120;
+  progress.total_steps = 345;
+  progress.loss = 0.5;
+  progress.examples_per_second = 160.25;
+  progress.tokens_per_second = 8500;
+  progress.metrics = {{"gflops", 550}, {"peak_gflops", 980}, {"eval_accuracy", 0.75}};
+  exposition->set(progress);
+  const std::string labels = R"({process="0",trainjob="mrpc",worker="1"})";
+  EXPECT_THAT(scrape(exposition->port()),
+              AllOf(HasSubstr("200 OK"), HasSubstr("tilewright_step" + labels + " 120"),
+                    HasSubstr("tilewright_total_steps" + labels + " 345"),
+                    HasSubstr("tilewright_loss" + labels + " 0.5"),
+                    HasSubstr("tilewright_examples_per_second" + labels + " 160.25"),
+                    HasSubstr("tilewright_tokens_per_second" + labels + " 8500"),
+                    HasSubstr("tilewright_gflops" + labels + " 550"),
+                    HasSubstr("tilewright_last_checkpoint_step" + labels + " -1"),
+                    HasSubstr(R"(tilewright_evaluation{process="0",trainjob="mrpc",worker="1",)"
+                              R"(metric="accuracy"} 0.75)")));
+}
+
+TEST(Exposition, CountsARestartForEveryEpochAfterTheFirst) {
+  const auto exposition = serve();
+  const std::string labels = R"({process="0",trainjob="mrpc",worker="1"})";
+  exposition->begin_epoch({3, 0, 2});
+  EXPECT_THAT(scrape(exposition->port()),
+              AllOf(HasSubstr("tilewright_restarts_total" + labels + " 0"),
+                    HasSubstr("tilewright_world_size" + labels + " 2")));
+  exposition->begin_epoch({4, 1, 3});
+  EXPECT_THAT(scrape(exposition->port()),
+              AllOf(HasSubstr("tilewright_restarts_total" + labels + " 1"),
+                    HasSubstr("tilewright_membership_epoch" + labels + " 4"),
+                    HasSubstr("tilewright_rank" + labels + " 1"),
+                    HasSubstr("tilewright_world_size" + labels + " 3")));
+}
+
+TEST(Exposition, ShowsOnePhaseAtATime) {
+  const auto exposition = serve();
+  rendezvous::Progress progress;
+  for (const char* phase : {"training", "training", "evaluating"}) {
+    progress.phase = phase;
+    exposition->set(progress);
+  }
+  EXPECT_THAT(scrape(exposition->port()),
+              AllOf(HasSubstr("phase=\"evaluating\""), Not(HasSubstr("phase=\"training\""))));
+}
+
+TEST(Exposition, AnAddressInUseIsASentence) {
+  const auto first = serve();
+  const auto second = Exposition::serve({"127.0.0.1", first->port()}, {"mrpc", 0, 0});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ExitCode::kUsage);
+  EXPECT_THAT(second.error().message,
+              HasSubstr("cannot serve metrics at 127.0.0.1:" + std::to_string(first->port())));
+}
+
+}  // namespace
+}  // namespace tilewright::metrics
