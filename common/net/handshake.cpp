@@ -8,6 +8,7 @@ namespace tilewright::net {
 namespace {
 
 constexpr std::string_view kGreeting = "TWA1";
+static_assert(kGreeting.size() == kTlsGreeting.size());
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kMacBytes = sizeof(Mac);
 
@@ -35,7 +36,7 @@ Handshake::Handshake(Role role, const SecretKey& key, std::string_view context)
     output_ = std::string(kGreeting) + server_nonce_;
     wanted_ = kNonceBytes + kMacBytes;
   } else {
-    wanted_ = kGreeting.size() + kNonceBytes;
+    wanted_ = kGreeting.size();
   }
 }
 
@@ -59,11 +60,12 @@ Status Handshake::feed(std::string_view bytes) {
     }
     output_ = as_text(proof(Role::kServer));
     wanted_ = 0;
+  } else if (wanted_ == kGreeting.size()) {
+    if (bytes == kTlsGreeting) return refuse("speaks TLS only, and this end does not use it");
+    if (bytes != kGreeting) return refuse("does not speak this protocol");
+    wanted_ = kNonceBytes;
   } else if (server_nonce_.empty()) {
-    if (bytes.substr(0, kGreeting.size()) != kGreeting) {
-      return refuse("does not speak this protocol");
-    }
-    server_nonce_ = bytes.substr(kGreeting.size());
+    server_nonce_ = bytes;
     client_nonce_ = fresh_nonce();
     output_ = client_nonce_ + std::string(as_text(proof(Role::kClient)));
     wanted_ = kMacBytes;

@@ -5,12 +5,14 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/kdf.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 namespace tilewright::net {
 namespace {
@@ -86,6 +88,23 @@ Mac hmac_sha256(const SecretKey& key, std::string_view bytes) {
            raw.size(), mac.data(), &size);
   TW_CHECK(outcome != nullptr && size == mac.size(), "HMAC-SHA256 unavailable");
   return mac;
+}
+
+void hkdf_sha256(const SecretKey& secret, std::string_view salt, std::string_view info,
+                 std::span<unsigned char> output) {
+  const std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)> context(
+      EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), EVP_PKEY_CTX_free);
+  const auto size = [](const auto& bytes) { return static_cast<int>(bytes.size()); };
+  const auto salted = as_unsigned(salt), labelled = as_unsigned(info);
+  std::size_t made = output.size();
+  const bool good =
+      context != nullptr && EVP_PKEY_derive_init(context.get()) == 1 &&
+      EVP_PKEY_CTX_set_hkdf_md(context.get(), EVP_sha256()) == 1 &&
+      EVP_PKEY_CTX_set1_hkdf_salt(context.get(), salted.data(), size(salted)) == 1 &&
+      EVP_PKEY_CTX_set1_hkdf_key(context.get(), secret.bytes().data(), size(secret.bytes())) == 1 &&
+      EVP_PKEY_CTX_add1_hkdf_info(context.get(), labelled.data(), size(labelled)) == 1 &&
+      EVP_PKEY_derive(context.get(), output.data(), &made) == 1 && made == output.size();
+  TW_CHECK(good, "HKDF-SHA256 unavailable for {} bytes", output.size());
 }
 
 bool equal_in_constant_time(std::span<const unsigned char> a, std::span<const unsigned char> b) {

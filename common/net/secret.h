@@ -6,7 +6,8 @@
 //
 // The client proves first, so a stranger gets nothing but a random number. The role inside the MAC
 // stops reflection, the nonces stop replay, the context binds a proof to one purpose and one job.
-// It authenticates the ends, not what follows: against somebody who can alter packets, use TLS.
+// It authenticates the ends, not what follows: against somebody who can alter packets there is TLS
+// (tls.h), and then the proof runs inside it.
 #pragma once
 
 #include <array>
@@ -49,7 +50,13 @@ class SecretKey {
 
 using Mac = std::array<unsigned char, 32>;
 Mac hmac_sha256(const SecretKey& key, std::string_view bytes);
+// RFC 5869: fills `output` (at most 255 x 32 bytes) with bytes derived from the secret.
+void hkdf_sha256(const SecretKey& secret, std::string_view salt, std::string_view info,
+                 std::span<unsigned char> output);
 bool equal_in_constant_time(std::span<const unsigned char> a, std::span<const unsigned char> b);
+
+// A server that speaks TLS only may say this, in the clear, where a client expects its first word.
+inline constexpr std::string_view kTlsGreeting = "TWS1";
 
 enum class Role { kClient, kServer };
 

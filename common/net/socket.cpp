@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "common/net/endpoint.h"
+#include "common/net/tls_stream.h"
 
 namespace tilewright::net {
 namespace {
@@ -64,6 +66,11 @@ void FileDescriptor::reset() {
   fd_ = -1;
 }
 
+Socket::Socket() = default;
+Socket::~Socket() = default;
+Socket::Socket(Socket&&) noexcept = default;
+Socket& Socket::operator=(Socket&&) noexcept = default;
+
 Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
   const int flags = fcntl(fd_.get(), F_GETFL);
   fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK);
@@ -86,7 +93,7 @@ Error Socket::lost(const std::string& what) const {
 Status Socket::wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const {
   const bool reading = (events & POLLIN) != 0;
   // Past the deadline readiness no longer counts.
-  switch (wait_ready(monotonic_now() < wait.deadline ? fd_.get() : -1, events, wait)) {
+  switch (wait_ready(monotonic_now() < wait.deadline ? fd_.get() : -1, poll_events(events), wait)) {
     case Ready::kYes:
       return {};
     case Ready::kCancelled:
@@ -104,6 +111,13 @@ Status Socket::wait_for(short events, const Wait& wait, std::size_t done, std::s
 
 Result<std::size_t> Socket::try_read(std::span<iovec> pieces) {
   if (size_of(pieces) == 0) return std::size_t{0};
+  if (tls_) {
+    const iovec& first =
+        *std::ranges::find_if(pieces, [](const iovec& p) { return p.iov_len > 0; });
+    auto got = tls_->read({static_cast<std::byte*>(first.iov_base), first.iov_len});
+    if (!got.ok()) return lost(got.error().message);
+    return got;
+  }
   msghdr header = header_for(pieces);
   while (true) {
     const ssize_t got = recvmsg(fd_.get(), &header, 0);
@@ -116,6 +130,7 @@ Result<std::size_t> Socket::try_read(std::span<iovec> pieces) {
 
 Result<std::size_t> Socket::try_write(std::span<iovec> pieces) {
   if (size_of(pieces) == 0) return std::size_t{0};
+  if (tls_) return try_write_tls(pieces);
   const msghdr header = header_for(pieces);
   while (true) {
     const ssize_t sent = sendmsg(fd_.get(), &header, MSG_NOSIGNAL);
@@ -124,6 +139,64 @@ Result<std::size_t> Socket::try_write(std::span<iovec> pieces) {
     if (errno != EINTR) return lost(fmt::format("broke the connection: {}", std::strerror(errno)));
   }
 }
+
+Result<std::size_t> Socket::try_write_tls(std::span<const iovec> pieces) {
+  std::size_t total = 0;
+  for (const iovec& one : pieces) {
+    std::span<const std::byte> left(static_cast<const std::byte*>(one.iov_base), one.iov_len);
+    while (!left.empty()) {
+      const auto sent = tls_->write(left);
+      if (!sent.ok()) return lost(sent.error().message);
+      if (*sent == 0) return total;
+      total += *sent;
+      left = left.subspan(*sent);
+    }
+  }
+  return total;
+}
+
+void Socket::connect_tls(const TlsKey& key) { connect_tls(key, {}); }
+void Socket::connect_tls(const TlsKey& key, const TlsLimits& limits) {
+  tls_ = TlsStream::client(fd(), key, limits);
+}
+void Socket::accept_tls(FindTlsKey find, std::string_view received) {
+  accept_tls(std::move(find), received, {});
+}
+void Socket::accept_tls(FindTlsKey find, std::string_view received, const TlsLimits& limits) {
+  tls_ = TlsStream::server(fd(), std::move(find), received, limits);
+}
+
+Result<bool> Socket::advance_tls() {
+  if (!tls_) return true;
+  auto done = tls_->handshake();
+  if (!done.ok()) return lost(done.error().message);
+  return done;
+}
+
+Status Socket::finish_tls(const Wait& wait) {
+  while (true) {
+    const auto done = advance_tls();
+    if (!done.ok()) return done.error();
+    if (*done) return {};
+    switch (wait_ready(fd(), poll_events(POLLIN), wait)) {
+      case Ready::kYes:
+        break;
+      case Ready::kCancelled:
+        return lost("was not waited for any longer: the wait for its TLS handshake was cancelled");
+      case Ready::kTimedOut:
+        return lost("did not finish the TLS handshake by the deadline (does it use TLS?)");
+    }
+  }
+}
+
+short Socket::poll_events(short events) const {
+  if (!tls_) return events;
+  return static_cast<short>((events & ~(POLLIN | POLLOUT)) |
+                            ((events & POLLIN) != 0 ? tls_->read_events() : 0) |
+                            ((events & POLLOUT) != 0 ? tls_->write_events() : 0));
+}
+
+bool Socket::buffered() const { return tls_ && tls_->buffered(); }
 
 Result<std::size_t> Socket::try_read(std::span<std::byte> bytes) {
   iovec one = piece(bytes.data(), bytes.size());
@@ -180,9 +253,15 @@ bool Socket::peer_closed() const {
   return !connected() || (poll(&one, 1, 0) > 0 && one.revents != 0);
 }
 
-void Socket::shutdown_write() { shutdown(fd_.get(), SHUT_WR); }
+void Socket::shutdown_write() {
+  if (tls_) tls_->end();
+  shutdown(fd_.get(), SHUT_WR);
+}
 
-void Socket::close() { fd_.reset(); }
+void Socket::close() {
+  tls_.reset();
+  fd_.reset();
+}
 
 std::span<iovec> advance(std::span<iovec> pieces, std::size_t bytes) {
   while (!pieces.empty() && bytes >= pieces.front().iov_len) {

@@ -5,8 +5,11 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 #include "common/net/address.h"
@@ -30,12 +33,20 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Not thread-safe, except that one thread may read while another writes.
+class TlsKey;
+class TlsStream;
+struct TlsLimits;
+using FindTlsKey = std::function<const TlsKey*(std::string_view identity)>;
+
+// Not thread-safe, except that one thread may read while another writes; under TLS not that either.
 class Socket {
  public:
-  Socket() = default;  // not connected
+  Socket();  // not connected
   // Takes over a connected stream and makes it non-blocking, with TCP_NODELAY and keep-alive.
   explicit Socket(FileDescriptor fd);
+  ~Socket();
+  Socket(Socket&& other) noexcept;
+  Socket& operator=(Socket&& other) noexcept;
 
   bool connected() const { return fd_.get() >= 0; }
   int fd() const { return fd_.get(); }               // for poll loops; -1 when not connected
@@ -50,7 +61,28 @@ class Socket {
   Status read_exact(std::span<iovec> pieces, const Wait& wait);
   Status write_all(std::span<iovec> pieces, const Wait& wait);
 
-  // What goes without waiting, 0 when nothing does: for poll loops. A closed peer is an Error.
+  // From here on all bytes go through TLS (tls.h). The handshake is done by whatever reads and
+  // writes follow, or by finish_tls(); what is wrong with the peer shows there.
+  void connect_tls(const TlsKey& key);
+  void connect_tls(const TlsKey& key, const TlsLimits& limits);
+  // `received`: what was read from the connection before it was known to be TLS. `find` is called
+  // while the handshake goes on.
+  void accept_tls(FindTlsKey find, std::string_view received = {});
+  void accept_tls(FindTlsKey find, std::string_view received, const TlsLimits& limits);
+  bool encrypted() const { return tls_ != nullptr; }
+  // Takes the handshake as far as it goes without waiting; true when it is complete.
+  Result<bool> advance_tls();
+  Status finish_tls(const Wait& wait);
+
+  // What poll(2) has to watch for a caller that waits for `events` (POLLIN, POLLOUT) after try_read
+  // or try_write gave 0; during a TLS handshake they differ.
+  short poll_events(short events) const;
+  // Bytes are here that poll(2) does not announce. Whoever reads until try_read gives 0 before it
+  // polls need not ask.
+  bool buffered() const;
+
+  // What goes without waiting, 0 when nothing does: for poll loops. A closed peer is an Error. What
+  // try_write did not take is to be offered again before anything else.
   Result<std::size_t> try_read(std::span<std::byte> bytes);
   Result<std::size_t> try_read(std::span<iovec> pieces);
   Result<std::size_t> try_write(std::span<const std::byte> bytes);
@@ -65,10 +97,12 @@ class Socket {
 
  private:
   Error lost(const std::string& what) const;
+  Result<std::size_t> try_write_tls(std::span<const iovec> pieces);
   Status wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const;
 
   FileDescriptor fd_;
   std::string peer_;
+  std::unique_ptr<TlsStream> tls_;
 };
 
 // Advances a gather or scatter list by `bytes`; returns what is left of it.
