@@ -1,0 +1,104 @@
+// Lock, condition variable and clock around QueueState.
+#include "controller/queue/work_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewright::queue {
+namespace {
+
+// Waits are cut so that neither a far deadline overflows the clock's arithmetic nor a clock of
+// one's own that was moved without a word is missed for ever.
+constexpr Duration kLongestNap = std::chrono::hours(1);
+
+}  // namespace
+
+WorkQueue::WorkQueue(Backoff backoff, QueueObserver observer, Clock clock)
+    : clock_(std::move(clock)), observer_(std::move(observer)), backoff_(std::move(backoff)) {}
+
+void WorkQueue::add(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  state_.add(key, clock_());
+  changed_.notify_all();
+}
+
+void WorkQueue::add_after(const std::string& key, Duration delay) {
+  const std::lock_guard lock(mutex_);
+  const MonotonicTime now = clock_();
+  state_.add_at(key, now + delay, now);
+  changed_.notify_all();  // whoever waits may have to wake earlier than it meant to
+}
+
+void WorkQueue::add_rate_limited(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const MonotonicTime now = clock_();
+  ++retries_;
+  state_.add_at(key, now + backoff_.next(key), now);
+  changed_.notify_all();
+}
+
+void WorkQueue::forget(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  backoff_.forget(key);
+}
+
+std::size_t WorkQueue::failures(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return backoff_.failures(key);
+}
+
+WorkQueue::Taken WorkQueue::take(MonotonicTime deadline) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const MonotonicTime now = clock_();
+    state_.advance(now);
+    if (auto taken = state_.take(now)) {
+      if (observer_.taken) observer_.taken(taken->waited);
+      return std::move(taken->key);
+    }
+    if (state_.closed()) return ShutDown{};
+    if (now >= deadline) return TimedOut{};
+    wait_until(lock, std::min(deadline, state_.next_due().value_or(deadline)));
+  }
+}
+
+void WorkQueue::done(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const Duration worked = state_.done(key, clock_());
+  if (observer_.done) observer_.done(worked);
+  changed_.notify_all();
+}
+
+void WorkQueue::shut_down() {
+  const std::lock_guard lock(mutex_);
+  state_.close();
+  changed_.notify_all();
+}
+
+bool WorkQueue::drain(MonotonicTime deadline) {
+  shut_down();
+  std::unique_lock lock(mutex_);
+  while (state_.depth() > 0 || state_.working() > 0) {
+    if (clock_() >= deadline) return false;
+    wait_until(lock, deadline);
+  }
+  return true;
+}
+
+void WorkQueue::clock_moved() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+QueueFigures WorkQueue::figures() const {
+  const std::lock_guard lock(mutex_);
+  const MonotonicTime now = clock_();
+  return {state_.depth(), state_.delayed(),          state_.working(),           state_.adds(),
+          retries_,       state_.oldest_queued(now), state_.longest_working(now)};
+}
+
+void WorkQueue::wait_until(std::unique_lock<std::mutex>& lock, MonotonicTime until) {
+  changed_.wait_for(lock, std::min(until - clock_(), kLongestNap));
+}
+
+}  // namespace tilewright::queue
