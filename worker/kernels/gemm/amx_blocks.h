@@ -115,20 +115,24 @@ void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const bf16* a
   constexpr int kSlot = kAmxSide * kAmxSide;
   for (std::int64_t s = 0; s < block.segment_count; ++s) {
     const Segment& segment = block.segments[s];
-    float* slot = slots + segment.level * kSlot;
     if (segment.fresh) {
       amx_clear(tiles);
     } else {
-      amx_load(tiles, slot);
+      amx_load(tiles, slots + segment.level * kSlot);
     }
     for (std::int64_t g = 0; g < segment.groups; ++g) {
       const std::int64_t at = (segment.first_group + g) * kAmxSide * kAmxSide;
       amx_dot(tiles, a + at, kAmxSide * sizeof(bf16), b + at);
     }
-    amx_store(tiles, slot);
-    for (int m = 0; m < segment.merges; ++m) {
-      slot -= kSlot;
-      for (int i = 0; i < kSlot; ++i) slot[i] += slot[kSlot + i];
+    const int merges = segment.near_merges + segment.merges;
+    float* slot = (segment.near ? block.near : slots) + (segment.level - merges) * kSlot;
+    float* right = merges > 0 ? block.near + segment.level * kSlot : slot;
+    amx_store(tiles, right);
+    for (int m = 1; m <= merges; ++m) {
+      const float* left =
+          (m <= segment.near_merges ? block.near : slots) + (segment.level - m) * kSlot;
+      float* sum = m < merges ? right : slot;
+      for (int i = 0; i < kSlot; ++i) sum[i] = left[i] + right[i];
     }
     if (segment.last) {
       for (std::int64_t r = 0; r < rows; ++r) {

@@ -26,14 +26,17 @@ struct ForwardBlock {
 
 // A run of tokens of one shard, and what becomes of its sum. The sums of the shards are combined
 // like the digits of a binary counter: slots 0 .. level - 1 hold finished subtrees, rising from
-// left to right.
+// left to right. What is born and merged within a chunk is kept near: in slots that all register
+// tiles share, so they stay in the L1 cache. Only what outlives the chunk has slots of its own.
 struct Segment {
   std::int64_t first_group = 0;  // in the packed chunk, in groups of `granularity` tokens
   std::int64_t groups = 0;
-  int level = 0;      // the slot of this shard's running sum
-  int merges = 0;     // then: sum = slot[level - 1] + sum, and so on, this many times
-  bool fresh = true;  // start from zero; else go on from slot[level]
-  bool last = false;  // the result is the gradient: store it to dw instead of a slot
+  int level = 0;        // the slot of this shard's running sum
+  int near_merges = 0;  // then: sum = near slot[level - 1] + sum, and so on, this many times
+  int merges = 0;       // then the same with the slots below, this many times
+  bool fresh = true;    // start from zero; else go on from slot[level]
+  bool near = false;    // the result is merged within this chunk
+  bool last = false;    // the result is the gradient: store it to dw instead of a slot
 };
 
 // dw[rows, columns] += a^T b over one chunk of packed tokens, for one block of dw.
@@ -47,10 +50,15 @@ struct WeightBlock {
   std::int64_t segment_count = 0;
   float* slots = nullptr;  // [b panel][a panel][slot_count][mr * nr]
   std::int64_t slot_count = 0;
+  float* near = nullptr;  // [slot_count][mr * nr]
   float* dw = nullptr;
   std::int64_t ldw = 0;
   std::int64_t rows = 0;     // of dw: columns of dy
   std::int64_t columns = 0;  // of dw: columns of x
+  // What is packed after this block: `next_count` rows of x, a line each, to be fetched to L2.
+  const T* next = nullptr;
+  std::int64_t next_stride = 0;
+  std::int64_t next_count = 0;
 };
 
 // Elements between two panels of a packed chunk: packers may write a vector past a panel's end, and

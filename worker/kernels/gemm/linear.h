@@ -56,6 +56,7 @@ struct WeightPlan {
   // Bytes from the start of a thread's scratch: packed dy, then the others.
   std::size_t x_at = 0;
   std::size_t slots_at = 0;
+  std::size_t near_at = 0;
   std::size_t bias_at = 0;
   std::size_t bytes = 0;
 };
@@ -63,10 +64,11 @@ struct WeightPlan {
 template <typename T>
 WeightPlan plan_weight(const Engine<T>& engine, std::int64_t shards, std::int64_t k, std::int64_t n,
                        int threads) {
-  constexpr std::int64_t kRows = 384;
+  // Packed dy within 1 MiB of L2, a panel of x within L1; x is packed once for each block of rows.
+  constexpr std::int64_t kRows = sizeof(T) == 2 ? 768 : 384;
   constexpr std::int64_t kColumns = 768;
   WeightPlan plan;
-  plan.tokens = sizeof(T) == 2 ? 384 : 256;  // a panel of x in half of L1
+  plan.tokens = sizeof(T) == 2 ? 592 : 256;
   std::int64_t row_blocks = blocks_of(n, kRows);
   std::int64_t column_blocks = blocks_of(k, kColumns);
   // As many tasks for each thread, where blocks do not become too small to be worth their packing.
@@ -87,6 +89,7 @@ WeightPlan plan_weight(const Engine<T>& engine, std::int64_t shards, std::int64_
   take(plan.rows / engine.mr * plan.dy_stride, sizeof(T));
   plan.x_at = take(plan.tokens * engine.nr + kPanelGap, sizeof(T));
   plan.slots_at = take(plan.rows * plan.columns * plan.slots, sizeof(float));
+  plan.near_at = take(plan.slots * engine.mr * engine.nr, sizeof(float));
   plan.bias_at = take(plan.rows * plan.slots, sizeof(float));
   plan.bytes = at;
   return plan;
@@ -103,9 +106,11 @@ struct Chunk {
   std::int64_t first_token(int segment, std::int64_t granularity) const {
     return segments[segment].first_group * granularity;
   }
+  std::int64_t rows() const { return first_row[count - 1] + row_count[count - 1] - first_row[0]; }
 };
 
-// Walks the shards chunk by chunk.
+// Walks the shards chunk by chunk. A chunk is the largest subtree of whole shards that begins here
+// and fits, so that only its sum leaves it; a shard that does not fit is cut into equal parts.
 class ChunkReader {
  public:
   ChunkReader(Shards shards, std::int64_t tokens, std::int64_t granularity)
@@ -116,32 +121,57 @@ class ChunkReader {
   // False when all shards are done.
   bool next(Chunk& chunk) {
     chunk.count = 0;
-    std::int64_t group = 0;
-    const std::size_t shard_count = shards_.size() - 1;
-    while (shard_ < shard_count && chunk.count < Chunk::kMost) {
-      const std::int64_t left = shards_[shard_ + 1] - row_;
-      const std::int64_t groups = std::min(blocks_of(left, granularity_), capacity_ - group);
-      if (groups == 0 && left > 0) break;
-      const std::int64_t rows = std::min(left, groups * granularity_);
-      Segment& segment = chunk.segments[chunk.count];
-      segment.first_group = group;
-      segment.groups = groups;
-      segment.level = std::popcount(shard_);
-      segment.fresh = fresh_;
-      chunk.first_row[chunk.count] = row_;
-      chunk.row_count[chunk.count] = rows;
-      ++chunk.count;
-      group += groups;
-      row_ += rows;
-      fresh_ = rows == left;
-      segment.merges = fresh_ ? std::countr_one(shard_) : 0;
-      segment.last = fresh_ && shard_ + 1 == shard_count;
-      if (fresh_) ++shard_;
+    if (shard_ == shard_count()) return false;
+    const std::int64_t left = blocks_of(shards_[shard_ + 1] - row_, granularity_);
+    if (!fresh_ || left > capacity_) {
+      add(chunk, blocks_of(left, blocks_of(left, capacity_)), 0, false);
+      return true;
     }
-    return chunk.count > 0;
+    const int height = subtree();
+    for (int i = 1 << height; i > 0; --i) add(chunk, groups_of(shard_), height, i > 1);
+    return true;
   }
 
  private:
+  std::size_t shard_count() const { return shards_.size() - 1; }
+  std::int64_t groups_of(std::size_t shard) const {
+    return blocks_of(shards_[shard + 1] - shards_[shard], granularity_);
+  }
+
+  // The height of the largest subtree that begins with this shard and fits.
+  int subtree() const {
+    std::int64_t groups = groups_of(shard_);
+    int height = 0;
+    for (std::size_t size = 1; 2 * size <= Chunk::kMost; size *= 2, ++height) {
+      if (shard_ % (2 * size) != 0 || shard_ + 2 * size > shard_count()) break;
+      for (std::size_t s = shard_ + size; s < shard_ + 2 * size; ++s) groups += groups_of(s);
+      if (groups > capacity_) break;
+    }
+    return height;
+  }
+
+  // The next `groups` groups of this shard, in a chunk that is a subtree of `height`.
+  void add(Chunk& chunk, std::int64_t groups, int height, bool near) {
+    const std::int64_t rows = std::min(shards_[shard_ + 1] - row_, groups * granularity_);
+    const int i = chunk.count++;
+    chunk.first_row[i] = row_;
+    chunk.row_count[i] = rows;
+    Segment& segment = chunk.segments[i];
+    segment.first_group =
+        i == 0 ? 0 : chunk.segments[i - 1].first_group + chunk.segments[i - 1].groups;
+    segment.groups = groups;
+    segment.level = std::popcount(shard_);
+    segment.fresh = fresh_;
+    segment.near = near;
+    row_ += rows;
+    fresh_ = row_ == shards_[shard_ + 1];
+    const int merges = fresh_ ? std::countr_one(shard_) : 0;
+    segment.near_merges = std::min(merges, height);
+    segment.merges = merges - segment.near_merges;
+    segment.last = fresh_ && shard_ + 1 == shard_count();
+    if (fresh_) ++shard_;
+  }
+
   Shards shards_;
   std::int64_t capacity_;
   std::int64_t granularity_;
@@ -216,6 +246,7 @@ struct Linear {
       block.b = packed_x;
       block.a_stride = plan.dy_stride;
       block.slot_count = plan.slots;
+      block.near = reinterpret_cast<float*>(own + plan.near_at);
       block.ldw = k;
       block.rows = std::min(plan.rows, n - row);
       const std::int64_t column_end = std::min(column + plan.columns, k);
@@ -237,6 +268,9 @@ struct Linear {
         for (std::int64_t c = column; c < column_end; c += kEngine.nr) {
           block.columns = std::min<std::int64_t>(kEngine.nr, column_end - c);
           block.dw = dw + row * k + c;
+          block.next = x + chunk.first_row[0] * k + c + kEngine.nr;
+          block.next_stride = k;
+          block.next_count = c + kEngine.nr < column_end ? chunk.rows() : 0;
           for (int s = 0; s < chunk.count; ++s) {
             kEngine.pack_x(x + chunk.first_row[s] * k + c, k, chunk.row_count[s], block.columns,
                            packed_x + chunk.first_token(s, kEngine.granularity) * kEngine.nr, 0);
@@ -264,7 +298,7 @@ struct Linear {
     float* sums = slots + segment.level * stride;
     if (segment.fresh) std::fill_n(sums, columns, 0.0f);
     kEngine.add_rows(dy, ld, tokens, columns, sums);
-    for (int m = 0; m < segment.merges; ++m) {
+    for (int m = 0; m < segment.near_merges + segment.merges; ++m) {
       const float* right = sums;
       sums -= stride;
       for (std::int64_t c = 0; c < columns; ++c) sums[c] += right[c];

@@ -187,38 +187,61 @@ inline void fetch(const float* slot) {
   for (int i = 0; i < kFloats; i += 16) __builtin_prefetch(slot + i, 1);
 }
 
-template <class P>
+template <class P, int MR>
 void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a,
-                 const typename P::T* b, float* slots, float* dw, std::int64_t rows,
-                 std::int64_t columns) {
+                 const typename P::T* b, float* slots, float* dw, std::int64_t columns) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   constexpr int kSlot = P::kRows * kColumns;
   for (std::int64_t s = 0; s < block.segment_count; ++s) {
     const Segment& segment = block.segments[s];
-    float* slot = slots + segment.level * kSlot;
-    Tile<P, P::kRows> tile;
+    Tile<P, MR> tile;
     if (segment.fresh) {
       tile.clear();
     } else {
-      tile.load(slot);
+      tile.load(slots + segment.level * kSlot);
     }
+    const bool direct = segment.last && columns == kColumns;
+    float* slot = slots + (segment.level - segment.near_merges) * kSlot;
     // What is read or written after the sum comes from L2 meanwhile; and what the next tile starts
     // from, where it goes on with a shard.
-    for (int m = segment.fresh ? 0 : 1; m <= segment.merges; ++m) fetch<kSlot>(slot - m * kSlot);
-    if (s == 0 && !segment.fresh) fetch<kSlot>(slot + block.slot_count * kSlot);
+    if (!segment.near) {
+      for (int m = segment.merges > 0 ? 1 : 0; m <= segment.merges; ++m) {
+        fetch<MR * kColumns>(slot - m * kSlot);
+      }
+    }
+    if (direct) {
+      for (int r = 0; r < MR; ++r) fetch<kColumns>(dw + r * block.ldw);
+    }
+    if (s == 0 && !segment.fresh) fetch<MR * kColumns>(slot + block.slot_count * kSlot);
     tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
                     b + segment.first_group * kColumns * P::kGroup, segment.groups);
-    for (int m = 0; m < segment.merges; ++m) {
-      slot -= kSlot;
-      tile.add_left(slot);
+    for (int m = 1; m <= segment.near_merges; ++m) {
+      tile.add_left(block.near + (segment.level - m) * kSlot);
     }
-    const bool direct = segment.last && rows == P::kRows && columns == kColumns;
-    tile.store(direct ? dw : slot, direct ? block.ldw : kColumns);
-    if (segment.last && !direct) {
-      for (std::int64_t r = 0; r < rows; ++r) {
+    for (int m = 1; m <= segment.merges; ++m) tile.add_left(slot - m * kSlot);
+    if (direct) {
+      tile.store(dw, block.ldw);
+      continue;
+    }
+    slot -= segment.merges * kSlot;
+    if (segment.near) slot += block.near - slots;
+    tile.store(slot, kColumns);
+    if (segment.last) {
+      for (std::int64_t r = 0; r < MR; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) dw[r * block.ldw + c] = slot[r * kColumns + c];
       }
     }
+  }
+}
+
+// The tile with exactly `rows` rows.
+template <class P, int MR>
+void weight_rows(int rows, const WeightBlock<typename P::T>& block, const typename P::T* a,
+                 const typename P::T* b, float* slots, float* dw, std::int64_t columns) {
+  if (rows == MR) {
+    weight_tile<P, MR>(block, a, b, slots, dw, columns);
+  } else if constexpr (MR > 1) {
+    weight_rows<P, MR - 1>(rows, block, a, b, slots, dw, columns);
   }
 }
 
@@ -227,12 +250,20 @@ void weight_block(const WeightBlock<typename P::T>& block) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   float* slots = block.slots;
   const typename P::T* b = block.b;
+  // Each tile fetches its share of the rows that are packed next.
+  const std::int64_t tiles = (block.rows + P::kRows - 1) / P::kRows;
+  const std::int64_t share = (block.next_count + tiles - 1) / tiles;
+  std::int64_t next = 0;
   for (std::int64_t c = 0; c < block.columns; c += kColumns, b += block.b_stride) {
     const std::int64_t columns = block.columns - c < kColumns ? block.columns - c : kColumns;
     const typename P::T* a = block.a;
     for (std::int64_t r = 0; r < block.rows; r += P::kRows, a += block.a_stride) {
+      for (std::int64_t i = 0; i < share && next < block.next_count; ++i, ++next) {
+        __builtin_prefetch(block.next + next * block.next_stride, 0, 2);
+      }
       const std::int64_t rows = block.rows - r < P::kRows ? block.rows - r : P::kRows;
-      weight_tile<P>(block, a, b, slots, block.dw + r * block.ldw + c, rows, columns);
+      weight_rows<P, P::kRows>(static_cast<int>(rows), block, a, b, slots,
+                               block.dw + r * block.ldw + c, columns);
       slots += block.slot_count * P::kRows * kColumns;
     }
   }
