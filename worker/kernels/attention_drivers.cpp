@@ -26,6 +26,9 @@ void check_shape(const AttentionForward<T>& a) {
     const std::int64_t length = a.cu_seqlens[b + 1] - a.cu_seqlens[b];
     TW_CHECK(length >= 0 && length <= a.max_seqlen,
              "example {} has {} tokens, but the scratch is for 0 to {}", b, length, a.max_seqlen);
+    TW_CHECK(a.attended == nullptr || length == 0 || (a.attended[b] > 0 && a.attended[b] <= length),
+             "{} of example {}'s {} tokens are attended to, but some must be", a.attended[b], b,
+             length);
   }
 }
 

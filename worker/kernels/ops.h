@@ -3,7 +3,9 @@
 //
 // Common rules
 // - Tokens are packed: a matrix of activations is [T, columns] row-major without padding; tokens of
-//   example b are the rows cu_seqlens[b] .. cu_seqlens[b + 1]. No padded position exists.
+//   example b are the rows cu_seqlens[b] .. cu_seqlens[b + 1]. No padded position exists, unless
+//   the caller puts some into the rows to compare: then attention alone must know which rows they
+//   are.
 // - Activations and packed weights are T; accumulation, statistics, masters and gradients of
 //   parameters are fp32. In bf16 an output is rounded once, to nearest even, when it is stored.
 // - Kernels allocate nothing, log nothing, throw nothing. Scratch comes from the caller, 64-byte
@@ -78,6 +80,9 @@ struct AttentionForward {
   const T* qkv = nullptr;                    // [T, 3 * A * D]: a row is all of Q, then K, then V
   const std::int32_t* cu_seqlens = nullptr;  // [B + 1]
   const std::int32_t* example = nullptr;     // [B], index in the global batch, keys dropout
+  // [B], at least 1: only the first so many tokens of an example are attended to; the rest are
+  // padding, of weight exactly zero. null: all are.
+  const std::int32_t* attended = nullptr;
   std::int64_t B = 0;
   std::int64_t heads = 0;
   std::int64_t head_size = 0;    // D, a multiple of 8

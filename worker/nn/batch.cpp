@@ -24,7 +24,9 @@ void RowIndex::build(std::span<const std::int32_t> ids, std::int64_t begin, std:
 }
 
 void Batch::clear() {
-  for (auto* list : {&ids, &types, &positions, &token_example, &example, &labels}) list->clear();
+  for (auto* list : {&ids, &types, &positions, &token_example, &example, &labels, &lengths}) {
+    list->clear();
+  }
   cu_seqlens.assign(1, 0);
   max_seqlen = 0;
   groups.clear();
@@ -32,19 +34,24 @@ void Batch::clear() {
 
 void Batch::add(std::span<const std::int32_t> example_ids,
                 std::span<const std::int32_t> example_types, std::int32_t label,
-                std::int32_t index_in_global_batch) {
+                std::int32_t index_in_global_batch, const Padding& padding) {
   TW_CHECK(example_ids.size() == example_types.size() && !example_ids.empty(),
            "{} ids and {} token types in one example", example_ids.size(), example_types.size());
   ids.insert(ids.end(), example_ids.begin(), example_ids.end());
   types.insert(types.end(), example_types.begin(), example_types.end());
-  for (std::size_t i = 0; i < example_ids.size(); ++i) {
+  const auto rows = std::max(example_ids.size(),
+                             static_cast<std::size_t>(std::max<std::int64_t>(padding.length, 0)));
+  ids.insert(ids.end(), rows - example_ids.size(), padding.id);
+  types.insert(types.end(), rows - example_ids.size(), 0);
+  for (std::size_t i = 0; i < rows; ++i) {
     positions.push_back(static_cast<std::int32_t>(i));
     token_example.push_back(index_in_global_batch);
   }
   example.push_back(index_in_global_batch);
   labels.push_back(label);
+  lengths.push_back(static_cast<std::int32_t>(example_ids.size()));
   cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
-  max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(example_ids.size()));
+  max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(rows));
 }
 
 void Batch::open_group(std::int64_t first_shard) {

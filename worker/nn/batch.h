@@ -1,4 +1,5 @@
-// One pass through the model: packed examples of consecutive shards, without a padded position.
+// One pass through the model: packed examples of consecutive shards, without a padded position
+// unless it is asked for.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +25,26 @@ struct RowIndex {
              const std::int32_t* row_of_id, std::int64_t rows);
 };
 
+// Rows up to `length` behind each example, computed for comparison though no token attends to them.
+struct Padding {
+  std::int64_t length = 0;  // 0: none
+  std::int32_t id = 0;      // of [PAD]
+};
+
 struct Batch {
   std::vector<std::int32_t> ids, types, positions, token_example;  // [T]
   std::vector<std::int32_t> cu_seqlens = {0};                      // [B + 1]
   std::vector<std::int32_t> example;                               // [B], index in the global batch
   std::vector<std::int32_t> labels;                                // [B]
-  std::int64_t max_seqlen = 0;
+  std::vector<std::int32_t> lengths;                               // [B], without padding
+  std::int64_t max_seqlen = 0;                                     // rows of the longest example
   std::vector<ShardGroup> groups;
 
   std::int64_t B() const { return static_cast<std::int64_t>(example.size()); }
   std::int64_t T() const { return static_cast<std::int64_t>(ids.size()); }
   void clear();
   void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,
-           std::int32_t label, std::int32_t index_in_global_batch);
+           std::int32_t label, std::int32_t index_in_global_batch, const Padding& padding = {});
   // Opens a group at shard `first_shard`; close_shard() ends each of its shards in turn.
   void open_group(std::int64_t first_shard);
   void close_shard();

@@ -16,7 +16,7 @@
 
 namespace tilewright::nn {
 
-// Rows that went through the encoder's linear layers; padded positions would show here.
+// Rows that went through the encoder's linear layers; padded positions show here.
 struct TokenCounters {
   std::int64_t forward = 0;
   std::int64_t backward = 0;

@@ -12,6 +12,7 @@ kernels::AttentionForward<T> attention(const BertConfig& config, const Batch& ba
   attention.qkv = a.qkv;
   attention.cu_seqlens = batch.cu_seqlens.data();
   attention.example = batch.example.data();
+  attention.attended = batch.lengths.data();
   attention.B = batch.B();
   attention.heads = config.num_attention_heads;
   attention.head_size = config.head_size();

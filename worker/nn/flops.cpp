@@ -14,9 +14,8 @@ double example_flops(const BertConfig& config, std::size_t tokens) {
 
 double forward_flops(const BertConfig& config, const Batch& batch) {
   double flops = 0;
-  for (std::size_t b = 0; b + 1 < batch.cu_seqlens.size(); ++b) {
-    flops += example_flops(config,
-                           static_cast<std::size_t>(batch.cu_seqlens[b + 1] - batch.cu_seqlens[b]));
+  for (const std::int32_t length : batch.lengths) {
+    flops += example_flops(config, static_cast<std::size_t>(length));
   }
   return flops;
 }

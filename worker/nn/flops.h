@@ -9,7 +9,7 @@
 namespace tilewright::nn {
 
 // A multiply-add counts 2. With P = 4 H^2 + 2 H I weights in a layer's matrices, L layers, examples
-// of S_b tokens and C labels, one forward takes
+// of S_b tokens (padding is none) and C labels, one forward takes
 //   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ],
 // backward twice that. Embeddings, norms, GELU, softmax, the optimizer and whatever backward
 // computes again are work but do not count.

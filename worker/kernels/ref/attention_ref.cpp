@@ -46,6 +46,13 @@ float dropout_factor(const DropoutStream& stream, const std::uint64_t* masks, st
   return (masks[j / kDropoutBlock] >> j % kDropoutBlock & 1) != 0 ? stream.scale : 0.0f;
 }
 
+// How many of an example's S tokens are attended to. The others' probabilities are zero: they are
+// passed over here, and their dK and dV stay zero.
+template <typename T>
+std::int64_t keys_of(const AttentionForward<T>& a, std::int64_t example, std::int64_t S) {
+  return a.attended == nullptr || S == 0 ? S : a.attended[example];
+}
+
 std::int64_t mask_words(std::int64_t S) { return (S + kDropoutBlock - 1) / kDropoutBlock; }
 
 }  // namespace
@@ -63,6 +70,7 @@ void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream
   const std::int64_t D = a.head_size;
   const std::int64_t first = a.cu_seqlens[example];
   const std::int64_t S = a.cu_seqlens[example + 1] - first;
+  const std::int64_t keys = keys_of(a, example, S);
   const float scale = 1.0f / std::sqrt(static_cast<float>(D));
   const auto q = part_of(a, a.qkv, first, head, 0);
   const auto k = part_of(a, a.qkv, first, head, 1);
@@ -71,12 +79,12 @@ void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream
   auto* p = reinterpret_cast<float*>(masks + mask_words(S));
   for (std::int64_t i = 0; i < S; ++i) {
     float largest = -INFINITY;
-    for (std::int64_t j = 0; j < S; ++j) {
+    for (std::int64_t j = 0; j < keys; ++j) {
       p[j] = dot(q.row(i), k.row(j), D) * scale;
       if (p[j] > largest) largest = p[j];
     }
     double total = 0;
-    for (std::int64_t j = 0; j < S; ++j) {
+    for (std::int64_t j = 0; j < keys; ++j) {
       p[j] = exp_nonpositive(p[j] - largest);
       total += p[j];
     }
@@ -86,11 +94,11 @@ void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream
       dropout_masks_ref(stream, a.example[example], static_cast<std::int32_t>(i),
                         static_cast<std::int32_t>(head), S, masks);
     }
-    for (std::int64_t j = 0; j < S; ++j) p[j] = p[j] / sum * dropout_factor(stream, masks, j);
+    for (std::int64_t j = 0; j < keys; ++j) p[j] = p[j] / sum * dropout_factor(stream, masks, j);
     T* out = a.context + (first + i) * a.heads * D + head * D;
     for (std::int64_t d = 0; d < D; ++d) {
       double value = 0;
-      for (std::int64_t j = 0; j < S; ++j) {
+      for (std::int64_t j = 0; j < keys; ++j) {
         value += static_cast<double>(p[j]) * to_float(v.row(j)[d]);
       }
       out[d] = from_float<T>(static_cast<float>(value));
@@ -105,6 +113,7 @@ void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stre
   const std::int64_t D = a.head_size;
   const std::int64_t first = a.cu_seqlens[example];
   const std::int64_t S = a.cu_seqlens[example + 1] - first;
+  const std::int64_t keys = keys_of(a, example, S);
   const float scale = 1.0f / std::sqrt(static_cast<float>(D));
   const auto q = part_of(a, a.qkv, first, head, 0);
   const auto k = part_of(a, a.qkv, first, head, 1);
@@ -127,7 +136,7 @@ void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stre
                         static_cast<std::int32_t>(head), S, masks);
     }
     double p_dp = 0;
-    for (std::int64_t j = 0; j < S; ++j) {
+    for (std::int64_t j = 0; j < keys; ++j) {
       // Rounding may lift a score a hair above the log-sum-exp.
       const float below = dot(q.row(i), k.row(j), D) * scale - lse;
       p[j] = exp_nonpositive(below < 0 ? below : 0.0f);
@@ -137,7 +146,7 @@ void attention_backward(const AttentionBackward<T>& b, const DropoutStream& stre
       for (std::int64_t d = 0; d < D; ++d) dv32[j * D + d] += p[j] * factor * to_float(d_out[d]);
     }
     for (std::int64_t d = 0; d < D; ++d) dq32[d] = 0.0f;
-    for (std::int64_t j = 0; j < S; ++j) {
+    for (std::int64_t j = 0; j < keys; ++j) {
       const float ds = p[j] * (dp[j] - static_cast<float>(p_dp)) * scale;
       for (std::int64_t d = 0; d < D; ++d) {
         dq32[d] += ds * to_float(k.row(j)[d]);

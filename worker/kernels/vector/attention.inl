@@ -79,12 +79,14 @@ struct Head {
         width(a.heads * a.head_size),
         first(a.cu_seqlens[example]),
         S(a.cu_seqlens[example + 1] - first),
+        keys(a.attended == nullptr ? S : a.attended[example]),
         qkv(a.qkv + first * 3 * width + head * D) {
     float root[kLanes];
     store(root, broadcast(1.0f) / square_root(broadcast(static_cast<float>(D))));
     scale = root[0];
   }
   std::int64_t D, width, first, S;
+  std::int64_t keys;  // of the S tokens those that are attended to: the first
   const T* qkv;  // of the first token: Q; K is `width` further, V twice
   float scale;
 };
@@ -107,8 +109,14 @@ inline P* pick(bf16* halves, float* floats) {
   }
 }
 
-// e = exp(scale s - largest) of a row of scores, dropped out where kDropout, written to p (which
-// may be s), lanes beyond S zero; and the sum of all e.
+// Probabilities of padding: whole vectors of a row [.., Sp) that lie beyond the keys.
+template <typename P>
+inline void zero_beyond(std::int64_t keys, std::int64_t Sp, P* p) {
+  for (std::int64_t j = round_up(keys, kLanes); j < Sp; j += kLanes) store(p + j, broadcast(0.0f));
+}
+
+// e = exp(scale s - largest) of a row of scores over its S keys, dropped out where kDropout,
+// written to p (which may be s), lanes beyond S zero; and the sum of all e.
 struct RowMaximum {
   float largest;
   float sum;
@@ -161,7 +169,8 @@ void attention_forward_head(const AttentionForward<T>& a, const DropoutStream& s
                       static_cast<std::int32_t>(head), S, w.masks);
       }
       const RowMaximum row =
-          exponentials<kDropout>(w.scores + i * w.Sp, S, h.scale, w.masks, p + i * w.Sp);
+          exponentials<kDropout>(w.scores + i * w.Sp, h.keys, h.scale, w.masks, p + i * w.Sp);
+      zero_beyond(h.keys, w.Sp, p + i * w.Sp);
       inverse[i] = stream.scale / row.sum;
       a.log_sum_exp[(h.first + i0 + i) * a.heads + head] = row.largest + log_of(row.sum);
     }
@@ -270,7 +279,9 @@ void attention_backward_head(const AttentionBackward<T>& b, const DropoutStream&
         }
         const float lse = a.log_sum_exp[(h.first + i0 + i + r) * a.heads + head];
         p_dp[r] = probabilities_of<kDropout>(w.scores + (i + r) * w.Sp, w.d_scores + (i + r) * w.Sp,
-                                             S, h.scale, lse, stream.scale, w.masks + r * words);
+                                             h.keys, h.scale, lse, stream.scale,
+                                             w.masks + r * words);
+        zero_beyond(h.keys, w.Sp, w.scores + (i + r) * w.Sp);
       }
       float* s = w.scores + i * w.Sp;
       float* d = w.d_scores + i * w.Sp;

@@ -103,10 +103,12 @@ struct AttentionResult {
 };
 
 // Both directions by the kernels, on examples of a batch that begins at token `first_token` of qkv.
+// attended: null, or how many of each example's tokens are no padding.
 template <typename T>
 AttentionResult<T> run_attention(const Ops<T>& ops, int threads, const Examples& e,
                                  std::int64_t heads, std::int64_t head_size, const T* qkv,
-                                 const T* d_context, const Dropout& dropout) {
+                                 const T* d_context, const Dropout& dropout,
+                                 const std::int32_t* attended = nullptr) {
   const std::int64_t width = heads * head_size;
   AttentionResult<T> out;
   out.context.resize(e.tokens() * width);
@@ -117,6 +119,7 @@ AttentionResult<T> run_attention(const Ops<T>& ops, int threads, const Examples&
   a.qkv = qkv;
   a.cu_seqlens = e.cu_seqlens.data();
   a.example = e.example.data();
+  a.attended = attended;
   a.B = e.size();
   a.heads = heads;
   a.head_size = head_size;

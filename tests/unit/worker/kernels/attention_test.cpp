@@ -100,6 +100,52 @@ TEST_P(AttentionTest, BitsDependOnTheExampleAlone) {
   });
 }
 
+TEST_P(AttentionTest, GivesPaddingTheWeightZeroWhateverStandsThere) {
+  with_type([&]<typename T>(T) {
+    const std::int64_t A = 2;
+    const std::int64_t D = 32;
+    const std::int64_t width = A * D;
+    const std::vector<std::int32_t> lengths = {45, 1, 64, 15, 33};
+    const std::int64_t padded = 65;
+    const Examples packed = make_examples(lengths, 7);
+    const Examples filled = make_examples(std::vector<std::int32_t>(5, padded), 7);
+    const auto qkv = random_vector<T>(3 * packed.tokens() * width, 1);
+    const auto d_context = random_vector<T>(packed.tokens() * width, 2);
+    // Padding has keys and values far above the others, and no gradient: no result hangs on it.
+    auto filled_qkv = random_vector<T>(3 * filled.tokens() * width, 3, 30.0f);
+    std::vector<T> filled_d_context(filled.tokens() * width, runtime::from_float<T>(0.0f));
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      const auto from = packed.cu_seqlens[b];
+      const auto to = filled.cu_seqlens[b];
+      std::copy_n(qkv.begin() + from * 3 * width, lengths[b] * 3 * width,
+                  filled_qkv.begin() + to * 3 * width);
+      std::copy_n(d_context.begin() + from * width, lengths[b] * width,
+                  filled_d_context.begin() + to * width);
+    }
+    for (const double p : {0.0, 0.1}) {
+      const Dropout dropout = make_dropout(p);
+      const auto want =
+          run_attention<T>(ops<T>(), 2, packed, A, D, qkv.data(), d_context.data(), dropout);
+      const auto got = run_attention<T>(ops<T>(), 2, filled, A, D, filled_qkv.data(),
+                                        filled_d_context.data(), dropout, lengths.data());
+      for (std::size_t b = 0; b < lengths.size(); ++b) {
+        const auto from = packed.cu_seqlens[b];
+        const auto to = filled.cu_seqlens[b];
+        const auto same = [&](const auto& part, const auto& of, std::int64_t columns) {
+          return std::equal(of.begin() + from * columns, of.begin() + (from + lengths[b]) * columns,
+                            part.begin() + to * columns);
+        };
+        EXPECT_TRUE(same(got.context, want.context, width)) << b;
+        EXPECT_TRUE(same(got.lse, want.lse, A)) << b;
+        EXPECT_TRUE(same(got.d_qkv, want.d_qkv, 3 * width)) << b;
+        for (auto i = (to + lengths[b]) * 3 * width; i < (to + padded) * 3 * width; ++i) {
+          ASSERT_EQ(as_double(got.d_qkv[i]), 0.0) << b;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
   with_type([&]<typename T>(T) {
     const Examples e = make_examples({40, 9});

@@ -1,0 +1,174 @@
+// A pass whose examples are filled up with [PAD] computes more rows, and the same numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "worker/nn/bert.h"
+#include "worker/nn/flops.h"
+#include "worker/runtime/cpu.h"
+
+namespace tilewright::nn {
+namespace {
+
+using runtime::Isa;
+
+constexpr std::int64_t kShards = 4;
+constexpr std::int64_t kPadded = 29;  // tokens of a padded example: odd, no multiple of a vector
+constexpr std::int32_t kPad = 11;     // an id that examples have as well
+
+BertConfig config() {
+  BertConfig config;
+  config.vocab_size = 50;
+  config.hidden_size = 48;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 3;
+  config.intermediate_size = 80;
+  config.max_position_embeddings = 32;
+  config.num_labels = 3;
+  config.hidden_dropout_prob = 0.2f;
+  config.attention_probs_dropout_prob = 0.2f;
+  config.classifier_dropout = 0.2f;
+  return config;
+}
+
+constexpr std::int32_t kLengths[] = {5, 1, 17, 16, 29, 2, 8, 23};
+
+Batch make_batch(const Padding& padding) {
+  Batch batch;
+  batch.open_group(0);
+  for (std::int32_t b = 0; b < 8; ++b) {
+    std::vector<std::int32_t> ids;
+    for (std::int32_t i = 0; i < kLengths[b]; ++i) ids.push_back((7 * i + 13 * b) % 50);
+    batch.add(ids, std::vector<std::int32_t>(ids.size(), b % 2), b % 3, b, padding);
+    if (b % 2 == 1) batch.close_shard();
+  }
+  return batch;
+}
+
+template <typename T>
+struct Computed {
+  std::vector<T> logits;
+  std::vector<float> gradient;
+  TokenCounters counters;
+};
+
+template <typename T>
+class Model {
+ public:
+  explicit Model(Isa isa)
+      : ops_(kernels::make_ops<T>(isa)),
+        parameter_ops_(kernels::make_parameter_ops(isa)),
+        context_{pool_, ops_, parameter_ops_},
+        model_(config(), context_) {
+    for (const Tensor& tensor : model_.layout().tensors) {
+      Tensor drawn = tensor;
+      drawn.decays = true;  // biases and norms too: everything takes part
+      initialise_tensor(drawn, 3, 0.2f, model_.parameters().data() + tensor.offset);
+    }
+    model_.pack_weights();
+  }
+  Computed<T> compute(const Batch& batch) {
+    TouchedRows touched(config().vocab_size);
+    for (std::int32_t id = 0; id < 50; ++id) touched.mark(std::span(&id, 1));
+    touched.finish();
+    model_.reserve(batch.T(), batch.B(), batch.max_seqlen, kShards);
+    const TokenCounters before = model_.counters();
+    Computed<T> computed;
+    const DropoutKey key{7, 3};
+    const auto logits = model_.forward(batch, key, true);
+    computed.logits.assign(logits.begin(), logits.end());
+    computed.gradient.assign(static_cast<std::size_t>(model_.gradient_count(touched.R())),
+                             std::nanf(""));
+    GradientSink sink;
+    sink.groups = {computed.gradient.data()};
+    model_.backward(batch, key, 0.125f, touched, sink);
+    computed.counters = {model_.counters().forward - before.forward,
+                         model_.counters().backward - before.backward};
+    return computed;
+  }
+  const ParameterLayout& layout() const { return model_.layout(); }
+
+ private:
+  runtime::ThreadPool pool_{2};
+  kernels::Ops<T> ops_;
+  kernels::ParameterOps parameter_ops_;
+  Context<T> context_;
+  BertClassifier<T> model_;
+};
+
+double norm(const float* x, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return std::sqrt(sum);
+}
+
+class PaddedPass : public ::testing::TestWithParam<Isa> {
+ protected:
+  template <typename T>
+  void check() {
+    const Batch packed = make_batch({});
+    const Batch padded = make_batch({kPadded, kPad});
+    Model<T> model(GetParam());
+    const Computed<T> expected = model.compute(packed);
+    const Computed<T> found = model.compute(padded);
+
+    EXPECT_EQ(expected.counters.forward, 101);
+    EXPECT_EQ(expected.counters.backward, 101);
+    EXPECT_EQ(found.counters.forward, 8 * kPadded);
+    EXPECT_EQ(found.counters.backward, 8 * kPadded);
+
+    // Rows do not depend on each other but in attention, where a key of weight zero adds an exact
+    // zero: not even the last bit may differ.
+    ASSERT_EQ(found.logits.size(), expected.logits.size());
+    EXPECT_EQ(std::memcmp(found.logits.data(), expected.logits.data(),
+                          expected.logits.size() * sizeof(T)),
+              0);
+    EXPECT_EQ(found.gradient.back(), expected.gradient.back()) << "loss";
+
+    // Gradients of parameters sum the same terms, exact zeros between them, but kernels group the
+    // rows by where they stand. Two orders of summing n terms in fp32 differ by at most 2 n u times
+    // the sum of their magnitudes, which, signs being as good as random, is some sqrt(n) times as
+    // large as the sum itself; n = 101 tokens.
+    const double allowed = 2 * std::pow(101, 1.5) * 0x1p-24;
+    for (const Tensor& tensor : model.layout().tensors) {
+      const float* want = expected.gradient.data() + tensor.offset;
+      std::vector<float> difference(found.gradient.begin() + tensor.offset,
+                                    found.gradient.begin() + tensor.offset + tensor.count);
+      for (std::int64_t i = 0; i < tensor.count; ++i) {
+        difference[static_cast<std::size_t>(i)] -= want[i];
+      }
+      // The exact gradient of a key's bias is zero, so its terms are measured by the query's, which
+      // stands as far before it as it is long.
+      const bool key = tensor.name.ends_with("key.bias");
+      const double size = norm(key ? want - tensor.count : want, tensor.count);
+      EXPECT_GT(size, 1e-4) << tensor.name;
+      EXPECT_LE(norm(difference.data(), tensor.count), allowed * size) << tensor.name;
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(EveryIsa, PaddedPass, ::testing::ValuesIn(runtime::detect_cpu().isas),
+                         [](const auto& tested) {
+                           return std::string(runtime::name(tested.param));
+                         });
+
+TEST_P(PaddedPass, ComputesMoreRowsAndTheSameNumbersInFp32) { check<float>(); }
+TEST_P(PaddedPass, ComputesMoreRowsAndTheSameNumbersInBf16) { check<bf16>(); }
+
+TEST(Padding, CountsForNoOperation) {
+  EXPECT_EQ(forward_flops(config(), make_batch({kPadded, kPad})),
+            forward_flops(config(), make_batch({})));
+}
+
+TEST(Padding, LeavesLongerExamplesAsTheyAre) {
+  const Batch batch = make_batch({8, kPad});
+  EXPECT_EQ(batch.cu_seqlens, (std::vector<std::int32_t>{0, 8, 16, 33, 49, 78, 86, 94, 117}));
+  EXPECT_EQ(batch.lengths, (std::vector<std::int32_t>{5, 1, 17, 16, 29, 2, 8, 23}));
+  EXPECT_EQ(batch.max_seqlen, 29);
+  EXPECT_EQ(batch.ids[8 + 1], kPad);
+  EXPECT_EQ(batch.types[8 + 1], 0);
+  EXPECT_EQ(batch.positions[8 + 1], 1);
+}
+
+}  // namespace
+}  // namespace tilewright::nn
