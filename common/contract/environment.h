@@ -10,6 +10,9 @@ inline constexpr const char* kJobUid = "TILEWRIGHT_JOB_UID";         // stamped 
 inline constexpr const char* kJobName = "TILEWRIGHT_JOB_NAME";       // metadata.name
 inline constexpr const char* kJobKeyFile = "TILEWRIGHT_JOB_KEY_FILE";  // file with the job's secret
 inline constexpr const char* kWorkerIndex = "TILEWRIGHT_WORKER_INDEX";  // 0 ... maxReplicas - 1
+// host:port where the worker's first process serves /metrics; nothing is served where it is not
+// set.
+inline constexpr const char* kMetricsAddress = "TILEWRIGHT_METRICS_ADDRESS";
 inline constexpr const char* kIsa = "TILEWRIGHT_ISA";      // ref, avx2, avx512, avx512_bf16, amx
 inline constexpr const char* kFault = "TILEWRIGHT_FAULT";  // fault points, for tests
 

@@ -71,6 +71,8 @@ json environment_of(const api::TrainJob& job, std::int64_t index, const std::str
        api::worker_environment(bare, {rendezvous, kJobKeyPath, index})) {
     list.push_back({{"name", name}, {"value", value}});
   }
+  list.push_back(
+      {{"name", env::kMetricsAddress}, {"value", "0.0.0.0:" + std::to_string(kWorkerMetricsPort)}});
   for (const api::EnvVar& variable : job.spec.worker.env) {
     json entry = {{"name", variable.name}};
     if (variable.value_from.is_null()) {

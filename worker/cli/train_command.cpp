@@ -57,6 +57,11 @@ int train(const std::vector<std::string>& flags) {
   options.terminal = isatty(STDERR_FILENO) != 0;
   const elastic::SessionSettings membership = elastic::settings_from_environment(environment);
   options.worker_index = membership.seat.index;
+  const std::string metrics_address = environment(env::kMetricsAddress);
+  if (!metrics_address.empty() && membership.seat.slot == 0) {
+    options.metrics_address = net::parse_address(metrics_address).or_throw();
+  }
+  options.identity = {environment(env::kJobName), membership.seat.index, membership.seat.slot};
   const auto log = make_logger(membership.coordinator ? to_string(membership.seat) : "worker",
                                arguments.text("log_level"));
   const elastic::StopSignals signals;

@@ -29,7 +29,8 @@ struct Place {
 // sum none of them. All functions may be called from any thread and never wait for a scrape.
 class Exposition {
  public:
-  // Serves until the object goes. Errors carry kUsage: an address that cannot be listened on.
+  // Serves until the object goes, at a numeric address. Errors carry kUsage: an address that cannot
+  // be listened on.
   static Result<std::unique_ptr<Exposition>> serve(const net::Address& address,
                                                    const Identity& identity);
   ~Exposition();

@@ -131,7 +131,8 @@ std::unique_ptr<collectives::Mesh> Connector::connect(std::int64_t last_checkpoi
 
 // Everything of one membership epoch. False: the epoch was left for the next one.
 bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double peak_gflops,
-               const RunOptions& options, elastic::Session& session, Logger& log) {
+               const RunOptions& options, elastic::Session& session,
+               metrics::Exposition* exposition, Logger& log) {
   check_alike(job, mesh);
   const bool resume = claim(job, mesh, log);
   trainer.restore(mesh, resume);
@@ -140,9 +141,13 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
   progress.total_steps = job.schedule.total_steps;
   progress.last_checkpoint_step = trainer.last_checkpoint_step();
   ProgressPrinter printer(log, options.terminal, peak_gflops * mesh.world());
+  const auto report_progress = [&] {
+    session.report(progress);
+    if (exposition != nullptr) exposition->set(progress);
+  };
   const auto phase = [&](const char* name) {
     progress.phase = name;
-    session.report(progress);
+    report_progress();
   };
   if (job.settings.do_train) {
     phase("training");
@@ -160,7 +165,7 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
                           {"peak_gflops", peak_gflops * mesh.world()},
                           {"eta_seconds", rates.eta_seconds},
                           {"grad_norm", report.grad_norm}};
-      session.report(progress);
+      report_progress();
       if (first) printer.show(report, rates, monotonic_now());
     };
     const Outcome outcome = trainer.train(mesh, hooks);
@@ -207,6 +212,10 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
                   elastic::Session& session, Logger& log) {
   const Settings settings = make_settings(arguments, options.world_at_start);
   Faults faults = Faults::parse(options.fault).or_throw();
+  std::unique_ptr<metrics::Exposition> exposition;
+  if (options.metrics_address) {
+    exposition = metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
+  }
   const Job job = load_job(settings, session.job_uid(), log);
   runtime::ThreadPool pool(settings.threads > 0 ? settings.threads : options.threads);
   const std::unique_ptr<Trainer> trainer = make_trainer(job, options.isa, pool, faults, log);
@@ -226,13 +235,14 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
     const std::unique_ptr<collectives::Mesh> mesh =
         connector.connect(trainer->last_checkpoint_step());
     if (mesh == nullptr) return;
+    if (exposition) exposition->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
     // A worker that is alone has one epoch.
     faults.enter(options.worker_index, session.alone() ? 1 : mesh->epoch());
     try {
       bool done = false;
       {
         const AbortWithEpoch abort(session, *mesh);
-        done = run_epoch(job, *trainer, *mesh, peak, options, session, log);
+        done = run_epoch(job, *trainer, *mesh, peak, options, session, exposition.get(), log);
       }
       if (done && session.finish()) return;
     } catch (const Failure& failure) {

@@ -2,11 +2,13 @@
 // up a new membership epoch whenever the old one ends.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/base/log.h"
 #include "common/contract/training_flags.h"
 #include "worker/elastic/session.h"
+#include "worker/metrics/exposition.h"
 #include "worker/runtime/cpu.h"
 
 namespace tilewright::train {
@@ -18,6 +20,9 @@ struct RunOptions {
   int world_at_start = 1;  // where the flags name no number of workers
   std::int64_t worker_index = 0;
   std::string fault;  // TILEWRIGHT_FAULT
+  // Where /metrics is served, and by whom; nullopt: nowhere.
+  std::optional<net::Address> metrics_address;
+  metrics::Identity identity;
   bool terminal = false;
 };
 

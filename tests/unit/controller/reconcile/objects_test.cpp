@@ -90,6 +90,7 @@ TEST(Pod, TellsTheWorkerWhoItIsBeforeTheManifestsOwnVariables) {
   EXPECT_EQ(named(env, "TILEWRIGHT_JOB_UID").at("value"), "uid-1");
   EXPECT_EQ(named(env, "TILEWRIGHT_RENDEZVOUS").at("value"), "10.0.0.7:29400");
   EXPECT_EQ(named(env, "TILEWRIGHT_WORKER_INDEX").at("value"), "1");
+  EXPECT_EQ(named(env, "TILEWRIGHT_METRICS_ADDRESS").at("value"), "0.0.0.0:9400");
   EXPECT_EQ(env.at(env.size() - 2),
             json::parse(R"({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "a"}}})"));
   EXPECT_EQ(env.back().at("value"), "$(NODE)-$(TILEWRIGHT_JOB_NAME)");
