@@ -20,9 +20,11 @@ struct GemmBenchOptions {
   runtime::Isa isa = runtime::Isa::kRef;
   bool bf16 = true;
   std::vector<int> threads = {1, 2};
-  // The layers of a 384-wide model with about 1,700 tokens and of BERT-base with 12 x 384.
-  std::vector<GemmShape> shapes = {{1700, 384, 384}, {1700, 384, 1536}, {1700, 1536, 384},
-                                   {4608, 768, 768}, {4608, 768, 3072}, {4608, 3072, 768}};
+  // The layers of a 384-wide model with about 1,700 tokens, of BERT-base with 12 x 384, and the
+  // two of BERT-large whose rows are a power of two.
+  std::vector<GemmShape> shapes = {{1700, 384, 384},   {1700, 384, 1536}, {1700, 1536, 384},
+                                   {4608, 768, 768},   {4608, 768, 3072}, {4608, 3072, 768},
+                                   {4608, 1024, 4096}, {4608, 4096, 1024}};
   int shards = 8;  // of the tree that sums dW
   int repetitions = 7;
 };

@@ -15,9 +15,9 @@ using runtime::to_float;
 struct Shape {
   std::int64_t rows, k, n;
 };
-constexpr Shape kShapes[] = {{1, 1, 1},     {1, 30, 2},    {5, 30, 3},
-                             {17, 33, 31},  {64, 64, 64},  {47, 96, 130},
-                             {29, 131, 77}, {3, 770, 100}, {9, 96, 160}};
+constexpr Shape kShapes[] = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
+                             {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100},
+                             {9, 96, 160}, {31, 2048, 40}};
 
 template <typename T>
 float rounded(float x) {
