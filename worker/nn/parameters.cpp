@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "common/base/check.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::nn {
 namespace {
@@ -85,15 +86,11 @@ std::vector<LinearLayout> ParameterLayout::linears() const {
 
 void initialise_tensor(const Tensor& tensor, std::uint64_t seed, float deviation, float* values) {
   if (!tensor.decays) deviation = 0.0f;
-  std::uint64_t state = seed;
-  for (const char c : tensor.name) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): one output a uniform number of 24 bits.
-  const auto uniform = [&state] {
-    std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return static_cast<double>((z ^ (z >> 31)) >> 40) * 0x1p-24;
-  };
+  std::uint64_t key = seed;
+  for (const char c : tensor.name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  runtime::SplitMix64 random(key);
+  // In [0, 1), of 24 bits.
+  const auto uniform = [&random] { return static_cast<double>(random.next() >> 40) * 0x1p-24; };
   for (std::int64_t i = 0; i < tensor.count; ++i) {
     double sum = -6.0;
     for (int draw = 0; draw < 12; ++draw) sum += uniform();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::train {
 
@@ -17,19 +18,14 @@ DataOrder::DataOrder(std::int64_t examples, std::int64_t global_batch, std::uint
            global_batch);
 }
 
-// Fisher-Yates with SplitMix64. The bound is taken by multiplication (Lemire, 2019, without the
+// Fisher-Yates. The bound of a random number is taken by multiplication (Lemire, 2019, without the
 // rejection: a bias below 2^-32 for any data set that fits in memory).
 void DataOrder::shuffle(std::int64_t epoch) {
   std::iota(order_.begin(), order_.end(), 0);
-  std::uint64_t state = seed_ * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(epoch) + 1;
-  const auto next = [&state] {
-    std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  };
+  runtime::SplitMix64 random(seed_ * runtime::SplitMix64::kStep +
+                             static_cast<std::uint64_t>(epoch) + 1);
   for (std::size_t i = order_.size(); i > 1; --i) {
-    std::swap(order_[i - 1], order_[(next() >> 32) * i >> 32]);
+    std::swap(order_[i - 1], order_[(random.next() >> 32) * i >> 32]);
   }
   epoch_ = epoch;
 }

@@ -1,20 +1,12 @@
 // The generator in plain integer arithmetic; the vector versions must agree with it bit for bit.
 #include "worker/kernels/dropout/dropout.h"
 
+#include "worker/runtime/split_mix.h"
+
 namespace tilewright::kernels {
-namespace {
-
-std::uint64_t split_mix(std::uint64_t seed, std::uint64_t increments) {
-  std::uint64_t z = seed + increments * 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 DropoutStream make_dropout_stream(const Dropout& dropout) {
-  const std::uint64_t key = split_mix(dropout.seed, std::uint64_t{dropout.step} + 1);
+  const std::uint64_t key = runtime::SplitMix64::nth(dropout.seed, std::uint64_t{dropout.step} + 1);
   return {{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)},
           dropout.site,
           dropout.threshold,

@@ -3,8 +3,9 @@
 //
 // Generator: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
 // 3", SC'11): ten rounds over a 128-bit counter under a 64-bit key.
-//   key      = SplitMix64 (Steele, Lea, Flood, OOPSLA'14) of `seed` after step + 1 increments; its
-//              low word is the first. Bijective in the seed for every step.
+//   key      = number step + 1 of SplitMix64(seed) (worker/runtime/split_mix.h); its low word is
+//   the
+//              first. Bijective in the seed for every step.
 //   counter  = {column / 64 * 8 + column % 16 / 2, row in its example, site | head << 16,
 //               index of the example in the global batch}
 //   decision = bits of output word column % 64 / 16: the low half for even columns, else the high

@@ -1,0 +1,31 @@
+// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): a
+// counter with a fixed step and a bijective mix of its 64 bits. Wherever a stream of numbers must
+// follow from a seed alone.
+#pragma once
+
+#include <cstdint>
+
+namespace tilewright::runtime {
+
+class SplitMix64 {
+ public:
+  // 2^64 divided by the golden ratio, odd.
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;
+
+  explicit constexpr SplitMix64(std::uint64_t seed) : state_(seed) {}
+  constexpr std::uint64_t next() { return mix(state_ += kStep); }
+  // What the n-th next() of SplitMix64(seed) returns, n counted from 1.
+  static constexpr std::uint64_t nth(std::uint64_t seed, std::uint64_t n) {
+    return mix(seed + n * kStep);
+  }
+
+ private:
+  static constexpr std::uint64_t mix(std::uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t state_;
+};
+
+}  // namespace tilewright::runtime
