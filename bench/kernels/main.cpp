@@ -1,0 +1,85 @@
+// tilewright-kernel-bench: every kernel that is no linear layer, on the shapes of two models, for
+// each instruction set of this CPU, beside what the machine gives in the same moment: memcpy of as
+// many bytes, or multiplications on registers.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "bench/kernels/cases.h"
+#include "worker/kernels/gemm/peak.h"
+
+namespace tilewright::bench {
+namespace {
+
+constexpr Model kModels[] = {{"minilm", 384, 12, 1536, 32, 53},
+                             {"bert-base", 768, 12, 3072, 12, 384}};
+
+// Bytes a second that memcpy reads and writes, all threads together, over `bytes` in all: the
+// median of seven.
+double copy_rate(ThreadPool& pool, double bytes) {
+  using Clock = std::chrono::steady_clock;
+  const auto half = static_cast<std::int64_t>(bytes / 8);
+  const auto from = filled<float>(half);
+  const Buffer<float> to(static_cast<std::size_t>(half));
+  std::vector<double> rates;
+  for (int i = 0; i < 8; ++i) {
+    const auto begin = Clock::now();
+    pool.for_ranges(half, 1 << 14, [&](std::int64_t at, std::int64_t end) {
+      std::memcpy(to.data() + at, from->data() + at,
+                  static_cast<std::size_t>(end - at) * sizeof(float));
+    });
+    const std::chrono::duration<double> time = Clock::now() - begin;
+    if (i > 0) rates.push_back(bytes / time.count());
+  }
+  std::nth_element(rates.begin(), rates.begin() + 3, rates.end());
+  return rates[3];
+}
+
+void measure(benchmark::State& state, const Case& what, Isa isa, const Model& model, int threads) {
+  ThreadPool pool(threads);
+  const Work work = what.make(pool, isa, model);
+  const bool bound_by_memory = work.flops == 0;
+  const double bound = bound_by_memory ? copy_rate(pool, work.bytes)
+                                       : 1e9 * kernels::measure_peak_gflops(isa, true, pool);
+  work.run();
+  for ([[maybe_unused]] auto _ : state) work.run();
+  const double amount =
+      (bound_by_memory ? work.bytes : work.flops) * static_cast<double>(state.iterations());
+  using benchmark::Counter;
+  state.counters[bound_by_memory ? "GB/s" : "GFLOP/s"] = Counter(amount * 1e-9, Counter::kIsRate);
+  state.counters[bound_by_memory ? "of_memcpy" : "of_peak"] =
+      Counter(amount / bound, Counter::kIsRate);
+}
+
+void add_all() {
+  std::vector<Case> cases = activation_cases();
+  for (const Case& other : parameter_cases()) cases.push_back(other);
+  for (const Case& one : cases) {
+    for (const Model& model : kModels) {
+      for (const Isa isa : runtime::detect_cpu().isas) {
+        for (const int threads : {1, 2}) {
+          const std::string name = one.name + "/" + model.name + "/" +
+                                   std::string(runtime::name(isa)) + "/" + std::to_string(threads);
+          benchmark::RegisterBenchmark(name.c_str(), measure, one, isa, model, threads)
+              ->UseRealTime()
+              ->Unit(benchmark::kMicrosecond);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::AddCustomContext("cpu", tilewright::runtime::detect_cpu().model);
+  tilewright::bench::add_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
