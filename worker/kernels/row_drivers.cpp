@@ -24,27 +24,42 @@ void run_rows(ThreadPool& pool, void (*loop)(const Arguments&, Range), const Arg
   });
 }
 
+// What the loops over rows with dropout have in common.
+template <typename Arguments>
+Arguments row_arguments(std::int64_t H, const Dropout& dropout, RowIdentity identity) {
+  Arguments a;
+  a.H = H;
+  a.dropout = make_dropout_stream(dropout);
+  a.identity = identity;
+  return a;
+}
+
+// What both norms have in common, whatever they sum.
+template <typename T>
+NormForward<T> norm_forward(std::int64_t H, LayerNorm norm, const Dropout& dropout,
+                            RowIdentity identity, float* sum, float* stats, float* y32, T* y) {
+  auto a = row_arguments<NormForward<T>>(H, dropout, identity);
+  a.norm = norm;
+  a.sum = sum;
+  a.stats = stats;
+  a.y32 = y32;
+  a.y = y;
+  return a;
+}
+
 template <typename T, Isa kIsa>
 void embed_norm_forward(ThreadPool& pool, const std::int32_t* ids, const std::int32_t* positions,
                         const std::int32_t* types, const float* word, const float* position,
                         const float* type, std::int64_t rows, std::int64_t H, LayerNorm norm,
                         Dropout dropout, RowIdentity identity, float* sum, float* stats, float* y32,
                         T* y) {
-  NormForward<T> a;
+  NormForward<T> a = norm_forward(H, norm, dropout, identity, sum, stats, y32, y);
   a.ids = ids;
   a.positions = positions;
   a.types = types;
   a.word = word;
   a.position = position;
   a.type = type;
-  a.H = H;
-  a.norm = norm;
-  a.dropout = make_dropout_stream(dropout);
-  a.identity = identity;
-  a.sum = sum;
-  a.stats = stats;
-  a.y32 = y32;
-  a.y = y;
   run_rows(pool, loops<T>(kIsa).embed_norm_forward, a, rows);
 }
 
@@ -52,17 +67,9 @@ template <typename T, Isa kIsa>
 void add_norm_forward(ThreadPool& pool, const T* x, const float* residual, std::int64_t rows,
                       std::int64_t H, LayerNorm norm, Dropout dropout, RowIdentity identity,
                       float* sum, float* stats, float* y32, T* y) {
-  NormForward<T> a;
+  NormForward<T> a = norm_forward(H, norm, dropout, identity, sum, stats, y32, y);
   a.x = x;
   a.residual = residual;
-  a.H = H;
-  a.norm = norm;
-  a.dropout = make_dropout_stream(dropout);
-  a.identity = identity;
-  a.sum = sum;
-  a.stats = stats;
-  a.y32 = y32;
-  a.y = y;
   run_rows(pool, loops<T>(kIsa).add_norm_forward, a, rows);
 }
 
@@ -70,15 +77,12 @@ template <typename T, Isa kIsa>
 void add_norm_backward(ThreadPool& pool, float* dy32, const T* dy_branch, const float* sum,
                        const float* stats, std::int64_t rows, std::int64_t H, LayerNorm norm,
                        Dropout dropout, RowIdentity identity, float* d_sum, T* dx) {
-  NormBackward<T> a;
+  auto a = row_arguments<NormBackward<T>>(H, dropout, identity);
   a.dy32 = dy32;
   a.dy_branch = dy_branch;
   a.sum = sum;
   a.stats = stats;
-  a.H = H;
   a.norm = norm;
-  a.dropout = make_dropout_stream(dropout);
-  a.identity = identity;
   a.d_sum = d_sum;
   a.dx = dx;
   run_rows(pool, loops<T>(kIsa).add_norm_backward, a, rows);
@@ -88,12 +92,9 @@ template <typename T, Isa kIsa>
 void dropout_backward(ThreadPool& pool, float* dy32, const T* dy_branch, std::int64_t rows,
                       std::int64_t H, Dropout dropout, RowIdentity identity) {
   if (dropout.threshold == 0 && dy_branch == nullptr) return;
-  NormBackward<T> a;
+  auto a = row_arguments<NormBackward<T>>(H, dropout, identity);
   a.dy32 = dy32;
   a.dy_branch = dy_branch;
-  a.H = H;
-  a.dropout = make_dropout_stream(dropout);
-  a.identity = identity;
   run_rows(pool, loops<T>(kIsa).dropout_backward, a, rows);
 }
 
@@ -114,11 +115,8 @@ void gelu_backward(ThreadPool& pool, const T* x, const T* dy, std::int64_t count
 template <typename T, Isa kIsa>
 void tanh_dropout_forward(ThreadPool& pool, const T* x, std::int64_t rows, std::int64_t H,
                           Dropout dropout, RowIdentity identity, T* activation, T* y) {
-  TanhDropout<T> a;
+  auto a = row_arguments<TanhDropout<T>>(H, dropout, identity);
   a.x = x;
-  a.H = H;
-  a.dropout = make_dropout_stream(dropout);
-  a.identity = identity;
   a.activation_out = activation;
   a.out = y;
   run_rows(pool, loops<T>(kIsa).tanh_dropout_forward, a, rows);
@@ -127,12 +125,9 @@ void tanh_dropout_forward(ThreadPool& pool, const T* x, std::int64_t rows, std::
 template <typename T, Isa kIsa>
 void tanh_dropout_backward(ThreadPool& pool, const T* activation, const T* dy, std::int64_t rows,
                            std::int64_t H, Dropout dropout, RowIdentity identity, T* dx) {
-  TanhDropout<T> a;
+  auto a = row_arguments<TanhDropout<T>>(H, dropout, identity);
   a.dy = dy;
   a.activation = activation;
-  a.H = H;
-  a.dropout = make_dropout_stream(dropout);
-  a.identity = identity;
   a.out = dx;
   run_rows(pool, loops<T>(kIsa).tanh_dropout_backward, a, rows);
 }
