@@ -31,8 +31,8 @@ class TlsStream {
   // What poll(2) has to watch so that the last read, or write, that gave 0 can go on.
   short read_events() const { return read_events_; }
   short write_events() const { return write_events_; }
-  // Decrypted bytes that poll(2) knows nothing of.
-  bool buffered() const { return SSL_pending(ssl_.get()) > 0; }
+  // Bytes have been read from the descriptor that read() has not looked at.
+  bool buffered() const { return !received_.empty() || SSL_pending(ssl_.get()) > 0; }
   // Tells the peer that nothing more comes.
   void end();
 

@@ -31,6 +31,7 @@ class Client {
     Seat seat;
     std::string address;            // host:port where the other members reach this one
     std::string isa;                // what its kernels compute with
+    bool tls = false;               // as the job asks for; the coordinator refuses the other
     std::uint64_t incarnation = 0;  // 0: drawn at random
     Duration heartbeat_interval = std::chrono::seconds(1);
     // Without any answer for so long the coordinator is taken for away, and connected to anew.

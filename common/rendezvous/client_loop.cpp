@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/net/tls.h"
 #include "common/rendezvous/client_impl.h"
 
 namespace tilewright::rendezvous {
@@ -70,6 +71,10 @@ Status Client::Impl::connect(net::Socket& socket) {
   Result<net::Socket> made = net::connect_to(options_.coordinator, wait);
   if (!made.ok()) return made.error();
   socket = std::move(made).value();
+  if (options_.tls) {
+    socket.connect_tls(net::TlsKey(key_, proof_context(options_.job_uid)));
+    if (Status status = socket.finish_tls(wait); !status.ok()) return status;
+  }
   if (Status status = net::write_message(socket, encode_hello(options_.job_uid), wait);
       !status.ok())
     return status;
@@ -90,13 +95,14 @@ Status Client::Impl::serve_connection() {
   backoff_ = {};
   while (true) {
     const MonotonicTime deadline = std::min(next_heartbeat_, last_heard_ + options_.silence);
-    pollfd fds[2] = {{socket.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-    poll(fds, 2, net::poll_timeout(deadline));
+    pollfd fds[2] = {{socket.fd(), socket.poll_events(POLLIN), 0}, {wake_.fd(), POLLIN, 0}};
+    // What TLS has decrypted already is not announced.
+    poll(fds, 2, socket.buffered() ? 0 : net::poll_timeout(deadline));
     {
       const std::scoped_lock lock(mutex_);
       if (stop_ || stage_ == Stage::kRefused || stage_ == Stage::kFinished) return {};
     }
-    if (fds[0].revents != 0) {
+    if (fds[0].revents != 0 || socket.buffered()) {
       if (Status status = receive(socket, reader); !status.ok()) return status;
     }
     if (monotonic_now() - last_heard_ >= options_.silence)

@@ -1,5 +1,8 @@
 #include "common/rendezvous/connection.h"
 
+#include <poll.h>
+#include <sys/epoll.h>
+
 #include <array>
 
 namespace tilewright::rendezvous {
@@ -12,19 +15,43 @@ constexpr std::size_t kMaxOutputBytes = 8 << 20;
 
 }  // namespace
 
-Connection::Connection(net::Socket socket, MonotonicTime now)
-    : opened(now), socket_(std::move(socket)) {}
+Connection::Connection(net::Socket socket, MonotonicTime now, net::FindTlsKey find_tls_key)
+    : opened(now), socket_(std::move(socket)), find_tls_key_(std::move(find_tls_key)) {}
+
+std::uint32_t Connection::events() const {
+  // epoll's bits are poll's.
+  static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT);
+  return static_cast<std::uint32_t>(
+      socket_.poll_events(static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0))));
+}
 
 Status Connection::read(const FindKey& find_key, std::vector<std::string>& messages) {
   std::array<std::byte, kReadBytes> buffer;
-  const Result<std::size_t> got = socket_.try_read(buffer);
-  if (!got.ok()) return got.error();
-  if (*got == 0 || ends) return {};
-  const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), *got);
+  do {
+    const Result<std::size_t> got = socket_.try_read(buffer);
+    if (!got.ok()) return got.error();
+    if (*got == 0 || ends) return {};
+    const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), *got);
+    if (Status status = take_bytes(bytes, find_key, messages); !status.ok()) return status;
+  } while (socket_.buffered());
+  return {};
+}
+
+Status Connection::take_bytes(std::string_view bytes, const FindKey& find_key,
+                              std::vector<std::string>& messages) {
   if (stage_ == Stage::kProved) {
     reader_.append(bytes);
   } else {
     input_.append(bytes);
+  }
+  // A hello begins with its length, which is never that of TLS's first two bytes.
+  static_assert(kMaxHelloBytes < 0x0316);
+  if (find_tls_key_ && input_.size() >= 2) {
+    net::FindTlsKey find = std::exchange(find_tls_key_, {});
+    if (net::is_tls_hello(input_)) {
+      socket_.accept_tls(std::move(find), std::exchange(input_, {}));
+      return {};
+    }
   }
   return take_input(find_key, messages);
 }

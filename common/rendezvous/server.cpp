@@ -43,8 +43,11 @@ Status Server::Impl::add_job(JobSpec spec) {
   const std::scoped_lock lock(mutex_);
   if (jobs_.contains(spec.uid))
     return Error{ExitCode::kUsage, fmt::format("rendezvous: job {} is served already", spec.uid)};
+  net::TlsKey tls_key(spec.key, proof_context(spec.uid));
   Job job{.uid = spec.uid,
           .key = std::move(spec.key),
+          .tls = spec.tls,
+          .tls_key = std::move(tls_key),
           .state = make_state(spec.settings, spec.floor, monotonic_now()),
           .connections = {},
           .losses = {},

@@ -23,6 +23,8 @@ struct JobSpec {
   net::SecretKey key;
   Settings settings;
   Epoch floor = 0;  // as of make_state()
+  // Its members speak TLS; the others are refused with a sentence. One port serves both kinds.
+  bool tls = false;
 };
 
 struct MemberView {

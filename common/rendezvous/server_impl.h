@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "common/net/tls.h"
 #include "common/rendezvous/connection.h"
 #include "common/rendezvous/server.h"
 
@@ -33,6 +34,8 @@ class Server::Impl {
   struct Job {
     std::string uid;
     net::SecretKey key;
+    bool tls = false;
+    net::TlsKey tls_key;
     State state;
     std::map<MemberId, ConnectionId> connections;
     std::deque<Loss> losses;
@@ -49,6 +52,7 @@ class Server::Impl {
   void read_from(ConnectionId id);
   void flush(ConnectionId id);
   void watch(ConnectionId id, const Connection& connection, bool add);
+  const net::TlsKey* find_tls_key(std::string_view identity) const;
   void take_message(ConnectionId id, Connection& connection, const std::string& text);
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
   void close(ConnectionId id, const std::string& reason);

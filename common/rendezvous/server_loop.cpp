@@ -61,7 +61,8 @@ void Server::Impl::run() {
       } else if (id == kBellId) {
         bell_.clear();
       } else {
-        if (what & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id);
+        // A TLS handshake may wait for room to write before it reads on.
+        read_from(id);
         if (what & EPOLLOUT) flush(id);
       }
     }
@@ -127,16 +128,16 @@ void Server::Impl::accept_all() {
       continue;
     }
     const ConnectionId id = next_id_++;
-    const auto [at, added] =
-        connections_.try_emplace(id, std::move(socket).value(), monotonic_now());
+    const auto [at, added] = connections_.try_emplace(
+        id, std::move(socket).value(), monotonic_now(),
+        [this](std::string_view identity) { return find_tls_key(identity); });
     ++strangers_;
     watch(id, at->second, true);
   }
 }
 
 void Server::Impl::watch(ConnectionId id, const Connection& connection, bool add) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-  if (connection.wants_to_write()) event.events |= EPOLLOUT;
+  epoll_event event{.events = connection.events(), .data = {.u64 = id}};
   TW_CHECK(
       epoll_ctl(epoll_.get(), add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, connection.fd(), &event) == 0,
       "epoll_ctl: {}", std::strerror(errno));
@@ -171,6 +172,16 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
                message.error().message);
     return end_softly(connection);
   }
+  if (connection.encrypted() != job->tls) {
+    const std::string sentence = fmt::format(
+        "the job's members talk {} and this process {} (tls in spec.elasticPolicy.rdzvConf, or in "
+        "the agent's --rdzv_conf, is to be the same for all)",
+        job->tls ? "under TLS" : "without TLS", job->tls ? "does not" : "under it");
+    log_->warn("rendezvous: {} of job {} is refused: {}", connection.peer(), job->uid, sentence);
+    ++job->refused;
+    connection.send(Refuse{{}, sentence, false});
+    return end_softly(connection);
+  }
   if (const Join* join = std::get_if<Join>(&*message)) {
     if (take_join(id, connection, *job, *join)) apply(*job, *join);
     return;
@@ -192,6 +203,13 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     said(std::move(*leave));
     end_softly(connection);
   }
+}
+
+// Also of jobs that do not ask for TLS: a member that uses it all the same is then told so.
+const net::TlsKey* Server::Impl::find_tls_key(std::string_view identity) const {
+  const auto found = std::ranges::find_if(
+      jobs_, [identity](const auto& entry) { return entry.second.tls_key.identity() == identity; });
+  return found == jobs_.end() ? nullptr : &found->second.tls_key;
 }
 
 // Ties the connection to the member; false: the connection belongs to another one.
