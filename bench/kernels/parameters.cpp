@@ -78,10 +78,12 @@ Work tree_sum(ThreadPool& /*pool*/, Isa /*isa*/, const Model& model) {
   const auto parts = filled<float>(count * kParts);
   const auto out = filled<float>(count);
   std::vector<collectives::Subtree> leaves;
+  leaves.reserve(kParts);
   for (int i = 0; i < kParts; ++i) leaves.push_back({i, 1});
   const auto merges = collectives::merges_of(leaves);
   return {12.0 * (kParts - 1) * static_cast<double>(count), 0, [=] {
             std::vector<float*> slots;
+            slots.reserve(kParts);
             for (int i = 0; i < kParts; ++i) slots.push_back(parts->data() + i * count);
             collectives::run_merges(merges, slots, out->data(), count);
           }};
