@@ -4,14 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 
 #include "common/base/check.h"
 
 namespace tilewright::runtime {
 
-// Bytes this process may still use: MemAvailable of /proc/meminfo, bounded by the cgroup's limit.
-std::uint64_t available_memory();
+// Bytes this process may still use: MemAvailable of /proc/meminfo, bounded by what the limits of
+// its cgroups (either version) and of its address space (`ulimit -v`) leave. `root`: what stands
+// for / when the system's files are read.
+std::uint64_t available_memory(const std::filesystem::path& root = "/");
 
 class Block {
  public:

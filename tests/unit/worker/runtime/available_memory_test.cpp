@@ -1,0 +1,103 @@
+// The limits that bound what a process may use, read from files as the system writes them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/support/paths.h"
+#include "worker/runtime/memory.h"
+
+namespace tilewright::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMib = 1 << 20;
+
+class AvailableMemory : public ::testing::Test {
+ protected:
+  // 8000 MiB of MemAvailable, nothing else.
+  void SetUp() override {
+    write("proc/meminfo",
+          "MemTotal:       16384000 kB\nMemFree:         1024000 kB\n"
+          "MemAvailable:    8192000 kB\n");
+  }
+  void write(const fs::path& path, const std::string& text) const {
+    fs::create_directories((folder_.path() / path).parent_path());
+    std::ofstream(folder_.path() / path) << text;
+  }
+  static std::string mib(std::uint64_t count) { return std::to_string(count * kMib) + "\n"; }
+  std::uint64_t available() const { return available_memory(folder_.path()) / kMib; }
+
+  testing::TemporaryDirectory folder_;
+};
+
+TEST_F(AvailableMemory, IsTheMachinesWithoutALimit) {
+  EXPECT_EQ(available(), 8000);
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", "max\n");
+  write("proc/self/limits",
+        "Max address space         unlimited            unlimited            bytes\n");
+  EXPECT_EQ(available(), 8000);
+}
+
+TEST_F(AvailableMemory, IsWhatAContainersLimitLeavesBesideItsWorkingSet) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", mib(4000));
+  write("sys/fs/cgroup/memory.current", mib(3900));
+  EXPECT_EQ(available(), 100);
+  // Most of it is the cache of files read before.
+  write("sys/fs/cgroup/memory.stat",
+        "anon 1\ninactive_anon 5\nactive_file 7\ninactive_file " + mib(3500));
+  EXPECT_EQ(available(), 3600);
+}
+
+TEST_F(AvailableMemory, IsBoundedByEveryGroupAboveTheOwn) {
+  write("proc/self/cgroup", "0::/jobs/one\n");
+  write("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+  write("sys/fs/cgroup/jobs/one/memory.current", mib(10));
+  write("sys/fs/cgroup/jobs/memory.max", mib(700));
+  write("sys/fs/cgroup/jobs/memory.current", mib(300));
+  EXPECT_EQ(available(), 400);
+  write("sys/fs/cgroup/jobs/one/memory.max", mib(60));
+  EXPECT_EQ(available(), 50);
+}
+
+TEST_F(AvailableMemory, IsFoundAtTheMountWhereTheGroupsPathIsTheHosts) {
+  write("proc/self/cgroup", "0::/kubepods/pod1/container\n");
+  write("sys/fs/cgroup/memory.max", mib(500));
+  write("sys/fs/cgroup/memory.current", mib(100));
+  EXPECT_EQ(available(), 400);
+}
+
+TEST_F(AvailableMemory, IsBoundedByTheFirstVersionOfCgroupsToo) {
+  write("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/one\n1:name=systemd:/y\n");
+  write("sys/fs/cgroup/memory/docker/one/memory.limit_in_bytes", mib(900));
+  write("sys/fs/cgroup/memory/docker/one/memory.usage_in_bytes", mib(500));
+  write("sys/fs/cgroup/memory/docker/one/memory.stat",
+        "inactive_file 3\ntotal_inactive_file " + mib(200));
+  // "No limit" of this version: the largest number of whole pages.
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(available(), 600);
+}
+
+TEST_F(AvailableMemory, IsBoundedByTheAddressSpace) {
+  write("proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units\n"
+        "Max cpu time              unlimited            unlimited            seconds\n"
+        "Max address space         " +
+            std::to_string(1000 * kMib) + "           unlimited            bytes\n");
+  write("proc/self/statm",
+        std::to_string(300 * kMib / static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))) +
+            " 5 4 3 0 2 0\n");
+  EXPECT_EQ(available(), 700);
+}
+
+TEST_F(AvailableMemory, IsNoneWhereMoreIsUsedThanTheLimit) {
+  write("sys/fs/cgroup/memory.max", mib(100));
+  write("sys/fs/cgroup/memory.current", mib(130));
+  EXPECT_EQ(available(), 0);
+}
+
+}  // namespace
+}  // namespace tilewright::runtime
