@@ -83,6 +83,8 @@ std::span<const TrainingFlag> training_flags() {
       // Input.
       integer("max_seq_length", "128", 4, 8192,
               "tokens an example is cut to, [CLS] and [SEP] included"),
+      boolean("pad_to_max_length", false,
+              "compute every example at max_seq_length tokens, to see what that costs"),
       integer("per_device_train_batch_size", "8", 1, 65536, "examples a process takes at once"),
       integer("per_device_eval_batch_size", "8", 1, 65536, "examples a process evaluates at once"),
       integer("gradient_accumulation_steps", "1", 1, 65536, "such batches before a step"),

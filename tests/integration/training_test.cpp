@@ -218,6 +218,48 @@ TEST_F(Training, SaysWhatIsWrongInOneSentenceAndLeavesNothing) {
   }
 }
 
+// Padding changes what is computed, not what comes out of it.
+TEST_F(Training, PadsOnlyWhenToldToAndLearnsTheSame) {
+  struct Seen {
+    std::int64_t rows = 0, tokens = 0;
+    double train_loss = 0, eval_loss = 0, flos = 0;
+  };
+  const auto train = [&](const std::string& output, bool padded) {
+    std::vector<std::string> arguments = flags(output);
+    arguments.back() = "--do_eval=true";
+    arguments.insert(arguments.end(), {"--max_steps=3", "--max_seq_length=36",
+                                       "--max_train_samples=96", "--max_eval_samples=40"});
+    if (padded) arguments.emplace_back("--pad_to_max_length");
+    EXPECT_EQ(run(arguments), 0) << said_;
+    Seen seen;
+    std::smatch match;
+    const std::regex pattern("the layers computed (\\d+) rows for (\\d+) tokens");
+    if (!std::regex_search(said_, match, pattern)) {
+      ADD_FAILURE() << said_;
+      return seen;
+    }
+    seen.rows = std::stoll(match[1]);
+    seen.tokens = std::stoll(match[2]);
+    std::ifstream in(folder() / output / "all_results.json");
+    const auto results = nlohmann::json::parse(in);
+    seen.train_loss = results.at("train_loss").get<double>();
+    seen.eval_loss = results.at("eval_loss").get<double>();
+    seen.flos = results.at("total_flos").get<double>();
+    return seen;
+  };
+  const Seen packed = train("packed", false);
+  const Seen padded = train("padded", true);
+  EXPECT_EQ(packed.rows, packed.tokens);
+  EXPECT_EQ(padded.tokens, packed.tokens);
+  EXPECT_EQ(padded.rows, 3 * 32 * 36);
+  EXPECT_GT(padded.rows, padded.tokens);
+  EXPECT_EQ(padded.flos, packed.flos);
+  // The first loss has the same bits; then weights differ by roundings of their gradients, which
+  // AdamW may carry to one bf16 rounding of a weight (2^-9) for each of two updates.
+  EXPECT_NEAR(padded.train_loss, packed.train_loss, 2 * 0x1p-9 * packed.train_loss);
+  EXPECT_NEAR(padded.eval_loss, packed.eval_loss, 3 * 0x1p-9 * packed.eval_loss);
+}
+
 TEST_F(Training, RefusesAnotherJobsOutputFolder) {
   one_process("mine", 2);
   std::vector<std::string> arguments = flags("mine");

@@ -22,6 +22,18 @@ std::vector<std::string> candidates(const std::string& hf_name) {
   return names;
 }
 
+// The name under which the file holds it, or a Failure that says what was looked for.
+std::string require_parameter(const SafetensorsFile& file, const std::string& hf_name,
+                              const Shape& shape) {
+  if (auto name = find_parameter(file, hf_name)) return *std::move(name);
+  std::string also;
+  if (hf_name.starts_with(kPrefix)) {
+    also = fmt::format(" (nor {})", quote(hf_name.substr(kPrefix.size())));
+  }
+  file.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quote(hf_name), also,
+                        to_string(shape)));
+}
+
 }  // namespace
 
 std::int64_t TensorView::size() const {
@@ -53,17 +65,13 @@ std::optional<std::string> find_parameter(const SafetensorsFile& file, const std
   return std::nullopt;
 }
 
+void check_parameter(const SafetensorsFile& file, const std::string& hf_name, const Shape& shape) {
+  file.check_floats(require_parameter(file, hf_name, shape), shape);
+}
+
 void read_parameter(const SafetensorsFile& file, const TensorView& into) {
-  const auto name = find_parameter(file, into.name);
-  if (!name) {
-    std::string also;
-    if (into.name.starts_with(kPrefix)) {
-      also = fmt::format(" (nor {})", quote(into.name.substr(kPrefix.size())));
-    }
-    file.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quote(into.name), also,
-                          to_string(into.shape)));
-  }
-  file.read_floats(*name, into.shape, {into.data, static_cast<std::size_t>(into.size())});
+  file.read_floats(require_parameter(file, into.name, into.shape), into.shape,
+                   {into.data, static_cast<std::size_t>(into.size())});
 }
 
 }  // namespace tilewright::checkpoint

@@ -27,6 +27,9 @@ std::unique_ptr<SafetensorsFile> open_weights(const std::filesystem::path& model
 // The name under which the file holds the parameter, or none.
 std::optional<std::string> find_parameter(const SafetensorsFile& file, const std::string& hf_name);
 
+// A Failure with the file's code where read_parameter would have one.
+void check_parameter(const SafetensorsFile& file, const std::string& hf_name, const Shape& shape);
+
 // Reads the parameter as fp32 from F32, F16 or BF16; a Failure with the file's code when it is
 // missing or of another shape.
 void read_parameter(const SafetensorsFile& file, const TensorView& into);

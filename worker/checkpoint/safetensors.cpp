@@ -99,8 +99,16 @@ const Tensor& SafetensorsFile::at(const std::string& name, const Shape& shape) c
   return *tensor;
 }
 
+void SafetensorsFile::check_floats(const std::string& name, const Shape& shape) const {
+  const DType dtype = at(name, shape).dtype;
+  if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16) return;
+  fail(fmt::format("tensor {}: found dtype {}, expected F32, F16 or BF16", quote(name),
+                   dtype_name(dtype)));
+}
+
 void SafetensorsFile::read_floats(const std::string& name, const Shape& shape,
                                   std::span<float> out) const {
+  check_floats(name, shape);
   const Tensor& tensor = at(name, shape);
   TW_CHECK(static_cast<std::int64_t>(out.size()) == tensor.size(),
            "{} numbers of {} read into room for {}", tensor.size(), name, out.size());
@@ -115,8 +123,7 @@ void SafetensorsFile::read_floats(const std::string& name, const Shape& shape,
       return convert<std::uint16_t>(
           tensor.bytes, out, [](std::uint16_t bits) { return runtime::to_float(bf16{bits}); });
     default:
-      fail(fmt::format("tensor {}: found dtype {}, expected F32, F16 or BF16", quote(name),
-                       dtype_name(tensor.dtype)));
+      TW_CHECK(false, "{} of a type that check_floats refuses", name);
   }
 }
 

@@ -65,6 +65,8 @@ class SafetensorsFile {
   // The tensor of exactly this shape, or a Failure.
   const Tensor& at(const std::string& name, const Shape& shape) const;
 
+  // A Failure unless there is such a tensor, of a type that read_floats converts.
+  void check_floats(const std::string& name, const Shape& shape) const;
   // Converts F32, F16 or BF16 to fp32; a Failure for another dtype or shape.
   void read_floats(const std::string& name, const Shape& shape, std::span<float> out) const;
   std::vector<float> read_floats(const std::string& name, const Shape& shape) const;

@@ -5,6 +5,7 @@
 
 #include "common/base/sha256.h"
 #include "worker/checkpoint/parameters.h"
+#include "worker/nn/parameters.h"
 #include "worker/tasks/registry.h"
 #include "worker/text/tokenizer.h"
 
@@ -29,6 +30,14 @@ void describe(const char* split, const tasks::Dataset& data, Logger& log) {
   log.info("{} data: {} examples, {} tokens ({:.1f} on average, {} at most)", split, data.size(),
            data.tokens(), static_cast<double>(data.tokens()) / static_cast<double>(data.size()),
            longest);
+}
+
+// Before anything is written: whoever reads the weights later finds them good.
+void check_weights(const checkpoint::SafetensorsFile& file, const nn::BertConfig& config) {
+  for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
+    if (may_be_missing(tensor.name) && !checkpoint::find_parameter(file, tensor.name)) continue;
+    checkpoint::check_parameter(file, tensor.name, tensor.shape);
+  }
 }
 
 }  // namespace
@@ -61,6 +70,16 @@ Job load_job(const Settings& settings, const std::string& uid, Logger& log) {
   if (settings.classifier_dropout) bert.classifier_dropout = *settings.classifier_dropout;
 
   const text::Tokenizer tokenizer = text::Tokenizer::load(settings.model_dir);
+  if (settings.pad_to_max_length) {
+    job.padding = {settings.max_seq_length, tokenizer.special().pad};
+    if (job.padding.id >= bert.vocab_size) {
+      throw Failure(
+          ExitCode::kModel,
+          fmt::format("--pad_to_max_length: the tokenizer in {} has [PAD] as {}, expected "
+                      "an id below the model's vocab_size {}",
+                      settings.model_dir.string(), job.padding.id, bert.vocab_size));
+    }
+  }
   const auto read = [&](tasks::Split split, std::int64_t limit) {
     tasks::ReadOptions options;
     options.data_dir = settings.data_dir;
@@ -83,6 +102,7 @@ Job load_job(const Settings& settings, const std::string& uid, Logger& log) {
     describe("evaluation", job.dev_data, log);
   }
   const auto weights = checkpoint::open_weights(settings.model_dir);
+  check_weights(*weights, bert);
   Sha256 sha;
   sha.update(weights->content().data(), weights->content().size());
   job.fingerprint["starting_weights"] = sha.hex();

@@ -59,9 +59,7 @@ void TypedTrainer<T>::load_starting_weights() {
   std::string initialised;
   for (const nn::Tensor& tensor : model_.layout().tensors) {
     float* const values = model_.parameters().data() + tensor.offset;
-    const bool optional =
-        tensor.name.starts_with("classifier.") || tensor.name.starts_with("bert.pooler.");
-    if (optional && !checkpoint::find_parameter(*file, tensor.name)) {
+    if (may_be_missing(tensor.name) && !checkpoint::find_parameter(*file, tensor.name)) {
       nn::initialise_tensor(tensor, job_.settings.init_seed, job_.model.bert.initializer_range,
                             values);
       initialised += (initialised.empty() ? "" : ", ") + tensor.name;

@@ -3,6 +3,7 @@
 #include "common/base/result.h"
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/shard_tree.h"
+#include "worker/kernels/gemm/onednn.h"
 
 namespace tilewright::train {
 namespace {
@@ -33,6 +34,7 @@ Settings make_settings(const TrainingArguments& a, std::int64_t world) {
   s.do_train = a.boolean("do_train");
   s.do_eval = a.boolean("do_eval");
   s.max_seq_length = a.integer("max_seq_length");
+  s.pad_to_max_length = a.boolean("pad_to_max_length");
   s.per_device_train_batch_size = a.integer("per_device_train_batch_size");
   s.per_device_eval_batch_size = a.integer("per_device_eval_batch_size");
   s.schedule.num_train_epochs = a.number("num_train_epochs");
@@ -91,10 +93,23 @@ Settings make_settings(const TrainingArguments& a, std::int64_t world) {
   return s;
 }
 
+void check_gemm_backend(const Settings& settings, runtime::Isa isa) {
+  if (!settings.onednn || kernels::limit_onednn(isa, settings.bf16)) return;
+  const bool other_type = settings.bf16 && isa != runtime::Isa::kRef;
+  throw Failure(
+      ExitCode::kUnsupported,
+      fmt::format("--gemm_backend=onednn: found {} on {}, for which oneDNN has no kernels, "
+                  "expected {}--gemm_backend=native or {} and up (TILEWRIGHT_ISA)",
+                  settings.bf16 ? "bf16" : "fp32", runtime::name(isa),
+                  other_type ? "--bf16=false, " : "", settings.bf16 ? "avx512" : "avx2"));
+}
+
 nlohmann::json fingerprint(const Settings& s) {
   nlohmann::json f;
   f["task_name"] = s.task_name;
   f["max_seq_length"] = s.max_seq_length;
+  // Padding groups the terms of weight gradients otherwise: the same sums, other roundings.
+  f["pad_to_max_length"] = s.pad_to_max_length;
   f["num_train_epochs"] = s.schedule.num_train_epochs;
   f["max_steps"] = s.schedule.max_steps;
   f["warmup_ratio"] = s.schedule.warmup_ratio;

@@ -9,6 +9,7 @@
 
 #include "common/contract/training_flags.h"
 #include "worker/nn/optimizer.h"
+#include "worker/runtime/cpu.h"
 #include "worker/train/schedule.h"
 
 namespace tilewright::train {
@@ -21,6 +22,7 @@ struct Settings {
   bool do_train = true;
   bool do_eval = true;
   std::int64_t max_seq_length = 128;
+  bool pad_to_max_length = false;
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   ScheduleSettings schedule;
@@ -52,6 +54,10 @@ struct Settings {
 // `world`: processes at the start, taken where nominal_workers or max_workers are 0. A combination
 // that cannot be is a Failure (kUsage).
 Settings make_settings(const TrainingArguments& arguments, std::int64_t world);
+
+// Holds oneDNN, where the settings name it, to `isa`; Failure (kUnsupported) where it has no
+// kernels of the settings' type there.
+void check_gemm_backend(const Settings& settings, runtime::Isa isa);
 
 // What may not change between a checkpoint and its resumption, nor between workers.
 nlohmann::json fingerprint(const Settings& settings);

@@ -14,20 +14,16 @@ namespace {
 // About 4 MiB of gradient: long enough for the connection, short enough to overlap with backward.
 constexpr std::int64_t kBucket = std::int64_t{1} << 20;
 
-// Tokens of the `count` longest examples.
-std::int64_t most_tokens(const tasks::Dataset& data, std::int64_t count) {
+// Rows of the `count` longest examples.
+std::int64_t most_rows(const tasks::Dataset& data, std::int64_t count, const nn::Padding& padding) {
   std::vector<std::int64_t> lengths(data.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    lengths[i] = static_cast<std::int64_t>(data.length(i));
+    lengths[i] = std::max(static_cast<std::int64_t>(data.length(i)), padding.length);
   }
   std::sort(lengths.rbegin(), lengths.rend());
   lengths.resize(std::min(lengths.size(), static_cast<std::size_t>(count)));
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
-
-std::int64_t longest(const tasks::Dataset& data) { return most_tokens(data, 1); }
-
-double in_mib(double bytes) { return bytes / (1 << 20); }
 
 }  // namespace
 
@@ -42,7 +38,9 @@ TypedTrainer<T>::TypedTrainer(const Job& job, runtime::Isa isa, runtime::ThreadP
                                                          : kernels::GemmBackend::kNative)),
       parameter_ops_(kernels::make_parameter_ops(isa)),
       context_{pool, ops_, parameter_ops_},
-      model_((check_memory(job, context_, sizes_of(job)), job.model.bert), context_),
+      model_((check_memory(memory_need(job, context_, sizes_of(job)), runtime::available_memory()),
+              job.model.bert),
+             context_),
       optimizer_(model_, context_, job.settings.adamw),
       touched_(job.model.bert.vocab_size),
       shards_(static_cast<int>(job.settings.virtual_shards)) {
@@ -64,11 +62,12 @@ typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
   Sizes sizes;
   if (s.do_train) {
     sizes.examples = most_examples_of_a_pass(shards, s.global_batch, s.per_device_train_batch_size);
-    sizes.tokens = most_tokens(job.train_data, sizes.examples);
-    sizes.seqlen = longest(job.train_data);
+    sizes.tokens = most_rows(job.train_data, sizes.examples, job.padding);
+    sizes.seqlen = most_rows(job.train_data, 1, job.padding);
     const nn::ParameterLayout layout(job.model.bert);
+    // Each token may be another word; one more row for [PAD].
     const std::int64_t rows =
-        std::min(job.model.bert.vocab_size, most_tokens(job.train_data, s.global_batch));
+        std::min(job.model.bert.vocab_size, most_rows(job.train_data, s.global_batch, {}) + 1);
     // Two more: the loss and the wish to leave.
     sizes.gradient = layout.word_embeddings + rows * job.model.bert.hidden_size + 2;
     // For any number of workers this job may have: the parts that a step holds at once.
@@ -88,36 +87,29 @@ typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
   }
   if (s.do_eval) {
     sizes.examples = std::max(sizes.examples, s.per_device_eval_batch_size);
-    sizes.tokens = std::max(sizes.tokens, most_tokens(job.dev_data, s.per_device_eval_batch_size));
-    sizes.seqlen = std::max(sizes.seqlen, longest(job.dev_data));
+    const std::int64_t tokens = most_rows(job.dev_data, s.per_device_eval_batch_size, job.padding);
+    sizes.evaluation = tokens > sizes.tokens;
+    sizes.tokens = std::max(sizes.tokens, tokens);
+    sizes.seqlen = std::max(sizes.seqlen, most_rows(job.dev_data, 1, job.padding));
   }
   return sizes;
 }
 
 template <typename T>
-void TypedTrainer<T>::check_memory(const Job& job, const nn::Context<T>& context,
-                                   const Sizes& sizes) {
-  const nn::ParameterLayout layout(job.model.bert);
-  const double parameters = static_cast<double>(layout.count) * sizeof(float);
-  const auto packed =
-      static_cast<double>(nn::BertClassifier<T>::packed_bytes(job.model.bert, context));
-  const auto activations = static_cast<double>(
+MemoryNeed TypedTrainer<T>::memory_need(const Job& job, const nn::Context<T>& context,
+                                        const Sizes& sizes) {
+  const auto parameters = static_cast<std::uint64_t>(nn::ParameterLayout(job.model.bert).count);
+  MemoryNeed need;
+  need.weights = 3 * parameters * sizeof(float);
+  need.packed = nn::BertClassifier<T>::packed_bytes(job.model.bert, context);
+  need.activations =
       nn::BertClassifier<T>::activation_bytes(job.model.bert, context, sizes.tokens, sizes.examples,
-                                              sizes.seqlen, job.settings.virtual_shards));
-  const double gradients = static_cast<double>(sizes.gradient) * sizes.gradients * sizeof(float);
-  // Beside these: the exchange's windows, the data set, the program itself.
-  constexpr double kRest = 128 << 20;
-  const double needed = 3 * parameters + packed + activations + gradients + kRest;
-  const auto available = static_cast<double>(runtime::available_memory());
-  if (needed <= available) return;
-  throw Failure(
-      ExitCode::kMemory,
-      fmt::format("not enough memory: this training needs about {:.0f} MiB (weights and moments "
-                  "{:.0f}, packed weights {:.0f}, activations of {} tokens {:.0f}, gradients "
-                  "{:.0f}), found {:.0f} MiB available; expected more memory or a smaller "
-                  "per_device_train_batch_size",
-                  in_mib(needed), in_mib(3 * parameters), in_mib(packed), sizes.tokens,
-                  in_mib(activations), in_mib(gradients), in_mib(available)));
+                                              sizes.seqlen, job.settings.virtual_shards);
+  need.gradients = static_cast<std::uint64_t>(sizes.gradient) *
+                   static_cast<std::uint64_t>(sizes.gradients) * sizeof(float);
+  need.tokens = sizes.tokens;
+  need.batch_flag = sizes.evaluation ? "per_device_eval_batch_size" : "per_device_train_batch_size";
+  return need;
 }
 
 template <typename T>
@@ -130,7 +122,8 @@ void TypedTrainer<T>::fill_batch(std::span<const std::int32_t> examples,
       for (std::int64_t place = shard.begin; place < shard.end; ++place) {
         const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(place)]);
         batch_.add(job_.train_data.ids_of(example), job_.train_data.types_of(example),
-                   job_.train_data.labels[example], static_cast<std::int32_t>(place));
+                   job_.train_data.labels[example], static_cast<std::int32_t>(place), job_.padding);
+        own_tokens_ += batch_.lengths.back();
       }
       batch_.close_shard();
     }
@@ -155,6 +148,7 @@ StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reduc
         3 * nn::example_flops(job_.model.bert,
                               job_.train_data.length(static_cast<std::size_t>(example)));
   }
+  if (job_.padding.length > 0) touched_.mark(std::span(&job_.padding.id, 1));
   touched_.finish();
   // Behind the gradient rides the wish to leave: all workers see the same sum, so all stop after
   // the same step.
@@ -288,6 +282,8 @@ Outcome TypedTrainer<T>::train(collectives::Mesh& mesh, const TrainerHooks& hook
   RateMeter meter;
   meter.restart(begin);
   Outcome outcome = Outcome::kComplete;
+  const std::int64_t rows_before = model_.counters().forward;
+  const std::int64_t tokens_before = own_tokens_;
   try {
     collectives::Reducer reducer(mesh, split, shards_, options);
     while (state_.global_step < job_.schedule.total_steps) {
@@ -309,6 +305,8 @@ Outcome TypedTrainer<T>::train(collectives::Mesh& mesh, const TrainerHooks& hook
     throw;
   }
   account();
+  log_.info("the layers computed {} rows for {} tokens of this worker's examples",
+            model_.counters().forward - rows_before, own_tokens_ - tokens_before);
   return outcome;
 }
 
@@ -325,7 +323,7 @@ EvaluationResult TypedTrainer<T>::evaluate(collectives::Mesh& mesh) {
     for (; at < end; ++at) {
       const auto example = static_cast<std::size_t>(at);
       batch_.add(data.ids_of(example), data.types_of(example), data.labels[example],
-                 static_cast<std::int32_t>(at));
+                 static_cast<std::int32_t>(at), job_.padding);
     }
     for (const T logit : model_.forward(batch_, {}, false)) {
       logits.push_back(runtime::to_float(logit));
@@ -362,6 +360,7 @@ template class TypedTrainer<runtime::bf16>;
 
 std::unique_ptr<Trainer> make_trainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool,
                                       Faults& faults, Logger& log) {
+  check_gemm_backend(job.settings, isa);
   if (job.settings.bf16) {
     return std::make_unique<TypedTrainer<runtime::bf16>>(job, isa, pool, faults, log);
   }

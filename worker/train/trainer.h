@@ -68,7 +68,8 @@ class Trainer {
 };
 
 // `pool` and `faults` outlive the trainer. Makes room for model and passes at once: throws
-// Failure(kMemory) with an estimate when the machine cannot hold them.
+// Failure(kMemory) with an estimate when the machine cannot hold them, Failure(kUnsupported) where
+// the backend cannot compute what the settings ask for on `isa`.
 std::unique_ptr<Trainer> make_trainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool,
                                       Faults& faults, Logger& log);
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "worker/collectives/tree_accumulator.h"
+#include "worker/train/memory_need.h"
 #include "worker/train/passes.h"
 #include "worker/train/trainer.h"
 
@@ -34,9 +35,10 @@ class TypedTrainer final : public Trainer {
     std::int64_t seqlen = 0;
     std::int64_t gradient = 0;  // elements of a gradient, at most
     int gradients = 1;          // buffers of them
+    bool evaluation = false;    // has the most tokens
   };
   static Sizes sizes_of(const Job& job);
-  static void check_memory(const Job& job, const nn::Context<T>& context, const Sizes& sizes);
+  static MemoryNeed memory_need(const Job& job, const nn::Context<T>& context, const Sizes& sizes);
 
   void load_starting_weights();
   std::vector<checkpoint::TensorView> views(float* base) const;
@@ -69,6 +71,7 @@ class TypedTrainer final : public Trainer {
   std::int64_t loss_count_ = 0;
   std::int64_t last_checkpoint_step_ = -1;
   double train_seconds_ = 0;
+  std::int64_t own_tokens_ = 0;  // of the examples that went through train(), without padding
 };
 
 }  // namespace tilewright::train
