@@ -56,3 +56,5 @@ function(tilewright_tests name label)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
 endfunction()
+
+include(${CMAKE_CURRENT_LIST_DIR}/Commit.cmake)  # tilewright::commit, for the programs

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/commit.h"
 #include "common/base/exit_codes.h"
 #include "common/base/version.h"
 #include "controller/cli/render.h"
@@ -13,7 +14,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Fine-tunes BERT-family models on CPUs: on this machine, or in a Kubernetes cluster.",
       "tilewright");
-  app.set_version_flag("--version", fmt::format("tilewright {}", tilewright::kVersion));
+  app.set_version_flag(
+      "--version", fmt::format("tilewright {} ({})", tilewright::kVersion, tilewright::kCommit));
   app.require_subcommand(1);
   int exit_code = static_cast<int>(tilewright::ExitCode::kOk);
   tilewright::add_up_command(app, exit_code);

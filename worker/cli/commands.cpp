@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "common/base/commit.h"
 #include "common/base/result.h"
 #include "common/base/version.h"
 
@@ -11,7 +12,7 @@ namespace tilewright::cli {
 int run_worker(int argc, char** argv) {
   CLI::App app("Fine-tunes BERT-family models on this machine's CPU, alone or with other workers.",
                "tilewright-worker");
-  app.set_version_flag("--version", std::string("tilewright-worker ") + kVersion);
+  app.set_version_flag("--version", fmt::format("tilewright-worker {} ({})", kVersion, kCommit));
   app.require_subcommand(1);
   int exit_code = 0;
   add_train_command(app, exit_code);
