@@ -1,0 +1,48 @@
+#include "tests/support/cluster_test.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string_view>
+
+namespace tilewright::testing {
+
+// One that does not start is not tried again by every test.
+struct ClusterTest::Shared {
+  std::unique_ptr<ControlPlane> plane;
+  std::string failure;
+};
+
+ClusterTest::Shared& ClusterTest::shared() {
+  static Shared shared;
+  return shared;
+}
+
+ControlPlane& ClusterTest::control_plane() {
+  Shared& it = shared();
+  if (it.plane == nullptr && it.failure.empty()) {
+    try {
+      it.plane = std::make_unique<ControlPlane>();
+    } catch (const std::exception& error) {
+      it.failure = error.what();
+    }
+  }
+  if (it.plane == nullptr) throw std::runtime_error(it.failure);
+  return *it.plane;
+}
+
+void ClusterTest::SetUp() {
+  const std::string reason = ControlPlane::missing();
+  if (reason.empty()) return;
+  const char* ci = std::getenv("CI");
+  if (ci != nullptr && std::string_view(ci) == "true") FAIL() << reason;
+  GTEST_SKIP() << reason;
+}
+
+void ClusterTest::TearDown() {
+  if (!HasFailure() || shared().plane == nullptr) return;
+  shared().plane->keep_folder();
+  std::cout << "the control plane's logs: " << shared().plane->folder().string() << "/*.log\n";
+}
+
+}  // namespace tilewright::testing
