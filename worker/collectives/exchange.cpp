@@ -66,12 +66,12 @@ class Exchange {
       for (Outgoing& one : out_) {
         if (advance(one)) continue;
         // Somebody who hung up will not take the rest, even while the kernel still has room.
-        fds.push_back({mesh_.socket(one.peer).fd(), POLLOUT | POLLRDHUP, 0});
+        fds.push_back(mesh_.watch(one.peer, POLLOUT | POLLRDHUP));
         waiting_for = mesh_.name(one.peer);
       }
       for (Incoming& one : in_) {
         if (advance(one)) continue;
-        fds.push_back({mesh_.socket(one.peer).fd(), POLLIN, 0});
+        fds.push_back(mesh_.watch(one.peer, POLLIN));
         waiting_for = mesh_.name(one.peer);
       }
       if (fds.size() == 1) return;

@@ -2,6 +2,8 @@
 // secret and to be the rank it says, in this epoch of this job.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,7 @@ struct MeshConfig {
   std::vector<net::Address> peers;  // of all ranks, by rank; one's own is not used
   // A stranger that says nothing is dropped after this.
   Duration handshake_limit = std::chrono::seconds(5);
+  bool tls = false;  // the same on all ranks: a rank with it and one without do not meet
 };
 
 // One thread at a time may use a mesh, except for abort().
@@ -36,7 +39,11 @@ class Mesh {
   int world() const { return static_cast<int>(sockets_.size()); }
   std::uint64_t epoch() const { return config_.epoch; }
   net::Socket& socket(int peer) { return sockets_[static_cast<std::size_t>(peer)]; }
-  int socket_fd(int peer) const { return sockets_[static_cast<std::size_t>(peer)].fd(); }
+  // What poll(2) has to watch for a caller that waits for `events` of a peer.
+  pollfd watch(int peer, short events) const {
+    const net::Socket& one = sockets_[static_cast<std::size_t>(peer)];
+    return {one.fd(), one.poll_events(events), 0};
+  }
   std::string name(int peer) const;  // "rank 2 (10.0.0.3:29500)", for sentences
 
   // Ends every wait of this mesh, now and later, with a Failure that gives the reason. Any thread.

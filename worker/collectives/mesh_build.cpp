@@ -2,6 +2,7 @@
 //
 //   lower rank                                         higher rank
 //     | <------------------------------------- connects --|
+//     | -- under TLS: "TWS1", then all else inside ------ |
 //     | -- proof of the secret (common/net/secret.h) ---- |
 //     | <--------------- Hello: epoch, rank, world -------|
 //     | -- Verdict: welcome, or a sentence why not -----> |
@@ -14,6 +15,7 @@
 #include <optional>
 
 #include "common/net/message.h"
+#include "common/net/tls.h"
 #include "worker/collectives/mesh.h"
 
 namespace tilewright::collectives {
@@ -41,7 +43,8 @@ struct Pending {
   net::Socket socket;
   net::Handshake handshake;
   MonotonicTime deadline;
-  std::string input;  // what has come of `wanted` bytes
+  std::string input;     // what has come of `wanted` bytes
+  bool greeted = false;  // under TLS not before its own handshake
   std::size_t wanted() const { return handshake.complete() ? sizeof(Hello) : handshake.wanted(); }
 };
 
@@ -51,10 +54,12 @@ struct Outgoing {
   net::Socket socket;  // not connected: to be tried again at next_try
   std::optional<net::Handshake> handshake;
   std::string input;
+  bool tls_agreed = false;  // with TLS: the server has said that it speaks it, too
   bool introduced = false;  // the Hello is sent, the verdict awaited
   std::size_t verdict = 0;  // its bytes, once known
   MonotonicTime next_try{};
   std::string last_error = "not tried yet";
+  bool unlike = false;  // last_error tells of a peer that speaks another way, as it will again
   std::size_t wanted() const {
     if (!introduced) return handshake->wanted();
     return net::kMessagePrefixBytes + verdict;
@@ -71,6 +76,7 @@ class MeshBuilder {
         key_(key),
         wait_(deadline, cancel),
         context_("tilewright mesh of job " + config.job_uid),
+        tls_key_(key, context_),
         mesh_(new Mesh(config, std::vector<net::Socket>(config.peers.size()))) {
     TW_CHECK(0 <= config.rank && config.rank < mesh_->world(), "rank {} of {}", config.rank,
              mesh_->world());
@@ -84,10 +90,10 @@ class MeshBuilder {
       await_news();
       throw_if_lost();
       for (Outgoing& one : outgoing_) converse(one);
+      if (pending_.size() < kMaxPending) greet();
       for (auto one = pending_.begin(); one != pending_.end();) {
         one = serve(*one) ? std::next(one) : pending_.erase(one);
       }
-      if (pending_.size() < kMaxPending) greet();
     }
     return std::move(mesh_);
   }
@@ -124,12 +130,12 @@ class MeshBuilder {
     for (const auto& socket : mesh_->sockets_) fds.push_back({socket.fd(), POLLRDHUP, 0});
     MonotonicTime next = wait_.deadline;
     for (const Pending& one : pending_) {
-      fds.push_back({one.socket.fd(), POLLIN, 0});
+      fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       next = std::min(next, one.deadline);
     }
     for (const Outgoing& one : outgoing_) {
       if (mesh_->socket(one.peer).connected()) continue;
-      fds.push_back({one.socket.fd(), POLLIN, 0});
+      fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       if (!one.socket.connected()) next = std::min(next, one.next_try);
     }
     poll(fds.data(), fds.size(), net::poll_timeout(next));
@@ -145,9 +151,10 @@ class MeshBuilder {
     one.socket = std::move(socket).value();
     one.handshake.emplace(net::Role::kClient, key_, context_);
     one.input.clear();
+    one.tls_agreed = false;
     one.introduced = false;
     one.verdict = 0;
-    one.last_error = "it has not answered";
+    if (!one.unlike) one.last_error = "it has not answered";
   }
 
   // Perhaps a process of an older epoch that is on its way out.
@@ -155,6 +162,11 @@ class MeshBuilder {
     one.socket.close();
     one.next_try = monotonic_now() + kRetryPause;
     one.last_error = why;
+    one.unlike = false;
+  }
+  void try_later_unlike(Outgoing& one, const std::string& why) {
+    try_later(one, one.socket.peer() + " " + why);
+    one.unlike = true;
   }
 
   void converse(Outgoing& one) {
@@ -166,15 +178,27 @@ class MeshBuilder {
       if (!*whole) return;
       if (one.introduced) {
         read_verdict(one);
+      } else if (tls() && !one.tls_agreed) {
+        agree_on_tls(one, std::exchange(one.input, {}));
       } else {
         prove(one, std::exchange(one.input, {}));
       }
     }
   }
 
+  bool tls() const { return mesh_->config_.tls; }
+
+  void agree_on_tls(Outgoing& one, const std::string& greeting) {
+    if (greeting != net::kTlsGreeting) {
+      return try_later_unlike(one, "does not use TLS, as this rank does");
+    }
+    one.tls_agreed = true;
+    one.socket.connect_tls(tls_key_);
+  }
+
   void prove(Outgoing& one, const std::string& input) {
     if (auto status = one.handshake->feed(input); !status.ok()) {
-      return try_later(one, one.socket.peer() + " " + status.error().message);
+      return try_later_unlike(one, status.error().message);
     }
     std::string output = one.handshake->take_output();
     if (one.handshake->complete()) {
@@ -222,12 +246,26 @@ class MeshBuilder {
   void greet() {
     auto socket = listener_.try_accept().or_throw();
     if (!socket.connected()) return;
-    net::Handshake handshake(net::Role::kServer, key_, context_);
-    if (!send(socket, handshake.take_output())) return;
-    pending_.push_back({std::move(socket),
-                        std::move(handshake),
-                        monotonic_now() + mesh_->config_.handshake_limit,
-                        {}});
+    if (tls()) {
+      if (!send(socket, std::string(net::kTlsGreeting))) return;
+      socket.accept_tls([this](std::string_view identity) {
+        return identity == tls_key_.identity() ? &tls_key_ : nullptr;
+      });
+    }
+    pending_.push_back({.socket = std::move(socket),
+                        .handshake = net::Handshake(net::Role::kServer, key_, context_),
+                        .deadline = monotonic_now() + mesh_->config_.handshake_limit,
+                        .input = {}});
+  }
+
+  // The first word; false: not yet. An Error: the peer is not worth waiting for.
+  static Result<bool> say_hello(Pending& one) {
+    if (one.greeted) return true;
+    if (auto ready = one.socket.advance_tls(); !ready.ok() || !*ready) return ready;
+    if (!send(one.socket, one.handshake.take_output())) {
+      return Error{ExitCode::kPeerLost, one.socket.peer() + " went away"};
+    }
+    return one.greeted = true;
   }
 
   // What is sent here is short and the connection fresh: the kernel takes it whole or the peer is
@@ -246,7 +284,9 @@ class MeshBuilder {
   // False when the connection is to be dropped (or has found its place).
   bool serve(Pending& one) {
     while (true) {
-      const auto whole = fill(one.socket, one.input, one.wanted());
+      const auto greeted = say_hello(one);
+      if (!greeted.ok()) return turn_away(one, greeted.error().message);
+      const auto whole = *greeted ? fill(one.socket, one.input, one.wanted()) : Result<bool>(false);
       if (!whole.ok()) return turn_away(one, "went away before it said who it is");
       if (!*whole) {
         return monotonic_now() < one.deadline || turn_away(one, "did not say who it is in time");
@@ -317,6 +357,7 @@ class MeshBuilder {
   const net::SecretKey& key_;
   net::Wait wait_;
   std::string context_;
+  const net::TlsKey tls_key_;
   std::unique_ptr<Mesh> mesh_;
   std::vector<Outgoing> outgoing_;
   std::list<Pending> pending_;

@@ -239,8 +239,8 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
     const bool in = expects(link);
     const bool out = !link.left.empty();
     if (!in && !out) continue;
-    fds.push_back({mesh_.socket_fd(link.peer),
-                   static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+    fds.push_back(
+        mesh_.watch(link.peer, static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0))));
   }
 }
 

@@ -26,7 +26,7 @@ inline net::SecretKey test_key(const std::string& text = "a secret of enough byt
 }
 
 struct Listeners {
-  explicit Listeners(int world) {
+  explicit Listeners(int world, bool with_tls = false) : tls(with_tls) {
     for (int rank = 0; rank < world; ++rank) {
       listeners.push_back(net::Listener::bind({"127.0.0.1", 0}).or_throw());
       addresses.push_back(listeners.back().local_address());
@@ -38,8 +38,10 @@ struct Listeners {
     made.epoch = epoch;
     made.rank = rank;
     made.peers = addresses;
+    made.tls = tls;
     return made;
   }
+  bool tls;
   std::vector<net::Listener> listeners;
   std::vector<net::Address> addresses;
 };
@@ -47,8 +49,8 @@ struct Listeners {
 using RankBody = std::function<void(Mesh&)>;
 
 // Runs `body` on every rank, each in a thread; what each threw, "" for nothing.
-inline std::vector<std::string> run_ranks(int world, const RankBody& body) {
-  Listeners listeners(world);
+inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool tls = false) {
+  Listeners listeners(world, tls);
   const net::SecretKey key = test_key();
   std::vector<std::string> errors(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;

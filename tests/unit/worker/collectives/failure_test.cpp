@@ -59,17 +59,18 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   }
 }
 
-class ADeath : public ::testing::TestWithParam<const char*> {};
+class ADeath : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(ADeath, AtAnyPlaceIsReportedByAllOthersByName) {
-  Listeners listeners(3);
-  const auto rank = [&listeners](int which) {
-    return [&listeners, which](int fd) {
-      return run_rank(listeners, which, fd, which == 1 ? GetParam() : "");
+  const auto [point, tls] = GetParam();
+  Listeners listeners(3, tls);
+  const auto rank = [&listeners, point = point](int which) {
+    return [&listeners, which, point](int fd) {
+      return run_rank(listeners, which, fd, which == 1 ? point : "");
     };
   };
   RankProcess zero(rank(0)), one(rank(1)), two(rank(2));
-  ASSERT_EQ(one.line(), place(GetParam()));
+  ASSERT_EQ(one.line(), place(point));
   const MonotonicTime killed = monotonic_now();
   one.kill_now();
   const std::string name = "rank 1 (" + net::to_string(listeners.addresses[1]) + ") is lost: ";
@@ -83,10 +84,11 @@ TEST_P(ADeath, AtAnyPlaceIsReportedByAllOthersByName) {
   RecordProperty("noticed_microseconds", std::to_string(noticed / std::chrono::microseconds(1)));
 }
 
-INSTANTIATE_TEST_SUITE_P(FaultPoints, ADeath,
-                         ::testing::Values("reduce_scatter.before_send",
-                                           "reduce_scatter.after_send", "all_gather.before_send",
-                                           "bucket.done"));
+INSTANTIATE_TEST_SUITE_P(
+    FaultPoints, ADeath,
+    ::testing::Combine(::testing::Values("reduce_scatter.before_send", "reduce_scatter.after_send",
+                                         "all_gather.before_send", "bucket.done"),
+                       ::testing::Bool()));  // without TLS and with it
 
 TEST(Failures, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
   const auto gradients = shard_gradients(2, 1000);
