@@ -1,0 +1,173 @@
+// A cache of all objects of a kind, as far as the controller uses them, and handlers that are told
+// of every change in order.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/kube/reflector.h"
+
+namespace tilewright::kube {
+
+// What the cache holds of one object: its address and what the projection kept.
+template <typename T>
+struct Cached {
+  std::string namespace_name;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  T value;
+};
+
+// Called from the informer's thread without a lock, so they may read the cache, which is then as
+// new as the call or newer.
+template <typename T>
+struct InformerHandlers {
+  using Item = std::shared_ptr<const Cached<T>>;
+  std::function<void(const Item&)> added;
+  std::function<void(const Item& before, const Item& now)> updated;
+  // With final_state_unknown the deletion was missed and `last` is what was known before; the
+  // object may have changed since, or have been replaced by one of another UID.
+  std::function<void(const Item& last, bool final_state_unknown)> deleted;
+};
+
+template <typename T>
+class Informer : private ReflectorSink {
+ public:
+  using Item = std::shared_ptr<const Cached<T>>;
+  using Projection = std::function<T(const nlohmann::json& object)>;
+
+  Informer(Client& client, ReflectorOptions options, Projection project,
+           InformerHandlers<T> handlers, std::shared_ptr<Logger> logger)
+      : project_(std::move(project)),
+        handlers_(std::move(handlers)),
+        reflector_(client, std::move(options), *this, std::move(logger)) {}
+  // Stop it before anything that the handlers use goes away.
+  ~Informer() override { stop(); }
+
+  void start() { reflector_.start(); }
+  void stop() { reflector_.stop(); }
+
+  // Whether the first list is in the cache and its handlers have been called.
+  bool synced() const { return synced_.signalled(); }
+  // False when the wait ended first.
+  bool wait_synced(const net::Wait& wait) const {
+    return net::wait_ready(synced_.fd(), POLLIN, wait) == net::Ready::kYes;
+  }
+
+  // nullptr where there is none.
+  Item get(const std::string& namespace_name, const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = items_.find({namespace_name, name});
+    return found == items_.end() ? nullptr : found->second;
+  }
+  // By namespace, then name.
+  std::vector<Item> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Item> items;
+    items.reserve(items_.size());
+    for (const auto& [key, item] : items_) items.push_back(item);
+    return items;
+  }
+  std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return items_.size();
+  }
+  Reflector::Figures figures() const { return reflector_.figures(); }
+
+ private:
+  using Key = std::pair<std::string, std::string>;
+
+  static std::string text(const nlohmann::json& metadata, const char* name) {
+    const auto found = metadata.find(name);
+    return found != metadata.end() && found->is_string() ? found->template get<std::string>()
+                                                         : std::string();
+  }
+  Item project(const nlohmann::json& object) const {
+    static const nlohmann::json kNone = nlohmann::json::object();
+    const auto found = object.find("metadata");
+    const nlohmann::json& metadata = found == object.end() ? kNone : *found;
+    return std::make_shared<const Cached<T>>(
+        Cached<T>{text(metadata, "namespace"), text(metadata, "name"), text(metadata, "uid"),
+                  text(metadata, "resourceVersion"), project_(object)});
+  }
+  static Key key_of(const Item& item) { return {item->namespace_name, item->name}; }
+
+  void list_begin() override { listed_.clear(); }
+  void list_item(nlohmann::json&& object) override {
+    Item item = project(object);
+    // One that has not changed stays the object that it was.
+    const Item known = get(item->namespace_name, item->name);
+    if (known && known->uid == item->uid && known->resource_version == item->resource_version) {
+      item = known;
+    }
+    listed_.insert_or_assign(key_of(item), std::move(item));
+  }
+  void list_end() override {
+    std::map<Key, Item> before;
+    {
+      const std::lock_guard lock(mutex_);
+      before = std::exchange(items_, listed_);
+    }
+    for (const auto& [key, old] : before) {
+      const auto now = listed_.find(key);
+      if (now == listed_.end() || now->second->uid != old->uid) tell_deleted(old, true);
+    }
+    for (const auto& [key, item] : listed_) {
+      const auto old = before.find(key);
+      const bool known = old != before.end() && old->second->uid == item->uid;
+      if (!known) {
+        if (handlers_.added) handlers_.added(item);
+      } else if (old->second != item) {
+        if (handlers_.updated) handlers_.updated(old->second, item);
+      }
+    }
+    listed_.clear();
+    synced_.signal();
+  }
+  void changed(EventType type, nlohmann::json&& object) override {
+    const Item item = project(object);
+    Item old;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = items_.find(key_of(item));
+      if (found != items_.end()) old = found->second;
+      if (type == EventType::kDeleted) {
+        if (found != items_.end()) items_.erase(found);
+      } else {
+        items_.insert_or_assign(key_of(item), item);
+      }
+    }
+    if (type == EventType::kDeleted) return tell_deleted(item, false);
+    if (old && old->uid != item->uid) {
+      tell_deleted(old, true);
+      old = nullptr;
+    }
+    if (!old) {
+      if (handlers_.added) handlers_.added(item);
+    } else if (handlers_.updated) {
+      handlers_.updated(old, item);
+    }
+  }
+  void tell_deleted(const Item& last, bool final_state_unknown) {
+    if (handlers_.deleted) handlers_.deleted(last, final_state_unknown);
+  }
+
+  const Projection project_;
+  const InformerHandlers<T> handlers_;
+  mutable std::mutex mutex_;
+  std::map<Key, Item> items_;
+  std::map<Key, Item> listed_;  // of the list that is under way; of the reflector's thread
+  net::WakeUp synced_;
+  Reflector reflector_;  // last: its thread uses all of the above
+};
+
+}  // namespace tilewright::kube

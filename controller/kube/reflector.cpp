@@ -1,0 +1,107 @@
+// List, watch, and what to do when either ends.
+#include "controller/kube/reflector.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewright::kube {
+
+Reflector::Reflector(Client& client, ReflectorOptions options, ReflectorSink& sink,
+                     std::shared_ptr<Logger> logger)
+    : client_(client), options_(std::move(options)), sink_(sink), logger_(std::move(logger)) {}
+
+Reflector::~Reflector() { stop(); }
+
+void Reflector::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Reflector::stop() {
+  stop_.signal();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Reflector::run() {
+  while (!stop_.signalled()) {
+    if (delay_ > Duration::zero()) {
+      const auto ready = net::wait_ready(-1, 0, net::within(delay_, &stop_));
+      if (ready == net::Ready::kCancelled) return;
+      delay_ = Duration::zero();
+    }
+    if (!resource_version_.empty() || list()) watch();
+  }
+}
+
+bool Reflector::list() {
+  ++lists_;
+  const ListSink sink{[this] { sink_.list_begin(); },
+                      [this](Json&& item) { sink_.list_item(std::move(item)); }};
+  ListOptions options;
+  options.page_limit = options_.page_limit;
+  auto version = client_.list(options_.type, options_.selection, options, sink,
+                              net::within(options_.list_deadline, &stop_));
+  if (!version) {
+    failed(version.error());
+    return false;
+  }
+  resource_version_ = std::move(version).value();
+  sink_.list_end();
+  return true;
+}
+
+void Reflector::watch() {
+  ++watches_;
+  const MonotonicTime began = monotonic_now();
+  WatchOptions options;
+  options.resource_version = resource_version_;
+  options.server_timeout = options_.watch_timeout + std::chrono::duration_cast<Duration>(
+                                                        options_.watch_timeout * options_.jitter());
+  options.silence = options_.silence;
+  auto stream = client_.watch(options_.type, options_.selection, options,
+                              net::within(std::chrono::seconds(15), &stop_));
+  if (!stream) return failed(stream.error());
+  while (true) {
+    // The stream has bounds of its own; this wait only outlasts them.
+    auto next = (*stream)->next(net::within(std::chrono::hours(1), &stop_));
+    if (auto* event = std::get_if<WatchEvent>(&next)) {
+      failures_in_a_row_ = 0;
+      take(std::move(*event));
+    } else if (const auto* error = std::get_if<ApiError>(&next)) {
+      return failed(*error);
+    } else {
+      // A server that ends every watch at once must not be asked in a tight loop.
+      if (monotonic_now() - began < std::chrono::seconds(1)) {
+        delay_ = options_.first_delay;
+      } else {
+        failures_in_a_row_ = 0;
+      }
+      return;
+    }
+  }
+}
+
+void Reflector::take(WatchEvent&& event) {
+  resource_version_ = event.resource_version;
+  if (event.type != EventType::kBookmark) sink_.changed(event.type, std::move(event.object));
+}
+
+void Reflector::failed(const ApiError& error) {
+  if (error.problem == Problem::kCancelled) return;
+  ++failures_;
+  // A watch that cannot go on from where it was needs a list, at once the first time: that is the
+  // usual end of a long absence and no sign of trouble.
+  const bool relist = error.problem == Problem::kGone || error.problem == Problem::kInvalid ||
+                      error.problem == Problem::kProtocol;
+  if (relist) resource_version_.clear();
+  logger_->log(error.problem == Problem::kGone ? spdlog::level::info : spdlog::level::warn, "{}",
+               error.sentence());
+  if (error.problem == Problem::kGone && failures_in_a_row_++ == 0) return;
+  Duration delay = options_.first_delay;
+  for (int i = 0; i < failures_in_a_row_ && delay < options_.most_delay; ++i) delay *= 2;
+  if (error.problem != Problem::kGone) ++failures_in_a_row_;
+  delay = std::min(delay, options_.most_delay);
+  delay = delay / 2 + std::chrono::duration_cast<Duration>(delay / 2 * options_.jitter());
+  delay_ = std::max(delay, error.retry_after.value_or(Duration::zero()));
+}
+
+}  // namespace tilewright::kube
