@@ -1,0 +1,359 @@
+// Requests against a server that answers well, badly, late, in pieces or not at all.
+#include "controller/kube/client.h"
+
+#include <gmock/gmock.h>
+
+#include <future>
+
+#include "tests/unit/controller/kube/client_fixtures.h"
+
+namespace tilewright::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+const WriteGuard kGuard = WriteGuard::unfenced();
+const ResourceType kPods = resource::pods();
+
+Json pod(const std::string& name) { return {{"metadata", {{"name", name}, {"namespace", "ns"}}}}; }
+
+TEST(Client, GetsAnObject) {
+  ScriptedServer server(
+      [](auto& connection, const auto&) { connection.answer(200, object_text("a", "5")); });
+  const auto client = client_for(server);
+  const auto object = client->get(kPods, "ns", "a", soon());
+  ASSERT_TRUE(object.ok()) << object.error().sentence();
+  EXPECT_EQ((*object)["metadata"]["resourceVersion"], "5");
+  const auto requests = server.requests();
+  EXPECT_EQ(requests[0].method, "GET");
+  EXPECT_EQ(requests[0].target, "/api/v1/namespaces/ns/pods/a");
+  EXPECT_EQ(requests[0].headers.at("accept"), "application/json");
+  EXPECT_EQ(client->counter().counts().at({"get", "pods"}), 1U);
+}
+
+TEST(Client, ReadsAnAnswerInAnyChunks) {
+  const std::string body = object_text("a", "5");
+  ScriptedServer server([&](auto& connection, const auto& request) {
+    connection.begin_chunks();
+    const std::size_t size = static_cast<std::size_t>(request.index) + 1;
+    for (std::size_t at = 0; at < body.size(); at += size) connection.chunk(body.substr(at, size));
+    connection.end_chunks();
+  });
+  const auto client = client_for(server);
+  for (int i = 0; i < 5; ++i) {
+    const auto object = client->get(kPods, "ns", "a", soon());
+    ASSERT_TRUE(object.ok()) << object.error().sentence();
+    EXPECT_EQ(object->dump(), Json::parse(body).dump());
+  }
+}
+
+TEST(Client, KeepsItsConnection) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.answer(200, "{}"); });
+  const auto client = client_for(server);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(client->get(kPods, "ns", "a", soon()).ok());
+  for (const auto& request : server.requests()) EXPECT_EQ(request.connection, 0);
+}
+
+TEST(Client, TurnsStatusAnswersIntoProblems) {
+  ScriptedServer server(
+      [](auto& connection, const auto&) { connection.answer(404, status_text(404, "NotFound")); });
+  const auto client = client_for(server);
+  const auto object = client->get(kPods, "ns", "a", soon());
+  ASSERT_TRUE(object.is(Problem::kNotFound));
+  EXPECT_EQ(object.error().sentence(), "get pods ns/a: 404 NotFound: as scripted");
+  EXPECT_EQ(server.requests().size(), 1U);
+}
+
+TEST(Client, TriesAReadAgainAfter500And429AndABrokenConnection) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    switch (request.index) {
+      case 0:
+        return connection.answer(500, status_text(500, "InternalError"));
+      case 1:
+        return connection.answer(429, status_text(429, "TooManyRequests"), "Retry-After: 0\r\n");
+      case 2:
+        connection.head(200, "Content-Length: 100\r\n");
+        connection.send("{\"half\":");
+        return connection.hang_up();
+      case 3:
+        return connection.reset();
+      default:
+        return connection.answer(200, "{}");
+    }
+  });
+  const auto client = client_for(server);
+  const auto object = client->get(kPods, "ns", "a", soon());
+  EXPECT_TRUE(object.ok()) << object.error().sentence();
+  EXPECT_EQ(client->counter().counts().at({"get", "pods"}), 5U) << "each attempt counts";
+}
+
+TEST(Client, GivesUpRatherThanWaitPastItsDeadline) {
+  ScriptedServer server([](auto& connection, const auto&) {
+    connection.answer(429, status_text(429, "TooManyRequests"), "Retry-After: 60\r\n");
+  });
+  const auto client = client_for(server);
+  const auto object = client->get(kPods, "ns", "a", net::within(seconds(20)));
+  ASSERT_TRUE(object.is(Problem::kTooManyRequests));
+  EXPECT_EQ(object.error().retry_after, seconds(60));
+  EXPECT_EQ(server.requests().size(), 1U);
+}
+
+TEST(Client, TimesOutOnASilentServer) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.await_close(); });
+  const auto client = client_for(server);
+  const auto object = client->get(kPods, "ns", "a", net::within(milliseconds(50)));
+  ASSERT_TRUE(object.is(Problem::kTimedOut));
+}
+
+TEST(Client, LeavesTimeForAnotherAttemptWhenOneGetsNoAnswer) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    if (request.index == 0) return connection.await_close();
+    connection.answer(200, "{}");
+  });
+  SenderOptions options = impatient();
+  options.attempt_timeout = milliseconds(100);
+  const auto client = client_for(server, options);
+  EXPECT_TRUE(client->get(kPods, "ns", "a", soon()).ok());
+}
+
+TEST(Client, IsCancelledWhileItWaits) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.await_close(); });
+  const auto client = client_for(server);
+  net::WakeUp cancel;
+  auto object = std::async(std::launch::async, [&] {
+    return client->get(kPods, "ns", "a", net::within(seconds(20), &cancel));
+  });
+  ASSERT_TRUE(server.await_requests(1));
+  cancel.signal();
+  EXPECT_TRUE(object.get().is(Problem::kCancelled));
+}
+
+TEST(Client, RefusesAnAnswerThatIsCutShort) {
+  ScriptedServer server([](auto& connection, const auto&) {
+    connection.begin_chunks();
+    connection.chunk("{}");  // whole JSON, but not the whole answer
+    connection.hang_up();
+  });
+  SenderOptions options = impatient();
+  options.retry.attempts = 2;
+  const auto client = client_for(server, options);
+  const auto object = client->get(kPods, "ns", "a", soon());
+  ASSERT_TRUE(object.is(Problem::kTransport));
+  EXPECT_THAT(object.error().message, HasSubstr("cut short"));
+}
+
+TEST(Client, RefusesAnAnswerThatDoesNotSayWhereItEnds) {
+  ScriptedServer server([](auto& connection, const auto&) {
+    connection.head(200, "");
+    connection.send("{}");
+    connection.hang_up();
+  });
+  SenderOptions options = impatient();
+  options.retry.attempts = 1;
+  EXPECT_TRUE(client_for(server, options)->get(kPods, "ns", "a", soon()).is(Problem::kTransport));
+}
+
+TEST(Client, RefusesAnAnswerThatIsNoJson) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.answer(200, "hello"); });
+  EXPECT_TRUE(client_for(server)->get(kPods, "ns", "a", soon()).is(Problem::kProtocol));
+}
+
+TEST(Client, SaysThatNobodyListens) {
+  ClusterConfig config;
+  {
+    ScriptedServer gone([](auto&, const auto&) {});
+    config = config_for(gone);
+  }
+  SenderOptions options = impatient();
+  options.retry.attempts = 2;
+  const auto client = Client::make(config, options).or_throw();
+  const auto object = client->create(kGuard, kPods, "ns", pod("a"), soon());
+  ASSERT_TRUE(object.is(Problem::kTransport));
+  EXPECT_FALSE(object.error().maybe_applied) << "nobody got it";
+}
+
+TEST(Client, CreatesAnObject) {
+  ScriptedServer server(
+      [](auto& connection, const auto& request) { connection.answer(201, request.body); });
+  const auto client = client_for(server);
+  const auto object = client->create(kGuard, kPods, "ns", pod("a"), soon());
+  ASSERT_TRUE(object.ok()) << object.error().sentence();
+  EXPECT_EQ(*object, pod("a"));
+  const auto request = server.requests()[0];
+  EXPECT_EQ(request.method, "POST");
+  EXPECT_EQ(request.target, "/api/v1/namespaces/ns/pods");
+  EXPECT_EQ(request.headers.at("content-type"), "application/json");
+  EXPECT_EQ(client->counter().counts().at({"create", "pods"}), 1U);
+}
+
+// The server may have created it before the connection broke.
+TEST(Client, SaysWhenItsOwnFirstAttemptMayHaveCreatedTheObject) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    if (request.index == 0) return connection.reset();
+    connection.answer(409, status_text(409, "AlreadyExists"));
+  });
+  const auto client = client_for(server);
+  const auto object = client->create(kGuard, kPods, "ns", pod("a"), soon());
+  ASSERT_TRUE(object.is(Problem::kAlreadyExists));
+  EXPECT_TRUE(object.error().maybe_applied);
+  EXPECT_EQ(server.requests().size(), 2U);
+}
+
+TEST(Client, CreatesNothingTwiceWhereTheServerChoosesTheName) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    if (request.index == 0) return connection.answer(201, request.body);
+    connection.reset();  // on the kept connection, where cpprestsdk would send a second time
+  });
+  const auto client = client_for(server);
+  const Json object = {{"metadata", {{"generateName", "a-"}}}};
+  ASSERT_TRUE(client->create(kGuard, kPods, "ns", object, soon()).ok());
+  const auto second = client->create(kGuard, kPods, "ns", object, soon());
+  ASSERT_TRUE(second.is(Problem::kTransport));
+  EXPECT_TRUE(second.error().maybe_applied);
+  EXPECT_EQ(server.requests().size(), 2U);
+}
+
+TEST(Client, WritesTheFieldsOfEachVerb) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.answer(200, "{}"); });
+  const auto client = client_for(server);
+  DeleteOptions remove;
+  remove.uid = "u1";
+  remove.resource_version = "7";
+  remove.grace_seconds = 0;
+  remove.propagation = "Background";
+  PatchOptions apply;
+  apply.field_manager = "tilewright";
+  apply.force = true;
+  PatchOptions status;
+  status.subresource = "status";
+  ASSERT_TRUE(client->update(kGuard, kPods, pod("a"), soon()).ok());
+  ASSERT_TRUE(client->update_status(kGuard, kPods, pod("a"), soon()).ok());
+  ASSERT_TRUE(
+      client->patch(kGuard, kPods, "ns", "a", PatchType::kMerge, pod("a"), status, soon()).ok());
+  ASSERT_TRUE(
+      client->patch(kGuard, kPods, "ns", "a", PatchType::kApply, pod("a"), apply, soon()).ok());
+  ASSERT_TRUE(
+      client->patch(kGuard, kPods, "ns", "a", PatchType::kJson, Json::array(), {}, soon()).ok());
+  ASSERT_TRUE(client->remove(kGuard, kPods, "ns", "a", remove, soon()).ok());
+  ASSERT_TRUE(client->evict(kGuard, "ns", "a", remove, soon()).ok());
+  const auto requests = server.requests();
+  const std::string path = "/api/v1/namespaces/ns/pods/a";
+  EXPECT_EQ(requests[0].method + requests[0].target, "PUT" + path);
+  EXPECT_EQ(requests[1].method + requests[1].target, "PUT" + path + "/status");
+  EXPECT_EQ(requests[2].method + requests[2].target, "PATCH" + path + "/status");
+  EXPECT_EQ(requests[2].headers.at("content-type"), "application/merge-patch+json");
+  EXPECT_EQ(requests[3].target, path + "?fieldManager=tilewright&force=true");
+  EXPECT_EQ(requests[3].headers.at("content-type"), "application/apply-patch+yaml");
+  EXPECT_EQ(requests[4].headers.at("content-type"), "application/json-patch+json");
+  EXPECT_EQ(requests[5].method + requests[5].target, "DELETE" + path);
+  EXPECT_EQ(Json::parse(requests[5].body),
+            Json::parse(R"({"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0,
+              "propagationPolicy":"Background","preconditions":{"uid":"u1","resourceVersion":"7"}})"));
+  EXPECT_EQ(requests[6].method + requests[6].target, "POST" + path + "/eviction");
+  EXPECT_EQ(Json::parse(requests[6].body)["deleteOptions"]["preconditions"]["uid"], "u1");
+}
+
+TEST(Client, DoesNotWaitWhereADisruptionBudgetRefusesAnEviction) {
+  ScriptedServer server([](auto& connection, const auto&) {
+    connection.answer(429, status_text(429, "TooManyRequests"));
+  });
+  const auto client = client_for(server);
+  EXPECT_TRUE(client->evict(kGuard, "ns", "a", {}, soon()).is(Problem::kTooManyRequests));
+  EXPECT_EQ(server.requests().size(), 1U);
+}
+
+TEST(Client, WritesNothingOnceItsGuardIsClosed) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.answer(200, "{}"); });
+  const auto client = client_for(server);
+  WriteGuard guard(monotonic_now() + seconds(100));
+  ASSERT_TRUE(client->create(guard, kPods, "ns", pod("a"), soon()).ok());
+  guard.revoke();
+  EXPECT_TRUE(client->create(guard, kPods, "ns", pod("b"), soon()).is(Problem::kFenced));
+  EXPECT_TRUE(client->remove(guard, kPods, "ns", "a", {}, soon()).is(Problem::kFenced));
+  EXPECT_TRUE(client->get(kPods, "ns", "a", soon()).ok()) << "reading is free";
+  EXPECT_EQ(server.requests().size(), 2U);
+}
+
+TEST(Client, GivesAWriteUpWhenItsGuardRunsOut) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.await_close(); });
+  const auto client = client_for(server);
+  const WriteGuard guard(monotonic_now() + milliseconds(100));
+  const auto object = client->create(guard, kPods, "ns", pod("a"), soon());
+  ASSERT_TRUE(object.is(Problem::kFenced)) << object.error().sentence();
+  EXPECT_TRUE(object.error().maybe_applied) << "the first attempt was sent";
+  EXPECT_EQ(server.requests().size(), 1U);
+}
+
+TEST(Client, ListsPageByPage) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    if (request.target.find("continue=") == std::string::npos) {
+      return connection.answer(200, list_text("10", object_text("a", "1"), "next page"));
+    }
+    connection.answer(200, list_text("10", object_text("b", "2")));
+  });
+  const auto client = client_for(server);
+  Selection selection;
+  selection.namespace_name = "ns";
+  selection.label_selector = "a=b";
+  const auto items = client->list_all(kPods, selection, soon());
+  ASSERT_TRUE(items.ok()) << items.error().sentence();
+  ASSERT_EQ(items->size(), 2U);
+  EXPECT_EQ((*items)[1]["metadata"]["name"], "b");
+  EXPECT_EQ(server.requests()[0].target,
+            "/api/v1/namespaces/ns/pods?labelSelector=a%3Db&limit=250");
+  EXPECT_THAT(server.requests()[1].target, HasSubstr("continue=next%20page"));
+}
+
+TEST(Client, ListsAnewWhenTheContinueTokenHasExpired) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    const bool first_page = request.target.find("continue=") == std::string::npos;
+    if (!first_page) return connection.answer(410, status_text(410, "Expired"));
+    const bool whole = request.target.find("limit=") == std::string::npos;
+    connection.answer(200,
+                      whole ? list_text("20", object_text("a", "1") + "," + object_text("b", "2"))
+                            : list_text("10", object_text("old", "1"), "token"));
+  });
+  const auto client = client_for(server);
+  const auto items = client->list_all(kPods, {}, soon());
+  ASSERT_TRUE(items.ok()) << items.error().sentence();
+  EXPECT_EQ(items->size(), 2U) << "what came before the restart is void";
+  EXPECT_EQ(server.requests().size(), 5U);
+}
+
+TEST(Client, RefusesAListThatIsNone) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.answer(200, "{}"); });
+  EXPECT_TRUE(client_for(server)->list_all(kPods, {}, soon()).is(Problem::kProtocol));
+}
+
+TEST(Client, ServesManyCallersAtOnce) {
+  ScriptedServer server([](auto& connection, const auto& request) {
+    connection.answer(200, object_text(request.target.substr(request.target.rfind('/') + 1), "1"));
+  });
+  const auto client = client_for(server);
+  std::vector<std::future<bool>> callers;
+  for (int caller = 0; caller < 8; ++caller) {
+    callers.push_back(std::async(std::launch::async, [&client, caller] {
+      for (int i = 0; i < 25; ++i) {
+        const std::string name = fmt::format("pod-{}-{}", caller, i);
+        const auto object = client->get(kPods, "ns", name, soon());
+        if (!object.ok() || (*object)["metadata"]["name"] != name) return false;
+      }
+      return true;
+    }));
+  }
+  for (auto& caller : callers) EXPECT_TRUE(caller.get());
+  for (const auto& request : server.requests()) EXPECT_LT(request.connection, 8);
+}
+
+TEST(Client, GoesAwayWhileRequestsAreUnderWay) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.await_close(); });
+  for (int i = 0; i < 20; ++i) {
+    const auto client = client_for(server);
+    EXPECT_TRUE(client->get(kPods, "ns", "a", net::within(milliseconds(1))).is(Problem::kTimedOut));
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::kube

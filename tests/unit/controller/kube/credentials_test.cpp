@@ -1,0 +1,192 @@
+// Tokens that rotate and plugins that answer, fail, hang or lie.
+#include "controller/kube/credentials.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <future>
+
+#include "controller/kube/exec_plugin.h"
+#include "tests/support/paths.h"
+#include "tests/unit/controller/kube/client_fixtures.h"
+
+namespace tilewright::kube {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CredentialsTest : public ::testing::Test {
+ protected:
+  fs::path write(const std::string& name, const std::string& text) {
+    const fs::path path = folder.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  // A plugin that is the shell script `body`.
+  ExecPlugin plugin(const std::string& body) {
+    ExecPlugin made;
+    made.program = write("plugin", "#!/bin/sh\n" + body + "\n");
+    fs::permissions(made.program, fs::perms::owner_all);
+    made.where = "config:3: users[0].user.exec";
+    return made;
+  }
+  static std::string answer(const std::string& status) {
+    return R"(echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",)"
+           R"("status":)" +
+           status + "}'";
+  }
+  std::size_t runs() {
+    std::ifstream in(folder.path() / "runs");
+    return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+  }
+  std::string count() { return fmt::format("echo >> {}\n", (folder.path() / "runs").string()); }
+
+  testing::TemporaryDirectory folder;
+};
+
+TEST_F(CredentialsTest, ReadsATokenFileAgainWhenItIsNoLongerFresh) {
+  const fs::path path = write("token", "first\n");
+  const auto credentials = token_file(path, Duration::zero()).or_throw();
+  EXPECT_EQ(*credentials->token(soon()), "first");
+  write("token", "second\n");
+  EXPECT_EQ(*credentials->token(soon()), "second");
+  fs::remove(path);
+  EXPECT_EQ(*credentials->token(soon()), "second") << "while the file is being replaced";
+}
+
+TEST_F(CredentialsTest, ReadsATokenFileAgainWhenRefused) {
+  const fs::path path = write("token", "first");
+  const auto credentials = token_file(path).or_throw();
+  write("token", "second");
+  EXPECT_EQ(*credentials->token(soon()), "first");
+  credentials->refused();
+  EXPECT_EQ(*credentials->token(soon()), "second");
+}
+
+TEST_F(CredentialsTest, RefusesTokensThatWouldBreakTheHeader) {
+  for (const char* text : {"", "\n", "a b", "a\r\nX-Evil: 1", "a\x01", "\xc3\xa4"}) {
+    const auto credentials = token_file(write("token", text));
+    ASSERT_FALSE(credentials.ok()) << text;
+    EXPECT_THAT(credentials.error().message, AllOf(HasSubstr("token"), Not(HasSubstr("Evil"))));
+  }
+}
+
+TEST_F(CredentialsTest, AreReadAgainOnceWhenTheServerRefusesThem) {
+  const fs::path path = write("token", "old");
+  ScriptedServer server([&](auto& connection, const auto& request) {
+    if (request.headers.at("authorization") == "Bearer new") return connection.answer(200, "{}");
+    write("token", "new");
+    connection.answer(401, status_text(401, "Unauthorized"));
+  });
+  ClusterConfig config = config_for(server);
+  config.credentials = token_file(path).or_throw();
+  const auto client = Client::make(config, impatient()).or_throw();
+  EXPECT_TRUE(client->get(resource::pods(), "ns", "a", soon()).ok());
+  EXPECT_EQ(server.requests().size(), 2U);
+}
+
+TEST_F(CredentialsTest, AreNotTriedForEver) {
+  ScriptedServer server([](auto& connection, const auto&) {
+    connection.answer(401, status_text(401, "Unauthorized"));
+  });
+  ClusterConfig config = config_for(server);
+  config.credentials = static_token("wrong-token", "test").or_throw();
+  const auto client = Client::make(config, impatient()).or_throw();
+  const auto object = client->get(resource::pods(), "ns", "a", soon());
+  ASSERT_TRUE(object.is(Problem::kUnauthorized));
+  EXPECT_THAT(object.error().sentence(), Not(HasSubstr("wrong-token")));
+  EXPECT_EQ(server.requests().size(), 2U);
+}
+
+TEST_F(CredentialsTest, RunAPluginOnceForManyRequests) {
+  const auto credentials = exec_credentials(plugin(count() + answer(R"({"token":"abc"})")));
+  EXPECT_EQ(*credentials->token(soon()), "abc");
+  EXPECT_EQ(*credentials->token(soon()), "abc");
+  EXPECT_EQ(runs(), 1U);
+  credentials->refused();
+  EXPECT_EQ(*credentials->token(soon()), "abc");
+  EXPECT_EQ(runs(), 2U);
+}
+
+TEST_F(CredentialsTest, RunAPluginAgainWhenItsAnswerHasExpired) {
+  const auto credentials = exec_credentials(
+      plugin(count() + answer(R"({"token":"abc","expirationTimestamp":"2001-01-01T00:00:00Z"})")));
+  EXPECT_TRUE(credentials->token(soon()).ok());
+  EXPECT_TRUE(credentials->token(soon()).ok());
+  EXPECT_EQ(runs(), 2U);
+}
+
+TEST_F(CredentialsTest, GiveAPluginItsArgumentsAndSurroundings) {
+  ExecPlugin made = plugin(R"sh(informed=$(echo "$KUBERNETES_EXEC_INFO" | grep -c ExecCredential)
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
+printf '"status":{"token":"%s-%s-%s"}}' "$1" "$EXTRA" "$informed")sh");
+  made.arguments = {"$(no shell)"};
+  made.environment["EXTRA"] = "extra";
+  const auto credentials = exec_credentials(made);
+  const auto token = credentials->token(soon());
+  ASSERT_FALSE(token.ok()) << "the argument's blank reached the token as it was";
+  EXPECT_THAT(token.error().message, HasSubstr("status.token"));
+  made.arguments = {"$(no_shell)"};
+  EXPECT_EQ(*exec_credentials(made)->token(soon()), "$(no_shell)-extra-1");
+}
+
+TEST_F(CredentialsTest, SayWhyAPluginFailed) {
+  const auto failure = [](ExecPlugin made) {
+    return exec_credentials(std::move(made))->token(soon()).error().message;
+  };
+  EXPECT_THAT(failure(plugin("echo log in first >&2; exit 3")),
+              AllOf(HasSubstr("config:3: users[0].user.exec"), HasSubstr("exit code 3"),
+                    HasSubstr("log in first")));
+  EXPECT_THAT(failure(plugin("echo s3cr3t")),
+              AllOf(HasSubstr("no JSON object"), Not(HasSubstr("s3cr3t"))));
+  ExecPlugin hangs = plugin("exec tail -f /dev/null");
+  hangs.deadline = std::chrono::milliseconds(100);
+  EXPECT_THAT(failure(hangs), HasSubstr("gave no answer"));
+}
+
+TEST_F(CredentialsTest, EndAPluginWhenTheRequestIsCancelled) {
+  const auto credentials = exec_credentials(plugin(count() + "exec tail -f /dev/null"));
+  net::WakeUp cancel;
+  auto token = std::async(std::launch::async,
+                          [&] { return credentials->token(net::within(seconds(20), &cancel)); });
+  cancel.signal();
+  EXPECT_FALSE(token.get().ok());
+}
+
+TEST_F(CredentialsTest, RefuseAnswersThatAreNoExecCredential) {
+  const ExecPlugin made = plugin("");
+  const auto wrap = [](const std::string& status) {
+    return R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":)" +
+           status + "}";
+  };
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{}"),
+        std::string(R"({"kind":"ExecCredential","apiVersion":"v2","status":{"token":"a"}})"),
+        wrap("{}"), wrap("3"), wrap(R"({"token":""})"), wrap(R"({"clientKeyData":"k"})"),
+        wrap(R"({"token":"a","expirationTimestamp":"soon"})"), wrap(R"({"token":"a b"})")}) {
+    EXPECT_FALSE(parse_exec_answer(text, made).ok()) << text;
+  }
+  const auto both = parse_exec_answer(wrap(R"({"clientCertificateData":"c","clientKeyData":"k",)"
+                                           R"("expirationTimestamp":"2030-01-01T00:00:00Z"})"),
+                                      made);
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(both->certificate->key_pem, "k");
+  EXPECT_EQ(to_rfc3339(*both->expires), "2030-01-01T00:00:00Z");
+}
+
+TEST_F(CredentialsTest, FindAPluginBesideTheKubeconfigOrAlongThePath) {
+  const fs::path program = plugin("").program;
+  EXPECT_EQ(*find_program("./plugin", folder.path(), "", "w"), folder.path() / "./plugin");
+  EXPECT_EQ(*find_program("plugin", "/", fmt::format("/not/there:{}", folder.path().string()), "w"),
+            program);
+  EXPECT_FALSE(find_program("plugin", folder.path(), "", "w").ok()) << "not from the folder itself";
+  EXPECT_THAT(find_program("plugin", "/", "/bin", "w").error().message, HasSubstr("plugin"));
+  EXPECT_FALSE(find_program("./other", folder.path(), "", "w").ok());
+}
+
+}  // namespace
+}  // namespace tilewright::kube
