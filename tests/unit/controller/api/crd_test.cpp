@@ -12,6 +12,7 @@
 
 #include "common/contract/labels.h"
 #include "common/contract/training_flags.h"
+#include "controller/api/command.h"
 #include "controller/api/defaults.h"
 #include "controller/api/document.h"
 #include "controller/api/encode.h"
@@ -231,6 +232,30 @@ TEST(Crd, HasATypeAndAWordForEveryFlag) {
     listed.insert((*it)[1]);
   }
   EXPECT_EQ(listed, args_refused);
+}
+
+// The words in quotes of a rule.
+std::set<std::string> words_of(const std::string& rule) {
+  std::set<std::string> words;
+  const std::regex word("'([A-Z_]+)'");
+  for (std::sregex_iterator it(rule.begin(), rule.end(), word), end; it != end; ++it) {
+    words.insert((*it)[1]);
+  }
+  return words;
+}
+
+TEST(Crd, RefusesTheVariablesThatTheRuntimeSets) {
+  const json env = schema_of("spec.worker.env");
+  const std::set<std::string> refused =
+      words_of(env["items"]["properties"]["name"]["x-kubernetes-validations"][1]["rule"]);
+  const std::string contract =
+      text_of(tilewright::testing::source_dir() / "common/contract/environment.h");
+  std::set<std::string> expected;
+  const std::regex name("\"([A-Z_]+)\"");
+  for (std::sregex_iterator it(contract.begin(), contract.end(), name), end; it != end; ++it) {
+    if (is_runtime_variable((*it)[1].str())) expected.insert((*it)[1]);
+  }
+  EXPECT_EQ(refused, expected);
 }
 
 TEST(Crd, DescribesEveryField) {

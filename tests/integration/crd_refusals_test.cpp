@@ -1,0 +1,328 @@
+// What the CRD refuses and takes on a real API server, and that controller/api judges alike.
+#include <cmath>
+
+#include "common/contract/training_flags.h"
+#include "tests/integration/crd_fixture.h"
+
+namespace tilewright::testing {
+namespace {
+
+using api::testing::with;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class CrdRefusals : public CrdTest {};
+
+struct Refused {
+  const char* place;
+  const char* replacement;
+  const char* field;
+  const char* sentence;
+  bool ours_too = true;  // controller/api says it in the same words
+};
+
+TEST_F(CrdRefusals, RefusesInASentenceWhatValidateRefuses) {
+  const Refused cases[] = {
+      {"  name: mrpc", "  name: 2mrpc", "metadata.name",
+       "found 2mrpc, expected lower-case letters, digits and '-', a letter first and no '-' last"},
+      {"  name: mrpc", "  name: mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm",
+       "metadata.name",
+       "found 55 letters, expected at most 54, so that the pod NAME-worker-3 has a name of at most "
+       "63"},
+      {"minReplicas: 1", "minReplicas: 5", "spec.elasticPolicy.minReplicas",
+       "found 5, expected at most 4, as spec.elasticPolicy.maxReplicas says"},
+      {"minReplicas: 1", "minReplicas: 3", "spec.elasticPolicy.minReplicas",
+       "found 3, expected at most 2, as spec.worker.replicas says"},
+      {"maxReplicas: 4", "maxReplicas: 1", "spec.elasticPolicy.maxReplicas",
+       "found 1, expected at least 2, as spec.worker.replicas says"},
+      {"replicas: 2", "replicas: 0", "spec.worker.replicas",
+       "found 0, expected a whole number from 1 to 1000"},
+      {"maxReplicas: 4", "maxReplicas: 1001", "spec.elasticPolicy.maxReplicas",
+       "found 1001, expected a whole number from 1 to 1000"},
+      {"nprocPerNode: 1", "nprocPerNode: 0", "spec.nprocPerNode",
+       "found 0, expected a whole number from 1 to 256"},
+      {"rdzvBackend: c10d", "rdzvBackend: etcd", "spec.elasticPolicy.rdzvBackend",
+       "supported values: \"c10d\"", false},
+      {"maxRestarts: 3", "maxRestarts: -1", "spec.elasticPolicy.maxRestarts",
+       "found -1, expected a whole number from 0 to 1000000"},
+      {"maxRestarts: 3", "maxRestarts: three", "spec.elasticPolicy.maxRestarts",
+       "must be of type integer", false},
+      {"learning_rate: 1e-4", "virtual_shards: 64", "spec.trainer.virtual_shards",
+       "found 64, expected no more than the global batch of 32 examples "
+       "(per_device_train_batch_size 16 x 2 processes x gradient_accumulation_steps 1)"},
+      {"learning_rate: 1e-4", "virtual_shards: 12", "spec.trainer.virtual_shards",
+       "found 12, expected a power of two"},
+      {"learning_rate: 1e-4", "virtual_shards: 2", "spec.elasticPolicy.maxReplicas",
+       "found 4 x nprocPerNode 1 = 4 processes, expected at most 2, the number of "
+       "spec.trainer.virtual_shards"},
+      {"per_device_train_batch_size: 16", "per_device_train_batch_size: 1",
+       "spec.elasticPolicy.maxReplicas",
+       "found 4 x nprocPerNode 1 = 4 processes, expected at most 2, the largest power of two "
+       "within the global batch of 2 examples (per_device_train_batch_size 1 x 2 processes x "
+       "gradient_accumulation_steps 1)"},
+      {"  nprocPerNode: 1\n  elasticPolicy:\n    rdzvBackend: c10d\n    minReplicas: 1\n    "
+       "maxReplicas: 4",
+       "  nprocPerNode: 256\n  elasticPolicy:\n    maxReplicas: 5",
+       "spec.elasticPolicy.maxReplicas",
+       "found 1280 processes, expected at most 1024 (1024 virtual shards)"},
+      {"cleanPodPolicy: Running", "backoffLimit: 5", "spec.runPolicy.backoffLimit",
+       "found 5, expected 3, as spec.elasticPolicy.maxRestarts says, or only one of the two"},
+      {"cleanPodPolicy: Running", "cleanPodPolicy: Some", "spec.runPolicy.cleanPodPolicy",
+       "supported values: \"None\", \"Running\", \"All\"", false},
+      {"cleanPodPolicy: Running", "activeDeadlineSeconds: 0",
+       "spec.runPolicy.activeDeadlineSeconds",
+       "found 0, expected a whole number from 1 to 316224000"},
+      {"cleanPodPolicy: Running", "ttlSecondsAfterFinished: -1",
+       "spec.runPolicy.ttlSecondsAfterFinished",
+       "found -1, expected a whole number from 0 to 316224000"},
+      {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 5}",
+       "spec.runPolicy.schedulingPolicy.minAvailable",
+       "found 5, expected a whole number from 1 to 4"},
+      {"task: mrpc", "task: squad", "spec.trainer.task",
+       "supported values: \"cola\", \"mrpc\", \"rte\", \"sst2\"", false},
+      {"    task: mrpc\n", "", "spec.trainer.task",
+       "found nothing, expected one of cola, mrpc, rte, sst2"},
+      {"    data: data:MRPC\n", "", "spec.trainer.data",
+       "found nothing, expected VOLUME:relative/path"},
+      {"data: data:MRPC", "data: /data/MRPC", "spec.trainer.data",
+       "found /data/MRPC, expected VOLUME:relative/path"},
+      {"data: data:MRPC", "data: dta:MRPC", "spec.trainer.data",
+       "found the volume dta, expected one of spec.volumes ("},
+      {"data: data:MRPC", "data: data:/MRPC", "spec.trainer.data",
+       "found data:/MRPC, expected a path relative to the volume"},
+      {"data: data:MRPC", "data: data:a/../../b", "spec.trainer.data",
+       "found data:a/../../b, expected a path that stays in its volume, without '..'"},
+      {"data: data:MRPC", "data: data:MRPC\n    data_dir: data:RTE", "spec.trainer.data_dir",
+       "found data:RTE, expected data:MRPC, which this field's other name says, or only one of the "
+       "two"},
+      {"output:$(TILEWRIGHT_JOB_NAME)", "output:$(JOB)", "spec.trainer.output",
+       "which no plain value of spec.worker.env sets, expected a variable such as "
+       "$(TILEWRIGHT_JOB_NAME)"},
+      {"    data: data:MRPC", "    data_dir: elsewhere:MRPC", "spec.trainer.data",
+       "found the volume elsewhere, expected one of spec.volumes ("},
+      {"output:$(TILEWRIGHT_JOB_NAME)", "output:.", "spec.trainer.output",
+       "found output:., expected a folder on the volume, not the volume itself"},
+      {"{claimName: tilewright-output}", "{claimName: tilewright-output, readOnly: true}",
+       "spec.trainer.output",
+       "found the volume output, which is read-only, expected one that can be written"},
+      {"learning_rate: 1e-4", "resume_from_checkpoint: elsewhere:x",
+       "spec.trainer.resume_from_checkpoint",
+       "found the volume elsewhere, expected one of spec.volumes ("},
+      {"learning_rate: 1e-4", "args: [\"--seed=1\"]", "spec.trainer.args[0]",
+       "found --seed, expected the field spec.trainer.seed"},
+      {"learning_rate: 1e-4", "args: [\"--max_workers\", \"3\"]", "spec.trainer.args[0]",
+       "found --max_workers, expected nothing: the runtime sets it"},
+      {"learning_rate: 1e-4", "do_train: false\n    do_eval: false", "spec.trainer.do_train",
+       "found do_train and do_eval false, expected at least one of them true"},
+      {"learning_rate: 1e-4", "lerning_rate: 1e-4", "lerning_rate", "unknown field", false},
+      {"sharedMemory: 64Mi", "sharedMemory: 2Gi", "spec.worker.sharedMemory",
+       "found 2Gi, expected less than 2Gi, as spec.worker.resources.memory says: pages of /dev/shm "
+       "count against it"},
+      {"memory: 2Gi", "memory: 2", "spec.worker.resources", "expected at least 128Mi"},
+      {"memory: 2Gi", "memory: two", "spec.worker.resources[memory]",
+       "expected a quantity such as 2, 500m or 2Gi"},
+      {"cpu: 1", "cpu: 0", "spec.worker.resources[cpu]", "found 0, expected more than nothing"},
+      {"memory: 2Gi", "memroy: 2Gi", "spec.worker.resources", "memroy"},
+      {"sharedMemory: 64Mi", "env: [{name: RANK, value: \"0\"}]", "spec.worker.env[0].name",
+       "found RANK, expected a name that the runtime does not set itself"},
+      {"sharedMemory: 64Mi", "env: [{name: A}, {name: A}]", "spec.worker.env[1]", "Duplicate value",
+       false},
+      {"sharedMemory: 64Mi", "env: [{name: a=b}]", "spec.worker.env[0].name",
+       "found a=b, expected a variable's name"},
+      {"sharedMemory: 64Mi", "env: [{name: A, value: b, valueFrom: {}}]", "spec.worker.env[0]",
+       "found value and valueFrom, expected one of them"},
+      {"sharedMemory: 64Mi", "runAsUser: 0", "spec.worker.runAsUser",
+       "found 0, expected a whole number from 1 to 2147483647"},
+      {"sharedMemory: 64Mi", "nodeSelector: {a b: c}", "spec.worker.nodeSelector",
+       "expected a node's label and its value"},
+      {"sharedMemory: 64Mi", "serviceAccountName: My_Account", "spec.worker.serviceAccountName",
+       "found My_Account, expected lower-case letters, digits, '-' and '.'"},
+      {"image: tilewright-worker:0.1.0", "image: my image", "spec.worker.image",
+       "found my image, expected an image's name without blanks"},
+      {"restartPolicy: OnFailure", "restartPolicy: Sometimes", "spec.worker.restartPolicy",
+       "supported values: \"Always\", \"OnFailure\", \"Never\", \"ExitCode\"", false},
+      {"sharedMemory: 64Mi", "terminationGracePeriodSeconds: -1",
+       "spec.worker.terminationGracePeriodSeconds",
+       "found -1, expected a whole number from 0 to 86400"},
+      {"- name: data", "- name: Data", "spec.volumes[1].name",
+       "found Data, expected up to 63 lower-case letters, digits and '-'"},
+      {"- name: data", "- name: tilewright-data", "spec.volumes[1].name",
+       "found tilewright-data, expected a name that does not begin with tilewright-, as the "
+       "operator's own volumes do"},
+      {"- name: data", "- name: data\n      emptyDir: {}", "spec.volumes[1]",
+       "expected one volume source"},
+      {"      persistentVolumeClaim: {claimName: tilewright-data}\n", "", "spec.volumes[1]",
+       "found no volume source for data, expected one such as persistentVolumeClaim"},
+      {"persistentVolumeClaim: {claimName: tilewright-data}", "hostPath: {path: /data}",
+       "spec.volumes[1].hostPath",
+       "found hostPath, which restricted Pod Security forbids, expected a persistentVolumeClaim"},
+      {"{claimName: tilewright-data}", "{claimName: My_Claim}",
+       "spec.volumes[1].persistentVolumeClaim.claimName",
+       "found My_Claim, expected a claim's name"},
+      {"sharedMemory: 64Mi", "podTemplate: {spec: {hostNetwork: true}}",
+       "spec.worker.podTemplate.spec.hostNetwork",
+       "found true, which restricted Pod Security forbids, expected false"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, securityContext: {privileged: true}}]}}",
+       "spec.worker.podTemplate.spec.containers[0].securityContext.privileged",
+       "found true, which restricted Pod Security forbids, expected false"},
+      {"sharedMemory: 64Mi", "podTemplate: {spec: {securityContext: {runAsUser: 0}}}",
+       "spec.worker.podTemplate.spec.securityContext.runAsUser",
+       "found 0, which restricted Pod Security forbids, expected a user other than root"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {initContainers: [{name: i, securityContext: {capabilities: {add: "
+       "[SYS_ADMIN]}}}]}}",
+       "spec.worker.podTemplate.spec.initContainers[0].securityContext.capabilities.add[0]",
+       "which restricted Pod Security forbids, expected no capability"},
+      {"sharedMemory: 64Mi", "podTemplate: {spec: {volumes: [{name: h, hostPath: {path: /}}]}}",
+       "spec.worker.podTemplate.spec.volumes[0].hostPath",
+       "found hostPath, which restricted Pod Security forbids, expected a persistentVolumeClaim"},
+      {"sharedMemory: 64Mi", "podTemplate: {spec: {restartPolicy: Always}}",
+       "spec.worker.podTemplate.spec.restartPolicy",
+       "found a value, expected nothing: spec.worker.restartPolicy says it"},
+      {"sharedMemory: 64Mi", "podTemplate: {spec: {containers: [{name: worker, image: x}]}}",
+       "spec.worker.podTemplate.spec.containers[0].image",
+       "found a value, expected nothing: spec.worker.image says it"},
+  };
+  for (const Refused& bad : cases) {
+    const std::string manifest = with(bad.place, bad.replacement);
+    const HttpResponse answer = admin().post(kTry, tree_of(manifest));
+    EXPECT_FALSE(answer.ok()) << bad.replacement;
+    EXPECT_THAT(answer.message(), HasSubstr(bad.field)) << bad.replacement;
+    EXPECT_THAT(answer.message(), HasSubstr(bad.sentence)) << bad.replacement;
+    if (bad.ours_too) {
+      EXPECT_THAT(our_refusal(manifest), HasSubstr(bad.sentence)) << bad.replacement;
+    } else {
+      EXPECT_NE(our_refusal(manifest), "") << bad.replacement;
+    }
+  }
+  EXPECT_GE(std::size(cases), 20u);
+}
+
+TEST_F(CrdRefusals, TakesWhatValidateTakes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"learning_rate: 1e-4", "learning_rate: 0"},
+      {"learning_rate: 1e-4", "args: [\"--a_newer_flag=$(HOME)\", \"and a word\"]"},
+      {"learning_rate: 1e-4", "task_name: mrpc\n    output_dir: output:$(TILEWRIGHT_JOB_NAME)"},
+      {"learning_rate: 1e-4", "resume_from_checkpoint: output:old/checkpoint-5"},
+      {"learning_rate: 1e-4", "resume_from_checkpoint: \"\""},
+      {"    model: models:minilm", "    model_name_or_path: models:minilm"},
+      {"data: data:MRPC", "data: \"data:\""},
+      {"data: data:MRPC", "data: data:$$(MRPC)"},
+      {"data: data:MRPC", "data: data:a..b/..."},
+      {"sharedMemory: 64Mi", "env: [{name: A, value: a}, {name: B, value: $(A)}]"},
+      {"output:$(TILEWRIGHT_JOB_NAME)", "output:$(TILEWRIGHT_JOB_UID)/$(TILEWRIGHT_JOB_UID)/$$(X)"},
+      {"sharedMemory: 64Mi", "env: [{name: A, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]"},
+      {"memory: 2Gi", "memory: 2Gi\n      example.org/device: 1\n      hugepages-2Mi: 4Mi"},
+      {"cpu: 1", "cpu: 1500m"},
+      {"sharedMemory: 64Mi",
+       "nodeSelector: {example.org/pool: cpu}\n    imagePullSecrets: [{name: "
+       "registry}]"},
+      {"sharedMemory: 64Mi",
+       "tolerations: [{key: a, operator: Exists}]\n    affinity: {nodeAffinity: {}}"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {metadata: {annotations: {a: b}}, spec: {priority: 1, containers: [{name: "
+       "sidecar, image: x, ports: [{containerPort: 80}]}]}}"},
+      {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 2, queue: q}"},
+      {"    maxRestarts: 3\n  runPolicy:\n    cleanPodPolicy: Running",
+       "  runPolicy:\n    backoffLimit: 5\n    suspend: true"},
+      {"persistentVolumeClaim: {claimName: tilewright-data}", "configMap: {name: data}"},
+  };
+  for (const auto& [place, replacement] : cases) {
+    const std::string manifest = with(place, replacement);
+    EXPECT_EQ(our_refusal(manifest), "") << replacement;
+    const HttpResponse answer = admin().post(kTry, tree_of(manifest));
+    ASSERT_TRUE(answer.ok()) << replacement << ": " << answer.message();
+    // Nothing is lost on the way, of what it knows and of what it keeps as it came.
+    const api::Decoded theirs = api::decode_object(answer.json(), true);
+    ASSERT_TRUE(theirs.ok()) << api::sentences(theirs.errors);
+    api::TrainJob ours = api::decode_manifest(manifest).job;
+    EXPECT_EQ(theirs.job.spec.trainer, ours.spec.trainer) << replacement;
+    EXPECT_EQ(theirs.job.spec.volumes, ours.spec.volumes) << replacement;
+    EXPECT_EQ(theirs.job.spec.worker.env, ours.spec.worker.env) << replacement;
+    EXPECT_EQ(theirs.job.spec.worker.pod_template, ours.spec.worker.pod_template) << replacement;
+    EXPECT_EQ(theirs.job.spec.worker.tolerations, ours.spec.worker.tolerations) << replacement;
+    EXPECT_EQ(theirs.job.spec.worker.affinity, ours.spec.worker.affinity) << replacement;
+  }
+}
+
+TEST_F(CrdRefusals, FollowsVariablesIntoPaths) {
+  const std::string named = with("data: data:MRPC", "data: data:$(A)/$(A)/$(B)");
+  const auto verdict = [&](const char* env) {
+    const std::string manifest = with("sharedMemory: 64Mi", env, named);
+    const HttpResponse answer = admin().post(kTry, tree_of(manifest));
+    EXPECT_EQ(answer.ok(), our_refusal(manifest).empty()) << env << answer.message();
+    return answer.ok();
+  };
+  EXPECT_TRUE(verdict("env: [{name: A, value: a}, {name: B, value: b}]"));
+  EXPECT_FALSE(verdict("env: [{name: A, value: a}]"));
+  EXPECT_FALSE(
+      verdict("env: [{name: A, value: a}, {name: B, valueFrom: {fieldRef: {fieldPath: x}}}]"));
+}
+
+// crds/README.md tells of these.
+TEST_F(CrdRefusals, DiffersFromValidateWhereItMust) {
+  struct Verdicts {
+    bool theirs, ours;
+    bool operator==(const Verdicts&) const = default;
+  };
+  const auto judged = [&](const std::string& manifest) {
+    return Verdicts{admin().post(kTry, tree_of(manifest)).ok(), our_refusal(manifest).empty()};
+  };
+  constexpr Verdicts kOnlyTheirs{true, false};
+  constexpr Verdicts kOnlyOurs{false, true};
+  // What a path becomes with its variables cannot be said in CEL.
+  EXPECT_EQ(judged(with("sharedMemory: 64Mi", "env: [{name: UP, value: ..}]",
+                        with("data: data:MRPC", "data: data:$(UP)"))),
+            kOnlyTheirs);
+  // A schema has no type for a number or a text, nor for an object or a text.
+  EXPECT_EQ(judged(with("cpu: 1", "cpu: 0.5")), kOnlyOurs);
+  EXPECT_EQ(judged(with("sharedMemory: 64Mi", "imagePullSecrets: [registry]")), kOnlyOurs);
+  // Bounds, without which rules would cost too much.
+  EXPECT_EQ(judged(with("data: data:MRPC", "data: data:" + std::string(1020, 'a'))), kOnlyOurs);
+}
+
+// Values at the edges of every flag's range, and beyond them.
+TEST_F(CrdRefusals, HoldsFlagsToTheTableOfTheContract) {
+  int refused = 0;
+  for (const TrainingFlag& flag : training_flags()) {
+    if (flag.set_by_runtime || flag.name == "task_name" || flag.name == "model_name_or_path" ||
+        flag.name == "data_dir" || flag.name == "output_dir" ||
+        flag.name == "resume_from_checkpoint") {
+      continue;
+    }
+    std::vector<json> values = {"a text", true, 1, -1, 0, -2};
+    if (flag.type == FlagType::kInt) {
+      for (const double edge : {flag.minimum, flag.maximum}) {
+        const auto whole = static_cast<std::int64_t>(edge);
+        values.insert(values.end(), {whole - 1, whole, whole + 1});
+      }
+    }
+    if (flag.type == FlagType::kFloat) {
+      for (const double edge : {flag.minimum, flag.maximum}) {
+        values.insert(values.end(), {edge, std::nextafter(edge, -1e300),
+                                     std::nextafter(edge, 1e300), edge + 0.5});
+      }
+    }
+    for (const std::string_view choice : flag.choices) values.emplace_back(choice);
+    if (flag.type == FlagType::kString) values.emplace_back(std::string(5000, 'a'));
+    for (const json& value : values) {
+      json object =
+          tree_of(with("    learning_rate: 1e-4\n    per_device_train_batch_size: 16\n", ""));
+      object["spec"]["trainer"][std::string(flag.name)] = value;
+      const std::string ours = our_refusal(object.dump());
+      const HttpResponse theirs = admin().post(kTry, object);
+      EXPECT_EQ(theirs.ok(), ours.empty())
+          << flag.name << ": " << value.dump().substr(0, 80)
+          << "\nAPI server: " << (theirs.ok() ? "takes it" : theirs.message())
+          << "\ncontroller/api: " << ours;
+      if (theirs.ok()) continue;
+      ++refused;
+      EXPECT_THAT(theirs.message(), HasSubstr(flag.name));
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+}  // namespace
+}  // namespace tilewright::testing
