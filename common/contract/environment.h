@@ -9,6 +9,7 @@ inline constexpr const char* kRendezvous = "TILEWRIGHT_RENDEZVOUS";  // host:por
 inline constexpr const char* kJobUid = "TILEWRIGHT_JOB_UID";         // stamped into every output
 inline constexpr const char* kJobName = "TILEWRIGHT_JOB_NAME";       // metadata.name
 inline constexpr const char* kJobKeyFile = "TILEWRIGHT_JOB_KEY_FILE";  // file with the job's secret
+inline constexpr const char* kTls = "TILEWRIGHT_TLS";  // true: all of the job's traffic under TLS
 inline constexpr const char* kWorkerIndex = "TILEWRIGHT_WORKER_INDEX";  // 0 ... maxReplicas - 1
 // host:port where the worker's first process serves /metrics; nothing is served where it is not
 // set.

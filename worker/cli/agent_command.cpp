@@ -25,6 +25,7 @@ struct Flags {
   std::string nnodes = "1";
   std::string endpoint;
   std::string key_file;
+  std::string rdzv_conf;
   std::string log_level = "info";
 };
 
@@ -35,6 +36,7 @@ int run(Flags flags, const std::vector<std::string>& command) {
     options.rdzv_endpoint = net::parse_address(flags.endpoint).or_throw();
   }
   options.rdzv_key_file = flags.key_file;
+  elastic::set_rdzv_conf(options, flags.rdzv_conf);
   options.command = command;
   options.command.insert(options.command.begin(), own_program());
   elastic::complete_options(options, [](const char* name) {
@@ -63,6 +65,8 @@ void add_agent_command(CLI::App& app, int& exit_code) {
   agent->add_option("--rdzv_endpoint", flags->endpoint, "host:port of the rendezvous on host 0");
   agent->add_option("--rdzv_id", flags->options.rdzv_id, "the job's id, the same on all hosts");
   agent->add_option("--rdzv_key_file", flags->key_file, "file with the job's secret");
+  agent->add_option("--rdzv_conf", flags->rdzv_conf,
+                    "key=value,... of the rendezvous: tls=true puts all traffic under TLS");
   agent
       ->add_option("--max_restarts", flags->options.max_restarts,
                    "restarts of processes of this host")

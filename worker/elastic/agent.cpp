@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "common/contract/environment.h"
+#include "common/contract/rdzv_conf.h"
 #include "common/process/child_process.h"
 #include "common/rendezvous/messages.h"
 #include "worker/elastic/host_rendezvous.h"
@@ -83,6 +84,8 @@ class Agent {
     set(env::kLocalWorldSize, n);
     set(env::kTorchelasticRestartCount, restarts_);
     set(env::kTorchelasticMaxRestarts, options_.max_restarts);
+    // In a pod the operator has said it already, unless the agent was told, too.
+    if (options_.tls || !options_.coordinated) result[env::kTls] = options_.tls ? "true" : "false";
     if (options_.coordinated) return result;
     // Nominal ones, for programs that want them: the rendezvous gives the true ones.
     set(env::kRank, index() * n + static_cast<int>(slot));
@@ -206,6 +209,13 @@ void set_nodes(AgentOptions& options, const std::string& text) {
   options.max_nodes = colon == std::string::npos
                           ? options.min_nodes
                           : positive(std::string_view(text).substr(colon + 1), text);
+}
+
+void set_rdzv_conf(AgentOptions& options, const std::string& text) {
+  RdzvConf conf;
+  if (const Status taken = parse_rdzv_conf(conf, text); !taken.ok())
+    throw Failure(ExitCode::kUsage, "--rdzv_conf: " + taken.error().message);
+  options.tls = conf.tls;
 }
 
 void complete_options(AgentOptions& options, const Environment& environment) {

@@ -31,6 +31,7 @@ struct AgentOptions {
   // The job's secret. On a single host it is made (0600) where it is absent or not named; several
   // hosts need the same file.
   std::filesystem::path rdzv_key_file;
+  bool tls = false;  // --rdzv_conf tls=true: all traffic of the workers under TLS
   // Somebody else coordinates (a pod of the operator): the environment names the rendezvous, the
   // job and the key; this agent only starts processes.
   bool coordinated = false;
@@ -46,6 +47,9 @@ struct AgentOptions {
 
 // "2" or "1:4", as torchrun's --nnodes. Throws Failure(kUsage).
 void set_nodes(AgentOptions& options, const std::string& text);
+
+// "tls=true", as torchrun's --rdzv_conf. Throws Failure(kUsage).
+void set_rdzv_conf(AgentOptions& options, const std::string& text);
 
 // Takes over a rendezvous that the environment names already, unless an endpoint is given. Throws
 // Failure(kUsage) on options that do not go together.

@@ -49,7 +49,8 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, std::shared_ptr<Logg
     rendezvous::Settings settings = options.rendezvous;
     settings.min_world = options.min_nodes * options.nproc_per_node;
     settings.max_world = settings.expected = world_;
-    server_->add_job({uid_, net::SecretKey::from_file(key_file_).or_throw(), settings, 0})
+    server_
+        ->add_job({uid_, net::SecretKey::from_file(key_file_).or_throw(), settings, 0, options.tls})
         .or_throw();
   }
   environment_ = {{env::kRendezvous, net::to_string(endpoint)},

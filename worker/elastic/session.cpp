@@ -50,6 +50,11 @@ SessionSettings settings_from_environment(const Environment& environment) {
                               "':'",
                               env::kJobUid, settings.job_uid, rendezvous::kMaxUidBytes));
   settings.key_file = required(environment, env::kJobKeyFile);
+  const std::string tls = environment(env::kTls);
+  if (!tls.empty() && tls != "true" && tls != "false")
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is \"{}\", expected true or false", env::kTls, tls));
+  settings.tls = tls == "true";
   return settings;
 }
 
@@ -100,6 +105,7 @@ std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint
     options.seat = settings_.seat;
     options.address = address_;
     options.isa = isa_;
+    options.tls = settings_.tls;
     options.heartbeat_interval = settings_.heartbeat_interval;
     client_ = std::make_unique<rendezvous::Client>(std::move(options), key_->clone(), log_);
   }

@@ -33,6 +33,7 @@ struct SessionSettings {
   std::optional<net::Address> coordinator;  // nullopt: a single process
   std::string job_uid;
   std::filesystem::path key_file;
+  bool tls = false;  // with the coordinator and with the other workers
   rendezvous::Seat seat;
   // How long join() waits for an epoch: other workers' pods may have to be scheduled first.
   Duration join_limit = std::chrono::minutes(10);
@@ -54,6 +55,7 @@ class Session {
   bool alone() const { return !settings_.coordinator; }
   const std::string& job_uid() const { return settings_.job_uid; }
   const net::SecretKey& key() const;  // not alone
+  bool tls() const { return settings_.tls; }
   // The local address by which the coordinator, hence other workers, can be reached. Throws
   // Failure(kPeerLost) when the coordinator's name does not resolve.
   std::string host() const;

@@ -115,6 +115,7 @@ std::unique_ptr<collectives::Mesh> Connector::connect(std::int64_t last_checkpoi
     config.job_uid = session_.job_uid();
     config.epoch = assignment->epoch;
     config.rank = assignment->rank;
+    config.tls = session_.tls();
     for (const rendezvous::Peer& peer : assignment->peers) {
       config.peers.push_back(net::parse_address(peer.address).or_throw());
     }

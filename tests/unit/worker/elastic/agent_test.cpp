@@ -202,6 +202,21 @@ TEST(Agent, TwoHostsMeetAtTheFirst) {
   EXPECT_THAT(run.output(), HasSubstr("[worker 0.0] epoch 1 rank 0 of 2, local 0 of 1"));
 }
 
+TEST(Agent, PutsItsWorkersUnderTlsWhenAskedTo) {
+  {
+    AgentRun run(AgentRun::worker());
+    run.options.nproc_per_node = 2;
+    set_rdzv_conf(run.options, "tls=true");
+    EXPECT_EQ(run(), 0) << run.output();
+    EXPECT_THAT(run.output(), AllOf(HasSubstr("[worker 0.0] epoch 1 rank 0 of 2"),
+                                    HasSubstr("[worker 0.1] epoch 1 rank 1 of 2")));
+  }
+  AgentRun run(AgentRun::shell("echo tls is $TILEWRIGHT_TLS"));
+  set_rdzv_conf(run.options, "tls=true");
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(run.output(), HasSubstr("tls is true"));
+}
+
 TEST(Agent, MakesAKeyForItsOwnerOnly) {
   AgentRun run(AgentRun::shell("true"));
   run.options.rdzv_key_file = run.path("key");
@@ -218,6 +233,7 @@ TEST(Agent, InAPodItLeavesTheRendezvousToTheOperator) {
   complete_options(options, [](const char* name) -> std::string {
     if (name == std::string(env::kRendezvous)) return "10.0.0.9:29400";
     if (name == std::string(env::kWorkerIndex)) return "4";
+    if (name == std::string(env::kTls)) return "true";
     return name == std::string(env::kLocalRank) ? "" : "x";
   });
   EXPECT_TRUE(options.coordinated);
@@ -245,6 +261,8 @@ TEST(Agent, OptionsThatDoNotGoTogetherAreRefused) {
   EXPECT_THAT(refusal([](AgentOptions& o) { o.node_rank = 1; }), HasSubstr("--node_rank is 1"));
   EXPECT_THAT(refusal([](AgentOptions& o) { o.command.clear(); }), HasSubstr("no command"));
   EXPECT_THAT(refusal([](AgentOptions& o) { o.rdzv_id = "a b"; }), HasSubstr("--rdzv_id"));
+  EXPECT_EQ(refusal([](AgentOptions& o) { set_rdzv_conf(o, "tsl=true"); }),
+            "--rdzv_conf: found the key \"tsl\", expected tls; did you mean tls?");
 }
 
 }  // namespace

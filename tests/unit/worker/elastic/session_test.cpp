@@ -89,7 +89,9 @@ TEST(Session, TheEnvironmentSaysWhoTheWorkerIs) {
                                              {env::kJobUid, "3f2a"},
                                              {env::kJobKeyFile, "/var/run/tilewright/job-key"},
                                              {env::kWorkerIndex, "3"},
+                                             {env::kTls, "true"},
                                              {env::kLocalRank, "1"}}));
+  EXPECT_TRUE(settings.tls);
   EXPECT_EQ(settings.coordinator->host, "fd00::1");
   EXPECT_EQ(settings.coordinator->port, 29400);
   EXPECT_EQ(settings.job_uid, "3f2a");
@@ -109,6 +111,7 @@ TEST(Session, EachBadVariableIsNamed) {
   EXPECT_THAT(with(env::kRendezvous, ":29400"), HasSubstr("expected host:port"));
   EXPECT_THAT(with(env::kJobUid, ""), HasSubstr("TILEWRIGHT_JOB_UID is not set"));
   EXPECT_THAT(with(env::kJobUid, "a b"), HasSubstr("TILEWRIGHT_JOB_UID is \"a b\""));
+  EXPECT_THAT(with(env::kTls, "yes"), HasSubstr("TILEWRIGHT_TLS is \"yes\", expected true or"));
   EXPECT_THAT(with(env::kJobKeyFile, ""), HasSubstr("TILEWRIGHT_JOB_KEY_FILE is not set"));
   EXPECT_THAT(with(env::kWorkerIndex, "-1"), HasSubstr("TILEWRIGHT_WORKER_INDEX is \"-1\""));
   EXPECT_THAT(with(env::kLocalRank, "1x"), HasSubstr("LOCAL_RANK is \"1x\""));
