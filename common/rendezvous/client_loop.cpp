@@ -118,8 +118,11 @@ Status Client::Impl::send_due(net::Socket& socket, bool first) {
     const std::scoped_lock lock(mutex_);
     wake_.clear();
     if (first || join_to_send_) messages.emplace_back(registration());
-    if (epoch() != 0 && (finish_to_send_ || (first && stage_ == Stage::kFinishing)))
+    if (epoch() != 0 && (finish_to_send_ || (first && stage_ == Stage::kFinishing))) {
+      // What was reported since the last one: nobody would hear of it later.
+      messages.emplace_back(Heartbeat{who(), epoch(), progress_});
       messages.emplace_back(Finished{who(), epoch()});
+    }
     join_to_send_ = finish_to_send_ = false;
     if (leave_to_send_) messages.emplace_back(Leave{who(), epoch(), *leave_to_send_});
     if (first || monotonic_now() >= next_heartbeat_) {

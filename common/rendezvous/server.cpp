@@ -49,6 +49,7 @@ Status Server::Impl::add_job(JobSpec spec) {
           .tls = spec.tls,
           .tls_key = std::move(tls_key),
           .state = make_state(spec.settings, spec.floor, monotonic_now()),
+          .progress = {},
           .connections = {},
           .losses = {},
           .deadline = {}};
@@ -93,6 +94,7 @@ std::optional<Snapshot> Server::Impl::snapshot(const std::string& uid) const {
                   .expected = state.settings.expected,
                   .last_end = state.last_end,
                   .members = {},
+                  .progress = job.progress,
                   .losses = {job.losses.begin(), job.losses.end()},
                   .number_of_losses = job.number_of_losses,
                   .refused = job.refused};

@@ -52,7 +52,10 @@ struct Snapshot {
   int expected = 0;
   std::string last_end;             // why the last epoch ended
   std::vector<MemberView> members;  // connected ones, by seat
-  std::vector<Loss> losses;         // the last kKeptLosses
+  // What rank 0 said last, in whatever epoch, once it had steps to tell of; kept to the end and
+  // after it.
+  std::optional<Progress> progress;
+  std::vector<Loss> losses;  // the last kKeptLosses
   std::uint64_t number_of_losses = 0;
   std::uint64_t refused = 0;
 };

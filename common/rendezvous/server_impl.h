@@ -37,6 +37,7 @@ class Server::Impl {
     bool tls = false;
     net::TlsKey tls_key;
     State state;
+    std::optional<Progress> progress;  // as in Snapshot
     std::map<MemberId, ConnectionId> connections;
     std::deque<Loss> losses;
     std::uint64_t number_of_losses = 0;
@@ -58,6 +59,7 @@ class Server::Impl {
   void close(ConnectionId id, const std::string& reason);
   void end_softly(Connection& connection);
   void apply(Job& job, const Event& event);
+  void take_down(Job& job, const Heartbeat& beat);
   void perform(Job& job, const Action& action);
   void send(Job& job, const MemberId& to, const ServerMessage& message, bool last = false);
   void changed(const Job& job);

@@ -195,6 +195,8 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     apply(*job, event);
   };
   if (auto* beat = std::get_if<Heartbeat>(&*message)) {
+    beat->who = *connection.who;
+    take_down(*job, *beat);
     said(std::move(*beat));
     connection.send(Pulse{});
   } else if (auto* finished = std::get_if<Finished>(&*message)) {
@@ -274,6 +276,15 @@ void Server::Impl::apply(Job& job, const Event& event) {
                job.state.current() ? "" : ": ", job.state.current() ? "" : job.state.last_end);
   }
   changed(job);
+}
+
+// Rank 0 speaks for all, who compute the same steps.
+void Server::Impl::take_down(Job& job, const Heartbeat& beat) {
+  const State& state = job.state;
+  if (state.current() && beat.epoch == state.epoch() && state.roster.front().peer.who == beat.who &&
+      beat.progress.total_steps > 0) {
+    job.progress = beat.progress;
+  }
 }
 
 void Server::Impl::perform(Job& job, const Action& action) {

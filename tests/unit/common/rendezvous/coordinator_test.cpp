@@ -136,6 +136,25 @@ TEST(Coordinator, MembersGetTheirPlacesAndTheirPeers) {
   EXPECT_FALSE(job.members[0]->epoch_ended());
 }
 
+// The next heartbeat would have been an hour away.
+TEST(Coordinator, WhatRankZeroSaidLastIsKnownWhenTheJobIsOver) {
+  const auto server = serve(settings(1, 1, 1));
+  Client::Options slow = options(*server, 0);
+  slow.heartbeat_interval = std::chrono::hours(1);
+  auto only = client(slow);
+  only->join(-1, in(seconds(20))).or_throw();
+  Progress progress;
+  progress.step = progress.total_steps = 100;
+  progress.metrics = {{"eval_accuracy", 0.75}};
+  only->report(progress);
+  ASSERT_TRUE(only->finish(in(seconds(20))).ok());
+  only.reset();
+  EXPECT_TRUE(eventually(*server, [](const Snapshot& snapshot) {
+    return snapshot.phase == Phase::kClosed && snapshot.members.empty();
+  }));
+  EXPECT_EQ(server->snapshot(kUid)->progress, progress);
+}
+
 TEST(Coordinator, ProgressReachesTheOwner) {
   Running job(settings(1, 2, 2), 2);
   Progress progress;
