@@ -87,7 +87,7 @@ struct Head {
   }
   std::int64_t D, width, first, S;
   std::int64_t keys;  // of the S tokens those that are attended to: the first
-  const T* qkv;  // of the first token: Q; K is `width` further, V twice
+  const T* qkv;       // of the first token: Q; K is `width` further, V twice
   float scale;
 };
 
@@ -278,9 +278,9 @@ void attention_backward_head(const AttentionBackward<T>& b, const DropoutStream&
                         static_cast<std::int32_t>(head), S, w.masks + r * words);
         }
         const float lse = a.log_sum_exp[(h.first + i0 + i + r) * a.heads + head];
-        p_dp[r] = probabilities_of<kDropout>(w.scores + (i + r) * w.Sp, w.d_scores + (i + r) * w.Sp,
-                                             h.keys, h.scale, lse, stream.scale,
-                                             w.masks + r * words);
+        p_dp[r] =
+            probabilities_of<kDropout>(w.scores + (i + r) * w.Sp, w.d_scores + (i + r) * w.Sp,
+                                       h.keys, h.scale, lse, stream.scale, w.masks + r * words);
         zero_beyond(h.keys, w.Sp, w.scores + (i + r) * w.Sp);
       }
       float* s = w.scores + i * w.Sp;
