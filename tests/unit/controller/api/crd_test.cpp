@@ -63,7 +63,7 @@ void each_property(const json& schema, const std::string& path,
   if (schema.contains("items")) each_property(schema["items"], path, visit);
   const json properties = schema.value("properties", json::object());
   for (const auto& [name, property] : properties.items()) {
-    const std::string inner = path.empty() ? name : path + "." + name;
+    const std::string inner = path.empty() ? name : fmt::format("{}.{}", path, name);
     visit(inner, property);
     if (inner != "spec.worker.podTemplate" && inner != "metadata") {
       each_property(property, inner, visit);
@@ -156,7 +156,7 @@ TEST(Crd, TakesAllThatTheEncoderWrites) {
           return;
         }
         for (const auto& [name, member] : value.items()) {
-          const std::string inner = path + "." + name;
+          const std::string inner = fmt::format("{}.{}", path, name);
           ASSERT_TRUE(schema["properties"].contains(name)) << inner;
           compare(member, schema["properties"][name], inner);
         }
