@@ -62,6 +62,7 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJ
       {env::kRendezvous, setting.rendezvous},
       {env::kWorkerIndex, std::to_string(setting.index)},
   };
+  if (uses_tls(job)) list.emplace_back(env::kTls, "true");
   for (const EnvVar& variable : job.spec.worker.env) {
     if (variable.value_from.is_null()) list.emplace_back(variable.name, variable.value);
   }
@@ -69,11 +70,11 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJ
 }
 
 bool is_runtime_variable(std::string_view name) {
-  constexpr std::array kNames = {env::kJobName,        env::kJobUid,           env::kJobKeyFile,
-                                 env::kRendezvous,     env::kWorkerIndex,      env::kMasterAddr,
-                                 env::kMasterPort,     env::kWorldSize,        env::kRank,
-                                 env::kLocalRank,      env::kLocalWorldSize,   env::kGroupRank,
-                                 env::kGroupWorldSize, env::kTorchelasticRunId};
+  constexpr std::array kNames = {
+      env::kJobName,   env::kJobUid,         env::kJobKeyFile,       env::kRendezvous,
+      env::kTls,       env::kWorkerIndex,    env::kMasterAddr,       env::kMasterPort,
+      env::kWorldSize, env::kRank,           env::kLocalRank,        env::kLocalWorldSize,
+      env::kGroupRank, env::kGroupWorldSize, env::kTorchelasticRunId};
   for (const char* known : kNames) {
     if (name == known) return true;
   }

@@ -12,6 +12,11 @@ namespace {
 
 void decode_elastic_policy(Fields& fields, ElasticPolicy& policy) {
   fields.text("rdzvBackend", policy.rdzv_backend);
+  fields.each_object("rdzvConf", [&](Fields& inner) {
+    RdzvSetting& setting = policy.rdzv_conf.emplace_back();
+    inner.text("key", setting.key);
+    inner.text("value", setting.value);
+  });
   fields.integer("minReplicas", policy.min_replicas);
   fields.integer("maxReplicas", policy.max_replicas);
   fields.integer("maxRestarts", policy.max_restarts);

@@ -126,6 +126,9 @@ json spec_json(const TrainJobSpec& spec) {
   put(object, "nprocPerNode", spec.nproc_per_node);
   json elastic = json::object();
   put(elastic, "rdzvBackend", spec.elastic_policy.rdzv_backend);
+  for (const RdzvSetting& setting : spec.elastic_policy.rdzv_conf) {
+    elastic["rdzvConf"].push_back({{"key", setting.key}, {"value", setting.value}});
+  }
   put(elastic, "minReplicas", spec.elastic_policy.min_replicas);
   put(elastic, "maxReplicas", spec.elastic_policy.max_replicas);
   put(elastic, "maxRestarts", spec.elastic_policy.max_restarts);

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/labels.h"
+#include "common/contract/rdzv_conf.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 
@@ -126,6 +127,14 @@ std::int64_t virtual_shards(const TrainJob& job) {
   if (job.status.virtual_shards > 0) return job.status.virtual_shards;
   const std::int64_t asked = integer_flag(job, "virtual_shards");
   return asked > 0 ? asked : choose_virtual_shards(global_batch(job), max_workers(job));
+}
+
+bool uses_tls(const TrainJob& job) {
+  RdzvConf conf;
+  for (const RdzvSetting& setting : job.spec.elastic_policy.rdzv_conf) {
+    (void)set_rdzv_conf(conf, setting.key, setting.value);  // validate() says what is wrong with it
+  }
+  return conf.tls;
 }
 
 std::string worker_name(const TrainJob& job, std::int64_t index) {

@@ -28,8 +28,16 @@ std::string_view to_string(ImagePullPolicy policy);
 // An optional member is one that the manifest may leave out; those marked "defaulted" hold a value
 // after apply_defaults().
 
+struct RdzvSetting {
+  std::string key;  // as in common/contract/rdzv_conf.h
+  std::string value;
+
+  bool operator==(const RdzvSetting&) const = default;
+};
+
 struct ElasticPolicy {
-  std::optional<std::string> rdzv_backend;   // c10d; defaulted
+  std::optional<std::string> rdzv_backend;  // c10d; defaulted
+  std::vector<RdzvSetting> rdzv_conf;
   std::optional<std::int64_t> min_replicas;  // defaulted: worker.replicas
   std::optional<std::int64_t> max_replicas;  // defaulted: worker.replicas
   std::optional<std::int64_t> max_restarts;  // defaulted: backoffLimit, else kDefaultMaxRestarts
@@ -144,6 +152,9 @@ std::int64_t max_workers(const TrainJob& job);
 std::int64_t global_batch(const TrainJob& job);
 // The number of virtual shards: frozen, or the manifest's, or chosen.
 std::int64_t virtual_shards(const TrainJob& job);
+
+// Whether all traffic of the workers goes under TLS.
+bool uses_tls(const TrainJob& job);
 
 // mrpc-worker-0
 std::string worker_name(const TrainJob& job, std::int64_t index);

@@ -1,6 +1,8 @@
 // Replicas, restarts and the run policy; and the batch that the replicas share.
 #include <bit>
+#include <set>
 
+#include "common/contract/rdzv_conf.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 #include "controller/api/validate_parts.h"
@@ -47,6 +49,20 @@ void validate_shards(const TrainJob& job, Judge& judge) {
   }
 }
 
+void validate_rdzv_conf(const std::vector<RdzvSetting>& settings, Judge& judge) {
+  RdzvConf conf;
+  std::set<std::string> keys;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const std::string path = fmt::format("spec.elasticPolicy.rdzvConf[{}]", i);
+    if (!keys.insert(settings[i].key).second) {
+      judge.refuse(path, fmt::format("found the key {} again, expected it once", settings[i].key));
+    } else if (const Status taken = set_rdzv_conf(conf, settings[i].key, settings[i].value);
+               !taken.ok()) {
+      judge.refuse(path, taken.error().message);
+    }
+  }
+}
+
 }  // namespace
 
 void validate_replicas(const TrainJob& job, Judge& judge) {
@@ -58,6 +74,7 @@ void validate_replicas(const TrainJob& job, Judge& judge) {
     judge.refuse("spec.elasticPolicy.rdzvBackend",
                  fmt::format("found {}, expected c10d", shown(*elastic.rdzv_backend)));
   }
+  validate_rdzv_conf(elastic.rdzv_conf, judge);
   const std::size_t before = judge.count();
   judge.require_range("spec.nprocPerNode", job.spec.nproc_per_node, 1, kMaxProcessesPerNode);
   judge.require_range("spec.worker.replicas", replicas, 1, kMaxReplicas);

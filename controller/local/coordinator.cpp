@@ -1,14 +1,22 @@
 #include "controller/local/coordinator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "common/base/files.h"
 #include "common/net/address.h"
 #include "common/rendezvous/server.h"
 
 namespace tilewright::local {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxEpochBytes = 1024;
 
 // What a worker reports beside its metrics; all others are results for people to read.
 constexpr const char* kGflops = "gflops";
@@ -31,29 +39,40 @@ std::optional<std::int64_t> eta(const rendezvous::Progress& progress, std::int64
   return std::llround(static_cast<double>(left * global_batch) / progress.examples_per_second);
 }
 
-// What rank 0 said last; the others compute the same steps. Nothing if it has not said anything
-// yet.
-const rendezvous::Progress* spokesman(const rendezvous::Snapshot& snapshot) {
-  for (const rendezvous::MemberView& member : snapshot.members) {
-    if (member.rank == 0 && member.progress.total_steps > 0) return &member.progress;
-  }
-  return nullptr;
+// "UID NUMBER": the file of one job's last epoch. Another job's, or none: 0.
+Result<rendezvous::Epoch> read_epoch(const CoordinatorOptions& options) {
+  const fs::path& file = options.epoch_file;
+  if (file.empty() || !fs::exists(file)) return rendezvous::Epoch{0};
+  const Result<std::string> text = read_file(file, kMaxEpochBytes, ExitCode::kManifest);
+  if (!text) return text.error();
+  const std::string_view words = *text;
+  const std::size_t space = words.find(' ');
+  rendezvous::Epoch epoch = 0;
+  const char* end = words.data() + words.size();
+  const auto parsed = std::from_chars(words.data() + std::min(space + 1, words.size()), end, epoch);
+  if (space == std::string_view::npos || parsed.ec != std::errc() || epoch > rendezvous::kMaxEpoch)
+    return Error{ExitCode::kManifest,
+                 fmt::format("{} is damaged: expected the job's UID and the number of its last "
+                             "epoch; remove it",
+                             file.string())};
+  return words.substr(0, space) == options.job_uid ? epoch : 0;
 }
 
 class Served final : public Coordinator {
  public:
-  Served(std::string job_uid, net::SecretKey key, std::int64_t global_batch,
-         std::unique_ptr<rendezvous::Server> server)
-      : job_uid_(std::move(job_uid)),
+  Served(CoordinatorOptions options, net::SecretKey key, rendezvous::Epoch latest,
+         std::unique_ptr<rendezvous::Server> server, std::shared_ptr<Logger> log)
+      : options_(std::move(options)),
         key_(std::move(key)),
-        global_batch_(global_batch),
-        server_(std::move(server)) {}
+        server_(std::move(server)),
+        log_(std::move(log)),
+        latest_(latest) {}
 
   std::string endpoint() const override { return net::to_string(server_->address()); }
 
   Status expect(const reconcile::Membership& membership) override {
     if (!open_) {
-      rendezvous::JobSpec spec{job_uid_, key_.clone(), {}, 0};
+      rendezvous::JobSpec spec{options_.job_uid, key_.clone(), {}, latest_, options_.tls};
       spec.settings.min_world = membership.min_world;
       spec.settings.max_world = membership.max_world;
       spec.settings.expected = membership.expected;
@@ -61,25 +80,26 @@ class Served final : public Coordinator {
       open_ = true;
     }
     if (told_ != membership) {
-      server_->expect(job_uid_, membership.expected, membership.patience);
+      server_->expect(options_.job_uid, membership.expected, membership.patience);
       told_ = membership;
     }
     return {};
   }
 
   void close() override {
-    if (!std::exchange(open_, false)) return;
-    server_->remove_job(job_uid_, "the job is not running any more");
+    if (!open_) return;
+    remember();
+    open_ = false;
+    server_->remove_job(options_.job_uid, "the job is not running any more");
     told_.reset();
   }
 
   std::optional<LiveProgress> progress() const override {
-    const auto snapshot = open_ ? server_->snapshot(job_uid_) : std::nullopt;
+    const auto snapshot = open_ ? server_->snapshot(options_.job_uid) : std::nullopt;
     if (!snapshot) return std::nullopt;
     LiveProgress live;
     // Between two epochs, and after the last one's end, what was known before still holds.
-    const rendezvous::Progress* now = spokesman(*snapshot);
-    if (now != nullptr || last_) take(now != nullptr ? *now : *last_, live);
+    if (const auto& said = snapshot->progress ? snapshot->progress : last_) take(*said, live);
     live.progress.rendezvous_epoch = snapshot->epoch;
     live.progress.world = snapshot->world;
     for (const rendezvous::MemberView& member : snapshot->members) {
@@ -93,12 +113,22 @@ class Served final : public Coordinator {
   int changes_fd() const override { return server_->changes().fd(); }
   void take_changes() override {
     server_->take_changed();
-    const auto snapshot = server_->snapshot(job_uid_);
-    if (!snapshot) return;
-    if (const rendezvous::Progress* now = spokesman(*snapshot)) last_ = *now;
+    if (open_) remember();
   }
 
  private:
+  // What outlives the job's being open.
+  void remember() {
+    const auto snapshot = server_->snapshot(options_.job_uid);
+    if (snapshot->progress) last_ = snapshot->progress;
+    if (snapshot->latest <= latest_) return;
+    latest_ = snapshot->latest;
+    if (options_.epoch_file.empty()) return;
+    const Status kept = write_file_atomically(options_.epoch_file,
+                                              fmt::format("{} {}\n", options_.job_uid, latest_));
+    if (!kept) log_->warn("the last epoch is not kept: {}", kept.error().message);
+  }
+
   void take(const rendezvous::Progress& from, LiveProgress& live) const {
     reconcile::Progress& to = live.progress;
     to.step = from.step;
@@ -108,7 +138,7 @@ class Served final : public Coordinator {
     to.learning_rate = finite(from.learning_rate);
     to.examples_per_second = from.examples_per_second;
     to.tokens_per_second = from.tokens_per_second;
-    to.eta_seconds = eta(from, global_batch_);
+    to.eta_seconds = eta(from, options_.global_batch);
     to.last_checkpoint_step = from.last_checkpoint_step;
     to.metrics = from.metrics;
     live.gflops_per_second = take_out(to.metrics, kGflops);
@@ -118,24 +148,27 @@ class Served final : public Coordinator {
     live.phase = from.phase;
   }
 
-  std::string job_uid_;
+  const CoordinatorOptions options_;
   net::SecretKey key_;
-  std::int64_t global_batch_;
   std::unique_ptr<rendezvous::Server> server_;
+  const std::shared_ptr<Logger> log_;
   bool open_ = false;
   std::optional<reconcile::Membership> told_;
+  rendezvous::Epoch latest_;  // the highest epoch so far
   std::optional<rendezvous::Progress> last_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Coordinator>> serve_rendezvous(const std::string& job_uid,
-                                                      net::SecretKey key, std::int64_t global_batch,
+Result<std::unique_ptr<Coordinator>> serve_rendezvous(CoordinatorOptions options,
+                                                      net::SecretKey key,
                                                       std::shared_ptr<Logger> log) {
-  auto server = rendezvous::Server::start({}, std::move(log));
+  const Result<rendezvous::Epoch> latest = read_epoch(options);
+  if (!latest) return latest.error();
+  auto server = rendezvous::Server::start({}, log);
   if (!server) return server.error();
-  return std::unique_ptr<Coordinator>(
-      std::make_unique<Served>(job_uid, std::move(key), global_batch, std::move(server).value()));
+  return std::unique_ptr<Coordinator>(std::make_unique<Served>(
+      std::move(options), std::move(key), *latest, std::move(server).value(), std::move(log)));
 }
 
 }  // namespace tilewright::local

@@ -2,6 +2,7 @@
 // report.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,9 +36,19 @@ class Coordinator {
   virtual void take_changes() = 0;     // until the next change
 };
 
-// Serves on the loopback interface, on a port of its own.
-Result<std::unique_ptr<Coordinator>> serve_rendezvous(const std::string& job_uid,
-                                                      net::SecretKey key, std::int64_t global_batch,
+struct CoordinatorOptions {
+  std::string job_uid;
+  std::int64_t global_batch = 1;
+  bool tls = false;
+  // Where the last epoch's number is kept, so that no later `up` of the job gives it out again;
+  // empty: nowhere.
+  std::filesystem::path epoch_file{};
+};
+
+// Serves on the loopback interface, on a port of its own. Errors: kUsage, no address; kManifest, a
+// damaged epoch file.
+Result<std::unique_ptr<Coordinator>> serve_rendezvous(CoordinatorOptions options,
+                                                      net::SecretKey key,
                                                       std::shared_ptr<Logger> log);
 
 }  // namespace tilewright::local

@@ -126,9 +126,10 @@ Result<int> run(const RunOptions& options) {
   if (!store) return store.error();
   Result<net::SecretKey> key = net::SecretKey::from_file(store->key_file());
   if (!key) return key.error();
+  const bool tls = api::uses_tls(job);
   Result<std::unique_ptr<Coordinator>> coordinator =
-      serve_rendezvous(job.metadata.uid, std::move(key).value(), api::global_batch(job),
-                       make_logger("up", options.log_level));
+      serve_rendezvous({job.metadata.uid, api::global_batch(job), tls, store->folder() / "epoch"},
+                       std::move(key).value(), make_logger("up", options.log_level));
   if (!coordinator) return coordinator.error();
 
   const LaunchSetting setting{*program,          manifest_folder,
@@ -149,6 +150,11 @@ Result<int> run(const RunOptions& options) {
   session_options.reload = [&]() -> Result<api::TrainJobSpec> {
     Result<api::Checked> again = read_manifest(options);
     if (!again) return again.error();
+    if (api::uses_tls(again->job) != tls)
+      return Error{
+          ExitCode::kManifest,
+          "spec.elasticPolicy.rdzvConf: tls cannot change while the job is being run: stop "
+          "`tilewright up` and start it again"};
     return std::move(again->job.spec);
   };
   session.emplace(std::move(job), **coordinator, *signals, console, std::move(session_options));

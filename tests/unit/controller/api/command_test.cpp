@@ -51,6 +51,19 @@ TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
   EXPECT_EQ(words.back(), "--max_workers=8");
 }
 
+TEST(WorkerEnvironment, AsksForTlsWhereTheManifestDoes) {
+  const std::string place = "rdzvBackend: c10d";
+  const auto value_of = [&](const std::string& manifest) -> std::string {
+    for (const auto& [name, value] : worker_environment(job_of(manifest), {"host:1", "/key", 0}))
+      if (name == "TILEWRIGHT_TLS") return value;
+    return "";
+  };
+  EXPECT_EQ(value_of(with(place, "rdzvConf: [{key: tls, value: \"true\"}]")), "true");
+  EXPECT_EQ(value_of(with(place, "rdzvConf: [{key: tls, value: \"false\"}]")), "");
+  EXPECT_EQ(value_of(with(place, place)), "");
+  EXPECT_TRUE(is_runtime_variable("TILEWRIGHT_TLS"));
+}
+
 TEST(WorkerCommand, KeepsTheSizesOfTheFirstStart) {
   TrainJob job = job_of();
   job.status.nominal_workers = 2;

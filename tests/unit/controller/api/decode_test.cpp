@@ -333,6 +333,7 @@ TrainJobStatus full_status() {
 TEST(Encode, LosesNothing) {
   TrainJob job = full_job();
   job.status = full_status();
+  job.spec.elastic_policy.rdzv_conf = {{"tls", "true"}};
   const Decoded from_json = decode_object(to_json(job), true);
   ASSERT_TRUE(from_json.ok()) << sentences(from_json.errors);
   EXPECT_EQ(to_json(from_json.job), to_json(job));

@@ -88,6 +88,13 @@ TEST(Validate, HoldsReplicasBetweenTheirBounds) {
        "1000"},
       {"nprocPerNode: 1", "nprocPerNode: 0",
        "job.yaml:6: spec.nprocPerNode: found 0, expected a whole number from 1 to 256"},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: tsl, value: \"true\"}]",
+       "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found the key \"tsl\", expected tls; did you "
+       "mean tls?"},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"yes\"}]",
+       "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found \"yes\" for tls, expected true or false"},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"true\"}, {key: tls, value: \"false\"}]",
+       "job.yaml:8: spec.elasticPolicy.rdzvConf[1]: found the key tls again, expected it once"},
       {"rdzvBackend: c10d", "rdzvBackend: etcd",
        "job.yaml:8: spec.elasticPolicy.rdzvBackend: found etcd, expected c10d"},
       {"maxRestarts: 3", "maxRestarts: -1",

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <fstream>
 #include <thread>
 
 #include "common/rendezvous/client.h"
+#include "tests/support/paths.h"
 
 namespace tilewright::local {
 namespace {
@@ -29,7 +31,8 @@ std::unique_ptr<rendezvous::Client> make_member(const Coordinator& coordinator,
 
 TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
   const net::SecretKey key = net::SecretKey::random();
-  const auto coordinator = serve_rendezvous(kUid, key.clone(), 32, make_silent_logger()).or_throw();
+  const auto coordinator =
+      serve_rendezvous({kUid, 32}, key.clone(), make_silent_logger()).or_throw();
   EXPECT_FALSE(coordinator->progress()) << "nobody is expected yet";
   ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok());
   ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "again is no harm";
@@ -78,6 +81,37 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
   coordinator->close();
   EXPECT_FALSE(coordinator->progress());
   EXPECT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "resumed";
+}
+
+// One epoch of one member; its number.
+std::uint64_t epoch_of(Coordinator& coordinator, const net::SecretKey& key) {
+  EXPECT_TRUE(coordinator.expect({1, 1, 1, seconds(30)}).ok());
+  const auto member = make_member(coordinator, key, 0);
+  const auto assignment = member->join(-1, monotonic_now() + seconds(30));
+  EXPECT_TRUE(assignment.ok()) << assignment.error().message;
+  coordinator.close();
+  return assignment->epoch;
+}
+
+TEST(Coordinator, NeverGivesTheNumberOfAnEpochTwice) {
+  const testing::TemporaryDirectory folder;
+  const net::SecretKey key = net::SecretKey::random();
+  const auto serve = [&](const std::string& uid) {
+    return serve_rendezvous({uid, 32, false, folder.path() / "epoch"}, key.clone(),
+                            make_silent_logger());
+  };
+  {
+    const auto first = serve(kUid).or_throw();
+    EXPECT_EQ(epoch_of(*first, key), 1U);
+    EXPECT_EQ(epoch_of(*first, key), 2U) << "closed and opened again";
+  }
+  EXPECT_EQ(epoch_of(*serve(kUid).or_throw(), key), 3U) << "after a restart";
+  std::ofstream(folder.path() / "epoch") << "another-job 17\n";
+  EXPECT_EQ(epoch_of(*serve(kUid).or_throw(), key), 1U) << "of another job";
+  std::ofstream(folder.path() / "epoch") << "rubbish";
+  const auto damaged = serve(kUid);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_NE(damaged.error().message.find("epoch is damaged"), std::string::npos);
 }
 
 }  // namespace
