@@ -43,6 +43,10 @@ TEST_F(CrdRefusals, RefusesInASentenceWhatValidateRefuses) {
        "found 0, expected a whole number from 1 to 256"},
       {"rdzvBackend: c10d", "rdzvBackend: etcd", "spec.elasticPolicy.rdzvBackend",
        "supported values: \"c10d\"", false},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: tsl, value: \"true\"}]",
+       "spec.elasticPolicy.rdzvConf[0].key", "supported values: \"tls\"", false},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"yes\"}]",
+       "spec.elasticPolicy.rdzvConf[0]", "found \"yes\" for tls, expected true or false"},
       {"maxRestarts: 3", "maxRestarts: -1", "spec.elasticPolicy.maxRestarts",
        "found -1, expected a whole number from 0 to 1000000"},
       {"maxRestarts: 3", "maxRestarts: three", "spec.elasticPolicy.maxRestarts",
@@ -215,6 +219,7 @@ TEST_F(CrdRefusals, TakesWhatValidateTakes) {
       {"sharedMemory: 64Mi", "env: [{name: A, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]"},
       {"memory: 2Gi", "memory: 2Gi\n      example.org/device: 1\n      hugepages-2Mi: 4Mi"},
       {"cpu: 1", "cpu: 1500m"},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"true\"}]"},
       {"sharedMemory: 64Mi",
        "nodeSelector: {example.org/pool: cpu}\n    imagePullSecrets: [{name: "
        "registry}]"},

@@ -58,6 +58,8 @@ TEST_F(Crd, LetsChangeWhatMayChangeAndNothingElse) {
       {{{"worker", {{"env", nullptr}}}}, "spec.worker.env"},
       {{{"runPolicy", {{"schedulingPolicy", {{"queue", "q"}}}}}},
        "spec.runPolicy.schedulingPolicy"},
+      {{{"elasticPolicy", {{"rdzvConf", json::array({{{"key", "tls"}, {"value", "true"}}})}}}},
+       "spec.elasticPolicy.rdzvConf"},
   };
   for (const auto& [change, field] : fixed) {
     const HttpResponse answer = changed({{"spec", change}});
