@@ -4,12 +4,12 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
-.PHONY: demo test build deps model install asan tsan format tidy clean
+.PHONY: demo test build deps model cluster-programs install asan tsan format tidy clean
 
 demo: build model ## trains a real BERT on the example with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
 
-test: model ## builds and runs every test
+test: model ## builds and runs every test; those on a real API server want `make cluster-programs` once
 	$(MAKE) build TARGETS=all
 	ctest --preset $(PRESET)
 
@@ -24,6 +24,9 @@ deps: ## installs missing Debian packages (with sudo if not root), or prints the
 model: $(MODEL)/model.safetensors ## a real pre-trained BERT, pinned by version and hash
 $(MODEL)/model.safetensors: .ci/model.txt | deps
 	.ci/fetch-model $(MODEL)
+
+cluster-programs: ## etcd, kube-apiserver, kubectl for the tests on a real API server: minutes, once
+	.ci/control-plane build
 
 install: build
 	cmake --install $(BUILD)
