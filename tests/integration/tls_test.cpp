@@ -1,0 +1,65 @@
+// A real training of two workers under TLS ends with the weights of one without.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <regex>
+
+#include "tests/integration/running_program.h"
+#include "tests/support/paths.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::RunningProgram;
+
+fs::path model_dir() {
+  const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
+  return given != nullptr ? given : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
+}
+
+// Twelve steps of two workers under `up`; the SHA-256 it says, "" when it fails.
+std::string trained_hash(const fs::path& folder, const std::string& name, const std::string& conf) {
+  std::ofstream(folder / (name + ".yaml")) << "apiVersion: tilewright.dev/v1alpha1\n"
+                                           << "kind: TrainJob\n"
+                                           << "metadata: {name: " << name << "}\n"
+                                           << R"(spec:
+  elasticPolicy: {minReplicas: 2, maxReplicas: 2, rdzvConf: )"
+                                           << conf << R"(}
+  trainer:
+    task: mrpc
+    model: models:.
+    data: data:.
+    output: output:$(TILEWRIGHT_JOB_NAME)
+    per_device_train_batch_size: 16
+    max_steps: 12
+    do_eval: false
+  worker: {replicas: 2, image: tilewright-worker}
+  volumes:
+    - {name: models, local: )" << model_dir().string()
+                                           << R"(}
+    - {name: data, local: )" << (testing::source_dir() / "examples/data/paraphrase").string()
+                                           << R"(}
+    - {name: output, local: .}
+)";
+  RunningProgram up(testing::program("tilewright"), {"up", name + ".yaml"}, folder);
+  EXPECT_EQ(up.wait(), 0) << up.output();
+  EXPECT_THAT(up.output(), ::testing::HasSubstr("rank 0 of 2"));
+  std::smatch match;
+  const std::regex pattern("SHA-256 of model.safetensors ([0-9a-f]{64})");
+  if (!std::regex_search(up.output(), match, pattern)) ADD_FAILURE() << up.output();
+  return match.empty() ? "" : match[1].str();
+}
+
+TEST(TrainingUnderTls, HasTheHashOfOneWithout) {
+  ASSERT_TRUE(fs::exists(model_dir() / "model.safetensors"))
+      << model_dir() << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
+  const testing::TemporaryDirectory folder;
+  EXPECT_EQ(trained_hash(folder.path(), "tls", "[{key: tls, value: \"true\"}]"),
+            trained_hash(folder.path(), "plain", "[]"));
+}
+
+}  // namespace
+}  // namespace tilewright
