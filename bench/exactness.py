@@ -1,0 +1,98 @@
+"""What exactness costs: the same training with and without it, in turns, for 1 to 4 processes.
+
+    python bench/exactness.py --worker build/bin/tilewright-worker \
+        --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
+
+Every run trains 40 steps of 32 examples of MRPC; its figure is train_results.json's train_runtime,
+which leaves the start, the evaluation and the writing out. Writes bench/results/exactness.json and
+prints a table. Wants a quiet machine, with a core for every process that is to be believed.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import support
+
+BATCH = 32
+EXAMPLES = 40 * BATCH
+
+
+def seconds(args, processes, exact):
+    threads = max(1, os.cpu_count() // processes)
+    with tempfile.TemporaryDirectory() as folder:
+        flags = support.flags_of(
+            {
+                "task_name": "mrpc",
+                "model_name_or_path": args.model,
+                "data_dir": args.data,
+                "output_dir": f"{folder}/out",
+                "per_device_train_batch_size": BATCH // args.nominal,
+                "nominal_workers": args.nominal,
+                "max_workers": args.nominal,
+                "max_train_samples": EXAMPLES,
+                "num_train_epochs": 1,
+                "save_strategy": "no",
+                "do_eval": False,
+                "threads": threads,
+                "exact": exact,
+            }
+        )
+        command = [args.worker, "train", *flags]
+        if processes > 1:
+            command = [args.worker, "agent", "--nproc_per_node", str(processes), "--", "train",
+                       *flags]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{command}: exit code {done.returncode}\n{done.stdout}")
+        return support.read_json(f"{folder}/out/train_results.json")["train_runtime"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", required=True, help="folder of MRPC")
+    parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 3, 4])
+    parser.add_argument("--nominal", type=int, default=4, help="the job's workers at most")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--out", type=pathlib.Path,
+                        default=support.results_folder() / "exactness.json")
+    args = parser.parse_args()
+
+    rows = []
+    for processes in args.processes:
+        runs = {"exact": [], "plain": []}
+        for _ in range(args.turns):
+            runs["exact"].append(seconds(args, processes, True))
+            runs["plain"].append(seconds(args, processes, False))
+        exact, plain = (statistics.median(runs[name]) for name in ("exact", "plain"))
+        # Each turn's own ratio: what slows the machine for a while slows both of it.
+        ratios = [a / b for a, b in zip(runs["exact"], runs["plain"])]
+        rows.append({"processes": processes, "threads": max(1, os.cpu_count() // processes),
+                     "exact_seconds": runs["exact"], "plain_seconds": runs["plain"],
+                     "exact_median": exact, "plain_median": plain,
+                     "median_ratio": statistics.median(ratios)})
+        print(f"{processes} processes: {exact:.2f} s against {plain:.2f} s", file=sys.stderr)
+    support.write_json(
+        args.out,
+        {
+            "what": f"MRPC, MiniLM, bf16, {EXAMPLES // BATCH} steps of {BATCH}, dropout on",
+            "cpu": support.cpu_name(),
+            "version": support.worker_version(args.worker),
+            "rows": rows,
+        },
+    )
+    print("| processes x threads | exact s | not exact s | cost |")
+    print("|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['processes']} x {row['threads']} | {row['exact_median']:.2f} "
+              f"| {row['plain_median']:.2f} | {100 * (row['median_ratio'] - 1):+.1f} % |")
+
+
+if __name__ == "__main__":
+    main()
