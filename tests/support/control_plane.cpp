@@ -181,20 +181,49 @@ void ControlPlane::start_api_server() {
   api_server_.emplace(start("kube-apiserver", flags));
   await("/readyz");
   await("/api/v1/namespaces/default");  // made in the background after that
+  for (const Grant& grant : grants_) await_granted(grant);
 }
 
 void ControlPlane::kill_api_server() { api_server_.reset(); }
 
 void ControlPlane::await(const std::string& path) {
+  await("kube-apiserver does not become ready", [&] {
+    const HttpResponse got = admin_->get(path);
+    return std::pair(got.ok(), got.body);
+  });
+}
+
+void ControlPlane::await(const std::string& complaint,
+                         const std::function<std::pair<bool, std::string>()>& look) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  HttpResponse answer;
-  while (!(answer = admin_->get(path)).ok()) {
+  while (true) {
+    const auto [there, seen] = look();
+    if (there) return;
     require_alive();
-    if (std::chrono::steady_clock::now() > deadline) {
-      fail("kube-apiserver does not become ready: " + answer.body);
-    }
+    if (std::chrono::steady_clock::now() > deadline) fail(complaint + ": " + seen);
     pollfd polled{api_server_->exit_fd(), POLLIN, 0};
     poll(&polled, 1, static_cast<int>(kTick.count()));
+  }
+}
+
+// The authorizer follows the rules through a cache of its own.
+void ControlPlane::await_granted(const Grant& grant) {
+  for (const json& rule : grant.rules) {
+    const json review = {{"apiVersion", "authorization.k8s.io/v1"},
+                         {"kind", "SubjectAccessReview"},
+                         {"spec",
+                          {{"user", grant.user},
+                           {"resourceAttributes",
+                            {{"group", rule.at("apiGroups").at(0)},
+                             {"resource", rule.at("resources").at(0)},
+                             {"verb", rule.at("verbs").at(0)}}}}}};
+    await("the rights of " + grant.user + " do not come into force", [&] {
+      const HttpResponse judged =
+          admin_->post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review);
+      const bool allowed =
+          judged.ok() && judged.json().value(json::json_pointer("/status/allowed"), false);
+      return std::pair(allowed, judged.body);
+    });
   }
 }
 
@@ -235,6 +264,7 @@ void ControlPlane::grant(const std::string& user, const json& rules) {
     const HttpResponse made = admin_->post(api + path, object);
     if (!made.ok()) fail("no rights for " + user + ": " + made.message());
   }
+  await_granted(grants_.emplace_back(Grant{user, rules}));
 }
 
 CommandOutcome ControlPlane::kubectl(const std::vector<std::string>& arguments) const {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/process/child_process.h"
@@ -60,7 +62,8 @@ class ControlPlane {
   // As the administrator.
   HttpsClient& admin() { return *admin_; }
   std::unique_ptr<HttpsClient> client(Credentials credentials) const;
-  // Gives the user these rules (of RBAC: apiGroups, resources, verbs) in every namespace.
+  // Gives the user these rules (of RBAC: apiGroups, resources, verbs) in every namespace, and
+  // returns when they are in force.
   void grant(const std::string& user, const nlohmann::json& rules);
   // kubectl as the administrator.
   CommandOutcome kubectl(const std::vector<std::string>& arguments) const;
@@ -75,14 +78,23 @@ class ControlPlane {
  private:
   ChildProcess start(const std::string& program, const std::vector<std::string>& arguments) const;
   void start_etcd();
+  struct Grant {
+    std::string user;
+    nlohmann::json rules;
+  };
   // Until a GET of the path succeeds.
   void await(const std::string& path);
+  // Until `look` says true; it also says what it saw, for the complaint.
+  void await(const std::string& complaint,
+             const std::function<std::pair<bool, std::string>()>& look);
+  void await_granted(const Grant& grant);
   // Throws if one of the two has ended.
   void require_alive();
   [[noreturn]] void fail(const std::string& what);
   void write_kubeconfig(const std::filesystem::path& path, const nlohmann::json& user) const;
 
   ControlPlaneOptions options_;
+  std::vector<Grant> grants_;
   std::filesystem::path programs_;
   std::filesystem::path folder_;
   bool keep_folder_ = false;
