@@ -200,7 +200,7 @@ void ControlPlane::await(const std::string& complaint,
     const auto [there, seen] = look();
     if (there) return;
     require_alive();
-    if (std::chrono::steady_clock::now() > deadline) fail(complaint + ": " + seen);
+    if (std::chrono::steady_clock::now() > deadline) fail(fmt::format("{}: {}", complaint, seen));
     pollfd polled{api_server_->exit_fd(), POLLIN, 0};
     poll(&polled, 1, static_cast<int>(kTick.count()));
   }
@@ -217,7 +217,7 @@ void ControlPlane::await_granted(const Grant& grant) {
                             {{"group", rule.at("apiGroups").at(0)},
                              {"resource", rule.at("resources").at(0)},
                              {"verb", rule.at("verbs").at(0)}}}}}};
-    await("the rights of " + grant.user + " do not come into force", [&] {
+    await(fmt::format("the rights of {} do not come into force", grant.user), [&] {
       const HttpResponse judged =
           admin_->post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review);
       const bool allowed =
