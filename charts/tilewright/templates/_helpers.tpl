@@ -1,0 +1,63 @@
+{{- define "tilewright.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* The release's name where it says tilewright already. Short enough for what is appended to it. */ -}}
+{{- define "tilewright.fullname" -}}
+{{- $name := include "tilewright.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end -}}
+{{- end }}
+
+{{- define "tilewright.controller" -}}
+{{ include "tilewright.fullname" . }}-controller
+{{- end }}
+
+{{- define "tilewright.rendezvous" -}}
+{{ include "tilewright.fullname" . }}-rendezvous
+{{- end }}
+
+{{- define "tilewright.masterKey" -}}
+{{ include "tilewright.fullname" . }}-master-key
+{{- end }}
+
+{{- /* Of what stands outside namespaces: releases of one name in two namespaces are two. */ -}}
+{{- define "tilewright.clusterName" -}}
+{{ printf "%s-%s" .Release.Namespace (include "tilewright.fullname" .) }}
+{{- end }}
+
+{{- define "tilewright.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "tilewright.fullname" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ required "serviceAccount.name: found nothing, expected the name of a ServiceAccount, since serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end -}}
+{{- end }}
+
+{{- define "tilewright.selector" -}}
+app.kubernetes.io/name: {{ include "tilewright.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: controller
+{{- end }}
+
+{{- define "tilewright.labels" -}}
+{{ include "tilewright.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "tilewright.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end }}
