@@ -88,6 +88,8 @@ void decode_status(Fields& fields, TrainJobStatus& status) {
                 [&](Fields& inner) { decode_progress(inner, status.progress.emplace()); });
   fields.integer("nominalWorkers", status.nominal_workers);
   fields.integer("virtualShards", status.virtual_shards);
+  fields.integer("rendezvousEpoch", status.rendezvous_epoch);
+  fields.ignore("summary");
 }
 
 }  // namespace tilewright::api

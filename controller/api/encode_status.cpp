@@ -1,10 +1,20 @@
 // status as the API server is given it.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "common/base/clock.h"
 #include "controller/api/encode.h"
 
 namespace tilewright::api {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::string_view kEvaluation = "eval_";
+// The one number of a task comes first: GLUE's of CoLA and STS-B, then of the others, then SQuAD's.
+constexpr std::array<const char*, 5> kMainMetrics{"eval_matthews_correlation", "eval_pearson",
+                                                  "eval_accuracy", "eval_f1", "eval_exact"};
 
 void put_time(json& object, const char* name, const Timestamp& time) {
   if (time) object[name] = to_rfc3339(*time);
@@ -58,6 +68,34 @@ json progress_json(const Progress& progress) {
   return object;
 }
 
+// What tells best how good the model is: the evaluation's result once there is one.
+std::string quality_of(const Progress& progress) {
+  const std::map<std::string, double>& metrics = progress.metrics;
+  for (const char* name : kMainMetrics) {
+    const auto found = metrics.find(name);
+    if (found == metrics.end()) continue;
+    return fmt::format("{} {:.4f}", std::string_view(name).substr(kEvaluation.size()),
+                       found->second);
+  }
+  return progress.loss ? fmt::format("loss {:.4f}", *progress.loss) : "";
+}
+
+// kubectl's columns show a field each; these join what people read together.
+json summary_json(const TrainJobStatus& status) {
+  json summary = {{"ready", fmt::format("{}/{}", status.replicas.ready, status.replicas.desired)}};
+  if (!status.progress) return summary;
+  const Progress& progress = *status.progress;
+  summary["progress"] = fmt::format("{}/{}", progress.step, progress.total_steps);
+  put_text(summary, "quality", quality_of(progress));
+  // Of a job that is not under way neither says anything any more.
+  if (status.phase != Phase::kRunning) return summary;
+  summary["speed"] = fmt::format("{:.1f}/s", progress.examples_per_second);
+  if (progress.eta_seconds) {
+    summary["eta"] = to_words(std::chrono::seconds(*progress.eta_seconds));
+  }
+  return summary;
+}
+
 }  // namespace
 
 json to_json(const TrainJobStatus& status) {
@@ -88,6 +126,8 @@ json to_json(const TrainJobStatus& status) {
   if (status.progress) object["progress"] = progress_json(*status.progress);
   if (status.nominal_workers > 0) object["nominalWorkers"] = status.nominal_workers;
   if (status.virtual_shards > 0) object["virtualShards"] = status.virtual_shards;
+  if (status.rendezvous_epoch > 0) object["rendezvousEpoch"] = status.rendezvous_epoch;
+  if (status.replicas.desired > 0) object["summary"] = summary_json(status);
   return object;
 }
 

@@ -120,6 +120,8 @@ struct TrainJobStatus {
   // Frozen at the job's first start: the global batch, and so every later step, hangs on them.
   std::int64_t nominal_workers = 0;  // processes: replicas x nprocPerNode; 0: not started
   std::int64_t virtual_shards = 0;   // 0: not started
+  // The highest epoch of the rendezvous so far: no later coordinator gives it out again.
+  std::int64_t rendezvous_epoch = 0;
 
   // nullptr when there is none of that type.
   const Condition* find_condition(std::string_view type) const;

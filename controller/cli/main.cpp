@@ -6,6 +6,7 @@
 #include "common/base/commit.h"
 #include "common/base/exit_codes.h"
 #include "common/base/version.h"
+#include "controller/cli/controller.h"
 #include "controller/cli/render.h"
 #include "controller/cli/up.h"
 #include "controller/cli/validate.h"
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   tilewright::add_up_command(app, exit_code);
   tilewright::add_validate_command(app, exit_code);
   tilewright::add_render_command(app, exit_code);
+  tilewright::add_controller_command(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

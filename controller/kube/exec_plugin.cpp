@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/process/child_process.h"
+#include "controller/kube/tls.h"
 #include "controller/api/decode.h"
 
 namespace tilewright::kube {
@@ -47,6 +48,7 @@ Result<std::string> run(const ExecPlugin& plugin, const net::Wait& wait) {
   command.arguments = plugin.arguments;
   auto over = plugin.environment;
   over["KUBERNETES_EXEC_INFO"] = exec_info(plugin);
+  over.try_emplace(kCertFileVariable, system_authorities_file());
   command.environment = environment_with(over);
   command.separate_error = true;
   auto child = ChildProcess::start(command);

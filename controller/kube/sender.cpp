@@ -101,9 +101,11 @@ ApiResult<std::string> Sender::attempt(const ApiRequest& request, const net::Wai
   bounded.deadline = std::min(bounded.deadline, monotonic_now() + options_.attempt_timeout);
   // What is not answered while this process may write is given up: its connection is closed.
   if (request.guard) bounded.deadline = std::min(bounded.deadline, request.guard->valid_until());
+  if (request.guard && options_.before_write) options_.before_write(request);
   auto exchange = begin(request, bounded);
   if (!exchange) return exchange.error();
   auto body = read_all(**exchange, bounded);
+  if (request.guard && options_.after_write) options_.after_write(request);
   if (const auto* failure = std::get_if<HttpFailure>(&body)) {
     return error_of_failure(*failure, request);
   }

@@ -2,6 +2,7 @@
 // in this one place for all verbs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,12 +15,16 @@
 
 namespace tilewright::kube {
 
+struct ApiRequest;
+
 struct SenderOptions {
   RetryPolicy retry;
   // Most time for one attempt, so that a dead connection leaves some for another.
   Duration attempt_timeout = std::chrono::seconds(15);
   std::string user_agent = "tilewright";
   Jitter jitter = random_jitter();
+  // For tests: around every attempt of every write.
+  std::function<void(const ApiRequest& request)> before_write, after_write;
 };
 
 struct ApiRequest {

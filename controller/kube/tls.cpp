@@ -6,6 +6,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "common/base/files.h"
@@ -61,6 +62,16 @@ Status trust(SSL_CTX* context, const PemSource& source) {
   return {};
 }
 
+Status trust_system(SSL_CTX* context) {
+  const std::string& file = system_authorities_file();
+  if (SSL_CTX_load_verify_file(context, file.c_str()) == 1) return {};
+  ERR_clear_error();
+  return wrong(
+      fmt::format("{}: found no certificate in PEM, expected those of the system's "
+                  "authorities, since the cluster names none of its own",
+                  file));
+}
+
 int no_passphrase(char*, int, int, void*) { return 0; }
 
 Status show(SSL_CTX* context, const std::string& chain, const std::string& key_text,
@@ -102,8 +113,9 @@ int verify_and_log(X509_STORE_CTX* store, void* argument) {
 Status prepare_tls(SSL_CTX* context, const TlsSettings& settings,
                    const std::optional<ClientCertificate>& from_plugin) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  if (!settings.authorities.empty()) {
-    const Status trusted = trust(context, settings.authorities);
+  if (settings.verify || !settings.authorities.empty()) {
+    const Status trusted =
+        settings.authorities.empty() ? trust_system(context) : trust(context, settings.authorities);
     if (!trusted) return trusted;
   }
   if (from_plugin) {
@@ -117,6 +129,19 @@ Status prepare_tls(SSL_CTX* context, const TlsSettings& settings,
   if (!key) return key.error();
   return show(context, *chain, *key, name_of(settings.certificate, "client certificate"),
               name_of(settings.key, "client key"));
+}
+
+const std::string& system_authorities_file() {
+  static const std::string file = [] {
+    const char* set = std::getenv(kCertFileVariable);
+    return std::string(set == nullptr ? X509_get_default_cert_file() : set);
+  }();
+  return file;
+}
+
+void spare_system_authorities() {
+  system_authorities_file();
+  setenv(kCertFileVariable, "/dev/null", 1);
 }
 
 void log_refusals(SSL_CTX* context, HandshakeLog* log) {

@@ -32,6 +32,16 @@ struct TlsSettings {
 Status prepare_tls(SSL_CTX* context, const TlsSettings& settings,
                    const std::optional<ClientCertificate>& from_plugin);
 
+// cpprestsdk reads the system's authorities for every connection, parsing 140 certificates for a
+// tenth of a second or more in its only thread. This points OpenSSL's default at an empty file, by
+// $SSL_CERT_FILE, so that prepare_tls() reads them itself where they are wanted. Call it before
+// there are threads that read the environment.
+void spare_system_authorities();
+// Where they really are: what $SSL_CERT_FILE was before that, or OpenSSL's default. For child
+// processes, too.
+const std::string& system_authorities_file();
+inline constexpr const char* kCertFileVariable = "SSL_CERT_FILE";
+
 // Why the last handshake was refused, in OpenSSL's words: cpprestsdk tells only that it was.
 struct HandshakeLog {
   std::string last_refusal;

@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <charconv>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
 
 #include "controller/kube/body_streams.h"
@@ -60,6 +61,8 @@ bool framed(const web::http::http_response& response) {
 }  // namespace
 
 void start_http_thread() {
+  static std::once_flag once;
+  std::call_once(once, spare_system_authorities);
   // Before the pool, so that at exit the pool's thread ends first and frees what OpenSSL keeps for
   // it.
   OPENSSL_init_ssl(0, nullptr);

@@ -44,7 +44,7 @@ std::string in_short(double number) {
 
 }  // namespace
 
-std::string progress_line(const LiveProgress& live, int width) {
+std::string progress_line(const reconcile::RendezvousView& live, int width) {
   const reconcile::Progress& progress = live.progress;
   std::string line;
   if (progress.total_steps > 0) {
@@ -110,7 +110,7 @@ void Console::print(std::string_view prefix, int colour, std::string_view text) 
   if (!progress_.empty()) draw();
 }
 
-void Console::show_progress(const LiveProgress& live) {
+void Console::show_progress(const reconcile::RendezvousView& live) {
   if (options_.terminal < 0) return;
   // One column is left free: a full line would wrap on some terminals.
   progress_ = progress_line(live, width_of(options_.terminal) - 1);

@@ -11,7 +11,7 @@ namespace tilewright::local {
 
 // The progress line, cut to `width` columns: a bar, step, epoch, loss, learning rate, examples/s,
 // tokens/s, GFLOP/s, time left. What is not known is left out.
-std::string progress_line(const LiveProgress& live, int width);
+std::string progress_line(const reconcile::RendezvousView& live, int width);
 
 class Console {
  public:
@@ -33,7 +33,7 @@ class Console {
   void worker_line(int index, std::string_view line);
   // "up       | text"
   void note(std::string_view text);
-  void show_progress(const LiveProgress& live);
+  void show_progress(const reconcile::RendezvousView& live);
   void clear_progress();
 
  private:

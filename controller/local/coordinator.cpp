@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "common/base/files.h"
 #include "common/net/address.h"
 #include "common/rendezvous/server.h"
+#include "controller/reconcile/observe_rendezvous.h"
 
 namespace tilewright::local {
 namespace {
@@ -17,27 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxEpochBytes = 1024;
-
-// What a worker reports beside its metrics; all others are results for people to read.
-constexpr const char* kGflops = "gflops";
-constexpr const char* kPeakGflops = "peak_gflops";
-constexpr const char* kEtaSeconds = "eta_seconds";
-constexpr const char* kGradNorm = "grad_norm";
-
-double take_out(std::map<std::string, double>& metrics, const char* name) {
-  const auto found = metrics.extract(name);
-  return found ? found.mapped() : 0;
-}
-
-std::optional<double> finite(double value) {
-  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
-}
-
-std::optional<std::int64_t> eta(const rendezvous::Progress& progress, std::int64_t global_batch) {
-  if (!(progress.examples_per_second > 0) || progress.total_steps <= 0) return std::nullopt;
-  const std::int64_t left = std::max<std::int64_t>(progress.total_steps - progress.step, 0);
-  return std::llround(static_cast<double>(left * global_batch) / progress.examples_per_second);
-}
 
 // "UID NUMBER": the file of one job's last epoch. Another job's, or none: 0.
 Result<rendezvous::Epoch> read_epoch(const CoordinatorOptions& options) {
@@ -94,20 +73,11 @@ class Served final : public Coordinator {
     told_.reset();
   }
 
-  std::optional<LiveProgress> progress() const override {
+  std::optional<reconcile::RendezvousView> progress() const override {
     const auto snapshot = open_ ? server_->snapshot(options_.job_uid) : std::nullopt;
     if (!snapshot) return std::nullopt;
-    LiveProgress live;
     // Between two epochs, and after the last one's end, what was known before still holds.
-    if (const auto& said = snapshot->progress ? snapshot->progress : last_) take(*said, live);
-    live.progress.rendezvous_epoch = snapshot->epoch;
-    live.progress.world = snapshot->world;
-    for (const rendezvous::MemberView& member : snapshot->members) {
-      reconcile::Member& view = live.progress.members[member.who.seat.index];
-      if (member.rank >= 0 && (view.rank < 0 || member.rank < view.rank)) view.rank = member.rank;
-      view.finished = member.standing == rendezvous::Standing::kFinished;
-    }
-    return live;
+    return reconcile::view_of(*snapshot, last_, options_.global_batch);
   }
 
   int changes_fd() const override { return server_->changes().fd(); }
@@ -127,25 +97,6 @@ class Served final : public Coordinator {
     const Status kept = write_file_atomically(options_.epoch_file,
                                               fmt::format("{} {}\n", options_.job_uid, latest_));
     if (!kept) log_->warn("the last epoch is not kept: {}", kept.error().message);
-  }
-
-  void take(const rendezvous::Progress& from, LiveProgress& live) const {
-    reconcile::Progress& to = live.progress;
-    to.step = from.step;
-    to.total_steps = from.total_steps;
-    to.epoch = from.epoch_of_data;
-    to.loss = finite(from.loss);
-    to.learning_rate = finite(from.learning_rate);
-    to.examples_per_second = from.examples_per_second;
-    to.tokens_per_second = from.tokens_per_second;
-    to.eta_seconds = eta(from, options_.global_batch);
-    to.last_checkpoint_step = from.last_checkpoint_step;
-    to.metrics = from.metrics;
-    live.gflops_per_second = take_out(to.metrics, kGflops);
-    live.peak_gflops = take_out(to.metrics, kPeakGflops);
-    take_out(to.metrics, kEtaSeconds);
-    take_out(to.metrics, kGradNorm);
-    live.phase = from.phase;
   }
 
   const CoordinatorOptions options_;

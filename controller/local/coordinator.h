@@ -9,18 +9,10 @@
 
 #include "common/base/log.h"
 #include "common/net/secret.h"
-#include "controller/reconcile/observed.h"
+#include "controller/reconcile/observe_rendezvous.h"
 #include "controller/reconcile/plan.h"
 
 namespace tilewright::local {
-
-// What a progress line shows beside what reconcile needs.
-struct LiveProgress {
-  reconcile::Progress progress;
-  std::string phase;             // "training", "evaluating", ...
-  double gflops_per_second = 0;  // of all workers; 0: not told
-  double peak_gflops = 0;        // what their CPUs could do; 0: not told
-};
 
 class Coordinator {
  public:
@@ -31,7 +23,7 @@ class Coordinator {
   // The job is over: members are sent away.
   virtual void close() = 0;
   // Nothing before the first expect() and after close().
-  virtual std::optional<LiveProgress> progress() const = 0;
+  virtual std::optional<reconcile::RendezvousView> progress() const = 0;
   virtual int changes_fd() const = 0;  // readable when something has changed
   virtual void take_changes() = 0;     // until the next change
 };

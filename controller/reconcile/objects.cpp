@@ -188,7 +188,11 @@ json spec_of(const api::TrainJob& job, std::int64_t index, const std::string& re
 }  // namespace
 
 std::string service_name(const api::TrainJob& job) { return job.metadata.name; }
-std::string secret_name(const api::TrainJob& job) { return job.metadata.name + "-job-key"; }
+std::string secret_name(const api::TrainJob& job) {
+  // The beginning of the UID: a job of the same name that was here before had another key, and its
+  // Secret may not be gone yet.
+  return job.metadata.name + "-job-key-" + job.metadata.uid.substr(0, 8);
+}
 std::string network_policy_name(const api::TrainJob& job) { return job.metadata.name; }
 std::string pod_group_name(const api::TrainJob& job) { return job.metadata.name; }
 

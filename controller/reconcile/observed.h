@@ -48,6 +48,7 @@ struct Member {
 // What the workers last told the rendezvous.
 struct Progress {
   std::uint64_t rendezvous_epoch = 0;  // 0: none is current
+  std::uint64_t latest_epoch = 0;      // the highest so far
   int world = 0;                       // processes in it
   std::int64_t step = 0;
   std::int64_t total_steps = 0;

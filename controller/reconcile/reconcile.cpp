@@ -98,4 +98,18 @@ Plan reconcile(const Observed& observed, WallTime now) {
   return plan;
 }
 
+Plan refuse(const Observed& observed, const std::string& why, WallTime now) {
+  if (observed.job.metadata.deletion_timestamp || is_final(observed.job.status.phase)) return {};
+  const Situation situation = sort(observed, now);
+  api::TrainJobStatus status = observed.job.status;
+  Plan plan;
+  Timer timer(now);
+  const Obstacle obstacle{"InvalidSpec", why + "; it goes on when that is put right"};
+  set_conditions(situation, std::nullopt, obstacle, status);
+  fill_in(situation, status);
+  if (status.nominal_workers > 0) plan.membership = membership_of(situation, {});
+  finish(situation, status, timer, plan);
+  return plan;
+}
+
 }  // namespace tilewright::reconcile

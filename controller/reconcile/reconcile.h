@@ -2,6 +2,8 @@
 // thread or log.
 #pragma once
 
+#include <string>
+
 #include "controller/reconcile/observed.h"
 #include "controller/reconcile/plan.h"
 
@@ -11,5 +13,10 @@ namespace tilewright::reconcile {
 // Once its plan has been carried out and nothing else changes, the next plan is empty.
 // The job has defaults applied and is valid.
 Plan reconcile(const Observed& observed, WallTime now);
+
+// For a job that does not decode or is not valid, though the API server took it: what runs goes on,
+// nothing is made or deleted, and the Blocked condition says why. `why` is a sentence without a
+// full stop.
+Plan refuse(const Observed& observed, const std::string& why, WallTime now);
 
 }  // namespace tilewright::reconcile

@@ -119,6 +119,10 @@ void fill_in(const Situation& situation, api::TrainJobStatus& status) {
   status.selector = fmt::format("{}={},{}={}", labels::kJobName, observed.job.metadata.name,
                                 labels::kRole, labels::kRoleWorker);
   status.replicas = counts_of(situation, status);
+  if (observed.progress) {
+    status.rendezvous_epoch = std::max(status.rendezvous_epoch,
+                                       static_cast<std::int64_t>(observed.progress->latest_epoch));
+  }
   std::optional<api::Progress> progress = progress_of(observed);
   if (!progress) return;
   // The same news at another time is no news.

@@ -134,7 +134,7 @@ TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
   json object = created();
   api::TrainJobStatus status;
   const api::Timestamp time = api::parse_timestamp("2026-01-31T23:59:59Z");
-  status.phase = api::Phase::kRestarting;
+  status.phase = api::Phase::kRunning;
   status.observed_generation = 1;
   status.start_time = time;
   status.completion_time = time;
@@ -166,10 +166,11 @@ TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
   status.progress->tokens_per_second = 5811;
   status.progress->eta_seconds = 7;
   status.progress->last_checkpoint = "checkpoint-100";
-  status.progress->metrics = {{"accuracy", 0.8}};
+  status.progress->metrics = {{"eval_accuracy", 0.8}};
   status.progress->updated = time;
   status.nominal_workers = 2;
   status.virtual_shards = 8;
+  status.rendezvous_epoch = 3;
   object["status"] = api::to_json(status);
   const HttpResponse answer = admin().put(kJobs + "/mrpc/status?fieldValidation=Strict", object);
   ASSERT_EQ(answer.status, 200) << answer.message();
@@ -178,10 +179,10 @@ TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
   // Its columns.
   const CommandOutcome table = control_plane().kubectl({"get", "trainjobs"});
   EXPECT_THAT(table.output,
-              ::testing::ContainsRegex("NAME +PHASE +STEP +TOTAL +LOSS +EXAMPLES/S +ETA +READY "
-                                       "+DESIRED +RESTARTS +AGE\n"
-                                       "mrpc +Restarting +111 +168 +0.1323 +255.8 +7 +1 +2 +6 "
-                                       "+[0-9]+s\n"));
+              ::testing::ContainsRegex("NAME +PHASE +PROGRESS +QUALITY +EXAMPLES +ETA +READY "
+                                       "+RESTARTS +AGE\n"
+                                       "mrpc +Running +111/168 +accuracy 0.8000 +255.8/s +7.0 s "
+                                       "+1/2 +6 +[0-9]+s\n"));
   const CommandOutcome wide = control_plane().kubectl({"get", "tj", "-o", "wide"});
   EXPECT_THAT(wide.output, HasSubstr("no node has 2 CPUs; it is tried again"));
 }

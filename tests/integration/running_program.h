@@ -99,6 +99,13 @@ class RunningProgram {
     return true;
   }
 
+  // Whether it has ended by now.
+  bool ended() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+  }
+
   // The exit code, 128 + n after signal n; -1, and a failure, if it does not end.
   int wait() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -116,7 +123,7 @@ class RunningProgram {
  private:
   bool read_some() {
     char buffer[4096];
-    const ssize_t size = read(output_, buffer, sizeof(buffer));
+    const ssize_t size = ::read(output_, buffer, sizeof(buffer));
     if (size <= 0) return false;
     text_.append(buffer, static_cast<std::size_t>(size));
     return true;

@@ -327,6 +327,7 @@ TrainJobStatus full_status() {
   status.progress = progress;
   status.nominal_workers = 2;
   status.virtual_shards = 8;
+  status.rendezvous_epoch = 3;
   return status;
 }
 
@@ -341,6 +342,25 @@ TEST(Encode, LosesNothing) {
   const Decoded from_yaml = decode_manifest(to_yaml(to_json(job)));
   ASSERT_TRUE(from_yaml.ok()) << sentences(from_yaml.errors);
   EXPECT_TRUE(from_yaml.job == job);
+}
+
+TEST(Encode, SumsTheStatusUpForColumns) {
+  TrainJobStatus status = full_status();
+  status.replicas = {.desired = 3, .ready = 2};
+  status.phase = Phase::kRunning;
+  status.progress->eta_seconds = 130;
+  status.progress->metrics.clear();
+  const nlohmann::json running = {{"progress", "12/100"},
+                                  {"quality", "loss 0.5000"},
+                                  {"speed", "33.5/s"},
+                                  {"eta", "2 min 10 s"},
+                                  {"ready", "2/3"}};
+  EXPECT_EQ(to_json(status)["summary"], running);
+  status.phase = Phase::kSucceeded;
+  status.progress->metrics = {{"eval_accuracy", 0.80561}, {"eval_f1", 0.9}, {"eval_loss", 0.1}};
+  const nlohmann::json ended = {
+      {"progress", "12/100"}, {"quality", "accuracy 0.8056"}, {"ready", "2/3"}};
+  EXPECT_EQ(to_json(status)["summary"], ended);
 }
 
 TEST(Encode, LeavesOutWhatWasLeftOut) {

@@ -30,8 +30,8 @@ class Screen {
   FileDescriptor reading_, writing_;
 };
 
-LiveProgress halfway() {
-  LiveProgress live;
+reconcile::RendezvousView halfway() {
+  reconcile::RendezvousView live;
   live.progress.step = 115;
   live.progress.total_steps = 230;
   live.progress.epoch = 5;
@@ -54,7 +54,7 @@ TEST(ProgressLine, TellsAllThatIsKnown) {
 }
 
 TEST(ProgressLine, LeavesOutWhatIsNotKnown) {
-  LiveProgress live;
+  reconcile::RendezvousView live;
   EXPECT_EQ(progress_line(live, 100), "");
   live.phase = "loading";
   EXPECT_EQ(progress_line(live, 100), "loading");
@@ -71,7 +71,7 @@ TEST(ProgressLine, FitsTheTerminal) {
 }
 
 TEST(ProgressLine, StaysABarWhereTheNumbersAreOdd) {
-  LiveProgress live;
+  reconcile::RendezvousView live;
   live.progress.step = 11;
   live.progress.total_steps = 10;
   EXPECT_EQ(progress_line(live, 28), "[####################] 100 %");

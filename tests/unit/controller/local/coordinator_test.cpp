@@ -59,7 +59,7 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
                     {"eta_seconds", 5},
                     {"grad_norm", 1}};
   (assignment->rank == 0 ? zero : one)->report(report);
-  std::optional<LiveProgress> live;
+  std::optional<reconcile::RendezvousView> live;
   do {
     pollfd polled{coordinator->changes_fd(), POLLIN, 0};
     ASSERT_EQ(poll(&polled, 1, 30'000), 1);

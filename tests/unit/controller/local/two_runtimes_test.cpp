@@ -60,8 +60,8 @@ class ScriptedCoordinator final : public Coordinator {
   std::string endpoint() const override { return kRendezvous; }
   Status expect(const reconcile::Membership&) override { return {}; }
   void close() override {}
-  std::optional<LiveProgress> progress() const override {
-    return LiveProgress{progress_at(step), "training", 0};
+  std::optional<reconcile::RendezvousView> progress() const override {
+    return reconcile::RendezvousView{progress_at(step), "training", 0};
   }
   int changes_fd() const override { return fd_.get(); }
   void take_changes() override {}

@@ -110,7 +110,7 @@ TEST(Pod, MountsEachVolumeTheKeySharedMemoryAndAWritableTmp) {
   const json volumes = spec.at("volumes");
   EXPECT_EQ(named(volumes, "tilewright-shm").at("emptyDir"),
             json::parse(R"({"medium": "Memory", "sizeLimit": "64Mi"})"));
-  EXPECT_EQ(named(volumes, "tilewright-job-key").at("secret").at("secretName"), "mrpc-job-key");
+  EXPECT_EQ(named(volumes, "tilewright-job-key").at("secret").at("secretName"), "mrpc-job-key-uid-1");
   EXPECT_EQ(named(volumes, "models"), json::parse(R"({"name": "models",
                             "persistentVolumeClaim": {"claimName": "tilewright-models"}})"));
   for (const json& mount : mounts) EXPECT_FALSE(named(volumes, mount.at("name")).is_null());
@@ -195,7 +195,7 @@ TEST(Service, IsHeadlessAndNamesPodsThatAreNotReady) {
 TEST(Secret, HoldsTheKeyInTheFileThePodIsTold) {
   const json secret = build_secret(job_in_cluster(), "0a1b");
   EXPECT_EQ(secret.at("stringData"), json::parse(R"({"job-key": "0a1b"})"));
-  EXPECT_EQ(secret.at("metadata").at("name"), "mrpc-job-key");
+  EXPECT_EQ(secret.at("metadata").at("name"), "mrpc-job-key-uid-1");
   EXPECT_EQ(secret.at("immutable"), true);
 }
 

@@ -1,0 +1,311 @@
+#include "controller/manager/applier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "controller/api/encode.h"
+#include "controller/manager/merge_patch.h"
+#include "controller/manager/records.h"
+#include "controller/manager/resources.h"
+#include "controller/reconcile/objects.h"
+
+namespace tilewright::manager {
+namespace {
+
+using kube::ApiError;
+using kube::ApiResult;
+using kube::Problem;
+using nlohmann::json;
+using reconcile::Companion;
+
+constexpr const char* kNameTaken = "NameTaken";
+
+bool belongs_to(const json& object, const api::TrainJob& job) {
+  const json metadata = object.value("metadata", json::object());
+  for (const json& owner : metadata.value("ownerReferences", json::array())) {
+    if (owner.value("uid", "") == job.metadata.uid && owner.value("controller", false)) return true;
+  }
+  return false;
+}
+
+struct CompanionObject {
+  kube::ResourceType type;
+  json object;
+};
+
+// What the API server will not take for now, as the job's condition says it. Nothing for errors
+// that say nothing about the job.
+std::optional<reconcile::Refusal> refusal_of(const ApiError& error) {
+  switch (error.problem) {
+    case Problem::kForbidden:
+      if (error.message.find("exceeded quota") != std::string::npos) {
+        return reconcile::Refusal{"QuotaExceeded",
+                                  "the namespace's quota is used up: " + error.message};
+      }
+      return reconcile::Refusal{"Forbidden", "the API server refuses: " + error.message};
+    case Problem::kInvalid:
+      if (error.reason == kNameTaken) return reconcile::Refusal{kNameTaken, error.message};
+      return reconcile::Refusal{"Refused", "the API server refuses: " + error.message};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+// One plan of one job.
+class Applier::Application {
+ public:
+  Application(Applier& owner, const api::TrainJob& job, const json& stored,
+              const reconcile::Plan& plan, JobMemory& memory, const net::Wait& wait)
+      : parts_(owner.parts_),
+        rendezvous_(owner.rendezvous_),
+        log_(*owner.log_),
+        job_(job),
+        stored_(stored),
+        plan_(plan),
+        memory_(memory),
+        wait_(wait) {}
+
+  Outcome run() {
+    // Nothing else if the status could not be written.
+    if (plan_.status && !write_status()) return outcome_;
+    refusal_.reset();
+    remove_pods();
+    tell_rendezvous();
+    ensure_companions();
+    if (outcome_.complete) create_pods();
+    remove_companions();
+    for (const reconcile::Event& event : plan_.events) parts_.recorder.record(written_, event);
+    if (plan_.delete_job) remove_job();
+    memory_.refusal = refusal_;
+    return outcome_;
+  }
+
+ private:
+  void failed(const ApiError& error) {
+    outcome_.complete = false;
+    if (!outcome_.error) outcome_.error = error;
+  }
+
+  bool write_status() {
+    json patch = {
+        {"metadata",
+         {{"uid", job_.metadata.uid}, {"resourceVersion", job_.metadata.resource_version}}},
+        {"status", merge_patch_between(stored_, api::to_json(*plan_.status))}};
+    kube::PatchOptions options;
+    options.subresource = "status";
+    const auto written =
+        parts_.client.patch(parts_.guard, resource::train_jobs(), job_.metadata.namespace_name,
+                            job_.metadata.name, kube::PatchType::kMerge, patch, options, wait_);
+    if (!written) {
+      // Gone, or changed since: its event brings it back.
+      failed(written.error());
+      return false;
+    }
+    const json metadata = written->value("metadata", json::object());
+    written_ = job_;
+    written_.status = *plan_.status;
+    written_.metadata.resource_version = metadata.value("resourceVersion", "");
+    JobMemory::Written& memory = memory_.written ? *memory_.written : memory_.written.emplace();
+    memory.upon_versions.insert(job_.metadata.resource_version);
+    memory.version = written_.metadata.resource_version;
+    memory.status = *plan_.status;
+    memory.as_stored = written->value("status", json::object());
+    return true;
+  }
+
+  void remove_pods() {
+    std::vector<std::function<void()>> tasks;
+    for (const reconcile::WorkerDeletion& deletion : plan_.deletions) {
+      tasks.emplace_back([this, &deletion] { remove_pod(deletion); });
+    }
+    parts_.pool.run_all(tasks);
+  }
+
+  void remove_pod(const reconcile::WorkerDeletion& deletion) {
+    kube::DeleteOptions options;
+    options.uid = deletion.uid;
+    if (deletion.force) options.grace_seconds = 0;
+    const auto removed =
+        parts_.client.remove(parts_.guard, kube::resource::pods(), job_.metadata.namespace_name,
+                             deletion.name, options, wait_);
+    const std::lock_guard lock(mutex_);
+    // Not there any more, or another one under its name.
+    const bool gone = removed.is(Problem::kNotFound) || removed.is(Problem::kConflict);
+    if (!removed && !gone) return failed(removed.error());
+    log_.info("{}: deleted {}: {}", job_.metadata.name, deletion.name, deletion.why);
+    memory_.deleted[deletion.uid] = {gone || deletion.force, monotonic_now()};
+  }
+
+  void tell_rendezvous() {
+    if (!plan_.membership) return parts_.hub.close(job_.metadata.uid);
+    const Status told = parts_.hub.expect(job_.metadata.uid, *plan_.membership, [this] {
+      const auto floor = static_cast<rendezvous::Epoch>(job_.status.rendezvous_epoch);
+      return RendezvousHub::Job{key_of(job_.metadata.namespace_name, job_.metadata.name),
+                                job_.metadata.uid,
+                                parts_.keys.key_for(job_.metadata.uid),
+                                api::global_batch(job_),
+                                floor,
+                                api::uses_tls(job_)};
+    });
+    if (!told) {
+      ApiError error;
+      error.operation = "open the rendezvous of " + job_.metadata.name;
+      error.message = told.error().message;
+      failed(error);
+    }
+  }
+
+  CompanionObject companion(Companion kind) const {
+    switch (kind) {
+      case Companion::kKeySecret:
+        return {kube::resource::secrets(),
+                reconcile::build_secret(job_, parts_.keys.text_for(job_.metadata.uid))};
+      case Companion::kHeadlessService:
+        return {kube::resource::services(), reconcile::build_service(job_)};
+      case Companion::kNetworkPolicy:
+        return {kube::resource::network_policies(), reconcile::build_network_policy(job_)};
+      case Companion::kPodGroup:
+        break;
+    }
+    json group = reconcile::build_pod_group(job_, plan_.gang.value_or(reconcile::Gang{}));
+    return {resource::pod_groups(group), std::move(group)};
+  }
+
+  void ensure_companions() {
+    std::vector<std::function<void()>> tasks;
+    for (const Companion kind : plan_.ensure) {
+      tasks.emplace_back([this, kind] { ensure(kind); });
+    }
+    parts_.pool.run_all(tasks);
+  }
+
+  void ensure(Companion kind) {
+    const CompanionObject made = companion(kind);
+    const std::string name = made.object["metadata"]["name"];
+    const std::string& space = job_.metadata.namespace_name;
+    ApiResult<json> created =
+        parts_.client.create(parts_.guard, made.type, space, made.object, wait_);
+    // The Secret's name holds the job's UID: whatever has it is the job's. It is never read.
+    if (created.is(Problem::kAlreadyExists) && kind == Companion::kKeySecret) created = made.object;
+    if (created.is(Problem::kAlreadyExists)) {
+      created = parts_.client.get(made.type, space, name, wait_);
+      if (created && !belongs_to(*created, job_)) created = taken(made.type, name);
+    }
+    const std::lock_guard lock(mutex_);
+    if (created) {
+      memory_.companions.insert(kind);
+    } else {
+      refused(created.error());
+    }
+  }
+
+  // With the mutex held.
+  void refused(const ApiError& error) {
+    failed(error);
+    if (!refusal_) refusal_ = refusal_of(error);
+  }
+
+  ApiError taken(const kube::ResourceType& type, const std::string& name) const {
+    ApiError error;
+    error.problem = Problem::kInvalid;
+    error.reason = kNameTaken;
+    error.operation = "create " + kube::described(type, job_.metadata.namespace_name, name);
+    error.message = fmt::format("a {} {} that is not the job's is in the way", type.kind, name);
+    return error;
+  }
+
+  void create_pods() {
+    std::vector<std::function<void()>> tasks;
+    for (const reconcile::WorkerCreation& creation : plan_.creations) {
+      tasks.emplace_back([this, &creation] { create_pod(creation); });
+    }
+    parts_.pool.run_all(tasks);
+  }
+
+  void create_pod(const reconcile::WorkerCreation& creation) {
+    const auto pods = kube::resource::pods();
+    const std::string& space = job_.metadata.namespace_name;
+    ApiResult<json> created = parts_.client.create(
+        parts_.guard, pods, space, reconcile::build_pod(job_, creation.index, rendezvous_), wait_);
+    if (created.is(Problem::kAlreadyExists)) {
+      // An attempt of this very call made it, or an earlier leader did, or it is another job's.
+      created = parts_.client.get(pods, space, creation.name, wait_);
+      if (created && !belongs_to(*created, job_)) created = taken(pods, creation.name);
+    }
+    const std::lock_guard lock(mutex_);
+    if (!created) return refused(created.error());
+    const PodRecord record = record_of_pod(*created);
+    memory_.created[record.worker.uid] = {record.worker, monotonic_now()};
+  }
+
+  void remove_companions() {
+    std::vector<std::function<void()>> tasks;
+    for (const Companion kind : plan_.remove) {
+      tasks.emplace_back([this, kind] { remove(kind); });
+    }
+    parts_.pool.run_all(tasks);
+  }
+
+  void remove(Companion kind) {
+    const CompanionObject made = companion(kind);
+    const std::string name = made.object["metadata"]["name"];
+    const std::string& space = job_.metadata.namespace_name;
+    kube::DeleteOptions options;
+    if (kind != Companion::kKeySecret) {
+      const auto found = parts_.client.get(made.type, space, name, wait_);
+      if (found && belongs_to(*found, job_)) {
+        options.uid = (*found)["metadata"]["uid"];
+      } else if (found || found.is(Problem::kNotFound)) {
+        return removed(kind, nullptr);
+      } else {
+        return removed(kind, &found.error());
+      }
+    }
+    const auto gone = parts_.client.remove(parts_.guard, made.type, space, name, options, wait_);
+    const bool done = gone || gone.is(Problem::kNotFound) || gone.is(Problem::kConflict);
+    removed(kind, done ? nullptr : &gone.error());
+  }
+
+  void removed(Companion kind, const ApiError* error) {
+    const std::lock_guard lock(mutex_);
+    if (error != nullptr) return failed(*error);
+    memory_.companions.erase(kind);
+  }
+
+  void remove_job() {
+    kube::DeleteOptions options;
+    options.uid = job_.metadata.uid;
+    options.propagation = "Background";
+    const auto removed =
+        parts_.client.remove(parts_.guard, resource::train_jobs(), job_.metadata.namespace_name,
+                             job_.metadata.name, options, wait_);
+    if (!removed && !removed.is(Problem::kNotFound) && !removed.is(Problem::kConflict)) {
+      failed(removed.error());
+    }
+  }
+
+  const Parts& parts_;
+  const std::string& rendezvous_;
+  Logger& log_;
+  const api::TrainJob& job_;
+  const json& stored_;
+  const reconcile::Plan& plan_;
+  JobMemory& memory_;
+  const net::Wait& wait_;
+  api::TrainJob written_ = job_;  // with the status and version that were written, for events
+  std::mutex mutex_;              // of what follows and of memory_, while tasks run side by side
+  std::optional<reconcile::Refusal> refusal_;
+  Outcome outcome_;
+};
+
+Outcome Applier::apply(const api::TrainJob& job, const json& stored, const reconcile::Plan& plan,
+                       JobMemory& memory, const net::Wait& wait) {
+  return Application(*this, job, stored, plan, memory, wait).run();
+}
+
+}  // namespace tilewright::manager

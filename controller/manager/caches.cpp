@@ -1,0 +1,134 @@
+#include "controller/manager/caches.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "common/contract/labels.h"
+#include "controller/manager/resources.h"
+
+namespace tilewright::manager {
+namespace {
+
+kube::ReflectorOptions reflect(kube::ResourceType type, std::string namespace_name,
+                               std::string labels = "") {
+  kube::ReflectorOptions options;
+  options.type = std::move(type);
+  options.selection = {std::move(namespace_name), std::move(labels), ""};
+  return options;
+}
+
+std::string worker_pods() {
+  return fmt::format("{}={},{}={}", labels::kManagedBy, labels::kManagedByValue, labels::kRole,
+                     labels::kRoleWorker);
+}
+
+}  // namespace
+
+Caches::Caches(kube::Client& client, const std::string& namespace_name,
+               std::function<void(const std::string&)> changed,
+               const std::shared_ptr<Logger>& logger)
+    : changed_(std::move(changed)),
+      jobs_(
+          client, reflect(resource::train_jobs(), namespace_name), record_of_job,
+          {[this](const Job& job) { changed_(key_of(job->namespace_name, job->name)); },
+           [this](const Job&, const Job& job) { changed_(key_of(job->namespace_name, job->name)); },
+           [this](const Job& job, bool) { changed_(key_of(job->namespace_name, job->name)); }},
+          logger),
+      pods_(client, reflect(kube::resource::pods(), namespace_name, worker_pods()), record_of_pod,
+            {[this](const Pod& pod) { pod_changed(nullptr, pod); },
+             [this](const Pod& before, const Pod& now) { pod_changed(before, now); },
+             [this](const Pod& last, bool) { pod_changed(last, nullptr); }},
+            logger),
+      nodes_(client, reflect(kube::resource::nodes(), ""), record_of_node,
+             {{},
+              [this](const auto& before, const auto& now) {
+                if (before->value.ready != now->value.ready) node_changed(now->name);
+              },
+              [this](const auto& last, bool) { node_changed(last->name); }},
+             logger) {}
+
+void Caches::start() {
+  // Pods and nodes first: a job is looked at when all are known.
+  nodes_.start();
+  pods_.start();
+  jobs_.start();
+}
+
+void Caches::stop() {
+  jobs_.stop();
+  pods_.stop();
+  nodes_.stop();
+}
+
+bool Caches::synced() const { return jobs_.synced() && pods_.synced() && nodes_.synced(); }
+
+bool Caches::wait_synced(const net::Wait& wait) const {
+  return jobs_.wait_synced(wait) && pods_.wait_synced(wait) && nodes_.wait_synced(wait);
+}
+
+Caches::Job Caches::job(const std::string& key) const {
+  const JobAddress address = address_of(key);
+  return jobs_.get(address.namespace_name, address.name);
+}
+
+std::vector<std::string> Caches::job_keys() const {
+  std::vector<std::string> keys;
+  for (const Job& job : jobs_.all()) keys.push_back(key_of(job->namespace_name, job->name));
+  return keys;
+}
+
+std::map<std::string, std::size_t> Caches::jobs_by_phase() const {
+  std::map<std::string, std::size_t> counts;
+  for (const Job& job : jobs_.all()) {
+    ++counts[job->value.phase.empty() ? "Pending" : job->value.phase];
+  }
+  return counts;
+}
+
+std::vector<Caches::Pod> Caches::pods_of(const std::string& job_uid) const {
+  std::vector<Pod> pods;
+  const std::lock_guard lock(mutex_);
+  const auto found = pods_by_job_.find(job_uid);
+  if (found == pods_by_job_.end()) return pods;
+  for (const auto& [uid, pod] : found->second) pods.push_back(pod);
+  return pods;
+}
+
+bool Caches::node_ready(const std::string& name) const {
+  if (name.empty()) return true;
+  const auto node = nodes_.get("", name);
+  return node ? node->value.ready : !nodes_.synced();
+}
+
+void Caches::pod_changed(const Pod& before, const Pod& now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (before && !before->value.job_uid.empty()) {
+      const auto found = pods_by_job_.find(before->value.job_uid);
+      if (found != pods_by_job_.end()) {
+        found->second.erase(before->uid);
+        if (found->second.empty()) pods_by_job_.erase(found);
+      }
+    }
+    if (now && !now->value.job_uid.empty()) pods_by_job_[now->value.job_uid][now->uid] = now;
+  }
+  for (const Pod& pod : {before, now}) {
+    if (pod && !pod->value.job_uid.empty()) {
+      changed_(key_of(pod->namespace_name, pod->value.job_name));
+      return;
+    }
+  }
+}
+
+void Caches::node_changed(const std::string& name) {
+  std::set<std::string> keys;
+  for (const Pod& pod : pods_.all()) {
+    if (pod->value.worker.node == name && !pod->value.job_name.empty()) {
+      keys.insert(key_of(pod->namespace_name, pod->value.job_name));
+    }
+  }
+  for (const std::string& key : keys) changed_(key);
+}
+
+}  // namespace tilewright::manager

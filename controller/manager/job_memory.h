@@ -1,0 +1,59 @@
+// What the leader remembers of a job between two looks: its own writes that the caches do not show
+// yet. None of it is needed: a new leader begins with nothing and ends in the same state.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/base/clock.h"
+#include "controller/reconcile/observed.h"
+
+namespace tilewright::manager {
+
+struct JobMemory {
+  std::string uid;  // of the job's incarnation that all below belongs to
+
+  // The status as written last, and the versions that it and earlier writes of ours were made upon:
+  // for as long as the cache shows one of these, it lags behind. (Every other one is later, for
+  // each write had the version before it for its precondition.)
+  struct Written {
+    std::set<std::string> upon_versions;
+    std::string version;
+    api::TrainJobStatus status;
+    nlohmann::json as_stored;  // the same as the API server answered it
+  };
+  std::optional<Written> written;
+
+  struct Created {
+    reconcile::Worker worker;
+    MonotonicTime when;
+  };
+  std::map<std::string, Created> created;  // by UID of the pod
+
+  struct Deleted {
+    bool gone = false;  // with force: not there any more; else it is terminating
+    MonotonicTime when;
+  };
+  std::map<std::string, Deleted> deleted;  // by UID of the pod
+
+  std::set<reconcile::Companion> companions;  // that are known to exist
+  std::uint64_t looked_up = 0;                // in which round of Reconciler::distrust_companions()
+  std::optional<reconcile::Refusal> refusal;
+};
+
+// Longer than any watch lags. What has not shown up in a cache by then has come and gone.
+inline constexpr std::chrono::seconds kMemorySpan{60};
+
+// Forgets what the cached pods show by now, and what is too old.
+void forget_seen(const std::vector<reconcile::Worker>& cached, MonotonicTime now,
+                 JobMemory& memory);
+
+// The pods as they are by the cache and by what was written since.
+std::vector<reconcile::Worker> merge_pods(std::vector<reconcile::Worker> cached,
+                                          const JobMemory& memory);
+
+}  // namespace tilewright::manager

@@ -1,0 +1,110 @@
+#include "controller/manager/reconciler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "controller/reconcile/reconcile.h"
+
+namespace tilewright::manager {
+namespace {
+
+// A worker on a node that does not report is lost once the coordinator has listened for as long as
+// it waits for heartbeats; nothing else may happen until then.
+constexpr std::chrono::seconds kSilenceCheck{11};
+
+std::vector<reconcile::Worker> observe_pods(const Caches& caches, const std::string& job_uid,
+                                            JobMemory& memory) {
+  std::vector<reconcile::Worker> cached;
+  for (const Caches::Pod& pod : caches.pods_of(job_uid)) cached.push_back(pod->value.worker);
+  forget_seen(cached, monotonic_now(), memory);
+  std::vector<reconcile::Worker> workers = merge_pods(std::move(cached), memory);
+  for (reconcile::Worker& worker : workers) worker.node_ready = caches.node_ready(worker.node);
+  return workers;
+}
+
+bool any_lost_perhaps(const reconcile::Observed& observed) {
+  return std::ranges::any_of(observed.workers, [](const reconcile::Worker& worker) {
+    return worker.phase == reconcile::WorkerPhase::kRunning && !worker.node_ready;
+  });
+}
+
+}  // namespace
+
+void bring_up_to_date(DecodedJob& cached, JobMemory& memory) {
+  if (!memory.written) return;
+  if (!memory.written->upon_versions.contains(cached.job.metadata.resource_version)) {
+    memory.written.reset();
+    return;
+  }
+  cached.job.status = memory.written->status;
+  cached.job.metadata.resource_version = memory.written->version;
+  cached.status = memory.written->as_stored;
+}
+
+Reconciler::Reconciler(const Caches& caches, RendezvousHub& hub, Applier& applier,
+                       queue::WorkQueue& queue, std::shared_ptr<Logger> log)
+    : caches_(caches), hub_(hub), applier_(applier), queue_(queue), log_(std::move(log)) {}
+
+void Reconciler::look(const std::string& key, const net::Wait& wait) {
+  JobMemory& memory = memory_of(key);
+  const Caches::Job cached = caches_.job(key);
+  if (memory.uid != (cached ? cached->uid : "")) gone(key, memory);
+  if (!cached) return forget(key);
+  memory.uid = cached->uid;
+  if (const std::uint64_t round = distrust_; std::exchange(memory.looked_up, round) != round) {
+    memory.companions.clear();
+  }
+
+  DecodedJob decoded = decode(cached->value);
+  bring_up_to_date(decoded, memory);
+  reconcile::Observed observed;
+  observed.job = std::move(decoded.job);
+  observed.workers = observe_pods(caches_, cached->uid, memory);
+  observed.companions = memory.companions;
+  const WallTime now = wall_now();
+  observed.progress = hub_.progress(cached->uid, observed.workers, now);
+  observed.refusal = memory.refusal;
+  observed.runtime.companions = {
+      reconcile::Companion::kKeySecret, reconcile::Companion::kHeadlessService,
+      reconcile::Companion::kNetworkPolicy, reconcile::Companion::kPodGroup};
+
+  const reconcile::Plan plan =
+      decoded.errors.empty() ? reconcile::reconcile(observed, now)
+                             : reconcile::refuse(observed, decoded.errors.front().sentence(), now);
+  const Outcome outcome = applier_.apply(observed.job, decoded.status, plan, memory, wait);
+
+  if (!outcome.complete) {
+    // Somebody else's change comes with an event of its own, and is no reason for concern.
+    const bool conflict = outcome.error && (outcome.error->problem == kube::Problem::kConflict ||
+                                            outcome.error->problem == kube::Problem::kNotFound);
+    if (outcome.error && !conflict) log_->warn("{}: {}", key, outcome.error->sentence());
+    queue_.add_rate_limited(key);
+    return;
+  }
+  queue_.forget(key);
+  if (plan.requeue_after) {
+    queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(*plan.requeue_after));
+  }
+  if (any_lost_perhaps(observed)) queue_.add_after(key, kSilenceCheck);
+}
+
+JobMemory& Reconciler::memory_of(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  return memories_[key];  // stays where it is until forget(), by whoever has the key
+}
+
+void Reconciler::forget(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  memories_.erase(key);
+}
+
+void Reconciler::gone(const std::string& key, JobMemory& memory) {
+  if (memory.uid.empty()) return;
+  log_->info("{}: the job {} is gone", key, memory.uid);
+  hub_.close(memory.uid);
+  memory = {};
+}
+
+}  // namespace tilewright::manager

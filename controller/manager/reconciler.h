@@ -1,0 +1,48 @@
+// One look at a job: gather what is, reconcile, carry out the plan.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "controller/manager/applier.h"
+#include "controller/manager/caches.h"
+#include "controller/manager/job_memory.h"
+#include "controller/queue/work_queue.h"
+
+namespace tilewright::manager {
+
+// Of one term of leadership. Thread-safe for different keys; the queue hands a key to one thread at
+// a time.
+class Reconciler {
+ public:
+  // All references outlive the object.
+  Reconciler(const Caches& caches, RendezvousHub& hub, Applier& applier, queue::WorkQueue& queue,
+             std::shared_ptr<Logger> log);
+
+  // Looks at the job and asks the queue for the next look, if it is to come by itself.
+  void look(const std::string& key, const net::Wait& wait);
+  // What companions are known to exist is looked up again, in case somebody has deleted one.
+  void distrust_companions() { ++distrust_; }
+
+ private:
+  JobMemory& memory_of(const std::string& key);
+  void forget(const std::string& key);
+  void gone(const std::string& key, JobMemory& memory);
+
+  const Caches& caches_;
+  RendezvousHub& hub_;
+  Applier& applier_;
+  queue::WorkQueue& queue_;
+  const std::shared_ptr<Logger> log_;
+  std::mutex mutex_;
+  std::map<std::string, JobMemory> memories_;
+  std::atomic<std::uint64_t> distrust_{0};
+};
+
+// Lays on what was written last where the cache does not show it yet.
+void bring_up_to_date(DecodedJob& cached, JobMemory& memory);
+
+}  // namespace tilewright::manager

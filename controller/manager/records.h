@@ -1,0 +1,51 @@
+// What the informers' caches keep of an object: as little as reconciling needs, for thousands of
+// jobs stay in memory at once.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "controller/api/findings.h"
+#include "controller/api/trainjob.h"
+#include "controller/reconcile/observed.h"
+
+namespace tilewright::manager {
+
+// "namespace/name": how the work queue speaks of a job.
+std::string key_of(std::string_view namespace_name, std::string_view name);
+struct JobAddress {
+  std::string namespace_name;
+  std::string name;
+};
+JobAddress address_of(std::string_view key);
+
+// A TrainJob as CBOR (a seventh of its size as a tree), without what no decision hangs on.
+struct JobRecord {
+  std::vector<std::uint8_t> cbor;
+  std::string phase;  // of its status; empty: nobody has looked at it yet
+};
+JobRecord record_of_job(const nlohmann::json& object);
+
+struct DecodedJob {
+  api::TrainJob job;                    // with defaults applied
+  nlohmann::json status;                // as it stands there, which a patch of it is reckoned from
+  std::vector<api::FieldError> errors;  // the API server should have refused it
+};
+DecodedJob decode(const JobRecord& record);
+
+struct PodRecord {
+  std::string job_uid;   // of the TrainJob that owns it; empty: none does
+  std::string job_name;  // of that TrainJob
+  reconcile::Worker worker;
+};
+// By its controlling owner reference: labels anybody may set.
+PodRecord record_of_pod(const nlohmann::json& object);
+
+struct NodeRecord {
+  bool ready = false;
+};
+NodeRecord record_of_node(const nlohmann::json& object);
+
+}  // namespace tilewright::manager

@@ -1,0 +1,267 @@
+// A job's life under the real controller: pods, companions, status, events, policies.
+#include "tests/integration/controller_fixture.h"
+
+namespace tilewright::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
+  start_controller();
+  const json made = create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  EXPECT_EQ(job()["status"]["summary"]["ready"], "2/2");
+  EXPECT_TRUE(is_true(job(), "Running"));
+
+  const auto pods = node_->pods().objects();
+  ASSERT_THAT(pods, SizeIs(2));
+  for (const auto& [name, pod] : pods) {
+    const json owner = pod["metadata"]["ownerReferences"][0];
+    EXPECT_EQ(owner["uid"], made["metadata"]["uid"]);
+    EXPECT_EQ(owner["controller"], true);
+    EXPECT_EQ(pod["status"]["qosClass"], "Guaranteed");
+    EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
+  }
+  const std::string core = "/api/v1/namespaces/" + space_;
+  EXPECT_EQ(admin().get(core + "/services/mrpc").json()["spec"]["clusterIP"], "None");
+  const std::string secret =
+      "mrpc-job-key-" + made["metadata"]["uid"].get<std::string>().substr(0, 8);
+  EXPECT_TRUE(admin().get(core + "/secrets/" + secret).ok());
+  EXPECT_TRUE(
+      admin()
+          .get(fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", space_))
+          .ok());
+
+  node_->succeed_all();
+  ASSERT_TRUE(phase_becomes("Succeeded"));
+  EXPECT_TRUE(is_true(job(), "Succeeded"));
+  EXPECT_EQ(job()["status"]["replicas"]["succeeded"], 2);
+  EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
+}
+
+TEST_F(ControllerTest, CountsAFailureAndStartsThatWorkerAgain) {
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  const auto before = live_pods();
+  node_->end_container("mrpc-worker-1", 139, "Error", "a last line\nof the log");
+  ASSERT_TRUE(job_becomes([](const json& job) {
+    return job["status"]["restarts"]["program"] == 1 && phase_of(job) == "Running";
+  }));
+  ASSERT_TRUE(wait_for_live_pods(2));
+  const auto after = live_pods();
+  EXPECT_EQ(after.at("mrpc-worker-0"), before.at("mrpc-worker-0")) << "it has not failed";
+  EXPECT_NE(after.at("mrpc-worker-1"), before.at("mrpc-worker-1"));
+  const json failure = job()["status"]["failures"][0];
+  EXPECT_EQ(failure["podUID"], before.at("mrpc-worker-1"));
+  EXPECT_EQ(failure["signal"], 11);
+  EXPECT_EQ(failure["node"], "node-" + space_);
+  EXPECT_EQ(failure["lastLines"], json({"a last line", "of the log"}));
+}
+
+TEST_F(ControllerTest, ReplacesADeletedPodWithoutUsingUpRestarts) {
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  const auto before = live_pods();
+  ASSERT_TRUE(admin().remove(fmt::format("/api/v1/namespaces/{}/pods/mrpc-worker-0", space_)).ok());
+  ASSERT_TRUE(job_becomes(
+      [](const json& job) { return job["status"]["restarts"]["infrastructure"] == 1; }));
+  ASSERT_TRUE(node_->pods().wait_until([&](const Objects& pods) {
+    const auto pod = pods.find("mrpc-worker-0");
+    return pod != pods.end() && pod->second["metadata"]["uid"] != before.at("mrpc-worker-0") &&
+           pod->second["status"].value("phase", "") == "Running";
+  }));
+  ASSERT_TRUE(phase_becomes("Running"));
+  EXPECT_EQ(job()["status"]["restarts"]["program"], 0);
+}
+
+TEST_F(ControllerTest, FailsTheJobWhereThePolicySaysSo) {
+  start_controller();
+  std::string manifest = kControllerJob;
+  manifest.replace(manifest.find("    replicas: 2"), 15,
+                   "    restartPolicy: ExitCode\n    replicas: 2");
+  create_job(manifest);
+  ASSERT_TRUE(phase_becomes("Running"));
+  node_->end_container("mrpc-worker-0", 13);
+  ASSERT_TRUE(phase_becomes("Failed"));
+  EXPECT_TRUE(is_true(job(), "Failed", "PermanentExitCode"));
+  // cleanPodPolicy Running: what still runs goes, what has failed stays to be looked at.
+  ASSERT_TRUE(wait_for_live_pods(0));
+  EXPECT_THAT(node_->pods().objects(), Contains(::testing::Key("mrpc-worker-0")));
+}
+
+TEST_F(ControllerTest, SuspendsAndResumes) {
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  ASSERT_TRUE(change_job({{"spec", {{"runPolicy", {{"suspend", true}}}}}}).ok());
+  ASSERT_TRUE(phase_becomes("Suspended"));
+  ASSERT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.empty(); }));
+  ASSERT_TRUE(change_job({{"spec", {{"runPolicy", {{"suspend", false}}}}}}).ok());
+  ASSERT_TRUE(phase_becomes("Running"));
+  EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
+}
+
+TEST_F(ControllerTest, ScalesWhileItRuns) {
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  for (const int replicas : {1, 3, 2}) {
+    ASSERT_TRUE(change_job({{"spec", {{"worker", {{"replicas", replicas}}}}}}).ok());
+    ASSERT_TRUE(node_->pods().wait_until([&](const Objects& pods) {
+      return pods.size() == static_cast<std::size_t>(replicas);
+    })) << replicas;
+    ASSERT_TRUE(job_becomes([&](const json& job) {
+      return job["status"]["replicas"]["ready"] == replicas && phase_of(job) == "Running";
+    })) << replicas;
+  }
+  EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
+  EXPECT_EQ(job()["status"]["nominalWorkers"], 2) << "frozen at the start";
+}
+
+TEST_F(ControllerTest, FiresADeadlineThoughNothingElseHappens) {
+  start_controller();
+  std::string manifest = kControllerJob;
+  manifest.replace(
+      manifest.find("  trainer:"), 10,
+      "  runPolicy: {activeDeadlineSeconds: 3, ttlSecondsAfterFinished: 2}\n  trainer:");
+  create_job(manifest);
+  ASSERT_TRUE(phase_becomes("Running"));
+  ASSERT_TRUE(phase_becomes("Failed"));
+  const json status = job()["status"];
+  EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
+  const auto start = api::parse_timestamp(status["startTime"].get<std::string>());
+  const auto end = api::parse_timestamp(status["completionTime"].get<std::string>());
+  EXPECT_GE(*end - *start, std::chrono::seconds(3));
+  EXPECT_LE(*end - *start, std::chrono::seconds(5));
+  // And its time to live ends on a timer too.
+  EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
+}
+
+TEST_F(ControllerTest, CleansUpAsThePolicySays) {
+  start_controller();
+  ObjectWatch services(*client_, kube::resource::services(), space_);
+  for (const auto& [policy, left] :
+       {std::pair{"None", 2U}, std::pair{"Running", 2U}, std::pair{"All", 0U}}) {
+    std::string manifest = kControllerJob;
+    const std::string name = fmt::format("clean-{}", left == 0          ? "all"
+                                                     : policy[0] == 'N' ? "none"
+                                                                        : "running");
+    manifest.replace(manifest.find("name: mrpc"), 10, "name: " + name);
+    manifest.replace(manifest.find("  trainer:"), 10,
+                     fmt::format("  runPolicy: {{cleanPodPolicy: {}}}\n  trainer:", policy));
+    create_job(manifest);
+    const auto is = [&](const char* phase) {
+      return [phase](const json& job) { return phase_of(job) == phase; };
+    };
+    ASSERT_TRUE(job_becomes(is("Running"), name));
+    node_->succeed_all();
+    ASSERT_TRUE(job_becomes(is("Succeeded"), name));
+    ASSERT_TRUE(node_->pods().wait_until([&, left = left](const Objects& pods) {
+      std::size_t count = 0;
+      for (const auto& [pod, object] : pods) count += pod.starts_with(name) ? 1 : 0;
+      return count == left;
+    })) << policy;
+    EXPECT_TRUE(services.wait_until([&, left = left](const Objects& all) {
+      return all.contains(name) == (left > 0);
+    })) << policy;
+  }
+}
+
+TEST_F(ControllerTest, TakesAJobThatIsCreatedAgainUnderItsName) {
+  start_controller();
+  const json first = create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  ASSERT_TRUE(admin().remove(jobs_path() + "/mrpc").ok());
+  const json second = create_job();
+  ASSERT_NE(first["metadata"]["uid"], second["metadata"]["uid"]);
+  // The garbage collector would take the first one's objects, with their owner's UID.
+  ASSERT_TRUE(job_becomes([](const json& job) { return is_true(job, "Blocked", "NameTaken"); }));
+  for (const char* pod : {"mrpc-worker-0", "mrpc-worker-1"}) {
+    admin().remove(fmt::format("/api/v1/namespaces/{}/pods/{}", space_, pod));
+  }
+  admin().remove(fmt::format("/api/v1/namespaces/{}/services/mrpc", space_));
+  admin().remove(
+      fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", space_));
+  ASSERT_TRUE(phase_becomes("Running"));
+  for (const auto& [name, pod] : node_->pods().objects()) {
+    EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], second["metadata"]["uid"]);
+  }
+  EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
+  EXPECT_FALSE(is_true(job(), "Blocked"));
+}
+
+TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
+  start_controller();
+  const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", space_);
+  const auto limit = [&](const char* pods) {
+    const json spec = {{"hard", {{"pods", pods}}}};
+    // The quota controller would copy it; without one the test does.
+    EXPECT_TRUE(admin().merge_patch(quotas + "/q", {{"spec", spec}}).ok());
+    EXPECT_TRUE(admin()
+                    .merge_patch(quotas + "/q/status",
+                                 {{"status", {{"hard", spec["hard"]}, {"used", {{"pods", "0"}}}}}})
+                    .ok());
+  };
+  ASSERT_EQ(
+      admin()
+          .post(quotas, {{"metadata", {{"name", "q"}}}, {"spec", {{"hard", {{"pods", "0"}}}}}})
+          .status,
+      201);
+  limit("0");
+  create_job();
+  ASSERT_TRUE(
+      job_becomes([](const json& job) { return is_true(job, "Blocked", "QuotaExceeded"); }));
+  EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
+              HasSubstr("requested: pods=1, used: pods=0, limited: pods=0"));
+  limit("10");
+  ASSERT_TRUE(phase_becomes("Running"));
+  EXPECT_FALSE(is_true(job(), "Blocked"));
+}
+
+TEST_F(ControllerTest, ReplacesAPodOnADeadNodeByForce) {
+  // Whoever connects to the rendezvous would be heard: here nobody does, so all are silent.
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  const auto before = live_pods();
+  node_->die();
+  node_->set_ready(false);
+  StandInNode other(control_plane(), *client_, space_, "other-" + space_);
+  ASSERT_TRUE(job_becomes(
+      [](const json& job) { return job["status"]["restarts"]["infrastructure"] == 2; }));
+  ASSERT_TRUE(other.pods().wait_until([&](const Objects& pods) {
+    std::size_t replaced = 0;
+    for (const auto& [name, pod] : pods) {
+      replaced += pod["metadata"]["uid"] != before.at(name) &&
+                  pod["status"].value("phase", "") == "Running";
+    }
+    return replaced == 2;
+  }));
+  EXPECT_EQ(job()["status"]["failures"][0]["reason"], "NodeLost");
+}
+
+TEST_F(ControllerTest, TellsEventsOnce) {
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  node_->succeed_all();
+  ASSERT_TRUE(phase_becomes("Succeeded"));
+  ObjectWatch events(*client_, kube::resource::events(), space_);
+  const auto count = [](const Objects& all, const std::string& reason) {
+    return std::ranges::count_if(all, [&](const auto& entry) {
+      return entry.second["reason"] == reason && entry.second["regarding"]["kind"] == "TrainJob";
+    });
+  };
+  for (const char* reason : {"Created", "Running", "Succeeded"}) {
+    EXPECT_TRUE(events.wait_until([&](const Objects& all) { return count(all, reason) == 1; }))
+        << reason << " was told " << count(events.objects(), reason) << " times";
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::testing

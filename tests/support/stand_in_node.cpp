@@ -1,0 +1,134 @@
+#include "tests/support/stand_in_node.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "common/base/clock.h"
+
+namespace tilewright::testing {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kStrategicMerge = "application/strategic-merge-patch+json";
+constexpr const char* kContainer = "worker";
+
+std::string now() { return to_rfc3339(wall_now()); }
+
+json container(const json& pod, const json& state, bool ready) {
+  const json& first = pod["spec"]["containers"][0];
+  return {{"name", kContainer},    {"image", first.value("image", "")},
+          {"imageID", "stand-in"}, {"restartCount", 0},
+          {"ready", ready},        {"started", ready},
+          {"state", state}};
+}
+
+json ready_condition(bool ready) {
+  return {{"type", "Ready"}, {"status", ready ? "True" : "False"}, {"lastTransitionTime", now()}};
+}
+
+json running(const json& pod) {
+  return {{"phase", "Running"},
+          {"startTime", now()},
+          {"conditions", {ready_condition(true)}},
+          {"containerStatuses", {container(pod, {{"running", {{"startedAt", now()}}}}, true)}}};
+}
+
+json ended(const json& pod, int exit_code, const std::string& reason,
+           const std::string& last_lines) {
+  json terminated = {{"exitCode", exit_code},
+                     {"reason", reason.empty() ? (exit_code == 0 ? "Completed" : "Error") : reason},
+                     {"finishedAt", now()}};
+  if (!last_lines.empty()) terminated["message"] = last_lines;
+  const json started =
+      pod.value(json::json_pointer("/status/containerStatuses/0/state/running/startedAt"), json());
+  if (started.is_string()) terminated["startedAt"] = started;
+  return {{"phase", exit_code == 0 ? "Succeeded" : "Failed"},
+          {"conditions", {ready_condition(false)}},
+          {"containerStatuses", {container(pod, {{"terminated", terminated}}, false)}}};
+}
+
+}  // namespace
+
+StandInNode::StandInNode(ControlPlane& control_plane, kube::Client& client,
+                         const std::string& namespace_name, const std::string& name)
+    : control_plane_(control_plane),
+      namespace_(namespace_name),
+      name_(name),
+      kubelet_(control_plane.client({control_plane.admin_certificate(), ""})),
+      hand_(control_plane.client({control_plane.admin_certificate(), ""})) {
+  hand_->post("/api/v1/nodes",
+              {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
+  set_ready(true);
+  pods_ = std::make_unique<ObjectWatch>(
+      client, kube::resource::pods(), namespace_,
+      [this](const std::string& pod, const json& object) { changed(pod, object); });
+}
+
+void StandInNode::die() { dead_ = true; }
+
+void StandInNode::set_ready(bool ready) {
+  const HttpResponse set = hand_->send("PATCH", "/api/v1/nodes/" + name_ + "/status",
+                                       json{{"status",
+                                             {{"conditions",
+                                               {{{"type", "Ready"},
+                                                 {"status", ready ? "True" : "Unknown"},
+                                                 {"reason", "StandIn"}}}}}}}
+                                           .dump(),
+                                       kStrategicMerge);
+  EXPECT_TRUE(set.ok()) << set.message();
+}
+
+std::string StandInNode::path(const std::string& name) const {
+  return fmt::format("/api/v1/namespaces/{}/pods/{}", namespace_, name);
+}
+
+HttpResponse StandInNode::patch_status(HttpsClient& client, const std::string& name,
+                                       const json& status) const {
+  return client.send("PATCH", path(name) + "/status", json{{"status", status}}.dump(),
+                     kStrategicMerge);
+}
+
+// A conflict or a pod that has gone needs no word here: the next event says what is.
+void StandInNode::changed(const std::string& name, const json& pod) {
+  if (pod.is_null() || dead_) return;
+  const std::string node = pod["spec"].value("nodeName", "");
+  const std::string phase = pod["status"].value("phase", "");
+  const bool terminating = pod["metadata"].contains("deletionTimestamp");
+  if (node.empty()) {
+    if (!accepting_ || terminating) return;
+    kubelet_->post(path(name) + "/binding",
+                   {{"apiVersion", "v1"},
+                    {"kind", "Binding"},
+                    {"metadata", {{"name", name}, {"uid", pod["metadata"]["uid"]}}},
+                    {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", name_}}}});
+  } else if (node != name_) {
+    return;
+  } else if (terminating) {
+    if (phase == "Running") patch_status(*kubelet_, name, ended(pod, 143, "", ""));
+    kubelet_->send(
+        "DELETE", path(name),
+        json{{"gracePeriodSeconds", 0}, {"preconditions", {{"uid", pod["metadata"]["uid"]}}}}
+            .dump(),
+        "application/json");
+  } else if (phase == "Pending") {
+    patch_status(*kubelet_, name, running(pod));
+  }
+}
+
+void StandInNode::end_container(const std::string& pod, int exit_code, const std::string& reason,
+                                const std::string& last_lines) {
+  const HttpResponse got = hand_->get(path(pod));
+  ASSERT_TRUE(got.ok()) << got.message();
+  const HttpResponse set =
+      patch_status(*hand_, pod, ended(got.json(), exit_code, reason, last_lines));
+  ASSERT_TRUE(set.ok()) << set.message();
+}
+
+void StandInNode::succeed_all() {
+  for (const auto& [name, pod] : pods_->objects()) {
+    if (pod["status"].value("phase", "") == "Running") end_container(name, 0);
+  }
+}
+
+}  // namespace tilewright::testing

@@ -1,0 +1,53 @@
+// A node that runs nothing: binds the pods of a namespace to itself and reports of their containers
+// what a test wants, as a scheduler and a kubelet would.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "tests/support/control_plane.h"
+#include "tests/support/object_watch.h"
+
+namespace tilewright::testing {
+
+class StandInNode {
+ public:
+  // Makes the Node object, ready.
+  StandInNode(ControlPlane& control_plane, kube::Client& client, const std::string& namespace_name,
+              const std::string& name);
+
+  // While it is false, pods stay pending.
+  void accept_pods(bool accept) { accepting_ = accept; }
+  // A dead node's kubelet says nothing: its pods stay as they are, deleted or not.
+  void die();
+  // The condition that the node controller would set after a while.
+  void set_ready(bool ready);
+
+  // The container ends. `signal` 0: with the exit code. `reason`: OOMKilled, Error, ...
+  void end_container(const std::string& pod, int exit_code, const std::string& reason = "",
+                     const std::string& last_lines = "");
+  // Every pod that runs now ends with 0.
+  void succeed_all();
+
+  ObjectWatch& pods() { return *pods_; }
+
+ private:
+  void changed(const std::string& name, const nlohmann::json& pod);
+  HttpResponse patch_status(HttpsClient& client, const std::string& name,
+                            const nlohmann::json& status) const;
+  std::string path(const std::string& name) const;
+
+  ControlPlane& control_plane_;
+  const std::string namespace_;
+  const std::string name_;
+  std::atomic<bool> accepting_{true};
+  std::atomic<bool> dead_{false};
+  std::unique_ptr<HttpsClient> kubelet_;  // of the watch's thread
+  std::unique_ptr<HttpsClient> hand_;     // of the test's
+  std::unique_ptr<ObjectWatch> pods_;
+};
+
+}  // namespace tilewright::testing
