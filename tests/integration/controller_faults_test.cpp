@@ -37,7 +37,7 @@ class ControllerFaults : public ControllerTest {
                   {"failures", json::array()}};
     for (const json& failure : status["failures"]) {
       state["failures"].push_back(
-          {failure["index"], failure["cause"], failure["exitCode"], failure["reason"]});
+          {failure["index"], failure["cause"], failure["signal"], failure["reason"]});
     }
     for (const json& condition : status["conditions"]) {
       state["conditions"][condition["type"].get<std::string>()] = condition["status"];

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/clock.h"
+#include "common/net/wait.h"
 
 namespace tilewright::testing {
 namespace {
@@ -85,8 +86,23 @@ std::string StandInNode::path(const std::string& name) const {
 
 HttpResponse StandInNode::patch_status(HttpsClient& client, const std::string& name,
                                        const json& status) const {
-  return client.send("PATCH", path(name) + "/status", json{{"status", status}}.dump(),
-                     kStrategicMerge);
+  return insist([&] {
+    return client.send("PATCH", path(name) + "/status", json{{"status", status}}.dump(),
+                       kStrategicMerge);
+  });
+}
+
+// An API server that is restarting is asked again, as a kubelet would.
+HttpResponse StandInNode::insist(const std::function<HttpResponse()>& request) const {
+  constexpr std::chrono::seconds kPatience{60};
+  constexpr std::chrono::milliseconds kBetween{100};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    HttpResponse answer = request();
+    const bool down = answer.status == 0 || answer.status >= 500 || answer.status == 429;
+    if (!down || std::chrono::steady_clock::now() > deadline) return answer;
+    net::wait_ready(-1, 0, net::within(kBetween));
+  }
 }
 
 // A conflict or a pod that has gone needs no word here: the next event says what is.
@@ -97,20 +113,19 @@ void StandInNode::changed(const std::string& name, const json& pod) {
   const bool terminating = pod["metadata"].contains("deletionTimestamp");
   if (node.empty()) {
     if (!accepting_ || terminating) return;
-    kubelet_->post(path(name) + "/binding",
-                   {{"apiVersion", "v1"},
-                    {"kind", "Binding"},
-                    {"metadata", {{"name", name}, {"uid", pod["metadata"]["uid"]}}},
-                    {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", name_}}}});
+    const json binding = {{"apiVersion", "v1"},
+                          {"kind", "Binding"},
+                          {"metadata", {{"name", name}, {"uid", pod["metadata"]["uid"]}}},
+                          {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", name_}}}};
+    insist([&] { return kubelet_->post(path(name) + "/binding", binding); });
   } else if (node != name_) {
     return;
   } else if (terminating) {
     if (phase == "Running") patch_status(*kubelet_, name, ended(pod, 143, "", ""));
-    kubelet_->send(
-        "DELETE", path(name),
-        json{{"gracePeriodSeconds", 0}, {"preconditions", {{"uid", pod["metadata"]["uid"]}}}}
-            .dump(),
-        "application/json");
+    const json options = {{"gracePeriodSeconds", 0},
+                          {"preconditions", {{"uid", pod["metadata"]["uid"]}}}};
+    insist(
+        [&] { return kubelet_->send("DELETE", path(name), options.dump(), "application/json"); });
   } else if (phase == "Pending") {
     patch_status(*kubelet_, name, running(pod));
   }
@@ -118,7 +133,7 @@ void StandInNode::changed(const std::string& name, const json& pod) {
 
 void StandInNode::end_container(const std::string& pod, int exit_code, const std::string& reason,
                                 const std::string& last_lines) {
-  const HttpResponse got = hand_->get(path(pod));
+  const HttpResponse got = insist([&] { return hand_->get(path(pod)); });
   ASSERT_TRUE(got.ok()) << got.message();
   const HttpResponse set =
       patch_status(*hand_, pod, ended(got.json(), exit_code, reason, last_lines));

@@ -36,6 +36,7 @@ class StandInNode {
 
  private:
   void changed(const std::string& name, const nlohmann::json& pod);
+  HttpResponse insist(const std::function<HttpResponse()>& request) const;
   HttpResponse patch_status(HttpsClient& client, const std::string& name,
                             const nlohmann::json& status) const;
   std::string path(const std::string& name) const;
