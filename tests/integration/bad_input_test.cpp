@@ -275,6 +275,27 @@ std::vector<Row> rows() {
          i.write("out/notes.txt", "mine");
        }},
 
+      {"ResumingFromNoFolder",
+       ExitCode::kCheckpoint,
+       {"nowhere: there is no such checkpoint folder"},
+       {},
+       {"--resume_from_checkpoint=nowhere"}},
+      {"ResumingFromWhatIsNoCheckpoint",
+       ExitCode::kCheckpoint,
+       {"data/checksums.json", "No such file"},
+       {},
+       {"--resume_from_checkpoint=data"}},
+      // What stands there may only go when something better is about to take its place.
+      {"ResumingFromNoFolderOverAnotherJob",
+       ExitCode::kCheckpoint,
+       {"nowhere: there is no such checkpoint folder"},
+       [](Inputs& i) {
+         fs::create_directories(i.output() / "checkpoint-1");
+         i.write("out/.tilewright-job.json", "{\"job_uid\": \"another\"}\n");
+         i.write("out/checkpoint-1/checksums.json", "{}\n");
+       },
+       {"--resume_from_checkpoint=nowhere", "--overwrite_output_dir"}},
+
       // 64 Ki examples of 30522 words each would not fit either; MiniLM's weights alone do.
       {"NotEnoughMemoryForTheBatch",
        ExitCode::kMemory,

@@ -108,57 +108,66 @@ void remove_checkpoints(const fs::path& folder) {
   }
 }
 
-// The claim of a folder without a claim file; none when another process was quicker.
-std::optional<Claim> claim_unclaimed(const fs::path& folder, const std::string& job_uid,
-                                     bool overwrite) {
-  const auto foreign = foreign_entry(folder);
-  if (foreign && !overwrite) {
+struct Finding {
+  Claim claim;
+  bool claimed = false;  // there is a claim file
+};
+
+// Of a folder that is there. Failures are all that can be told without writing.
+Finding examine(const fs::path& folder, const std::string& job_uid, bool overwrite) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) refuse(folder, "is a file, expected a folder");
+  require_writable(folder);
+  const fs::path file = folder / kClaimFile;
+  if (!fs::exists(file, error)) {
+    const auto foreign = foreign_entry(folder);
+    if (!foreign) return {Claim::kNew};
+    if (overwrite) return {Claim::kOverwritten};
     refuse(folder,
            fmt::format("is not empty (it holds {}) and belongs to no job, expected an empty or new "
                        "folder, or --overwrite_output_dir",
                        *foreign));
   }
-  // Before the claim: whoever dies in between may not find another's checkpoints as its own.
-  if (foreign) remove_checkpoints(folder);
-  if (!claim_new(folder, job_uid)) return std::nullopt;
-  return foreign ? Claim::kOverwritten : Claim::kNew;
-}
-
-Claim claim_claimed(const fs::path& folder, const std::string& job_uid, bool overwrite) {
-  const fs::path file = folder / kClaimFile;
   std::string owner;
   try {
     owner = claimant(file);
   } catch (const Failure&) {
     if (!overwrite) throw;
   }
-  if (owner == job_uid) return Claim::kResumed;
+  if (owner == job_uid) return {Claim::kResumed, true};
   if (!overwrite) {
     refuse(folder, fmt::format("belongs to job {}, this is job {}, expected another folder, or "
                                "--overwrite_output_dir",
                                quote(owner), quote(job_uid)));
   }
-  remove_checkpoints(folder);
-  write_file_atomically(file, claim_json(job_uid)).or_throw();
-  return Claim::kOverwritten;
+  return {Claim::kOverwritten, true};
 }
 
 }  // namespace
 
+Claim examine_output(const fs::path& output_dir, const std::string& job_uid, bool overwrite) {
+  std::error_code error;
+  if (!fs::exists(output_dir, error)) return Claim::kNew;
+  return examine(output_dir, job_uid, overwrite).claim;
+}
+
 Claim claim_output(const fs::path& output_dir, const std::string& job_uid, bool overwrite) {
   TW_CHECK(!job_uid.empty(), "an output folder is claimed without a job UID");
   MadeFolders made(output_dir);
-  std::error_code error;
-  if (!fs::is_directory(output_dir, error)) refuse(output_dir, "is a file, expected a folder");
-  require_writable(output_dir);
-  std::optional<Claim> claim;
-  if (!fs::exists(output_dir / kClaimFile, error)) {
-    claim = claim_unclaimed(output_dir, job_uid, overwrite);
+  Finding found = examine(output_dir, job_uid, overwrite);
+  // Before the claim: whoever dies in between may not find another's checkpoints as its own.
+  if (found.claim == Claim::kOverwritten) remove_checkpoints(output_dir);
+  if (!found.claimed && !claim_new(output_dir, job_uid)) {
+    // Another process was quicker.
+    found = examine(output_dir, job_uid, overwrite);
+    if (found.claim == Claim::kOverwritten) remove_checkpoints(output_dir);
   }
-  if (!claim) claim = claim_claimed(output_dir, job_uid, overwrite);
+  if (found.claimed && found.claim == Claim::kOverwritten) {
+    write_file_atomically(output_dir / kClaimFile, claim_json(job_uid)).or_throw();
+  }
   made.keep();
   remove_stale_asides(output_dir);
-  return *claim;
+  return found.claim;
 }
 
 }  // namespace tilewright::checkpoint

@@ -15,6 +15,11 @@ enum class Claim {
   kOverwritten,  // another's, or of unknown content; its checkpoints of ours were removed
 };
 
+// What claim_output() would give, and its refusals as far as they show without writing. Changes
+// nothing: a start that is refused for another reason leaves everything as it was.
+Claim examine_output(const std::filesystem::path& output_dir, const std::string& job_uid,
+                     bool overwrite);
+
 // Makes the folder (and its parents) where there is none, and claims it. Only one of two jobs that
 // claim at the same time gets it. Overwriting removes checkpoints that this program wrote there and
 // nothing else: files of the final output are replaced when they are written. Refusals are Failures

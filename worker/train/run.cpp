@@ -1,6 +1,5 @@
 #include "worker/train/run.h"
 
-#include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/output_claim.h"
 #include "worker/collectives/exchange.h"
 #include "worker/kernels/gemm/peak.h"
@@ -53,17 +52,14 @@ std::string in_words(const tasks::Metrics& metrics) {
   return text;
 }
 
-// Rank 0 claims the output folder; all fail with its sentence when it cannot.
-bool claim(const Job& job, collectives::Mesh& mesh, Logger& log) {
+// What rank 0 finds in the output folder: whether this job has been there before. All fail with its
+// sentence when the folder cannot be had.
+template <typename Find>
+bool on_first(collectives::Mesh& mesh, const Find& find) {
   std::string outcome;
   if (mesh.rank() == 0) {
     try {
-      const checkpoint::Claim claimed = checkpoint::claim_output(job.settings.output_dir, job.uid,
-                                                                 job.settings.overwrite_output_dir);
-      for (const std::string& name : checkpoint::remove_stale_asides(job.settings.output_dir)) {
-        log.info("removed {}, left by a process that died", name);
-      }
-      outcome = claimed == checkpoint::Claim::kResumed ? "resume" : "new";
+      outcome = find() == checkpoint::Claim::kResumed ? "resume" : "new";
     } catch (const Failure& failure) {
       outcome = "E" + std::string(failure.what());
     }
@@ -72,6 +68,17 @@ bool claim(const Job& job, collectives::Mesh& mesh, Logger& log) {
       collectives::broadcast_text(mesh, 0, outcome, kMaxTextBytes, monotonic_now() + kPatience);
   if (outcome.starts_with("E")) throw Failure(ExitCode::kOutput, outcome.substr(1));
   return outcome == "resume";
+}
+
+// The state to train from, then the claim: a start that is refused leaves nothing behind.
+void restore_and_claim(const Job& job, Trainer& trainer, collectives::Mesh& mesh) {
+  const Settings& s = job.settings;
+  const bool resume = on_first(mesh, [&] {
+    return checkpoint::examine_output(s.output_dir, job.uid, s.overwrite_output_dir);
+  });
+  trainer.restore(mesh, resume);
+  on_first(mesh,
+           [&] { return checkpoint::claim_output(s.output_dir, job.uid, s.overwrite_output_dir); });
 }
 
 // Workers that read other data or flags would compute another sum; better to stop.
@@ -135,8 +142,7 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
                const RunOptions& options, elastic::Session& session,
                metrics::Exposition* exposition, Logger& log) {
   check_alike(job, mesh);
-  const bool resume = claim(job, mesh, log);
-  trainer.restore(mesh, resume);
+  restore_and_claim(job, trainer, mesh);
   const bool first = mesh.rank() == 0;
   rendezvous::Progress progress;
   progress.total_steps = job.schedule.total_steps;

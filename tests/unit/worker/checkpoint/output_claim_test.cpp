@@ -24,6 +24,8 @@ class OutputClaim : public ::testing::Test {
     expect_failure([&] { claim_output(output_, uid, false); }, ExitCode::kOutput,
                    AllOf(HasSubstr(output_.string()), HasSubstr(part)));
     if (std::filesystem::exists(output_)) {
+      expect_failure([&] { examine_output(output_, uid, false); }, ExitCode::kOutput,
+                     AllOf(HasSubstr(output_.string()), HasSubstr(part)));
       EXPECT_EQ(names_in(output_), before);
     }
   }
@@ -91,6 +93,17 @@ TEST_F(OutputClaim, RefusesAClaimItCannotRead) {
   put_file(output_ / kClaimFile, "{");
   expect_refused("uid-1", "is not valid JSON");
   EXPECT_EQ(claim_output(output_, "uid-1", true), Claim::kOverwritten);
+}
+
+TEST_F(OutputClaim, IsExaminedWithoutAChange) {
+  EXPECT_EQ(examine_output(output_, "uid-1", false), Claim::kNew);
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  claim_output(output_, "uid-1", false);
+  write_checkpoint_of_step(5);
+  EXPECT_EQ(examine_output(output_, "uid-1", false), Claim::kResumed);
+  EXPECT_EQ(examine_output(output_, "uid-2", true), Claim::kOverwritten);
+  EXPECT_THAT(names_in(output_), ElementsAre(kClaimFile, "checkpoint-5"));
+  EXPECT_EQ(claim_output(output_, "uid-1", false), Claim::kResumed);
 }
 
 TEST_F(OutputClaim, LeavesNothingBehindWhereNothingCanBeWritten) {
