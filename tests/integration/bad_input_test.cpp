@@ -12,6 +12,7 @@
 #include "common/base/exit_codes.h"
 #include "tests/integration/running_program.h"
 #include "tests/support/paths.h"
+#include "worker/runtime/memory.h"
 
 namespace tilewright {
 namespace {
@@ -385,6 +386,66 @@ TEST_P(BadInput, IsRefusedInOneSentenceAndLeavesNothing) {
   }
   EXPECT_EQ(fs::is_regular_file(inputs.output()), output_was_file);
   EXPECT_EQ(content_of(inputs.folder()), before) << "something was left behind";
+}
+
+// The first number behind `words` in `text`.
+double number_behind(const std::string& text, const std::string& words) {
+  const std::size_t at = text.find(words);
+  if (at == std::string::npos) throw std::runtime_error("no \"" + words + "\" in\n" + text);
+  return std::stod(text.substr(at + words.size()));
+}
+
+TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
+  if (kSanitized) GTEST_SKIP() << "needs a bounded address space";
+  Inputs inputs;
+  const auto command = [&](int examples) {
+    std::string rows = Inputs::header();
+    for (int row = 0; row < examples; ++row) rows += "1\t1\t2\tA cat sat.\tThe cat sat.\n";
+    inputs.write("data/train.tsv", rows);
+    return std::vector<std::string>{testing::program("tilewright-worker"),
+                                    "train",
+                                    "--task_name=mrpc",
+                                    "--model_name_or_path=model",
+                                    "--data_dir=data",
+                                    "--output_dir=out",
+                                    "--max_steps=1",
+                                    "--do_eval=false",
+                                    "--threads=1",
+                                    "--log_level=error",
+                                    "--max_seq_length=512",
+                                    "--pad_to_max_length",
+                                    "--per_device_train_batch_size=" + std::to_string(examples)};
+  };
+  // What a token costs, from the refusal of one process with little room.
+  std::vector<std::string> words = {"-c", "ulimit -v 614400; exec \"$0\" \"$@\""};
+  for (const std::string& word : command(16)) words.push_back(word);
+  RunningProgram probe("/bin/sh", words, inputs.folder());
+  ASSERT_EQ(probe.wait(), static_cast<int>(ExitCode::kMemory)) << probe.output();
+  const double total = number_behind(probe.output(), "needs about ");
+  const double activations = number_behind(probe.output(), "activations of 8192 tokens ");
+  const auto available = static_cast<double>(runtime::available_memory() >> 20);
+
+  // Seven tenths of what there is; nothing of it is touched before the first step, which nobody
+  // lives to see: a fault of one epoch, and no other follows.
+  const double room = 0.7 * available - (total - activations);
+  const int examples = static_cast<int>(room / activations * 16);
+  setenv("TILEWRIGHT_FAULT", "step.begin", 1);
+  words = command(examples);
+  RunningProgram alone(words[0], {words.begin() + 1, words.end()}, inputs.folder());
+  EXPECT_EQ(alone.wait(), 128 + SIGKILL) << "one fits: " << alone.output();
+  fs::remove_all(inputs.output());
+
+  std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--max_restarts=0", "--"};
+  agent.insert(agent.end(), words.begin() + 1, words.end());
+  RunningProgram both(words[0], agent, inputs.folder());
+  EXPECT_EQ(both.wait(), static_cast<int>(ExitCode::kMemory)) << both.output();
+  unsetenv("TILEWRIGHT_FAULT");
+  EXPECT_THAT(
+      both.output(),
+      ::testing::ContainsRegex("not enough memory: each of 2 processes that share it needs about "
+                               "[0-9]+ MiB .*, found [0-9]+ MiB available to them, expected more, "
+                               "fewer processes or a smaller --per_device_train_batch_size"));
+  EXPECT_FALSE(fs::exists(inputs.output())) << "something was left behind";
 }
 
 struct BadManifest {

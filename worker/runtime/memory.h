@@ -6,15 +6,30 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/base/check.h"
 
 namespace tilewright::runtime {
 
-// Bytes this process may still use: MemAvailable of /proc/meminfo, bounded by what the limits of
-// its cgroups (either version) and of its address space (`ulimit -v`) leave. `root`: what stands
-// for / when the system's files are read.
+// Memory that several processes draw on: the machine's, or that of a cgroup with a limit. Processes
+// that name a pool alike share it; names differ between machines.
+struct MemoryPool {
+  std::string name;
+  std::uint64_t left = 0;  // bytes; files that are only cached do not count as used
+};
+
+// The pools of this process: the machine (MemAvailable of /proc/meminfo), then its cgroups (either
+// version) that have a limit. `root`: what stands for / when the system's files are read.
+std::vector<MemoryPool> memory_pools(const std::filesystem::path& root = "/");
+
+// Bytes this process may still use: the least that its pools and its address space (`ulimit -v`)
+// leave.
 std::uint64_t available_memory(const std::filesystem::path& root = "/");
+
+// Bytes of the pools that this process holds already: resident and of no file.
+std::uint64_t held_memory(const std::filesystem::path& root = "/");
 
 class Block {
  public:

@@ -103,6 +103,20 @@ void check_alike(const Job& job, collectives::Mesh& mesh) {
   }
 }
 
+// Processes that fit singly need not fit together. Those that were in an epoch before hold what
+// they need and are only counted: whoever comes anew has to find room beside them.
+void check_memory_together(const Trainer& trainer, collectives::Mesh& mesh, bool newcomer) {
+  if (mesh.world() == 1) return;
+  std::vector<MemoryDemand> demands;
+  for (const std::string& text :
+       collectives::all_gather(mesh, encode(demand_now(trainer.memory_need().total())),
+                               kMaxTextBytes, monotonic_now() + kPatience)) {
+    demands.push_back(decode_demand(text));
+  }
+  if (!newcomer) return;
+  check_shared_memory(trainer.memory_need(), demands, static_cast<std::size_t>(mesh.rank()));
+}
+
 void stop_if_told(elastic::Session& session) {
   const std::optional<ExitCode> code = session.stopped();
   if (!code) return;
@@ -137,11 +151,14 @@ std::unique_ptr<collectives::Mesh> Connector::connect(std::int64_t last_checkpoi
   }
 }
 
-// Everything of one membership epoch. False: the epoch was left for the next one.
+// Everything of one membership epoch. False: the epoch was left for the next one. `newcomer` until
+// the memory of all has been checked once.
 bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double peak_gflops,
                const RunOptions& options, elastic::Session& session,
-               metrics::Exposition* exposition, Logger& log) {
+               metrics::Exposition* exposition, bool& newcomer, Logger& log) {
   check_alike(job, mesh);
+  check_memory_together(trainer, mesh, newcomer);
+  newcomer = false;
   restore_and_claim(job, trainer, mesh);
   const bool first = mesh.rank() == 0;
   rendezvous::Progress progress;
@@ -238,6 +255,7 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
              settings.exact ? "exact" : "exact mode off");
   }
   Connector connector(session, log);
+  bool newcomer = true;
   for (;;) {
     const std::unique_ptr<collectives::Mesh> mesh =
         connector.connect(trainer->last_checkpoint_step());
@@ -249,7 +267,8 @@ void run_training(const TrainingArguments& arguments, const RunOptions& options,
       bool done = false;
       {
         const AbortWithEpoch abort(session, *mesh);
-        done = run_epoch(job, *trainer, *mesh, peak, options, session, exposition.get(), log);
+        done = run_epoch(job, *trainer, *mesh, peak, options, session, exposition.get(), newcomer,
+                         log);
       }
       if (done && session.finish()) return;
     } catch (const Failure& failure) {

@@ -38,9 +38,8 @@ TypedTrainer<T>::TypedTrainer(const Job& job, runtime::Isa isa, runtime::ThreadP
                                                          : kernels::GemmBackend::kNative)),
       parameter_ops_(kernels::make_parameter_ops(isa)),
       context_{pool, ops_, parameter_ops_},
-      model_((check_memory(memory_need(job, context_, sizes_of(job)), runtime::available_memory()),
-              job.model.bert),
-             context_),
+      need_(checked_need(job, context_, sizes_of(job))),
+      model_(job.model.bert, context_),
       optimizer_(model_, context_, job.settings.adamw),
       touched_(job.model.bert.vocab_size),
       shards_(static_cast<int>(job.settings.virtual_shards)) {
@@ -96,8 +95,8 @@ typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
 }
 
 template <typename T>
-MemoryNeed TypedTrainer<T>::memory_need(const Job& job, const nn::Context<T>& context,
-                                        const Sizes& sizes) {
+MemoryNeed TypedTrainer<T>::checked_need(const Job& job, const nn::Context<T>& context,
+                                         const Sizes& sizes) {
   const auto parameters = static_cast<std::uint64_t>(nn::ParameterLayout(job.model.bert).count);
   MemoryNeed need;
   need.weights = 3 * parameters * sizeof(float);
@@ -109,6 +108,7 @@ MemoryNeed TypedTrainer<T>::memory_need(const Job& job, const nn::Context<T>& co
                    static_cast<std::uint64_t>(sizes.gradients) * sizeof(float);
   need.tokens = sizes.tokens;
   need.batch_flag = sizes.evaluation ? "per_device_eval_batch_size" : "per_device_train_batch_size";
+  check_memory(need, runtime::available_memory());
   return need;
 }
 

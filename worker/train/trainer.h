@@ -17,6 +17,7 @@
 #include "worker/train/data_order.h"
 #include "worker/train/faults.h"
 #include "worker/train/job.h"
+#include "worker/train/memory_need.h"
 #include "worker/train/progress.h"
 
 namespace tilewright::train {
@@ -63,6 +64,7 @@ class Trainer {
   virtual std::int64_t step() const = 0;
   virtual std::int64_t last_checkpoint_step() const = 0;
   virtual const checkpoint::TrainerState& state() const = 0;
+  virtual const MemoryNeed& memory_need() const = 0;
   virtual double train_seconds() const = 0;  // in train(), over all epochs of membership
   virtual std::vector<std::pair<std::string, std::string>> kernel_names() const = 0;
 };

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "worker/collectives/tree_accumulator.h"
-#include "worker/train/memory_need.h"
 #include "worker/train/passes.h"
 #include "worker/train/trainer.h"
 
@@ -25,6 +24,7 @@ class TypedTrainer final : public Trainer {
   std::int64_t step() const override { return state_.global_step; }
   std::int64_t last_checkpoint_step() const override { return last_checkpoint_step_; }
   const checkpoint::TrainerState& state() const override { return state_; }
+  const MemoryNeed& memory_need() const override { return need_; }
   double train_seconds() const override { return train_seconds_; }
   std::vector<std::pair<std::string, std::string>> kernel_names() const override;
 
@@ -38,7 +38,8 @@ class TypedTrainer final : public Trainer {
     bool evaluation = false;    // has the most tokens
   };
   static Sizes sizes_of(const Job& job);
-  static MemoryNeed memory_need(const Job& job, const nn::Context<T>& context, const Sizes& sizes);
+  // Refused where it does not fit this process alone.
+  static MemoryNeed checked_need(const Job& job, const nn::Context<T>& context, const Sizes& sizes);
 
   void load_starting_weights();
   std::vector<checkpoint::TensorView> views(float* base) const;
@@ -57,6 +58,7 @@ class TypedTrainer final : public Trainer {
   kernels::Ops<T> ops_;
   kernels::ParameterOps parameter_ops_;
   nn::Context<T> context_;
+  MemoryNeed need_;  // before whatever takes the memory
   nn::BertClassifier<T> model_;
   nn::Optimizer<T> optimizer_;
   std::optional<DataOrder> order_;

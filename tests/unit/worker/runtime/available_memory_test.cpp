@@ -93,6 +93,45 @@ TEST_F(AvailableMemory, IsBoundedByTheAddressSpace) {
   EXPECT_EQ(available(), 700);
 }
 
+TEST_F(AvailableMemory, LiesInPoolsThatOthersNameAlikeWhereTheyShareThem) {
+  write("proc/sys/kernel/random/boot_id", "7d0c\n");
+  write("proc/self/cgroup", "0::/jobs/one\n");
+  write("sys/fs/cgroup/jobs/one/memory.max", mib(900));
+  write("sys/fs/cgroup/jobs/memory.max", mib(700));
+  const auto one = memory_pools(folder_.path());
+  ASSERT_EQ(one.size(), 3);
+  EXPECT_EQ(one[0].left / kMib, 8000);
+  EXPECT_EQ(one[1].left / kMib, 900);
+  EXPECT_EQ(one[2].left / kMib, 700);
+  // A neighbour in a group of its own, beneath the same one.
+  write("proc/self/cgroup", "0::/jobs/two\n");
+  write("sys/fs/cgroup/jobs/two/memory.max", mib(900));
+  const auto two = memory_pools(folder_.path());
+  ASSERT_EQ(two.size(), 3);
+  EXPECT_EQ(two[0].name, one[0].name);
+  EXPECT_NE(two[1].name, one[1].name);
+  EXPECT_EQ(two[2].name, one[2].name);
+  EXPECT_NE(one[1].name, one[2].name);
+  // The same on another machine.
+  write("proc/sys/kernel/random/boot_id", "93fe\n");
+  const auto elsewhere = memory_pools(folder_.path());
+  ASSERT_EQ(elsewhere.size(), 3);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NE(elsewhere[i].name, two[i].name);
+}
+
+TEST_F(AvailableMemory, HasNoPoolOfAGroupWithoutALimit) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", "max\n");
+  EXPECT_EQ(memory_pools(folder_.path()).size(), 1);
+}
+
+TEST_F(AvailableMemory, IsHeldWhereItIsResidentAndOfNoFile) {
+  EXPECT_EQ(held_memory(folder_.path()), 0);
+  write("proc/self/statm", "9000 700 300 5 0 1000 0\n");
+  EXPECT_EQ(held_memory(folder_.path()), 400 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+  EXPECT_GT(held_memory(), 0);
+}
+
 TEST_F(AvailableMemory, IsNoneWhereMoreIsUsedThanTheLimit) {
   write("sys/fs/cgroup/memory.max", mib(100));
   write("sys/fs/cgroup/memory.current", mib(130));
