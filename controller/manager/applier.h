@@ -38,8 +38,8 @@ class Applier {
 
   // `job` is what the plan was made for, with the status it had, `stored` that status as the API
   // server has it. Thread-safe for different jobs.
-  Outcome apply(const api::TrainJob& job, const nlohmann::json& stored,
-                const reconcile::Plan& plan, JobMemory& memory, const net::Wait& wait);
+  Outcome apply(const api::TrainJob& job, const nlohmann::json& stored, const reconcile::Plan& plan,
+                JobMemory& memory, const net::Wait& wait);
 
  private:
   class Application;

@@ -41,11 +41,11 @@ Caches::Caches(kube::Client& client, const std::string& namespace_name,
              [this](const Pod& last, bool) { pod_changed(last, nullptr); }},
             logger),
       nodes_(client, reflect(kube::resource::nodes(), ""), record_of_node,
-             {{},
+             {[this](const auto& now) { node_changed(nullptr, &now->value); },
               [this](const auto& before, const auto& now) {
-                if (before->value.ready != now->value.ready) node_changed(now->name);
+                node_changed(&before->value, &now->value);
               },
-              [this](const auto& last, bool) { node_changed(last->name); }},
+              [this](const auto& last, bool) { node_changed(&last->value, nullptr); }},
              logger) {}
 
 void Caches::start() {
@@ -121,14 +121,43 @@ void Caches::pod_changed(const Pod& before, const Pod& now) {
   }
 }
 
-void Caches::node_changed(const std::string& name) {
+void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
+  const NodeRecord& either = now != nullptr ? *now : *before;
+  {
+    const std::lock_guard lock(mutex_);
+    all_nodes_.reset();
+    ++node_changes_;
+  }
   std::set<std::string> keys;
-  for (const Pod& pod : pods_.all()) {
-    if (pod->value.worker.node == name && !pod->value.job_name.empty()) {
+  if (before != nullptr && (now == nullptr || before->ready != now->ready)) {
+    for (const Pod& pod : pods_.all()) {
+      if (pod->value.worker.node == either.node.name && !pod->value.job_name.empty()) {
+        keys.insert(key_of(pod->namespace_name, pod->value.job_name));
+      }
+    }
+  }
+  // Jobs that wait for a node may find one in it.
+  const bool room = now != nullptr && (before == nullptr || before->node != now->node);
+  for (const Pod& pod : room ? pods_.all() : std::vector<Pod>()) {
+    if (pod->value.worker.node.empty() && !pod->value.job_name.empty()) {
       keys.insert(key_of(pod->namespace_name, pod->value.job_name));
     }
   }
   for (const std::string& key : keys) changed_(key);
+}
+
+std::shared_ptr<const std::vector<reconcile::Node>> Caches::nodes() const {
+  std::uint64_t changes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (all_nodes_) return all_nodes_;
+    changes = node_changes_;
+  }
+  auto made = std::make_shared<std::vector<reconcile::Node>>();
+  for (const auto& node : nodes_.all()) made->push_back(node->value.node);
+  const std::lock_guard lock(mutex_);
+  if (changes == node_changes_) all_nodes_ = made;
+  return made;
 }
 
 }  // namespace tilewright::manager

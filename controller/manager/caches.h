@@ -38,6 +38,8 @@ class Caches {
   std::vector<Pod> pods_of(const std::string& job_uid) const;
   // False for a node that does not report, or is not there any more; true for no name at all.
   bool node_ready(const std::string& name) const;
+  // All of them, made anew when one changes.
+  std::shared_ptr<const std::vector<reconcile::Node>> nodes() const;
 
   std::map<std::string, std::size_t> jobs_by_phase() const;
   std::size_t number_of_jobs() const { return jobs_.size(); }
@@ -45,11 +47,13 @@ class Caches {
 
  private:
   void pod_changed(const Pod& before, const Pod& now);
-  void node_changed(const std::string& name);
+  void node_changed(const NodeRecord* before, const NodeRecord* now);
 
   const std::function<void(const std::string&)> changed_;
   mutable std::mutex mutex_;
   std::map<std::string, std::map<std::string, Pod>> pods_by_job_;  // UID of the job, of the pod
+  mutable std::shared_ptr<const std::vector<reconcile::Node>> all_nodes_;  // null: to be made
+  std::uint64_t node_changes_ = 0;
   kube::Informer<JobRecord> jobs_;
   kube::Informer<PodRecord> pods_;
   kube::Informer<NodeRecord> nodes_;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/base/clock.h"
+#include "controller/manager/pod_trouble.h"
 #include "controller/reconcile/observed.h"
 
 namespace tilewright::manager {
@@ -39,6 +40,12 @@ struct JobMemory {
     MonotonicTime when;
   };
   std::map<std::string, Deleted> deleted;  // by UID of the pod
+
+  struct Asked {
+    MonotonicTime when;
+    std::optional<PodTrouble> trouble;
+  };
+  std::map<std::string, Asked> asked;  // by UID of pods that take long to start
 
   std::set<reconcile::Companion> companions;  // that are known to exist
   std::uint64_t looked_up = 0;                // in which round of Reconciler::distrust_companions()

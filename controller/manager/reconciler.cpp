@@ -14,6 +14,11 @@ namespace {
 // it waits for heartbeats; nothing else may happen until then.
 constexpr std::chrono::seconds kSilenceCheck{11};
 
+// A pod starts within seconds; after this its events are asked why it does not.
+constexpr std::chrono::seconds kTimeToStart{15};
+constexpr std::chrono::seconds kAskAgain{30};
+constexpr const char* kContainerCreating = "ContainerCreating";
+
 std::vector<reconcile::Worker> observe_pods(const Caches& caches, const std::string& job_uid,
                                             JobMemory& memory) {
   std::vector<reconcile::Worker> cached;
@@ -43,9 +48,14 @@ void bring_up_to_date(DecodedJob& cached, JobMemory& memory) {
   cached.status = memory.written->as_stored;
 }
 
-Reconciler::Reconciler(const Caches& caches, RendezvousHub& hub, Applier& applier,
-                       queue::WorkQueue& queue, std::shared_ptr<Logger> log)
-    : caches_(caches), hub_(hub), applier_(applier), queue_(queue), log_(std::move(log)) {}
+Reconciler::Reconciler(kube::Client& client, const Caches& caches, RendezvousHub& hub,
+                       Applier& applier, queue::WorkQueue& queue, std::shared_ptr<Logger> log)
+    : client_(client),
+      caches_(caches),
+      hub_(hub),
+      applier_(applier),
+      queue_(queue),
+      log_(std::move(log)) {}
 
 void Reconciler::look(const std::string& key, const net::Wait& wait) {
   JobMemory& memory = memory_of(key);
@@ -62,10 +72,12 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   reconcile::Observed observed;
   observed.job = std::move(decoded.job);
   observed.workers = observe_pods(caches_, cached->uid, memory);
+  ask_for_troubles(key, observed.workers, memory, wait);
   observed.companions = memory.companions;
   const WallTime now = wall_now();
   observed.progress = hub_.progress(cached->uid, observed.workers, now);
   observed.refusal = memory.refusal;
+  observed.nodes = caches_.nodes();
   observed.runtime.companions = {
       reconcile::Companion::kKeySecret, reconcile::Companion::kHeadlessService,
       reconcile::Companion::kNetworkPolicy, reconcile::Companion::kPodGroup};
@@ -88,6 +100,41 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
     queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(*plan.requeue_after));
   }
   if (any_lost_perhaps(observed)) queue_.add_after(key, kSilenceCheck);
+}
+
+void Reconciler::ask_for_troubles(const std::string& key, std::vector<reconcile::Worker>& workers,
+                                  JobMemory& memory, const net::Wait& wait) {
+  std::map<std::string, JobMemory::Asked> asked;
+  for (reconcile::Worker& worker : workers) {
+    const bool starting = worker.phase == reconcile::WorkerPhase::kPending &&
+                          !worker.node.empty() && !worker.terminating && worker.created &&
+                          (worker.reason.empty() || worker.reason == kContainerCreating);
+    if (!starting) continue;
+    const auto age = wall_now() - *worker.created;
+    if (age < kTimeToStart) {
+      queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(kTimeToStart - age));
+      continue;
+    }
+    const auto before = memory.asked.find(worker.uid);
+    if (before != memory.asked.end() && monotonic_now() - before->second.when < kAskAgain) {
+      asked[worker.uid] = before->second;
+    } else {
+      auto& answer = asked[worker.uid];
+      answer.when = monotonic_now();
+      auto trouble = ask_for_trouble(client_, address_of(key).namespace_name, worker.uid, wait);
+      if (trouble) {
+        answer.trouble = std::move(trouble).value();
+      } else {
+        log_->warn("{}: {}", key, trouble.error().sentence());
+      }
+    }
+    queue_.add_after(key, kAskAgain);
+    if (const auto& trouble = asked[worker.uid].trouble) {
+      worker.reason = trouble->reason;
+      worker.message = trouble->message;
+    }
+  }
+  memory.asked = std::move(asked);
 }
 
 JobMemory& Reconciler::memory_of(const std::string& key) {

@@ -19,8 +19,8 @@ namespace tilewright::manager {
 class Reconciler {
  public:
   // All references outlive the object.
-  Reconciler(const Caches& caches, RendezvousHub& hub, Applier& applier, queue::WorkQueue& queue,
-             std::shared_ptr<Logger> log);
+  Reconciler(kube::Client& client, const Caches& caches, RendezvousHub& hub, Applier& applier,
+             queue::WorkQueue& queue, std::shared_ptr<Logger> log);
 
   // Looks at the job and asks the queue for the next look, if it is to come by itself.
   void look(const std::string& key, const net::Wait& wait);
@@ -30,8 +30,12 @@ class Reconciler {
  private:
   JobMemory& memory_of(const std::string& key);
   void forget(const std::string& key);
+  // Looks into pods that have a node and take long to start.
+  void ask_for_troubles(const std::string& key, std::vector<reconcile::Worker>& workers,
+                        JobMemory& memory, const net::Wait& wait);
   void gone(const std::string& key, JobMemory& memory);
 
+  kube::Client& client_;
   const Caches& caches_;
   RendezvousHub& hub_;
   Applier& applier_;

@@ -85,8 +85,20 @@ PodRecord record_of_pod(const json& object) {
 
 NodeRecord record_of_node(const json& object) {
   NodeRecord record;
-  for (const json& condition : member(member(object, "status"), "conditions")) {
+  const json& status = member(object, "status");
+  for (const json& condition : member(status, "conditions")) {
     if (text(condition, "type") == "Ready") record.ready = text(condition, "status") == "True";
+  }
+  const json& metadata = member(object, "metadata");
+  record.node.name = text(metadata, "name");
+  record.node.cordoned = member(member(object, "spec"), "unschedulable") == json(true);
+  for (const auto& [name, value] : member(metadata, "labels").items()) {
+    if (value.is_string()) record.node.labels.emplace(name, value.get<std::string>());
+  }
+  for (const auto& [name, value] : member(status, "allocatable").items()) {
+    const auto amount =
+        value.is_string() ? api::parse_quantity(value.get<std::string>()) : std::nullopt;
+    if (amount) record.node.allocatable.emplace(name, *amount);
   }
   return record;
 }

@@ -45,6 +45,7 @@ PodRecord record_of_pod(const nlohmann::json& object);
 
 struct NodeRecord {
   bool ready = false;
+  reconcile::Node node;
 };
 NodeRecord record_of_node(const nlohmann::json& object);
 

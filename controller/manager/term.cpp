@@ -128,7 +128,7 @@ void Term::serve(const JobKeys& keys, const std::string& rendezvous) {
   Recorder recorder(client_, guard_, options_.instance, log_);
   TaskPool pool(options_.parallel_requests);
   Applier applier({client_, *guard_, *hub_, keys, recorder, pool}, rendezvous, log_);
-  Reconciler reconciler(caches_, *hub_, applier, queue_, log_);
+  Reconciler reconciler(client_, caches_, *hub_, applier, queue_, log_);
   std::vector<std::thread> workers;
   for (int i = 0; i < options_.reconcilers; ++i) {
     workers.emplace_back([this, &reconciler] { work(reconciler); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "controller/reconcile/failure.h"
+#include "controller/reconcile/placement.h"
 #include "controller/reconcile/pods.h"
 
 namespace tilewright::reconcile {
@@ -20,9 +21,42 @@ const api::FailureRecord* last_failure(const api::TrainJobStatus& status, int in
   return last == status.failures.rend() ? nullptr : &*last;
 }
 
+// Some worker is wanted and has no node yet, or no pod at all.
+bool waits_for_a_node(const Situation& situation) {
+  for (int index = 0; index < situation.sizes.desired; ++index) {
+    const auto found = situation.workers.find(index);
+    if (found == situation.workers.end()) return true;
+    if (found->second->phase == WorkerPhase::kPending && found->second->node.empty()) return true;
+  }
+  return false;
+}
+
+// The name in the scheduler's `persistentvolumeclaim "NAME" not found`; empty: it says no such
+// thing.
+std::string missing_claim(const std::string& message) {
+  constexpr std::string_view kBefore = "persistentvolumeclaim \"";
+  constexpr std::string_view kAfter = "\" not found";
+  const std::size_t start = message.find(kBefore);
+  if (start == std::string::npos) return "";
+  const std::size_t name = start + kBefore.size();
+  const std::size_t end = message.find(kAfter, name);
+  return end == std::string::npos ? "" : message.substr(name, end - name);
+}
+
 Obstacle explain_stuck(const api::TrainJob& job, const Worker& worker) {
   const std::string& reason = worker.reason;
   const std::string detail = worker.message.empty() ? "" : ": " + worker.message;
+  if (const std::string claim = missing_claim(worker.message); !claim.empty()) {
+    return {"ClaimNotFound",
+            fmt::format("there is no PersistentVolumeClaim {} in this namespace; workers start as "
+                        "soon as there is",
+                        claim)};
+  }
+  if (reason == "FailedAttachVolume") {
+    return {reason, fmt::format("a volume of {} cannot be attached to its node{}; it starts as "
+                                "soon as the volume is free",
+                                worker.name, detail)};
+  }
   if (reason == "Unschedulable") {
     return {reason, fmt::format("no node can take {}{}; it is placed as soon as one can",
                                 worker.name, detail)};
@@ -81,6 +115,9 @@ std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts
   }
   if (const auto& refusal = situation.observed.refusal) {
     return Obstacle{refusal->reason, refusal->message + "; it is tried again until it is allowed"};
+  }
+  if (situation.observed.nodes && waits_for_a_node(situation)) {
+    if (const auto no_node = find_no_node(job, *situation.observed.nodes)) return no_node;
   }
   for (const auto& [index, worker] : situation.workers) {
     if (is_stuck(*worker)) return explain_stuck(job, *worker);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -79,12 +80,23 @@ struct Refusal {
   std::string message;  // without a full stop
 };
 
+// A node, as far as a worker's place hangs on it.
+struct Node {
+  std::string name;
+  bool cordoned = false;
+  std::map<std::string, std::string> labels;
+  std::map<std::string, api::Quantity> allocatable;  // by resource: cpu, memory, ...
+  bool operator==(const Node&) const = default;
+};
+
 struct Observed {
   api::TrainJob job;
   std::vector<Worker> workers;     // every one that carries the job's UID
   std::set<Companion> companions;  // that exist
   std::optional<Progress> progress;
   std::optional<Refusal> refusal;
+  // Every node of the cluster; null: the runtime has none. Shared, for it is the same for all jobs.
+  std::shared_ptr<const std::vector<Node>> nodes;
   Runtime runtime;
 };
 

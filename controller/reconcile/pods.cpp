@@ -12,13 +12,14 @@ namespace {
 constexpr std::chrono::seconds kShortDelay{5};
 
 // Why a pod waits, where it is no plain "being started".
-constexpr std::array<std::string_view, 12> kStuck = {
+constexpr std::array<std::string_view, 14> kStuck = {
     "Unschedulable",        "SchedulingGated",
     "ErrImagePull",         "ImagePullBackOff",
     "ErrImageNeverPull",    "InvalidImageName",
     "RegistryUnavailable",  "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError",
-    "FailedMount",          "StartError",
+    "FailedMount",          "FailedAttachVolume",
+    "StartError",           "FailedCreatePodSandBox",
 };
 
 }  // namespace

@@ -223,6 +223,59 @@ TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
+TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
+  start_controller();
+  node_->accept_pods(false);
+  std::string manifest = kControllerJob;
+  manifest.replace(manifest.find("cpu: \"1\""), 8, "cpu: \"100\"");
+  create_job(manifest);
+  ASSERT_TRUE(
+      job_becomes([](const json& job) { return is_true(job, "Blocked", "LargerThanAnyNode"); }));
+  EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
+              HasSubstr("a worker asks for cpu 100, memory 1Gi"));
+  node_->set_cpus(128);
+  ASSERT_TRUE(job_becomes([](const json& job) { return !is_true(job, "Blocked"); }));
+  node_->set_cpus(64);
+}
+
+TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
+  start_controller();
+  node_->hold_containers(true);
+  create_job();
+  ASSERT_TRUE(node_->pods().wait_until([](const Objects& pods) {
+    return std::ranges::count_if(pods, [](const auto& entry) {
+             return entry.second["spec"].contains("nodeName");
+           }) == 2;
+  }));
+  // As the controller that attaches volumes words it.
+  const json pod = node_->pods().objects()["mrpc-worker-0"];
+  const json event = {
+      {"metadata", {{"name", "mrpc-worker-0.attach"}, {"namespace", space_}}},
+      {"involvedObject",
+       {{"kind", "Pod"},
+        {"namespace", space_},
+        {"name", "mrpc-worker-0"},
+        {"uid", pod["metadata"]["uid"]}}},
+      {"type", "Warning"},
+      {"reason", "FailedAttachVolume"},
+      {"message", "Multi-Attach error for volume \"pv-1\" Volume is already used by pod(s) other"},
+      {"source", {{"component", "attachdetach-controller"}}},
+      {"firstTimestamp", to_rfc3339(wall_now())},
+      {"lastTimestamp", to_rfc3339(wall_now())},
+      {"count", 1}};
+  const HttpResponse posted =
+      admin().post(fmt::format("/api/v1/namespaces/{}/events", space_), event);
+  ASSERT_TRUE(posted.ok()) << posted.message();
+  ASSERT_TRUE(
+      job_becomes([](const json& job) { return is_true(job, "Blocked", "FailedAttachVolume"); }));
+  EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
+              HasSubstr("already used by pod(s) other"));
+  node_->hold_containers(false);
+  node_->start_containers();
+  ASSERT_TRUE(phase_becomes("Running"));
+  EXPECT_FALSE(is_true(job(), "Blocked"));
+}
+
 TEST_F(ControllerTest, ReplacesAPodOnADeadNodeByForce) {
   // Whoever connects to the rendezvous would be heard: here nobody does, so all are silent.
   start_controller();

@@ -61,6 +61,7 @@ StandInNode::StandInNode(ControlPlane& control_plane, kube::Client& client,
   hand_->post("/api/v1/nodes",
               {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
   set_ready(true);
+  set_cpus(64);
   pods_ = std::make_unique<ObjectWatch>(
       client, kube::resource::pods(), namespace_,
       [this](const std::string& pod, const json& object) { changed(pod, object); });
@@ -69,14 +70,19 @@ StandInNode::StandInNode(ControlPlane& control_plane, kube::Client& client,
 void StandInNode::die() { dead_ = true; }
 
 void StandInNode::set_ready(bool ready) {
+  patch_node(
+      {{"conditions",
+        {{{"type", "Ready"}, {"status", ready ? "True" : "Unknown"}, {"reason", "StandIn"}}}}});
+}
+
+void StandInNode::set_cpus(int cpus) {
+  patch_node(
+      {{"allocatable", {{"cpu", std::to_string(cpus)}, {"memory", "256Gi"}, {"pods", "110"}}}});
+}
+
+void StandInNode::patch_node(const json& status) {
   const HttpResponse set = hand_->send("PATCH", "/api/v1/nodes/" + name_ + "/status",
-                                       json{{"status",
-                                             {{"conditions",
-                                               {{{"type", "Ready"},
-                                                 {"status", ready ? "True" : "Unknown"},
-                                                 {"reason", "StandIn"}}}}}}}
-                                           .dump(),
-                                       kStrategicMerge);
+                                       json{{"status", status}}.dump(), kStrategicMerge);
   EXPECT_TRUE(set.ok()) << set.message();
 }
 
@@ -126,7 +132,7 @@ void StandInNode::changed(const std::string& name, const json& pod) {
                           {"preconditions", {{"uid", pod["metadata"]["uid"]}}}};
     insist(
         [&] { return kubelet_->send("DELETE", path(name), options.dump(), "application/json"); });
-  } else if (phase == "Pending") {
+  } else if (phase == "Pending" && !holding_) {
     patch_status(*kubelet_, name, running(pod));
   }
 }
@@ -138,6 +144,12 @@ void StandInNode::end_container(const std::string& pod, int exit_code, const std
   const HttpResponse set =
       patch_status(*hand_, pod, ended(got.json(), exit_code, reason, last_lines));
   ASSERT_TRUE(set.ok()) << set.message();
+}
+
+void StandInNode::start_containers() {
+  for (const auto& [name, pod] : pods_->objects()) {
+    if (pod["status"].value("phase", "") == "Pending") patch_status(*hand_, name, running(pod));
+  }
 }
 
 void StandInNode::succeed_all() {

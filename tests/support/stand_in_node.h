@@ -15,16 +15,21 @@ namespace tilewright::testing {
 
 class StandInNode {
  public:
-  // Makes the Node object, ready.
+  // Makes the Node object, ready and empty.
   StandInNode(ControlPlane& control_plane, kube::Client& client, const std::string& namespace_name,
               const std::string& name);
 
   // While it is false, pods stay pending.
   void accept_pods(bool accept) { accepting_ = accept; }
+  // While it is true, containers of pods that are bound do not start.
+  void hold_containers(bool hold) { holding_ = hold; }
+  void start_containers();
   // A dead node's kubelet says nothing: its pods stay as they are, deleted or not.
   void die();
   // The condition that the node controller would set after a while.
   void set_ready(bool ready);
+  // 64 at first; memory is plenty.
+  void set_cpus(int cpus);
 
   // The container ends. `signal` 0: with the exit code. `reason`: OOMKilled, Error, ...
   void end_container(const std::string& pod, int exit_code, const std::string& reason = "",
@@ -36,6 +41,7 @@ class StandInNode {
 
  private:
   void changed(const std::string& name, const nlohmann::json& pod);
+  void patch_node(const nlohmann::json& status);
   HttpResponse insist(const std::function<HttpResponse()>& request) const;
   HttpResponse patch_status(HttpsClient& client, const std::string& name,
                             const nlohmann::json& status) const;
@@ -45,6 +51,7 @@ class StandInNode {
   const std::string namespace_;
   const std::string name_;
   std::atomic<bool> accepting_{true};
+  std::atomic<bool> holding_{false};
   std::atomic<bool> dead_{false};
   std::unique_ptr<HttpsClient> kubelet_;  // of the watch's thread
   std::unique_ptr<HttpsClient> hand_;     // of the test's

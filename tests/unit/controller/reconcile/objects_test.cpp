@@ -110,7 +110,8 @@ TEST(Pod, MountsEachVolumeTheKeySharedMemoryAndAWritableTmp) {
   const json volumes = spec.at("volumes");
   EXPECT_EQ(named(volumes, "tilewright-shm").at("emptyDir"),
             json::parse(R"({"medium": "Memory", "sizeLimit": "64Mi"})"));
-  EXPECT_EQ(named(volumes, "tilewright-job-key").at("secret").at("secretName"), "mrpc-job-key-uid-1");
+  EXPECT_EQ(named(volumes, "tilewright-job-key").at("secret").at("secretName"),
+            "mrpc-job-key-uid-1");
   EXPECT_EQ(named(volumes, "models"), json::parse(R"({"name": "models",
                             "persistentVolumeClaim": {"claimName": "tilewright-models"}})"));
   for (const json& mount : mounts) EXPECT_FALSE(named(volumes, mount.at("name")).is_null());

@@ -167,6 +167,13 @@ TEST(Blocked, SaysWhyAJobDoesNotRunAndWhatComesNext) {
       {"Unschedulable", "0/3 nodes are available: 3 Insufficient cpu.", "Unschedulable",
        "no node can take mrpc-worker-1: 0/3 nodes are available: 3 Insufficient cpu.; it is placed "
        "as soon as one can"},
+      {"Unschedulable", "0/1 nodes are available: persistentvolumeclaim \"work\" not found.",
+       "ClaimNotFound",
+       "there is no PersistentVolumeClaim work in this namespace; workers start as soon as there "
+       "is"},
+      {"FailedAttachVolume", "Multi-Attach error for volume \"pvc-1\"", "FailedAttachVolume",
+       "a volume of mrpc-worker-1 cannot be attached to its node: Multi-Attach error for volume "
+       "\"pvc-1\"; it starts as soon as the volume is free"},
       {"SchedulingGated", "", "SchedulingGated",
        "mrpc-worker-1 waits for its scheduling gates to be removed"},
       {"ErrImagePull", "rpc error", "ImageNotAvailable",
