@@ -4,14 +4,14 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
-.PHONY: demo test build deps model cluster-programs install asan tsan format tidy clean
+.PHONY: demo test build deps model cluster-programs cluster cluster-down e2e images install asan tsan format tidy clean
 
 demo: build model ## trains a real BERT on the example with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
 
 test: model ## builds and runs every test; those on a real API server want `make cluster-programs` once
 	$(MAKE) build TARGETS=all
-	ctest --preset $(PRESET)
+	ctest --preset $(PRESET) $(if $(CI),-LE e2e) # CI runs those by `make e2e`
 
 TARGETS ?= tilewright tilewright-worker
 build: deps
@@ -27,6 +27,21 @@ $(MODEL)/model.safetensors: .ci/model.txt | deps
 
 cluster-programs: ## etcd, kube-apiserver, kubectl for the tests on a real API server: minutes, once
 	.ci/control-plane build
+
+cluster: images ## a one-node Kubernetes on this machine (or the one KUBECONFIG names) with the operator; needs root
+	tests/cluster/cluster up build/images/*.tar
+
+cluster-down: ## ends all that `make cluster` started
+	tests/cluster/cluster down
+
+images: build ## the images of worker and controller, and what the cluster's tests need beside them
+	tests/cluster/packages
+	docker/build
+
+e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubeconfig)
+e2e: ## the tests on the cluster of KUBECONFIG, by default that of `make cluster`
+	$(MAKE) build TARGETS=e2e_tests
+	ctest --preset $(PRESET) -L e2e
 
 install: build
 	cmake --install $(BUILD)

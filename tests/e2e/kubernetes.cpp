@@ -1,0 +1,158 @@
+#include "tests/e2e/kubernetes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string_view>
+
+namespace tilewright::testing {
+namespace {
+
+using nlohmann::json;
+
+// A pod is there within seconds; on a busy machine with two cores it may be a minute.
+constexpr std::chrono::seconds kPatience{120};
+
+std::string variable(const char* name, const std::string& otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : value;
+}
+
+// The one beside the programs of `make cluster`, else the user's.
+std::filesystem::path find_kubectl() {
+  ChildCommand command;
+  command.program = source_dir() / ".ci/control-plane";
+  command.arguments = {"folder"};
+  command.environment = environment_with({});
+  const std::string folder = run_command(command).output;
+  std::filesystem::path built = folder.substr(0, folder.find('\n'));
+  built /= "kubectl";
+  return access(built.c_str(), X_OK) == 0 ? built : std::filesystem::path("kubectl");
+}
+
+std::string image(const char* name) {
+  return variable("TILEWRIGHT_IMAGES", "") + name + ":" + TILEWRIGHT_VERSION;
+}
+
+}  // namespace
+
+std::string worker_image() { return image("tilewright-worker"); }
+std::string tools_image() { return variable("TILEWRIGHT_TOOLS_IMAGE", image("tilewright-tools")); }
+
+void KubernetesTest::SetUp() {
+  kubectl_ = find_kubectl();
+  std::string reason;
+  if (variable("KUBECONFIG", "").empty()) {
+    reason = "KUBECONFIG names no cluster: `make cluster` starts one and says what to export";
+  } else if (const CommandOutcome seen = kubectl({"get", "--raw", "/readyz"});
+             seen.exit_code != 0) {
+    reason = fmt::format("the cluster of KUBECONFIG={} does not answer: {}",
+                         variable("KUBECONFIG", ""), seen.output);
+  }
+  if (!reason.empty()) {
+    if (variable("CI", "") == "true") FAIL() << reason;
+    GTEST_SKIP() << reason;
+  }
+  const json made =
+      create({{"apiVersion", "v1"},
+              {"kind", "Namespace"},
+              {"metadata",
+               {{"generateName", "tilewright-e2e-"},
+                {"labels", {{"pod-security.kubernetes.io/enforce", "restricted"}}}}}});
+  ASSERT_TRUE(made.is_object());
+  namespace_ = made["metadata"]["name"];
+  // Pods are refused until it has its service account.
+  wait("serviceaccount/default", "{.metadata.name}", "default");
+}
+
+void KubernetesTest::TearDown() {
+  if (namespace_.empty()) return;
+  if (HasFailure()) {
+    std::cout << show() << "the namespace " << namespace_ << " is left as it is\n";
+    return;
+  }
+  must({"delete", "namespace", namespace_, "--timeout=120s"});
+}
+
+CommandOutcome KubernetesTest::kubectl(std::vector<std::string> arguments) const {
+  if (!namespace_.empty()) arguments.push_back("--namespace=" + namespace_);
+  ChildCommand command;
+  command.program = kubectl_;
+  command.arguments = std::move(arguments);
+  // Its cache of what the API server has to offer.
+  command.environment = environment_with({{"KUBECACHEDIR", (folder_.path() / "kubectl").string()}});
+  return run_command(command, kPatience + std::chrono::seconds(30));
+}
+
+std::string KubernetesTest::must(const std::vector<std::string>& arguments) const {
+  CommandOutcome outcome = kubectl(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << fmt::format("kubectl {}: {}", fmt::join(arguments, " "),
+                                                 outcome.output);
+  return std::move(outcome.output);
+}
+
+json KubernetesTest::create(const json& object) const {
+  const std::filesystem::path path = folder_.path() / "object.json";
+  std::ofstream(path) << object.dump();
+  return json::parse(must({"create", "-f", path.string(), "-o", "json"}), nullptr, false);
+}
+
+json KubernetesTest::get(const std::string& resource) const {
+  return json::parse(must({"get", resource, "-o", "json"}), nullptr, false);
+}
+
+std::chrono::duration<double> KubernetesTest::wait(const std::string& resource,
+                                                   const std::string& path,
+                                                   const std::string& value) const {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string patience = fmt::format("--timeout={}s", kPatience.count());
+  must({"wait", "--for=create", resource, patience});
+  must({"wait", fmt::format("--for=jsonpath={}={}", path, value), resource, patience});
+  return std::chrono::steady_clock::now() - start;
+}
+
+std::string KubernetesTest::show() const {
+  std::string text;
+  for (const std::vector<std::string>& look :
+       {std::vector<std::string>{"get", "pods", "-o", "wide"},
+        {"get", "events", "--sort-by=.lastTimestamp"},
+        {"logs", "--all-containers", "--prefix", "--tail=20", "--selector=e2e",
+         "--ignore-errors"}}) {
+    text += kubectl(look).output + "\n";
+  }
+  return text;
+}
+
+json restricted_pod(const std::string& name, const std::string& image,
+                    const std::vector<std::string>& command) {
+  const json amounts = {{"cpu", "100m"}, {"memory", "64Mi"}};
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata", {{"name", name}, {"labels", {{"e2e", name}}}}},
+          {"spec",
+           {{"restartPolicy", "Never"},
+            {"automountServiceAccountToken", false},
+            {"terminationGracePeriodSeconds", 1},
+            {"securityContext",
+             {{"runAsNonRoot", true},
+              {"runAsUser", 65532},
+              {"runAsGroup", 65532},
+              {"fsGroup", 65532},
+              {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+            {"containers",
+             {{{"name", "main"},
+               {"image", image},
+               {"command", {command.front()}},
+               {"args", std::vector<std::string>(command.begin() + 1, command.end())},
+               {"resources", {{"requests", amounts}, {"limits", amounts}}},
+               {"securityContext",
+                {{"allowPrivilegeEscalation", false},
+                 {"readOnlyRootFilesystem", true},
+                 {"capabilities", {{"drop", {"ALL"}}}}}}}}}}}};
+}
+
+}  // namespace tilewright::testing
