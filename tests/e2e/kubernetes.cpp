@@ -51,7 +51,7 @@ void KubernetesTest::SetUp() {
   } else if (const CommandOutcome seen = kubectl({"get", "--raw", "/readyz"});
              seen.exit_code != 0) {
     reason = fmt::format("the cluster of KUBECONFIG={} does not answer: {}",
-                         variable("KUBECONFIG", ""), seen.output);
+                         variable("KUBECONFIG", ""), seen.error);
   }
   if (!reason.empty()) {
     if (variable("CI", "") == "true") FAIL() << reason;
@@ -75,14 +75,15 @@ void KubernetesTest::TearDown() {
     std::cout << show() << "the namespace " << namespace_ << " is left as it is\n";
     return;
   }
-  must({"delete", "namespace", namespace_, "--timeout=120s"});
+  must({"delete", "namespace", namespace_, "--wait=false"});
 }
 
 CommandOutcome KubernetesTest::kubectl(std::vector<std::string> arguments) const {
-  if (!namespace_.empty()) arguments.push_back("--namespace=" + namespace_);
+  if (!namespace_.empty()) arguments.insert(arguments.begin(), "--namespace=" + namespace_);
   ChildCommand command;
   command.program = kubectl_;
   command.arguments = std::move(arguments);
+  command.separate_error = true;  // warnings must not get into JSON
   // Its cache of what the API server has to offer.
   command.environment = environment_with({{"KUBECACHEDIR", (folder_.path() / "kubectl").string()}});
   return run_command(command, kPatience + std::chrono::seconds(30));
@@ -122,7 +123,8 @@ std::string KubernetesTest::show() const {
         {"get", "events", "--sort-by=.lastTimestamp"},
         {"logs", "--all-containers", "--prefix", "--tail=20", "--selector=e2e",
          "--ignore-errors"}}) {
-    text += kubectl(look).output + "\n";
+    const CommandOutcome seen = kubectl(look);
+    text += seen.output + seen.error + "\n";
   }
   return text;
 }

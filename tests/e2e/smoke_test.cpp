@@ -56,8 +56,9 @@ TEST_F(Smoke, AServiceReachesItsPod) {
   std::cout << "Ready " << took.count() << " s after creation\n";
   // The rules of a new service may take a second: it asks again.
   const std::string address = service["spec"]["clusterIP"];
-  const std::string ask = "for try in 1 2 3 4 5 6 7 8; do wget -q -T 2 -O - http://" + address +
-                          "/ && exit 0; sleep 0.5; done; exit 1";
+  const std::string ask =
+      "exec 2>/dev/null; for try in 1 2 3 4 5 6 7 8; do timeout 3 wget -q -O - http://" + address +
+      "/ && exit 0; sleep 0.5; done; exit 1";
   create(restricted_pod("client", testing::tools_image(), {"sh", "-c", ask}));
   wait("pod/client", "{.status.phase}", "Succeeded");
   EXPECT_EQ(must({"logs", "client"}), "hello\n");

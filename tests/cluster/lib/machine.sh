@@ -71,6 +71,7 @@ lay_out_machine() {
   mount --bind "$state/var" /var
   mount --rbind "$state/run" /run
   echo 1 >/proc/sys/net/ipv4/ip_forward
+  echo 0 >/proc/sys/net/ipv4/icmp_ratelimit # a pod's every question to the missing name server is refused at once
 }
 
 join_networks() {
@@ -84,6 +85,7 @@ join_networks() {
   on_machine ip link set eth0 up
   # Not a default route: nothing leaves the machine. The services' addresses are translated on their way there.
   on_machine ip route add "$service_range" via "$(host_address)"
+  on_machine ip route add unreachable "$dns_service"
 }
 
 # The pods' control groups stand below one of ours, in every hierarchy: cgroup v2, or v1 with its many.

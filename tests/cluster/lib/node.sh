@@ -46,7 +46,9 @@ cgroupRoot: /$(cgroup_name "$(machine_number)")
 failCgroupV1: false
 failSwapOn: false
 oomScoreAdj: 0
-resolvConf: ""   # no name server: nothing of ours needs one
+clusterDNS: [$dns_service]
+clusterDomain: cluster.local
+resolvConf: ""   # the host's name servers cannot be reached from here
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 imageGCHighThresholdPercent: 100   # images were loaded by hand and cannot be pulled again
 END

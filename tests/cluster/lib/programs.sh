@@ -17,7 +17,6 @@ program_lives() {
   [ -e "$state/pids/$1" ] && read -r -a record <"$state/pids/$1" &&
     on_machine bash -c "$(declare -f start_time lives); lives \"\$@\"" - "${record[@]}"
 }
-program_gone() { ! program_lives "$1"; }
 
 # A program that ended by itself is a failure of the start.
 require_programs() {
@@ -30,11 +29,15 @@ $(tail -n 5 "$state/logs/$name.log")"
   done
 }
 
+# Programs that take their time to end, as the API server does while it is watched, are killed.
 stop_program() { # NAME [SIGNAL]
-  local record
+  local record end=$((SECONDS + 10))
   program_lives "$1" || return 0
   read -r -a record <"$state/pids/$1"
   on_machine kill -s "${2:-TERM}" "${record[0]}"
+  while program_lives "$1"; do
+    [ "$SECONDS" -lt "$end" ] || on_machine kill -KILL "${record[0]}" || true
+    sleep 0.05
+  done
   rm "$state/pids/$1"
-  await 30 "the end of $1" on_machine bash -c "$(declare -f start_time lives); ! lives \"\$@\"" - "${record[@]}"
 }
