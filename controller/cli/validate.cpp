@@ -7,10 +7,15 @@
 
 #include "common/base/files.h"
 #include "controller/api/defaults.h"
+#include "controller/api/document.h"
 #include "controller/api/validate.h"
+#include "controller/kube/config.h"
+#include "controller/manager/preflight.h"
 
 namespace tilewright {
 namespace {
+
+constexpr std::chrono::seconds kClusterDeadline{30};
 
 std::string summary(const api::TrainJob& job) {
   const api::ElasticPolicy& elastic = job.spec.elastic_policy;
@@ -73,12 +78,71 @@ int validate_files(const std::vector<std::filesystem::path>& files, std::ostream
   return static_cast<int>(all ? ExitCode::kOk : ExitCode::kManifest);
 }
 
+int validate_in_cluster(const std::vector<std::filesystem::path>& files,
+                        const ClusterQuestion& question, std::ostream& out, std::ostream& err) {
+  kube::ConfigSources sources = kube::config_sources_of_environment();
+  sources.kubeconfig = question.kubeconfig;
+  sources.context = question.context;
+  const auto config = kube::load_config(sources);
+  if (!config) return err << config.error().message << '\n', static_cast<int>(config.error().code);
+  const auto client = kube::Client::make(*config);
+  if (!client) return err << client.error().message << '\n', static_cast<int>(client.error().code);
+  bool all = true;
+  for (const std::filesystem::path& path : files) {
+    const Result<std::string> text = read_file(path, api::kMaxManifestBytes, ExitCode::kManifest);
+    const auto checked = text ? api::check_manifest(*text, path.string(), api::Target::kCluster)
+                              : Result<api::Checked>(text.error());
+    if (!checked) {
+      err << checked.error().message << '\n';
+      all = false;
+      continue;
+    }
+    std::string space = question.namespace_name;
+    if (space.empty()) space = checked->job.metadata.namespace_name;
+    if (space.empty()) space = config->default_namespace;
+    const manager::Preflight preflight = manager::ask_cluster(
+        **client, space, api::read_yaml(*text).tree, checked->job, net::within(kClusterDeadline));
+    for (const std::string& sentence : preflight.obstacles) {
+      err << fmt::format("{}: {}\n", path.string(), sentence);
+    }
+    for (const std::string& sentence : preflight.unknown) {
+      err << fmt::format("{}: not known: {}\n", path.string(), sentence);
+    }
+    all = all && preflight.obstacles.empty();
+    if (preflight.obstacles.empty()) {
+      out << fmt::format("{}: {} would take it, in namespace {}\n", path.string(), config->server,
+                         space);
+    }
+  }
+  return static_cast<int>(all ? ExitCode::kOk : ExitCode::kManifest);
+}
+
 void add_validate_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("validate", "check manifests, and say what is wrong");
-  auto files = std::make_shared<std::vector<std::filesystem::path>>();
-  command->add_option("FILE", *files, "manifests of TrainJobs")->required();
-  command->callback(
-      [files, &exit_code] { exit_code = validate_files(*files, std::cout, std::cerr); });
+  struct Told {
+    std::vector<std::filesystem::path> files;
+    bool cluster = false;
+    ClusterQuestion question;
+  };
+  auto told = std::make_shared<Told>();
+  command->add_option("FILE", told->files, "manifests of TrainJobs")->required();
+  CLI::Option* cluster = command->add_flag(
+      "--cluster", told->cluster,
+      "ask a cluster, too: whether it would take the job, has a node that is large enough, and "
+      "has the claims; nothing is made");
+  command->add_option("--kubeconfig", told->question.kubeconfig, "where the cluster is")
+      ->needs(cluster);
+  command->add_option("--context", told->question.context, "of the kubeconfig")->needs(cluster);
+  command
+      ->add_option("--namespace", told->question.namespace_name,
+                   "in place of the manifest's, or the kubeconfig's")
+      ->needs(cluster);
+  command->callback([told, &exit_code] {
+    exit_code = validate_files(told->files, std::cout, std::cerr);
+    if (told->cluster && exit_code == 0) {
+      exit_code = validate_in_cluster(told->files, told->question, std::cout, std::cerr);
+    }
+  });
 }
 
 }  // namespace tilewright

@@ -17,4 +17,14 @@ void add_validate_command(CLI::App& app, int& exit_code);
 int validate_files(const std::vector<std::filesystem::path>& files, std::ostream& out,
                    std::ostream& err);
 
+struct ClusterQuestion {
+  std::string kubeconfig;  // these three empty: as kubectl finds them
+  std::string context;
+  std::string namespace_name;
+};
+
+// The same for what a cluster has to say; kUsage where there is no cluster to ask.
+int validate_in_cluster(const std::vector<std::filesystem::path>& files,
+                        const ClusterQuestion& question, std::ostream& out, std::ostream& err);
+
 }  // namespace tilewright

@@ -86,6 +86,9 @@ class Client {
   ApiResult<Json> create(const WriteGuard& guard, const ResourceType& type,
                          const std::string& namespace_name, const Json& object,
                          const net::Wait& wait);
+  // The API server does all it would do for create(), admission included, and stores nothing.
+  ApiResult<Json> try_create(const ResourceType& type, const std::string& namespace_name,
+                             const Json& object, const net::Wait& wait);
   // With metadata.resourceVersion: kConflict if the object has changed since.
   ApiResult<Json> update(const WriteGuard& guard, const ResourceType& type, const Json& object,
                          const net::Wait& wait);

@@ -37,6 +37,16 @@ ApiResult<Json> Client::create(const WriteGuard& guard, const ResourceType& type
   return send(request, wait);
 }
 
+ApiResult<Json> Client::try_create(const ResourceType& type, const std::string& namespace_name,
+                                   const Json& object, const net::Wait& wait) {
+  ApiRequest request = make_request("POST", "create", type, namespace_name, "", "",
+                                    {{"dryRun", "All"}, {"fieldValidation", "Strict"}});
+  request.operation =
+      "try to create " + described(type, namespace_name, metadata_text(object, "name"));
+  put_body(request, object);
+  return send(request, wait);
+}
+
 ApiResult<Json> Client::put(const WriteGuard& guard, const ResourceType& type, const Json& object,
                             const std::string& subresource, const net::Wait& wait) {
   ApiRequest request = make_request("PUT", "update", type, metadata_text(object, "namespace"),

@@ -238,6 +238,42 @@ TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
   node_->set_cpus(64);
 }
 
+// `tilewright validate --cluster`: the same said before the job is created.
+TEST_F(ControllerTest, IsAskedBeforeAJobIsCreated) {
+  const auto validate = [&](const std::string& manifest) {
+    const std::filesystem::path file = temporary_.path() / "job.yaml";
+    std::ofstream(file) << manifest;
+    ChildCommand command;
+    command.program = program("tilewright");
+    command.arguments = {"validate", "--cluster", "--namespace=" + space_,
+                         "--kubeconfig=" + control_plane().kubeconfig().string(), file.string()};
+    command.environment = environment_with({});
+    return run_command(command);
+  };
+  std::string manifest = kControllerJob;
+  CommandOutcome outcome = validate(manifest);
+  EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("there is no PersistentVolumeClaim work in the namespace " +
+                                        space_ + ", which volume work names"));
+  const json claim = {
+      {"metadata", {{"name", "work"}}},
+      {"spec",
+       {{"accessModes", {"ReadWriteMany"}}, {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}};
+  ASSERT_EQ(admin()
+                .post(fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims", space_), claim)
+                .status,
+            201);
+  outcome = validate(manifest);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("would take it, in namespace " + space_));
+  manifest.replace(manifest.find("cpu: \"1\""), 8, "cpu: \"100\"");
+  outcome = validate(manifest);
+  EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("a worker asks for cpu 100, memory 1Gi"));
+  EXPECT_TRUE(jobs_->objects().empty()) << "nothing is made";
+  EXPECT_TRUE(node_->pods().objects().empty());
+}
+
 TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
   start_controller();
   node_->hold_containers(true);
