@@ -133,12 +133,20 @@ class Applier::Application {
     const auto removed =
         parts_.client.remove(parts_.guard, kube::resource::pods(), job_.metadata.namespace_name,
                              deletion.name, options, wait_);
+    const bool gone =
+        removed.is(Problem::kNotFound) || (removed.is(Problem::kConflict) && !is_there(deletion));
     const std::lock_guard lock(mutex_);
-    // Not there any more, or another one under its name.
-    const bool gone = removed.is(Problem::kNotFound) || removed.is(Problem::kConflict);
     if (!removed && !gone) return failed(removed.error());
     log_.info("{}: deleted {}: {}", job_.metadata.name, deletion.name, deletion.why);
     memory_.deleted[deletion.uid] = {gone || deletion.force, monotonic_now()};
+  }
+
+  // After a conflict, of which there are others than that the name is another one's by now.
+  bool is_there(const reconcile::WorkerDeletion& deletion) const {
+    const auto found = parts_.client.get(kube::resource::pods(), job_.metadata.namespace_name,
+                                         deletion.name, wait_);
+    if (!found) return !found.is(Problem::kNotFound);
+    return found->value(json::json_pointer("/metadata/uid"), "") == deletion.uid;
   }
 
   void tell_rendezvous() {
@@ -267,7 +275,7 @@ class Applier::Application {
       }
     }
     const auto gone = parts_.client.remove(parts_.guard, made.type, space, name, options, wait_);
-    const bool done = gone || gone.is(Problem::kNotFound) || gone.is(Problem::kConflict);
+    const bool done = gone || gone.is(Problem::kNotFound);
     removed(kind, done ? nullptr : &gone.error());
   }
 
@@ -284,9 +292,7 @@ class Applier::Application {
     const auto removed =
         parts_.client.remove(parts_.guard, resource::train_jobs(), job_.metadata.namespace_name,
                              job_.metadata.name, options, wait_);
-    if (!removed && !removed.is(Problem::kNotFound) && !removed.is(Problem::kConflict)) {
-      failed(removed.error());
-    }
+    if (!removed && !removed.is(Problem::kNotFound)) failed(removed.error());
   }
 
   const Parts& parts_;

@@ -88,7 +88,8 @@ void RendezvousHub::close(const std::string& uid) {
 }
 
 std::optional<reconcile::Progress> RendezvousHub::progress(
-    const std::string& uid, const std::vector<reconcile::Worker>& workers, WallTime now) const {
+    const std::string& uid, const std::vector<reconcile::Worker>& workers, WallTime now,
+    MonotonicTime clock) const {
   const std::lock_guard lock(mutex_);
   const auto open = open_.find(uid);
   if (open == open_.end()) return std::nullopt;
@@ -96,8 +97,8 @@ std::optional<reconcile::Progress> RendezvousHub::progress(
   if (!snapshot) return std::nullopt;
   reconcile::Progress progress =
       reconcile::view_of(*snapshot, std::nullopt, open->second.global_batch).progress;
-  reconcile::mark_silent(workers, monotonic_now() - open->second.since,
-                         open->second.heartbeat_timeout, now, progress);
+  reconcile::mark_silent(workers, clock - open->second.since, open->second.heartbeat_timeout, now,
+                         progress);
   return progress;
 }
 

@@ -50,10 +50,11 @@ class RendezvousHub {
                 const std::function<Job()>& make);
   // The job is over: members are sent away.
   void close(const std::string& uid);
-  // Nothing where the job is not open. Silent members are marked.
+  // Nothing where the job is not open. Silent members are marked; `clock` is now, too.
   std::optional<reconcile::Progress> progress(const std::string& uid,
                                               const std::vector<reconcile::Worker>& workers,
-                                              WallTime now) const;
+                                              WallTime now,
+                                              MonotonicTime clock = monotonic_now()) const;
   // Connected members of all jobs.
   std::size_t members() const;
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <signal.h>
@@ -203,6 +204,9 @@ class ScriptedServer {
            net::Ready::kYes) {
       const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
+      // Head and body are two writes: the second would wait for the first one's acknowledgement.
+      const int at_once = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
       const std::lock_guard lock(mutex_);
       open_.push_back(fd);
       threads_.emplace_back(

@@ -1,0 +1,354 @@
+// A plan as requests: which, in what order, and what follows from each answer.
+#include "controller/manager/applier.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "common/contract/labels.h"
+#include "controller/api/encode.h"
+#include "controller/reconcile/objects.h"
+#include "tests/unit/controller/api/manifest.h"
+#include "tests/unit/controller/manager/scripted_api.h"
+
+namespace tilewright::manager {
+namespace {
+
+using kube::Problem;
+using nlohmann::json;
+using reconcile::Companion;
+using reconcile::Plan;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
+using testing::ScriptedApi;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+constexpr const char* kJob = "/apis/tilewright.dev/v1alpha1/namespaces/ns/trainjobs/mrpc";
+constexpr const char* kPods = "/api/v1/namespaces/ns/pods";
+constexpr const char* kSecrets = "/api/v1/namespaces/ns/secrets";
+constexpr const char* kServices = "/api/v1/namespaces/ns/services";
+constexpr const char* kPolicies = "/apis/networking.k8s.io/v1/namespaces/ns/networkpolicies";
+const std::string kPatchStatus = std::string("PATCH ") + kJob + "/status";
+const std::string kPostPod = std::string("POST ") + kPods;
+const std::string kPostSecret = std::string("POST ") + kSecrets;
+const std::string kPostService = std::string("POST ") + kServices;
+const std::string kPostPolicy = std::string("POST ") + kPolicies;
+std::string on_pod(const char* method, int index) {
+  return fmt::format("{} {}/mrpc-worker-{}", method, kPods, index);
+}
+
+class ApplierTest : public ::testing::Test {
+ protected:
+  ApplierTest() : job(api::testing::job_of()) {
+    job.metadata.namespace_name = "ns";
+    job.metadata.uid = "5f0c8f6e-0b3a-4c2e-9d57-3f1f5a0a7c11";
+    job.metadata.resource_version = "17";
+    job.status.phase = api::Phase::kPending;
+  }
+
+  Outcome apply(const Plan& plan, const kube::WriteGuard& guard = kube::WriteGuard::unfenced()) {
+    Recorder recorder(api.client(), std::make_shared<const kube::WriteGuard>(MonotonicTime::max()),
+                      "replica-0", make_silent_logger());
+    Applier applier({api.client(), guard, *hub, keys, recorder, pool}, "10.96.0.7:29400",
+                    make_silent_logger());
+    return applier.apply(job, api::to_json(job.status), plan, memory, kube::soon());
+  }
+
+  // All that a plan can hold: worker 1 has ended and is to be made anew.
+  Plan full() const {
+    Plan plan;
+    plan.status = job.status;
+    plan.status->phase = api::Phase::kRestarting;
+    plan.status->restarts.program = 1;
+    plan.deletions = {{"mrpc-worker-1", 1, "dead-uid", false, "it ended"}};
+    plan.ensure = {Companion::kKeySecret, Companion::kHeadlessService, Companion::kNetworkPolicy};
+    plan.creations = {{"mrpc-worker-0", 0}, {"mrpc-worker-2", 2}};
+    plan.membership = reconcile::Membership{1, 4, 2, std::chrono::seconds(5)};
+    plan.events = {{true, "WorkerFailed", "worker 1 ended"}};
+    return plan;
+  }
+  // An object under that name, of this job or of another one.
+  json owned_by(const std::string& name, const std::string& uid, const std::string& job_uid) const {
+    json pod = reconcile::build_pod(job, 0, "");
+    pod["metadata"]["name"] = name;
+    pod["metadata"]["uid"] = uid;
+    pod["metadata"]["ownerReferences"][0]["uid"] = job_uid;
+    return pod;
+  }
+  bool open() const { return hub->progress(job.metadata.uid, {}, wall_now()).has_value(); }
+
+  ScriptedApi api;
+  api::TrainJob job;
+  JobMemory memory;
+  TaskPool pool{3};
+  const JobKeys keys{net::SecretKey::from_bytes("0123456789abcdef0123456789abcdef").value()};
+  const std::unique_ptr<RendezvousHub> hub =
+      RendezvousHub::start(
+          {"127.0.0.1", 0}, [](const auto&, auto) {}, make_silent_logger())
+          .or_throw();
+};
+
+TEST_F(ApplierTest, WritesTheStatusThenDeletesThenMakesCompanionsThenPodsThenTells) {
+  const Outcome outcome = apply(full());
+  EXPECT_TRUE(outcome.complete) << outcome.error->sentence();
+  const auto order = api.order();
+  ASSERT_THAT(order, SizeIs(7));
+  EXPECT_EQ(order[0], kPatchStatus);
+  EXPECT_EQ(order[1], on_pod("DELETE", 1));
+  EXPECT_THAT(std::vector(order.begin() + 2, order.begin() + 5),
+              UnorderedElementsAre(kPostSecret, kPostService, kPostPolicy));
+  EXPECT_THAT(std::vector(order.begin() + 5, order.end()), ElementsAre(kPostPod, kPostPod));
+  ASSERT_THAT(api.events(), SizeIs(1));
+  EXPECT_EQ(api.events()[0].body["reason"], "WorkerFailed");
+  EXPECT_TRUE(open());
+  EXPECT_EQ(memory.companions, (std::set{Companion::kKeySecret, Companion::kHeadlessService,
+                                         Companion::kNetworkPolicy}));
+  EXPECT_THAT(memory.created, SizeIs(2));
+  EXPECT_THAT(memory.deleted, ElementsAre(Key("dead-uid")));
+  EXPECT_FALSE(memory.refusal);
+}
+
+TEST_F(ApplierTest, PatchesOnlyWhatHasChangedOfTheStatusAndOnlyThisVersionOfThisJob) {
+  Plan plan;
+  plan.status = job.status;
+  plan.status->restarts.program = 1;
+  plan.membership = reconcile::Membership{};
+  ASSERT_TRUE(apply(plan).complete);
+  const json patch = api.body_of(kPatchStatus);
+  EXPECT_EQ(patch["metadata"], json({{"uid", job.metadata.uid}, {"resourceVersion", "17"}}));
+  json patched = api::to_json(job.status);
+  patched.merge_patch(patch["status"]);
+  EXPECT_EQ(patched, api::to_json(*plan.status));
+  EXPECT_FALSE(patch["status"].contains("phase")) << "as it was";
+  ASSERT_TRUE(memory.written);
+  EXPECT_THAT(memory.written->upon_versions, ElementsAre("17"));
+  EXPECT_EQ(memory.written->version, "made-1") << "as the answer said";
+  EXPECT_EQ(memory.written->status, *plan.status);
+}
+
+TEST_F(ApplierTest, DoesNothingElseIfTheStatusCannotBeWritten) {
+  for (const auto& [code, reason, problem] : {std::tuple{409, "Conflict", Problem::kConflict},
+                                              std::tuple{404, "NotFound", Problem::kNotFound},
+                                              std::tuple{422, "Invalid", Problem::kInvalid}}) {
+    api.answer(kPatchStatus, code, ScriptedApi::status(code, reason));
+    const std::size_t before = api.seen().size();
+    const Outcome outcome = apply(full());
+    EXPECT_FALSE(outcome.complete);
+    EXPECT_EQ(outcome.error->problem, problem);
+    EXPECT_EQ(api.seen().size(), before + 1) << "the status alone was tried";
+    EXPECT_THAT(api.events(), IsEmpty());
+    EXPECT_FALSE(open());
+    EXPECT_FALSE(memory.written);
+  }
+}
+
+TEST_F(ApplierTest, WritesNoStatusThatIsAsItWas) {
+  Plan plan;
+  plan.membership = reconcile::Membership{};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_THAT(api.order(), IsEmpty());
+}
+
+TEST_F(ApplierTest, DeletesThatIncarnationOnlyAndByForceWithoutGrace) {
+  Plan plan;
+  plan.deletions = {{"mrpc-worker-0", 0, "uid-a", false, "scaled down"},
+                    {"mrpc-worker-1", 1, "uid-b", true, "its node is lost"}};
+  ASSERT_TRUE(apply(plan).complete);
+  const json gentle = api.body_of(on_pod("DELETE", 0));
+  EXPECT_EQ(gentle["preconditions"], json({{"uid", "uid-a"}}));
+  EXPECT_FALSE(gentle.contains("gracePeriodSeconds"));
+  const json force = api.body_of(on_pod("DELETE", 1));
+  EXPECT_EQ(force["preconditions"], json({{"uid", "uid-b"}}));
+  EXPECT_EQ(force["gracePeriodSeconds"], 0);
+  EXPECT_FALSE(memory.deleted.at("uid-a").gone);
+  EXPECT_TRUE(memory.deleted.at("uid-b").gone);
+}
+
+TEST_F(ApplierTest, TakesAPodThatIsNotThereForDeleted) {
+  api.answer(on_pod("DELETE", 1), 404, ScriptedApi::status(404, "NotFound"));
+  Plan plan;
+  plan.deletions = {{"mrpc-worker-1", 1, "uid-b", false, "it ended"}};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_TRUE(memory.deleted.at("uid-b").gone);
+}
+
+TEST_F(ApplierTest, TakesASuccessorUnderThePodsNameForItsEnd) {
+  api.answer(on_pod("DELETE", 1), 409, ScriptedApi::status(409, "Conflict"));
+  api.answer(on_pod("GET", 1), 200, owned_by("mrpc-worker-1", "uid-c", job.metadata.uid));
+  Plan plan;
+  plan.deletions = {{"mrpc-worker-1", 1, "uid-b", false, "it ended"}};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_TRUE(memory.deleted.at("uid-b").gone);
+}
+
+// An API server says Conflict for other reasons, too.
+TEST_F(ApplierTest, DoesNotTakeAPodForDeletedThatIsThere) {
+  api.answer(on_pod("DELETE", 1), 409, ScriptedApi::status(409, "Conflict"));
+  api.answer(on_pod("GET", 1), 200, owned_by("mrpc-worker-1", "uid-b", job.metadata.uid));
+  Plan plan;
+  plan.deletions = {{"mrpc-worker-1", 1, "uid-b", false, "it ended"}};
+  EXPECT_FALSE(apply(plan).complete);
+  EXPECT_THAT(memory.deleted, IsEmpty());
+}
+
+TEST_F(ApplierTest, MakesTheSecretBeforeAnyPodAndNoPodWithoutIt) {
+  api.answer(kPostSecret, 403, ScriptedApi::status(403, "Forbidden", "not allowed"));
+  const Outcome outcome = apply(full());
+  EXPECT_FALSE(outcome.complete);
+  EXPECT_THAT(api.order(), Not(Contains(kPostPod)));
+  EXPECT_THAT(memory.companions, Not(Contains(Companion::kKeySecret)));
+  ASSERT_TRUE(memory.refusal);
+  EXPECT_EQ(memory.refusal->reason, "Forbidden");
+}
+
+TEST_F(ApplierTest, TakesWhatIsThereAlreadyIfItIsTheJobs) {
+  const json exists = ScriptedApi::status(409, "AlreadyExists");
+  for (const auto& post : {kPostSecret, kPostService, kPostPolicy, kPostPod}) {
+    api.answer(post, 409, exists);
+  }
+  const std::string& own = job.metadata.uid;
+  api.answer(std::string("GET ") + kServices + "/mrpc", 200, owned_by("mrpc", "s", own));
+  api.answer(std::string("GET ") + kPolicies + "/mrpc", 200, owned_by("mrpc", "p", own));
+  api.answer(on_pod("GET", 0), 200, owned_by("mrpc-worker-0", "pod-0", own));
+  api.answer(on_pod("GET", 2), 200, owned_by("mrpc-worker-2", "pod-2", own));
+  const Outcome outcome = apply(full());
+  EXPECT_TRUE(outcome.complete) << outcome.error->sentence();
+  EXPECT_THAT(memory.companions, SizeIs(3));
+  EXPECT_THAT(memory.created, UnorderedElementsAre(Key("pod-0"), Key("pod-2")));
+  for (const std::string& request : api.order()) {
+    EXPECT_FALSE(request.starts_with(std::string("GET ") + kSecrets)) << "secrets are not read";
+  }
+}
+
+TEST_F(ApplierTest, AStrangersPodUnderTheNameIsAnObstacleWithASentence) {
+  api.answer(kPostPod, 409, ScriptedApi::status(409, "AlreadyExists"));
+  api.answer(on_pod("GET", 0), 200, owned_by("mrpc-worker-0", "x", "another job's uid"));
+  Plan plan;
+  plan.creations = {{"mrpc-worker-0", 0}};
+  EXPECT_FALSE(apply(plan).complete);
+  EXPECT_THAT(memory.created, IsEmpty());
+  ASSERT_TRUE(memory.refusal);
+  EXPECT_EQ(memory.refusal->reason, "NameTaken");
+  EXPECT_THAT(memory.refusal->message, HasSubstr("a Pod mrpc-worker-0 that is not the job's"));
+}
+
+TEST_F(ApplierTest, AStrangersServiceIsAnObstacleToo) {
+  api.answer(kPostService, 409, ScriptedApi::status(409, "AlreadyExists"));
+  json service = owned_by("mrpc", "x", job.metadata.uid);
+  service["metadata"]["ownerReferences"][0]["controller"] = false;
+  api.answer(std::string("GET ") + kServices + "/mrpc", 200, service);
+  EXPECT_FALSE(apply(full()).complete);
+  EXPECT_THAT(api.order(), Not(Contains(kPostPod)));
+  ASSERT_TRUE(memory.refusal);
+  EXPECT_EQ(memory.refusal->reason, "NameTaken");
+}
+
+TEST_F(ApplierTest, SaysWhichRefusalsAreTheQuotas) {
+  Plan plan;
+  plan.creations = {{"mrpc-worker-0", 0}};
+  api.answer(kPostPod, 403,
+             ScriptedApi::status(403, "Forbidden",
+                                 "pods \"mrpc-worker-0\" is forbidden: exceeded quota: q, "
+                                 "requested: pods=1, used: pods=2, limited: pods=2"));
+  EXPECT_FALSE(apply(plan).complete);
+  ASSERT_TRUE(memory.refusal);
+  EXPECT_EQ(memory.refusal->reason, "QuotaExceeded");
+  EXPECT_THAT(memory.refusal->message, HasSubstr("limited: pods=2"));
+
+  api.answer(kPostPod, 403, ScriptedApi::status(403, "Forbidden", "violates PodSecurity"));
+  EXPECT_FALSE(apply(plan).complete);
+  EXPECT_EQ(memory.refusal->reason, "Forbidden");
+  api.answer(kPostPod, 422, ScriptedApi::status(422, "Invalid", "spec.containers: Required"));
+  EXPECT_FALSE(apply(plan).complete);
+  EXPECT_EQ(memory.refusal->reason, "Refused");
+  // What says nothing about the job is no refusal.
+  api.answer(kPostPod, 500, ScriptedApi::status(500, "InternalError"));
+  EXPECT_FALSE(apply(plan).complete);
+  EXPECT_FALSE(memory.refusal);
+}
+
+TEST_F(ApplierTest, AWayThatIsFreeAgainEndsTheRefusal) {
+  memory.refusal = reconcile::Refusal{"QuotaExceeded", "used up"};
+  Plan plan;
+  plan.creations = {{"mrpc-worker-0", 0}};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_FALSE(memory.refusal);
+}
+
+TEST_F(ApplierTest, SendsNothingWithoutLeave) {
+  const kube::WriteGuard fenced(MonotonicTime::min());
+  Outcome outcome = apply(full(), fenced);
+  EXPECT_FALSE(outcome.complete);
+  EXPECT_EQ(outcome.error->problem, Problem::kFenced);
+  EXPECT_THAT(api.order(), IsEmpty());
+
+  Plan without_status = full();
+  without_status.status.reset();
+  without_status.delete_job = true;
+  outcome = apply(without_status, fenced);
+  EXPECT_FALSE(outcome.complete);
+  EXPECT_THAT(api.order(), IsEmpty());
+  EXPECT_THAT(memory.deleted, IsEmpty());
+}
+
+TEST_F(ApplierTest, DeletesAJobWhoseTimeIsOverByItsUid) {
+  Plan plan;
+  plan.delete_job = true;
+  ASSERT_TRUE(apply(plan).complete);
+  const json body = api.body_of(std::string("DELETE ") + kJob);
+  EXPECT_EQ(body["preconditions"], json({{"uid", job.metadata.uid}}));
+  EXPECT_EQ(body["propagationPolicy"], "Background") << "its pods go with it";
+}
+
+TEST_F(ApplierTest, LooksAgainAtAJobThatCouldNotBeDeleted) {
+  Plan plan;
+  plan.delete_job = true;
+  api.answer(std::string("DELETE ") + kJob, 409, ScriptedApi::status(409, "Conflict"));
+  EXPECT_FALSE(apply(plan).complete);
+  api.answer(std::string("DELETE ") + kJob, 404, ScriptedApi::status(404, "NotFound"));
+  EXPECT_TRUE(apply(plan).complete);
+}
+
+TEST_F(ApplierTest, RemovesCompanionsThatAreTheJobs) {
+  memory.companions = {Companion::kKeySecret, Companion::kHeadlessService,
+                       Companion::kNetworkPolicy};
+  const std::string service = std::string(kServices) + "/mrpc";
+  const std::string policy = std::string(kPolicies) + "/mrpc";
+  api.answer("GET " + service, 200, owned_by("mrpc", "service-uid", job.metadata.uid));
+  api.answer("GET " + policy, 200, owned_by("mrpc", "policy-uid", "another's"));
+  Plan plan;
+  plan.remove = {Companion::kKeySecret, Companion::kHeadlessService, Companion::kNetworkPolicy};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_EQ(api.body_of("DELETE " + service)["preconditions"], json({{"uid", "service-uid"}}));
+  EXPECT_THAT(api.order(), Not(Contains("DELETE " + policy))) << "it is a stranger's";
+  EXPECT_THAT(api.order(),
+              Contains(fmt::format("DELETE {}/{}", kSecrets, reconcile::secret_name(job))));
+  EXPECT_THAT(memory.companions, IsEmpty());
+}
+
+TEST_F(ApplierTest, ClosesTheRendezvousOfAJobThatIsOver) {
+  apply(full());
+  ASSERT_TRUE(open());
+  apply(Plan());
+  EXPECT_FALSE(open());
+}
+
+TEST_F(ApplierTest, GivesPodsTheirIndexTheirOwnerAndTheRendezvous) {
+  Plan plan;
+  plan.creations = {{"mrpc-worker-3", 3}};
+  ASSERT_TRUE(apply(plan).complete);
+  const json pod = api.body_of(kPostPod);
+  EXPECT_EQ(pod["metadata"]["name"], "mrpc-worker-3");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], job.metadata.uid);
+  EXPECT_THAT(pod["spec"]["containers"][0]["env"].dump(), HasSubstr("10.96.0.7:29400"));
+  ASSERT_THAT(memory.created, SizeIs(1));
+  EXPECT_EQ(memory.created.begin()->second.worker.index, 3);
+}
+
+}  // namespace
+}  // namespace tilewright::manager

@@ -1,0 +1,65 @@
+// Names and numbers that dashboards and alerts rely on.
+#include "controller/manager/metrics.h"
+
+#include <gmock/gmock.h>
+#include <prometheus/text_serializer.h>
+
+#include <sstream>
+
+namespace tilewright::manager {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string text_of(const prometheus::Collectable& collectable) {
+  std::ostringstream text;
+  prometheus::TextSerializer().Serialize(text, collectable.Collect());
+  return text.str();
+}
+
+TEST(ControllerMetrics, HaveStableNamesAndTheFiguresOfTheMoment) {
+  Metrics metrics;
+  metrics.observe_look(std::chrono::milliseconds(20));
+  metrics.observe_look(std::chrono::seconds(2));
+  std::size_t asked = 0;
+  const auto collectable = metrics.collectable([&] {
+    ++asked;
+    Figures figures;
+    figures.leading = asked == 1;
+    figures.pods = 11;
+    figures.jobs_by_phase = {{"Running", 3}, {"Pending", 1}};
+    figures.rendezvous_members = 7;
+    figures.queue.depth = 4;
+    figures.queue.working = 2;
+    figures.queue.retries = 9;
+    figures.queue.oldest_queued = std::chrono::milliseconds(1500);
+    figures.requests = {{{"create", "pods"}, 5}, {{"patch", "trainjobs/status"}, 6}};
+    return figures;
+  });
+  const std::string text = text_of(*collectable);
+  for (const char* line : {
+           "\ntilewright_controller_leading 1\n",
+           "\ntilewright_controller_pods 11\n",
+           "\ntilewright_controller_jobs{phase=\"Running\"} 3\n",
+           "\ntilewright_controller_jobs{phase=\"Pending\"} 1\n",
+           "\ntilewright_controller_rendezvous_members 7\n",
+           "\ntilewright_controller_queue_depth 4\n",
+           "\ntilewright_controller_queue_working 2\n",
+           "\ntilewright_controller_queue_retries_total 9\n",
+           "\ntilewright_controller_queue_oldest_seconds 1.5\n",
+           "\ntilewright_controller_api_requests_total{verb=\"create\",resource=\"pods\"} 5\n",
+           "\ntilewright_controller_api_requests_total{verb=\"patch\",resource=\"trainjobs/"
+           "status\"} 6\n",
+           "\ntilewright_controller_look_seconds_count 2\n",
+           "\ntilewright_controller_look_seconds_bucket{le=\"0.03\"} 1\n",
+           "\ntilewright_controller_look_seconds_bucket{le=\"3\"} 2\n",
+           "\n# TYPE tilewright_controller_api_requests_total counter\n",
+           "\ntilewright_build_info{version=\"",
+       }) {
+    EXPECT_THAT("\n" + text, HasSubstr(line));
+  }
+  EXPECT_THAT(text_of(*collectable), HasSubstr("\ntilewright_controller_leading 0\n"));
+}
+
+}  // namespace
+}  // namespace tilewright::manager

@@ -1,0 +1,184 @@
+// What the caches keep of an object is enough, and no more than that.
+#include "controller/manager/records.h"
+
+#include <gmock/gmock.h>
+
+#include "common/contract/labels.h"
+#include "controller/api/decode.h"
+#include "controller/api/defaults.h"
+#include "controller/api/encode.h"
+#include "tests/unit/controller/api/manifest.h"
+
+namespace tilewright::manager {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// As an API server answers: with a status and with much that nobody here needs.
+json object() {
+  api::TrainJob job = api::decode_manifest(api::testing::kManifest).job;
+  job.metadata.namespace_name = "ns";
+  job.metadata.uid = "job-uid";
+  job.metadata.resource_version = "17";
+  job.metadata.generation = 3;
+  job.metadata.creation_timestamp = api::parse_timestamp("2026-01-31T23:59:59Z");
+  job.metadata.deletion_timestamp = api::parse_timestamp("2026-02-01T00:00:00Z");
+  job.status.phase = api::Phase::kRunning;
+  job.status.restarts.program = 2;
+  job.status.counted_pods = {"pod-uid"};
+  job.status.nominal_workers = 2;
+  api::FailureRecord failure;
+  failure.pod = "mrpc-worker-1";
+  failure.pod_uid = "pod-uid";
+  failure.exit_code = 1;
+  failure.last_lines = {"größer", "than 7-bit"};
+  job.status.failures = {failure};
+  json made = api::to_json(job);
+  made["status"] = api::to_json(job.status);
+  made["metadata"]["labels"] = {{"team", "a"}};
+  made["metadata"]["annotations"] = {
+      {"kubectl.kubernetes.io/last-applied-configuration", std::string(5000, 'x')}};
+  made["metadata"]["managedFields"] = {{{"manager", std::string(5000, 'x')}}};
+  return made;
+}
+
+TEST(JobRecord, KeepsAllThatDecidingNeeds) {
+  const json whole = object();
+  const DecodedJob decoded = decode(record_of_job(whole));
+  EXPECT_THAT(decoded.errors, IsEmpty());
+
+  api::TrainJob expected = api::decode_object(whole).job;
+  api::apply_defaults(expected);
+  expected.metadata.labels.clear();
+  expected.metadata.annotations.clear();
+  EXPECT_EQ(decoded.job.metadata, expected.metadata);
+  EXPECT_EQ(decoded.job.spec, expected.spec);
+  EXPECT_EQ(decoded.job.status, expected.status);
+  EXPECT_EQ(decoded.job.status.failures.at(0).last_lines.at(0), "größer");
+  EXPECT_EQ(decoded.status, whole["status"]) << "what a patch is reckoned from";
+}
+
+TEST(JobRecord, LeavesOutWhatNoDecisionHangsOn) {
+  const json whole = object();
+  const JobRecord record = record_of_job(whole);
+  EXPECT_EQ(record.phase, "Running");
+  const json kept = json::from_cbor(record.cbor);
+  EXPECT_FALSE(kept["metadata"].contains("managedFields"));
+  EXPECT_FALSE(kept["metadata"].contains("annotations"));
+  EXPECT_LT(record.cbor.size(), whole.dump().size() / 4);
+  EXPECT_EQ(record.cbor.capacity(), record.cbor.size());
+}
+
+TEST(JobRecord, KnowsAJobThatNobodyHasLookedAt) {
+  json whole = object();
+  whole.erase("status");
+  const JobRecord record = record_of_job(whole);
+  EXPECT_EQ(record.phase, "");
+  const DecodedJob decoded = decode(record);
+  EXPECT_THAT(decoded.errors, IsEmpty());
+  EXPECT_EQ(decoded.job.status, api::TrainJobStatus());
+  EXPECT_EQ(decoded.status, json::object());
+}
+
+TEST(JobRecord, SaysWhatIsWrongWithAJobThatShouldNotBeThere) {
+  struct Case {
+    const char* place;
+    json value;
+    const char* sentence;
+  };
+  for (const Case& wrong : {
+           Case{"/spec/worker/replicas", "two", "spec.worker.replicas"},
+           Case{"/spec/worker/replicas", 9, "spec.worker.replicas"},  // above maxReplicas
+           Case{"/spec/trainer/task", "no such task", "spec.trainer.task"},
+           // What is fine for `tilewright up` and not in a cluster.
+           Case{"/spec/volumes/0", json{{"name", "models"}, {"local", "x"}}, "spec.volumes[0]"},
+           Case{"/spec", 7, "spec"},
+       }) {
+    json whole = object();
+    whole[json::json_pointer(wrong.place)] = wrong.value;
+    const DecodedJob decoded = decode(record_of_job(whole));
+    ASSERT_FALSE(decoded.errors.empty()) << wrong.place;
+    EXPECT_THAT(decoded.errors.front().sentence(), HasSubstr(wrong.sentence));
+    EXPECT_EQ(decoded.job.metadata.uid, "job-uid") << "its condition can still be written";
+    EXPECT_EQ(decoded.status, whole["status"]);
+  }
+}
+
+TEST(JobRecord, TakesAnObjectThatIsNone) {
+  for (const json& odd : {json::object(), json{{"metadata", 7}, {"status", "x"}}, json(7)}) {
+    const JobRecord record = record_of_job(odd);
+    EXPECT_EQ(record.phase, "");
+    EXPECT_FALSE(decode(record).errors.empty()) << odd;
+  }
+}
+
+json pod() {
+  return {{"metadata",
+           {{"name", "mrpc-worker-1"},
+            {"uid", "pod-uid"},
+            {"labels", {{labels::kWorkerIndex, "1"}, {labels::kJobUid, "whatever"}}},
+            {"ownerReferences",
+             {{{"apiVersion", kApiVersion},
+               {"kind", "TrainJob"},
+               {"name", "mrpc"},
+               {"uid", "job-uid"},
+               {"controller", true}}}}}},
+          {"status", {{"phase", "Running"}}}};
+}
+
+TEST(PodRecord, BelongsToWhomItsOwnerReferenceNames) {
+  const PodRecord record = record_of_pod(pod());
+  EXPECT_EQ(record.job_uid, "job-uid") << "labels anybody may set";
+  EXPECT_EQ(record.job_name, "mrpc");
+  EXPECT_EQ(record.worker.index, 1);
+  EXPECT_EQ(record.worker.uid, "pod-uid");
+  EXPECT_EQ(record.worker.phase, reconcile::WorkerPhase::kRunning);
+}
+
+TEST(PodRecord, BelongsToNobodyWithoutAControllingTrainJob) {
+  const auto owned_by = [](const char* member, const json& value) {
+    json changed = pod();
+    changed["metadata"]["ownerReferences"][0][member] = value;
+    return record_of_pod(changed).job_uid;
+  };
+  EXPECT_EQ(owned_by("controller", false), "");
+  EXPECT_EQ(owned_by("controller", nullptr), "");
+  EXPECT_EQ(owned_by("kind", "PyTorchJob"), "");
+  EXPECT_EQ(owned_by("apiVersion", "another.dev/v1alpha1"), "");
+  json none = pod();
+  none["metadata"].erase("ownerReferences");
+  none["metadata"]["labels"][labels::kJobUid] = "job-uid";
+  EXPECT_EQ(record_of_pod(none).job_uid, "");
+  json no_index = pod();
+  no_index["metadata"]["labels"].erase(labels::kWorkerIndex);
+  EXPECT_EQ(record_of_pod(no_index).job_uid, "");
+}
+
+TEST(PodRecord, FindsItsJobAmongSeveralOwners) {
+  json several = pod();
+  json& owners = several["metadata"]["ownerReferences"];
+  owners.insert(owners.begin(), {{"apiVersion", "v1"}, {"kind", "Node"}, {"uid", "x"}});
+  EXPECT_EQ(record_of_pod(several).job_uid, "job-uid");
+}
+
+TEST(NodeRecord, IsReadyOnlyIfItSaysSo) {
+  const auto ready = [](const json& conditions) {
+    return record_of_node({{"status", {{"conditions", conditions}}}}).ready;
+  };
+  EXPECT_TRUE(ready({{{"type", "Ready"}, {"status", "True"}}}));
+  EXPECT_FALSE(ready({{{"type", "Ready"}, {"status", "False"}}}));
+  EXPECT_FALSE(ready({{{"type", "Ready"}, {"status", "Unknown"}}}));
+  EXPECT_FALSE(ready({{{"type", "MemoryPressure"}, {"status", "True"}}}));
+  EXPECT_FALSE(record_of_node(json::object()).ready);
+}
+
+TEST(JobKey, HoldsNamespaceAndName) {
+  EXPECT_EQ(key_of("ns", "mrpc"), "ns/mrpc");
+  EXPECT_EQ(address_of("ns/mrpc").namespace_name, "ns");
+  EXPECT_EQ(address_of("ns/mrpc").name, "mrpc");
+}
+
+}  // namespace
+}  // namespace tilewright::manager
