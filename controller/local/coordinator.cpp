@@ -1,12 +1,8 @@
 #include "controller/local/coordinator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
-#include "common/base/files.h"
 #include "common/net/address.h"
 #include "common/rendezvous/server.h"
 #include "controller/reconcile/observe_rendezvous.h"
@@ -14,38 +10,13 @@
 namespace tilewright::local {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxEpochBytes = 1024;
-
-// "UID NUMBER": the file of one job's last epoch. Another job's, or none: 0.
-Result<rendezvous::Epoch> read_epoch(const CoordinatorOptions& options) {
-  const fs::path& file = options.epoch_file;
-  if (file.empty() || !fs::exists(file)) return rendezvous::Epoch{0};
-  const Result<std::string> text = read_file(file, kMaxEpochBytes, ExitCode::kManifest);
-  if (!text) return text.error();
-  const std::string_view words = *text;
-  const std::size_t space = words.find(' ');
-  rendezvous::Epoch epoch = 0;
-  const char* end = words.data() + words.size();
-  const auto parsed = std::from_chars(words.data() + std::min(space + 1, words.size()), end, epoch);
-  if (space == std::string_view::npos || parsed.ec != std::errc() || epoch > rendezvous::kMaxEpoch)
-    return Error{ExitCode::kManifest,
-                 fmt::format("{} is damaged: expected the job's UID and the number of its last "
-                             "epoch; remove it",
-                             file.string())};
-  return words.substr(0, space) == options.job_uid ? epoch : 0;
-}
-
 class Served final : public Coordinator {
  public:
-  Served(CoordinatorOptions options, net::SecretKey key, rendezvous::Epoch latest,
-         std::unique_ptr<rendezvous::Server> server, std::shared_ptr<Logger> log)
+  Served(CoordinatorOptions options, net::SecretKey key, std::unique_ptr<rendezvous::Server> server)
       : options_(std::move(options)),
         key_(std::move(key)),
         server_(std::move(server)),
-        log_(std::move(log)),
-        latest_(latest) {}
+        latest_(options_.floor) {}
 
   std::string endpoint() const override { return net::to_string(server_->address()); }
 
@@ -91,18 +62,12 @@ class Served final : public Coordinator {
   void remember() {
     const auto snapshot = server_->snapshot(options_.job_uid);
     if (snapshot->progress) last_ = snapshot->progress;
-    if (snapshot->latest <= latest_) return;
-    latest_ = snapshot->latest;
-    if (options_.epoch_file.empty()) return;
-    const Status kept = write_file_atomically(options_.epoch_file,
-                                              fmt::format("{} {}\n", options_.job_uid, latest_));
-    if (!kept) log_->warn("the last epoch is not kept: {}", kept.error().message);
+    latest_ = std::max(latest_, snapshot->latest);
   }
 
   const CoordinatorOptions options_;
   net::SecretKey key_;
   std::unique_ptr<rendezvous::Server> server_;
-  const std::shared_ptr<Logger> log_;
   bool open_ = false;
   std::optional<reconcile::Membership> told_;
   rendezvous::Epoch latest_;  // the highest epoch so far
@@ -114,12 +79,10 @@ class Served final : public Coordinator {
 Result<std::unique_ptr<Coordinator>> serve_rendezvous(CoordinatorOptions options,
                                                       net::SecretKey key,
                                                       std::shared_ptr<Logger> log) {
-  const Result<rendezvous::Epoch> latest = read_epoch(options);
-  if (!latest) return latest.error();
-  auto server = rendezvous::Server::start({}, log);
+  auto server = rendezvous::Server::start({}, std::move(log));
   if (!server) return server.error();
-  return std::unique_ptr<Coordinator>(std::make_unique<Served>(
-      std::move(options), std::move(key), *latest, std::move(server).value(), std::move(log)));
+  return std::unique_ptr<Coordinator>(
+      std::make_unique<Served>(std::move(options), std::move(key), std::move(server).value()));
 }
 
 }  // namespace tilewright::local

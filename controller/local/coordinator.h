@@ -2,7 +2,6 @@
 // report.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,13 +31,10 @@ struct CoordinatorOptions {
   std::string job_uid;
   std::int64_t global_batch = 1;
   bool tls = false;
-  // Where the last epoch's number is kept, so that no later `up` of the job gives it out again;
-  // empty: nowhere.
-  std::filesystem::path epoch_file{};
+  rendezvous::Epoch floor = 0;  // the last epoch of an earlier `up` of the job, by its status
 };
 
-// Serves on the loopback interface, on a port of its own. Errors: kUsage, no address; kManifest, a
-// damaged epoch file.
+// Serves on the loopback interface, on a port of its own. Errors: kUsage, no address.
 Result<std::unique_ptr<Coordinator>> serve_rendezvous(CoordinatorOptions options,
                                                       net::SecretKey key,
                                                       std::shared_ptr<Logger> log);

@@ -128,7 +128,8 @@ Result<int> run(const RunOptions& options) {
   if (!key) return key.error();
   const bool tls = api::uses_tls(job);
   Result<std::unique_ptr<Coordinator>> coordinator =
-      serve_rendezvous({job.metadata.uid, api::global_batch(job), tls, store->folder() / "epoch"},
+      serve_rendezvous({job.metadata.uid, api::global_batch(job), tls,
+                        static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch)},
                        std::move(key).value(), make_logger("up", options.log_level));
   if (!coordinator) return coordinator.error();
 

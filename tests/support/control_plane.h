@@ -68,6 +68,9 @@ class ControlPlane {
   // kubectl as the administrator.
   CommandOutcome kubectl(const std::vector<std::string>& arguments) const;
 
+  // Another of .ci/control-plane's programs, its output in NAME.log of the folder.
+  ChildProcess start(const std::string& program, const std::vector<std::string>& arguments) const;
+
   pid_t etcd_pid() const { return etcd_->pid(); }
   pid_t api_server_pid() const { return api_server_->pid(); }
   // As a crash: SIGKILL. Connections break, what was acknowledged stays in etcd.
@@ -76,7 +79,6 @@ class ControlPlane {
   void start_api_server();
 
  private:
-  ChildProcess start(const std::string& program, const std::vector<std::string>& arguments) const;
   void start_etcd();
   struct Grant {
     std::string user;

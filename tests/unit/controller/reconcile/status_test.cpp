@@ -155,6 +155,21 @@ TEST(Counts, AreWrittenOnceTheyHaveSettled) {
   EXPECT_EQ(world.status().replicas.ready, 1);
 }
 
+// A new coordinator must not give an epoch's number out a second time, so it cannot wait for the next
+// report of progress.
+TEST(Status, KeepsTheHighestEpochAtOnce) {
+  World world;
+  world.start();
+  world.observed.progress.emplace();
+  world.observed.progress->rendezvous_epoch = 3;
+  world.observed.progress->latest_epoch = 3;
+  EXPECT_TRUE(world.step().status);
+  EXPECT_EQ(world.status().rendezvous_epoch, 3);
+  world.observed.progress->latest_epoch = 2;  // of a coordinator that has just begun
+  world.settle();
+  EXPECT_EQ(world.status().rendezvous_epoch, 3);
+}
+
 struct Obstructed {
   const char* reason;
   const char* message;

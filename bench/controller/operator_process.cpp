@@ -1,0 +1,96 @@
+#include "bench/controller/operator_process.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "common/net/socket.h"
+#include "tests/support/https_client.h"
+#include "tests/support/paths.h"
+
+namespace tilewright::bench {
+namespace {
+
+// Free a moment ago; nobody else is about.
+int free_port() { return net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port; }
+
+std::string field_of(pid_t pid, const std::string& name) {
+  std::ifstream in(fmt::format("/proc/{}/status", pid));
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.starts_with(name + ":")) return line.substr(name.size() + 1);
+  }
+  return "0";
+}
+
+double mib(pid_t pid, const std::string& name) { return std::stod(field_of(pid, name)) / 1024; }
+
+}  // namespace
+
+OperatorProcess::OperatorProcess(const testing::ControlPlane& control_plane,
+                                 const std::string& name_space) {
+  http_port_ = free_port();
+  const std::string http = fmt::format("127.0.0.1:{}", http_port_);
+  ChildCommand command;
+  command.program = testing::program("tilewright");
+  command.arguments = {"controller",
+                       "--kubeconfig=" + control_plane.kubeconfig().string(),
+                       "--namespace=" + name_space,
+                       "--leader_elect=false",
+                       "--rendezvous_listen=127.0.0.1:0",
+                       "--rendezvous_address=127.0.0.1:0",
+                       "--metrics_listen=" + http,
+                       "--health_listen=" + http,
+                       "--log_level=warn"};
+  command.environment = environment_with({});
+  const auto start = std::chrono::steady_clock::now();
+  process_.emplace(ChildProcess::start(command).or_throw());
+  while (get(http_port_, "/readyz") != "ok\n") {
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(60)) {
+      throw std::runtime_error("the controller does not become ready");
+    }
+    net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(10)));
+  }
+  seconds_to_ready_ =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string OperatorProcess::get(int port, const std::string& path) const {
+  testing::HttpsClient client(fmt::format("http://127.0.0.1:{}", port), "", {});
+  const testing::HttpResponse answer = client.get(path);
+  return answer.ok() ? answer.body : "";
+}
+
+double OperatorProcess::cpu_seconds() const {
+  std::ifstream in(fmt::format("/proc/{}/stat", process_->pid()));
+  std::string text;
+  std::getline(in, text);
+  std::istringstream rest(text.substr(text.rfind(')') + 2));
+  std::string word;
+  double ticks = 0;
+  for (int field = 3; rest >> word && field <= 15; ++field) {
+    if (field == 14 || field == 15) ticks += std::stod(word);
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double OperatorProcess::resident_mib() const { return mib(process_->pid(), "VmRSS"); }
+double OperatorProcess::peak_mib() const { return mib(process_->pid(), "VmHWM"); }
+
+std::uint64_t OperatorProcess::requests() const {
+  std::istringstream lines(get(http_port_, "/metrics"));
+  std::uint64_t count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("tilewright_controller_api_requests_total{")) continue;
+    if (line.find("verb=\"watch\"") != std::string::npos) continue;
+    if (line.find("verb=\"list\"") != std::string::npos) continue;
+    if (line.find("resource=\"leases\"") != std::string::npos) continue;
+    count += static_cast<std::uint64_t>(std::stod(line.substr(line.rfind(' ') + 1)));
+  }
+  return count;
+}
+
+}  // namespace tilewright::bench
