@@ -51,21 +51,6 @@ msghdr header_for(std::span<iovec> pieces) {
 
 }  // namespace
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int FileDescriptor::release() { return std::exchange(fd_, -1); }
-
-void FileDescriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 Socket::Socket() = default;
 Socket::~Socket() = default;
 Socket::Socket(Socket&&) noexcept = default;

@@ -11,27 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/file_descriptor.h"
 #include "common/base/result.h"
 #include "common/net/address.h"
 #include "common/net/wait.h"
 
 namespace tilewright::net {
-
-// Owns a descriptor; closes it when it goes.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() { reset(); }
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  int get() const { return fd_; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 class TlsKey;
 class TlsStream;

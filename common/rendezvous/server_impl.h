@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "common/base/file_descriptor.h"
 #include "common/net/tls.h"
 #include "common/rendezvous/connection.h"
 #include "common/rendezvous/server.h"
@@ -68,7 +69,7 @@ class Server::Impl {
   const Options options_;
   net::Listener listener_;
   std::shared_ptr<Logger> log_;
-  net::FileDescriptor epoll_;
+  FileDescriptor epoll_;
   net::WakeUp bell_;
   net::WakeUp changes_;
 

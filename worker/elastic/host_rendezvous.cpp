@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/file_descriptor.h"
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
 
@@ -23,7 +24,7 @@ std::string hexadecimal(std::span<const unsigned char> bytes) {
 
 // A new secret for its owner's eyes only. A file that is there already is left as it is.
 void make_key(const std::filesystem::path& path) {
-  const net::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0 && errno == EEXIST) return;
   const std::string text = hexadecimal(net::SecretKey::random().bytes());
   if (file.get() < 0 || write(file.get(), text.data(), text.size()) != ssize_t(text.size()))

@@ -34,7 +34,7 @@ struct Float : Vectors512 {
 };
 
 // Phase 0 multiplies the first elements of the pairs, phase 1 the second.
-struct Widened : Vectors512 {
+struct Widened : RoundedStores512<Widened> {
   using T = bf16;
   using A = __m512;
   using B = __m512;
@@ -65,12 +65,6 @@ struct Widened : Vectors512 {
   }
   static Vec multiply_add(Vec acc, A a, B b) { return _mm512_fmadd_ps(a, b, acc); }
   static __m256i rounded(Vec x) { return _mm512_cvtepi32_epi16(narrow_words(x)); }
-  static void store(bf16* p, Vec x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded(x));
-  }
-  static void store_part(bf16* p, Vec x, int count) {
-    _mm256_mask_storeu_epi16(p, lanes(count), rounded(x));
-  }
 };
 
 }  // namespace

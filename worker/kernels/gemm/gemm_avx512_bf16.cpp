@@ -9,7 +9,7 @@
 namespace tilewright::kernels {
 namespace {
 
-struct Dot : Vectors512 {
+struct Dot : RoundedStores512<Dot> {
   using T = bf16;
   using A = __m512bh;
   using B = __m512bh;
@@ -34,12 +34,6 @@ struct Dot : Vectors512 {
   }
   static Vec multiply_add(Vec acc, A a, B b) { return _mm512_dpbf16_ps(acc, a, b); }
   static __m256i rounded(Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
-  static void store(bf16* p, Vec x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded(x));
-  }
-  static void store_part(bf16* p, Vec x, int count) {
-    _mm256_mask_storeu_epi16(p, lanes(count), rounded(x));
-  }
 };
 
 }  // namespace

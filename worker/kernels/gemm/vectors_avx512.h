@@ -140,5 +140,16 @@ struct Vectors512 {
   static void store_float(float* p, Vec x) { _mm512_storeu_ps(p, x); }
 };
 
+// Of policies that store bf16; Policy::rounded() makes 16 of them.
+template <typename Policy>
+struct RoundedStores512 : Vectors512 {
+  static void store(bf16* p, Vec x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), Policy::rounded(x));
+  }
+  static void store_part(bf16* p, Vec x, int count) {
+    _mm256_mask_storeu_epi16(p, lanes(count), Policy::rounded(x));
+  }
+};
+
 }  // namespace
 }  // namespace tilewright::kernels

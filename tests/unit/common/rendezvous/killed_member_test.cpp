@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/file_descriptor.h"
 #include "common/rendezvous/client.h"
 #include "common/rendezvous/server.h"
 
@@ -73,8 +74,8 @@ class MemberProcess {
     if (pid_ == 0) _exit(live(index, to[0], from[1]));
     close(to[0]);
     close(from[1]);
-    in_ = net::FileDescriptor(to[1]);
-    out_ = net::FileDescriptor(from[0]);
+    in_ = FileDescriptor(to[1]);
+    out_ = FileDescriptor(from[0]);
   }
   ~MemberProcess() {
     if (pid_ > 0) end(SIGKILL);
@@ -91,7 +92,7 @@ class MemberProcess {
 
  private:
   pid_t pid_ = -1;
-  net::FileDescriptor in_, out_;
+  FileDescriptor in_, out_;
 };
 
 TEST(KilledMember, SurvivorsAreInTheNextEpochAtOnceAndASuccessorIsTakenIn) {

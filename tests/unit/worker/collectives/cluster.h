@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/file_descriptor.h"
 #include "worker/collectives/mesh.h"
 
 namespace tilewright::collectives {
@@ -95,7 +96,7 @@ class RankProcess {
       _exit(code);
     }
     close(ends[1]);
-    pipe_ = net::FileDescriptor(ends[0]);
+    pipe_ = FileDescriptor(ends[0]);
   }
   ~RankProcess() { kill_now(); }
   RankProcess(RankProcess&&) = delete;
@@ -124,7 +125,7 @@ class RankProcess {
 
  private:
   pid_t pid_ = -1;
-  net::FileDescriptor pipe_;
+  FileDescriptor pipe_;
 };
 
 }  // namespace tilewright::collectives

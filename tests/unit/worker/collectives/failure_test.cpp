@@ -2,6 +2,7 @@
 // processes; a rank reports "at <fault point>" or its Failure on a pipe.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <latch>
 
@@ -21,7 +22,7 @@ bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::string place(const char* name) { return std::string("at ") + name; }
+std::string place(const std::string& name) { return "at " + name; }
 
 // Steps without end, until killed or failed. `stop_at`: reports that it got there and stays there,
 // for ever, with its sockets open.
@@ -59,7 +60,7 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   }
 }
 
-class ADeath : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+class ADeath : public ::testing::TestWithParam<std::tuple<std::string, bool>> {};
 
 TEST_P(ADeath, AtAnyPlaceIsReportedByAllOthersByName) {
   const auto [point, tls] = GetParam();
@@ -84,11 +85,18 @@ TEST_P(ADeath, AtAnyPlaceIsReportedByAllOthersByName) {
   RecordProperty("noticed_microseconds", std::to_string(noticed / std::chrono::microseconds(1)));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    FaultPoints, ADeath,
-    ::testing::Combine(::testing::Values("reduce_scatter.before_send", "reduce_scatter.after_send",
-                                         "all_gather.before_send", "bucket.done"),
-                       ::testing::Bool()));  // without TLS and with it
+std::string name_of(const ::testing::TestParamInfo<ADeath::ParamType>& tested) {
+  const auto& [point, tls] = tested.param;
+  std::string name = point + (tls ? "_with_tls" : "");
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+const std::vector<std::string> kPlaces = {"reduce_scatter.before_send", "reduce_scatter.after_send",
+                                          "all_gather.before_send", "bucket.done"};
+INSTANTIATE_TEST_SUITE_P(FaultPoints, ADeath,
+                         ::testing::Combine(::testing::ValuesIn(kPlaces), ::testing::Bool()),
+                         name_of);
 
 TEST(Failures, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
   const auto gradients = shard_gradients(2, 1000);

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <future>
 
+#include "common/base/file_descriptor.h"
 #include "common/contract/environment.h"
 #include "tests/support/paths.h"
 #include "worker/elastic/line_prefixer.h"
@@ -52,7 +53,7 @@ class AgentRun {
     return {"/proc/self/exe", "--gtest_filter=AgentsWorker.LivesWhenAnAgentStartsIt"};
   }
   int operator()() {
-    const net::FileDescriptor file(
+    const FileDescriptor file(
         open(path("output").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     options.output_fd = options.error_fd = file.get();
     complete_options(options, no_environment());
@@ -191,7 +192,7 @@ TEST(Agent, TwoHostsMeetAtTheFirst) {
   run.options.rdzv_key_file = run.path("key");
   run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
   std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
-  const net::FileDescriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const FileDescriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
   AgentOptions second = run.options;
   second.node_rank = 1;
   second.output_fd = second.error_fd = nowhere.get();
