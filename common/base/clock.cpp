@@ -3,6 +3,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace tilewright {
 
 std::string to_rfc3339(WallTime time) {
@@ -13,7 +15,7 @@ std::string to_rfc3339(WallTime time) {
 std::string to_words(std::chrono::duration<double> duration) {
   const double seconds = duration.count();
   if (seconds < 10) return fmt::format("{:.1f} s", seconds);
-  const auto whole = static_cast<long>(seconds + 0.5);
+  const auto whole = std::lround(seconds);
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
