@@ -1,0 +1,174 @@
+// What the tests of the chart share: helm, what it renders, and an API server to try that on.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "controller/api/document.h"
+#include "tests/support/cluster_test.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_command.h"
+
+namespace tilewright::testing {
+
+inline constexpr const char* kOperatorNamespace = "tilewright-system";
+
+inline std::filesystem::path chart_folder() { return source_dir() / "charts/tilewright"; }
+
+inline std::string contents(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::ostringstream out;
+  out << in.rdbuf();
+  EXPECT_FALSE(out.str().empty()) << path;
+  return out.str();
+}
+
+// The documents of a stream that hold something.
+inline std::vector<nlohmann::json> documents(const std::string& stream) {
+  std::vector<nlohmann::json> found;
+  std::istringstream lines(stream + "\n---\n");
+  std::string document;
+  for (std::string line; std::getline(lines, line);) {
+    if (line != "---") {
+      document += line + "\n";
+      continue;
+    }
+    if (document.find_first_not_of(" \n") != std::string::npos) {
+      const api::Document read = api::read_yaml(document);
+      EXPECT_TRUE(read.errors.empty()) << api::sentences(read.errors) << document;
+      found.push_back(read.tree);
+    }
+    document.clear();
+  }
+  return found;
+}
+
+// Fails the test if there is not exactly one.
+inline nlohmann::json only(const std::vector<nlohmann::json>& objects, const std::string& kind,
+                           const std::string& name) {
+  nlohmann::json found;
+  for (const nlohmann::json& object : objects) {
+    if (object.at("kind") != kind || object.at("metadata").at("name") != name) continue;
+    EXPECT_TRUE(found.is_null()) << kind << " " << name << " is there twice";
+    found = object;
+  }
+  EXPECT_FALSE(found.is_null()) << "no " << kind << " " << name;
+  return found;
+}
+
+// Flags of helm that set what the defaults leave out.
+inline const std::vector<std::string> kDefaults;
+inline const std::vector<std::string> kEverything = {
+    "--values", (source_dir() / "charts/tests/everything.yaml").string()};
+
+class ChartTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    if (HasFatalFailure() || IsSkipped()) return;
+    for (const char* program : {"helm", "kubeconform"}) {
+      if (std::filesystem::exists(programs() / program)) continue;
+      const std::string reason = (programs() / program).string() +
+                                 " is missing: run `.ci/control-plane build helm kubeconform` once";
+      const char* ci = std::getenv("CI");
+      if (ci != nullptr && std::string_view(ci) == "true") FAIL() << reason;
+      GTEST_SKIP() << reason;
+    }
+  }
+
+  static const std::filesystem::path& programs() {
+    static const std::filesystem::path folder = [] {
+      ChildCommand command;
+      command.program = source_dir() / ".ci/control-plane";
+      command.arguments = {"folder"};
+      command.environment = environment_with({});
+      const std::string said = run_command(command).output;
+      return std::filesystem::path(said.substr(0, said.find('\n')));
+    }();
+    return folder;
+  }
+
+  CommandOutcome run(const std::string& program, const std::vector<std::string>& arguments) const {
+    ChildCommand command;
+    command.program = programs() / program;
+    command.arguments = arguments;
+    command.environment = environment_with({{"HELM_CACHE_HOME", (folder() / "helm").string()},
+                                            {"HELM_CONFIG_HOME", (folder() / "helm").string()},
+                                            {"HELM_DATA_HOME", (folder() / "helm").string()}});
+    command.separate_error = true;  // helm speaks of the link to the CRD there
+    return run_command(command);
+  }
+
+  CommandOutcome helm_template(const std::vector<std::string>& flags,
+                               const std::filesystem::path& chart = chart_folder()) const {
+    std::vector<std::string> arguments = {"template",    "tilewright",       chart.string(),
+                                          "--namespace", kOperatorNamespace, "--kube-version",
+                                          "1.34.4"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return run("helm", arguments);
+  }
+
+  // As a stream of YAML.
+  std::string rendered_text(const std::vector<std::string>& flags) const {
+    const CommandOutcome outcome = helm_template(flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return outcome.output;
+  }
+  std::vector<nlohmann::json> rendered(const std::vector<std::string>& flags) const {
+    return documents(rendered_text(flags));
+  }
+
+  std::filesystem::path file(const std::string& name, const std::string& text) const {
+    std::ofstream(folder() / name) << text;
+    return folder() / name;
+  }
+  const std::filesystem::path& folder() const { return temporary_.path(); }
+
+  static HttpsClient& admin() { return control_plane().admin(); }
+
+  // A kind that this API server lacks: its name stands, anything is taken.
+  static void stand_in(const std::string& group, const std::string& version,
+                       const std::string& plural, const std::string& kind) {
+    const std::string path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const std::string name = plural + "." + group;
+    if (admin().get(path + "/" + name).ok()) return;
+    const nlohmann::json schema = {
+        {"openAPIV3Schema", {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}}};
+    const HttpResponse made = admin().post(
+        path,
+        {{"apiVersion", "apiextensions.k8s.io/v1"},
+         {"kind", "CustomResourceDefinition"},
+         {"metadata", {{"name", name}}},
+         {"spec",
+          {{"group", group},
+           {"scope", "Namespaced"},
+           {"names", {{"plural", plural}, {"kind", kind}}},
+           {"versions",
+            {{{"name", version}, {"served", true}, {"storage", true}, {"schema", schema}}}}}}});
+    ASSERT_EQ(made.status, 201) << made.message();
+    const CommandOutcome waited = control_plane().kubectl(
+        {"wait", "crd/" + name, "--for=condition=Established", "--timeout=60s"});
+    ASSERT_EQ(waited.exit_code, 0) << waited.error;
+  }
+
+  // Under the restricted Pod Security Standard.
+  static void make_namespace(const std::string& name) {
+    if (admin().get("/api/v1/namespaces/" + name).ok()) return;
+    const HttpResponse made = admin().post(
+        "/api/v1/namespaces",
+        {{"metadata",
+          {{"name", name}, {"labels", {{"pod-security.kubernetes.io/enforce", "restricted"}}}}}});
+    ASSERT_EQ(made.status, 201) << made.message();
+  }
+
+ private:
+  TemporaryDirectory temporary_;
+};
+
+}  // namespace tilewright::testing

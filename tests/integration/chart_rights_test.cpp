@@ -1,0 +1,302 @@
+// The operator with the rights of the chart and no other, through the lives of jobs: it asks for
+// nothing that it may not, and it may nothing that it does not ask for.
+#include <poll.h>
+
+#include <chrono>
+#include <functional>
+#include <set>
+
+#include "controller/kube/resource.h"
+#include "tests/integration/chart_fixture.h"
+#include "tests/integration/running_program.h"
+#include "tests/integration/served.h"
+
+namespace tilewright {
+namespace {
+
+using nlohmann::json;
+using testing::CommandOutcome;
+using testing::kOperatorNamespace;
+using testing::RunningProgram;
+
+constexpr std::chrono::milliseconds kTick{50};
+
+// {"create", "pods"}, {"patch", "trainjobs/status"}
+using Right = std::pair<std::string, std::string>;
+
+// Of its Role, its job Role or its ClusterRole, whatever that is called; not those of people.
+std::set<Right> granted(const std::vector<json>& objects) {
+  std::set<Right> rights;
+  for (const json& object : objects) {
+    if (object["kind"] != "Role" && object["kind"] != "ClusterRole") continue;
+    for (const json& rule : object["rules"]) {
+      for (const json& resource : rule["resources"]) {
+        for (const json& verb : rule["verbs"]) {
+          rights.emplace(verb.get<std::string>(), resource.get<std::string>());
+        }
+      }
+    }
+  }
+  return rights;
+}
+
+// What the API server asks for beside the request itself: who applies an object that is not there
+// yet creates it.
+const std::set<Right> kImplied = {{"create", "endpointslices"}};
+
+std::string described(const std::set<Right>& rights) {
+  std::string text;
+  for (const auto& [verb, resource] : rights) text += verb + " " + resource + "\n";
+  return text;
+}
+
+std::string manifest(const std::string& name, const std::string& scheduler,
+                     const std::string& more) {
+  return "apiVersion: tilewright.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: " + name +
+         "}\nspec:\n  trainer: {task: mrpc, model: 'work:model', data: 'work:data', output: "
+         "'work:out'}\n  worker: {schedulerName: " +
+         scheduler +
+         "}\n  volumes: [{name: work, persistentVolumeClaim: {claimName: work}}]\n"
+         "  runPolicy: {schedulingPolicy: {}, " +
+         more + "}\n";
+}
+
+class ChartRights : public testing::ChartTest {
+ protected:
+  // The whole chart but for its Deployment, whose part a process here takes with its command line.
+  void install(const std::vector<std::string>& flags) {
+    std::vector<std::string> all = flags;
+    for (const char* flag : {"--set=rbac.podGroups=true", "--set=rbac.aggregate=false"}) {
+      all.emplace_back(flag);
+    }
+    objects_ = rendered(all);
+    json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", json::array()}};
+    for (const json& object : objects_) {
+      if (object["kind"] == "Deployment") {
+        deployment_ = object;
+      } else {
+        list["items"].push_back(object);
+      }
+    }
+    make_namespace(kOperatorNamespace);
+    make_namespace(kJobs);
+    stand_in("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup");
+    stand_in("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup");
+    kubectl({"apply", "--server-side", "--force-conflicts", "-f",
+             file("chart.json", list.dump()).string()});
+    kubectl(
+        {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
+    for (const json& object : objects_) {
+      if (object["kind"] == "Role" || object["kind"] == "ClusterRole") await_in_force(object);
+    }
+  }
+
+  void TearDown() override {
+    controller_.reset();
+    if (!objects_.empty()) {
+      const std::string ours = "app.kubernetes.io/name=tilewright";
+      kubectl({"delete", "clusterroles,clusterrolebindings", "-l", ours});
+      kubectl({"delete", "roles,rolebindings", "-l", ours, "--all-namespaces"});
+      kubectl({"delete", "leases,secrets,endpointslices", "--all", "-n", kOperatorNamespace});
+      kubectl({"delete", "pods,services,networkpolicies,secrets", "--all", "-n", kJobs, "--force",
+               "--grace-period=0"});
+      for (const char* group : {"scheduling.volcano.sh", "scheduling.x-k8s.io"}) {
+        kubectl({"delete", std::string("podgroups.") + group, "--all", "-n", kJobs});
+      }
+      EXPECT_TRUE(await([this] { return !may("list", "", "nodes", ""); }));
+    }
+    ChartTest::TearDown();
+  }
+
+  // The authorizer follows the objects through a cache of its own.
+  void await_in_force(const json& role) {
+    const std::string space = role["metadata"].value("namespace", "");
+    for (const json& rule : role["rules"]) {
+      std::string name;
+      if (rule.contains("resourceNames")) name = rule["resourceNames"][0];
+      EXPECT_TRUE(await([&] {
+        return may(rule["verbs"][0], rule["apiGroups"][0], rule["resources"][0], space, name);
+      })) << rule;
+    }
+  }
+
+  static bool await(const std::function<bool()>& look) {
+    const auto deadline = std::chrono::steady_clock::now() + testing::kPatience;
+    while (!look()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      poll(nullptr, 0, static_cast<int>(kTick.count()));
+    }
+    return true;
+  }
+
+  void start() {
+    const CommandOutcome token = control_plane().kubectl(
+        {"create", "token", "tilewright", "--namespace", kOperatorNamespace});
+    ASSERT_EQ(token.exit_code, 0) << token.error;
+    const json config = {
+        {"apiVersion", "v1"},
+        {"kind", "Config"},
+        {"clusters",
+         {{{"name", "c"},
+           {"cluster",
+            {{"server", control_plane().url()},
+             {"certificate-authority", control_plane().authority().string()}}}}}},
+        {"users",
+         {{{"name", "u"}, {"user", {{"token", token.output.substr(0, token.output.find('\n'))}}}}}},
+        {"contexts", {{{"name", "x"}, {"context", {{"cluster", "c"}, {"user", "u"}}}}}},
+        {"current-context", "x"}};
+    const int port = testing::free_port();
+    std::vector<std::string> arguments = {"POD_NAME=controller-0", "POD_IP=192.0.2.1",
+                                          std::string("POD_NAMESPACE=") + kOperatorNamespace,
+                                          testing::program("tilewright").string()};
+    const json& container = deployment_["spec"]["template"]["spec"]["containers"][0];
+    ASSERT_EQ(container["command"], json::array({"tilewright"}));
+    for (const std::string argument : container["args"]) {
+      const std::size_t at = argument.find("_listen=");
+      if (at == std::string::npos) {
+        arguments.push_back(argument);
+      } else if (argument.starts_with("--metrics")) {
+        arguments.push_back(argument.substr(0, at + 8) + testing::local(port));
+      } else {
+        arguments.push_back(argument.substr(0, at + 8) + testing::local(testing::free_port()));
+      }
+    }
+    arguments.push_back("--kubeconfig=" + file("kubeconfig", config.dump()).string());
+    controller_.emplace("/usr/bin/env", arguments, folder());
+    metrics_.emplace("http://" + testing::local(port), "", testing::Credentials{});
+    ASSERT_TRUE(controller_->say("leading"));
+  }
+
+  // Every request that it has sent, by its own count.
+  std::set<Right> asked() {
+    std::set<Right> rights;
+    std::istringstream lines(metrics_->get("/metrics").body);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("tilewright_controller_api_requests_total{")) continue;
+      const auto label = [&line](const std::string& name) {
+        const std::size_t start = line.find(name + "=\"") + name.size() + 2;
+        return line.substr(start, line.find('"', start) - start);
+      };
+      rights.emplace(label("verb"), label("resource"));
+    }
+    return rights;
+  }
+
+  // From pods and their companions to the end and the removal, by both gang schedulers.
+  void live() {
+    for (const char* scheduler : {"volcano", "scheduler-plugins-scheduler"}) {
+      const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");
+      create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
+      const std::string pod = name + "-worker-0";
+      kubectl({"wait", "pod/" + pod, "--namespace", kJobs, "--for=create", "--timeout=60s"});
+      const json status = {
+          {"status",
+           {{"phase", "Succeeded"},
+            {"containerStatuses",
+             {{{"name", "worker"},
+               {"image", "tilewright-worker"},
+               {"imageID", "x"},
+               {"ready", false},
+               {"restartCount", 0},
+               {"state", {{"terminated", {{"exitCode", 0}, {"reason", "Completed"}}}}}}}}}}};
+      const auto ended = admin().merge_patch(
+          std::string("/api/v1/namespaces/") + kJobs + "/pods/" + pod + "/status", status);
+      ASSERT_TRUE(ended.ok()) << ended.message();
+      kubectl({"wait", "trainjob/" + name, "--namespace", kJobs, "--for=delete", "--timeout=60s"});
+    }
+    // Somebody else's pod under a name that is a worker's: looked at, and left alone.
+    json pod = {{"metadata", {{"name", "taken-worker-0"}}},
+                {"spec", deployment_["spec"]["template"]["spec"]}};
+    const auto made =
+        admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods", std::move(pod));
+    ASSERT_EQ(made.status, 201) << made.message();
+    create(manifest("taken", "volcano", "suspend: false"));
+    kubectl({"wait", "trainjob/taken", "--namespace", kJobs, "--for=condition=Blocked",
+             "--timeout=60s"});
+    kubectl({"delete", "trainjob/taken", "--namespace", kJobs});
+  }
+
+  void expect_asks_for_what_it_has() {
+    std::set<Right> has = granted(objects_);
+    for (const Right& right : kImplied) EXPECT_EQ(has.erase(right), 1U) << described({right});
+    // The last ones (an event, a renewal of the Lease) come when it is their time.
+    (void)await([&] { return asked() == has; });
+    const std::set<Right> requests = asked();
+    std::set<Right> unused, missing;
+    std::ranges::set_difference(has, requests, std::inserter(unused, unused.end()));
+    std::ranges::set_difference(requests, has, std::inserter(missing, missing.end()));
+    EXPECT_TRUE(unused.empty()) << "rights that nothing needs:\n" << described(unused);
+    EXPECT_TRUE(missing.empty()) << "requests without a right:\n" << described(missing);
+    controller_->send(SIGTERM);
+    EXPECT_EQ(controller_->wait(), 0);
+    EXPECT_THAT(controller_->output(), ::testing::Not(::testing::HasSubstr("forbidden")));
+  }
+
+  bool may(const std::string& verb, const std::string& group, const std::string& resource,
+           const std::string& space, const std::string& name = "") {
+    const auto judged = admin().post(
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        {{"apiVersion", "authorization.k8s.io/v1"},
+         {"kind", "SubjectAccessReview"},
+         {"spec",
+          {{"user", std::string("system:serviceaccount:") + kOperatorNamespace + ":tilewright"},
+           {"resourceAttributes",
+            {{"verb", verb},
+             {"group", group},
+             {"resource", resource},
+             {"namespace", space},
+             {"name", name}}}}}});
+    EXPECT_EQ(judged.status, 201) << judged.message();
+    return judged.json()["status"].value("allowed", false);
+  }
+
+  void kubectl(const std::vector<std::string>& arguments) {
+    const CommandOutcome outcome = control_plane().kubectl(arguments);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  void create(const std::string& text) {
+    kubectl({"create", "--namespace", kJobs, "-f", file("job.yaml", text).string()});
+  }
+
+  static constexpr const char* kJobs = "jobs";
+  std::vector<json> objects_;
+  json deployment_;
+  std::optional<RunningProgram> controller_;
+  std::optional<testing::HttpsClient> metrics_;
+};
+
+TEST_F(ChartRights, AreJustEnoughInOneNamespace) {
+  ASSERT_NO_FATAL_FAILURE(install({"--set", std::string("watchNamespace=") + kJobs}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(live());
+  expect_asks_for_what_it_has();
+  EXPECT_TRUE(may("list", "", "pods", kJobs));
+  EXPECT_FALSE(may("list", "", "pods", "default"));
+  EXPECT_FALSE(may("list", "", "pods", ""));
+  EXPECT_FALSE(may("create", "", "secrets", "default"));
+}
+
+TEST_F(ChartRights, AreJustEnoughInAllNamespaces) {
+  ASSERT_NO_FATAL_FAILURE(install({}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(live());
+  expect_asks_for_what_it_has();
+}
+
+TEST_F(ChartRights, ReadNoSecretButTheOperatorsOwn) {
+  ASSERT_NO_FATAL_FAILURE(install({}));
+  EXPECT_TRUE(may("get", "", "secrets", kOperatorNamespace, "tilewright-master-key"));
+  EXPECT_FALSE(may("get", "", "secrets", kOperatorNamespace, "another"));
+  EXPECT_FALSE(may("get", "", "secrets", kJobs, "tilewright-master-key"));
+  for (const char* verb : {"list", "watch", "update", "patch"}) {
+    for (const char* space : {"", kOperatorNamespace, kJobs}) {
+      EXPECT_FALSE(may(verb, "", "secrets", space)) << verb << space;
+    }
+  }
+  EXPECT_FALSE(may("create", "rbac.authorization.k8s.io", "clusterroles", ""));
+  EXPECT_FALSE(may("create", "", "pods/exec", kJobs));
+  EXPECT_FALSE(may("get", "", "pods/log", kJobs));
+}
+
+}  // namespace
+}  // namespace tilewright
