@@ -11,8 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::CommandOutcome;
+using ::testing::HasSubstr;
 using testing::kDefaults;
 using testing::kEverything;
 
