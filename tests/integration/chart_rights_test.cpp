@@ -46,7 +46,9 @@ const std::set<Right> kImplied = {{"create", "endpointslices"}};
 
 std::string described(const std::set<Right>& rights) {
   std::string text;
-  for (const auto& [verb, resource] : rights) text += verb + " " + resource + "\n";
+  for (const auto& [verb, resource] : rights) {
+    text.append(verb).append(" ").append(resource) += "\n";
+  }
   return text;
 }
 
@@ -95,6 +97,7 @@ class ChartRights : public testing::ChartTest {
     controller_.reset();
     if (!objects_.empty()) {
       const std::string ours = "app.kubernetes.io/name=tilewright";
+      kubectl({"delete", "trainjobs", "--all", "-n", kJobs});
       kubectl({"delete", "clusterroles,clusterrolebindings", "-l", ours});
       kubectl({"delete", "roles,rolebindings", "-l", ours, "--all-namespaces"});
       kubectl({"delete", "leases,secrets,endpointslices", "--all", "-n", kOperatorNamespace});
@@ -184,11 +187,19 @@ class ChartRights : public testing::ChartTest {
 
   // From pods and their companions to the end and the removal, by both gang schedulers.
   void live() {
+    // One whose pod has a node and does not start there: its events may say why.
+    create(manifest("waits", "volcano", "suspend: false"));
+    wait_for_pod("waits-worker-0");
+    const auto bound =
+        admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods/waits-worker-0/binding",
+                     {{"metadata", {{"name", "waits-worker-0"}}},
+                      {"target", {{"kind", "Node"}, {"name", "elsewhere"}}}});
+    ASSERT_TRUE(bound.ok()) << bound.message();
     for (const char* scheduler : {"volcano", "scheduler-plugins-scheduler"}) {
       const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");
       create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
       const std::string pod = name + "-worker-0";
-      kubectl({"wait", "pod/" + pod, "--namespace", kJobs, "--for=create", "--timeout=60s"});
+      wait_for_pod(pod);
       const json status = {
           {"status",
            {{"phase", "Succeeded"},
@@ -205,15 +216,13 @@ class ChartRights : public testing::ChartTest {
       kubectl({"wait", "trainjob/" + name, "--namespace", kJobs, "--for=delete", "--timeout=60s"});
     }
     // Somebody else's pod under a name that is a worker's: looked at, and left alone.
-    json pod = {{"metadata", {{"name", "taken-worker-0"}}},
-                {"spec", deployment_["spec"]["template"]["spec"]}};
-    const auto made =
-        admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods", std::move(pod));
+    const json pod = {{"metadata", {{"name", "taken-worker-0"}}},
+                      {"spec", deployment_["spec"]["template"]["spec"]}};
+    const auto made = admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods", pod);
     ASSERT_EQ(made.status, 201) << made.message();
     create(manifest("taken", "volcano", "suspend: false"));
     kubectl({"wait", "trainjob/taken", "--namespace", kJobs, "--for=condition=Blocked",
              "--timeout=60s"});
-    kubectl({"delete", "trainjob/taken", "--namespace", kJobs});
   }
 
   void expect_asks_for_what_it_has() {
@@ -230,6 +239,10 @@ class ChartRights : public testing::ChartTest {
     controller_->send(SIGTERM);
     EXPECT_EQ(controller_->wait(), 0);
     EXPECT_THAT(controller_->output(), ::testing::Not(::testing::HasSubstr("forbidden")));
+  }
+
+  void wait_for_pod(const std::string& name) {
+    kubectl({"wait", "pod/" + name, "--namespace", kJobs, "--for=create", "--timeout=60s"});
   }
 
   bool may(const std::string& verb, const std::string& group, const std::string& resource,
