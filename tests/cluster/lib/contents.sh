@@ -3,13 +3,17 @@
 
 ours() { "$programs/kubectl" --kubeconfig="$state/kubeconfig" "$@"; }
 
-# load_images ARCHIVE...: OCI archives, as `docker/build` writes them.
+# load_images ARCHIVE...: OCI archives, as `docker/build` writes them. What is there already is not loaded again.
 load_images() {
-  local archive
+  local archive known
   for archive in "$@"; do
+    known=$state/etc/$(basename "$archive").digest
+    [ "$(digest_of "$archive")" != "$(cat "$known" 2>/dev/null)" ] || continue
     on_machine ctr --namespace k8s.io images import - <"$archive" >/dev/null
+    digest_of "$archive" >"$known"
   done
 }
+digest_of() { tar --extract --to-stdout --file "$1" index.json | sha256sum | cut -c 1-32; }
 
 # A default class of local volumes, so that a plain claim is bound. One that was released is emptied and offered again.
 offer_volumes() {
@@ -55,13 +59,14 @@ spec:
 END
 }
 
-# The operator by its chart, which brings the CRD; without a chart the CRD alone.
+# The operator by its chart, which brings the CRD; in the cluster of the kubeconfig $1.
 install_operator() {
-  if [ -e "$checkout/charts/tilewright/Chart.yaml" ]; then
-    "$programs/helm" --kubeconfig="${1:-$state/kubeconfig}" upgrade --install tilewright "$checkout/charts/tilewright" \
-      --namespace tilewright-system --create-namespace --wait --timeout 120s
-  else
-    "$programs/kubectl" --kubeconfig="${1:-$state/kubeconfig}" apply --server-side \
-      -f "$checkout/crds/trainjobs.tilewright.dev.yaml"
+  local chart=$checkout/charts/tilewright options=(--namespace tilewright-system --create-namespace)
+  local image=$state/etc/tilewright-controller.tar.digest
+  # Another image under the same name shall replace the pods of the one before.
+  if [ "$1" = "$state/kubeconfig" ] && [ -e "$image" ]; then
+    options+=(--set-string "podAnnotations.tilewright\.dev/image=$(cat "$image")")
   fi
+  "$programs/helm" --kubeconfig="$1" upgrade --install tilewright "$chart" "${options[@]}" --wait --timeout 120s \
+    >"$state/logs/helm.log" 2>&1 || die "the chart could not be installed: $(cat "$state/logs/helm.log")"
 }
