@@ -19,6 +19,20 @@ constexpr std::chrono::seconds kTimeToStart{15};
 constexpr std::chrono::seconds kAskAgain{30};
 constexpr const char* kContainerCreating = "ContainerCreating";
 
+// Somebody else's change comes with an event of its own, and a term that ends cuts its requests off:
+// neither is a reason for concern.
+bool is_news(kube::Problem problem) {
+  switch (problem) {
+    case kube::Problem::kConflict:
+    case kube::Problem::kNotFound:
+    case kube::Problem::kCancelled:
+    case kube::Problem::kFenced:
+      return false;
+    default:
+      return true;
+  }
+}
+
 std::vector<reconcile::Worker> observe_pods(const Caches& caches, const std::string& job_uid,
                                             JobMemory& memory) {
   std::vector<reconcile::Worker> cached;
@@ -88,10 +102,9 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   const Outcome outcome = applier_.apply(observed.job, decoded.status, plan, memory, wait);
 
   if (!outcome.complete) {
-    // Somebody else's change comes with an event of its own, and is no reason for concern.
-    const bool conflict = outcome.error && (outcome.error->problem == kube::Problem::kConflict ||
-                                            outcome.error->problem == kube::Problem::kNotFound);
-    if (outcome.error && !conflict) log_->warn("{}: {}", key, outcome.error->sentence());
+    if (outcome.error && is_news(outcome.error->problem)) {
+      log_->warn("{}: {}", key, outcome.error->sentence());
+    }
     queue_.add_rate_limited(key);
     return;
   }
