@@ -132,7 +132,9 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fi
   record.pod_uid = worker.uid;
   record.node = worker.node;
   if (observed.progress) {
-    record.step = observed.progress->step;
+    // Before the first report it would be a zero that nobody has told.
+    const Progress& progress = *observed.progress;
+    if (progress.step > 0 || progress.total_steps > 0) record.step = progress.step;
     const auto member = observed.progress->members.find(worker.index);
     if (member != observed.progress->members.end()) record.rank = member->second.rank;
   }
