@@ -23,7 +23,7 @@ constexpr const char* kJob = "mrpc";
 constexpr std::chrono::minutes kTraining{8};  // with 0.3 CPUs a worker, beside other tests
 
 // 40 steps of 32 sentence pairs, a checkpoint every eight.
-std::string manifest(const std::string& env = "") {
+std::string manifest() {
   return fmt::format(R"(apiVersion: tilewright.dev/v1alpha1
 kind: TrainJob
 metadata: {{name: mrpc}}
@@ -44,12 +44,12 @@ spec:
     replicas: 2
     image: {}
     resources: {{cpu: 300m, memory: 1Gi}}
-{}  volumes:
+  volumes:
   - name: work
     local: .
     persistentVolumeClaim: {{claimName: work}}
 )",
-                     testing::worker_image(), env);
+                     testing::worker_image());
 }
 
 fs::path model_folder() {
@@ -144,6 +144,11 @@ class TrainingOnACluster : public testing::KubernetesTest {
   }
   // Training has got to a checkpoint: there is something to lose.
   void await_checkpoint() { await("--for=jsonpath=", "{.status.progress.lastCheckpoint}"); }
+  // The command of `make cluster`, for what kubectl has no word for.
+  CommandOutcome cluster(const std::vector<std::string>& arguments) {
+    return run(testing::source_dir() / "tests/cluster/cluster", arguments, folder_.path());
+  }
+  bool is_own_cluster() { return cluster({"run", "true"}).exit_code == 0; }
   std::string hash_in_cluster() {
     create(with_claim(restricted_pod("result", testing::tools_image(),
                                      {"sha256sum", "/work/out/model.safetensors"})));
@@ -200,10 +205,20 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenAPodIsDeleted) {
 }
 
 TEST_F(TrainingOnACluster, EndsTheSameWhenAProcessIsKilled) {
-  // SIGKILL, in the middle of a step.
-  start(
-      manifest("    env:\n"
-               "    - {name: TILEWRIGHT_FAULT, value: 'step.after_backward@12,worker=1'}\n"));
+  if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s node can be entered";
+  start();
+  await_checkpoint();
+  // From outside its container: no process may kill the first one of its own PID namespace.
+  const std::string uid = job()["metadata"]["uid"];
+  const std::string kill = fmt::format(
+      R"(for p in /proc/[0-9]*; do
+           e=$(tr '\0' '\n' <$p/environ 2>/dev/null) || continue
+           case $e in *TILEWRIGHT_WORKER_INDEX=1*) ;; *) continue ;; esac
+           case $e in *TILEWRIGHT_JOB_UID={}*) kill -KILL ${{p#/proc/}} && exit 0 ;; esac
+         done; exit 1)",
+      uid);
+  const CommandOutcome killed = cluster({"run", "sh", "-c", kill});
+  ASSERT_EQ(killed.exit_code, 0) << killed.output;
   await_success();
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["program"], 1) << status;
@@ -225,6 +240,22 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenItsPodsAreEvicted) {
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["infrastructure"], 2) << status;
   EXPECT_EQ(status["restarts"]["program"], 0);
+  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+}
+
+TEST_F(TrainingOnACluster, GoesOnWhileItsKubeletIsAway) {
+  if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s kubelet can be stopped";
+  start();
+  await_checkpoint();
+  const std::string node =
+      "node/" + get("pod/mrpc-worker-0")["spec"]["nodeName"].get<std::string>();
+  ASSERT_EQ(cluster({"stop", "kubelet"}).exit_code, 0);
+  // The node is given up, its pods are not: they are heard at the rendezvous.
+  wait(node, R"({.status.conditions[?(@.type=="Ready")].status})", "Unknown");
+  ASSERT_EQ(cluster({"start", "kubelet"}).exit_code, 0);
+  wait(node, R"({.status.conditions[?(@.type=="Ready")].status})", "True");
+  await_success();
+  EXPECT_EQ(job()["status"]["restarts"]["total"], 0) << job()["status"];
   EXPECT_EQ(hash_in_cluster(), hash_under_up());
 }
 
