@@ -67,6 +67,7 @@ install_operator() {
   if [ "$1" = "$state/kubeconfig" ] && [ -e "$image" ]; then
     options+=(--set-string "podAnnotations.tilewright\.dev/image=$(cat "$image")")
   fi
-  "$programs/helm" --kubeconfig="$1" upgrade --install tilewright "$chart" "${options[@]}" --wait --timeout 120s \
-    >"$state/logs/helm.log" 2>&1 || die "the chart could not be installed: $(cat "$state/logs/helm.log")"
+  local said
+  said=$("$programs/helm" --kubeconfig="$1" upgrade --install tilewright "$chart" "${options[@]}" --wait \
+    --timeout 120s 2>&1) || die "the chart could not be installed: $said"
 }
