@@ -58,6 +58,8 @@ RendezvousView view_of(const rendezvous::Snapshot& snapshot,
   view.progress.rendezvous_epoch = snapshot.epoch;
   view.progress.latest_epoch = snapshot.latest;
   view.progress.world = snapshot.world;
+  view.progress.complete =
+      snapshot.phase == rendezvous::Phase::kClosing || snapshot.phase == rendezvous::Phase::kClosed;
   for (const rendezvous::MemberView& member : snapshot.members) {
     Member& shown = view.progress.members[member.who.seat.index];
     if (member.rank >= 0 && (shown.rank < 0 || member.rank < shown.rank)) shown.rank = member.rank;
@@ -68,7 +70,9 @@ RendezvousView view_of(const rendezvous::Snapshot& snapshot,
 
 void mark_silent(const std::vector<Worker>& workers, Duration listening, Duration heartbeat_timeout,
                  WallTime now, Progress& progress) {
-  if (listening < heartbeat_timeout) return;
+  // Once all is done workers leave without a word: a kubelet that is away has not told of their
+  // end.
+  if (listening < heartbeat_timeout || progress.complete) return;
   for (const Worker& worker : workers) {
     if (worker.phase != WorkerPhase::kRunning || progress.members.contains(worker.index)) continue;
     // One that has only just started may not have found the coordinator yet.

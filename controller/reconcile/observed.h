@@ -51,6 +51,7 @@ struct Progress {
   std::uint64_t rendezvous_epoch = 0;  // 0: none is current
   std::uint64_t latest_epoch = 0;      // the highest so far
   int world = 0;                       // processes in it
+  bool complete = false;               // rank 0 has reported that its output stands
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   double epoch = 0;  // of the data: 1.5 is halfway through the second pass

@@ -1,0 +1,118 @@
+#include "controller/reconcile/observe_rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace tilewright::reconcile {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr WallTime kNow{seconds(1767225600)};
+
+rendezvous::MemberView member(int index, int slot, int rank, rendezvous::Standing standing) {
+  rendezvous::MemberView view;
+  view.who.seat = {index, slot};
+  view.rank = rank;
+  view.standing = standing;
+  return view;
+}
+
+rendezvous::Snapshot running() {
+  rendezvous::Snapshot snapshot;
+  snapshot.phase = rendezvous::Phase::kRunning;
+  snapshot.epoch = snapshot.latest = 3;
+  snapshot.world = 4;
+  snapshot.members = {member(0, 0, 1, rendezvous::Standing::kInEpoch),
+                      member(0, 1, 0, rendezvous::Standing::kInEpoch),
+                      member(1, 0, -1, rendezvous::Standing::kFinished)};
+  snapshot.progress.emplace();
+  snapshot.progress->step = 10;
+  snapshot.progress->total_steps = 20;
+  snapshot.progress->examples_per_second = 64;
+  snapshot.progress->loss = std::numeric_limits<double>::quiet_NaN();
+  snapshot.progress->metrics = {{"eval_accuracy", 0.5}, {"gflops", 300}, {"peak_gflops", 900}};
+  return snapshot;
+}
+
+TEST(ViewOf, GivesAWorkerTheLowestRankOfItsProcesses) {
+  const RendezvousView view = view_of(running(), std::nullopt, 32);
+  EXPECT_EQ(view.progress.members.at(0).rank, 0);
+  EXPECT_EQ(view.progress.members.at(1).rank, -1);
+  EXPECT_TRUE(view.progress.members.at(1).finished);
+  EXPECT_EQ(view.progress.rendezvous_epoch, 3U);
+  EXPECT_EQ(view.progress.latest_epoch, 3U);
+}
+
+TEST(ViewOf, TellsResultsFromFiguresOfTheMoment) {
+  const RendezvousView view = view_of(running(), std::nullopt, 32);
+  EXPECT_EQ(view.progress.metrics, (std::map<std::string, double>{{"eval_accuracy", 0.5}}));
+  EXPECT_EQ(view.gflops_per_second, 300);
+  EXPECT_EQ(view.progress.eta_seconds, 5) << "ten steps of 32 examples at 64 a second";
+  EXPECT_FALSE(view.progress.loss) << "a loss that is no number is none";
+}
+
+TEST(ViewOf, KeepsWhatWasToldBeforeUntilThereIsNews) {
+  rendezvous::Snapshot snapshot = running();
+  rendezvous::Progress before;
+  before.step = 7;
+  EXPECT_EQ(view_of(snapshot, before, 32).progress.step, 10);
+  snapshot.progress.reset();
+  EXPECT_EQ(view_of(snapshot, before, 32).progress.step, 7);
+}
+
+TEST(ViewOf, KnowsThatAllIsDone) {
+  rendezvous::Snapshot snapshot = running();
+  EXPECT_FALSE(view_of(snapshot, std::nullopt, 32).progress.complete);
+  for (const auto phase : {rendezvous::Phase::kClosing, rendezvous::Phase::kClosed}) {
+    snapshot.phase = phase;
+    EXPECT_TRUE(view_of(snapshot, std::nullopt, 32).progress.complete);
+  }
+}
+
+class MarkSilent : public ::testing::Test {
+ protected:
+  MarkSilent() {
+    Worker worker;
+    worker.index = 2;
+    worker.phase = WorkerPhase::kRunning;
+    worker.started = kNow - seconds(60);
+    workers_.push_back(worker);
+  }
+  bool silent(Duration listening = seconds(60)) {
+    Progress progress = progress_;
+    mark_silent(workers_, listening, seconds(10), kNow, progress);
+    const auto found = progress.members.find(2);
+    return found != progress.members.end() && found->second.silent;
+  }
+  std::vector<Worker> workers_;
+  Progress progress_;
+};
+
+TEST_F(MarkSilent, IsAWorkerThatRunsAndIsNotHeard) { EXPECT_TRUE(silent()); }
+
+TEST_F(MarkSilent, IsNobodyWhileTheCoordinatorHasNotListenedForLong) {
+  EXPECT_FALSE(silent(seconds(9)));
+  EXPECT_TRUE(silent(seconds(10)));
+}
+
+TEST_F(MarkSilent, IsNobodyWhoIsHeardOrHasOnlyJustStarted) {
+  progress_.members[2].rank = 0;
+  EXPECT_FALSE(silent());
+  progress_.members.clear();
+  workers_[0].started = kNow - seconds(5);
+  EXPECT_FALSE(silent());
+  workers_[0].started = kNow - seconds(60);
+  workers_[0].phase = WorkerPhase::kPending;
+  EXPECT_FALSE(silent());
+}
+
+// Workers that are done leave the rendezvous; only their kubelet can say that they have ended.
+TEST_F(MarkSilent, IsNobodyOnceAllIsDone) {
+  progress_.complete = true;
+  EXPECT_FALSE(silent());
+}
+
+}  // namespace
+}  // namespace tilewright::reconcile
