@@ -10,6 +10,9 @@
 namespace tilewright::manager {
 namespace {
 
+// Longer than the answer to a request may take.
+constexpr std::chrono::minutes kGoneSpan{2};
+
 kube::ReflectorOptions reflect(kube::ResourceType type, std::string namespace_name,
                                std::string labels = "") {
   kube::ReflectorOptions options;
@@ -111,6 +114,7 @@ void Caches::pod_changed(const Pod& before, const Pod& now) {
         if (found->second.empty()) pods_by_job_.erase(found);
       }
     }
+    if (before && !now) note_gone(before->uid);
     if (now && !now->value.job_uid.empty()) pods_by_job_[now->value.job_uid][now->uid] = now;
   }
   for (const Pod& pod : {before, now}) {
@@ -119,6 +123,20 @@ void Caches::pod_changed(const Pod& before, const Pod& now) {
       return;
     }
   }
+}
+
+void Caches::note_gone(const std::string& pod_uid) {
+  const MonotonicTime now = monotonic_now();
+  if (gone_.insert_or_assign(pod_uid, now).second) gone_in_order_.push_back(pod_uid);
+  while (now - gone_.at(gone_in_order_.front()) > kGoneSpan) {
+    gone_.erase(gone_in_order_.front());
+    gone_in_order_.pop_front();
+  }
+}
+
+bool Caches::has_gone(const std::string& pod_uid) const {
+  const std::lock_guard lock(mutex_);
+  return gone_.contains(pod_uid);
 }
 
 void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {

@@ -1,6 +1,7 @@
 // The informers of the controller and what is looked up in them: jobs, their pods, nodes.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "controller/kube/informer.h"
 #include "controller/manager/records.h"
 
@@ -36,6 +38,8 @@ class Caches {
   Job job(const std::string& key) const;  // nullptr: there is none
   std::vector<std::string> job_keys() const;
   std::vector<Pod> pods_of(const std::string& job_uid) const;
+  // Whether the pod was in the cache, and went, a short while ago.
+  bool has_gone(const std::string& pod_uid) const;
   // False for a node that does not report, or is not there any more; true for no name at all.
   bool node_ready(const std::string& name) const;
   // All of them, made anew when one changes.
@@ -47,11 +51,14 @@ class Caches {
 
  private:
   void pod_changed(const Pod& before, const Pod& now);
+  void note_gone(const std::string& pod_uid);  // with the mutex held
   void node_changed(const NodeRecord* before, const NodeRecord* now);
 
   const std::function<void(const std::string&)> changed_;
   mutable std::mutex mutex_;
   std::map<std::string, std::map<std::string, Pod>> pods_by_job_;  // UID of the job, of the pod
+  std::map<std::string, MonotonicTime> gone_;                      // by UID of the pod
+  std::deque<std::string> gone_in_order_;                          // the oldest first
   mutable std::shared_ptr<const std::vector<reconcile::Node>> all_nodes_;  // null: to be made
   std::uint64_t node_changes_ = 0;
   kube::Informer<JobRecord> jobs_;

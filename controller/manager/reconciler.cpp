@@ -37,6 +37,8 @@ std::vector<reconcile::Worker> observe_pods(const Caches& caches, const std::str
                                             JobMemory& memory) {
   std::vector<reconcile::Worker> cached;
   for (const Caches::Pod& pod : caches.pods_of(job_uid)) cached.push_back(pod->value.worker);
+  // One can have come and gone while its creation was still being answered.
+  std::erase_if(memory.created, [&](const auto& entry) { return caches.has_gone(entry.first); });
   forget_seen(cached, monotonic_now(), memory);
   std::vector<reconcile::Worker> workers = merge_pods(std::move(cached), memory);
   for (reconcile::Worker& worker : workers) worker.node_ready = caches.node_ready(worker.node);
