@@ -46,7 +46,7 @@ class ControllerTest : public CrdTest {
     space_ = fmt::format("controller-{}", ++tests);
     ASSERT_EQ(admin().post("/api/v1/namespaces", {{"metadata", {{"name", space_}}}}).status, 201);
     kube::ConfigSources sources;
-    sources.kubeconfig = control_plane().kubeconfig();
+    sources.kubeconfig = kubeconfig_ = control_plane().kubeconfig();
     client_ = kube::Client::make(kube::load_config(sources).or_throw()).or_throw();
     node_ = std::make_unique<StandInNode>(control_plane(), *client_, space_, "node-" + space_);
     jobs_ = std::make_unique<ObjectWatch>(*client_, manager::resource::train_jobs(), space_);
@@ -65,7 +65,7 @@ class ControllerTest : public CrdTest {
   RunningProgram& start_controller(const std::string& fault = "",
                                    std::vector<std::string> more = {}) {
     std::vector<std::string> arguments = {"controller",
-                                          "--kubeconfig=" + control_plane().kubeconfig().string(),
+                                          "--kubeconfig=" + kubeconfig_.string(),
                                           "--namespace=" + space_,
                                           "--watch_namespace=" + space_,
                                           "--rendezvous_listen=127.0.0.1:0",
@@ -165,6 +165,7 @@ class ControllerTest : public CrdTest {
   }
 
   std::string space_;
+  std::filesystem::path kubeconfig_;  // of controllers: for one that is not told the truth
   TemporaryDirectory temporary_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<StandInNode> node_;
