@@ -90,7 +90,7 @@ struct OneKind {
   Fault fault;
   int most_times = 2;
 
-  friend void PrintTo(const OneKind& one, std::ostream* out) { *out << one.name; }
+  friend std::ostream& operator<<(std::ostream& out, const OneKind& one) { return out << one.name; }
 };
 
 class ControllerProxyKinds : public ControllerProxy,

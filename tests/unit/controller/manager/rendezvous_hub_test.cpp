@@ -17,7 +17,6 @@ using rendezvous::Assignment;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using News = RendezvousHub::News;
 
