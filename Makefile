@@ -4,7 +4,7 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
-.PHONY: demo test build deps model cluster-programs cluster cluster-down e2e images install asan tsan format tidy clean
+.PHONY: demo test build deps model cluster-programs cluster cluster-down e2e images bench-controller install asan tsan format tidy clean
 
 demo: build model ## trains a real BERT on the example with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
@@ -42,6 +42,11 @@ e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubec
 e2e: ## the tests on the cluster of KUBECONFIG, by default that of `make cluster`
 	$(MAKE) build TARGETS=e2e_tests
 	ctest --preset $(PRESET) -L e2e
+
+bench-controller: ## the operator under load: 200 jobs at once, 2,000 in store (wants a quiet machine)
+	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
+	$(MAKE) build TARGETS="tilewright tilewright-controller-bench"
+	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
 
 install: build
 	cmake --install $(BUILD)
