@@ -23,6 +23,13 @@ std::string read(const std::filesystem::path& path) {
   return text.str();
 }
 
+// No controller is here that would take the taint of a new node off again.
+testing::ControlPlaneOptions options() {
+  testing::ControlPlaneOptions made;
+  made.api_server_flags = {"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"};
+  return made;
+}
+
 }  // namespace
 
 net::Wait soon() { return net::within(std::chrono::seconds(60)); }
@@ -33,7 +40,8 @@ std::unique_ptr<kube::Client> client_for(const testing::ControlPlane& control_pl
   return kube::Client::make(kube::load_config(sources).or_throw()).or_throw();
 }
 
-FakeCluster::FakeCluster(int nodes) : client_(client_for(control_plane_)) {
+FakeCluster::FakeCluster(int nodes)
+    : control_plane_(options()), client_(client_for(control_plane_)) {
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
   const json definition =
       api::read_yaml(read(testing::source_dir() / "crds/trainjobs.tilewright.dev.yaml")).tree;

@@ -83,7 +83,7 @@ class Chronicle {
   void expect(int pods_a_job) { pods_a_job_ = pods_a_job; }
   bool wait_until(const std::function<bool(const std::map<std::string, Life>&)>& holds) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::minutes(10), [&] { return holds(lives_); });
+    return changed_.wait_for(lock, std::chrono::minutes(3), [&] { return holds(lives_); });
   }
   std::map<std::string, Life> lives() {
     const std::lock_guard lock(mutex_);
