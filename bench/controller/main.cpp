@@ -59,6 +59,7 @@ api::TrainJob make_job(const std::string& name, const std::string& space, int po
 void side_by_side(int count, const std::function<void(int)>& work) {
   std::atomic<int> next{0};
   std::vector<std::thread> threads;
+  threads.reserve(kPosters);
   for (int i = 0; i < kPosters; ++i) {
     threads.emplace_back([&] {
       for (int task = next++; task < count; task = next++) work(task);
@@ -145,6 +146,7 @@ Clock::time_point last_of(const std::map<std::string, Chronicle::Life>& lives,
 json spread(const std::map<std::string, Chronicle::Life>& lives,
             Clock::time_point Chronicle::Life::*from, Clock::time_point Chronicle::Life::*to) {
   std::vector<double> lags;
+  lags.reserve(lives.size());
   for (const auto& [name, life] : lives) lags.push_back(since(life.*from, life.*to));
   return {{"median", median(lags)}, {"most", *std::ranges::max_element(lags)}};
 }

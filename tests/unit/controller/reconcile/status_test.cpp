@@ -155,8 +155,8 @@ TEST(Counts, AreWrittenOnceTheyHaveSettled) {
   EXPECT_EQ(world.status().replicas.ready, 1);
 }
 
-// A new coordinator must not give an epoch's number out a second time, so it cannot wait for the next
-// report of progress.
+// A new coordinator must not give an epoch's number out a second time, so it cannot wait for the
+// next report of progress.
 TEST(Status, KeepsTheHighestEpochAtOnce) {
   World world;
   world.start();
