@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "common/process/child_process.h"
-#include "controller/kube/tls.h"
 #include "controller/api/decode.h"
+#include "controller/kube/tls.h"
 
 namespace tilewright::kube {
 namespace {

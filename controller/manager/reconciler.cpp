@@ -19,8 +19,8 @@ constexpr std::chrono::seconds kTimeToStart{15};
 constexpr std::chrono::seconds kAskAgain{30};
 constexpr const char* kContainerCreating = "ContainerCreating";
 
-// Somebody else's change comes with an event of its own, and a term that ends cuts its requests off:
-// neither is a reason for concern.
+// Somebody else's change comes with an event of its own, and a term that ends cuts its requests
+// off: neither is a reason for concern.
 bool is_news(kube::Problem problem) {
   switch (problem) {
     case kube::Problem::kConflict:

@@ -84,7 +84,7 @@ inline bool World::has_worker(int index) const {
 }
 
 inline Plan World::step() {
-  const Plan plan = reconcile(observed, now);
+  Plan plan = reconcile(observed, now);
   EXPECT_EQ(plan, reconcile(observed, now)) << "two looks at the same must give the same plan";
   carry_out(plan);
   return plan;
