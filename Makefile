@@ -41,7 +41,7 @@ images: build ## the images of worker and controller, and what the cluster's tes
 e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubeconfig)
 e2e: ## the tests on the cluster of KUBECONFIG, by default that of `make cluster`
 	$(MAKE) build TARGETS=e2e_tests
-	ctest --preset $(PRESET) -L e2e
+	ctest --preset $(PRESET) -L e2e -j 1 # they drain the node and stop its kubelet
 
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 in store (wants a quiet machine)
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok

@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::CommandOutcome;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing::restricted_pod;
 
@@ -232,7 +231,8 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenItsPodsAreEvicted) {
   await_checkpoint();
   const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
   // As `kubectl drain` does it; nothing else on the node is touched.
-  must({"drain", node, "--pod-selector=tilewright.dev/job-name=mrpc", "--delete-emptydir-data",
+  const std::string uid = job()["metadata"]["uid"];
+  must({"drain", node, "--pod-selector=tilewright.dev/job-uid=" + uid, "--delete-emptydir-data",
         "--force", "--timeout=100s"});
   await("--for=condition=", "Blocked");
   must({"uncordon", node});
