@@ -1,14 +1,17 @@
 // List, watch, and what to do when either ends.
 #include "controller/kube/reflector.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace tilewright::kube {
 
 Reflector::Reflector(Client& client, ReflectorOptions options, ReflectorSink& sink,
                      std::shared_ptr<Logger> logger)
-    : client_(client), options_(std::move(options)), sink_(sink), logger_(std::move(logger)) {}
+    : client_(client),
+      options_(std::move(options)),
+      sink_(sink),
+      logger_(std::move(logger)),
+      backoff_(options_.first_delay, options_.most_delay, options_.jitter) {}
 
 Reflector::~Reflector() { stop(); }
 
@@ -64,7 +67,7 @@ void Reflector::watch() {
     // The stream has bounds of its own; this wait only outlasts them.
     auto next = (*stream)->next(net::within(std::chrono::hours(1), &stop_));
     if (auto* event = std::get_if<WatchEvent>(&next)) {
-      failures_in_a_row_ = 0;
+      backoff_.went_well();
       take(std::move(*event));
     } else if (const auto* error = std::get_if<ApiError>(&next)) {
       return failed(*error);
@@ -73,7 +76,7 @@ void Reflector::watch() {
       if (monotonic_now() - began < std::chrono::seconds(1)) {
         delay_ = options_.first_delay;
       } else {
-        failures_in_a_row_ = 0;
+        backoff_.went_well();
       }
       return;
     }
@@ -88,20 +91,13 @@ void Reflector::take(WatchEvent&& event) {
 void Reflector::failed(const ApiError& error) {
   if (error.problem == Problem::kCancelled) return;
   ++failures_;
-  // A watch that cannot go on from where it was needs a list, at once the first time: that is the
-  // usual end of a long absence and no sign of trouble.
+  // A watch that cannot go on from where it was needs a list.
   const bool relist = error.problem == Problem::kGone || error.problem == Problem::kInvalid ||
                       error.problem == Problem::kProtocol;
   if (relist) resource_version_.clear();
   logger_->log(error.problem == Problem::kGone ? spdlog::level::info : spdlog::level::warn, "{}",
                error.sentence());
-  if (error.problem == Problem::kGone && failures_in_a_row_++ == 0) return;
-  Duration delay = options_.first_delay;
-  for (int i = 0; i < failures_in_a_row_ && delay < options_.most_delay; ++i) delay *= 2;
-  if (error.problem != Problem::kGone) ++failures_in_a_row_;
-  delay = std::min(delay, options_.most_delay);
-  delay = delay / 2 + std::chrono::duration_cast<Duration>(delay / 2 * options_.jitter());
-  delay_ = std::max(delay, error.retry_after.value_or(Duration::zero()));
+  delay_ = backoff_.after(error);
 }
 
 }  // namespace tilewright::kube

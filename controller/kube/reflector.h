@@ -10,7 +10,7 @@
 
 #include "common/base/log.h"
 #include "controller/kube/client.h"
-#include "controller/kube/jitter.h"
+#include "controller/kube/retry.h"
 
 namespace tilewright::kube {
 
@@ -74,7 +74,7 @@ class Reflector {
   std::thread thread_;
   // Of the thread only.
   std::string resource_version_;  // empty: a list is needed
-  int failures_in_a_row_ = 0;
+  ReflectorBackoff backoff_;
   Duration delay_{};  // before the next request
 
   std::atomic<std::uint64_t> lists_{0}, watches_{0}, failures_{0};

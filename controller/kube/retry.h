@@ -1,10 +1,11 @@
-// Whether a failed request is sent again, and after how long. Pure.
+// Whether a failed request is sent again, a watch begun again, and after how long. Pure.
 #pragma once
 
 #include <optional>
 
 #include "common/base/clock.h"
 #include "controller/kube/api_error.h"
+#include "controller/kube/jitter.h"
 
 namespace tilewright::kube {
 
@@ -29,5 +30,23 @@ enum class Repeatable {
 // is random, so that clients which failed together do not come back together.
 std::optional<Duration> retry_delay(const RetryPolicy& policy, const ApiError& error,
                                     Repeatable repeatable, int attempts, double jitter);
+
+// How long a reflector waits before it goes on after a failure.
+class ReflectorBackoff {
+ public:
+  ReflectorBackoff(Duration first_delay, Duration most_delay, Jitter jitter);
+  // A version that has expired (410) is the usual end of a long absence and needs a list at once,
+  // whatever failed before it: the server is there. Only the next ones in a row wait.
+  Duration after(const ApiError& error);
+  void went_well();
+
+ private:
+  Duration delay(int doublings) const;
+
+  const Duration first_delay_, most_delay_;
+  const Jitter jitter_;
+  int failures_ = 0;  // in a row, as below
+  int expiries_ = 0;
+};
 
 }  // namespace tilewright::kube

@@ -12,7 +12,7 @@ class ControllerFaults : public ControllerLife {};
 TEST_F(ControllerFaults, EndTheSameWhicheverWriteTheControllerDiesAt) {
   watch_lives();
   start_controller("", kAlone);
-  ASSERT_TRUE(live_through([] {}));
+  ASSERT_TRUE(live_through({}));
   const json expected = end_state(job());
   EXPECT_EQ(expected["restarts"]["program"], 1);
   EXPECT_EQ(expected["phase"], "Succeeded");
@@ -28,11 +28,11 @@ TEST_F(ControllerFaults, EndTheSameWhicheverWriteTheControllerDiesAt) {
       SCOPED_TRACE(fmt::format("{}@{}", point, number));
       died = false;
       start_controller(fmt::format("{}@{}", point, number), kAlone);
-      ASSERT_TRUE(live_through([&] {
+      ASSERT_TRUE(live_through({.alive = [&] {
         if (died || !controllers_.back()->ended()) return;
         died = true;
         start_controller("", kAlone);
-      }));
+      }}));
       EXPECT_EQ(end_state(job()), expected);
       EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
       EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
@@ -54,16 +54,17 @@ TEST_F(ControllerFaults, EndTheSameWithTwoControllersThatTakeTurns) {
   const auto leading = [&](RunningProgram& one) { one.say("became the leader"); };
   leading(*controllers_.back());
   // Asked to stop, a leader gives its lease up, and the standby has it at once.
-  int turns = 0;
-  ASSERT_TRUE(live_through([&] {
-    if (turns >= 6) return;
-    ++turns;
-    start_controller("", both);
-    RunningProgram& before = **std::prev(controllers_.end(), 2);
-    before.send(SIGTERM);
-    EXPECT_EQ(before.wait(), 0);
-    leading(*controllers_.back());
-  }));
+  int handovers = 0;
+  ASSERT_TRUE(live_through({.underway = [&] {
+    for (int i = 0; i < 2; ++i, ++handovers) {
+      start_controller("", both);
+      RunningProgram& before = **std::prev(controllers_.end(), 2);
+      before.send(SIGTERM);
+      EXPECT_EQ(before.wait(), 0);
+      leading(*controllers_.back());
+    }
+  }}));
+  EXPECT_EQ(handovers, 2 * kTurns);
   EXPECT_EQ(job()["status"]["restarts"]["program"], 1);
   EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
   EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
@@ -74,13 +75,12 @@ TEST_F(ControllerFaults, EndTheSameThoughTheApiServerIsRestarted) {
   watch_lives();
   start_controller("", kAlone);
   int restarts = 0;
-  ASSERT_TRUE(live_through([&] {
-    if (restarts >= 2) return;
+  ASSERT_TRUE(live_through({.underway = [&] {
     ++restarts;
     control_plane().kill_api_server();
     control_plane().start_api_server();
-  }));
-  EXPECT_EQ(restarts, 2);
+  }}));
+  EXPECT_EQ(restarts, kTurns);
   EXPECT_EQ(job()["status"]["restarts"]["program"], 1);
   EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
   EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);

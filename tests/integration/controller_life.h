@@ -48,13 +48,22 @@ class ControllerLife : public ControllerTest {
     return state;
   }
 
-  // Runs a job from its creation to its end. `alive` sees to it that a controller runs, and is
-  // called whenever something is waited for.
-  ::testing::AssertionResult live_through(const std::function<void()>& alive) {
+  struct Course {
+    // Once for each of the job's turns, creation, failure and success: right after it was set off,
+    // with the controller's work still to be done.
+    std::function<void()> underway = [] {};
+    // Sees to it that a controller runs: whenever something takes long to come.
+    std::function<void()> alive = [] {};
+  };
+  static constexpr int kTurns = 3;
+
+  // Runs a job from its creation to its end.
+  ::testing::AssertionResult live_through(const Course& course) {
     const auto step = [&](const char* what, const std::function<bool()>& came) {
+      course.underway();
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
       while (!came()) {
-        alive();
+        course.alive();
         if (std::chrono::steady_clock::now() > deadline) return what;
       }
       return static_cast<const char*>(nullptr);

@@ -25,7 +25,7 @@ class ControllerProxy : public ControllerLife {
   void ends_as_ever(const std::vector<std::string>& arguments = kAlone) {
     watch_lives();
     start_controller("", arguments);
-    ASSERT_TRUE(live_through([] {}));
+    ASSERT_TRUE(live_through({}));
     // What is expected of a job that lost worker 1 once, whatever else happened.
     const json expected = {
         {"phase", "Succeeded"},

@@ -79,5 +79,36 @@ TEST(Retry, GivesUpAfterTheLastAttempt) {
   EXPECT_FALSE(retry_delay(policy, failed(Problem::kServer), Repeatable::kYes, 3, 0));
 }
 
+TEST(ReflectorBackoff, DoublesUntilSomethingGoesWell) {
+  ReflectorBackoff backoff(milliseconds(200), seconds(1), [] { return 1.0; });
+  const ApiError broken = failed(Problem::kTransport);
+  for (const int delay : {200, 400, 800, 1000, 1000}) {
+    EXPECT_EQ(backoff.after(broken), milliseconds(delay));
+  }
+  backoff.went_well();
+  EXPECT_EQ(backoff.after(broken), milliseconds(200));
+}
+
+TEST(ReflectorBackoff, ListsAtOnceUponAnExpiredVersionWhateverFailedBefore) {
+  ReflectorBackoff backoff(milliseconds(200), seconds(30), [] { return 1.0; });
+  const ApiError expired = failed(Problem::kGone);
+  // An API server that restarts: not there, not ready, and then its watch cache begins anew.
+  for (int i = 0; i < 8; ++i) backoff.after(failed(Problem::kTransport));
+  EXPECT_EQ(backoff.after(expired), Duration::zero());
+  EXPECT_EQ(backoff.after(failed(Problem::kTransport)), milliseconds(200));
+  // One that says so of each list it has just answered must not be asked in a tight loop.
+  EXPECT_EQ(backoff.after(expired), milliseconds(200));
+  EXPECT_EQ(backoff.after(expired), milliseconds(400));
+  backoff.went_well();
+  EXPECT_EQ(backoff.after(expired), Duration::zero());
+}
+
+TEST(ReflectorBackoff, GivesTheServerTheTimeItAsksFor) {
+  ReflectorBackoff backoff(milliseconds(200), seconds(30), [] { return 1.0; });
+  ApiError busy = failed(Problem::kTooManyRequests);
+  busy.retry_after = seconds(5);
+  EXPECT_EQ(backoff.after(busy), seconds(5));
+}
+
 }  // namespace
 }  // namespace tilewright::kube
