@@ -24,7 +24,7 @@ struct SenderOptions {
   std::string user_agent = "tilewright";
   Jitter jitter = random_jitter();
   // For tests: around every attempt of every write.
-  std::function<void(const ApiRequest&request)> before_write, after_write;
+  std::function<void(const ApiRequest&)> before_write, after_write;
 };
 
 struct ApiRequest {

@@ -7,7 +7,9 @@
 #include <poll.h>
 #include <pplx/threadpool.h>
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <charconv>
 #include <exception>
 #include <mutex>
@@ -38,12 +40,20 @@ std::optional<Duration> retry_after_of(const web::http::http_headers& headers) {
   return std::chrono::seconds(std::min(seconds, 3600));
 }
 
+// cpprestsdk keeps the number and loses the category: of Asio's end of file, and of its TLS stream
+// that ends without a farewell. As errno they would read as missing files and permissions.
+bool is_end(int code) {
+  return code == boost::asio::error::eof || code == boost::asio::ssl::error::stream_truncated;
+}
+
 std::string what_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const web::http::http_exception& error) {
     const auto code = error.error_code();
-    return code ? fmt::format("{} ({})", error.what(), code.message()) : error.what();
+    if (!code) return error.what();
+    return fmt::format("{} ({})", error.what(),
+                       is_end(code.value()) ? "the connection was closed" : code.message());
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {

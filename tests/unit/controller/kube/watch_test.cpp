@@ -99,6 +99,8 @@ TEST(Watch, TakesAStreamWithoutItsLastChunkForBroken) {
     EXPECT_FALSE(seen.end);
     ASSERT_TRUE(seen.error);
     EXPECT_EQ(seen.error->problem, Problem::kTransport);
+    EXPECT_EQ(seen.error->message.ends_with("(the connection was closed)"), !abrupt)
+        << seen.error->message;
   }
 }
 
