@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "controller/kube/answer_json.h"
+
 namespace tilewright::kube {
 
 Result<std::unique_ptr<Client>> Client::make(const ClusterConfig& config, SenderOptions options) {
@@ -16,10 +18,11 @@ Client::Client(std::unique_ptr<Transport> transport, std::shared_ptr<Credentials
                SenderOptions options)
     : sender_(std::move(transport), std::move(credentials), std::move(options)) {}
 
-ApiResult<Json> Client::send(const ApiRequest& request, const net::Wait& wait) {
+ApiResult<Json> Client::send(const ApiRequest& request, const net::Wait& wait,
+                             const std::function<void(Json&&)>& item) {
   auto body = sender_.send(request, wait);
   if (!body) return body.error();
-  Json tree = Json::parse(*body, nullptr, false);
+  Json tree = item ? parse_list(*body, item) : parse_object(*body);
   if (tree.is_object()) return tree;
   ApiError error;
   error.problem = Problem::kProtocol;

@@ -113,7 +113,9 @@ class Client {
          SenderOptions options);
   ApiResult<Json> put(const WriteGuard& guard, const ResourceType& type, const Json& object,
                       const std::string& subresource, const net::Wait& wait);
-  ApiResult<Json> send(const ApiRequest& request, const net::Wait& wait);
+  // With `item`, the elements of the answer's "items" go there and not into the result.
+  ApiResult<Json> send(const ApiRequest& request, const net::Wait& wait,
+                       const std::function<void(Json&&)>& item = {});
 
   Sender sender_;
 };

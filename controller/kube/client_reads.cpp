@@ -55,7 +55,7 @@ ApiResult<std::string> Client::list(const ResourceType& type, const Selection& s
     }
     const ApiRequest request =
         make_request("GET", "list", type, selection.namespace_name, "", "", query);
-    auto page = send(request, wait);
+    auto page = send(request, wait, sink.item);
     if (page.is(Problem::kGone) && !token.empty()) {
       // The pages came too slowly for the server's history. Once more, then in one piece.
       token.clear();
@@ -71,7 +71,6 @@ ApiResult<std::string> Client::list(const ResourceType& type, const Selection& s
       error.operation = request.operation;
       return error;
     }
-    for (Json& item : *items) sink.item(std::move(item));
     token = metadata_text(*page, "continue");
     if (token.empty()) return metadata_text(*page, "resourceVersion");
   }

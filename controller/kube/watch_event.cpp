@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "controller/kube/answer_json.h"
+
 namespace tilewright::kube {
 namespace {
 
@@ -25,7 +27,7 @@ std::string resource_version_of(const nlohmann::json& object) {
 }
 
 ApiResult<WatchEvent> parse_watch_event(std::string_view text) {
-  auto tree = nlohmann::json::parse(text, nullptr, false);
+  auto tree = parse_event(text);
   if (!tree.is_object()) return not_understood("found a watch event that is no JSON object");
   const auto type = tree.find("type");
   const auto object = tree.find("object");

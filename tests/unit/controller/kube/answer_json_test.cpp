@@ -1,0 +1,78 @@
+// Answers as trees: what is left out of them, and nothing else.
+#include "controller/kube/answer_json.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tilewright::kube {
+namespace {
+
+using nlohmann::json;
+
+// Somebody's own members of that name stay: in data, among labels, beneath spec.
+json object(bool managed) {
+  json made = json::parse(R"({
+    "kind": "ConfigMap",
+    "metadata": {
+      "annotations": {"a": "b"},
+      "labels": {"managedFields": "mine"},
+      "name": "x",
+      "ownerReferences": [{"uid": "u"}]
+    },
+    "data": {"managedFields": "mine", "metadata": "mine"},
+    "spec": {"template": {"metadata": {"managedFields": [1, {"a": 2}]}}, "metadata": {"name": "n"}},
+    "status": [[], {}, 1, true, null, "text"]
+  })");
+  if (managed) {
+    made["metadata"]["managedFields"] = json::parse(R"([
+      {"manager": "m", "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:n": [1, []]}},
+      {"manager": "metadata", "metadata": {"managedFields": [2]}, "items": [{}]}
+    ])");
+  }
+  return made;
+}
+
+// Whatever the order in which the server writes an object's members.
+std::string reversed(const json& tree) {
+  if (!tree.is_object()) return tree.dump();
+  std::string text;
+  for (const auto& [name, value] : tree.items()) {
+    text = json(name).dump() + ":" + reversed(value) + (text.empty() ? "" : ",") + text;
+  }
+  return "{" + text + "}";
+}
+
+TEST(AnswerJson, LeavesOutWhoManagesAnObjectsFieldsAndNothingElse) {
+  for (const std::string& text : {object(true).dump(), reversed(object(true)), object(true).dump(2),
+                                  object(false).dump(), reversed(object(false))}) {
+    EXPECT_EQ(parse_object(text), object(false)) << text;
+    EXPECT_EQ(parse_event(R"({"type":"ADDED","object":)" + text + "}"),
+              json({{"type", "ADDED"}, {"object", object(false)}}));
+  }
+}
+
+TEST(AnswerJson, HandsTheItemsOfAListOver) {
+  const std::string item = object(true).dump();
+  for (const std::string& text :
+       {R"({"kind":"L","metadata":{"continue":"c"},"items":[)" + item + "," + item + "]}",
+        R"({"items":[)" + item + "," + item + R"(],"metadata":{"continue":"c"},"kind":"L"})"}) {
+    std::vector<json> items;
+    const json rest = parse_list(text, [&](json&& one) { items.push_back(std::move(one)); });
+    EXPECT_EQ(items, std::vector<json>(2, object(false)));
+    EXPECT_EQ(rest,
+              json({{"kind", "L"}, {"metadata", {{"continue", "c"}}}, {"items", json::array()}}));
+  }
+}
+
+TEST(AnswerJson, SaysWhatIsNoJson) {
+  for (const char* text : {"", "{", "{]", R"({"metadata":{"managedFields":[}})", "{} {}"}) {
+    EXPECT_TRUE(parse_object(text).is_discarded()) << text;
+    EXPECT_TRUE(parse_list(text, [](json&&) {}).is_discarded()) << text;
+  }
+  EXPECT_EQ(parse_object("3"), 3);
+  EXPECT_EQ(parse_list(R"({"items":null})", [](json&&) { FAIL(); }), json({{"items", nullptr}}));
+}
+
+}  // namespace
+}  // namespace tilewright::kube
