@@ -8,6 +8,7 @@ struct TaskPool::Batch {
   const std::vector<std::function<void()>>& tasks;
   std::size_t next = 0;  // the first that nobody has begun
   std::size_t done = 0;
+  std::condition_variable all_done{};
 };
 
 TaskPool::TaskPool(int threads) {
@@ -19,14 +20,14 @@ TaskPool::~TaskPool() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void TaskPool::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !batches_.empty(); });
+    work_.wait(lock, [this] { return stopping_ || !batches_.empty(); });
     if (batches_.empty()) return;
     Batch& batch = *batches_.front();
     const std::size_t task = batch.next++;
@@ -34,7 +35,7 @@ void TaskPool::work() {
     lock.unlock();
     batch.tasks[task]();
     lock.lock();
-    if (++batch.done == batch.tasks.size()) changed_.notify_all();
+    if (++batch.done == batch.tasks.size()) batch.all_done.notify_one();
   }
 }
 
@@ -44,7 +45,8 @@ void TaskPool::run_all(const std::vector<std::function<void()>>& tasks) {
   std::unique_lock lock(mutex_);
   if (tasks.size() > 1) {
     batches_.push_back(&batch);
-    changed_.notify_all();
+    // One for each that the caller does not do itself.
+    for (std::size_t i = 1; i < tasks.size(); ++i) work_.notify_one();
   }
   while (batch.next < tasks.size()) {
     const std::size_t task = batch.next++;
@@ -54,7 +56,7 @@ void TaskPool::run_all(const std::vector<std::function<void()>>& tasks) {
     lock.lock();
     ++batch.done;
   }
-  changed_.wait(lock, [&] { return batch.done == tasks.size(); });
+  batch.all_done.wait(lock, [&] { return batch.done == tasks.size(); });
 }
 
 }  // namespace tilewright::manager

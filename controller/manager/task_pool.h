@@ -27,7 +27,7 @@ class TaskPool {
   void work();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable work_;
   std::deque<Batch*> batches_;  // that have tasks nobody has begun
   bool stopping_ = false;
   std::vector<std::thread> threads_;

@@ -19,22 +19,29 @@ WorkQueue::WorkQueue(Backoff backoff, QueueObserver observer, Clock clock)
 void WorkQueue::add(const std::string& key) {
   const std::lock_guard lock(mutex_);
   state_.add(key, clock_());
-  changed_.notify_all();
+  if (state_.depth() > 0) wake_one();
 }
 
 void WorkQueue::add_after(const std::string& key, Duration delay) {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_();
-  state_.add_at(key, now + delay, now);
-  changed_.notify_all();  // whoever waits may have to wake earlier than it meant to
+  add_at(key, now + delay, now);
 }
 
 void WorkQueue::add_rate_limited(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_();
   ++retries_;
-  state_.add_at(key, now + backoff_.next(key), now);
-  changed_.notify_all();
+  add_at(key, now + backoff_.next(key), now);
+}
+
+void WorkQueue::add_at(const std::string& key, MonotonicTime due, MonotonicTime now) {
+  const auto before = state_.next_due();
+  state_.add_at(key, due, now);
+  if (state_.next_due() != before || state_.depth() > 0) {
+    // Whoever keeps the time has to wake earlier than it meant to.
+    timed_ ? timer_.notify_one() : ready_.notify_one();
+  }
 }
 
 void WorkQueue::forget(const std::string& key) {
@@ -52,13 +59,25 @@ WorkQueue::Taken WorkQueue::take(MonotonicTime deadline) {
   while (true) {
     const MonotonicTime now = clock_();
     state_.advance(now);
-    if (auto taken = state_.take(now)) {
+    auto taken = state_.take(now);
+    // Whoever leaves sees to it that the next key has somebody, and the next time.
+    const bool leaves = taken || state_.closed() || now >= deadline;
+    if (leaves && (state_.depth() > 0 || (!timed_ && state_.next_due()))) wake_one();
+    if (taken) {
       if (observer_.taken) observer_.taken(taken->waited);
       return std::move(taken->key);
     }
     if (state_.closed()) return ShutDown{};
     if (now >= deadline) return TimedOut{};
-    wait_until(lock, std::min(deadline, state_.next_due().value_or(deadline)));
+    if (timed_) {
+      ++followers_;
+      wait(ready_, lock, deadline);
+      --followers_;
+    } else {
+      timed_ = true;
+      wait(timer_, lock, std::min(deadline, state_.next_due().value_or(deadline)));
+      timed_ = false;
+    }
   }
 }
 
@@ -66,13 +85,14 @@ void WorkQueue::done(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const Duration worked = state_.done(key, clock_());
   if (observer_.done) observer_.done(worked);
-  changed_.notify_all();
+  if (state_.depth() > 0) wake_one();
+  idle_.notify_all();
 }
 
 void WorkQueue::shut_down() {
   const std::lock_guard lock(mutex_);
   state_.close();
-  changed_.notify_all();
+  wake_all();
 }
 
 bool WorkQueue::drain(MonotonicTime deadline) {
@@ -80,14 +100,14 @@ bool WorkQueue::drain(MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
   while (state_.depth() > 0 || state_.working() > 0) {
     if (clock_() >= deadline) return false;
-    wait_until(lock, deadline);
+    wait(idle_, lock, deadline);
   }
   return true;
 }
 
 void WorkQueue::clock_moved() {
   const std::lock_guard lock(mutex_);
-  changed_.notify_all();
+  wake_all();
 }
 
 QueueFigures WorkQueue::figures() const {
@@ -97,8 +117,17 @@ QueueFigures WorkQueue::figures() const {
           retries_,       state_.oldest_queued(now), state_.longest_working(now)};
 }
 
-void WorkQueue::wait_until(std::unique_lock<std::mutex>& lock, MonotonicTime until) {
-  changed_.wait_for(lock, std::min(until - clock_(), kLongestNap));
+void WorkQueue::wait(std::condition_variable& news, std::unique_lock<std::mutex>& lock,
+                     MonotonicTime until) {
+  news.wait_for(lock, std::min(until - clock_(), kLongestNap));
+}
+
+void WorkQueue::wake_one() { (followers_ > 0 ? ready_ : timer_).notify_one(); }
+
+void WorkQueue::wake_all() {
+  timer_.notify_all();
+  ready_.notify_all();
+  idle_.notify_all();
 }
 
 }  // namespace tilewright::queue

@@ -65,12 +65,21 @@ class WorkQueue {
   QueueFigures figures() const;
 
  private:
-  void wait_until(std::unique_lock<std::mutex>& lock, MonotonicTime until);
+  // All with the lock held.
+  void wait(std::condition_variable& news, std::unique_lock<std::mutex>& lock, MonotonicTime until);
+  void wake_one();
+  void wake_all();
+  void add_at(const std::string& key, MonotonicTime due, MonotonicTime now);
 
   const Clock clock_;
   const QueueObserver observer_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // a key became takable, one was done, or the queue closed
+  // Of those in take(), one keeps the time of the next key that falls due, the others await keys:
+  // nobody is woken who has nothing to do.
+  std::condition_variable timer_, ready_;
+  bool timed_ = false;            // somebody waits for timer_
+  int followers_ = 0;             // wait for ready_
+  std::condition_variable idle_;  // for drain()
   QueueState state_;
   Backoff backoff_;
   std::uint64_t retries_ = 0;

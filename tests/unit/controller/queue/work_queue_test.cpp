@@ -153,5 +153,57 @@ TEST(WorkQueue, LetsNoTwoWorkersHoldOneKeyAndLosesNoAddition) {
   for (int i = 0; i < kKeys; ++i) EXPECT_EQ(seen[i], wanted[i]) << "an addition was lost";
 }
 
+// A wake-up that goes to nobody would be noticed only when a deadline passes.
+TEST(WorkQueue, WakesSomebodyForEveryKeyAndEveryDueTime) {
+  WorkQueue queue;
+  std::mutex mutex;
+  std::condition_variable came;
+  int taken = 0;
+  std::vector<std::jthread> workers;
+  for (int i = 0; i < 4; ++i) {
+    workers.emplace_back([&, brief = i == 0] {
+      while (true) {
+        // One of them always is about to leave.
+        const auto key = queue.take(brief ? monotonic_now() + std::chrono::microseconds(50)
+                                          : monotonic_now() + std::chrono::hours(1));
+        if (std::holds_alternative<WorkQueue::ShutDown>(key)) return;
+        if (!std::holds_alternative<std::string>(key)) continue;
+        queue.done(key_of(key));
+        const std::lock_guard lock(mutex);
+        ++taken;
+        came.notify_one();
+      }
+    });
+  }
+  for (int round = 0; round < 3000; ++round) {
+    const std::string key = std::to_string(round);
+    const int keys = 1 + round % 3;
+    const int before = [&] {
+      const std::lock_guard lock(mutex);
+      return taken;
+    }();
+    for (int i = 0; i < keys; ++i) {
+      const std::string one = key + "." + std::to_string(i);
+      switch ((round + i) % 4) {
+        case 0:
+          queue.add(one);
+          break;
+        case 1:
+          queue.add_after(one, std::chrono::microseconds(round % 97));
+          break;
+        case 2:
+          queue.add_after(one, milliseconds(1) - std::chrono::microseconds(round % 900));
+          break;
+        default:
+          queue.add_after(one, Duration::zero());
+      }
+    }
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(came.wait_for(lock, seconds(20), [&] { return taken == before + keys; }))
+        << "round " << round;
+  }
+  queue.shut_down();
+}
+
 }  // namespace
 }  // namespace tilewright::queue
