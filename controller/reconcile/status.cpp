@@ -13,8 +13,8 @@ using api::Phase;
 using std::chrono::seconds;
 
 constexpr seconds kProgressInterval{10};
-// Pods of one job start within about a second of each other: one write for all of them.
-constexpr seconds kSettleTime{1};
+// On a busy cluster pods of one job start this far apart: one write for all of them.
+constexpr seconds kSettleTime{10};
 
 bool is_up(const Situation& situation, const api::TrainJobStatus& status, const Worker& worker) {
   return worker.phase == WorkerPhase::kRunning && !worker.terminating &&

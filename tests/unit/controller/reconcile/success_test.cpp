@@ -58,10 +58,10 @@ TEST(Success, AwaitsTheOthersForHalfAMinute) {
   world.start();
   world.succeed(0);
   EXPECT_FALSE(world.step().finished);
-  world.pass(seconds(1));
+  world.pass(seconds(10));
   world.step();  // the counts have settled
-  EXPECT_EQ(world.plan().requeue_after, WallTime::duration(seconds(29)));
-  world.pass(seconds(29));
+  EXPECT_EQ(world.plan().requeue_after, WallTime::duration(seconds(20)));
+  world.pass(seconds(20));
   const Plan done = world.step();
   EXPECT_TRUE(done.finished);
   EXPECT_EQ(world.status().phase, api::Phase::kSucceeded);
