@@ -1,6 +1,7 @@
 #include "controller/cli/controller.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <array>
@@ -68,7 +69,16 @@ Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) 
   return {};
 }
 
+// Dozens of threads take turns at little work: an arena for each would keep many times what is in
+// use, and so would blocks of a list's size that are not given back.
+void spare_memory() {
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_TRIM_THRESHOLD, 256 << 10);
+}
+
 Status run(ControllerOptions& options) {
+  spare_memory();
   const auto log = make_logger("controller", options.log_level);
   auto signals = local::Signals::take_over();
   if (!signals) return signals.error();

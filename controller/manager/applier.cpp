@@ -113,8 +113,8 @@ class Applier::Application {
     JobMemory::Written& memory = memory_.written ? *memory_.written : memory_.written.emplace();
     memory.upon_versions.insert(job_.metadata.resource_version);
     memory.version = written_.metadata.resource_version;
-    memory.status = *plan_.status;
-    memory.as_stored = written->value("status", json::object());
+    memory.status = json::to_cbor(written->value("status", json::object()));
+    memory.status.shrink_to_fit();
     return true;
   }
 

@@ -24,8 +24,7 @@ struct JobMemory {
   struct Written {
     std::set<std::string> upon_versions;
     std::string version;
-    api::TrainJobStatus status;
-    nlohmann::json as_stored;  // the same as the API server answered it
+    std::vector<std::uint8_t> status;  // as the API server answered it, in CBOR: for thousands
   };
   std::optional<Written> written;
 

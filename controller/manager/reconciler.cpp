@@ -53,15 +53,15 @@ bool any_lost_perhaps(const reconcile::Observed& observed) {
 
 }  // namespace
 
-void bring_up_to_date(DecodedJob& cached, JobMemory& memory) {
+void bring_up_to_date(nlohmann::json& cached, JobMemory& memory) {
   if (!memory.written) return;
-  if (!memory.written->upon_versions.contains(cached.job.metadata.resource_version)) {
+  nlohmann::json& version = cached["metadata"]["resourceVersion"];
+  if (!version.is_string() || !memory.written->upon_versions.contains(version)) {
     memory.written.reset();
     return;
   }
-  cached.job.status = memory.written->status;
-  cached.job.metadata.resource_version = memory.written->version;
-  cached.status = memory.written->as_stored;
+  version = memory.written->version;
+  cached["status"] = nlohmann::json::from_cbor(memory.written->status);
 }
 
 Reconciler::Reconciler(kube::Client& client, const Caches& caches, RendezvousHub& hub,
@@ -83,8 +83,9 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
     memory.companions.clear();
   }
 
-  DecodedJob decoded = decode(cached->value);
-  bring_up_to_date(decoded, memory);
+  nlohmann::json tree = tree_of(cached->value);
+  bring_up_to_date(tree, memory);
+  DecodedJob decoded = decode(tree);
   reconcile::Observed observed;
   observed.job = std::move(decoded.job);
   observed.workers = observe_pods(caches_, cached->uid, memory);

@@ -46,7 +46,7 @@ class Reconciler {
   std::atomic<std::uint64_t> distrust_{0};
 };
 
-// Lays on what was written last where the cache does not show it yet.
-void bring_up_to_date(DecodedJob& cached, JobMemory& memory);
+// Lays what was written last on the job as it was cached, where the cache does not show it yet.
+void bring_up_to_date(nlohmann::json& cached, JobMemory& memory);
 
 }  // namespace tilewright::manager

@@ -55,8 +55,9 @@ JobRecord record_of_job(const json& object) {
   return record;
 }
 
-DecodedJob decode(const JobRecord& record) {
-  const json object = json::from_cbor(record.cbor);
+json tree_of(const JobRecord& record) { return json::from_cbor(record.cbor); }
+
+DecodedJob decode(const json& object) {
   api::Decoded decoded = api::decode_object(object);
   api::apply_defaults(decoded.job);
   DecodedJob result{std::move(decoded.job), member(object, "status"), std::move(decoded.errors)};

@@ -33,7 +33,9 @@ struct DecodedJob {
   nlohmann::json status;                // as it stands there, which a patch of it is reckoned from
   std::vector<api::FieldError> errors;  // the API server should have refused it
 };
-DecodedJob decode(const JobRecord& record);
+nlohmann::json tree_of(const JobRecord& record);
+// Of such a tree.
+DecodedJob decode(const nlohmann::json& object);
 
 struct PodRecord {
   std::string job_uid;   // of the TrainJob that owns it; empty: none does

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 
+#include "controller/api/encode.h"
 #include "controller/manager/reconciler.h"
 
 namespace tilewright::manager {
 namespace {
 
+using nlohmann::json;
 using reconcile::Worker;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
@@ -40,12 +42,9 @@ api::TrainJobStatus status(api::Phase phase, std::int64_t program_restarts) {
 }
 
 // As the cache shows it: an old status at a version.
-DecodedJob cached_at(const std::string& version) {
-  DecodedJob cached;
-  cached.job.metadata.resource_version = version;
-  cached.job.status = status(api::Phase::kPending, 0);
-  cached.status = {{"phase", "Pending"}};
-  return cached;
+json cached_at(const std::string& version) {
+  return {{"metadata", {{"resourceVersion", version}}},
+          {"status", api::to_json(status(api::Phase::kPending, 0))}};
 }
 
 void write(JobMemory& memory, const std::string& upon, const std::string& version,
@@ -53,18 +52,16 @@ void write(JobMemory& memory, const std::string& upon, const std::string& versio
   if (!memory.written) memory.written.emplace();
   memory.written->upon_versions.insert(upon);
   memory.written->version = version;
-  memory.written->status = written;
-  memory.written->as_stored = {{"phase", std::string(api::to_string(written.phase))}};
+  memory.written->status = json::to_cbor(api::to_json(written));
 }
 
 TEST(JobMemory, AStatusOfOursHoldsWhileTheCacheShowsWhatItWasWrittenUpon) {
   JobMemory memory;
   write(memory, "5", "6", status(api::Phase::kRunning, 1));
-  DecodedJob cached = cached_at("5");
+  json cached = cached_at("5");
   bring_up_to_date(cached, memory);
-  EXPECT_EQ(cached.job.status, status(api::Phase::kRunning, 1));
-  EXPECT_EQ(cached.job.metadata.resource_version, "6") << "the next write is made upon this one";
-  EXPECT_EQ(cached.status, nlohmann::json({{"phase", "Running"}}));
+  EXPECT_EQ(cached["status"], api::to_json(status(api::Phase::kRunning, 1)));
+  EXPECT_EQ(cached["metadata"]["resourceVersion"], "6") << "the next write is made upon this one";
   EXPECT_TRUE(memory.written);
 }
 
@@ -74,10 +71,10 @@ TEST(JobMemory, OfSeveralWritesInARowTheLastHoldsWhicheverTheCacheShows) {
     write(memory, "5", "6", status(api::Phase::kRunning, 0));
     write(memory, "6", "7", status(api::Phase::kRestarting, 1));
     write(memory, "7", "9", status(api::Phase::kRunning, 1));
-    DecodedJob cached = cached_at(shown);
+    json cached = cached_at(shown);
     bring_up_to_date(cached, memory);
-    EXPECT_EQ(cached.job.status, status(api::Phase::kRunning, 1)) << shown;
-    EXPECT_EQ(cached.job.metadata.resource_version, "9") << shown;
+    EXPECT_EQ(cached["status"], api::to_json(status(api::Phase::kRunning, 1))) << shown;
+    EXPECT_EQ(cached["metadata"]["resourceVersion"], "9") << shown;
   }
 }
 
@@ -87,11 +84,11 @@ TEST(JobMemory, WhatTheCacheShowsOtherwiseIsNewer) {
     JobMemory memory;
     write(memory, "5", "6", status(api::Phase::kRunning, 0));
     write(memory, "6", "7", status(api::Phase::kRunning, 1));
-    DecodedJob cached = cached_at(shown);
-    cached.job.status = status(api::Phase::kFailed, 4);
+    json cached = cached_at(shown);
+    cached["status"] = api::to_json(status(api::Phase::kFailed, 4));
     bring_up_to_date(cached, memory);
-    EXPECT_EQ(cached.job.status, status(api::Phase::kFailed, 4)) << shown;
-    EXPECT_EQ(cached.job.metadata.resource_version, shown);
+    EXPECT_EQ(cached["status"], api::to_json(status(api::Phase::kFailed, 4))) << shown;
+    EXPECT_EQ(cached["metadata"]["resourceVersion"], shown);
     EXPECT_FALSE(memory.written) << shown;
   }
 }

@@ -46,7 +46,7 @@ json object() {
 
 TEST(JobRecord, KeepsAllThatDecidingNeeds) {
   const json whole = object();
-  const DecodedJob decoded = decode(record_of_job(whole));
+  const DecodedJob decoded = decode(tree_of(record_of_job(whole)));
   EXPECT_THAT(decoded.errors, IsEmpty());
 
   api::TrainJob expected = api::decode_object(whole).job;
@@ -76,7 +76,7 @@ TEST(JobRecord, KnowsAJobThatNobodyHasLookedAt) {
   whole.erase("status");
   const JobRecord record = record_of_job(whole);
   EXPECT_EQ(record.phase, "");
-  const DecodedJob decoded = decode(record);
+  const DecodedJob decoded = decode(tree_of(record));
   EXPECT_THAT(decoded.errors, IsEmpty());
   EXPECT_EQ(decoded.job.status, api::TrainJobStatus());
   EXPECT_EQ(decoded.status, json::object());
@@ -98,7 +98,7 @@ TEST(JobRecord, SaysWhatIsWrongWithAJobThatShouldNotBeThere) {
        }) {
     json whole = object();
     whole[json::json_pointer(wrong.place)] = wrong.value;
-    const DecodedJob decoded = decode(record_of_job(whole));
+    const DecodedJob decoded = decode(tree_of(record_of_job(whole)));
     ASSERT_FALSE(decoded.errors.empty()) << wrong.place;
     EXPECT_THAT(decoded.errors.front().sentence(), HasSubstr(wrong.sentence));
     EXPECT_EQ(decoded.job.metadata.uid, "job-uid") << "its condition can still be written";
@@ -110,7 +110,7 @@ TEST(JobRecord, TakesAnObjectThatIsNone) {
   for (const json& odd : {json::object(), json{{"metadata", 7}, {"status", "x"}}, json(7)}) {
     const JobRecord record = record_of_job(odd);
     EXPECT_EQ(record.phase, "");
-    EXPECT_FALSE(decode(record).errors.empty()) << odd;
+    EXPECT_FALSE(decode(tree_of(record)).errors.empty()) << odd;
   }
 }
 
