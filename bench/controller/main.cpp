@@ -191,11 +191,23 @@ json measure_posters(FakeCluster& cluster, const Sizes& sizes) {
           {"seconds_to_all_ended", since(start, last_of(lives, &Chronicle::Life::all_ended))}};
 }
 
-json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
+std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& counts) {
+  std::uint64_t sum = 0;
+  for (const auto& [kind, count] : counts) sum += count;
+  return sum;
+}
+
+// In a cluster with nodes and nothing to look after.
+json measure_idle(FakeCluster& cluster) {
   cluster.make_namespace("operator");
+  const OperatorProcess idle(cluster.control_plane(), "operator");
+  return {{"start_to_ready_seconds", idle.seconds_to_ready()},
+          {"resident_mib", idle.resident_mib()}};
+}
+
+json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
   json result;
   OperatorProcess controller(cluster.control_plane(), "operator");
-  result["idle_mib"] = controller.resident_mib();
   result["start_to_ready_seconds"] = controller.seconds_to_ready();
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
   const auto create = [&](const std::string& name, const std::string& space, int pods) {
@@ -226,7 +238,7 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
   Chronicle chronicle(cluster.client(), "crowd");
   chronicle.expect(sizes.pods);
   const double cpu_before = controller.cpu_seconds();
-  const std::uint64_t requests_before = controller.requests();
+  const auto requests_before = controller.requests();
   const auto start = Clock::now();
   side_by_side(sizes.jobs, [&](int i) { create(fmt::format("job-{}", i), "crowd", sizes.pods); });
   const double created = since(start, Clock::now());
@@ -249,8 +261,12 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
       spread(lives, &Chronicle::Life::all_running, &Chronicle::Life::said_running);
   result["succeeded_after_last_pod"] =
       spread(lives, &Chronicle::Life::all_ended, &Chronicle::Life::said_succeeded);
-  result["requests_per_job"] =
-      static_cast<double>(controller.requests() - requests_before) / sizes.jobs;
+  auto requests = controller.requests();
+  for (const auto& [kind, count] : requests_before) requests[kind] -= count;
+  result["requests_per_job"] = static_cast<double>(sum_of(requests)) / sizes.jobs;
+  for (const auto& [kind, count] : requests) {
+    if (count > 0) result["requests"][kind] = count;
+  }
   result["cpu_seconds"] = controller.cpu_seconds() - cpu_before;
   result["peak_mib"] = controller.peak_mib();
   return result;
@@ -286,7 +302,7 @@ json measure_suspended(FakeCluster& cluster, const Sizes& sizes) {
   net::wait_ready(-1, 0, net::within(std::chrono::seconds(5)));
   result["cpu_seconds_after_five"] = again.cpu_seconds();
   result["peak_mib"] = again.peak_mib();
-  result["requests"] = again.requests();
+  result["requests"] = sum_of(again.requests());
   return result;
 }
 
@@ -299,17 +315,22 @@ std::string cpu_name() {
 }
 
 int run(const Sizes& sizes, const std::string& out) {
-  FakeCluster cluster(kNodes);
   json report = {{"cpu", cpu_name()},
                  {"cpus", std::thread::hardware_concurrency()},
                  {"commit", kCommit},
                  {"jobs", sizes.jobs},
                  {"pods_per_job", sizes.pods}};
+  {
+    FakeCluster store(kNodes);
+    report["idle"] = measure_idle(store);
+    report["suspended"] = measure_suspended(store, sizes);
+  }
+  FakeCluster cluster(kNodes);
+  cluster.make_namespace("operator");
   report["posters"] = measure_posters(cluster, sizes);
   report["operator"] = measure_operator(cluster, sizes);
   report["share_of_the_posters_rate"] = report["operator"]["pods_per_second"].get<double>() /
                                         report["posters"]["pods_per_second"].get<double>();
-  report["suspended"] = measure_suspended(cluster, sizes);
   std::cout << report.dump(2) << '\n';
   if (!out.empty()) std::ofstream(out) << report.dump(2) << '\n';
   return 0;

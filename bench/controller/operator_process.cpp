@@ -80,17 +80,21 @@ double OperatorProcess::cpu_seconds() const {
 double OperatorProcess::resident_mib() const { return mib(process_->pid(), "VmRSS"); }
 double OperatorProcess::peak_mib() const { return mib(process_->pid(), "VmHWM"); }
 
-std::uint64_t OperatorProcess::requests() const {
+std::map<std::string, std::uint64_t> OperatorProcess::requests() const {
   std::istringstream lines(get(http_port_, "/metrics"));
-  std::uint64_t count = 0;
+  std::map<std::string, std::uint64_t> counts;
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("tilewright_controller_api_requests_total{")) continue;
-    if (line.find("verb=\"watch\"") != std::string::npos) continue;
-    if (line.find("verb=\"list\"") != std::string::npos) continue;
-    if (line.find("resource=\"leases\"") != std::string::npos) continue;
-    count += static_cast<std::uint64_t>(std::stod(line.substr(line.rfind(' ') + 1)));
+    const auto label = [&line](const std::string& name) {
+      const std::size_t from = line.find(name + "=\"") + name.size() + 2;
+      return line.substr(from, line.find('"', from) - from);
+    };
+    const std::string verb = label("verb"), resource = label("resource");
+    if (verb == "watch" || verb == "list" || resource == "leases") continue;
+    counts[verb + " " + resource] +=
+        static_cast<std::uint64_t>(std::stod(line.substr(line.rfind(' ') + 1)));
   }
-  return count;
+  return counts;
 }
 
 }  // namespace tilewright::bench

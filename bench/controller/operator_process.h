@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "common/process/child_process.h"
@@ -19,8 +21,8 @@ class OperatorProcess {
   double cpu_seconds() const;
   double resident_mib() const;
   double peak_mib() const;
-  // Requests so far, watches, lists and the lease's left out.
-  std::uint64_t requests() const;
+  // Requests so far, by verb and resource ("create pods"); watches, lists and the lease's left out.
+  std::map<std::string, std::uint64_t> requests() const;
 
  private:
   std::string get(int port, const std::string& path) const;
