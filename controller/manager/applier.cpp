@@ -74,11 +74,11 @@ class Applier::Application {
     // Nothing else if the status could not be written.
     if (plan_.status && !write_status()) return outcome_;
     refusal_.reset();
-    remove_pods();
+    for_all(plan_.deletions, &Application::remove_pod);
     tell_rendezvous();
-    ensure_companions();
-    if (outcome_.complete) create_pods();
-    remove_companions();
+    for_all(plan_.ensure, &Application::ensure);
+    if (outcome_.complete) for_all(plan_.creations, &Application::create_pod);
+    for_all(plan_.remove, &Application::remove);
     for (const reconcile::Event& event : plan_.events) parts_.recorder.record(written_, event);
     if (plan_.delete_job) remove_job();
     memory_.refusal = refusal_;
@@ -118,11 +118,12 @@ class Applier::Application {
     return true;
   }
 
-  void remove_pods() {
+  // Each of them by itself, side by side.
+  template <typename Items, typename Work>
+  void for_all(const Items& items, Work work) {
     std::vector<std::function<void()>> tasks;
-    for (const reconcile::WorkerDeletion& deletion : plan_.deletions) {
-      tasks.emplace_back([this, &deletion] { remove_pod(deletion); });
-    }
+    tasks.reserve(items.size());
+    for (const auto& item : items) tasks.emplace_back([this, work, &item] { (this->*work)(item); });
     parts_.pool.run_all(tasks);
   }
 
@@ -154,11 +155,8 @@ class Applier::Application {
     const Status told = parts_.hub.expect(job_.metadata.uid, *plan_.membership, [this] {
       const auto floor = static_cast<rendezvous::Epoch>(job_.status.rendezvous_epoch);
       return RendezvousHub::Job{key_of(job_.metadata.namespace_name, job_.metadata.name),
-                                job_.metadata.uid,
-                                parts_.keys.key_for(job_.metadata.uid),
-                                api::global_batch(job_),
-                                floor,
-                                api::uses_tls(job_)};
+                                parts_.keys.key_for(job_.metadata.uid), api::global_batch(job_),
+                                floor, api::uses_tls(job_)};
     });
     if (!told) {
       ApiError error;
@@ -184,26 +182,23 @@ class Applier::Application {
     return {resource::pod_groups(group), std::move(group)};
   }
 
-  void ensure_companions() {
-    std::vector<std::function<void()>> tasks;
-    for (const Companion kind : plan_.ensure) {
-      tasks.emplace_back([this, kind] { ensure(kind); });
-    }
-    parts_.pool.run_all(tasks);
+  // The object as it stands there, if it is the job's. An attempt of this very call may have made
+  // it, or an earlier leader; or one of that name is somebody else's.
+  ApiResult<json> create_or_find(const kube::ResourceType& type, const json& object) const {
+    const std::string& space = job_.metadata.namespace_name;
+    ApiResult<json> created = parts_.client.create(parts_.guard, type, space, object, wait_);
+    if (!created.is(Problem::kAlreadyExists)) return created;
+    // A Secret's name holds the job's UID: whatever has it is the job's. It is never read.
+    if (type.kind == kube::resource::secrets().kind) return object;
+    const std::string name = object["metadata"]["name"];
+    created = parts_.client.get(type, space, name, wait_);
+    if (created && !belongs_to(*created, job_)) return taken(type, name);
+    return created;
   }
 
-  void ensure(Companion kind) {
+  void ensure(const Companion& kind) {
     const CompanionObject made = companion(kind);
-    const std::string name = made.object["metadata"]["name"];
-    const std::string& space = job_.metadata.namespace_name;
-    ApiResult<json> created =
-        parts_.client.create(parts_.guard, made.type, space, made.object, wait_);
-    // The Secret's name holds the job's UID: whatever has it is the job's. It is never read.
-    if (created.is(Problem::kAlreadyExists) && kind == Companion::kKeySecret) created = made.object;
-    if (created.is(Problem::kAlreadyExists)) {
-      created = parts_.client.get(made.type, space, name, wait_);
-      if (created && !belongs_to(*created, job_)) created = taken(made.type, name);
-    }
+    const ApiResult<json> created = create_or_find(made.type, made.object);
     const std::lock_guard lock(mutex_);
     if (created) {
       memory_.companions.insert(kind);
@@ -227,39 +222,16 @@ class Applier::Application {
     return error;
   }
 
-  void create_pods() {
-    std::vector<std::function<void()>> tasks;
-    for (const reconcile::WorkerCreation& creation : plan_.creations) {
-      tasks.emplace_back([this, &creation] { create_pod(creation); });
-    }
-    parts_.pool.run_all(tasks);
-  }
-
   void create_pod(const reconcile::WorkerCreation& creation) {
-    const auto pods = kube::resource::pods();
-    const std::string& space = job_.metadata.namespace_name;
-    ApiResult<json> created = parts_.client.create(
-        parts_.guard, pods, space, reconcile::build_pod(job_, creation.index, rendezvous_), wait_);
-    if (created.is(Problem::kAlreadyExists)) {
-      // An attempt of this very call made it, or an earlier leader did, or it is another job's.
-      created = parts_.client.get(pods, space, creation.name, wait_);
-      if (created && !belongs_to(*created, job_)) created = taken(pods, creation.name);
-    }
+    const ApiResult<json> created = create_or_find(
+        kube::resource::pods(), reconcile::build_pod(job_, creation.index, rendezvous_));
     const std::lock_guard lock(mutex_);
     if (!created) return refused(created.error());
     const PodRecord record = record_of_pod(*created);
     memory_.created[record.worker.uid] = {record.worker, monotonic_now()};
   }
 
-  void remove_companions() {
-    std::vector<std::function<void()>> tasks;
-    for (const Companion kind : plan_.remove) {
-      tasks.emplace_back([this, kind] { remove(kind); });
-    }
-    parts_.pool.run_all(tasks);
-  }
-
-  void remove(Companion kind) {
+  void remove(const Companion& kind) {
     const CompanionObject made = companion(kind);
     const std::string name = made.object["metadata"]["name"];
     const std::string& space = job_.metadata.namespace_name;

@@ -146,18 +146,15 @@ void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
     all_nodes_.reset();
     ++node_changes_;
   }
-  std::set<std::string> keys;
-  if (before != nullptr && (now == nullptr || before->ready != now->ready)) {
-    for (const Pod& pod : pods_.all()) {
-      if (pod->value.worker.node == either.node.name && !pod->value.job_name.empty()) {
-        keys.insert(key_of(pod->namespace_name, pod->value.job_name));
-      }
-    }
-  }
-  // Jobs that wait for a node may find one in it.
+  // Its own pods, and those that wait for a node and may find one in it.
+  const bool other = before != nullptr && (now == nullptr || before->ready != now->ready);
   const bool room = now != nullptr && (before == nullptr || before->node != now->node);
-  for (const Pod& pod : room ? pods_.all() : std::vector<Pod>()) {
-    if (pod->value.worker.node.empty() && !pod->value.job_name.empty()) {
+  if (!other && !room) return;
+  std::set<std::string> keys;
+  for (const Pod& pod : pods_.all()) {
+    const std::string& on = pod->value.worker.node;
+    const bool concerned = (other && on == either.node.name) || (room && on.empty());
+    if (concerned && !pod->value.job_name.empty()) {
       keys.insert(key_of(pod->namespace_name, pod->value.job_name));
     }
   }

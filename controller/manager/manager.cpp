@@ -55,18 +55,13 @@ void Manager::stop() {
   caches_.stop();
 }
 
-bool Manager::leading() const {
+std::shared_ptr<Term> Manager::current_term() const {
   const std::lock_guard lock(mutex_);
-  return term_ != nullptr;
+  return term_;
 }
 
 void Manager::changed(const std::string& key) {
-  std::shared_ptr<Term> term;
-  {
-    const std::lock_guard lock(mutex_);
-    term = term_;
-  }
-  if (term) term->changed(key);
+  if (const auto term = current_term()) term->changed(key);
 }
 
 void Manager::begin_term(std::shared_ptr<const kube::WriteGuard> guard) {
@@ -89,11 +84,7 @@ Figures Manager::figures() const {
   figures.pods = caches_.number_of_pods();
   figures.jobs_by_phase = caches_.jobs_by_phase();
   figures.requests = client_.counter().counts();
-  std::shared_ptr<Term> term;
-  {
-    const std::lock_guard lock(mutex_);
-    term = term_;
-  }
+  const auto term = current_term();
   if (!term) return figures;
   figures.leading = true;
   figures.queue = term->queue_figures();
@@ -102,11 +93,7 @@ Figures Manager::figures() const {
 }
 
 std::optional<std::string> Manager::unhealthy() const {
-  std::shared_ptr<Term> term;
-  {
-    const std::lock_guard lock(mutex_);
-    term = term_;
-  }
+  const auto term = current_term();
   if (term && term->queue_figures().longest_working > kStuck) {
     return fmt::format("a look at a job has not ended for over {}", to_words(kStuck));
   }

@@ -31,10 +31,9 @@ class Manager {
   // Gives the lease up, so that another replica takes over at once. May be called twice.
   void stop();
 
-  bool leading() const;
-  const HttpServer& http() const { return *http_; }
-
  private:
+  // nullptr while another replica leads.
+  std::shared_ptr<Term> current_term() const;
   void changed(const std::string& key);
   void begin_term(std::shared_ptr<const kube::WriteGuard> guard);
   void end_term();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/rendezvous/types.h"
 #include "controller/reconcile/reconcile.h"
 
 namespace tilewright::manager {
@@ -12,7 +13,10 @@ namespace {
 
 // A worker on a node that does not report is lost once the coordinator has listened for as long as
 // it waits for heartbeats; nothing else may happen until then.
-constexpr std::chrono::seconds kSilenceCheck{11};
+std::chrono::milliseconds silence_check() {
+  return std::chrono::ceil<std::chrono::milliseconds>(rendezvous::Settings{}.heartbeat_timeout) +
+         std::chrono::seconds(1);
+}
 
 // A pod starts within seconds; after this its events are asked why it does not.
 constexpr std::chrono::seconds kTimeToStart{15};
@@ -115,7 +119,7 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   if (plan.requeue_after) {
     queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(*plan.requeue_after));
   }
-  if (any_lost_perhaps(observed)) queue_.add_after(key, kSilenceCheck);
+  if (any_lost_perhaps(observed)) queue_.add_after(key, silence_check());
 }
 
 void Reconciler::ask_for_troubles(const std::string& key, std::vector<reconcile::Worker>& workers,

@@ -37,7 +37,6 @@ class RendezvousHub {
 
   struct Job {
     std::string key;  // for Changed
-    std::string uid;
     net::SecretKey secret;
     std::int64_t global_batch = 1;
     rendezvous::Epoch floor =

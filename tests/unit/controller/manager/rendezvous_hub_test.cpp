@@ -73,7 +73,7 @@ class RendezvousHubTest : public ::testing::Test {
                 const std::string& uid = kUid, const std::string& job_key = "ns/mrpc") {
     return hub->expect(uid, wanted, [&] {
       ++made;
-      return RendezvousHub::Job{job_key, uid, key(), 16, floor, false};
+      return RendezvousHub::Job{job_key, key(), 16, floor, false};
     });
   }
   std::unique_ptr<rendezvous::Client> member(int index, const std::string& uid = kUid) {
