@@ -20,6 +20,11 @@ inline constexpr const char* kAppName = "app.kubernetes.io/name";
 inline constexpr const char* kAppNameValue = "tilewright-worker";
 }  // namespace labels
 
+namespace annotations {
+// Of a worker's pod: the generation of the job that it was made from.
+inline constexpr const char* kJobGeneration = "tilewright.dev/job-generation";
+}  // namespace annotations
+
 // How gang schedulers find the PodGroup of a pod.
 namespace gang {
 inline constexpr const char* kVolcanoAnnotation = "scheduling.k8s.io/group-name";

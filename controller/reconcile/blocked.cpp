@@ -52,6 +52,13 @@ Obstacle explain_stuck(const api::TrainJob& job, const Worker& worker) {
                         "soon as there is",
                         claim)};
   }
+  if (worker.message.find("ReadWriteOncePod access mode") != std::string::npos) {
+    return {"ClaimInUse",
+            fmt::format("a PersistentVolumeClaim of {} may be used by one pod alone "
+                        "(ReadWriteOncePod), and another pod uses it; it is placed as soon as "
+                        "that pod has gone",
+                        worker.name)};
+  }
   if (reason == "FailedAttachVolume") {
     return {reason, fmt::format("a volume of {} cannot be attached to its node{}; it starts as "
                                 "soon as the volume is free",
@@ -117,9 +124,11 @@ std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts
     return Obstacle{refusal->reason, refusal->message + "; it is tried again until it is allowed"};
   }
   if (situation.observed.nodes && waits_for_a_node(situation)) {
-    if (const auto no_node = find_no_node(job, *situation.observed.nodes)) return no_node;
+    if (auto no_node = find_no_node(job, *situation.observed.nodes)) return no_node;
   }
   for (const auto& [index, worker] : situation.workers) {
+    // One that is being replaced says what was in the way, not what is.
+    if (is_outdated(situation, *worker)) continue;
     if (is_stuck(*worker)) return explain_stuck(job, *worker);
   }
   for (const auto& [index, time] : restarts.not_before) {

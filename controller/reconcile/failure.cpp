@@ -177,7 +177,10 @@ std::string in_words(const api::TrainJob& job, const api::FailureRecord& record)
     return fmt::format("{} was ended by signal {}{}", who, *record.signal,
                        name.empty() ? "" : fmt::format(" ({})", name));
   }
-  return fmt::format("{} ended with exit code {}", who, record.exit_code.value_or(-1));
+  // Programs say last why they give up.
+  return fmt::format(
+      "{} ended with exit code {}{}", who, record.exit_code.value_or(-1),
+      record.last_lines.empty() ? "" : fmt::format(" ({})", record.last_lines.back()));
 }
 
 }  // namespace tilewright::reconcile

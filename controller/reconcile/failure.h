@@ -16,7 +16,7 @@ enum class Finding { kEnded, kLost, kDeleted, kVanished };
 api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Finding finding,
                               WallTime now);
 
-// "worker 1 (mrpc-worker-1 on node-a) ended with exit code 3"
+// "worker 1 (mrpc-worker-1 on node-a) ended with exit code 3 (the last line it wrote)"
 std::string in_words(const api::TrainJob& job, const api::FailureRecord& record);
 
 // The reasons that speak of the cluster, not of the program.

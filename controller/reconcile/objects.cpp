@@ -206,6 +206,8 @@ json build_pod(const api::TrainJob& job, std::int64_t index, const std::string& 
     const json ours = pod_metadata(job, index);
     pod["metadata"]["labels"].update(ours["labels"]);
   }
+  pod["metadata"]["annotations"][annotations::kJobGeneration] =
+      std::to_string(job.metadata.generation);
   return pod;
 }
 

@@ -24,6 +24,15 @@ std::string text(const json& object, const char* name) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
+// As labels and annotations have it.
+template <typename Number>
+std::optional<Number> whole_number(const std::string& text) {
+  Number number = 0;
+  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (outcome.ec != std::errc() || outcome.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 std::optional<WallTime> time(const json& object, const char* name) {
   return api::parse_timestamp(text(object, name));
 }
@@ -71,12 +80,12 @@ void take_container_state(const json& state, Worker& worker) {
 std::optional<Worker> worker_of_pod(const json& pod) {
   const json& metadata = member(pod, "metadata");
   const json& status = member(pod, "status");
-  const std::string index = text(member(metadata, "labels"), labels::kWorkerIndex);
+  const auto index = whole_number<int>(text(member(metadata, "labels"), labels::kWorkerIndex));
+  if (!index) return std::nullopt;
   Worker worker;
-  const auto outcome = std::from_chars(index.data(), index.data() + index.size(), worker.index);
-  if (index.empty() || outcome.ec != std::errc() || outcome.ptr != index.data() + index.size()) {
-    return std::nullopt;
-  }
+  worker.index = *index;
+  worker.generation = whole_number<std::int64_t>(
+      text(member(metadata, "annotations"), annotations::kJobGeneration));
   worker.name = text(metadata, "name");
   worker.uid = text(metadata, "uid");
   worker.created = time(metadata, "creationTimestamp");

@@ -22,6 +22,8 @@ struct Worker {
   std::string name;  // worker_name(job, index)
   int index = 0;
   std::string uid;  // of this incarnation: a worker that is created again has another
+  // Of the job it was made from, where the runtime lets a job change.
+  std::optional<std::int64_t> generation;
   WorkerPhase phase = WorkerPhase::kPending;
   bool ready = false;
   bool terminating = false;  // its deletion has begun, by whomever

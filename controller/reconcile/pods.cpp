@@ -25,8 +25,13 @@ constexpr std::array<std::string_view, 14> kStuck = {
 }  // namespace
 
 bool is_stuck(const Worker& worker) {
-  return worker.phase == WorkerPhase::kPending &&
+  return worker.phase == WorkerPhase::kPending && !worker.terminating &&
          std::ranges::find(kStuck, worker.reason) != kStuck.end();
+}
+
+bool is_outdated(const Situation& situation, const Worker& worker) {
+  return is_stuck(worker) && worker.generation &&
+         *worker.generation != situation.observed.job.metadata.generation;
 }
 
 std::set<int> plan_workers(const Situation& situation, const Restarts& restarts,
@@ -35,7 +40,14 @@ std::set<int> plan_workers(const Situation& situation, const Restarts& restarts,
   for (int index = 0; index < situation.sizes.desired; ++index) {
     const auto found = situation.workers.find(index);
     if (found != situation.workers.end()) {
-      if (is_stuck(*found->second)) absent.insert(index);
+      if (is_outdated(situation, *found->second)) {
+        mark_counted(status, found->second->uid);
+        plan.deletions.push_back(
+            deletion_of(situation, *found->second,
+                        "it cannot start, and the job has changed since it was made"));
+      } else if (is_stuck(*found->second)) {
+        absent.insert(index);
+      }
       continue;
     }
     if (restarts.waits_for_change.contains(index)) {

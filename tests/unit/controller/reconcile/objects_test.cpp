@@ -45,6 +45,13 @@ TEST(Objects, BelongToTheJobAndCarryItsLabels) {
   }
 }
 
+TEST(Pod, SaysWhichGenerationOfTheJobItIsOf) {
+  api::TrainJob job = job_in_cluster();
+  job.metadata.generation = 3;
+  EXPECT_EQ(build_pod(job, 0, "h:1")["metadata"]["annotations"]["tilewright.dev/job-generation"],
+            "3");
+}
+
 TEST(Pod, IsGuaranteedAndNeverRestartedInPlace) {
   const json spec = pod_of().at("spec");
   EXPECT_EQ(spec.at("restartPolicy"), "Never");
@@ -169,7 +176,7 @@ TEST(Pod, JoinsItsGangWhereOneIsAskedFor) {
   const json volcano = pod_of(with("sharedMemory: 64Mi", "schedulerName: volcano", gang));
   EXPECT_EQ(volcano.at("metadata").at("annotations").at("scheduling.k8s.io/group-name"), "mrpc");
   EXPECT_EQ(volcano.at("spec").at("schedulerName"), "volcano");
-  EXPECT_FALSE(pod_of().at("metadata").contains("annotations"));
+  EXPECT_FALSE(pod_of().at("metadata").at("annotations").contains("scheduling.k8s.io/group-name"));
 }
 
 TEST(PodGroup, IsOfTheSchedulerThatPlacesThePods) {

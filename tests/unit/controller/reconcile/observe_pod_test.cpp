@@ -76,6 +76,15 @@ TEST(Pod, ThatEndedOrWaitsTellsWhy) {
   }
 }
 
+TEST(Pod, TellsTheGenerationOfTheJobThatItWasMadeFrom) {
+  json object = pod(R"({"phase": "Running"})");
+  EXPECT_FALSE(worker_of_pod(object)->generation);
+  object["metadata"]["annotations"]["tilewright.dev/job-generation"] = "3";
+  EXPECT_EQ(worker_of_pod(object)->generation, 3);
+  object["metadata"]["annotations"]["tilewright.dev/job-generation"] = "third";
+  EXPECT_FALSE(worker_of_pod(object)->generation);
+}
+
 TEST(Pod, BeingDeletedIsTerminating) {
   json object = pod(R"({"phase": "Running"})");
   object["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z";

@@ -386,6 +386,16 @@ TEST(Ledger, KeepsWhatAPersonWantsToKnow) {
   EXPECT_EQ(record.last_lines[4].size(), api::kLedgerLineBytes);
 }
 
+TEST(Ledger, EndsItsSentenceWithTheLastLineOfTheLog) {
+  World world;
+  world.start();
+  world.fail(1, 11);
+  world.worker(1).last_lines = "starting\nmodel: no such folder\n";
+  const Plan plan = world.step();
+  EXPECT_EQ(plan.events.at(0).message,
+            "worker 1 (mrpc-worker-1 on node-a) ended with exit code 11 (model: no such folder)");
+}
+
 TEST(WholeGroupFailing, IsJudgedTogether) {
   api::TrainJob job = make_job(3);
   job.spec.elastic_policy.max_restarts = 2;

@@ -186,6 +186,12 @@ TEST(Blocked, SaysWhyAJobDoesNotRunAndWhatComesNext) {
        "ClaimNotFound",
        "there is no PersistentVolumeClaim work in this namespace; workers start as soon as there "
        "is"},
+      {"Unschedulable",
+       "0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and "
+       "ReadWriteOncePod access mode.",
+       "ClaimInUse",
+       "a PersistentVolumeClaim of mrpc-worker-1 may be used by one pod alone (ReadWriteOncePod), "
+       "and another pod uses it; it is placed as soon as that pod has gone"},
       {"FailedAttachVolume", "Multi-Attach error for volume \"pvc-1\"", "FailedAttachVolume",
        "a volume of mrpc-worker-1 cannot be attached to its node: Multi-Attach error for volume "
        "\"pvc-1\"; it starts as soon as the volume is free"},
@@ -228,6 +234,37 @@ TEST(Blocked, DoesNotFlapWhileAKubeletTellsTwoReasonsInTurn) {
     world.worker(0).reason = reason;
     EXPECT_FALSE(world.step().status);
   }
+}
+
+// A pod's spec stands: whoever lowers what a worker asks for, or mends its image, gets another pod.
+TEST(StuckWorker, IsMadeAnewWhenTheJobHasChanged) {
+  World world;
+  world.graceful = true;
+  world.settle();
+  for (Worker& worker : world.observed.workers) worker.generation = 1;
+  world.run_all();
+  world.worker(1).phase = WorkerPhase::kPending;
+  world.worker(1).reason = "ImagePullBackOff";
+  world.settle();
+  EXPECT_EQ(testing::reason(world.status(), api::condition::kBlocked), "ImageNotAvailable");
+
+  world.job().spec.worker.image = "another";
+  world.job().metadata.generation = 2;
+  const Plan plan = world.step();
+  ASSERT_EQ(plan.deletions.size(), 1U) << "who runs is left alone";
+  EXPECT_EQ(plan.deletions[0].name, "mrpc-worker-1");
+  ASSERT_TRUE(plan.status);
+  EXPECT_EQ(plan.status->counted_pods, std::vector<std::string>{"uid-2"}) << "nobody's failure";
+  EXPECT_EQ(testing::condition(*plan.status, api::condition::kBlocked), "False");
+  EXPECT_TRUE(world.step().deletions.empty());
+  world.finish_deletions();
+  EXPECT_EQ(world.step().creations.size(), 1U);
+  world.worker(1).generation = 2;
+  world.worker(1).reason = "ImagePullBackOff";
+  EXPECT_TRUE(world.step().deletions.empty()) << "nothing new to try";
+  EXPECT_EQ(testing::condition(world.status(), api::condition::kBlocked), "True");
+  EXPECT_EQ(world.status().restarts.total(), 0);
+  EXPECT_TRUE(world.status().failures.empty());
 }
 
 TEST(Blocked, TellsOfARefusal) {
