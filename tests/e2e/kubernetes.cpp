@@ -92,7 +92,7 @@ CommandOutcome KubernetesTest::kubectl(std::vector<std::string> arguments) const
 std::string KubernetesTest::must(const std::vector<std::string>& arguments) const {
   CommandOutcome outcome = kubectl(arguments);
   EXPECT_EQ(outcome.exit_code, 0) << fmt::format("kubectl {}: {}", fmt::join(arguments, " "),
-                                                 outcome.output);
+                                                 outcome.output + outcome.error);
   return std::move(outcome.output);
 }
 
@@ -114,6 +114,24 @@ std::chrono::duration<double> KubernetesTest::wait(const std::string& resource,
   must({"wait", "--for=create", resource, patience});
   must({"wait", fmt::format("--for=jsonpath={}={}", path, value), resource, patience});
   return std::chrono::steady_clock::now() - start;
+}
+
+void KubernetesTest::await_line(const std::string& pod, const std::string& text) const {
+  wait("pod/" + pod, "{.status.phase}", "Running");
+  ChildCommand command;
+  command.program = "/bin/sh";
+  // The logging of the line after it ends kubectl, by SIGPIPE.
+  command.arguments = {"-c",
+                       R"(timeout "$0" "$1" --namespace="$2" logs -f "$3" | grep -m 1 -F -e "$4")",
+                       std::to_string(kPatience.count()),
+                       kubectl_.string(),
+                       namespace_,
+                       pod,
+                       text};
+  command.environment = environment_with({});
+  const CommandOutcome seen = run_command(command, kPatience + std::chrono::seconds(30));
+  EXPECT_EQ(seen.exit_code, 0) << "no line with \"" << text << "\" in the log of " << pod << ":\n"
+                               << kubectl({"logs", "--tail=20", pod}).output;
 }
 
 std::string KubernetesTest::show() const {

@@ -39,6 +39,9 @@ class KubernetesTest : public ::testing::Test {
   std::chrono::duration<double> wait(const std::string& resource, const std::string& path,
                                      const std::string& value) const;
 
+  // Until the pod has logged a line with that text; it goes on logging.
+  void await_line(const std::string& pod, const std::string& text) const;
+
  private:
   std::string show() const;
 

@@ -11,7 +11,7 @@ pod_range=10.244.0.0/24
 service_range=10.96.0.0/16
 api_service=10.96.0.1  # the first of service_range is the API server's own
 dns_service=10.96.0.10 # what pods are told to ask; nobody is there, and they learn it at once
-volume_count=32
+volume_count=64
 
 # What the machine of the cluster sees $state as, wherever that is.
 inside=/run/tilewright
