@@ -159,6 +159,14 @@ auto all_have(const Sizes& sizes, int Chronicle::Life::*count) {
   };
 }
 
+auto all_succeeded(int jobs) {
+  return [jobs](const auto& lives) {
+    return std::ranges::count_if(lives, [](const auto& entry) {
+             return entry.second.said_succeeded != Clock::time_point();
+           }) == jobs;
+  };
+}
+
 // The same objects as the operator makes, from 8 clients.
 json measure_posters(FakeCluster& cluster, const Sizes& sizes) {
   cluster.make_namespace("posters");
@@ -226,10 +234,13 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
       create(name, "single", sizes.pods);
       const bool came = chronicle.wait_until([&](const auto& lives) {
         const auto life = lives.find(name);
-        return life != lives.end() && life->second.said_succeeded != Clock::time_point();
+        return life != lives.end() && life->second.said_running != Clock::time_point();
       });
-      if (!came) throw std::runtime_error(name + " does not succeed");
+      if (!came) throw std::runtime_error(name + " does not run");
       latencies.push_back(since(start, chronicle.lives()[name].all_there));
+    }
+    if (!chronicle.wait_until(all_succeeded(sizes.single))) {
+      throw std::runtime_error("the jobs made one after the other do not succeed");
     }
   }
   result["one_job_to_its_pods_seconds"] = median(latencies);
@@ -239,15 +250,13 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
   chronicle.expect(sizes.pods);
   const double cpu_before = controller.cpu_seconds();
   const auto requests_before = controller.requests();
+  const std::uint64_t looks_before = controller.looks();
   const auto start = Clock::now();
   side_by_side(sizes.jobs, [&](int i) { create(fmt::format("job-{}", i), "crowd", sizes.pods); });
   const double created = since(start, Clock::now());
-  const bool done = chronicle.wait_until([&](const auto& lives) {
-    return std::ranges::count_if(lives, [](const auto& entry) {
-             return entry.second.said_succeeded != Clock::time_point();
-           }) == sizes.jobs;
-  });
-  if (!done) throw std::runtime_error("the jobs do not succeed");
+  if (!chronicle.wait_until(all_succeeded(sizes.jobs))) {
+    throw std::runtime_error("the jobs do not succeed");
+  }
   const auto lives = chronicle.lives();
   const double there = since(start, last_of(lives, &Chronicle::Life::all_there));
   // Events are posted a moment after.
@@ -264,6 +273,7 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
   auto requests = controller.requests();
   for (const auto& [kind, count] : requests_before) requests[kind] -= count;
   result["requests_per_job"] = static_cast<double>(sum_of(requests)) / sizes.jobs;
+  result["looks_per_job"] = static_cast<double>(controller.looks() - looks_before) / sizes.jobs;
   for (const auto& [kind, count] : requests) {
     if (count > 0) result["requests"][kind] = count;
   }

@@ -97,4 +97,12 @@ std::map<std::string, std::uint64_t> OperatorProcess::requests() const {
   return counts;
 }
 
+std::uint64_t OperatorProcess::looks() const {
+  const std::string text = get(http_port_, "/metrics");
+  const std::string name = "\ntilewright_controller_look_seconds_count ";
+  const std::size_t found = text.find(name);
+  if (found == std::string::npos) throw std::runtime_error("/metrics has no count of looks");
+  return std::stoull(text.substr(found + name.size()));
+}
+
 }  // namespace tilewright::bench

@@ -23,6 +23,8 @@ class OperatorProcess {
   double peak_mib() const;
   // Requests so far, by verb and resource ("create pods"); watches, lists and the lease's left out.
   std::map<std::string, std::uint64_t> requests() const;
+  // At jobs, so far.
+  std::uint64_t looks() const;
 
  private:
   std::string get(int port, const std::string& path) const;
