@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "common/base/check.h"
+#include "common/base/text.h"
 
 namespace tilewright {
 
@@ -25,9 +26,7 @@ std::string Sha256::hex() {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   TW_CHECK(EVP_DigestFinal_ex(state_->context, digest, &size) == 1, "SHA-256 final");
-  std::string text;
-  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
+  return to_hex({digest, size});
 }
 
 std::string sha256_hex(std::string_view bytes) {

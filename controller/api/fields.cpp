@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "common/base/text.h"
 #include "common/contract/nearest.h"
 #include "common/contract/training_flags.h"
 #include "controller/api/decode.h"
@@ -81,9 +82,7 @@ std::string describe_found(const nlohmann::json& value) {
       const auto& text = value.get_ref<const std::string&>();
       if (text.empty()) return "an empty text";
       if (text.size() <= kShownBytes) return fmt::format("the text \"{}\"", text);
-      std::size_t cut = kShownBytes;  // not within a character
-      while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
-      return fmt::format("the text \"{}...\"", text.substr(0, cut));
+      return fmt::format("the text \"{}...\"", text.substr(0, whole_characters(text, kShownBytes)));
     }
     case nlohmann::json::value_t::boolean:
       return value.get<bool>() ? "the boolean true" : "the boolean false";

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/contract/environment.h"
 #include "controller/kube/config.h"
@@ -26,11 +26,6 @@ struct ControllerOptions {
   std::string rendezvous_listen, rendezvous_address, metrics_listen, health_listen;
   manager::Options manager;
 };
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -55,12 +50,12 @@ Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) 
         std::tuple{"--health_listen", &options.health_listen, &to.health_listen}}) {
     if (Status taken = take_address(flag, *text, *address); !taken) return taken;
   }
-  to.instance = environment("POD_NAME");
+  to.instance = environment_variable("POD_NAME");
   if (to.instance.empty()) to.instance = host_name();
   to.identity = fmt::format("{}_{}", to.instance, local::random_uid());
-  if (to.own_namespace.empty()) to.own_namespace = environment("POD_NAMESPACE");
+  if (to.own_namespace.empty()) to.own_namespace = environment_variable("POD_NAMESPACE");
   if (to.own_namespace.empty()) to.own_namespace = cluster.default_namespace;
-  to.pod_address = environment("POD_IP");
+  to.pod_address = environment_variable("POD_IP");
   if (to.rendezvous_address.host.empty() && to.pod_address.empty()) {
     return Error{ExitCode::kUsage,
                  "workers could not find the rendezvous: found neither --rendezvous_address nor "
@@ -91,7 +86,8 @@ Status run(ControllerOptions& options) {
   if (Status completed = complete(options, *cluster); !completed) return completed;
   kube::SenderOptions sender;
   sender.user_agent = fmt::format("tilewright/{}", kVersion);
-  if (Status set = manager::install_write_fault(environment(env::kFault), sender); !set) return set;
+  const std::string fault = environment_variable(env::kFault);
+  if (Status set = manager::install_write_fault(fault, sender); !set) return set;
   auto client = kube::Client::make(*cluster, sender);
   if (!client) return client.error();
   log->info("tilewright {} at {} ({})", kVersion, cluster->server, cluster->source);

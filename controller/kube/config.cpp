@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "common/base/files.h"
+#include "common/base/text.h"
 
 namespace tilewright::kube {
 namespace {
@@ -16,20 +16,15 @@ namespace fs = std::filesystem;
 
 Error wrong(std::string message) { return {ExitCode::kUsage, std::move(message)}; }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 }  // namespace
 
 ConfigSources config_sources_of_environment() {
   ConfigSources sources;
-  sources.kubeconfig_list = variable("KUBECONFIG");
-  sources.home = variable("HOME");
-  sources.search_path = variable("PATH");
-  sources.service_host = variable("KUBERNETES_SERVICE_HOST");
-  sources.service_port = variable("KUBERNETES_SERVICE_PORT");
+  sources.kubeconfig_list = environment_variable("KUBECONFIG");
+  sources.home = environment_variable("HOME");
+  sources.search_path = environment_variable("PATH");
+  sources.service_host = environment_variable("KUBERNETES_SERVICE_HOST");
+  sources.service_port = environment_variable("KUBERNETES_SERVICE_PORT");
   return sources;
 }
 

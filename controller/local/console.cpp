@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 
 #include "common/base/clock.h"
+#include "common/base/text.h"
 #include "controller/local/log_capture.h"
 
 namespace tilewright::local {
@@ -83,8 +83,7 @@ std::string progress_line(const reconcile::RendezvousView& live, int width) {
 
 Console::Options Console::detect() {
   Options options;
-  const char* no_colour = std::getenv("NO_COLOR");
-  options.colour = isatty(options.output) == 1 && (no_colour == nullptr || no_colour[0] == '\0');
+  options.colour = isatty(options.output) == 1 && environment_variable("NO_COLOR").empty();
   if (isatty(options.terminal) != 1) options.terminal = -1;
   return options;
 }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
 
+#include "common/base/text.h"
 #include "common/contract/ports.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
@@ -68,7 +68,9 @@ ChildCommand command_for(const api::TrainJob& job, const reconcile::WorkerCreati
       command.environment.push_back(variable);
     }
   }
-  for (const auto& [name, value] : variables) command.environment.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) {
+    command.environment.push_back(fmt::format("{}={}", name, value));
+  }
   command.cpus = share_of_cpus(setting.cpus, creation.index, reconcile::sizes_of(job).desired);
   return command;
 }
@@ -109,8 +111,8 @@ Result<fs::path> find_worker_program(const fs::path& named) {
   std::error_code error;
   const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (is_program(own / kWorkerProgram)) return own / kWorkerProgram;
-  const char* path = std::getenv("PATH");
-  for (std::string_view rest = path == nullptr ? "" : path; !rest.empty();) {
+  const std::string path = environment_variable("PATH");
+  for (std::string_view rest = path; !rest.empty();) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
     const fs::path candidate = fs::path(rest.substr(0, end)) / kWorkerProgram;
     if (end > 0 && is_program(candidate)) return fs::absolute(candidate);

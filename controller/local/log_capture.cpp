@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/text.h"
+
 namespace tilewright::local {
 namespace {
 
@@ -99,11 +101,7 @@ void LogCapture::finish() {
 void LogCapture::take_line(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   std::string shown = printable(line);
-  if (shown.size() > kTailBytes) {
-    std::size_t end = kTailBytes;
-    while ((static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
-    shown.resize(end);
-  }
+  shown.resize(whole_characters(shown, kTailBytes));
   last_.push_back(std::move(shown));
   if (last_.size() > kTailLines) last_.pop_front();
   sink_(line);
@@ -113,7 +111,7 @@ std::string LogCapture::tail() const {
   std::string result;
   for (auto line = last_.rbegin(); line != last_.rend(); ++line) {
     if (!result.empty() && result.size() + line->size() + 1 > kTailBytes) break;
-    result = result.empty() ? *line : *line + '\n' + result;
+    result = result.empty() ? *line : fmt::format("{}\n{}", *line, result);
   }
   return result;
 }

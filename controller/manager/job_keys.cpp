@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "common/base/text.h"
 #include "common/contract/ports.h"
 #include "controller/kube/base64.h"
 
@@ -17,12 +18,6 @@ using nlohmann::json;
 
 constexpr const char* kMasterKeyName = "master-key";
 constexpr const char* kSalt = "tilewright job key";
-
-std::string hexadecimal(std::span<const unsigned char> bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
 
 ApiResult<JobKeys> keys_of(const json& secret, const std::string& where) {
   const json text =
@@ -57,7 +52,7 @@ ApiResult<JobKeys> JobKeys::load(kube::Client& client, const kube::WriteGuard& g
         {"type", "Opaque"},
         {"immutable", true},
         {"metadata", {{"name", name}, {"namespace", namespace_name}}},
-        {"stringData", {{kMasterKeyName, hexadecimal(net::SecretKey::random().bytes())}}}};
+        {"stringData", {{kMasterKeyName, to_hex(net::SecretKey::random().bytes())}}}};
     found = client.create(guard, secrets, namespace_name, secret, wait);
     // Another replica was faster, or an attempt of this call was.
     if (found.is(Problem::kAlreadyExists)) found = client.get(secrets, namespace_name, name, wait);
@@ -69,7 +64,7 @@ ApiResult<JobKeys> JobKeys::load(kube::Client& client, const kube::WriteGuard& g
 std::string JobKeys::text_for(const std::string& job_uid) const {
   std::array<unsigned char, kJobKeyBytes> bytes{};
   net::hkdf_sha256(master_, kSalt, job_uid, bytes);
-  return hexadecimal(bytes);
+  return to_hex(bytes);
 }
 
 net::SecretKey JobKeys::key_for(const std::string& job_uid) const {

@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "common/base/text.h"
 #include "common/contract/labels.h"
+#include "controller/kube/lease_record.h"
 
 namespace tilewright::manager {
 namespace {
@@ -24,23 +26,6 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-// Not within a character of several bytes.
-std::string cut(std::string text) {
-  if (text.size() <= kMaxNote) return text;
-  std::size_t end = kMaxNote;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
-// RFC 3339 with microseconds, as events.k8s.io wants it.
-std::string micro_time(WallTime now) {
-  const auto whole = std::chrono::floor<std::chrono::seconds>(now);
-  const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(now - whole).count();
-  std::string text = to_rfc3339(whole);
-  text.pop_back();  // Z
-  return fmt::format("{}.{:06}Z", text, rest);
-}
-
 }  // namespace
 
 json build_event(const api::TrainJob& job, const reconcile::Event& event,
@@ -53,11 +38,11 @@ json build_event(const api::TrainJob& job, const reconcile::Event& event,
           {"metadata",
            {{"name", fmt::format("{}.{:016x}", metadata.name, identity)},
             {"namespace", metadata.namespace_name}}},
-          {"eventTime", micro_time(now)},
+          {"eventTime", kube::to_micro_time(now)},
           {"type", event.warning ? "Warning" : "Normal"},
           {"reason", event.reason},
           {"action", "Reconcile"},
-          {"note", cut(event.message)},
+          {"note", event.message.substr(0, whole_characters(event.message, kMaxNote))},
           {"regarding",
            {{"apiVersion", kApiVersion},
             {"kind", kTrainJobKind},

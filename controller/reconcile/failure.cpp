@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/base/exit_codes.h"
+#include "common/base/text.h"
 
 namespace tilewright::reconcile {
 namespace {
@@ -75,12 +76,7 @@ std::vector<std::string> ledger_lines(const std::string& text) {
   if (lines.size() > api::kLedgerLines) {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(api::kLedgerLines));
   }
-  for (std::string& line : lines) {
-    if (line.size() <= api::kLedgerLineBytes) continue;
-    std::size_t cut = api::kLedgerLineBytes;
-    while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xC0) == 0x80) --cut;  // whole UTF-8
-    line.resize(cut);
-  }
+  for (std::string& line : lines) line.resize(whole_characters(line, api::kLedgerLineBytes));
   return lines;
 }
 

@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include <climits>
-#include <cstdlib>
 #include <memory>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/contract/environment.h"
 #include "worker/cli/commands.h"
 #include "worker/elastic/agent.h"
@@ -39,10 +39,7 @@ int run(Flags flags, const std::vector<std::string>& command) {
   elastic::set_rdzv_conf(options, flags.rdzv_conf);
   options.command = command;
   options.command.insert(options.command.begin(), own_program());
-  elastic::complete_options(options, [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr ? value : "");
-  });
+  elastic::complete_options(options, environment_variable);
   const elastic::StopSignals signals;
   return elastic::run_agent(options, signals, make_logger("agent", flags.log_level));
 }

@@ -1,8 +1,8 @@
 // `tilewright-worker bench gemm|step`: speed of the linear layers and of whole training steps.
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 
+#include "common/base/text.h"
 #include "common/contract/environment.h"
 #include "worker/bench/gemm_bench.h"
 #include "worker/bench/step_bench.h"
@@ -12,8 +12,7 @@ namespace tilewright::cli {
 namespace {
 
 runtime::Isa isa_of_environment() {
-  const char* forced = std::getenv(env::kIsa);
-  return runtime::choose_isa(runtime::detect_cpu(), forced != nullptr ? forced : "").or_throw();
+  return runtime::choose_isa(runtime::detect_cpu(), environment_variable(env::kIsa)).or_throw();
 }
 
 void add_step(CLI::App& bench, int& exit_code) {

@@ -1,8 +1,8 @@
 // `tilewright-worker doctor`: what this CPU and cgroup allow, and what a training will therefore
 // do.
 #include <cstdio>
-#include <cstdlib>
 
+#include "common/base/text.h"
 #include "common/contract/environment.h"
 #include "worker/cli/commands.h"
 #include "worker/kernels/gemm/peak.h"
@@ -14,8 +14,8 @@ namespace {
 
 void run_doctor() {
   const runtime::CpuInfo cpu = runtime::detect_cpu();
-  const char* forced = std::getenv(env::kIsa);
-  const runtime::Isa isa = runtime::choose_isa(cpu, forced != nullptr ? forced : "").or_throw();
+  const std::string forced = environment_variable(env::kIsa);
+  const runtime::Isa isa = runtime::choose_isa(cpu, forced).or_throw();
   std::string isas;
   for (const runtime::Isa each : cpu.isas) {
     isas += (isas.empty() ? "" : ", ") + std::string(runtime::name(each));
@@ -28,7 +28,7 @@ void run_doctor() {
   line("CPU", cpu.model);
   line("instruction sets", isas);
   line("will compute with",
-       std::string(runtime::name(isa)) + (forced != nullptr ? " (TILEWRIGHT_ISA)" : ""));
+       std::string(runtime::name(isa)) + (forced.empty() ? "" : " (TILEWRIGHT_ISA)"));
   line("cores", fmt::format("{} physical, {} CPUs usable under affinity and cgroup quota",
                             cpu.physical_cores, cpu.usable_cpus));
   line("threads a process", fmt::format("{}", threads));

@@ -2,9 +2,9 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdlib>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_flags.h"
 #include "worker/cli/commands.h"
@@ -15,14 +15,9 @@
 namespace tilewright::cli {
 namespace {
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 // A variable that counts processes; 1 where it is not set.
 int number(const char* name) {
-  const std::string text = environment(name);
+  const std::string text = environment_variable(name);
   if (text.empty()) return 1;
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -47,21 +42,23 @@ int train(const std::vector<std::string>& flags) {
   const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   train::RunOptions options;
-  options.isa = runtime::choose_isa(cpu, environment(env::kIsa)).or_throw();
+  options.isa = runtime::choose_isa(cpu, environment_variable(env::kIsa)).or_throw();
   options.cpu_model = cpu.model;
   // Processes of one launcher share its CPUs; a launcher that binds them says LOCAL_WORLD_SIZE=1.
   options.threads =
       std::max(1, std::min(cpu.physical_cores, cpu.usable_cpus) / number(env::kLocalWorldSize));
   options.world_at_start = number(env::kWorldSize);
-  options.fault = environment(env::kFault);
+  options.fault = environment_variable(env::kFault);
   options.terminal = isatty(STDERR_FILENO) != 0;
-  const elastic::SessionSettings membership = elastic::settings_from_environment(environment);
+  const elastic::SessionSettings membership =
+      elastic::settings_from_environment(environment_variable);
   options.worker_index = membership.seat.index;
-  const std::string metrics_address = environment(env::kMetricsAddress);
+  const std::string metrics_address = environment_variable(env::kMetricsAddress);
   if (!metrics_address.empty() && membership.seat.slot == 0) {
     options.metrics_address = net::parse_address(metrics_address).or_throw();
   }
-  options.identity = {environment(env::kJobName), membership.seat.index, membership.seat.slot};
+  options.identity = {environment_variable(env::kJobName), membership.seat.index,
+                      membership.seat.slot};
   const auto log = make_logger(membership.coordinator ? to_string(membership.seat) : "worker",
                                arguments.text("log_level"));
   const elastic::StopSignals signals;

@@ -10,23 +10,18 @@
 #include <cstring>
 
 #include "common/base/file_descriptor.h"
+#include "common/base/text.h"
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
 
 namespace tilewright::elastic {
 namespace {
 
-std::string hexadecimal(std::span<const unsigned char> bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 // A new secret for its owner's eyes only. A file that is there already is left as it is.
 void make_key(const std::filesystem::path& path) {
   const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0 && errno == EEXIST) return;
-  const std::string text = hexadecimal(net::SecretKey::random().bytes());
+  const std::string text = to_hex(net::SecretKey::random().bytes());
   if (file.get() < 0 || write(file.get(), text.data(), text.size()) != ssize_t(text.size()))
     throw Failure(ExitCode::kUsage, fmt::format("--rdzv_key_file: {} cannot be written: {}",
                                                 path.string(), std::strerror(errno)));
@@ -37,7 +32,7 @@ void make_key(const std::filesystem::path& path) {
 HostRendezvous::HostRendezvous(const AgentOptions& options, std::shared_ptr<Logger> log) {
   if (options.coordinated) return;
   provide_key(options);
-  uid_ = options.rdzv_id.empty() ? "agent-" + hexadecimal(net::SecretKey::random().bytes().first(8))
+  uid_ = options.rdzv_id.empty() ? "agent-" + to_hex(net::SecretKey::random().bytes().first(8))
                                  : options.rdzv_id;
   world_ = options.max_nodes * options.nproc_per_node;
   net::Address endpoint = options.rdzv_endpoint.value_or(net::Address{"127.0.0.1", 0});

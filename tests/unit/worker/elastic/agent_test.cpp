@@ -15,6 +15,7 @@
 #include <future>
 
 #include "common/base/file_descriptor.h"
+#include "common/base/text.h"
 #include "common/contract/environment.h"
 #include "tests/support/paths.h"
 #include "worker/elastic/line_prefixer.h"
@@ -26,14 +27,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Environment no_environment() {
   return [](const char*) { return std::string(); };
-}
-std::string from_process(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
 }
 
 // An agent's run with its output in a file.
@@ -73,18 +69,19 @@ class AgentRun {
 // What the agent starts in the tests below: a worker that joins, dies once where it is told to, and
 // finishes.
 TEST(AgentsWorker, LivesWhenAnAgentStartsIt) {
-  if (from_process(env::kRendezvous).empty()) return;  // an ordinary run of this program
+  if (environment_variable(env::kRendezvous).empty()) return;  // an ordinary run of this program
   const StopSignals signals;
-  Session session(settings_from_environment(from_process), "avx2", &signals, make_silent_logger());
+  Session session(settings_from_environment(environment_variable), "avx2", &signals,
+                  make_silent_logger());
   session.listen_at({session.host(), 29500});
   while (const auto assignment = session.join(-1)) {
     fmt::print("epoch {} rank {} of {}, local {} of {}\n", assignment->epoch, assignment->rank,
                assignment->world, assignment->local_rank, assignment->local_world);
     std::fflush(stdout);
-    const bool first_life = from_process(env::kTorchelasticRestartCount) == "0";
-    const bool fatal = from_process("DIES") == from_process(env::kLocalRank);
+    const bool first_life = environment_variable(env::kTorchelasticRestartCount) == "0";
+    const bool fatal = environment_variable("DIES") == environment_variable(env::kLocalRank);
     if (first_life && fatal) raise(SIGKILL);
-    if (first_life && !from_process("DIES").empty() && assignment->epoch == 1) {
+    if (first_life && !environment_variable("DIES").empty() && assignment->epoch == 1) {
       ASSERT_EQ(net::wait_ready(session.epoch_bell().fd(), POLLIN, net::within(seconds(20))),
                 net::Ready::kYes);
       continue;

@@ -1,0 +1,27 @@
+#include "common/base/text.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace tilewright {
+
+std::string to_hex(std::span<const unsigned char> bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::size_t whole_characters(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text.size();
+  std::size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return end;
+}
+
+std::string environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace tilewright
