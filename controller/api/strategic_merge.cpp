@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "controller/api/json_members.h"
+
 namespace tilewright::api {
 namespace {
 
@@ -37,11 +39,7 @@ const char* merge_key_of(std::string_view list) {
   return nullptr;
 }
 
-std::string directive_of(const json& overlay) {
-  if (!overlay.is_object()) return {};
-  const auto found = overlay.find(kDirective);
-  return found != overlay.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
+std::string directive_of(const json& overlay) { return text_member(overlay, kDirective); }
 
 json without_directives(const json& value) {
   if (!value.is_structured()) return value;

@@ -7,6 +7,7 @@
 #include "common/contract/rdzv_conf.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
+#include "controller/api/json_members.h"
 
 namespace tilewright::api {
 namespace {
@@ -107,6 +108,10 @@ const Condition* TrainJobStatus::find_condition(std::string_view type) const {
     if (condition.type == type) return &condition;
   }
   return nullptr;
+}
+
+bool is_read_only(const Volume& volume) {
+  return member(member(volume.source, "persistentVolumeClaim"), "readOnly") == true;
 }
 
 std::int64_t nominal_workers(const TrainJob& job) {

@@ -118,6 +118,8 @@ struct Volume {
 
   bool operator==(const Volume&) const = default;
 };
+// Whether it is a claim that is to be mounted so.
+bool is_read_only(const Volume& volume);
 
 struct TrainJobSpec {
   std::optional<std::int64_t> nproc_per_node;  // processes a pod; defaulted: 1

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "common/contract/labels.h"
+#include "controller/api/json_members.h"
 #include "controller/api/validate_parts.h"
 
 namespace tilewright::api {
@@ -22,12 +23,6 @@ void each_container(const json& spec, const std::string& path, const Visit& visi
       if ((*found)[i].is_object()) visit((*found)[i], element_path(path + "." + list, i));
     }
   }
-}
-
-json member(const json& object, const char* name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? json() : *found;
 }
 
 void refuse_members(const json& object, const std::string& path,
@@ -59,7 +54,7 @@ void check_security_context(const json& context, const std::string& path, Judge&
   if (member(member(context, "seccompProfile"), "type") == "Unconfined") {
     forbid(judge, path + ".seccompProfile.type", "Unconfined", "RuntimeDefault or Localhost");
   }
-  const json added = member(member(context, "capabilities"), "add");
+  const json& added = member(member(context, "capabilities"), "add");
   for (std::size_t i = 0; added.is_array() && i < added.size(); ++i) {
     if (added[i] != "NET_BIND_SERVICE") {
       forbid(judge, element_path(path + ".capabilities.add", i), added[i].dump(), "no capability");
@@ -88,7 +83,7 @@ void validate_pod_template(const TrainJob& job, Judge& judge) {
                   {"ownerReferences", "pods belong to their job"},
                   {"finalizers", "the job's end would wait for them"}},
                  judge);
-  const json spec = member(overlay, "spec");
+  const json& spec = member(overlay, "spec");
   if (!spec.is_object()) return;
   refuse_members(spec, spec_path,
                  {{"restartPolicy", "spec.worker.restartPolicy says it"},
@@ -97,7 +92,7 @@ void validate_pod_template(const TrainJob& job, Judge& judge) {
                   {"hostname", "the operator sets it"}},
                  judge);
   each_container(spec, spec_path, [&](const json& container, const std::string& path) {
-    const json name = member(container, "name");
+    const json& name = member(container, "name");
     if (!name.is_string()) {
       judge.refuse(path + ".name", fmt::format("found nothing, expected a container's name ({} is "
                                                "the operator's)",
@@ -114,13 +109,13 @@ void validate_pod_template(const TrainJob& job, Judge& judge) {
 }
 
 void validate_pod_security(const TrainJob& job, Judge& judge) {
-  const json spec = member(job.spec.worker.pod_template, "spec");
+  const json& spec = member(job.spec.worker.pod_template, "spec");
   const std::string path = std::string(kOverlay) + ".spec";
   for (const char* name : {"hostNetwork", "hostPID", "hostIPC"}) {
     if (member(spec, name) == true) forbid(judge, path + "." + name, "true", "false");
   }
   check_security_context(member(spec, "securityContext"), path + ".securityContext", judge);
-  const json volumes = member(spec, "volumes");
+  const json& volumes = member(spec, "volumes");
   for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
     if (!member(volumes[i], "hostPath").is_null()) {
       forbid(judge, element_path(path + ".volumes", i) + ".hostPath", "hostPath",
@@ -131,9 +126,9 @@ void validate_pod_security(const TrainJob& job, Judge& judge) {
   each_container(spec, path, [&](const json& container, const std::string& container_path) {
     check_security_context(member(container, "securityContext"),
                            container_path + ".securityContext", judge);
-    const json ports = member(container, "ports");
+    const json& ports = member(container, "ports");
     for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
-      const json port = member(ports[i], "hostPort");
+      const json& port = member(ports[i], "hostPort");
       if (port.is_number() && port != 0) {
         forbid(judge, element_path(container_path + ".ports", i) + ".hostPort", port.dump(),
                "no host port");

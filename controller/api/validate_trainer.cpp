@@ -41,12 +41,6 @@ std::string volume_names(const TrainJob& job) {
   return names.empty() ? "spec.volumes has none" : names;
 }
 
-bool is_read_only(const Volume& volume) {
-  if (!volume.source.is_object()) return false;
-  const auto claim = volume.source.find("persistentVolumeClaim");
-  return claim != volume.source.end() && claim->value("readOnly", false);
-}
-
 class PathJudge {
  public:
   PathJudge(const TrainJob& job, Judge& judge)

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "controller/api/json_members.h"
+
 namespace tilewright::kube {
 namespace {
 
@@ -51,11 +53,6 @@ Problem problem_of_code(int code) {
     default:
       return code >= 500 ? Problem::kServer : Problem::kOther;
   }
-}
-
-std::string text_at(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 // What a proxy in between says may be a web page: a little of it, on one line.
@@ -121,8 +118,8 @@ ApiError error_of_status(int http_code, const nlohmann::json& status) {
     if (code->is_number_integer()) error.http_code = code->get<int>();
   }
   error.problem = problem_of_code(error.http_code);
-  error.reason = text_at(status, "reason");
-  error.message = text_at(status, "message");
+  error.reason = api::text_member(status, "reason");
+  error.message = api::text_member(status, "message");
   for (const Reason& known : kReasons) {
     if (error.reason == known.name) error.problem = known.problem;
   }
@@ -141,7 +138,7 @@ ApiError error_of_answer(int http_code, std::string_view body,
                          std::optional<Duration> retry_after) {
   const auto tree = nlohmann::json::parse(body, nullptr, false);
   ApiError error;
-  if (tree.is_object() && text_at(tree, "kind") == "Status") {
+  if (tree.is_object() && api::text_member(tree, "kind") == "Status") {
     error = error_of_status(http_code, tree);
   } else {
     error.http_code = http_code;

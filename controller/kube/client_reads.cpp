@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/api/json_members.h"
 #include "controller/kube/client_requests.h"
 
 namespace tilewright::kube {
@@ -71,8 +72,8 @@ ApiResult<std::string> Client::list(const ResourceType& type, const Selection& s
       error.operation = request.operation;
       return error;
     }
-    token = metadata_text(*page, "continue");
-    if (token.empty()) return metadata_text(*page, "resourceVersion");
+    token = api::metadata_text(*page, "continue");
+    if (token.empty()) return api::metadata_text(*page, "resourceVersion");
   }
 }
 

@@ -20,12 +20,4 @@ inline ApiRequest make_request(const char* method, const char* verb, const Resou
   return request;
 }
 
-// A text member of metadata; empty where there is none.
-inline std::string metadata_text(const Json& object, const char* name) {
-  const auto metadata = object.find("metadata");
-  if (metadata == object.end() || !metadata->is_object()) return "";
-  const auto found = metadata->find(name);
-  return found != metadata->end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 }  // namespace tilewright::kube

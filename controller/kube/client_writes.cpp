@@ -1,6 +1,7 @@
 // create, update, patch, delete and evict.
 #include <utility>
 
+#include "controller/api/json_members.h"
 #include "controller/kube/client_requests.h"
 
 namespace tilewright::kube {
@@ -28,7 +29,7 @@ Json body_of(const DeleteOptions& options) {
 ApiResult<Json> Client::create(const WriteGuard& guard, const ResourceType& type,
                                const std::string& namespace_name, const Json& object,
                                const net::Wait& wait) {
-  const std::string name = metadata_text(object, "name");
+  const std::string name = api::metadata_text(object, "name");
   ApiRequest request = make_request("POST", "create", type, namespace_name, "", "", {});
   request.operation = "create " + described(type, namespace_name, name);
   request.guard = &guard;
@@ -42,15 +43,15 @@ ApiResult<Json> Client::try_create(const ResourceType& type, const std::string& 
   ApiRequest request = make_request("POST", "create", type, namespace_name, "", "",
                                     {{"dryRun", "All"}, {"fieldValidation", "Strict"}});
   request.operation =
-      "try to create " + described(type, namespace_name, metadata_text(object, "name"));
+      "try to create " + described(type, namespace_name, api::metadata_text(object, "name"));
   put_body(request, object);
   return send(request, wait);
 }
 
 ApiResult<Json> Client::put(const WriteGuard& guard, const ResourceType& type, const Json& object,
                             const std::string& subresource, const net::Wait& wait) {
-  ApiRequest request = make_request("PUT", "update", type, metadata_text(object, "namespace"),
-                                    metadata_text(object, "name"), subresource, {});
+  ApiRequest request = make_request("PUT", "update", type, api::metadata_text(object, "namespace"),
+                                    api::metadata_text(object, "name"), subresource, {});
   request.guard = &guard;
   put_body(request, object);
   return send(request, wait);

@@ -13,6 +13,7 @@
 
 #include "common/process/child_process.h"
 #include "controller/api/decode.h"
+#include "controller/api/json_members.h"
 #include "controller/kube/tls.h"
 
 namespace tilewright::kube {
@@ -119,11 +120,6 @@ class ExecCredentials : public Credentials {
   std::optional<ExecAnswer> answer_;
 };
 
-std::string text_at(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 }  // namespace
 
 std::shared_ptr<Credentials> exec_credentials(ExecPlugin plugin) {
@@ -133,8 +129,9 @@ std::shared_ptr<Credentials> exec_credentials(ExecPlugin plugin) {
 Result<ExecAnswer> parse_exec_answer(std::string_view text, const ExecPlugin& plugin) {
   const auto tree = nlohmann::json::parse(text, nullptr, false);
   if (!tree.is_object()) return wrong(plugin, "wrote no JSON object");
-  if (text_at(tree, "kind") != "ExecCredential") return wrong(plugin, "wrote no ExecCredential");
-  if (text_at(tree, "apiVersion") != plugin.api_version) {
+  if (api::text_member(tree, "kind") != "ExecCredential")
+    return wrong(plugin, "wrote no ExecCredential");
+  if (api::text_member(tree, "apiVersion") != plugin.api_version) {
     return wrong(plugin, "wrote another apiVersion than " + plugin.api_version);
   }
   const auto status = tree.find("status");
@@ -142,13 +139,13 @@ Result<ExecAnswer> parse_exec_answer(std::string_view text, const ExecPlugin& pl
     return wrong(plugin, "wrote an ExecCredential without status");
   }
   ExecAnswer answer;
-  answer.token = text_at(*status, "token");
+  answer.token = api::text_member(*status, "token");
   if (!answer.token.empty()) {
     const Status fit = check_token(answer.token, plugin.where + ": status.token");
     if (!fit) return fit.error();
   }
-  ClientCertificate certificate{text_at(*status, "clientCertificateData"),
-                                text_at(*status, "clientKeyData")};
+  ClientCertificate certificate{api::text_member(*status, "clientCertificateData"),
+                                api::text_member(*status, "clientKeyData")};
   if (certificate.certificate_pem.empty() != certificate.key_pem.empty()) {
     return wrong(plugin, "wrote only one of clientCertificateData and clientKeyData");
   }
@@ -156,7 +153,8 @@ Result<ExecAnswer> parse_exec_answer(std::string_view text, const ExecPlugin& pl
   if (answer.token.empty() && !answer.certificate) {
     return wrong(plugin, "wrote neither a token nor a client certificate");
   }
-  if (const std::string expires = text_at(*status, "expirationTimestamp"); !expires.empty()) {
+  if (const std::string expires = api::text_member(*status, "expirationTimestamp");
+      !expires.empty()) {
     answer.expires = api::parse_timestamp(expires);
     if (!answer.expires) return wrong(plugin, "wrote an expirationTimestamp that is no time");
   }

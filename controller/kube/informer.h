@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/api/json_members.h"
 #include "controller/kube/reflector.h"
 
 namespace tilewright::kube {
@@ -86,18 +87,12 @@ class Informer : private ReflectorSink {
  private:
   using Key = std::pair<std::string, std::string>;
 
-  static std::string text(const nlohmann::json& metadata, const char* name) {
-    const auto found = metadata.find(name);
-    return found != metadata.end() && found->is_string() ? found->template get<std::string>()
-                                                         : std::string();
-  }
   Item project(const nlohmann::json& object) const {
-    static const nlohmann::json kNone = nlohmann::json::object();
-    const auto found = object.find("metadata");
-    const nlohmann::json& metadata = found == object.end() ? kNone : *found;
+    const nlohmann::json& metadata = api::member(object, "metadata");
     return std::make_shared<const Cached<T>>(
-        Cached<T>{text(metadata, "namespace"), text(metadata, "name"), text(metadata, "uid"),
-                  text(metadata, "resourceVersion"), project_(object)});
+        Cached<T>{api::text_member(metadata, "namespace"), api::text_member(metadata, "name"),
+                  api::text_member(metadata, "uid"), api::text_member(metadata, "resourceVersion"),
+                  project_(object)});
   }
   static Key key_of(const Item& item) { return {item->namespace_name, item->name}; }
 

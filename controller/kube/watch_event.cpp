@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "controller/api/json_members.h"
 #include "controller/kube/answer_json.h"
 
 namespace tilewright::kube {
@@ -20,10 +21,7 @@ ApiError not_understood(std::string message) {
 }  // namespace
 
 std::string resource_version_of(const nlohmann::json& object) {
-  const auto metadata = object.find("metadata");
-  if (metadata == object.end() || !metadata->is_object()) return "";
-  const auto version = metadata->find("resourceVersion");
-  return version != metadata->end() && version->is_string() ? version->get<std::string>() : "";
+  return api::metadata_text(object, "resourceVersion");
 }
 
 ApiResult<WatchEvent> parse_watch_event(std::string_view text) {

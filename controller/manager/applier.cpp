@@ -24,11 +24,8 @@ using reconcile::Companion;
 constexpr const char* kNameTaken = "NameTaken";
 
 bool belongs_to(const json& object, const api::TrainJob& job) {
-  const json metadata = object.value("metadata", json::object());
-  for (const json& owner : metadata.value("ownerReferences", json::array())) {
-    if (owner.value("uid", "") == job.metadata.uid && owner.value("controller", false)) return true;
-  }
-  return false;
+  const auto owner = controlling_job(object);
+  return owner && owner->uid == job.metadata.uid;
 }
 
 struct CompanionObject {

@@ -5,28 +5,22 @@
 #include <string_view>
 #include <utility>
 
+#include "controller/api/json_members.h"
+
 namespace tilewright::manager {
 namespace {
 
+using api::text_member;
 using nlohmann::json;
 
 constexpr std::array<std::string_view, 3> kReasons{"FailedMount", "FailedAttachVolume",
                                                    "FailedCreatePodSandBox"};
 
-std::string text(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 // When it was last told, in RFC 3339, which sorts as text; components fill in different members.
 std::string last_told(const json& event) {
-  std::string latest = text(event, "eventTime");
-  latest = std::max(latest, text(event, "deprecatedLastTimestamp"));
-  const auto series = event.find("series");
-  if (series != event.end() && series->is_object()) {
-    latest = std::max(latest, text(*series, "lastObservedTime"));
-  }
-  return latest;
+  std::string latest = text_member(event, "eventTime");
+  latest = std::max(latest, text_member(event, "deprecatedLastTimestamp"));
+  return std::max(latest, text_member(api::member(event, "series"), "lastObservedTime"));
 }
 
 }  // namespace
@@ -34,7 +28,7 @@ std::string last_told(const json& event) {
 std::optional<PodTrouble> trouble_in(const std::vector<json>& events) {
   std::optional<std::pair<std::string, PodTrouble>> newest;
   for (const json& event : events) {
-    PodTrouble trouble{text(event, "reason"), text(event, "note")};
+    PodTrouble trouble{text_member(event, "reason"), text_member(event, "note")};
     if (std::ranges::find(kReasons, trouble.reason) == kReasons.end()) continue;
     std::string when = last_told(event);
     if (newest && newest->first >= when) continue;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "controller/api/json_members.h"
 #include "controller/manager/records.h"
 #include "controller/manager/resources.h"
 #include "controller/reconcile/objects.h"
@@ -74,9 +75,9 @@ void ask_for_nodes(kube::Client& client, const api::TrainJob& job, const net::Wa
 void ask_for_claims(kube::Client& client, const std::string& space, const api::TrainJob& job,
                     const net::Wait& wait, Preflight& preflight) {
   for (const api::Volume& volume : job.spec.volumes) {
-    const auto claim = volume.source.find("persistentVolumeClaim");
-    if (volume.source.is_null() || claim == volume.source.end()) continue;
-    const std::string name = claim->value("claimName", "");
+    const json& claim = api::member(volume.source, "persistentVolumeClaim");
+    if (claim.is_null()) continue;
+    const std::string name = api::text_member(claim, "claimName");
     const auto found = client.get(kube::resource::claims(), space, name, wait);
     if (found.is(Problem::kNotFound)) {
       preflight.obstacles.push_back(

@@ -6,26 +6,15 @@
 #include "common/contract/labels.h"
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
+#include "controller/api/json_members.h"
 #include "controller/api/validate.h"
 #include "controller/reconcile/observe_pod.h"
 
 namespace tilewright::manager {
-namespace {
 
+using api::member;
+using api::text_member;
 using nlohmann::json;
-
-const json& member(const json& object, const char* name) {
-  static const json kNothing = json::object();
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found == object.end() ? kNothing : *found;
-}
-
-std::string text(const json& object, const char* name) {
-  const json& value = member(object, name);
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
-
-}  // namespace
 
 std::string key_of(std::string_view namespace_name, std::string_view name) {
   std::string key(namespace_name);
@@ -50,7 +39,7 @@ JobRecord record_of_job(const json& object) {
     const json& from = member(object, "metadata");
     if (from.contains(name)) metadata[name] = from[name];
   }
-  JobRecord record{json::to_cbor(kept), text(member(object, "status"), "phase")};
+  JobRecord record{json::to_cbor(kept), text_member(member(object, "status"), "phase")};
   record.cbor.shrink_to_fit();
   return record;
 }
@@ -60,7 +49,8 @@ json tree_of(const JobRecord& record) { return json::from_cbor(record.cbor); }
 DecodedJob decode(const json& object) {
   api::Decoded decoded = api::decode_object(object);
   api::apply_defaults(decoded.job);
-  DecodedJob result{std::move(decoded.job), member(object, "status"), std::move(decoded.errors)};
+  DecodedJob result{std::move(decoded.job), object.value("status", json::object()),
+                    std::move(decoded.errors)};
   if (!result.errors.empty()) return result;
   api::Findings findings = api::validate(result.job);
   findings.append(api::validate_for_cluster(result.job));
@@ -68,18 +58,24 @@ DecodedJob decode(const json& object) {
   return result;
 }
 
+std::optional<ControllingJob> controlling_job(const json& object) {
+  for (const json& owner : member(member(object, "metadata"), "ownerReferences")) {
+    if (member(owner, "controller") == true && text_member(owner, "kind") == kTrainJobKind &&
+        text_member(owner, "apiVersion") == kApiVersion) {
+      return ControllingJob{text_member(owner, "uid"), text_member(owner, "name")};
+    }
+  }
+  return std::nullopt;
+}
+
 PodRecord record_of_pod(const json& object) {
   PodRecord record;
   auto worker = reconcile::worker_of_pod(object);
   if (!worker) return record;
   record.worker = std::move(*worker);
-  for (const json& owner : member(member(object, "metadata"), "ownerReferences")) {
-    if (member(owner, "controller") != json(true) || text(owner, "kind") != kTrainJobKind ||
-        text(owner, "apiVersion") != kApiVersion) {
-      continue;
-    }
-    record.job_uid = text(owner, "uid");
-    record.job_name = text(owner, "name");
+  if (auto owner = controlling_job(object)) {
+    record.job_uid = std::move(owner->uid);
+    record.job_name = std::move(owner->name);
   }
   return record;
 }
@@ -88,10 +84,12 @@ NodeRecord record_of_node(const json& object) {
   NodeRecord record;
   const json& status = member(object, "status");
   for (const json& condition : member(status, "conditions")) {
-    if (text(condition, "type") == "Ready") record.ready = text(condition, "status") == "True";
+    if (text_member(condition, "type") == "Ready") {
+      record.ready = text_member(condition, "status") == "True";
+    }
   }
   const json& metadata = member(object, "metadata");
-  record.node.name = text(metadata, "name");
+  record.node.name = text_member(metadata, "name");
   record.node.cordoned = member(member(object, "spec"), "unschedulable") == json(true);
   for (const auto& [name, value] : member(metadata, "labels").items()) {
     if (value.is_string()) record.node.labels.emplace(name, value.get<std::string>());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,12 +38,19 @@ nlohmann::json tree_of(const JobRecord& record);
 // Of such a tree.
 DecodedJob decode(const nlohmann::json& object);
 
+// The TrainJob that an object belongs to, by its controlling owner reference: labels anybody may
+// set.
+struct ControllingJob {
+  std::string uid;
+  std::string name;
+};
+std::optional<ControllingJob> controlling_job(const nlohmann::json& object);
+
 struct PodRecord {
-  std::string job_uid;   // of the TrainJob that owns it; empty: none does
+  std::string job_uid;   // of its controlling job; empty: it has none
   std::string job_name;  // of that TrainJob
   reconcile::Worker worker;
 };
-// By its controlling owner reference: labels anybody may set.
 PodRecord record_of_pod(const nlohmann::json& object);
 
 struct NodeRecord {

@@ -85,18 +85,13 @@ json environment_of(const api::TrainJob& job, std::int64_t index, const std::str
   return list;
 }
 
-bool is_read_only(const api::Volume& volume) {
-  const auto claim = volume.source.find("persistentVolumeClaim");
-  return claim != volume.source.end() && claim->value("readOnly", false);
-}
-
 json mounts_of(const api::TrainJob& job) {
   json mounts = {{{"name", kShmVolume}, {"mountPath", "/dev/shm"}},
                  {{"name", kTmpVolume}, {"mountPath", "/tmp"}},
                  {{"name", kKeyVolume}, {"mountPath", kJobKeyFolder}, {"readOnly", true}}};
   for (const api::Volume& volume : job.spec.volumes) {
     json mount = {{"name", volume.name}, {"mountPath", api::pod_path({volume.name, ""})}};
-    if (is_read_only(volume)) mount["readOnly"] = true;
+    if (api::is_read_only(volume)) mount["readOnly"] = true;
     mounts.push_back(std::move(mount));
   }
   return mounts;

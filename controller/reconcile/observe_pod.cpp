@@ -6,23 +6,14 @@
 
 #include "common/contract/labels.h"
 #include "controller/api/decode.h"
+#include "controller/api/json_members.h"
 
 namespace tilewright::reconcile {
 namespace {
 
+using api::member;
+using api::text_member;
 using nlohmann::json;
-
-// An empty object where the member is absent or of another type.
-const json& member(const json& object, const char* name) {
-  static const json kNothing = json::object();
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found == object.end() ? kNothing : *found;
-}
-
-std::string text(const json& object, const char* name) {
-  const json& value = member(object, name);
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
 
 // As labels and annotations have it.
 template <typename Number>
@@ -34,14 +25,14 @@ std::optional<Number> whole_number(const std::string& text) {
 }
 
 std::optional<WallTime> time(const json& object, const char* name) {
-  return api::parse_timestamp(text(object, name));
+  return api::parse_timestamp(text_member(object, name));
 }
 
 const json& named(const json& list, const char* key, std::string_view name) {
-  static const json kNothing = json::object();
+  static const json kNothing;
   if (!list.is_array()) return kNothing;
   for (const json& element : list) {
-    if (text(element, key) == name) return element;
+    if (text_member(element, key) == name) return element;
   }
   return kNothing;
 }
@@ -58,8 +49,8 @@ void take_container_state(const json& state, Worker& worker) {
   const json& running = member(state, "running");
   const json& terminated = member(state, "terminated");
   if (!waiting.empty()) {
-    worker.reason = text(waiting, "reason");
-    worker.message = text(waiting, "message");
+    worker.reason = text_member(waiting, "reason");
+    worker.message = text_member(waiting, "message");
   }
   if (!running.empty()) worker.started = time(running, "startedAt");
   if (terminated.empty()) return;
@@ -70,9 +61,9 @@ void take_container_state(const json& state, Worker& worker) {
     worker.exit_code = 128 + signal.get<int>();
   worker.started = time(terminated, "startedAt");
   worker.finished = time(terminated, "finishedAt");
-  worker.reason = text(terminated, "reason");
+  worker.reason = text_member(terminated, "reason");
   // With FallbackToLogsOnError this is the end of the log.
-  worker.last_lines = text(terminated, "message");
+  worker.last_lines = text_member(terminated, "message");
 }
 
 }  // namespace
@@ -80,39 +71,40 @@ void take_container_state(const json& state, Worker& worker) {
 std::optional<Worker> worker_of_pod(const json& pod) {
   const json& metadata = member(pod, "metadata");
   const json& status = member(pod, "status");
-  const auto index = whole_number<int>(text(member(metadata, "labels"), labels::kWorkerIndex));
+  const auto index =
+      whole_number<int>(text_member(member(metadata, "labels"), labels::kWorkerIndex));
   if (!index) return std::nullopt;
   Worker worker;
   worker.index = *index;
   worker.generation = whole_number<std::int64_t>(
-      text(member(metadata, "annotations"), annotations::kJobGeneration));
-  worker.name = text(metadata, "name");
-  worker.uid = text(metadata, "uid");
+      text_member(member(metadata, "annotations"), annotations::kJobGeneration));
+  worker.name = text_member(metadata, "name");
+  worker.uid = text_member(metadata, "uid");
   worker.created = time(metadata, "creationTimestamp");
   worker.terminating = member(metadata, "deletionTimestamp").is_string();
-  worker.node = text(member(pod, "spec"), "nodeName");
-  worker.phase = phase_of(text(status, "phase"));
+  worker.node = text_member(member(pod, "spec"), "nodeName");
+  worker.phase = phase_of(text_member(status, "phase"));
   const json& conditions = member(status, "conditions");
-  worker.ready = text(named(conditions, "type", "Ready"), "status") == "True";
+  worker.ready = text_member(named(conditions, "type", "Ready"), "status") == "True";
 
   take_container_state(
       member(named(member(status, "containerStatuses"), "name", kWorkerContainer), "state"),
       worker);
   const json& scheduled = named(conditions, "type", "PodScheduled");
-  if (worker.phase == WorkerPhase::kPending && text(scheduled, "status") == "False") {
-    worker.reason = text(scheduled, "reason");
-    worker.message = text(scheduled, "message");
+  if (worker.phase == WorkerPhase::kPending && text_member(scheduled, "status") == "False") {
+    worker.reason = text_member(scheduled, "reason");
+    worker.message = text_member(scheduled, "message");
   }
   // What happened to the pod explains what happened to its container; only the container's own
   // death of memory says more.
   const json& disruption = named(conditions, "type", "DisruptionTarget");
   if (worker.reason != "OOMKilled") {
-    if (const std::string reason = text(status, "reason"); !reason.empty()) {
+    if (const std::string reason = text_member(status, "reason"); !reason.empty()) {
       worker.reason = reason;
-      worker.message = text(status, "message");
-    } else if (text(disruption, "status") == "True") {
-      worker.reason = text(disruption, "reason");
-      worker.message = text(disruption, "message");
+      worker.message = text_member(status, "message");
+    } else if (text_member(disruption, "status") == "True") {
+      worker.reason = text_member(disruption, "reason");
+      worker.message = text_member(disruption, "message");
     }
   }
   return worker;

@@ -1,0 +1,22 @@
+#include "controller/api/json_members.h"
+
+namespace tilewright::api {
+
+using nlohmann::json;
+
+const json& member(const json& object, const char* name) {
+  static const json kNothing;
+  const auto found = object.find(name);
+  return found == object.end() ? kNothing : *found;
+}
+
+std::string text_member(const json& object, const char* name) {
+  const json& value = member(object, name);
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+std::string metadata_text(const json& object, const char* name) {
+  return text_member(member(object, "metadata"), name);
+}
+
+}  // namespace tilewright::api
