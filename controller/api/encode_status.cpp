@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/base/clock.h"
+#include "common/contract/reported.h"
 #include "controller/api/encode.h"
 
 namespace tilewright::api {
@@ -11,10 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kEvaluation = "eval_";
 // The one number of a task comes first: GLUE's of CoLA and STS-B, then of the others, then SQuAD's.
-constexpr std::array<const char*, 5> kMainMetrics{"eval_matthews_correlation", "eval_pearson",
-                                                  "eval_accuracy", "eval_f1", "eval_exact"};
+constexpr std::array<const char*, 5> kMainMetrics{"matthews_correlation", "pearson", "accuracy",
+                                                  "f1", "exact"};
 
 void put_time(json& object, const char* name, const Timestamp& time) {
   if (time) object[name] = to_rfc3339(*time);
@@ -72,10 +72,8 @@ json progress_json(const Progress& progress) {
 std::string quality_of(const Progress& progress) {
   const std::map<std::string, double>& metrics = progress.metrics;
   for (const char* name : kMainMetrics) {
-    const auto found = metrics.find(name);
-    if (found == metrics.end()) continue;
-    return fmt::format("{} {:.4f}", std::string_view(name).substr(kEvaluation.size()),
-                       found->second);
+    const auto found = metrics.find(fmt::format("{}{}", reported::kEvaluationPrefix, name));
+    if (found != metrics.end()) return fmt::format("{} {:.4f}", name, found->second);
   }
   return progress.loss ? fmt::format("loss {:.4f}", *progress.loss) : "";
 }

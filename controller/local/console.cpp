@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/text.h"
+#include "common/contract/reported.h"
 #include "controller/local/log_capture.h"
 
 namespace tilewright::local {
@@ -72,7 +73,7 @@ std::string progress_line(const reconcile::RendezvousView& live, int width) {
       line += fmt::format("  ETA {}", to_words(std::chrono::seconds(*progress.eta_seconds)));
     }
   }
-  if (!live.phase.empty() && live.phase != "training") {
+  if (!live.phase.empty() && live.phase != reported::kTrainingPhase) {
     line += (line.empty() ? "" : "  ") + live.phase;
   }
   if (width > 0 && line.size() > static_cast<std::size_t>(width)) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/files.h"
+#include "common/contract/reported.h"
 #include "controller/api/document.h"
 #include "controller/api/validate.h"
 #include "controller/local/console.h"
@@ -57,7 +58,7 @@ Result<api::Checked> read_manifest(const RunOptions& options) {
 // long they took; empty where there is none.
 std::string results_in_words(const fs::path& output) {
   const Result<std::string> text =
-      read_file(output / "eval_results.json", kMaxResultBytes, ExitCode::kOutput);
+      read_file(output / reported::kEvaluationFile, kMaxResultBytes, ExitCode::kOutput);
   if (!text) return "";
   const nlohmann::json results = nlohmann::json::parse(*text, nullptr, false);
   std::string words;

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/contract/reported.h"
+
 namespace tilewright::reconcile {
 namespace {
-
-// What a worker reports beside its metrics; all others are results for people to read.
-constexpr const char* kGflops = "gflops";
-constexpr const char* kPeakGflops = "peak_gflops";
-constexpr const char* kEtaSeconds = "eta_seconds";
-constexpr const char* kGradNorm = "grad_norm";
 
 double take_out(std::map<std::string, double>& metrics, const char* name) {
   const auto found = metrics.extract(name);
@@ -38,11 +34,12 @@ void take(const rendezvous::Progress& from, std::int64_t global_batch, Rendezvou
   to.tokens_per_second = from.tokens_per_second;
   to.eta_seconds = eta(from, global_batch);
   to.last_checkpoint_step = from.last_checkpoint_step;
+  // What is left of them are results for people to read.
   to.metrics = from.metrics;
-  view.gflops_per_second = take_out(to.metrics, kGflops);
-  view.peak_gflops = take_out(to.metrics, kPeakGflops);
-  take_out(to.metrics, kEtaSeconds);
-  take_out(to.metrics, kGradNorm);
+  view.gflops_per_second = take_out(to.metrics, reported::kGflops);
+  view.peak_gflops = take_out(to.metrics, reported::kPeakGflops);
+  take_out(to.metrics, reported::kEtaSeconds);
+  take_out(to.metrics, reported::kGradNorm);
   view.phase = from.phase;
 }
 

@@ -49,7 +49,7 @@ const std::map<std::string, std::set<std::string>>& arrows() {
       {"worker/checkpoint", {"common/base", "worker/runtime", "worker/nn"}},
       {"worker/elastic",
        {"common/base", "common/contract", "common/net", "common/process", "common/rendezvous"}},
-      {"worker/metrics", {"common/base", "common/net", "common/rendezvous"}},
+      {"worker/metrics", {"common/base", "common/contract", "common/net", "common/rendezvous"}},
       {"worker/train",
        {"common/base", "common/contract", "common/net", "common/rendezvous", "worker/runtime",
         "worker/kernels", "worker/nn", "worker/text", "worker/tasks", "worker/collectives",

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/base/version.h"
+#include "common/contract/reported.h"
 #include "common/net/socket.h"
 #include "common/net/wait.h"
 
@@ -50,18 +51,16 @@ constexpr std::array<Figure, 11> kFigures{{
     {"tilewright_tokens_per_second", "Real tokens trained per second, all workers together",
      [](const Progress& p) { return p.tokens_per_second; }},
     {"tilewright_gflops", "Arithmetic on real tokens in GFLOP/s, all workers together",
-     [](const Progress& p) { return metric(p, "gflops"); }},
+     [](const Progress& p) { return metric(p, reported::kGflops); }},
     {"tilewright_ceiling_gflops", "What the CPUs of all workers could do in GFLOP/s",
-     [](const Progress& p) { return metric(p, "peak_gflops"); }},
+     [](const Progress& p) { return metric(p, reported::kPeakGflops); }},
     {"tilewright_remaining_seconds", "Estimated time until the last step",
-     [](const Progress& p) { return metric(p, "eta_seconds"); }},
+     [](const Progress& p) { return metric(p, reported::kEtaSeconds); }},
     {"tilewright_last_checkpoint_step", "Step of the newest checkpoint; -1 when there is none",
      [](const Progress& p) { return static_cast<double>(p.last_checkpoint_step); }},
 }};
 
 constexpr auto kKnock = std::chrono::milliseconds(20);
-
-constexpr std::string_view kEvaluation = "eval_";
 
 // Where this process reaches a listener of its own.
 std::string own_door(const std::string& host) {
@@ -151,8 +150,9 @@ class Exposition::Impl {
       figures_[i]->Set(kFigures[i].value(progress));
     }
     for (const auto& [name, value] : progress.metrics) {
-      if (!name.starts_with(kEvaluation)) continue;
-      evaluation_.Add({{"metric", name.substr(kEvaluation.size())}}).Set(value);
+      if (!name.starts_with(reported::kEvaluationPrefix)) continue;
+      const std::string result = name.substr(reported::kEvaluationPrefix.size());
+      evaluation_.Add({{"metric", result}}).Set(value);
     }
     if (progress.phase == told_phase_ || progress.phase.empty()) return;
     if (current_phase_ != nullptr) phase_.Remove(current_phase_);

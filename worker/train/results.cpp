@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/contract/reported.h"
+
 namespace tilewright::train {
 namespace {
 
@@ -52,7 +54,7 @@ std::map<std::string, std::string> result_files(const Job& job, const Trainer& t
     eval["eval_samples_per_second"] =
         rate(static_cast<double>(evaluation->examples), evaluation->seconds);
     all.update(eval);
-    files["eval_results.json"] = eval.dump(2) + "\n";
+    files[reported::kEvaluationFile] = eval.dump(2) + "\n";
   }
   files["all_results.json"] = all.dump(2) + "\n";
   return files;

@@ -1,5 +1,6 @@
 #include "worker/train/run.h"
 
+#include "common/contract/reported.h"
 #include "worker/checkpoint/output_claim.h"
 #include "worker/collectives/exchange.h"
 #include "worker/kernels/gemm/peak.h"
@@ -174,7 +175,7 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
     report_progress();
   };
   if (job.settings.do_train) {
-    phase("training");
+    phase(reported::kTrainingPhase);
     TrainerHooks hooks;
     hooks.should_leave = [&] { return session.should_leave(); };
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
@@ -185,10 +186,10 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
       progress.examples_per_second = rates.examples_per_second;
       progress.tokens_per_second = rates.tokens_per_second;
       progress.last_checkpoint_step = trainer.last_checkpoint_step();
-      progress.metrics = {{"gflops", rates.gflops},
-                          {"peak_gflops", peak_gflops * mesh.world()},
-                          {"eta_seconds", rates.eta_seconds},
-                          {"grad_norm", report.grad_norm}};
+      progress.metrics = {{reported::kGflops, rates.gflops},
+                          {reported::kPeakGflops, peak_gflops * mesh.world()},
+                          {reported::kEtaSeconds, rates.eta_seconds},
+                          {reported::kGradNorm, report.grad_norm}};
       report_progress();
       if (first) printer.show(report, rates, monotonic_now());
     };
@@ -210,7 +211,9 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
   if (job.settings.do_eval) {
     phase("evaluating");
     evaluation = trainer.evaluate(mesh);
-    for (const auto& [name, value] : evaluation->metrics) progress.metrics["eval_" + name] = value;
+    for (const auto& [name, value] : evaluation->metrics) {
+      progress.metrics[fmt::format("{}{}", reported::kEvaluationPrefix, name)] = value;
+    }
     if (first) {
       log.info("evaluation on {} examples: {}, loss {:.4f}", evaluation->examples,
                in_words(evaluation->metrics), evaluation->loss);
