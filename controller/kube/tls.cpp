@@ -6,13 +6,17 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "common/base/files.h"
 
 namespace tilewright::kube {
 namespace {
+
+namespace fs = std::filesystem;
 
 template <auto kFree>
 struct Freed {
@@ -62,14 +66,25 @@ Status trust(SSL_CTX* context, const PemSource& source) {
   return {};
 }
 
-Status trust_system(SSL_CTX* context) {
-  const std::string& file = system_authorities_file();
-  if (SSL_CTX_load_verify_file(context, file.c_str()) == 1) return {};
-  ERR_clear_error();
-  return wrong(
-      fmt::format("{}: found no certificate in PEM, expected those of the system's "
-                  "authorities, since the cluster names none of its own",
-                  file));
+// Of a variable that OpenSSL reads, or what it takes where that is not set.
+std::string set_or(const char* variable, const char* otherwise) {
+  const char* set = std::getenv(variable);
+  return set == nullptr ? otherwise : set;
+}
+
+// Whether any folder of a list has a certificate under the name by which OpenSSL would look for it:
+// eight digits of a hash, and .0 for the first of that hash.
+bool hold_hashed_certificate(std::string_view folders) {
+  while (!folders.empty()) {
+    const std::size_t end = std::min(folders.find(':'), folders.size());
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folders.substr(0, end), none)) {
+      const std::string name = entry.path().filename();
+      if (name.size() == 10 && name.ends_with(".0")) return true;
+    }
+    folders.remove_prefix(std::min(end + 1, folders.size()));
+  }
+  return false;
 }
 
 int no_passphrase(char*, int, int, void*) { return 0; }
@@ -114,8 +129,11 @@ Status prepare_tls(SSL_CTX* context, const TlsSettings& settings,
                    const std::optional<ClientCertificate>& from_plugin) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   if (settings.verify || !settings.authorities.empty()) {
-    const Status trusted =
-        settings.authorities.empty() ? trust_system(context) : trust(context, settings.authorities);
+    Status trusted =
+        settings.authorities.empty()
+            ? trust_system(context, system_authorities_file(),
+                           set_or(X509_get_default_cert_dir_env(), X509_get_default_cert_dir()))
+            : trust(context, settings.authorities);
     if (!trusted) return trusted;
   }
   if (from_plugin) {
@@ -131,11 +149,19 @@ Status prepare_tls(SSL_CTX* context, const TlsSettings& settings,
               name_of(settings.key, "client key"));
 }
 
+Status trust_system(SSL_CTX* context, const std::string& file, const std::string& folders) {
+  const bool loaded = SSL_CTX_load_verify_file(context, file.c_str()) == 1;
+  SSL_CTX_load_verify_dir(context, folders.c_str());
+  ERR_clear_error();
+  if (loaded || hold_hashed_certificate(folders)) return {};
+  return wrong(
+      fmt::format("{}: found no certificate in PEM, nor one under its hash in {}, expected those "
+                  "of the system's authorities, since the cluster names none of its own",
+                  file, folders));
+}
+
 const std::string& system_authorities_file() {
-  static const std::string file = [] {
-    const char* set = std::getenv(kCertFileVariable);
-    return std::string(set == nullptr ? X509_get_default_cert_file() : set);
-  }();
+  static const std::string file = set_or(kCertFileVariable, X509_get_default_cert_file());
   return file;
 }
 

@@ -42,6 +42,11 @@ void spare_system_authorities();
 const std::string& system_authorities_file();
 inline constexpr const char* kCertFileVariable = "SSL_CERT_FILE";
 
+// Trusts the certificates of `file`, and those in `folders` (with colons between them) that stand
+// there under their hash, which OpenSSL reads when it looks for one. A system may have only one of
+// the two; it is an error when it has neither.
+Status trust_system(SSL_CTX* context, const std::string& file, const std::string& folders);
+
 // Why the last handshake was refused, in OpenSSL's words: cpprestsdk tells only that it was.
 struct HandshakeLog {
   std::string last_refusal;

@@ -1,7 +1,11 @@
 // Whom the client trusts, and what it shows of itself.
 #include "controller/kube/tls.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 #include <fstream>
 #include <sstream>
@@ -20,6 +24,16 @@ std::string content_of(const std::filesystem::path& path) {
   text << std::ifstream(path).rdbuf();
   return text.str();
 }
+
+using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
+Certificate certificate_of(const std::filesystem::path& path) {
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> file(BIO_new_file(path.c_str(), "r"),
+                                                           BIO_free_all);
+  return {PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr), X509_free};
+}
+
+using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+Context new_context() { return {SSL_CTX_new(TLS_client_method()), SSL_CTX_free}; }
 
 class TlsTest : public ::testing::Test {
  protected:
@@ -50,8 +64,7 @@ class TlsTest : public ::testing::Test {
 
   testing::TemporaryDirectory folder;
   testing::CertificateAuthority authority{folder.path()};
-  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> server_tls{SSL_CTX_new(TLS_server_method()),
-                                                               SSL_CTX_free};
+  Context server_tls{SSL_CTX_new(TLS_server_method()), SSL_CTX_free};
   static void answer(ScriptedConnection& connection, const ScriptedRequest&) {
     connection.answer(200, "{}");
   }
@@ -79,6 +92,40 @@ TEST_F(TlsTest, RefusesAServerOfAnotherAuthority) {
   EXPECT_TRUE(server.requests().empty());
   config.tls.authorities = {};
   EXPECT_TRUE(ask(config).is(Problem::kTransport)) << "nor does the system know it";
+}
+
+// Whether a connection with this context would take the certificate.
+bool trusts(SSL_CTX* context, const std::filesystem::path& path) {
+  const auto certificate = certificate_of(path);
+  const std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> check(X509_STORE_CTX_new(),
+                                                                              X509_STORE_CTX_free);
+  X509_STORE_CTX_init(check.get(), SSL_CTX_get_cert_store(context), certificate.get(), nullptr);
+  return X509_verify_cert(check.get()) == 1;
+}
+
+TEST_F(TlsTest, TrustsASystemThatHasItsAuthoritiesInAFileOrByTheirHash) {
+  const auto server = folder.path() / "server.crt";
+  const auto hashed = folder.path() / "hashed";
+  std::filesystem::create_directory(hashed);
+  const auto hash = X509_subject_name_hash(certificate_of(authority.certificate()).get());
+  std::filesystem::copy_file(authority.certificate(), hashed / fmt::format("{:08x}.0", hash));
+  const std::string nowhere = folder.path() / "nowhere";
+
+  const auto by_hash = new_context();
+  const Status folder_only = trust_system(by_hash.get(), nowhere, nowhere + ":" + hashed.string());
+  EXPECT_TRUE(folder_only) << folder_only.error().message;
+  EXPECT_TRUE(trusts(by_hash.get(), server));
+  EXPECT_EQ(ERR_peek_error(), 0U) << "a later error would be taken for this one";
+
+  const auto by_file = new_context();
+  EXPECT_TRUE(trust_system(by_file.get(), authority.certificate(), nowhere));
+  EXPECT_TRUE(trusts(by_file.get(), server));
+
+  const auto none = new_context();
+  const Status refused = trust_system(none.get(), nowhere, folder.path());
+  ASSERT_FALSE(refused) << "certificates under other names are not found";
+  EXPECT_THAT(refused.error().message, HasSubstr(nowhere + ": found no certificate"));
+  EXPECT_FALSE(trusts(none.get(), server));
 }
 
 TEST_F(TlsTest, RefusesACertificateForAnotherName) {
