@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 #include "controller/api/document.h"
@@ -14,14 +12,6 @@ namespace tilewright::bench {
 namespace {
 
 using nlohmann::json;
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (text.str().empty()) throw std::runtime_error("cannot read " + path.string());
-  return text.str();
-}
 
 // No controller is here that would take the taint of a new node off again.
 testing::ControlPlaneOptions options() {
@@ -43,8 +33,9 @@ std::unique_ptr<kube::Client> client_for(const testing::ControlPlane& control_pl
 FakeCluster::FakeCluster(int nodes)
     : control_plane_(options()), client_(client_for(control_plane_)) {
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
-  const json definition =
-      api::read_yaml(read(testing::source_dir() / "crds/trainjobs.tilewright.dev.yaml")).tree;
+  const json definition = api::read_yaml(testing::read_text(testing::source_dir() /
+                                                            "crds/trainjobs.tilewright.dev.yaml"))
+                              .tree;
   need(client_->create(guard,
                        {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
                         "CustomResourceDefinition", false},

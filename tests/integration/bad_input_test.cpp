@@ -1,23 +1,20 @@
-// Every kind of bad input, given to the real programs: one sentence that names file, line or field,
+// Every kind of bad input, given to the real worker: one sentence that names file, line or field,
 // what was found and what was expected; the exit code of that kind; nothing left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
-#include <iterator>
-#include <map>
-#include <nlohmann/json.hpp>
 
 #include "common/base/exit_codes.h"
+#include "tests/integration/inputs.h"
 #include "tests/integration/running_program.h"
-#include "tests/support/paths.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Inputs;
 using testing::RunningProgram;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -25,95 +22,6 @@ constexpr bool kSanitized = true;  // sanitizers map terabytes
 #else
 constexpr bool kSanitized = false;
 #endif
-
-fs::path real_model() {
-  const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
-  return given != nullptr ? fs::absolute(given)
-                          : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
-}
-
-std::string read(const fs::path& path, std::size_t most = std::string::npos) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error("cannot read " + path.string());
-  std::string text;
-  if (most == std::string::npos) {
-    text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  } else {
-    text.resize(most);
-    in.read(text.data(), static_cast<std::streamsize>(most));
-    text.resize(static_cast<std::size_t>(in.gcount()));
-  }
-  return text;
-}
-
-std::string safetensors_length(std::uint64_t length) {
-  std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(length >> (8 * i) & 0xff);
-  return bytes;
-}
-
-// Every path below a folder and the bytes of every file: what may not change.
-std::map<std::string, std::string> content_of(const fs::path& folder) {
-  std::map<std::string, std::string> content;
-  if (!fs::exists(folder)) return content;
-  content["."] = "";
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    std::string& bytes = content[entry.path().lexically_relative(folder)];
-    if (entry.is_symlink()) {
-      bytes = fs::read_symlink(entry.path());
-    } else if (entry.is_regular_file()) {
-      bytes = read(entry.path());
-    }
-  }
-  return content;
-}
-
-// A folder with a good model, good data and whatever a row makes bad of it.
-class Inputs {
- public:
-  Inputs() {
-    fs::create_directory(model());
-    for (const auto& entry : fs::directory_iterator(real_model())) {
-      if (!entry.is_regular_file()) continue;
-      fs::create_symlink(entry.path(), model() / entry.path().filename());
-    }
-    fs::create_directory(folder() / "data");
-    write("data/train.tsv", header() + "1\t1\t2\tA cat sat.\tThe cat sat.\n0\t3\t4\tOne.\tTwo.\n");
-    write("data/dev.tsv", header() + "1\t5\t6\tA dog ran.\tThe dog ran.\n");
-  }
-  const fs::path& folder() const { return temporary_.path(); }
-  fs::path model() const { return folder() / "model"; }
-  fs::path output() const { return folder() / "out"; }
-  static std::string header() { return "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"; }
-
-  // In place of what stands there; a symbolic link is not followed.
-  void write(const fs::path& name, const std::string& text) const {
-    fs::remove(folder() / name);
-    std::ofstream(folder() / name, std::ios::binary) << text;
-  }
-  // config.json with one field changed.
-  void configure(const std::string& field, const nlohmann::json& value) const {
-    auto config = nlohmann::json::parse(read(real_model() / "config.json"));
-    config[field] = value;
-    write("model/config.json", config.dump());
-  }
-  // The weights under another header; their data is a hole in the file.
-  void rewrite_weights(const std::function<void(nlohmann::json&)>& change) const {
-    const fs::path real = real_model() / "model.safetensors";
-    std::uint64_t length = 0;
-    const std::string first = read(real, 8);
-    for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(first[i]);
-    const std::uint64_t data = fs::file_size(real) - 8 - length;
-    auto header = nlohmann::json::parse(read(real, 8 + length).substr(8));
-    change(header);
-    const std::string text = header.dump();
-    write("model/model.safetensors", safetensors_length(text.size()) + text);
-    fs::resize_file(model() / "model.safetensors", 8 + text.size() + data);
-  }
-
- private:
-  testing::TemporaryDirectory temporary_;
-};
 
 struct Row {
   std::string name;
@@ -179,12 +87,15 @@ std::vector<Row> rows() {
        ExitCode::kWeights,
        {"model/model.safetensors", "tensor", "past the end of the data of", "truncated"},
        [](Inputs& i) {
-         i.write("model/model.safetensors", read(real_model() / "model.safetensors", 1 << 20));
+         i.write("model/model.safetensors",
+                 testing::read_text(testing::model_dir() / "model.safetensors", 1 << 20));
        }},
       {"HeaderPastTheEnd",
        ExitCode::kWeights,
        {"model/model.safetensors", "header of 1000 bytes", "past the end of the file of 10 bytes"},
-       [](Inputs& i) { i.write("model/model.safetensors", safetensors_length(1000) + "{}"); }},
+       [](Inputs& i) {
+         i.write("model/model.safetensors", testing::safetensors_length(1000) + "{}");
+       }},
       {"OverlappingTensors",
        ExitCode::kWeights,
        {"model/model.safetensors", "tensor", "overlaps tensor"},
@@ -336,10 +247,7 @@ std::vector<Row> rows() {
 
 class BadInput : public ::testing::TestWithParam<Row> {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(fs::exists(real_model() / "model.safetensors"))
-        << real_model() << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
-  }
+  void SetUp() override { ASSERT_EQ(testing::missing_model(), ""); }
 };
 INSTANTIATE_TEST_SUITE_P(Worker, BadInput, ::testing::ValuesIn(rows()),
                          [](const auto& tested) { return tested.param.name; });
@@ -350,7 +258,7 @@ TEST_P(BadInput, IsRefusedInOneSentenceAndLeavesNothing) {
   Inputs inputs;
   if (row.spoil) row.spoil(inputs);
   const bool output_was_file = fs::is_regular_file(inputs.output());
-  const auto before = content_of(inputs.folder());
+  const auto before = testing::content_of(inputs.folder());
 
   // A shell sets what only a shell can set before the program starts.
   std::string script;
@@ -358,19 +266,9 @@ TEST_P(BadInput, IsRefusedInOneSentenceAndLeavesNothing) {
   if (row.address_space_kib > 0) {
     script += "ulimit -v " + std::to_string(row.address_space_kib) + "; ";
   }
-  std::vector<std::string> arguments = {"-c",
-                                        script + "exec \"$0\" \"$@\"",
-                                        testing::program("tilewright-worker"),
-                                        "train",
-                                        "--task_name=mrpc",
-                                        "--model_name_or_path=model",
-                                        "--data_dir=data",
-                                        "--output_dir=out",
-                                        "--max_steps=1",
-                                        "--do_eval=false",
-                                        "--threads=1",
-                                        "--log_level=error"};
-  arguments.insert(arguments.end(), row.flags.begin(), row.flags.end());
+  std::vector<std::string> arguments = {"-c", script + "exec \"$0\" \"$@\"",
+                                        testing::program("tilewright-worker")};
+  for (const std::string& word : testing::train_command(row.flags)) arguments.push_back(word);
   RunningProgram worker("/bin/sh", arguments, inputs.folder());
   EXPECT_EQ(worker.wait(), static_cast<int>(row.code)) << worker.output();
 
@@ -385,7 +283,7 @@ TEST_P(BadInput, IsRefusedInOneSentenceAndLeavesNothing) {
     at += part.size();
   }
   EXPECT_EQ(fs::is_regular_file(inputs.output()), output_was_file);
-  EXPECT_EQ(content_of(inputs.folder()), before) << "something was left behind";
+  EXPECT_EQ(testing::content_of(inputs.folder()), before) << "something was left behind";
 }
 
 // The first number behind `words` in `text`.
@@ -402,22 +300,12 @@ TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
     std::string rows = Inputs::header();
     for (int row = 0; row < examples; ++row) rows += "1\t1\t2\tA cat sat.\tThe cat sat.\n";
     inputs.write("data/train.tsv", rows);
-    return std::vector<std::string>{testing::program("tilewright-worker"),
-                                    "train",
-                                    "--task_name=mrpc",
-                                    "--model_name_or_path=model",
-                                    "--data_dir=data",
-                                    "--output_dir=out",
-                                    "--max_steps=1",
-                                    "--do_eval=false",
-                                    "--threads=1",
-                                    "--log_level=error",
-                                    "--max_seq_length=512",
-                                    "--pad_to_max_length",
-                                    "--per_device_train_batch_size=" + std::to_string(examples)};
+    return testing::train_command({"--max_seq_length=512", "--pad_to_max_length",
+                                   "--per_device_train_batch_size=" + std::to_string(examples)});
   };
   // What a token costs, from the refusal of one process with little room.
-  std::vector<std::string> words = {"-c", "ulimit -v 614400; exec \"$0\" \"$@\""};
+  const std::string program = testing::program("tilewright-worker");
+  std::vector<std::string> words = {"-c", "ulimit -v 614400; exec \"$0\" \"$@\"", program};
   for (const std::string& word : command(16)) words.push_back(word);
   RunningProgram probe("/bin/sh", words, inputs.folder());
   ASSERT_EQ(probe.wait(), static_cast<int>(ExitCode::kMemory)) << probe.output();
@@ -431,13 +319,13 @@ TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
   const int examples = static_cast<int>(room / activations * 16);
   setenv("TILEWRIGHT_FAULT", "step.begin", 1);
   words = command(examples);
-  RunningProgram alone(words[0], {words.begin() + 1, words.end()}, inputs.folder());
+  RunningProgram alone(program, words, inputs.folder());
   EXPECT_EQ(alone.wait(), 128 + SIGKILL) << "one fits: " << alone.output();
   fs::remove_all(inputs.output());
 
   std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--max_restarts=0", "--"};
-  agent.insert(agent.end(), words.begin() + 1, words.end());
-  RunningProgram both(words[0], agent, inputs.folder());
+  agent.insert(agent.end(), words.begin(), words.end());
+  RunningProgram both(program, agent, inputs.folder());
   EXPECT_EQ(both.wait(), static_cast<int>(ExitCode::kMemory)) << both.output();
   unsetenv("TILEWRIGHT_FAULT");
   EXPECT_THAT(
@@ -446,114 +334,6 @@ TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
                                "[0-9]+ MiB .*, found [0-9]+ MiB available to them, expected more, "
                                "fewer processes or a smaller --per_device_train_batch_size"));
   EXPECT_FALSE(fs::exists(inputs.output())) << "something was left behind";
-}
-
-struct BadManifest {
-  std::string name;
-  std::string line;  // in place of, or after, a good manifest's line
-  std::string by;
-  std::vector<std::string> said;
-};
-void PrintTo(const BadManifest& bad, std::ostream* out) { *out << bad.name; }
-
-constexpr const char* kManifest = R"(apiVersion: tilewright.dev/v1alpha1
-kind: TrainJob
-metadata: {name: tiny}
-spec:
-  elasticPolicy: {minReplicas: 1, maxReplicas: 2}
-  trainer:
-    task: mrpc
-    model: models:.
-    data: data:.
-    output: output:out
-    per_device_train_batch_size: 4
-  worker:
-    replicas: 2
-    image: tilewright-worker
-  volumes:
-    - {name: models, local: model}
-    - {name: data, local: data}
-    - {name: output, local: .}
-)";
-
-std::vector<BadManifest> bad_manifests() {
-  return {
-      {"UnknownField",
-       "    replicas: 2",
-       "    replica: 2",
-       {"job.yaml:13: spec.worker.replica", "did you mean replicas?"}},
-      {"UnknownFlag",
-       "    per_device_train_batch_size: 4",
-       "    per_device_batch_size: 4",
-       {"job.yaml:11: spec.trainer.per_device_batch_size", "did you mean "}},
-      {"WrongType",
-       "    replicas: 2",
-       "    replicas: two",
-       {"job.yaml:13: spec.worker.replicas: found the text \"two\", expected a whole number"}},
-      {"MinAboveMax",
-       "minReplicas: 1",
-       "minReplicas: 3",
-       {"job.yaml:5: spec.elasticPolicy.minReplicas: found 3, expected at most 2"}},
-      {"VolumeWithoutALocalSide",
-       "    - {name: data, local: data}",
-       "    - {name: data, persistentVolumeClaim: {claimName: data}}",
-       {"job.yaml:17: spec.volumes[1].local: found nothing, expected "}},
-      {"MoreShardsThanTheBatchHas",
-       "    per_device_train_batch_size: 4",
-       "    per_device_train_batch_size: 4\n    virtual_shards: 16",
-       {"job.yaml:12: spec.trainer.virtual_shards: found 16, expected ", "8"}},
-      {"MoreReplicasThanTheBatchHas",
-       "maxReplicas: 2",
-       "maxReplicas: 9",
-       {"job.yaml:5: spec.elasticPolicy.maxReplicas: found 9 ", "expected at most 8, "}},
-  };
-}
-
-class BadManifests : public ::testing::TestWithParam<BadManifest> {};
-INSTANTIATE_TEST_SUITE_P(Tilewright, BadManifests, ::testing::ValuesIn(bad_manifests()),
-                         [](const auto& tested) { return tested.param.name; });
-
-TEST_P(BadManifests, AreRefusedByUpAndValidateInOneSentence) {
-  const Inputs inputs;
-  std::string text = kManifest;
-  const std::size_t at = text.find(GetParam().line);
-  ASSERT_NE(at, std::string::npos);
-  text.replace(at, GetParam().line.size(), GetParam().by);
-  inputs.write("job.yaml", text);
-  const auto before = content_of(inputs.folder());
-  for (const char* command : {"up", "validate"}) {
-    RunningProgram program(testing::program("tilewright"), {command, "job.yaml"}, inputs.folder());
-    const int code = program.wait();
-    const std::string& said = program.output();
-    std::size_t place = 0;
-    for (const std::string& part : GetParam().said) {
-      place = said.find(part, place);
-      ASSERT_NE(place, std::string::npos) << command << ": no \"" << part << "\" in\n" << said;
-    }
-    EXPECT_EQ(content_of(inputs.folder()), before) << command << " left something behind";
-    // A manifest without a local side is good for a cluster, and `validate` says so besides.
-    const bool cluster = GetParam().name == "VolumeWithoutALocalSide";
-    if (cluster && command == std::string("validate")) continue;
-    EXPECT_EQ(code, static_cast<int>(ExitCode::kManifest)) << said;
-    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
-  }
-}
-
-TEST(GoodManifest, IsWhatTheBadOnesAreMadeOf) {
-  const Inputs inputs;
-  inputs.write("job.yaml", kManifest);
-  RunningProgram program(testing::program("tilewright"), {"validate", "job.yaml"}, inputs.folder());
-  EXPECT_EQ(program.wait(), 0) << program.output();
-}
-
-TEST(Version, OfBothProgramsNamesTheCommitBesideTheRelease) {
-  const Inputs inputs;
-  for (const std::string name : {"tilewright", "tilewright-worker"}) {
-    RunningProgram program(testing::program(name), {"--version"}, inputs.folder());
-    EXPECT_EQ(program.wait(), 0);
-    EXPECT_THAT(program.output(), ::testing::MatchesRegex(
-                                      name + " [0-9]+\\.[0-9]+\\.[0-9]+ \\([0-9A-Za-z._-]+\\)\n"));
-  }
 }
 
 }  // namespace

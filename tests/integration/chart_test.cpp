@@ -19,7 +19,7 @@ using testing::kEverything;
 const std::string kCrdName = "trainjobs.tilewright.dev";
 
 json crd_source() {
-  return api::read_yaml(testing::contents(testing::source_dir() / "crds" / (kCrdName + ".yaml")))
+  return api::read_yaml(testing::read_text(testing::source_dir() / "crds" / (kCrdName + ".yaml")))
       .tree;
 }
 
@@ -194,10 +194,10 @@ TEST_F(Chart, CarriesDashboardAndAlertsUnchanged) {
   EXPECT_EQ(map["metadata"]["labels"]["grafana_dashboard"], "1");
   const fs::path folder = testing::chart_folder();
   EXPECT_EQ(json::parse(map["data"]["tilewright.json"].get<std::string>()),
-            json::parse(testing::contents(folder / "dashboards/tilewright.json")));
+            json::parse(testing::read_text(folder / "dashboards/tilewright.json")));
   const json rule = testing::only(objects, "PrometheusRule", "tiles");
   EXPECT_EQ(rule["spec"],
-            api::read_yaml(testing::contents(folder / "alerts/tilewright.rules.yaml")).tree);
+            api::read_yaml(testing::read_text(folder / "alerts/tilewright.rules.yaml")).tree);
 }
 
 class ClusterExamples : public testing::ChartTest {};

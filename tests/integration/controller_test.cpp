@@ -1,4 +1,6 @@
 // A job's life under the real controller: pods, companions, status, events, policies.
+#include <fstream>
+
 #include "tests/integration/controller_fixture.h"
 
 namespace tilewright::testing {

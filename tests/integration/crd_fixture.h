@@ -4,8 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "controller/api/document.h"
@@ -21,14 +19,6 @@ inline constexpr const char* kDefinitions =
 inline const std::string kJobs = "/apis/tilewright.dev/v1alpha1/namespaces/default/trainjobs";
 // As kubectl asks: an unknown field is an error.
 inline const std::string kTry = kJobs + "?fieldValidation=Strict&dryRun=All";
-
-inline std::string read(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::ostringstream out;
-  out << in.rdbuf();
-  EXPECT_FALSE(out.str().empty()) << path;
-  return out.str();
-}
 
 inline std::filesystem::path definition_file() {
   return source_dir() / "crds/trainjobs.tilewright.dev.yaml";
@@ -54,7 +44,7 @@ class CrdTest : public ClusterTest {
     if (HasFatalFailure() || IsSkipped()) return;
     ready_ = admin().get(std::string(kDefinitions) + "/trainjobs.tilewright.dev").ok();
     if (ready_) return;
-    const HttpResponse made = admin().post(kDefinitions, tree_of(read(definition_file())));
+    const HttpResponse made = admin().post(kDefinitions, tree_of(read_text(definition_file())));
     ASSERT_EQ(made.status, 201) << made.message();
     const CommandOutcome waited = control_plane().kubectl(
         {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});

@@ -21,7 +21,7 @@ TEST_F(Crd, TakesTheExampleAndFillsInWhatValidateDoes) {
   ASSERT_EQ(answer.status, 200) << answer.message();
   api::Decoded theirs = api::decode_object(answer.json(), true);
   ASSERT_TRUE(theirs.ok()) << api::sentences(theirs.errors);
-  const auto ours = api::check_manifest(read(file), file, api::Target::kCluster);
+  const auto ours = api::check_manifest(read_text(file), file, api::Target::kCluster);
   ASSERT_TRUE(ours.ok()) << ours.error().message;
   EXPECT_EQ(theirs.job.spec, ours->job.spec) << api::to_json(theirs.job) << "\n"
                                              << api::to_json(ours->job);

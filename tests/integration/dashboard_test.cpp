@@ -39,11 +39,6 @@ std::string missing() {
   return "";
 }
 
-bool must_run_all() {
-  const char* ci = std::getenv("CI");
-  return ci != nullptr && std::string_view(ci) == "true";
-}
-
 CommandOutcome promtool(const std::vector<std::string>& arguments) {
   ChildCommand command;
   command.program = kPromtool;
@@ -57,7 +52,7 @@ class Alerts : public ::testing::Test {
   void SetUp() override {
     const std::string reason = missing();
     if (reason.empty()) return;
-    if (must_run_all()) FAIL() << reason;
+    if (testing::must_run_all()) FAIL() << reason;
     GTEST_SKIP() << reason;
   }
 };
@@ -76,9 +71,9 @@ TEST_F(Alerts, SpeakWhenTheyShouldAndAreSilentBesideThat) {
 
 // Every alert has a case in which it speaks.
 TEST_F(Alerts, AreAllTested) {
-  const std::string tests = testing::contents(testing::source_dir() / "charts/tests/alerts.yaml");
+  const std::string tests = testing::read_text(testing::source_dir() / "charts/tests/alerts.yaml");
   const json rules =
-      api::read_yaml(testing::contents(testing::chart_folder() / "alerts/tilewright.rules.yaml"))
+      api::read_yaml(testing::read_text(testing::chart_folder() / "alerts/tilewright.rules.yaml"))
           .tree;
   for (const json& group : rules["groups"]) {
     for (const json& rule : group["rules"]) {
@@ -102,17 +97,12 @@ class Dashboard : public testing::ClusterTest {
     ClusterTest::SetUp();
     if (HasFatalFailure() || IsSkipped()) return;
     if (const std::string reason = missing(); !reason.empty()) {
-      if (must_run_all()) FAIL() << reason;
+      if (testing::must_run_all()) FAIL() << reason;
       GTEST_SKIP() << reason;
     }
-    ASSERT_TRUE(fs::exists(model() / "model.safetensors"))
-        << model() << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
+    ASSERT_EQ(testing::missing_model(), "");
   }
 
-  static fs::path model() {
-    const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
-    return given != nullptr ? given : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
-  }
   const fs::path& folder() const { return temporary_.path(); }
 
   void start_prometheus() {
@@ -167,7 +157,7 @@ class Dashboard : public testing::ClusterTest {
         "/usr/bin/env",
         {"TILEWRIGHT_METRICS_ADDRESS=" + testing::local(worker_port_),
          std::string("TILEWRIGHT_JOB_NAME=") + kJob, testing::program("tilewright-worker").string(),
-         "train", "--task_name=mrpc", "--model_name_or_path=" + model().string(),
+         "train", "--task_name=mrpc", "--model_name_or_path=" + testing::model_dir().string(),
          "--data_dir=" + (testing::source_dir() / "examples/data/paraphrase").string(),
          "--output_dir=" + (folder() / "output").string(), "--overwrite_output_dir=true",
          "--per_device_train_batch_size=8", "--max_steps=" + std::to_string(steps),
@@ -224,7 +214,7 @@ class Dashboard : public testing::ClusterTest {
   }
 
   static json dashboard() {
-    return json::parse(testing::contents(testing::chart_folder() / "dashboards/tilewright.json"));
+    return json::parse(testing::read_text(testing::chart_folder() / "dashboards/tilewright.json"));
   }
 
   // As Grafana would send them.
@@ -304,7 +294,7 @@ TEST_F(Dashboard, FindsDataForEveryPanelOfARealRun) {
 
 TEST(DashboardFile, HasPanelsBesideEachOtherAndEachWithAName) {
   const json dashboard =
-      json::parse(testing::contents(testing::chart_folder() / "dashboards/tilewright.json"));
+      json::parse(testing::read_text(testing::chart_folder() / "dashboards/tilewright.json"));
   std::set<int> ids;
   std::set<std::pair<int, int>> taken;
   for (const json& panel : dashboard["panels"]) {

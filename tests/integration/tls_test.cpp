@@ -1,7 +1,6 @@
 // A real training of two workers under TLS ends with the weights of one without.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <regex>
@@ -14,11 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::RunningProgram;
-
-fs::path model_dir() {
-  const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
-  return given != nullptr ? given : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
-}
 
 // Twelve steps of two workers under `up`; the SHA-256 it says, "" when it fails.
 std::string trained_hash(const fs::path& folder, const std::string& name, const std::string& conf) {
@@ -38,7 +32,7 @@ std::string trained_hash(const fs::path& folder, const std::string& name, const 
     do_eval: false
   worker: {replicas: 2, image: tilewright-worker}
   volumes:
-    - {name: models, local: )" << model_dir().string()
+    - {name: models, local: )" << testing::model_dir().string()
                                            << R"(}
     - {name: data, local: )" << (testing::source_dir() / "examples/data/paraphrase").string()
                                            << R"(}
@@ -54,8 +48,7 @@ std::string trained_hash(const fs::path& folder, const std::string& name, const 
 }
 
 TEST(TrainingUnderTls, HasTheHashOfOneWithout) {
-  ASSERT_TRUE(fs::exists(model_dir() / "model.safetensors"))
-      << model_dir() << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
+  ASSERT_EQ(testing::missing_model(), "");
   const testing::TemporaryDirectory folder;
   EXPECT_EQ(trained_hash(folder.path(), "tls", "[{key: tls, value: \"true\"}]"),
             trained_hash(folder.path(), "plain", "[]"));

@@ -18,11 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::RunningProgram;
 
-fs::path model_dir() {
-  const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
-  return given != nullptr ? given : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
-}
-
 // A fault for the processes started while it lives.
 class Fault {
  public:
@@ -34,16 +29,13 @@ class Fault {
 
 class Training : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(fs::exists(model_dir() / "model.safetensors"))
-        << model_dir() << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
-  }
+  void SetUp() override { ASSERT_EQ(testing::missing_model(), ""); }
 
   // Twelve steps of 32 examples with dropout on, a checkpoint every four.
   std::vector<std::string> flags(const std::string& output) const {
     return {"train",
             "--task_name=mrpc",
-            "--model_name_or_path=" + model_dir().string(),
+            "--model_name_or_path=" + testing::model_dir().string(),
             "--data_dir=" + (testing::source_dir() / "examples/data/paraphrase").string(),
             "--output_dir=" + (folder() / output).string(),
             "--per_device_train_batch_size=16",
@@ -160,7 +152,7 @@ spec:
     replicas: 2
     image: tilewright-worker
   volumes:
-    - {name: models, local: )" << model_dir().string()
+    - {name: models, local: )" << testing::model_dir().string()
                                        << R"(}
     - {name: data, local: )" << (testing::source_dir() / "examples/data/paraphrase").string()
                                        << R"(}

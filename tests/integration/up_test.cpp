@@ -5,7 +5,6 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "common/base/exit_codes.h"
 #include "tests/integration/running_program.h"
@@ -21,13 +20,6 @@ using testing::RunningProgram;
 using testing::Watched;
 
 constexpr int code(ExitCode exit_code) { return static_cast<int>(exit_code); }
-
-std::string contents(const fs::path& file) {
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 // A folder with a manifest, its volumes and a worker script, in which `up` is run.
 class Up : public ::testing::Test {
@@ -85,12 +77,12 @@ spec:
   }
 
   nlohmann::json job(const std::string& name = "job") const {
-    return nlohmann::json::parse(contents(folder() / ".tilewright" / name / "job.json"));
+    return nlohmann::json::parse(testing::read_text(folder() / ".tilewright" / name / "job.json"));
   }
   nlohmann::json status() const { return job()["status"]; }
 
   pid_t pid_of(int index) const {
-    return std::stoi(contents(folder() / ("pid-" + std::to_string(index))));
+    return std::stoi(testing::read_text(folder() / ("pid-" + std::to_string(index))));
   }
 
  private:
@@ -113,7 +105,7 @@ TEST_F(Up, RunsAJobToItsEnd) {
   EXPECT_THAT(up.output(), HasSubstr("output: " + (folder() / "results/job").string()));
   EXPECT_THAT(up.output(), HasSubstr("logs: " + (folder() / ".tilewright/job/logs").string()));
   EXPECT_THAT(up.output(), Not(HasSubstr("\033"))) << "no colours where there is no terminal";
-  EXPECT_THAT(contents(folder() / ".tilewright/job/logs/job-worker-1.log"),
+  EXPECT_THAT(testing::read_text(folder() / ".tilewright/job/logs/job-worker-1.log"),
               HasSubstr("index 1, $5\nargs "));
   EXPECT_EQ(status()["phase"], "Succeeded");
   EXPECT_TRUE(fs::is_directory(folder() / "results"));

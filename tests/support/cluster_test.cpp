@@ -1,9 +1,9 @@
 #include "tests/support/cluster_test.h"
 
-#include <cstdlib>
 #include <iostream>
 #include <stdexcept>
-#include <string_view>
+
+#include "tests/support/paths.h"
 
 namespace tilewright::testing {
 
@@ -34,8 +34,7 @@ ControlPlane& ClusterTest::control_plane() {
 void ClusterTest::SetUp() {
   const std::string reason = ControlPlane::missing();
   if (reason.empty()) return;
-  const char* ci = std::getenv("CI");
-  if (ci != nullptr && std::string_view(ci) == "true") FAIL() << reason;
+  if (must_run_all()) FAIL() << reason;
   GTEST_SKIP() << reason;
 }
 

@@ -281,14 +281,10 @@ TEST_P(Golden, TenStepsInBf16AgreeWithPyTorch) {
 
 template <typename T>
 void expect_minilm(Isa isa) {
-  const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
-  const std::filesystem::path folder =
-      given != nullptr ? given : testing::source_dir() / ".cache/models/all-minilm-l6-v2";
-  ASSERT_TRUE(std::filesystem::exists(folder / "model.safetensors"))
-      << folder << " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
+  ASSERT_EQ(testing::missing_model(), "");
   const SafetensorsFile expected(golden("minilm") / "expected.safetensors");
   Run<T> run(minilm_config(), isa, 2, expected, 4);
-  load(run.model, SafetensorsFile(folder / "model.safetensors"), &expected);
+  load(run.model, SafetensorsFile(testing::model_dir() / "model.safetensors"), &expected);
   const double floor = floor_of<T>(run.model.config());
   const std::vector<float> gradient = run.gradient();
   const double loss = scalar(expected, "loss");

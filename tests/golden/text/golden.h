@@ -1,4 +1,4 @@
-// The committed hashes, and where the model and the data they were taken from lie.
+// The committed hashes, and where the data that they were taken from lie.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,13 @@
 #include <string_view>
 
 #include "common/base/sha256.h"
+#include "tests/support/paths.h"
 
 namespace tilewright::testing {
 
 // token_hashes.json.
 nlohmann::json golden_hashes();
 
-// TILEWRIGHT_MODEL_DIR, else .cache/models/all-minilm-l6-v2 of the source tree.
-std::filesystem::path model_dir();
 // TILEWRIGHT_DATA_DIR, else shared/data beside the source tree.
 std::filesystem::path data_dir();
 
@@ -36,10 +35,8 @@ class SequenceHash {
 #define TILEWRIGHT_NEEDS(path, variable)                                                 \
   do {                                                                                   \
     if (!std::filesystem::exists(path)) {                                                \
-      const char* ci = std::getenv("CI");                                                \
-      if (ci != nullptr && std::string_view(ci) == "true") {                             \
+      if (tilewright::testing::must_run_all())                                           \
         FAIL() << (path) << " is missing: set " variable " to a folder that has it";     \
-      }                                                                                  \
       GTEST_SKIP() << (path) << " is missing: set " variable " to a folder that has it"; \
     }                                                                                    \
   } while (false)

@@ -2,8 +2,6 @@
 // hashes.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -19,17 +17,10 @@
 namespace tilewright::text {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::SequenceHash;
 
 constexpr int kStrings = 5000;
 constexpr int kStringsPerHash = 100;
-
-std::string content_of(const fs::path& path) {
-  std::ostringstream content;
-  content << std::ifstream(path, std::ios::binary).rdbuf();
-  return content.str();
-}
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
@@ -57,7 +48,8 @@ TEST(TokenIds, OfEveryLineEqualTheReference) {
   const auto all = testing::golden_hashes().at("files");
   for (const auto& [name, golden] : all.items()) {
     if (!golden.contains("lines")) continue;
-    const std::vector<std::string> lines = split(content_of(testing::data_dir() / name), '\n');
+    const std::vector<std::string> lines =
+        split(testing::read_text(testing::data_dir() / name), '\n');
     EXPECT_EQ(lines.size(), golden.at("sequences").get<std::size_t>()) << name;
     EXPECT_EQ(hash_of_texts(tokenizer, lines), golden.at("lines").get<std::string>()) << name;
     ++files;
@@ -69,7 +61,8 @@ TEST(TokenIds, OfContextsAndQuestionsEqualTheReference) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   TILEWRIGHT_NEEDS(testing::data_dir() / "squad/xquad.en.json", "TILEWRIGHT_DATA_DIR");
   const Tokenizer tokenizer = Tokenizer::load(testing::model_dir());
-  const auto squad = nlohmann::json::parse(content_of(testing::data_dir() / "squad/xquad.en.json"));
+  const auto squad =
+      nlohmann::json::parse(testing::read_text(testing::data_dir() / "squad/xquad.en.json"));
   std::vector<std::string> texts;
   for (const auto& article : squad.at("data")) {
     for (const auto& paragraph : article.at("paragraphs")) {

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
 #include <regex>
 #include <set>
@@ -31,16 +30,8 @@ fs::path crd_file() {
   return tilewright::testing::source_dir() / "crds/trainjobs.tilewright.dev.yaml";
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path;
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
 json crd() {
-  const Document document = read_yaml(text_of(crd_file()));
+  const Document document = read_yaml(tilewright::testing::read_text(crd_file()));
   EXPECT_TRUE(document.errors.empty()) << sentences(document.errors);
   return document.tree;
 }
@@ -131,7 +122,8 @@ TEST(Crd, HasEveryFieldThatTheDecoderKnows) {
       R"((?:fields|inner)\.(?:text|texts|boolean|integer|number|choice|quantity|timestamp|object|each_object|raw_object|raw_list|text_map|take|ignore)\(\s*"(\w+)\")");
   int seen = 0;
   for (const char* file : {"decode.cpp", "decode_status.cpp"}) {
-    const std::string source = text_of(tilewright::testing::source_dir() / "controller/api" / file);
+    const std::string source =
+        tilewright::testing::read_text(tilewright::testing::source_dir() / "controller/api" / file);
     for (std::sregex_iterator it(source.begin(), source.end(), taken), end; it != end; ++it) {
       ++seen;
       EXPECT_TRUE(properties.contains((*it)[1])) << file << " takes " << (*it)[1];
@@ -250,8 +242,8 @@ TEST(Crd, RefusesTheVariablesThatTheRuntimeSets) {
   const json env = schema_of("spec.worker.env");
   const std::set<std::string> refused =
       words_of(env["items"]["properties"]["name"]["x-kubernetes-validations"][1]["rule"]);
-  const std::string contract =
-      text_of(tilewright::testing::source_dir() / "common/contract/environment.h");
+  const std::string contract = tilewright::testing::read_text(tilewright::testing::source_dir() /
+                                                              "common/contract/environment.h");
   std::set<std::string> expected;
   const std::regex name("\"([A-Z_]+)\"");
   for (std::sregex_iterator it(contract.begin(), contract.end(), name), end; it != end; ++it) {

@@ -7,9 +7,6 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "tests/support/certificates.h"
 #include "tests/support/paths.h"
 #include "tests/unit/controller/kube/client_fixtures.h"
@@ -18,12 +15,6 @@ namespace tilewright::kube {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 Certificate certificate_of(const std::filesystem::path& path) {
@@ -75,7 +66,7 @@ TEST_F(TlsTest, TrustsTheClustersAuthority) {
   ClusterConfig config = trusting(server);
   auto object = ask(config);
   EXPECT_TRUE(object.ok()) << object.error().sentence();
-  config.tls.authorities = {"", content_of(authority.certificate())};
+  config.tls.authorities = {"", testing::read_text(authority.certificate())};
   object = ask(config);
   EXPECT_TRUE(object.ok()) << object.error().sentence();
 }

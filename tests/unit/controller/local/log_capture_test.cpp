@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "tests/support/paths.h"
@@ -19,12 +17,7 @@ class LogCaptureTest : public ::testing::Test {
                lines_.emplace_back(line);
              }).or_throw()) {}
   std::filesystem::path file() const { return folder_.path() / "worker.log"; }
-  std::string contents() const {
-    std::ifstream in(file());
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
+  std::string contents() const { return testing::read_text(file()); }
 
   testing::TemporaryDirectory folder_;
   std::vector<std::string> lines_;

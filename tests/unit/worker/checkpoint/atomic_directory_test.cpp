@@ -43,8 +43,8 @@ TEST_F(AtomicDirectoryTest, AppearsWholeOnCommit) {
   EXPECT_FALSE(std::filesystem::exists(target_));
   directory.commit();
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("target"));
-  EXPECT_EQ(get_file(target_ / "a"), "1");
-  EXPECT_EQ(get_file(target_ / "sub/b"), "2");
+  EXPECT_EQ(testing::read_text(target_ / "a"), "1");
+  EXPECT_EQ(testing::read_text(target_ / "sub/b"), "2");
 }
 
 TEST_F(AtomicDirectoryTest, TakesThePlaceOfAnOlderOne) {
@@ -108,7 +108,7 @@ TEST_F(AtomicDirectoryTest, KeepsWhatLivingProcessesHold) {
   put_file(directory.aside() / "a", "1");
   EXPECT_THAT(remove_stale_asides(folder_.path()), IsEmpty());
   directory.commit();
-  EXPECT_EQ(get_file(target_ / "a"), "1");
+  EXPECT_EQ(testing::read_text(target_ / "a"), "1");
 }
 
 // In a container a restarted process often has the id of the one that died.
@@ -138,8 +138,8 @@ TEST_F(AtomicDirectoryTest, CanAddItsFilesToAFolderThatMustStay) {
   put_file(directory.aside() / "other", "new");
   directory.commit_into(target_, "main");
   EXPECT_THAT(names_in(target_), ElementsAre("kept", "main", "other"));
-  EXPECT_EQ(get_file(target_ / "main"), "new");
-  EXPECT_EQ(get_file(target_ / "other"), "new");
+  EXPECT_EQ(testing::read_text(target_ / "main"), "new");
+  EXPECT_EQ(testing::read_text(target_ / "other"), "new");
 }
 
 TEST_F(AtomicDirectoryTest, AddsNoLastFileWhenAnotherCannotBePlaced) {
@@ -169,8 +169,8 @@ TEST_F(AtomicDirectoryTest, RenamesOnlyWhereNothingStands) {
   put_file(folder_.path() / "b", "2");
   EXPECT_FALSE(rename_to_new(folder_.path() / "a", folder_.path() / "b"));
   EXPECT_TRUE(rename_to_new(folder_.path() / "a", folder_.path() / "c"));
-  EXPECT_EQ(get_file(folder_.path() / "b"), "2");
-  EXPECT_EQ(get_file(folder_.path() / "c"), "1");
+  EXPECT_EQ(testing::read_text(folder_.path() / "b"), "2");
+  EXPECT_EQ(testing::read_text(folder_.path() / "c"), "1");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class CheckpointTest : public ::testing::Test {
     return write_checkpoint(output_, content);
   }
   static void flip_bit(const std::filesystem::path& path, std::size_t place) {
-    std::string bytes = get_file(path);
+    std::string bytes = testing::read_text(path);
     bytes[place % bytes.size()] ^= 4;
     put_file(path, bytes);
   }
@@ -137,9 +137,9 @@ TEST_F(CheckpointTest, NamesItsTensorsAsHuggingFaceDoes) {
 
 TEST_F(CheckpointTest, OfTheSameStateHasTheSameBytes) {
   const auto first = write(3);
-  const std::string sums = get_file(first / "checksums.json");
+  const std::string sums = testing::read_text(first / "checksums.json");
   std::filesystem::remove_all(first);
-  EXPECT_EQ(get_file(write(3) / "checksums.json"), sums);
+  EXPECT_EQ(testing::read_text(write(3) / "checksums.json"), sums);
 }
 
 TEST_F(CheckpointTest, ReplacesOneOfTheSameStep) {
@@ -154,7 +154,7 @@ TEST_F(CheckpointTest, ReplacesOneOfTheSameStep) {
 TEST_F(CheckpointTest, RefusesEveryFlippedBit) {
   const auto path = write(3);
   for (const std::string& name : names_in(path)) {
-    const std::string whole = get_file(path / name);
+    const std::string whole = testing::read_text(path / name);
     for (std::size_t place = 0; place < whole.size(); place += 7) {
       flip_bit(path / name, place);
       Model model(50);
@@ -174,7 +174,7 @@ TEST_F(CheckpointTest, RefusesEveryFlippedBit) {
 TEST_F(CheckpointTest, RefusesFilesCutShortOrMissing) {
   const auto path = write(3);
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
-    const std::string whole = get_file(path / name);
+    const std::string whole = testing::read_text(path / name);
     put_file(path / name, whole.substr(0, whole.size() - 1));
     expect_refused(path, fmt::format("{}: is {} bytes long, expected {}", name, whole.size() - 1,
                                      whole.size()));

@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
+#include "tests/support/paths.h"
 
 namespace tilewright::checkpoint {
 
@@ -21,12 +21,6 @@ inline void put_file(const std::filesystem::path& path, const std::string& conte
   std::ofstream out(path, std::ios::binary);
   out << content;
   ASSERT_TRUE(out.good()) << path;
-}
-
-inline std::string get_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 // The bytes of a safetensors file as the format describes them, with any header whatever.

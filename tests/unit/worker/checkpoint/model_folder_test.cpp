@@ -33,8 +33,8 @@ TEST_F(ModelFolder, HoldsTheModelItsConfigAndItsTokenizer) {
   const FileDigest digest = write_model_folder(output_, content(values_.data()));
   EXPECT_THAT(names_in(output_), ElementsAre("config.json", "model.safetensors", "r.json",
                                              "tokenizer_config.json", "vocab.txt"));
-  EXPECT_EQ(get_file(output_ / "vocab.txt"), "[PAD]\n");
-  EXPECT_EQ(get_file(output_ / "config.json"), "{\"a\": 1}\n");
+  EXPECT_EQ(testing::read_text(output_ / "vocab.txt"), "[PAD]\n");
+  EXPECT_EQ(testing::read_text(output_ / "config.json"), "{\"a\": 1}\n");
   EXPECT_EQ(digest, digest_of(output_ / "model.safetensors", ExitCode::kWeights));
   EXPECT_EQ(SafetensorsFile(output_ / "model.safetensors").read_floats("classifier.weight", {2}),
             values_);
@@ -53,8 +53,8 @@ TEST_F(ModelFolder, StandsBesideTheCheckpointsOfItsTraining) {
 
 TEST_F(ModelFolder, CanBeWrittenOverItsOwnSource) {
   write_model_folder(source_, content(values_.data()));
-  EXPECT_EQ(get_file(source_ / "vocab.txt"), "[PAD]\n");
-  EXPECT_EQ(get_file(source_ / "README.md"), "not the tokenizer's");
+  EXPECT_EQ(testing::read_text(source_ / "vocab.txt"), "[PAD]\n");
+  EXPECT_EQ(testing::read_text(source_ / "README.md"), "not the tokenizer's");
 }
 
 TEST_F(ModelFolder, IsNotBegunWhereItCannotBe) {

@@ -25,8 +25,8 @@ TEST_F(SafetensorsWriter, GivesTheBytesOfTheFormatsOwnLibrary) {
   std::reverse(tensors.begin(), tensors.end());  // the order of the call must not matter
   const auto copy = folder_.path() / "copy";
   const FileDigest digest = write_safetensors(copy, tensors);
-  EXPECT_EQ(get_file(copy), get_file(source));
-  EXPECT_EQ(digest.sha256, sha256_hex(get_file(source)));
+  EXPECT_EQ(testing::read_text(copy), testing::read_text(source));
+  EXPECT_EQ(digest.sha256, sha256_hex(testing::read_text(source)));
   EXPECT_EQ(digest, digest_of(source, ExitCode::kWeights));
 }
 
@@ -59,7 +59,7 @@ TEST_F(SafetensorsWriter, LeavesNothingWhereItCannotWrite) {
   expect_failure(
       [&] { write_safetensors(folder_.path() / "there", {float_tensor("f", {1}, &one)}); },
       ExitCode::kOutput, HasSubstr("exists"));
-  EXPECT_EQ(get_file(folder_.path() / "there"), "old");
+  EXPECT_EQ(testing::read_text(folder_.path() / "there"), "old");
 }
 
 TEST_F(SafetensorsWriter, RemovesAFileThatIsNotFinished) {

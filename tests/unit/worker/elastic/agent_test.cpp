@@ -55,10 +55,7 @@ class AgentRun {
     complete_options(options, no_environment());
     return run_agent(options, signals, make_silent_logger());
   }
-  std::string output() const {
-    std::ifstream in(path("output"));
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string output() const { return testing::read_text(path("output")); }
   std::string path(const std::string& name) const { return folder.path() / name; }
 
   AgentOptions options;
