@@ -190,9 +190,10 @@ TEST(Failures, AbortEndsAStepAndEveryLaterOne) {
 // 2 alone, and only rank 2 can know why nothing will come.
 TEST(Failures, ADeathThatOnlyOneRankSeesIsPassedOnToTheOthers) {
   const std::vector<float> zeros(1000, 0.0F);
-  net::WakeUp over;
+  net::WakeUp two_has_met_all, over;
   std::atomic<int> failed = 0;
   const auto errors = run_ranks(3, [&](Mesh& mesh) {
+    if (mesh.rank() == 2) two_has_met_all.signal();
     const auto slice_bytes = [](int rank) {
       return static_cast<std::size_t>(slice_of({0, 1000}, rank, 3).size()) * sizeof(float);
     };
@@ -211,6 +212,7 @@ TEST(Failures, ADeathThatOnlyOneRankSeesIsPassedOnToTheOthers) {
             .write_all(std::as_bytes(std::span(zeros)).first(header.bytes), soon())
             .or_throw();
       }
+      EXPECT_EQ(net::wait_ready(two_has_met_all.fd(), POLLIN, soon()), net::Ready::kYes);
       mesh.socket(2).close();
       EXPECT_EQ(net::wait_ready(over.fd(), POLLIN, soon()), net::Ready::kYes);
       return;
@@ -219,9 +221,9 @@ TEST(Failures, ADeathThatOnlyOneRankSeesIsPassedOnToTheOthers) {
     Reducer reducer(mesh, even_split(3, 4), 4);
     OwnParts own(gradients, reducer.own_parts());
     const std::vector<Range> buckets{{0, 1000}};
-    reducer.begin_step(own.view, buckets);
-    reducer.start(0);
     try {
+      reducer.begin_step(own.view, buckets);
+      reducer.start(0);
       reducer.wait(soon());
     } catch (...) {
       // The connections of the one that failed first stay open until the other has failed too.
