@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "common/net/socket.h"
+#include "tests/support/api_calls.h"
 #include "tests/support/https_client.h"
 #include "tests/support/paths.h"
 
@@ -81,18 +82,11 @@ double OperatorProcess::resident_mib() const { return mib(process_->pid(), "VmRS
 double OperatorProcess::peak_mib() const { return mib(process_->pid(), "VmHWM"); }
 
 std::map<std::string, std::uint64_t> OperatorProcess::requests() const {
-  std::istringstream lines(get(http_port_, "/metrics"));
   std::map<std::string, std::uint64_t> counts;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("tilewright_controller_api_requests_total{")) continue;
-    const auto label = [&line](const std::string& name) {
-      const std::size_t from = line.find(name + "=\"") + name.size() + 2;
-      return line.substr(from, line.find('"', from) - from);
-    };
-    const std::string verb = label("verb"), resource = label("resource");
+  for (const auto& [call, count] : testing::api_calls(get(http_port_, "/metrics"))) {
+    const auto& [verb, resource] = call;
     if (verb == "watch" || verb == "list" || resource == "leases") continue;
-    counts[verb + " " + resource] +=
-        static_cast<std::uint64_t>(std::stod(line.substr(line.rfind(' ') + 1)));
+    counts[fmt::format("{} {}", verb, resource)] = count;
   }
   return counts;
 }

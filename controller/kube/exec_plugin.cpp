@@ -129,8 +129,9 @@ std::shared_ptr<Credentials> exec_credentials(ExecPlugin plugin) {
 Result<ExecAnswer> parse_exec_answer(std::string_view text, const ExecPlugin& plugin) {
   const auto tree = nlohmann::json::parse(text, nullptr, false);
   if (!tree.is_object()) return wrong(plugin, "wrote no JSON object");
-  if (api::text_member(tree, "kind") != "ExecCredential")
+  if (api::text_member(tree, "kind") != "ExecCredential") {
     return wrong(plugin, "wrote no ExecCredential");
+  }
   if (api::text_member(tree, "apiVersion") != plugin.api_version) {
     return wrong(plugin, "wrote another apiVersion than " + plugin.api_version);
   }

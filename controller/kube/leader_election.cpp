@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/api/json_members.h"
+
 namespace tilewright::kube {
 
 LeaderElection::LeaderElection(Client& client, ElectionOptions options, ElectionCallbacks callbacks,
@@ -45,7 +47,8 @@ void LeaderElection::perform(const Elector::Act& act) {
                                  {act.until, &stop_});
   if (lease) {
     lease_ = *lease;
-    elector_.read(monotonic_now(), decode_lease(lease_), resource_version_of(lease_));
+    elector_.read(monotonic_now(), decode_lease(lease_),
+                  api::metadata_text(lease_, "resourceVersion"));
   } else if (lease.is(Problem::kNotFound)) {
     lease_ = nullptr;
     elector_.absent(monotonic_now());
@@ -74,7 +77,7 @@ void LeaderElection::write(const Elector::Act& act) {
   if (answer) {
     lease_ = std::move(answer).value();
     // `sent` is the first attempt's: a later one of the same call only makes the term shorter.
-    elector_.written(sent, now, act.record, resource_version_of(lease_));
+    elector_.written(sent, now, act.record, api::metadata_text(lease_, "resourceVersion"));
     return;
   }
   const bool conflict = answer.is(Problem::kConflict) || answer.is(Problem::kAlreadyExists) ||

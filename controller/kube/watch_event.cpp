@@ -20,10 +20,6 @@ ApiError not_understood(std::string message) {
 
 }  // namespace
 
-std::string resource_version_of(const nlohmann::json& object) {
-  return api::metadata_text(object, "resourceVersion");
-}
-
 ApiResult<WatchEvent> parse_watch_event(std::string_view text) {
   auto tree = parse_event(text);
   if (!tree.is_object()) return not_understood("found a watch event that is no JSON object");
@@ -46,7 +42,7 @@ ApiResult<WatchEvent> parse_watch_event(std::string_view text) {
   } else {
     return not_understood(fmt::format("found a watch event of the unknown type {}", name));
   }
-  event.resource_version = resource_version_of(*object);
+  event.resource_version = api::metadata_text(*object, "resourceVersion");
   if (event.resource_version.empty()) {
     return not_understood("found a watch event without a resourceVersion");
   }

@@ -20,7 +20,4 @@ struct WatchEvent {
 // An ERROR event is the Status that it holds, as an error: Problem::kGone asks for a new list.
 ApiResult<WatchEvent> parse_watch_event(std::string_view text);
 
-// metadata.resourceVersion; empty where there is none.
-std::string resource_version_of(const nlohmann::json& object);
-
 }  // namespace tilewright::kube

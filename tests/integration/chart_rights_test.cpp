@@ -10,6 +10,8 @@
 #include "tests/integration/chart_fixture.h"
 #include "tests/integration/running_program.h"
 #include "tests/integration/served.h"
+#include "tests/support/api_calls.h"
+#include "tests/support/kubeconfig.h"
 
 namespace tilewright {
 namespace {
@@ -136,18 +138,9 @@ class ChartRights : public testing::ChartTest {
     const CommandOutcome token = control_plane().kubectl(
         {"create", "token", "tilewright", "--namespace", kOperatorNamespace});
     ASSERT_EQ(token.exit_code, 0) << token.error;
-    const json config = {
-        {"apiVersion", "v1"},
-        {"kind", "Config"},
-        {"clusters",
-         {{{"name", "c"},
-           {"cluster",
-            {{"server", control_plane().url()},
-             {"certificate-authority", control_plane().authority().string()}}}}}},
-        {"users",
-         {{{"name", "u"}, {"user", {{"token", token.output.substr(0, token.output.find('\n'))}}}}}},
-        {"contexts", {{{"name", "x"}, {"context", {{"cluster", "c"}, {"user", "u"}}}}}},
-        {"current-context", "x"}};
+    testing::write_kubeconfig(folder() / "kubeconfig", control_plane().url(),
+                              control_plane().authority(),
+                              {{"token", token.output.substr(0, token.output.find('\n'))}});
     const int port = testing::free_port();
     std::vector<std::string> arguments = {"POD_NAME=controller-0", "POD_IP=192.0.2.1",
                                           std::string("POD_NAMESPACE=") + kOperatorNamespace,
@@ -164,7 +157,7 @@ class ChartRights : public testing::ChartTest {
         arguments.push_back(argument.substr(0, at + 8) + testing::local(testing::free_port()));
       }
     }
-    arguments.push_back("--kubeconfig=" + file("kubeconfig", config.dump()).string());
+    arguments.push_back("--kubeconfig=" + (folder() / "kubeconfig").string());
     controller_.emplace("/usr/bin/env", arguments, folder());
     metrics_.emplace("http://" + testing::local(port), "", testing::Credentials{});
     ASSERT_TRUE(controller_->say("leading"));
@@ -173,14 +166,8 @@ class ChartRights : public testing::ChartTest {
   // Every request that it has sent, by its own count.
   std::set<Right> asked() {
     std::set<Right> rights;
-    std::istringstream lines(metrics_->get("/metrics").body);
-    for (std::string line; std::getline(lines, line);) {
-      if (!line.starts_with("tilewright_controller_api_requests_total{")) continue;
-      const auto label = [&line](const std::string& name) {
-        const std::size_t start = line.find(name + "=\"") + name.size() + 2;
-        return line.substr(start, line.find('"', start) - start);
-      };
-      rights.emplace(label("verb"), label("resource"));
+    for (const auto& [call, count] : testing::api_calls(metrics_->get("/metrics").body)) {
+      rights.insert(call);
     }
     return rights;
   }

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "tests/support/kubeconfig.h"
 #include "tests/support/paths.h"
 
 namespace tilewright::testing {
@@ -109,8 +110,9 @@ ControlPlane::ControlPlane(ControlPlaneOptions options) : options_(std::move(opt
   }
   write_file(folder_ / "tokens.csv", tokens);
   kubeconfig_ = folder_ / "admin.kubeconfig";
-  write_kubeconfig(kubeconfig_, {{"client-certificate", admin_certificate_.certificate.string()},
-                                 {"client-key", admin_certificate_.key.string()}});
+  write_kubeconfig(kubeconfig_, url_, authority_->certificate(),
+                   {{"client-certificate", admin_certificate_.certificate.string()},
+                    {"client-key", admin_certificate_.key.string()}});
   admin_ = client({admin_certificate_, ""});
 
   start_etcd();
@@ -280,22 +282,8 @@ CommandOutcome ControlPlane::kubectl(const std::vector<std::string>& arguments) 
 
 std::filesystem::path ControlPlane::kubeconfig_for(const ApiUser& user) {
   std::filesystem::path path = folder_ / (user.name + ".kubeconfig");
-  write_kubeconfig(path, {{"token", user.token}});
+  write_kubeconfig(path, url_, authority_->certificate(), {{"token", user.token}});
   return path;
-}
-
-void ControlPlane::write_kubeconfig(const std::filesystem::path& path, const json& user) const {
-  const json config = {
-      {"apiVersion", "v1"},
-      {"kind", "Config"},
-      {"clusters",
-       {{{"name", "test"},
-         {"cluster",
-          {{"server", url_}, {"certificate-authority", authority_->certificate().string()}}}}}},
-      {"users", {{{"name", "test"}, {"user", user}}}},
-      {"contexts", {{{"name", "test"}, {"context", {{"cluster", "test"}, {"user", "test"}}}}}},
-      {"current-context", "test"}};
-  write_file(path, config.dump(2) + "\n");  // JSON is YAML
 }
 
 }  // namespace tilewright::testing

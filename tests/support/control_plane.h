@@ -93,7 +93,6 @@ class ControlPlane {
   // Throws if one of the two has ended.
   void require_alive();
   [[noreturn]] void fail(const std::string& what);
-  void write_kubeconfig(const std::filesystem::path& path, const nlohmann::json& user) const;
 
   ControlPlaneOptions options_;
   std::vector<Grant> grants_;

@@ -3,10 +3,11 @@
 #include <curl/curl.h>
 #include <fmt/format.h>
 
-#include <fstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
+
+#include "tests/support/kubeconfig.h"
 
 namespace tilewright::testing {
 namespace {
@@ -188,27 +189,13 @@ FaultyProxy::FaultyProxy(const ControlPlane& control_plane, Script script)
   listener_ = std::make_unique<kube::ScriptedServer>(
       [this](Connection& connection, const Request& request) { serve(connection, request); },
       tls_.get());
-  write_kubeconfig();
+  write_kubeconfig(kubeconfig_, listener_->url(), authority_.certificate(),
+                   {{"token", "not-asked-for"}});
 }
 
 FaultyProxy::~FaultyProxy() {
   stop_.signal();
   listener_.reset();
-}
-
-void FaultyProxy::write_kubeconfig() const {
-  const json config = {
-      {"apiVersion", "v1"},
-      {"kind", "Config"},
-      {"clusters",
-       {{{"name", "proxy"},
-         {"cluster",
-          {{"server", listener_->url()},
-           {"certificate-authority", authority_.certificate().string()}}}}}},
-      {"users", {{{"name", "anybody"}, {"user", {{"token", "not-asked-for"}}}}}},
-      {"contexts", {{{"name", "proxy"}, {"context", {{"cluster", "proxy"}, {"user", "anybody"}}}}}},
-      {"current-context", "proxy"}};
-  std::ofstream(kubeconfig_) << config.dump(1);
 }
 
 std::map<Kind, int> FaultyProxy::faults() const {

@@ -83,7 +83,6 @@ class FaultyProxy {
   void pass_watch_on(Connection& connection, const Request& request, const Fault& fault);
   void pause(std::chrono::milliseconds duration) const;
   void came_to_pass(Fault::Kind kind);
-  void write_kubeconfig() const;
 
   const Script script_;
   const std::string server_;
