@@ -84,7 +84,10 @@ class RunningProgram {
   RunningProgram& operator=(const RunningProgram&) = delete;
 
   pid_t pid() const { return pid_; }
-  void send(int signal_number) const { kill(pid_, signal_number); }
+  // To one that was waited for: nothing. (Without a process of its own this would be everybody's.)
+  void send(int signal_number) const {
+    if (pid_ > 0) kill(pid_, signal_number);
+  }
   const std::string& output() const { return text_; }
 
   // Waits until the output holds `text`; fails the test if it ends or time runs out before.
@@ -101,20 +104,24 @@ class RunningProgram {
 
   // Whether it has ended by now.
   bool ended() const {
+    if (pid_ <= 0) return true;
     siginfo_t info{};
     return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid != 0;
   }
 
-  // The exit code, 128 + n after signal n; -1, and a failure, if it does not end.
+  // The exit code, 128 + n after signal n; -1, and a failure, if it does not end. The same again
+  // when asked again.
   int wait() {
+    if (pid_ <= 0) return exit_code_;
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (wait_readable(output_, deadline)) {
       if (read_some()) continue;
       int status = 0;
       waitpid(pid_, &status, 0);
       pid_ = -1;
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      return exit_code_;
     }
     ADD_FAILURE() << "it does not end:\n" << text_;
     return -1;
@@ -129,7 +136,8 @@ class RunningProgram {
     return true;
   }
 
-  pid_t pid_ = -1;
+  pid_t pid_ = -1;  // once it was waited for
+  int exit_code_ = -1;
   int output_ = -1;
   std::string text_;
 };
