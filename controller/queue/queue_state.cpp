@@ -7,21 +7,36 @@
 #include "common/base/check.h"
 
 namespace tilewright::queue {
+namespace {
 
-void QueueState::add(const std::string& key, MonotonicTime now) {
-  if (closed_ || !dirty_.emplace(key, now).second) return;
-  ++adds_;
-  if (!working_.contains(key)) order_.push_back(key);
+constexpr int kMostUrgentInARow = 3;
+
+}  // namespace
+
+void QueueState::add(const std::string& key, MonotonicTime now, Urgency urgency) {
+  if (closed_) return;
+  const auto [at, added] = dirty_.emplace(key, Entry{now, urgency});
+  const bool waits = !working_.contains(key);
+  if (added) {
+    ++adds_;
+  } else {
+    if (at->second.urgency >= urgency) return;
+    if (waits) std::erase(lane(at->second.urgency), key);
+    at->second.urgency = urgency;
+  }
+  if (waits) lane(urgency).push_back(key);
 }
 
-void QueueState::add_at(const std::string& key, MonotonicTime due, MonotonicTime now) {
+void QueueState::add_at(const std::string& key, MonotonicTime due, MonotonicTime now,
+                        Urgency urgency) {
   if (closed_) return;
-  if (due <= now) return add(key, now);
-  const auto [at, added] = due_of_.emplace(key, due);
+  if (due <= now) return add(key, now, urgency);
+  const auto [at, added] = due_of_.emplace(key, Entry{due, urgency});
   if (!added) {
-    if (at->second <= due) return;
-    dues_.erase({at->second, key});
-    at->second = due;
+    at->second.urgency = std::max(at->second.urgency, urgency);
+    if (at->second.when <= due) return;
+    dues_.erase({at->second.when, key});
+    at->second.when = due;
   }
   dues_.emplace(due, key);
 }
@@ -30,17 +45,21 @@ void QueueState::advance(MonotonicTime now) {
   while (!dues_.empty() && dues_.begin()->first <= now) {
     const std::string key = dues_.begin()->second;
     dues_.erase(dues_.begin());
-    due_of_.erase(key);
-    add(key, now);
+    add(key, now, due_of_.extract(key).mapped().urgency);
   }
 }
 
 std::optional<QueueState::Taken> QueueState::take(MonotonicTime now) {
-  if (order_.empty()) return std::nullopt;
-  Taken taken{std::move(order_.front()), {}};
-  order_.pop_front();
+  if (depth() == 0) return std::nullopt;
+  Lane& urgent = lane(Urgency::kUrgent);
+  Lane& ordinary = lane(Urgency::kOrdinary);
+  const bool turn = urgent.empty() || (urgent_in_a_row_ >= kMostUrgentInARow && !ordinary.empty());
+  urgent_in_a_row_ = turn ? 0 : urgent_in_a_row_ + 1;
+  Lane& from = turn ? ordinary : urgent;
+  Taken taken{std::move(from.front()), {}};
+  from.pop_front();
   const auto dirty = dirty_.find(taken.key);
-  taken.waited = now - dirty->second;
+  taken.waited = now - dirty->second.when;
   dirty_.erase(dirty);
   working_.emplace(taken.key, now);
   return taken;
@@ -51,7 +70,8 @@ Duration QueueState::done(const std::string& key, MonotonicTime now) {
   TW_CHECK(found != working_.end(), "done with {}, which nobody took", key);
   const Duration worked = now - found->second;
   working_.erase(found);
-  if (dirty_.contains(key)) order_.push_back(key);
+  const auto dirty = dirty_.find(key);
+  if (dirty != dirty_.end()) lane(dirty->second.urgency).push_back(key);
   return worked;
 }
 
@@ -68,7 +88,9 @@ std::optional<MonotonicTime> QueueState::next_due() const {
 
 Duration QueueState::oldest_queued(MonotonicTime now) const {
   Duration oldest{};
-  for (const std::string& key : order_) oldest = std::max(oldest, now - dirty_.at(key));
+  for (const Lane& lane : lanes_) {
+    for (const std::string& key : lane) oldest = std::max(oldest, now - dirty_.at(key).when);
+  }
   return oldest;
 }
 
@@ -80,15 +102,19 @@ Duration QueueState::longest_working(MonotonicTime now) const {
 
 void QueueState::check_invariants() const {
   std::set<std::string> queued;
-  for (const std::string& key : order_) {
-    TW_CHECK(queued.insert(key).second, "{} is queued twice", key);
-    TW_CHECK(dirty_.contains(key) && !working_.contains(key), "{} is queued out of turn", key);
+  for (const Urgency urgency : {Urgency::kOrdinary, Urgency::kUrgent}) {
+    for (const std::string& key : lane(urgency)) {
+      TW_CHECK(queued.insert(key).second, "{} is queued twice", key);
+      TW_CHECK(dirty_.contains(key) && !working_.contains(key), "{} is queued out of turn", key);
+      TW_CHECK(dirty_.at(key).urgency == urgency, "{} is in the wrong lane", key);
+    }
   }
-  for (const auto& [key, since] : dirty_) {
+  for (const auto& [key, entry] : dirty_) {
     TW_CHECK(queued.contains(key) || working_.contains(key), "{} is lost", key);
   }
   TW_CHECK(dues_.size() == due_of_.size(), "dues and keys differ");
-  for (const auto& [due, key] : dues_) TW_CHECK(due_of_.at(key) == due, "{} has two dues", key);
+  for (const auto& [due, key] : dues_)
+    TW_CHECK(due_of_.at(key).when == due, "{} has two dues", key);
   TW_CHECK(!closed_ || due_of_.empty(), "a closed queue has delayed keys");
 }
 

@@ -2,6 +2,7 @@
 // thread, lock or clock; WorkQueue adds them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -14,9 +15,13 @@
 
 namespace tilewright::queue {
 
+// Urgent keys are taken before ordinary ones, but not so that those never come: of four in a row
+// one is ordinary, if any waits.
+enum class Urgency { kOrdinary, kUrgent };
+
 // The semantics of client-go's workqueue: a key is worked on by at most one worker at a time;
-// adding it again before it is taken changes nothing; adding it while it is being worked on makes
-// it come once more after done().
+// adding it again before it is taken changes nothing but that it may become urgent; adding it while
+// it is being worked on makes it come once more after done().
 class QueueState {
  public:
   struct Taken {
@@ -24,12 +29,14 @@ class QueueState {
     Duration waited;  // in the queue, delays of add_after apart
   };
 
-  void add(const std::string& key, MonotonicTime now);
-  // As add(), once `due` has come. Of several dues for a key the earliest counts.
-  void add_at(const std::string& key, MonotonicTime due, MonotonicTime now);
+  void add(const std::string& key, MonotonicTime now, Urgency urgency = Urgency::kOrdinary);
+  // As add(), once `due` has come. Of several dues for a key the earliest counts, and the most
+  // urgent.
+  void add_at(const std::string& key, MonotonicTime due, MonotonicTime now,
+              Urgency urgency = Urgency::kOrdinary);
   // Moves keys that are due into the queue.
   void advance(MonotonicTime now);
-  // The oldest key in the queue, if there is one; it counts as worked on until done().
+  // The oldest of the most urgent keys, if there is one; it counts as worked on until done().
   std::optional<Taken> take(MonotonicTime now);
   // How long it was worked on. `key` must have been taken.
   Duration done(const std::string& key, MonotonicTime now);
@@ -41,7 +48,9 @@ class QueueState {
 
   // When advance() has something to do next.
   std::optional<MonotonicTime> next_due() const;
-  std::size_t depth() const { return order_.size(); }
+  std::size_t depth() const {
+    return lane(Urgency::kOrdinary).size() + lane(Urgency::kUrgent).size();
+  }
   std::size_t delayed() const { return due_of_.size(); }
   std::size_t working() const { return working_.size(); }
   std::uint64_t adds() const { return adds_; }
@@ -55,13 +64,23 @@ class QueueState {
  private:
   // Invariants:
   //   dirty_ is what needs work, working_ what a worker has in hand; a key may be in both.
-  //   order_ holds each key of dirty_ that is not in working_, exactly once, oldest first.
+  //   lanes_ hold each key of dirty_ that is not in working_, exactly once, in that of its urgency,
+  //   oldest first.
   //   due_of_ and dues_ hold the same pairs; a key has at most one due, and may be dirty as well.
   //   closed_ implies that due_of_ is empty.
-  std::deque<std::string> order_;
-  std::map<std::string, MonotonicTime> dirty_;    // since when
+  using Lane = std::deque<std::string>;
+  Lane& lane(Urgency urgency) { return lanes_[static_cast<std::size_t>(urgency)]; }
+  const Lane& lane(Urgency urgency) const { return lanes_[static_cast<std::size_t>(urgency)]; }
+
+  struct Entry {
+    MonotonicTime when;
+    Urgency urgency;
+  };
+  std::array<Lane, 2> lanes_;
+  int urgent_in_a_row_ = 0;
+  std::map<std::string, Entry> dirty_;            // since when
   std::map<std::string, MonotonicTime> working_;  // since when
-  std::map<std::string, MonotonicTime> due_of_;
+  std::map<std::string, Entry> due_of_;
   std::set<std::pair<MonotonicTime, std::string>> dues_;
   std::uint64_t adds_ = 0;
   bool closed_ = false;

@@ -16,28 +16,29 @@ constexpr Duration kLongestNap = std::chrono::hours(1);
 WorkQueue::WorkQueue(Backoff backoff, QueueObserver observer, Clock clock)
     : clock_(std::move(clock)), observer_(std::move(observer)), backoff_(std::move(backoff)) {}
 
-void WorkQueue::add(const std::string& key) {
+void WorkQueue::add(const std::string& key, Urgency urgency) {
   const std::lock_guard lock(mutex_);
-  state_.add(key, clock_());
+  state_.add(key, clock_(), urgency);
   if (state_.depth() > 0) wake_one();
 }
 
-void WorkQueue::add_after(const std::string& key, Duration delay) {
+void WorkQueue::add_after(const std::string& key, Duration delay, Urgency urgency) {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_();
-  add_at(key, now + delay, now);
+  add_at(key, now + delay, urgency, now);
 }
 
 void WorkQueue::add_rate_limited(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_();
   ++retries_;
-  add_at(key, now + backoff_.next(key), now);
+  add_at(key, now + backoff_.next(key), Urgency::kOrdinary, now);
 }
 
-void WorkQueue::add_at(const std::string& key, MonotonicTime due, MonotonicTime now) {
+void WorkQueue::add_at(const std::string& key, MonotonicTime due, Urgency urgency,
+                       MonotonicTime now) {
   const auto before = state_.next_due();
-  state_.add_at(key, due, now);
+  state_.add_at(key, due, now, urgency);
   if (state_.next_due() != before || state_.depth() > 0) {
     // Whoever keeps the time has to wake earlier than it meant to.
     timed_ ? timer_.notify_one() : ready_.notify_one();

@@ -42,8 +42,8 @@ class WorkQueue {
   explicit WorkQueue(Backoff backoff = Backoff(), QueueObserver observer = {},
                      Clock clock = monotonic_now);
 
-  void add(const std::string& key);
-  void add_after(const std::string& key, Duration delay);
+  void add(const std::string& key, Urgency urgency = Urgency::kOrdinary);
+  void add_after(const std::string& key, Duration delay, Urgency urgency = Urgency::kOrdinary);
   // As add_after, with the key's own back-off. forget() on success, or the delays keep growing.
   void add_rate_limited(const std::string& key);
   void forget(const std::string& key);
@@ -69,7 +69,7 @@ class WorkQueue {
   void wait(std::condition_variable& news, std::unique_lock<std::mutex>& lock, MonotonicTime until);
   void wake_one();
   void wake_all();
-  void add_at(const std::string& key, MonotonicTime due, MonotonicTime now);
+  void add_at(const std::string& key, MonotonicTime due, Urgency urgency, MonotonicTime now);
 
   const Clock clock_;
   const QueueObserver observer_;

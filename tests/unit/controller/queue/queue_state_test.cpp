@@ -46,6 +46,42 @@ TEST_F(QueueStateTest, HoldsAKeyOnceHoweverOftenItIsAdded) {
   EXPECT_EQ(take(), "");
 }
 
+TEST_F(QueueStateTest, HandsUrgentKeysOutFirst) {
+  for (const char* key : {"a", "b"}) state.add(key, now);
+  for (const char* key : {"x", "y"}) state.add(key, now, Urgency::kUrgent);
+  for (const char* key : {"x", "y", "a", "b", ""}) EXPECT_EQ(take(), key);
+}
+
+TEST_F(QueueStateTest, LetsAnOrdinaryKeyPassAfterThreeUrgentOnes) {
+  for (const char* key : {"a", "b"}) state.add(key, now);
+  for (const char* key : {"1", "2", "3", "4", "5", "6", "7"}) state.add(key, now, Urgency::kUrgent);
+  for (const char* key : {"1", "2", "3", "a", "4", "5", "6", "b", "7", ""}) EXPECT_EQ(take(), key);
+}
+
+TEST_F(QueueStateTest, MovesAKeyForwardThatBecomesUrgent) {
+  for (const char* key : {"a", "b", "c"}) state.add(key, now);
+  state.add("b", now, Urgency::kUrgent);
+  state.check_invariants();
+  state.add("b", now);  // and never back
+  EXPECT_EQ(state.depth(), 3U);
+  EXPECT_EQ(state.adds(), 3U);
+  for (const char* key : {"b", "a", "c", ""}) EXPECT_EQ(take(), key);
+}
+
+TEST_F(QueueStateTest, KeepsTheUrgencyOfAKeyThatIsWorkedOnOrDelayed) {
+  state.add("a", now);
+  state.add("b", now);
+  EXPECT_EQ(take(), "a");
+  state.add("a", now);
+  state.add("a", now, Urgency::kUrgent);
+  done("a");
+  EXPECT_EQ(take(), "a") << "before b, which came earlier";
+  state.add_at("c", now + seconds(1), now, Urgency::kUrgent);
+  state.add_at("c", now + seconds(2), now);
+  state.advance(now + seconds(1));
+  EXPECT_EQ(take(), "c");
+}
+
 TEST_F(QueueStateTest, GivesAKeyToOneWorkerAtATime) {
   state.add("a", now);
   EXPECT_EQ(take(), "a");
@@ -148,14 +184,15 @@ TEST_F(QueueStateTest, LosesAndInventsNothingUnderRandomMoves) {
   for (int i = 0; i < 20000; ++i) {
     now += milliseconds(random() % 3);
     const std::string key(1, static_cast<char>('a' + random() % 6));
+    const Urgency urgency = random() % 2 == 0 ? Urgency::kUrgent : Urgency::kOrdinary;
     switch (random() % 4) {
       case 0:
-        state.add(key, now);
+        state.add(key, now, urgency);
         dirty.insert(key);
         break;
       case 1: {
         const MonotonicTime due = now + milliseconds(1 + random() % 20);
-        state.add_at(key, due, now);
+        state.add_at(key, due, now, urgency);
         const auto [at, added] = dues.emplace(key, due);
         if (!added) at->second = std::min(at->second, due);
         break;
