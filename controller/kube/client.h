@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/kube/answer_json.h"
 #include "controller/kube/api_error.h"
 #include "controller/kube/config.h"
 #include "controller/kube/resource.h"
@@ -25,6 +26,7 @@ struct Selection {
   std::string namespace_name;  // empty: all
   std::string label_selector;
   std::string field_selector;
+  Wanted wanted = all_but_managers;  // of each object
 };
 
 struct ListOptions {
@@ -48,6 +50,12 @@ struct WatchOptions {
 };
 
 enum class PatchType { kMerge, kJson, kApply };
+
+// What the API server is asked to answer.
+enum class Answer {
+  kObject,
+  kMetadata,  // a PartialObjectMetadata, where that is all a caller looks at
+};
 
 struct PatchOptions {
   std::string field_manager;  // needed by kApply
@@ -85,7 +93,7 @@ class Client {
   // With a generateName instead of a name it is not repeated where the first may have been done.
   ApiResult<Json> create(const WriteGuard& guard, const ResourceType& type,
                          const std::string& namespace_name, const Json& object,
-                         const net::Wait& wait);
+                         const net::Wait& wait, Answer answer = Answer::kObject);
   // The API server does all it would do for create(), admission included, and stores nothing.
   ApiResult<Json> try_create(const ResourceType& type, const std::string& namespace_name,
                              const Json& object, const net::Wait& wait);
@@ -113,9 +121,10 @@ class Client {
          SenderOptions options);
   ApiResult<Json> put(const WriteGuard& guard, const ResourceType& type, const Json& object,
                       const std::string& subresource, const net::Wait& wait);
-  // With `item`, the elements of the answer's "items" go there and not into the result.
-  ApiResult<Json> send(const ApiRequest& request, const net::Wait& wait,
-                       const std::function<void(Json&&)>& item = {});
+  ApiResult<Json> send(const ApiRequest& request, const net::Wait& wait);
+  // The elements of the answer's "items" go to `item` and not into the result.
+  ApiResult<Json> send_list(const ApiRequest& request, Wanted wanted,
+                            const std::function<void(Json&&)>& item, const net::Wait& wait);
 
   Sender sender_;
 };

@@ -56,7 +56,7 @@ ApiResult<std::string> Client::list(const ResourceType& type, const Selection& s
     }
     const ApiRequest request =
         make_request("GET", "list", type, selection.namespace_name, "", "", query);
-    auto page = send(request, wait, sink.item);
+    auto page = send_list(request, selection.wanted, sink.item, wait);
     if (page.is(Problem::kGone) && !token.empty()) {
       // The pages came too slowly for the server's history. Once more, then in one piece.
       token.clear();
@@ -105,7 +105,7 @@ ApiResult<std::unique_ptr<WatchStream>> Client::watch(const ResourceType& type,
   bounds.silence = options.silence;
   bounds.total = options.server_timeout + std::chrono::seconds(30);
   bounds.max_event_bytes = options.max_event_bytes;
-  return std::make_unique<WatchStream>(std::move(*exchange), bounds, request);
+  return std::make_unique<WatchStream>(std::move(*exchange), bounds, request, selection.wanted);
 }
 
 }  // namespace tilewright::kube

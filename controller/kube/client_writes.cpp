@@ -7,6 +7,9 @@
 namespace tilewright::kube {
 namespace {
 
+constexpr const char* kMetadataOnly =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
 void put_body(ApiRequest& request, const Json& body, const char* type = "application/json") {
   // Text that is no UTF-8 (a log line) must not end the program here; the server gets U+FFFD.
   request.http.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -28,13 +31,14 @@ Json body_of(const DeleteOptions& options) {
 
 ApiResult<Json> Client::create(const WriteGuard& guard, const ResourceType& type,
                                const std::string& namespace_name, const Json& object,
-                               const net::Wait& wait) {
+                               const net::Wait& wait, Answer answer) {
   const std::string name = api::metadata_text(object, "name");
   ApiRequest request = make_request("POST", "create", type, namespace_name, "", "", {});
   request.operation = "create " + described(type, namespace_name, name);
   request.guard = &guard;
   request.repeatable = name.empty() ? Repeatable::kIfUntouched : Repeatable::kYes;
   put_body(request, object);
+  if (answer == Answer::kMetadata) request.http.headers.emplace_back("Accept", kMetadataOnly);
   return send(request, wait);
 }
 

@@ -17,9 +17,11 @@ struct Exchange::State {
   // Bytes that wait for their reader; when there are more, the connection is not read on.
   static constexpr std::size_t kMostBuffered = 256 << 10;
 
-  explicit State(std::uint64_t max_bytes) : max_answer_bytes(max_bytes) {}
+  explicit State(const HttpRequest& request)
+      : max_answer_bytes(request.max_answer_bytes), whole(request.whole) {}
 
   const std::uint64_t max_answer_bytes;
+  const bool whole;
   net::WakeUp news;  // rung whenever something below changes for the reader
   pplx::cancellation_token_source cancellation;
 
@@ -33,6 +35,16 @@ struct Exchange::State {
   std::optional<HttpFailure> failure;
   std::optional<pplx::task_completion_event<std::size_t>> held_back;  // of a write into `buffered`
   std::size_t held_back_bytes = 0;
+
+  // With the lock held: there is more of the answer, but not all of it.
+  void more() {
+    if (!whole) news.signal();
+  }
+
+  // With the lock held: the reader has seen all there is.
+  void heard() {
+    if (news.signalled()) news.clear();
+  }
 
   // The first failure counts.
   void fail(HttpFailure::Kind kind, std::string message) {
@@ -54,8 +66,8 @@ struct Exchange::State {
     }
     if (failure || abandoned) return pplx::task_from_result(size);
     buffered.append(bytes, size);
-    news.signal();
-    if (buffered.size() <= kMostBuffered) return pplx::task_from_result(size);
+    more();
+    if (whole || buffered.size() <= kMostBuffered) return pplx::task_from_result(size);
     held_back.emplace();
     held_back_bytes = size;
     return pplx::create_task(*held_back);

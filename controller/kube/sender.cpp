@@ -21,7 +21,11 @@ std::variant<std::string, HttpFailure> read_all(Exchange& exchange, const net::W
   while (true) {
     auto piece = exchange.read(wait);
     if (auto* bytes = std::get_if<std::string>(&piece)) {
-      body += *bytes;
+      if (body.empty()) {
+        body = std::move(*bytes);
+      } else {
+        body += *bytes;
+      }
     } else if (auto* failure = std::get_if<HttpFailure>(&piece)) {
       return std::move(*failure);
     } else {
@@ -57,7 +61,7 @@ Sender::Sender(std::unique_ptr<Transport> transport, std::shared_ptr<Credentials
       options_(std::move(options)) {}
 
 // Up to the headers of a good answer; another's body is read for its Status.
-ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request,
+ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request, bool whole,
                                                    const net::Wait& wait) {
   if (wait.cancel && wait.cancel->signalled()) {
     return plain_error(Problem::kCancelled, "cancelled before it was sent", request);
@@ -69,7 +73,10 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request,
     return plain_error(Problem::kFenced, "not sent: this process is no longer the leader", request);
   }
   HttpRequest http = request.http;
-  http.headers.emplace_back("Accept", "application/json");
+  http.whole = whole;
+  const bool accepts = std::ranges::any_of(
+      http.headers, [](const auto& header) { return header.first == "Accept"; });
+  if (!accepts) http.headers.emplace_back("Accept", "application/json");
   http.headers.emplace_back("User-Agent", options_.user_agent);
   if (!token->empty()) http.headers.emplace_back("Authorization", "Bearer " + *token);
   counter_.count(request.verb, request.resource);
@@ -90,10 +97,10 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request,
 
 ApiResult<std::unique_ptr<Exchange>> Sender::open(const ApiRequest& request,
                                                   const net::Wait& wait) {
-  auto exchange = begin(request, wait);
+  auto exchange = begin(request, false, wait);
   if (!exchange.is(Problem::kUnauthorized)) return exchange;
   credentials_->refused();
-  return begin(request, wait);
+  return begin(request, false, wait);
 }
 
 ApiResult<std::string> Sender::attempt(const ApiRequest& request, const net::Wait& wait) {
@@ -102,7 +109,7 @@ ApiResult<std::string> Sender::attempt(const ApiRequest& request, const net::Wai
   // What is not answered while this process may write is given up: its connection is closed.
   if (request.guard) bounded.deadline = std::min(bounded.deadline, request.guard->valid_until());
   if (request.guard && options_.before_write) options_.before_write(request);
-  auto exchange = begin(request, bounded);
+  auto exchange = begin(request, true, bounded);
   if (!exchange) return exchange.error();
   auto body = read_all(**exchange, bounded);
   if (request.guard && options_.after_write) options_.after_write(request);

@@ -52,7 +52,8 @@ class Sender {
 
  private:
   ApiResult<std::string> attempt(const ApiRequest& request, const net::Wait& wait);
-  ApiResult<std::unique_ptr<Exchange>> begin(const ApiRequest& request, const net::Wait& wait);
+  ApiResult<std::unique_ptr<Exchange>> begin(const ApiRequest& request, bool whole,
+                                             const net::Wait& wait);
 
   const std::unique_ptr<Transport> transport_;
   const std::shared_ptr<Credentials> credentials_;

@@ -116,7 +116,7 @@ struct Transport::Impl {
             {
               const std::lock_guard lock(state->mutex);
               state->head = HttpHead{response.status_code(), retry_after_of(response.headers())};
-              state->news.signal();
+              state->more();
             }
             response.content_ready().then([state, server](
                                               const pplx::task<web::http::http_response>& body) {
@@ -187,7 +187,7 @@ Transport::~Transport() {
 }
 
 std::unique_ptr<Exchange> Transport::send(HttpRequest request) {
-  auto state = std::make_shared<Exchange::State>(request.max_answer_bytes);
+  auto state = std::make_shared<Exchange::State>(request);
   on_http_thread([impl = impl_, state, request = std::move(request)]() mutable {
     try {
       impl->start(state, std::move(request));
@@ -223,9 +223,9 @@ std::variant<HttpHead, HttpFailure> Exchange::head(const net::Wait& wait) {
   while (true) {
     {
       const std::lock_guard lock(state_->mutex);
-      state_->news.clear();
       if (state_->head) return *state_->head;
       if (state_->failure) return *state_->failure;
+      state_->heard();
     }
     const net::Ready ready = net::wait_ready(state_->news.fd(), POLLIN, wait);
     if (ready != net::Ready::kYes) return abandoned(ready, "an answer");
@@ -236,7 +236,6 @@ std::variant<std::string, Exchange::End, HttpFailure> Exchange::read(const net::
   while (true) {
     {
       const std::lock_guard lock(state_->mutex);
-      state_->news.clear();
       if (!state_->buffered.empty()) {
         std::string bytes = std::exchange(state_->buffered, {});
         state_->release();
@@ -244,6 +243,7 @@ std::variant<std::string, Exchange::End, HttpFailure> Exchange::read(const net::
       }
       if (state_->failure) return *state_->failure;
       if (state_->ended) return End{};
+      state_->heard();
     }
     const net::Ready ready = net::wait_ready(state_->news.fd(), POLLIN, wait);
     if (ready != net::Ready::kYes) return abandoned(ready, "the rest of an answer");

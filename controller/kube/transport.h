@@ -30,6 +30,8 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;
   std::optional<std::string> body;
   std::uint64_t max_answer_bytes = 64 << 20;
+  // Whoever reads the answer can do nothing with a part of it, and is woken once, at its end.
+  bool whole = false;
 };
 
 struct HttpHead {
@@ -60,7 +62,7 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Waits for status and headers.
+  // Waits for status and headers; of an answer that is wanted whole, for all of it.
   std::variant<HttpHead, HttpFailure> head(const net::Wait& wait);
 
   struct End {};

@@ -6,10 +6,12 @@
 
 namespace tilewright::kube {
 
-WatchStream::WatchStream(std::unique_ptr<Exchange> exchange, WatchBounds bounds, ApiRequest request)
+WatchStream::WatchStream(std::unique_ptr<Exchange> exchange, WatchBounds bounds, ApiRequest request,
+                         Wanted wanted)
     : exchange_(std::move(exchange)),
       bounds_(bounds),
       request_(std::move(request)),
+      wanted_(wanted),
       splitter_(bounds.max_event_bytes) {}
 
 ApiError WatchStream::error(Problem problem, std::string message) const {
@@ -23,7 +25,7 @@ ApiError WatchStream::error(Problem problem, std::string message) const {
 std::variant<WatchEvent, WatchStream::End, ApiError> WatchStream::next(const net::Wait& wait) {
   while (true) {
     if (const auto text = splitter_.next()) {
-      auto event = parse_watch_event(*text);
+      auto event = parse_watch_event(*text, wanted_);
       if (event) return std::move(event).value();
       ApiError failed = event.error();
       failed.operation = request_.operation;

@@ -22,7 +22,8 @@ struct WatchBounds {
 // For one thread. Dropping it closes its connection.
 class WatchStream {
  public:
-  WatchStream(std::unique_ptr<Exchange> exchange, WatchBounds bounds, ApiRequest request);
+  WatchStream(std::unique_ptr<Exchange> exchange, WatchBounds bounds, ApiRequest request,
+              Wanted wanted);
 
   enum class End {
     kOrderly,  // the server's own time was over
@@ -39,6 +40,7 @@ class WatchStream {
   const std::unique_ptr<Exchange> exchange_;
   const WatchBounds bounds_;
   const ApiRequest request_;
+  const Wanted wanted_;
   const MonotonicTime opened_ = monotonic_now();
   MonotonicTime heard_ = opened_;
   JsonSplitter splitter_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "controller/api/json_members.h"
-#include "controller/kube/answer_json.h"
 
 namespace tilewright::kube {
 namespace {
@@ -20,8 +19,8 @@ ApiError not_understood(std::string message) {
 
 }  // namespace
 
-ApiResult<WatchEvent> parse_watch_event(std::string_view text) {
-  auto tree = parse_event(text);
+ApiResult<WatchEvent> parse_watch_event(std::string_view text, Wanted wanted) {
+  auto tree = parse_event(text, wanted);
   if (!tree.is_object()) return not_understood("found a watch event that is no JSON object");
   const auto type = tree.find("type");
   const auto object = tree.find("object");

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "controller/kube/answer_json.h"
 #include "controller/kube/api_error.h"
 
 namespace tilewright::kube {
@@ -18,6 +19,6 @@ struct WatchEvent {
 };
 
 // An ERROR event is the Status that it holds, as an error: Problem::kGone asks for a new list.
-ApiResult<WatchEvent> parse_watch_event(std::string_view text);
+ApiResult<WatchEvent> parse_watch_event(std::string_view text, Wanted wanted = all_but_managers);
 
 }  // namespace tilewright::kube

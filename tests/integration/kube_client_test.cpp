@@ -60,6 +60,16 @@ TEST_F(KubeClientTest, CreatesReadsChangesAndDeletes) {
   EXPECT_EQ((*client->get(kMaps, space, "a", soon()))["data"]["value"], "1");
   EXPECT_TRUE(client->get(kMaps, space, "b", soon()).is(Problem::kNotFound));
 
+  const auto metadata =
+      client->create(guard, kMaps, space, config_map("c"), soon(), Answer::kMetadata);
+  ASSERT_TRUE(metadata.ok()) << metadata.error().sentence();
+  EXPECT_EQ((*metadata)["kind"], "PartialObjectMetadata");
+  EXPECT_EQ((*metadata)["metadata"]["name"], "c");
+  EXPECT_FALSE(metadata->contains("data"));
+  EXPECT_TRUE(client->create(guard, kMaps, space, config_map("c"), soon(), Answer::kMetadata)
+                  .is(Problem::kAlreadyExists))
+      << "an error comes as ever";
+
   map["data"]["value"] = "2";
   const auto updated = client->update(guard, kMaps, map, soon());
   ASSERT_TRUE(updated.ok()) << updated.error().sentence();

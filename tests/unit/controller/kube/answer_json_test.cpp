@@ -52,6 +52,29 @@ TEST(AnswerJson, LeavesOutWhoManagesAnObjectsFieldsAndNothingElse) {
   }
 }
 
+bool name_and_spec_template(std::string_view section, std::string_view member) {
+  return section == "metadata" ? member == "name" : section != "spec" || member == "template";
+}
+
+TEST(AnswerJson, KeepsWhatIsWantedOfEachSection) {
+  json wanted = object(false);
+  wanted["metadata"] = {{"name", "x"}};
+  wanted["spec"].erase("metadata");
+  for (const std::string& text : {object(true).dump(), reversed(object(true))}) {
+    EXPECT_EQ(parse_object(text, name_and_spec_template), wanted);
+    EXPECT_EQ(parse_event(R"({"object":)" + text + "}", name_and_spec_template),
+              json({{"object", wanted}}));
+    std::vector<json> items;
+    const std::string list =
+        R"({"metadata":{"continue":"c","name":{"a":{"b":1}}},"items":[)" + text + "," + text + "]}";
+    const json rest = parse_list(
+        list, [&](json&& one) { items.push_back(std::move(one)); }, name_and_spec_template);
+    EXPECT_EQ(items, std::vector<json>(2, wanted));
+    EXPECT_EQ(rest["metadata"], json::parse(R"({"continue":"c","name":{"a":{"b":1}}})"))
+        << "the list's own is not an object's";
+  }
+}
+
 TEST(AnswerJson, HandsTheItemsOfAListOver) {
   const std::string item = object(true).dump();
   for (const std::string& text :
