@@ -15,6 +15,8 @@ using std::chrono::seconds;
 constexpr seconds kProgressInterval{10};
 // On a busy cluster pods of one job start this far apart: one write for all of them.
 constexpr seconds kSettleTime{10};
+// And need this long to start at all: until then the write that tells of that is to come.
+constexpr seconds kTimeToStart{30};
 
 bool is_up(const Situation& situation, const api::TrainJobStatus& status, const Worker& worker) {
   return worker.phase == WorkerPhase::kRunning && !worker.terminating &&
@@ -155,7 +157,10 @@ bool worth_writing(const Situation& situation, const api::TrainJobStatus& curren
         if (time) latest = std::max(latest, *time);
       }
     }
-    write = timer.due(latest + kSettleTime) || write;
+    api::ReplicaCounts but_created = wanted.replicas;
+    but_created.active = current.replicas.active;
+    const bool only_created = but_created == current.replicas;
+    write = timer.due(latest + (only_created ? kTimeToStart : kSettleTime)) || write;
   }
   return write;
 }

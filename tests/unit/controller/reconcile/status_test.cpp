@@ -155,6 +155,21 @@ TEST(Counts, AreWrittenOnceTheyHaveSettled) {
   EXPECT_EQ(world.status().replicas.ready, 1);
 }
 
+// Pods that are there and do nothing yet: on a busy cluster they need a while to run, and the job
+// says no more than before, that not all workers run.
+TEST(Counts, TellOfPodsThatOnlyCameIntoBeingAfterHalfAMinute) {
+  World world(testing::make_job(3));
+  world.settle();
+  EXPECT_EQ(world.status().replicas.active, 0);
+  world.pass(seconds(29));
+  const Plan early = world.step();
+  EXPECT_FALSE(early.status);
+  EXPECT_EQ(early.requeue_after, WallTime::duration(seconds(1)));
+  world.pass(seconds(1));
+  EXPECT_TRUE(world.step().status);
+  EXPECT_EQ(world.status().replicas.active, 3);
+}
+
 // A new coordinator must not give an epoch's number out a second time, so it cannot wait for the
 // next report of progress.
 TEST(Status, KeepsTheHighestEpochAtOnce) {
