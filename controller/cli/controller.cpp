@@ -65,9 +65,11 @@ Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) 
 }
 
 // Dozens of threads take turns at little work: an arena for each would keep many times what is in
-// use, and so would blocks of a list's size that are not given back.
+// use, and so would blocks of a list's size that are not given back. Fast bins are gathered up
+// again and again while trees of JSON come and go, which costs more than they save.
 void spare_memory() {
   mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MXFAST, 0);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 256 << 10);
 }

@@ -179,11 +179,12 @@ class Applier::Application {
     return {resource::pod_groups(group), std::move(group)};
   }
 
-  // The object as it stands there, if it is the job's. An attempt of this very call may have made
-  // it, or an earlier leader; or one of that name is somebody else's.
+  // At least the metadata of the object as it stands there, if it is the job's. An attempt of this
+  // very call may have made it, or an earlier leader; or one of that name is somebody else's.
   ApiResult<json> create_or_find(const kube::ResourceType& type, const json& object) const {
     const std::string& space = job_.metadata.namespace_name;
-    ApiResult<json> created = parts_.client.create(parts_.guard, type, space, object, wait_);
+    ApiResult<json> created =
+        parts_.client.create(parts_.guard, type, space, object, wait_, kube::Answer::kMetadata);
     if (!created.is(Problem::kAlreadyExists)) return created;
     // A Secret's name holds the job's UID: whatever has it is the job's. It is never read.
     if (type.kind == kube::resource::secrets().kind) return object;

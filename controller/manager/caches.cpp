@@ -14,10 +14,11 @@ namespace {
 constexpr std::chrono::minutes kGoneSpan{2};
 
 kube::ReflectorOptions reflect(kube::ResourceType type, std::string namespace_name,
-                               std::string labels = "") {
+                               std::string labels = "",
+                               kube::Wanted wanted = kube::all_but_managers) {
   kube::ReflectorOptions options;
   options.type = std::move(type);
-  options.selection = {std::move(namespace_name), std::move(labels), ""};
+  options.selection = {std::move(namespace_name), std::move(labels), "", wanted};
   return options;
 }
 
@@ -29,21 +30,24 @@ std::string worker_pods() {
 }  // namespace
 
 Caches::Caches(kube::Client& client, const std::string& namespace_name,
-               std::function<void(const std::string&)> changed,
+               std::function<void(const std::string&, Change)> changed,
                const std::shared_ptr<Logger>& logger)
     : changed_(std::move(changed)),
-      jobs_(
-          client, reflect(resource::train_jobs(), namespace_name), record_of_job,
-          {[this](const Job& job) { changed_(key_of(job->namespace_name, job->name)); },
-           [this](const Job&, const Job& job) { changed_(key_of(job->namespace_name, job->name)); },
-           [this](const Job& job, bool) { changed_(key_of(job->namespace_name, job->name)); }},
-          logger),
-      pods_(client, reflect(kube::resource::pods(), namespace_name, worker_pods()), record_of_pod,
+      jobs_(client, reflect(resource::train_jobs(), namespace_name), record_of_job,
+            {[this](const Job& job) { job_changed(job, Change::kJob); },
+             [this](const Job& before, const Job& now) {
+               job_changed(now,
+                           before->value.wish == now->value.wish ? Change::kStatus : Change::kJob);
+             },
+             [this](const Job& job, bool) { job_changed(job, Change::kJob); }},
+            logger),
+      pods_(client, reflect(kube::resource::pods(), namespace_name, worker_pods(), wanted_of_pod),
+            record_of_pod,
             {[this](const Pod& pod) { pod_changed(nullptr, pod); },
              [this](const Pod& before, const Pod& now) { pod_changed(before, now); },
              [this](const Pod& last, bool) { pod_changed(last, nullptr); }},
             logger),
-      nodes_(client, reflect(kube::resource::nodes(), ""), record_of_node,
+      nodes_(client, reflect(kube::resource::nodes(), "", "", wanted_of_node), record_of_node,
              {[this](const auto& now) { node_changed(nullptr, &now->value); },
               [this](const auto& before, const auto& now) {
                 node_changed(&before->value, &now->value);
@@ -104,6 +108,10 @@ bool Caches::node_ready(const std::string& name) const {
   return node ? node->value.ready : !nodes_.synced();
 }
 
+void Caches::job_changed(const Job& job, Change change) {
+  changed_(key_of(job->namespace_name, job->name), change);
+}
+
 void Caches::pod_changed(const Pod& before, const Pod& now) {
   {
     const std::lock_guard lock(mutex_);
@@ -119,7 +127,7 @@ void Caches::pod_changed(const Pod& before, const Pod& now) {
   }
   for (const Pod& pod : {before, now}) {
     if (pod && !pod->value.job_uid.empty()) {
-      changed_(key_of(pod->namespace_name, pod->value.job_name));
+      changed_(key_of(pod->namespace_name, pod->value.job_name), Change::kWorkers);
       return;
     }
   }
@@ -158,7 +166,7 @@ void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
       keys.insert(key_of(pod->namespace_name, pod->value.job_name));
     }
   }
-  for (const std::string& key : keys) changed_(key);
+  for (const std::string& key : keys) changed_(key, Change::kWorkers);
 }
 
 std::shared_ptr<const std::vector<reconcile::Node>> Caches::nodes() const {

@@ -15,6 +15,13 @@
 
 namespace tilewright::manager {
 
+// Why a job deserves a look.
+enum class Change {
+  kJob,      // it is new, gone, or somebody wants something else of it
+  kStatus,   // no more than its status was written
+  kWorkers,  // its pods, or the nodes that they are on or may go to
+};
+
 // Thread-safe. They run on every replica, leading or not, so that a new leader starts warm.
 class Caches {
  public:
@@ -24,7 +31,7 @@ class Caches {
   // `namespace_name`: of the jobs that are looked after; empty: all. `changed` is called with the
   // key of a job that deserves a look, from the informers' threads.
   Caches(kube::Client& client, const std::string& namespace_name,
-         std::function<void(const std::string& key)> changed,
+         std::function<void(const std::string& key, Change change)> changed,
          const std::shared_ptr<Logger>& logger);
   ~Caches() { stop(); }
   Caches(const Caches&) = delete;
@@ -50,11 +57,12 @@ class Caches {
   std::size_t number_of_pods() const { return pods_.size(); }
 
  private:
+  void job_changed(const Job& job, Change change);
   void pod_changed(const Pod& before, const Pod& now);
   void note_gone(const std::string& pod_uid);  // with the mutex held
   void node_changed(const NodeRecord* before, const NodeRecord* now);
 
-  const std::function<void(const std::string&)> changed_;
+  const std::function<void(const std::string&, Change)> changed_;
   mutable std::mutex mutex_;
   std::map<std::string, std::map<std::string, Pod>> pods_by_job_;  // UID of the job, of the pod
   std::map<std::string, MonotonicTime> gone_;                      // by UID of the pod

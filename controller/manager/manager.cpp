@@ -17,8 +17,8 @@ Manager::Manager(kube::Client& client, Options options, std::shared_ptr<Logger> 
       options_(std::move(options)),
       log_(std::move(log)),
       caches_(
-          client, options_.jobs_namespace, [this](const std::string& key) { changed(key); }, log_) {
-}
+          client, options_.jobs_namespace,
+          [this](const std::string& key, Change change) { changed(key, change); }, log_) {}
 
 Manager::~Manager() { stop(); }
 
@@ -60,8 +60,8 @@ std::shared_ptr<Term> Manager::current_term() const {
   return term_;
 }
 
-void Manager::changed(const std::string& key) {
-  if (const auto term = current_term()) term->changed(key);
+void Manager::changed(const std::string& key, Change change) {
+  if (const auto term = current_term()) term->changed(key, change);
 }
 
 void Manager::begin_term(std::shared_ptr<const kube::WriteGuard> guard) {

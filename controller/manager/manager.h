@@ -34,7 +34,7 @@ class Manager {
  private:
   // nullptr while another replica leads.
   std::shared_ptr<Term> current_term() const;
-  void changed(const std::string& key);
+  void changed(const std::string& key, Change change);
   void begin_term(std::shared_ptr<const kube::WriteGuard> guard);
   void end_term();
   Figures figures() const;

@@ -96,8 +96,8 @@ void Recorder::run() {
 
 void Recorder::post(const json& event) {
   const auto space = event["metadata"]["namespace"].get<std::string>();
-  const auto posted =
-      client_.create(*guard_, kube::resource::events(), space, event, net::within(kDeadline));
+  const auto posted = client_.create(*guard_, kube::resource::events(), space, event,
+                                     net::within(kDeadline), kube::Answer::kMetadata);
   // A namespace that is going away takes no events, and one that is there already is this one.
   if (posted || posted.is(kube::Problem::kAlreadyExists) || posted.is(kube::Problem::kNotFound)) {
     return;

@@ -8,6 +8,7 @@
 #include "controller/api/defaults.h"
 #include "controller/api/json_members.h"
 #include "controller/api/validate.h"
+#include "controller/kube/answer_json.h"
 #include "controller/reconcile/observe_pod.h"
 
 namespace tilewright::manager {
@@ -33,13 +34,17 @@ JobRecord record_of_job(const json& object) {
   for (const char* name : {"apiVersion", "kind", "spec", "status"}) {
     if (object.contains(name)) kept[name] = object[name];
   }
+  const json& from = member(object, "metadata");
   json& metadata = kept["metadata"] = json::object();
   for (const char* name : {"name", "namespace", "uid", "resourceVersion", "generation",
                            "creationTimestamp", "deletionTimestamp"}) {
-    const json& from = member(object, "metadata");
     if (from.contains(name)) metadata[name] = from[name];
   }
-  JobRecord record{json::to_cbor(kept), text_member(member(object, "status"), "phase")};
+  const json& generation = member(from, "generation");
+  JobRecord record{json::to_cbor(kept),
+                   {generation.is_number_integer() ? generation.get<std::int64_t>() : 0,
+                    !member(from, "deletionTimestamp").is_null()},
+                   text_member(member(object, "status"), "phase")};
   record.cbor.shrink_to_fit();
   return record;
 }
@@ -80,6 +85,11 @@ PodRecord record_of_pod(const json& object) {
   return record;
 }
 
+bool wanted_of_pod(std::string_view section, std::string_view member) {
+  if (section == "spec") return member == "nodeName";
+  return kube::all_but_managers(section, member);
+}
+
 NodeRecord record_of_node(const json& object) {
   NodeRecord record;
   const json& status = member(object, "status");
@@ -100,6 +110,11 @@ NodeRecord record_of_node(const json& object) {
     if (amount) record.node.allocatable.emplace(name, *amount);
   }
   return record;
+}
+
+bool wanted_of_node(std::string_view section, std::string_view member) {
+  if (section == "status") return member == "conditions" || member == "allocatable";
+  return kube::all_but_managers(section, member);
 }
 
 }  // namespace tilewright::manager

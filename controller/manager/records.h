@@ -25,6 +25,12 @@ JobAddress address_of(std::string_view key);
 // A TrainJob as CBOR (a seventh of its size as a tree), without what no decision hangs on.
 struct JobRecord {
   std::vector<std::uint8_t> cbor;
+  // Changes with the spec and when the deletion begins, but not with the status.
+  struct Wish {
+    std::int64_t generation = 0;
+    bool deleting = false;
+    bool operator==(const Wish&) const = default;
+  } wish;
   std::string phase;  // of its status; empty: nobody has looked at it yet
 };
 JobRecord record_of_job(const nlohmann::json& object);
@@ -52,11 +58,14 @@ struct PodRecord {
   reconcile::Worker worker;
 };
 PodRecord record_of_pod(const nlohmann::json& object);
+// What that reads of a pod: of its spec, the most of its text, the node's name alone.
+bool wanted_of_pod(std::string_view section, std::string_view member);
 
 struct NodeRecord {
   bool ready = false;
   reconcile::Node node;
 };
 NodeRecord record_of_node(const nlohmann::json& object);
+bool wanted_of_node(std::string_view section, std::string_view member);
 
 }  // namespace tilewright::manager

@@ -24,6 +24,9 @@ constexpr seconds kTakeDeadline{60};
 // Heartbeats of a job's workers come every second; one look may serve several.
 constexpr seconds kHeartbeatLook{1};
 
+// Events of a job's pods come in bursts: one look for those of this time.
+constexpr std::chrono::milliseconds kGather{80};
+
 // A job recovers within half a minute of its obstacle's going, where no event tells of that.
 queue::Backoff make_backoff() {
   return queue::Backoff({std::chrono::milliseconds(20), seconds(30)});
@@ -51,6 +54,19 @@ void Term::stop() {
 std::size_t Term::rendezvous_members() const {
   const std::lock_guard lock(mutex_);
   return hub_ ? hub_->members() : 0;
+}
+
+void Term::changed(const std::string& key, Change change) {
+  switch (change) {
+    case Change::kJob:
+      return queue_.add(key);
+    case Change::kStatus:
+      return queue_.add_after(key, kGather);
+    case Change::kWorkers:
+      // To tell of a job that runs takes a request, and goes before jobs that are to begin: those
+      // take a dozen.
+      return queue_.add_after(key, kGather, queue::Urgency::kUrgent);
+  }
 }
 
 template <typename Step>
@@ -87,7 +103,7 @@ void Term::run() {
                                   options_.rendezvous_listen,
                                   [this](const std::string& key, RendezvousHub::News news) {
                                     if (news == RendezvousHub::News::kMembership) {
-                                      queue_.add(key);
+                                      queue_.add(key, queue::Urgency::kUrgent);
                                     } else {
                                       queue_.add_after(key, kHeartbeatLook);
                                     }

@@ -20,9 +20,6 @@
 
 namespace tilewright::manager {
 
-// Events of a job's pods come in bursts: one look for those of this time.
-inline constexpr std::chrono::milliseconds kGather{40};
-
 class Term {
  public:
   // `options`, `client`, `caches` and `metrics` outlive it. Returns at once: its threads wait for
@@ -37,7 +34,7 @@ class Term {
   void stop();
 
   // From any thread: the job deserves a look, soon.
-  void changed(const std::string& key) { queue_.add_after(key, kGather); }
+  void changed(const std::string& key, Change change);
   queue::QueueFigures queue_figures() const { return queue_.figures(); }
   std::size_t rendezvous_members() const;
 

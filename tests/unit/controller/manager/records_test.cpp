@@ -7,6 +7,7 @@
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
 #include "controller/api/encode.h"
+#include "controller/kube/answer_json.h"
 #include "tests/unit/controller/api/manifest.h"
 
 namespace tilewright::manager {
@@ -69,6 +70,21 @@ TEST(JobRecord, LeavesOutWhatNoDecisionHangsOn) {
   EXPECT_FALSE(kept["metadata"].contains("annotations"));
   EXPECT_LT(record.cbor.size(), whole.dump().size() / 4);
   EXPECT_EQ(record.cbor.capacity(), record.cbor.size());
+}
+
+TEST(JobRecord, TellsWhetherMoreThanTheStatusHasChanged) {
+  json whole = object();
+  whole["metadata"].erase("deletionTimestamp");
+  whole["metadata"]["generation"] = 3;
+  const JobRecord::Wish before = record_of_job(whole).wish;
+  whole["status"]["phase"] = "Failed";
+  whole["metadata"]["resourceVersion"] = "another";
+  EXPECT_EQ(record_of_job(whole).wish, before);
+  json edited = whole;
+  edited["metadata"]["generation"] = 4;
+  EXPECT_NE(record_of_job(edited).wish, before);
+  whole["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  EXPECT_NE(record_of_job(whole).wish, before);
 }
 
 TEST(JobRecord, KnowsAJobThatNobodyHasLookedAt) {
@@ -161,6 +177,52 @@ TEST(PodRecord, FindsItsJobAmongSeveralOwners) {
   json& owners = several["metadata"]["ownerReferences"];
   owners.insert(owners.begin(), {{"apiVersion", "v1"}, {"kind", "Node"}, {"uid", "x"}});
   EXPECT_EQ(record_of_pod(several).job_uid, "job-uid");
+}
+
+TEST(PodRecord, NeedsNoMoreOfAPodThanIsAskedFor) {
+  json whole = pod();
+  whole["metadata"]["annotations"] = {{annotations::kJobGeneration, "4"}};
+  whole["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
+  whole["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z";
+  whole["spec"] = {{"nodeName", "node-1"}, {"containers", {{{"name", kWorkerContainer}}}}};
+  whole["status"] = {
+      {"phase", "Failed"},
+      {"reason", "Evicted"},
+      {"message", "the node was low on memory"},
+      {"conditions", {{{"type", "Ready"}, {"status", "True"}}}},
+      {"containerStatuses",
+       {{{"name", kWorkerContainer},
+         {"state", {{"terminated", {{"exitCode", 7}, {"finishedAt", "2026-01-01T00:01:00Z"}}}}}}}}};
+  const json wanted = kube::parse_object(whole.dump(), wanted_of_pod);
+  EXPECT_FALSE(wanted["spec"].contains("containers"));
+  for (const json& tree : {whole, wanted}) {
+    const PodRecord record = record_of_pod(tree);
+    EXPECT_EQ(record.job_uid, "job-uid");
+    const reconcile::Worker& worker = record.worker;
+    EXPECT_EQ(worker.index, 1);
+    EXPECT_EQ(worker.generation, 4);
+    EXPECT_EQ(worker.node, "node-1");
+    EXPECT_TRUE(worker.created && worker.terminating && worker.ready && worker.finished);
+    EXPECT_EQ(worker.phase, reconcile::WorkerPhase::kFailed);
+    EXPECT_EQ(worker.exit_code, 7);
+    EXPECT_EQ(worker.reason, "Evicted");
+    EXPECT_EQ(worker.message, "the node was low on memory");
+  }
+}
+
+TEST(NodeRecord, NeedsNoMoreOfANodeThanIsAskedFor) {
+  const json whole = {{"metadata", {{"name", "n"}, {"labels", {{"pool", "cpu"}}}}},
+                      {"spec", {{"unschedulable", true}}},
+                      {"status",
+                       {{"conditions", {{{"type", "Ready"}, {"status", "True"}}}},
+                        {"allocatable", {{"cpu", "4"}}},
+                        {"images", {{{"names", {"many of them"}}}}}}}};
+  const json wanted = kube::parse_object(whole.dump(), wanted_of_node);
+  EXPECT_FALSE(wanted["status"].contains("images"));
+  EXPECT_EQ(record_of_node(wanted).node, record_of_node(whole).node);
+  EXPECT_TRUE(record_of_node(wanted).ready);
+  EXPECT_TRUE(record_of_node(wanted).node.cordoned);
+  EXPECT_EQ(record_of_node(wanted).node.allocatable.size(), 1U);
 }
 
 TEST(NodeRecord, IsReadyOnlyIfItSaysSo) {
