@@ -21,6 +21,8 @@ FROM ${ROOT} AS root
 FROM scratch
 COPY --from=root /image /
 ENV PATH=/usr/bin
+# Trees of JSON come and go, hundreds of nodes at a time: each thread keeps so many of a size for its next tree.
+ENV GLIBC_TUNABLES=glibc.malloc.tcache_count=250
 USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["tilewright"]

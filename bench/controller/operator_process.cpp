@@ -27,6 +27,16 @@ std::string field_of(pid_t pid, const std::string& name) {
   return "0";
 }
 
+// What the image sets for the program.
+std::string environment_of_image(const std::string& name) {
+  const std::string start = "ENV " + name + "=";
+  std::ifstream in(testing::source_dir() / "docker/controller.Dockerfile");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(start)) return line.substr(start.size());
+  }
+  throw std::runtime_error("docker/controller.Dockerfile does not set " + name);
+}
+
 double mib(pid_t pid, const std::string& name) { return std::stod(field_of(pid, name)) / 1024; }
 
 }  // namespace
@@ -46,7 +56,8 @@ OperatorProcess::OperatorProcess(const testing::ControlPlane& control_plane,
                        "--metrics_listen=" + http,
                        "--health_listen=" + http,
                        "--log_level=warn"};
-  command.environment = environment_with({});
+  command.environment =
+      environment_with({{"GLIBC_TUNABLES", environment_of_image("GLIBC_TUNABLES")}});
   const auto start = std::chrono::steady_clock::now();
   process_.emplace(ChildProcess::start(command).or_throw());
   while (get(http_port_, "/readyz") != "ok\n") {
