@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -23,28 +24,58 @@ std::string last_told(const json& event) {
   return std::max(latest, text_member(api::member(event, "series"), "lastObservedTime"));
 }
 
+// The first name in quotes.
+std::string volume_in(const std::string& note) {
+  const std::size_t start = note.find('"');
+  const std::size_t end = start == std::string::npos ? start : note.find('"', start + 1);
+  return end == std::string::npos ? "" : note.substr(start + 1, end - start - 1);
+}
+
+// The kubelet's word, every two minutes, that it is still waiting for a volume: true of every
+// cause.
+bool is_waiting(const std::string& note) {
+  return note.find("Unable to attach or mount volumes") != std::string::npos;
+}
+
+// `attached`: when each volume last was, by the name that stands in quotes.
+bool is_over(const PodTrouble& trouble, const std::string& when,
+             const std::map<std::string, std::string>& attached) {
+  if (trouble.reason != "FailedAttachVolume") return false;
+  const auto since = attached.find(volume_in(trouble.message));
+  // Times may be whole seconds: of one second the success is the later.
+  return since != attached.end() && since->second >= when;
+}
+
 }  // namespace
 
 std::optional<PodTrouble> trouble_in(const std::vector<json>& events) {
-  std::optional<std::pair<std::string, PodTrouble>> newest;
+  std::map<std::string, std::string> attached;
+  for (const json& event : events) {
+    if (text_member(event, "reason") != "SuccessfulAttachVolume") continue;
+    std::string& when = attached[volume_in(text_member(event, "note"))];
+    when = std::max(when, last_told(event));
+  }
+  // A cause before the waiting for it, then the newest.
+  using Weight = std::pair<bool, std::string>;
+  std::optional<std::pair<Weight, PodTrouble>> gravest;
   for (const json& event : events) {
     PodTrouble trouble{text_member(event, "reason"), text_member(event, "note")};
     if (std::ranges::find(kReasons, trouble.reason) == kReasons.end()) continue;
-    std::string when = last_told(event);
-    if (newest && newest->first >= when) continue;
-    newest.emplace(std::move(when), std::move(trouble));
+    Weight weight{!is_waiting(trouble.message), last_told(event)};
+    if (is_over(trouble, weight.second, attached)) continue;
+    if (gravest && gravest->first >= weight) continue;
+    gravest.emplace(std::move(weight), std::move(trouble));
   }
-  if (!newest) return std::nullopt;
-  return newest->second;
+  if (!gravest) return std::nullopt;
+  return gravest->second;
 }
 
 kube::ApiResult<std::optional<PodTrouble>> ask_for_trouble(kube::Client& client,
                                                            const std::string& namespace_name,
                                                            const std::string& pod_uid,
                                                            const net::Wait& wait) {
-  const auto events =
-      client.list_all(kube::resource::events(),
-                      {namespace_name, "", "type=Warning,regarding.uid=" + pod_uid}, wait);
+  const auto events = client.list_all(kube::resource::events(),
+                                      {namespace_name, "", "regarding.uid=" + pod_uid}, wait);
   if (!events) return events.error();
   return trouble_in(*events);
 }

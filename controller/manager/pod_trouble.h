@@ -14,10 +14,11 @@ struct PodTrouble {
   std::string message;
 };
 
-// Of a list of events (events.k8s.io/v1) the newest of those; nothing where there is none.
+// Of a pod's events (events.k8s.io/v1) the newest of those; nothing where there is none or the
+// volume is attached by now. That a kubelet waits for volumes counts only where nothing says why.
 std::optional<PodTrouble> trouble_in(const std::vector<nlohmann::json>& events);
 
-// Asks for the pod's warnings. One request; errors are for the log.
+// Asks for the pod's events. One request; errors are for the log.
 kube::ApiResult<std::optional<PodTrouble>> ask_for_trouble(kube::Client& client,
                                                            const std::string& namespace_name,
                                                            const std::string& pod_uid,

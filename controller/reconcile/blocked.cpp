@@ -7,6 +7,7 @@
 #include "controller/reconcile/failure.h"
 #include "controller/reconcile/placement.h"
 #include "controller/reconcile/pods.h"
+#include "controller/reconcile/stuck.h"
 
 namespace tilewright::reconcile {
 namespace {
@@ -29,58 +30,6 @@ bool waits_for_a_node(const Situation& situation) {
     if (found->second->phase == WorkerPhase::kPending && found->second->node.empty()) return true;
   }
   return false;
-}
-
-// The name in the scheduler's `persistentvolumeclaim "NAME" not found`; empty: it says no such
-// thing.
-std::string missing_claim(const std::string& message) {
-  constexpr std::string_view kBefore = "persistentvolumeclaim \"";
-  constexpr std::string_view kAfter = "\" not found";
-  const std::size_t start = message.find(kBefore);
-  if (start == std::string::npos) return "";
-  const std::size_t name = start + kBefore.size();
-  const std::size_t end = message.find(kAfter, name);
-  return end == std::string::npos ? "" : message.substr(name, end - name);
-}
-
-Obstacle explain_stuck(const api::TrainJob& job, const Worker& worker) {
-  const std::string& reason = worker.reason;
-  const std::string detail = worker.message.empty() ? "" : ": " + worker.message;
-  if (const std::string claim = missing_claim(worker.message); !claim.empty()) {
-    return {"ClaimNotFound",
-            fmt::format("there is no PersistentVolumeClaim {} in this namespace; workers start as "
-                        "soon as there is",
-                        claim)};
-  }
-  if (worker.message.find("ReadWriteOncePod access mode") != std::string::npos) {
-    return {"ClaimInUse",
-            fmt::format("a PersistentVolumeClaim of {} may be used by one pod alone "
-                        "(ReadWriteOncePod), and another pod uses it; it is placed as soon as "
-                        "that pod has gone",
-                        worker.name)};
-  }
-  if (reason == "FailedAttachVolume") {
-    return {reason, fmt::format("a volume of {} cannot be attached to its node{}; it starts as "
-                                "soon as the volume is free",
-                                worker.name, detail)};
-  }
-  if (reason == "Unschedulable") {
-    return {reason, fmt::format("no node can take {}{}; it is placed as soon as one can",
-                                worker.name, detail)};
-  }
-  if (reason == "SchedulingGated") {
-    return {reason, fmt::format("{} waits for its scheduling gates to be removed", worker.name)};
-  }
-  // A kubelet tells these two in turn, with different details: one reason and one sentence for
-  // both.
-  if (reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "InvalidImageName" ||
-      reason == "ErrImageNeverPull" || reason == "RegistryUnavailable") {
-    return {"ImageNotAvailable",
-            fmt::format("the image {} of {} cannot be had; the kubelet tries again until it can",
-                        job.spec.worker.image, worker.name)};
-  }
-  return {reason, fmt::format("{} cannot be started{}; it is tried again until the cause goes",
-                              worker.name, detail)};
 }
 
 // All that are wanted run, and have for a while, but no epoch of the rendezvous has them.
@@ -129,7 +78,7 @@ std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts
   for (const auto& [index, worker] : situation.workers) {
     // One that is being replaced says what was in the way, not what is.
     if (is_outdated(situation, *worker)) continue;
-    if (is_stuck(*worker)) return explain_stuck(job, *worker);
+    if (is_stuck(*worker)) return explain_stuck(situation, *worker);
   }
   for (const auto& [index, time] : restarts.not_before) {
     if (situation.workers.contains(index) || time <= situation.now) continue;

@@ -296,7 +296,7 @@ TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
         {"uid", pod["metadata"]["uid"]}}},
       {"type", "Warning"},
       {"reason", "FailedAttachVolume"},
-      {"message", "Multi-Attach error for volume \"pv-1\" Volume is already used by pod(s) other"},
+      {"message", "AttachVolume.Attach failed for volume \"pv-1\" : rpc error: no such disk"},
       {"source", {{"component", "attachdetach-controller"}}},
       {"firstTimestamp", to_rfc3339(wall_now())},
       {"lastTimestamp", to_rfc3339(wall_now())},
@@ -307,7 +307,7 @@ TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
   ASSERT_TRUE(
       job_becomes([](const json& job) { return is_true(job, "Blocked", "FailedAttachVolume"); }));
   EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
-              HasSubstr("already used by pod(s) other"));
+              HasSubstr("no such disk; it is tried again until it can"));
   node_->hold_containers(false);
   node_->start_containers();
   ASSERT_TRUE(phase_becomes("Running"));

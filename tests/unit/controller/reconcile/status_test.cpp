@@ -207,9 +207,10 @@ TEST(Blocked, SaysWhyAJobDoesNotRunAndWhatComesNext) {
        "ClaimInUse",
        "a PersistentVolumeClaim of mrpc-worker-1 may be used by one pod alone (ReadWriteOncePod), "
        "and another pod uses it; it is placed as soon as that pod has gone"},
-      {"FailedAttachVolume", "Multi-Attach error for volume \"pvc-1\"", "FailedAttachVolume",
-       "a volume of mrpc-worker-1 cannot be attached to its node: Multi-Attach error for volume "
-       "\"pvc-1\"; it starts as soon as the volume is free"},
+      {"FailedAttachVolume", "AttachVolume.Attach failed for volume \"pv-1\" : rpc error",
+       "FailedAttachVolume",
+       "a volume of mrpc-worker-1 cannot be attached to its node: AttachVolume.Attach failed for "
+       "volume \"pv-1\" : rpc error; it is tried again until it can"},
       {"SchedulingGated", "", "SchedulingGated",
        "mrpc-worker-1 waits for its scheduling gates to be removed"},
       {"ErrImagePull", "rpc error", "ImageNotAvailable",
