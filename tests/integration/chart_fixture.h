@@ -59,17 +59,7 @@ inline const std::vector<std::string> kEverything = {
 
 class ChartTest : public ClusterTest {
  protected:
-  void SetUp() override {
-    ClusterTest::SetUp();
-    if (HasFatalFailure() || IsSkipped()) return;
-    for (const char* program : {"helm", "kubeconform"}) {
-      if (std::filesystem::exists(programs() / program)) continue;
-      const std::string reason = (programs() / program).string() +
-                                 " is missing: run `.ci/control-plane build helm kubeconform` once";
-      if (must_run_all()) FAIL() << reason;
-      GTEST_SKIP() << reason;
-    }
-  }
+  ChartTest() : ClusterTest({"helm", "kubeconform"}) {}
 
   static const std::filesystem::path& programs() {
     static const std::filesystem::path folder = [] {

@@ -35,6 +35,7 @@ spec:
 
 class ControllerTest : public CrdTest {
  protected:
+  using CrdTest::CrdTest;
   using json = nlohmann::json;
   using Objects = ObjectWatch::Objects;
 

@@ -39,6 +39,7 @@ inline std::string our_refusal(const std::string& manifest) {
 
 class CrdTest : public ClusterTest {
  protected:
+  using ClusterTest::ClusterTest;
   void SetUp() override {
     ClusterTest::SetUp();
     if (HasFatalFailure() || IsSkipped()) return;

@@ -32,7 +32,8 @@ ControlPlane& ClusterTest::control_plane() {
 }
 
 void ClusterTest::SetUp() {
-  const std::string reason = ControlPlane::missing();
+  std::string reason = ControlPlane::missing();
+  if (reason.empty()) reason = ControlPlane::missing(more_programs_);
   if (reason.empty()) return;
   if (must_run_all()) FAIL() << reason;
   GTEST_SKIP() << reason;

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/support/control_plane.h"
 
 namespace tilewright::testing {
@@ -11,6 +15,8 @@ namespace tilewright::testing {
 // A test that fails leaves the control plane's folder behind and names it.
 class ClusterTest : public ::testing::Test {
  protected:
+  // `more`: programs of .ci/control-plane that it needs beside a control plane's.
+  explicit ClusterTest(std::vector<std::string> more = {}) : more_programs_(std::move(more)) {}
   void SetUp() override;
   void TearDown() override;
   // Started by the first test that asks, stopped when the program ends. Throws if it did not start.
@@ -19,6 +25,7 @@ class ClusterTest : public ::testing::Test {
  private:
   struct Shared;
   static Shared& shared();
+  const std::vector<std::string> more_programs_;
 };
 
 }  // namespace tilewright::testing

@@ -74,14 +74,16 @@ void write_file(const std::filesystem::path& path, const std::string& content) {
 
 }  // namespace
 
-std::string ControlPlane::missing() {
+std::string ControlPlane::missing() { return missing({"etcd", "kube-apiserver", "kubectl"}); }
+
+std::string ControlPlane::missing(const std::vector<std::string>& programs) {
   const std::filesystem::path folder = programs_folder();
-  for (const char* program : {"etcd", "kube-apiserver", "kubectl"}) {
+  for (const std::string& program : programs) {
     if (access((folder / program).c_str(), X_OK) == 0) continue;
     return fmt::format(
-        "{} is missing: run `.ci/control-plane build` once, or set "
+        "{} is missing: run `.ci/control-plane build {}` once, or set "
         "KUBEBUILDER_ASSETS to a folder that has it",
-        (folder / program).string());
+        (folder / program).string(), fmt::join(programs, " "));
   }
   return "";
 }

@@ -32,8 +32,10 @@ struct ControlPlaneOptions {
 
 class ControlPlane {
  public:
-  // Why none can be started here; empty when one can.
+  // Which of the programs that it needs is missing here, with what to do; empty: none is.
   static std::string missing();
+  // The same of others that .ci/control-plane builds.
+  static std::string missing(const std::vector<std::string>& programs);
 
   // Returns when the API server is ready, within seconds. Whatever it started dies with the calling
   // thread. Throws std::runtime_error naming the logs when something does not start.

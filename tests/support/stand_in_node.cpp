@@ -58,8 +58,11 @@ StandInNode::StandInNode(ControlPlane& control_plane, kube::Client& client,
       name_(name),
       kubelet_(control_plane.client({control_plane.admin_certificate(), ""})),
       hand_(control_plane.client({control_plane.admin_certificate(), ""})) {
-  hand_->post("/api/v1/nodes",
-              {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
+  // Annotated as a kubelet does it: the attach-detach controller sees to no other nodes.
+  const json annotations = {{"volumes.kubernetes.io/controller-managed-attach-detach", "true"}};
+  hand_->post("/api/v1/nodes", {{"apiVersion", "v1"},
+                                {"kind", "Node"},
+                                {"metadata", {{"name", name}, {"annotations", annotations}}}});
   set_ready(true);
   set_cpus(64);
   pods_ = std::make_unique<ObjectWatch>(
@@ -78,6 +81,10 @@ void StandInNode::set_ready(bool ready) {
 void StandInNode::set_cpus(int cpus) {
   patch_node(
       {{"allocatable", {{"cpu", std::to_string(cpus)}, {"memory", "256Gi"}, {"pods", "110"}}}});
+}
+
+void StandInNode::set_volumes_in_use(const std::vector<std::string>& volumes) {
+  patch_node({{"volumesInUse", volumes}});
 }
 
 void StandInNode::patch_node(const json& status) {

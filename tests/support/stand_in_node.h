@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/control_plane.h"
 #include "tests/support/object_watch.h"
@@ -30,6 +31,8 @@ class StandInNode {
   void set_ready(bool ready);
   // 64 at first; memory is plenty.
   void set_cpus(int cpus);
+  // The volumes that are mounted: those are not detached from it.
+  void set_volumes_in_use(const std::vector<std::string>& volumes);
 
   // The container ends. `signal` 0: with the exit code. `reason`: OOMKilled, Error, ...
   void end_container(const std::string& pod, int exit_code, const std::string& reason = "",
