@@ -68,6 +68,7 @@ class Applier::Application {
         wait_(wait) {}
 
   Outcome run() {
+    for (const auto& event : settle_doubtful(job_, memory_)) parts_.recorder.record(job_, event);
     // Nothing else if the status could not be written.
     if (plan_.status && !write_status()) return outcome_;
     refusal_.reset();
@@ -99,7 +100,11 @@ class Applier::Application {
         parts_.client.patch(parts_.guard, resource::train_jobs(), job_.metadata.namespace_name,
                             job_.metadata.name, kube::PatchType::kMerge, patch, options, wait_);
     if (!written) {
-      // Gone, or changed since: its event brings it back.
+      // Gone, or changed since: its event brings it back. That change can be this very write, done
+      // by an attempt whose answer was lost here or between here and there.
+      if (written.error().maybe_applied || written.is(Problem::kConflict)) {
+        remember_doubtful({job_.metadata.resource_version, *plan_.status, plan_.events}, memory_);
+      }
       failed(written.error());
       return false;
     }
@@ -107,6 +112,7 @@ class Applier::Application {
     written_ = job_;
     written_.status = *plan_.status;
     written_.metadata.resource_version = metadata.value("resourceVersion", "");
+    memory_.doubtful.clear();  // upon the same version: they were not done
     JobMemory::Written& memory = memory_.written ? *memory_.written : memory_.written.emplace();
     memory.upon_versions.insert(job_.metadata.resource_version);
     memory.version = written_.metadata.resource_version;

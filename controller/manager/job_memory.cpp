@@ -1,10 +1,26 @@
 #include "controller/manager/job_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewright::manager {
 
 using reconcile::Worker;
+
+void remember_doubtful(JobMemory::Doubtful doubtful, JobMemory& memory) {
+  if (doubtful.events.empty()) return;  // there is nothing that could be lost
+  if (memory.doubtful.size() == kMostDoubtful) memory.doubtful.erase(memory.doubtful.begin());
+  memory.doubtful.push_back(std::move(doubtful));
+}
+
+std::vector<reconcile::Event> settle_doubtful(const api::TrainJob& job, JobMemory& memory) {
+  const bool open = memory.doubtful.empty() ||
+                    memory.doubtful.front().upon_version == job.metadata.resource_version;
+  if (open) return {};
+  const auto all = std::exchange(memory.doubtful, {});
+  const auto done = std::ranges::find(all, job.status, &JobMemory::Doubtful::status);
+  return done == all.end() ? std::vector<reconcile::Event>() : done->events;
+}
 
 void forget_seen(const std::vector<Worker>& cached, MonotonicTime now, JobMemory& memory) {
   const auto find = [&](const std::string& uid) {

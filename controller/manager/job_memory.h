@@ -8,10 +8,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "controller/manager/pod_trouble.h"
 #include "controller/reconcile/observed.h"
+#include "controller/reconcile/plan.h"
 
 namespace tilewright::manager {
 
@@ -27,6 +29,15 @@ struct JobMemory {
     std::vector<std::uint8_t> status;  // as the API server answered it, in CBOR: for thousands
   };
   std::optional<Written> written;
+
+  // A status whose writing failed with an answer that leaves open whether it was done, and what
+  // people are to be told if it was.
+  struct Doubtful {
+    std::string upon_version;
+    api::TrainJobStatus status;
+    std::vector<reconcile::Event> events;
+  };
+  std::vector<Doubtful> doubtful;  // of looks in a row, all upon one version: at most one was done
 
   struct Created {
     reconcile::Worker worker;
@@ -53,6 +64,15 @@ struct JobMemory {
 
 // Longer than any watch lags. What has not shown up in a cache by then has come and gone.
 inline constexpr std::chrono::seconds kMemorySpan{60};
+
+// More looks than fail in a row at one version before the cache shows what became of the first.
+inline constexpr std::size_t kMostDoubtful = 16;
+
+void remember_doubtful(JobMemory::Doubtful doubtful, JobMemory& memory);
+
+// The events of a status in doubt that stands in the job as it is seen now: to be told, and
+// forgotten here with all others. None while the job is as it was before.
+std::vector<reconcile::Event> settle_doubtful(const api::TrainJob& job, JobMemory& memory);
 
 // Forgets what the cached pods show by now, and what is too old.
 void forget_seen(const std::vector<reconcile::Worker>& cached, MonotonicTime now,

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <optional>
@@ -155,13 +156,13 @@ class ControllerTest : public CrdTest {
       return live == count;
     });
   }
-  std::vector<std::string> event_reasons() {
+  // What people were told of TrainJobs, in the order of the alphabet; `events` of events.k8s.io.
+  static std::vector<std::string> reasons_of(const Objects& events) {
     std::vector<std::string> reasons;
-    const json events =
-        admin().get(fmt::format("/apis/events.k8s.io/v1/namespaces/{}/events", space_)).json();
-    for (const json& event : events["items"]) {
+    for (const auto& [name, event] : events) {
       if (event["regarding"]["kind"] == "TrainJob") reasons.push_back(event["reason"]);
     }
+    std::ranges::sort(reasons);
     return reasons;
   }
 

@@ -72,6 +72,11 @@ class ApplierTest : public ::testing::Test {
     plan.events = {{true, "WorkerFailed", "worker 1 ended"}};
     return plan;
   }
+  // The job as a look finds it once that status stands there.
+  void see_written(const api::TrainJobStatus& status) {
+    job.metadata.resource_version = std::to_string(std::stoi(job.metadata.resource_version) + 1);
+    job.status = status;
+  }
   // An object under that name, of this job or of another one.
   json owned_by(const std::string& name, const std::string& uid, const std::string& job_uid) const {
     json pod = reconcile::build_pod(job, 0, "");
@@ -145,6 +150,80 @@ TEST_F(ApplierTest, DoesNothingElseIfTheStatusCannotBeWritten) {
     EXPECT_FALSE(open());
     EXPECT_FALSE(memory.written);
   }
+}
+
+// An answer that was lost must not take with it what people are told.
+TEST_F(ApplierTest, TellsOnceWhatAStatusSaysThatWasWrittenThoughTheAnswerWasAnError) {
+  for (const auto& [code, reason] : {std::pair{500, "InternalError"},
+                                     {504, "Timeout"},
+                                     // Something on the way sent it twice: our own doing.
+                                     {409, "Conflict"}}) {
+    const std::size_t told = api.events().size();
+    const Plan plan = full();
+    api.answer(kPatchStatus, code, ScriptedApi::status(code, reason));
+    EXPECT_FALSE(apply(plan).complete);
+    // The cache does not show it yet, and the same is tried again.
+    EXPECT_FALSE(apply(plan).complete);
+    EXPECT_THAT(api.events(), SizeIs(told)) << "nobody knows yet";
+
+    see_written(*plan.status);
+    EXPECT_TRUE(apply(Plan()).complete);
+    ASSERT_THAT(api.events(), SizeIs(told + 1)) << reason;
+    EXPECT_EQ(api.events().back().body["reason"], "WorkerFailed");
+    EXPECT_TRUE(apply(Plan()).complete);
+    see_written(*plan.status);
+    EXPECT_TRUE(apply(Plan()).complete);
+    EXPECT_THAT(api.events(), SizeIs(told + 1)) << "once";
+    job.status.phase = api::Phase::kPending;
+  }
+}
+
+TEST_F(ApplierTest, TellsOfALostAnswerBeforeWhatComesNext) {
+  const Plan first = full();
+  api.answer(kPatchStatus, 500, ScriptedApi::status(500, "InternalError"));
+  EXPECT_FALSE(apply(first).complete);
+  see_written(*first.status);
+  api.forget_answers();
+  Plan next;
+  next.status = job.status;
+  next.status->phase = api::Phase::kRunning;
+  next.events = {{false, "Running", "all workers are ready"}};
+  EXPECT_TRUE(apply(next).complete);
+  ASSERT_THAT(api.events(), SizeIs(2));
+  EXPECT_EQ(api.events()[0].body["reason"], "WorkerFailed");
+  EXPECT_EQ(api.events()[1].body["reason"], "Running");
+}
+
+TEST_F(ApplierTest, TellsNothingOfAStatusThatWasNotWritten) {
+  const Plan plan = full();
+  api.answer(kPatchStatus, 500, ScriptedApi::status(500, "InternalError"));
+  EXPECT_FALSE(apply(plan).complete);
+  // Somebody else changed the job first, so that the write cannot be done any more.
+  see_written(job.status);
+  EXPECT_TRUE(apply(Plan()).complete);
+  // That another writes the like later is not this one's doing.
+  see_written(*plan.status);
+  EXPECT_TRUE(apply(Plan()).complete);
+  EXPECT_THAT(api.events(), IsEmpty());
+  // An answer that leaves no doubt.
+  job.status.phase = api::Phase::kPending;
+  api.answer(kPatchStatus, 422, ScriptedApi::status(422, "Invalid"));
+  EXPECT_FALSE(apply(plan).complete);
+  see_written(*plan.status);
+  EXPECT_TRUE(apply(Plan()).complete);
+  EXPECT_THAT(api.events(), IsEmpty());
+}
+
+TEST_F(ApplierTest, TellsOnceWhatASecondWriteSaidOfItself) {
+  const Plan plan = full();
+  api.answer(kPatchStatus, 500, ScriptedApi::status(500, "InternalError"));
+  EXPECT_FALSE(apply(plan).complete);
+  api.forget_answers();
+  EXPECT_TRUE(apply(plan).complete) << "the first one was not done";
+  EXPECT_THAT(api.events(), SizeIs(1));
+  see_written(*plan.status);
+  EXPECT_TRUE(apply(Plan()).complete);
+  EXPECT_THAT(api.events(), SizeIs(1));
 }
 
 TEST_F(ApplierTest, WritesNoStatusThatIsAsItWas) {

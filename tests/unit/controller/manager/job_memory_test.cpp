@@ -93,6 +93,39 @@ TEST(JobMemory, WhatTheCacheShowsOtherwiseIsNewer) {
   }
 }
 
+api::TrainJob seen_at(const std::string& version, const api::TrainJobStatus& as) {
+  api::TrainJob job;
+  job.metadata.resource_version = version;
+  job.status = as;
+  return job;
+}
+
+TEST(JobMemory, OfSeveralStatusesInDoubtTheOneThatStandsThereWasWritten) {
+  JobMemory memory;
+  const reconcile::Event first{false, "Running", "since noon"};
+  const reconcile::Event second{false, "Running", "a second later"};
+  remember_doubtful({"5", status(api::Phase::kRunning, 0), {first}}, memory);
+  remember_doubtful({"5", status(api::Phase::kRunning, 1), {second}}, memory);
+  const auto seen = [&](const char* version, std::int64_t restarts) {
+    return settle_doubtful(seen_at(version, status(api::Phase::kRunning, restarts)), memory);
+  };
+  EXPECT_THAT(seen("5", 1), IsEmpty()) << "nothing has been written upon 5 yet";
+  EXPECT_THAT(seen("6", 1), ElementsAre(second));
+  EXPECT_THAT(seen("7", 0), IsEmpty()) << "upon one version there is one write";
+}
+
+TEST(JobMemory, KeepsNoStatusInDoubtThatNobodyWouldBeToldOfAndNotTooMany) {
+  JobMemory memory;
+  remember_doubtful({"5", status(api::Phase::kRunning, 0), {}}, memory);
+  EXPECT_THAT(memory.doubtful, IsEmpty());
+  const auto count = static_cast<std::int64_t>(kMostDoubtful) + 1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    remember_doubtful({"5", status(api::Phase::kRunning, i), {{false, "Running", "now"}}}, memory);
+  }
+  EXPECT_EQ(memory.doubtful.size(), kMostDoubtful);
+  EXPECT_EQ(memory.doubtful.back().status.restarts.program, count - 1);
+}
+
 TEST(JobMemory, APodThatWasCreatedIsThereBeforeTheCacheShowsIt) {
   JobMemory memory;
   memory.created["b"] = {worker(1, "b"), kNow};

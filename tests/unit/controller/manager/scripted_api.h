@@ -27,6 +27,10 @@ class ScriptedApi {
     const std::lock_guard lock(mutex_);
     answers_[request] = {status, body.dump()};
   }
+  void forget_answers() {
+    const std::lock_guard lock(mutex_);
+    answers_.clear();
+  }
   static json status(int code, const std::string& reason, const std::string& message = "no") {
     return {{"kind", "Status"}, {"code", code}, {"reason", reason}, {"message", message}};
   }
