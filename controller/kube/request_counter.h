@@ -1,23 +1,38 @@
-// How many requests were sent, by verb and resource: for the metrics and for the tests that hold a
-// job to its number of requests.
+// How many requests were sent, by verb, resource and answer: for the metrics and for the tests that
+// hold a job to its number of requests.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace tilewright::kube {
 
-// Thread-safe. Attempts count one by one.
+// Thread-safe. Attempts count one by one, each when its answer begins.
 class RequestCounter {
  public:
-  using Key = std::pair<std::string, std::string>;  // {"create", "pods"}, {"update", "pods/status"}
+  static constexpr const char* kNoAnswer = "none";  // refused, cut, given up
 
-  void count(const std::string& verb, const std::string& resource) {
-    const std::lock_guard lock(mutex_);
-    ++counts_[{verb, resource}];
+  struct Key {
+    std::string verb;      // create, update
+    std::string resource;  // pods, pods/status
+    std::string code;      // of HTTP: 201; or kNoAnswer
+    bool operator==(const Key&) const = default;
+    bool operator<(const Key& other) const {
+      return std::tie(verb, resource, code) < std::tie(other.verb, other.resource, other.code);
+    }
+  };
+
+  void count_answered(const std::string& verb, const std::string& resource, int status) {
+    count({verb, resource, fmt::to_string(status)});
+  }
+  void count_unanswered(const std::string& verb, const std::string& resource) {
+    count({verb, resource, kNoAnswer});
   }
   std::map<Key, std::uint64_t> counts() const {
     const std::lock_guard lock(mutex_);
@@ -25,6 +40,11 @@ class RequestCounter {
   }
 
  private:
+  void count(Key key) {
+    const std::lock_guard lock(mutex_);
+    ++counts_[std::move(key)];
+  }
+
   mutable std::mutex mutex_;
   std::map<Key, std::uint64_t> counts_;
 };

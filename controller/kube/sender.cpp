@@ -79,13 +79,14 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request, bo
   if (!accepts) http.headers.emplace_back("Accept", "application/json");
   http.headers.emplace_back("User-Agent", options_.user_agent);
   if (!token->empty()) http.headers.emplace_back("Authorization", "Bearer " + *token);
-  counter_.count(request.verb, request.resource);
   auto exchange = transport_->send(std::move(http));
   const auto head = exchange->head(wait);
   if (const auto* failure = std::get_if<HttpFailure>(&head)) {
+    counter_.count_unanswered(request.verb, request.resource);
     return error_of_failure(*failure, request);
   }
   const auto& answer = std::get<HttpHead>(head);
+  counter_.count_answered(request.verb, request.resource, answer.status);
   if (answer.status >= 200 && answer.status < 300) return exchange;
   auto body = read_all(*exchange, wait);
   const auto* text = std::get_if<std::string>(&body);

@@ -75,10 +75,12 @@ class Collected final : public prometheus::Collectable {
       jobs.metric.back().gauge.value = number(count);
     }
     families.push_back(std::move(jobs));
-    MetricFamily requests = family("tilewright_controller_api_requests_total",
-                                   "Requests to the API server", MetricType::Counter);
+    MetricFamily requests =
+        family("tilewright_controller_api_requests_total",
+               "Requests to the API server; code \"none\": not answered", MetricType::Counter);
     for (const auto& [key, count] : figures.requests) {
-      requests.metric.push_back(labelled({{"verb", key.first}, {"resource", key.second}}));
+      requests.metric.push_back(
+          labelled({{"verb", key.verb}, {"resource", key.resource}, {"code", key.code}}));
       requests.metric.back().counter.value = number(count);
     }
     families.push_back(std::move(requests));

@@ -131,7 +131,7 @@ TEST_F(KubeClientTest, ListsInPages) {
   ASSERT_TRUE(version.ok()) << version.error().sentence();
   EXPECT_EQ(names.size(), 5U);
   EXPECT_FALSE(version->empty());
-  EXPECT_EQ(client->counter().counts().at({"list", "configmaps"}), 3U);
+  EXPECT_EQ(client->counter().counts().at({"list", "configmaps", "200"}), 3U);
 }
 
 TEST_F(KubeClientTest, WatchesToAnOrderlyEnd) {

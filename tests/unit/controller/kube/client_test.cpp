@@ -12,7 +12,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using Counted = RequestCounter::Key;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 const WriteGuard kGuard = WriteGuard::unfenced();
 const ResourceType kPods = resource::pods();
@@ -30,7 +33,7 @@ TEST(Client, GetsAnObject) {
   EXPECT_EQ(requests[0].method, "GET");
   EXPECT_EQ(requests[0].target, "/api/v1/namespaces/ns/pods/a");
   EXPECT_EQ(requests[0].headers.at("accept"), "application/json");
-  EXPECT_EQ(client->counter().counts().at({"get", "pods"}), 1U);
+  EXPECT_EQ(client->counter().counts().at({"get", "pods", "200"}), 1U);
 }
 
 TEST(Client, ReadsAnAnswerInAnyChunks) {
@@ -86,7 +89,20 @@ TEST(Client, TriesAReadAgainAfter500And429AndABrokenConnection) {
   const auto client = client_for(server);
   const auto object = client->get(kPods, "ns", "a", soon());
   EXPECT_TRUE(object.ok()) << object.error().sentence();
-  EXPECT_EQ(client->counter().counts().at({"get", "pods"}), 5U) << "each attempt counts";
+  // Each attempt counts. The one whose answer ended in the middle had begun well.
+  EXPECT_THAT(
+      client->counter().counts(),
+      ElementsAre(Pair(Counted{"get", "pods", "200"}, 2), Pair(Counted{"get", "pods", "429"}, 1),
+                  Pair(Counted{"get", "pods", "500"}, 1), Pair(Counted{"get", "pods", "none"}, 1)));
+}
+
+TEST(Client, CountsWhatWasNotAnsweredAndNotWhatWasNotSent) {
+  ScriptedServer server([](auto& connection, const auto&) { connection.await_close(); });
+  const auto client = client_for(server);
+  ASSERT_TRUE(client->get(kPods, "ns", "a", net::within(milliseconds(50))).is(Problem::kTimedOut));
+  const WriteGuard fenced(MonotonicTime::min());
+  ASSERT_TRUE(client->create(fenced, kPods, "ns", pod("a"), soon()).is(Problem::kFenced));
+  EXPECT_THAT(client->counter().counts(), ElementsAre(Pair(Counted{"get", "pods", "none"}, 1)));
 }
 
 TEST(Client, GivesUpRatherThanWaitPastItsDeadline) {
@@ -185,7 +201,7 @@ TEST(Client, CreatesAnObject) {
   EXPECT_EQ(request.method, "POST");
   EXPECT_EQ(request.target, "/api/v1/namespaces/ns/pods");
   EXPECT_EQ(request.headers.at("content-type"), "application/json");
-  EXPECT_EQ(client->counter().counts().at({"create", "pods"}), 1U);
+  EXPECT_EQ(client->counter().counts().at({"create", "pods", "201"}), 1U);
 }
 
 // The server may have created it before the connection broke.

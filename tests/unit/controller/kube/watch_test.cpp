@@ -1,6 +1,7 @@
 // Watch streams: any pieces, and every way to end.
 #include "controller/kube/watch.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <future>
@@ -18,6 +19,7 @@ struct Seen {
   std::vector<std::string> events;
   std::optional<WatchStream::End> end;
   std::optional<ApiError> error;
+  std::string counted;
 };
 
 Seen watch_all(ScriptedServer& server, WatchOptions options = {}) {
@@ -25,6 +27,9 @@ Seen watch_all(ScriptedServer& server, WatchOptions options = {}) {
   options.resource_version = "1";
   Seen seen;
   auto stream = client->watch(resource::pods(), {}, options, soon());
+  for (const auto& [request, count] : client->counter().counts()) {
+    seen.counted += fmt::format("{} {} {} {}", request.verb, request.resource, request.code, count);
+  }
   if (!stream) {
     seen.error = stream.error();
     return seen;
@@ -132,13 +137,17 @@ TEST(Watch, ReportsAnErrorEvent) {
     connection.chunk(event_text("ERROR", status_text(410, "Expired")));
     connection.end_chunks();
   });
-  EXPECT_EQ(watch_all(server).error->problem, Problem::kGone);
+  const Seen seen = watch_all(server);
+  EXPECT_EQ(seen.error->problem, Problem::kGone);
+  EXPECT_EQ(seen.counted, "watch pods 200 1") << "as the stream began";
 }
 
 TEST(Watch, ReportsARefusalBeforeTheStream) {
   ScriptedServer server(
       [](auto& connection, const auto&) { connection.answer(410, status_text(410, "Expired")); });
-  EXPECT_EQ(watch_all(server).error->problem, Problem::kGone);
+  const Seen seen = watch_all(server);
+  EXPECT_EQ(seen.error->problem, Problem::kGone);
+  EXPECT_EQ(seen.counted, "watch pods 410 1");
 }
 
 TEST(Watch, GivesAConnectionUpOnWhichNothingComes) {

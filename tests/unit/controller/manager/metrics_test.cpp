@@ -33,7 +33,9 @@ TEST(ControllerMetrics, HaveStableNamesAndTheFiguresOfTheMoment) {
     figures.queue.working = 2;
     figures.queue.retries = 9;
     figures.queue.oldest_queued = std::chrono::milliseconds(1500);
-    figures.requests = {{{"create", "pods"}, 5}, {{"patch", "trainjobs/status"}, 6}};
+    figures.requests = {{{"create", "pods", "201"}, 5},
+                        {{"create", "pods", "none"}, 1},
+                        {{"patch", "trainjobs/status", "200"}, 6}};
     return figures;
   });
   const std::string text = text_of(*collectable);
@@ -47,9 +49,12 @@ TEST(ControllerMetrics, HaveStableNamesAndTheFiguresOfTheMoment) {
            "\ntilewright_controller_queue_working 2\n",
            "\ntilewright_controller_queue_retries_total 9\n",
            "\ntilewright_controller_queue_oldest_seconds 1.5\n",
-           "\ntilewright_controller_api_requests_total{verb=\"create\",resource=\"pods\"} 5\n",
-           "\ntilewright_controller_api_requests_total{verb=\"patch\",resource=\"trainjobs/"
-           "status\"} 6\n",
+           "\ntilewright_controller_api_requests_total"
+           "{verb=\"create\",resource=\"pods\",code=\"201\"} 5\n",
+           "\ntilewright_controller_api_requests_total"
+           "{verb=\"create\",resource=\"pods\",code=\"none\"} 1\n",
+           "\ntilewright_controller_api_requests_total"
+           "{verb=\"patch\",resource=\"trainjobs/status\",code=\"200\"} 6\n",
            "\ntilewright_controller_look_seconds_count 2\n",
            "\ntilewright_controller_look_seconds_bucket{le=\"0.03\"} 1\n",
            "\ntilewright_controller_look_seconds_bucket{le=\"3\"} 2\n",
