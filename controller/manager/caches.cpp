@@ -93,6 +93,12 @@ std::map<std::string, std::size_t> Caches::jobs_by_phase() const {
   return counts;
 }
 
+std::vector<Caches::Job> Caches::jobs_with_results() const {
+  std::vector<Job> jobs = jobs_.all();
+  std::erase_if(jobs, [](const Job& job) { return !job->value.results; });
+  return jobs;
+}
+
 std::vector<Caches::Pod> Caches::pods_of(const std::string& job_uid) const {
   std::vector<Pod> pods;
   const std::lock_guard lock(mutex_);

@@ -53,6 +53,7 @@ class Caches {
   std::shared_ptr<const std::vector<reconcile::Node>> nodes() const;
 
   std::map<std::string, std::size_t> jobs_by_phase() const;
+  std::vector<Job> jobs_with_results() const;
   std::size_t number_of_jobs() const { return jobs_.size(); }
   std::size_t number_of_pods() const { return pods_.size(); }
 

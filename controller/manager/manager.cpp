@@ -83,6 +83,9 @@ Figures Manager::figures() const {
   Figures figures;
   figures.pods = caches_.number_of_pods();
   figures.jobs_by_phase = caches_.jobs_by_phase();
+  for (const Caches::Job& job : caches_.jobs_with_results()) {
+    figures.jobs.push_back({job->namespace_name, job->name, job->value.results});
+  }
   figures.requests = client_.counter().counts();
   const auto term = current_term();
   if (!term) return figures;

@@ -40,8 +40,46 @@ MetricFamily counter(const char* name, const char* help, double value) {
   return made;
 }
 
+// One job's labels, and one more.
+std::vector<ClientMetric::Label> labels_of(const JobFigures& job, const char* name,
+                                           std::string_view value) {
+  return {{"namespace", job.namespace_name}, {"trainjob", job.name}, {name, std::string(value)}};
+}
+
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 double number(std::uint64_t count) { return static_cast<double>(count); }
+
+// With all causes from the start, so that a rate has the first restart, too.
+MetricFamily restarts_of(const std::vector<JobFigures>& jobs) {
+  MetricFamily restarts =
+      family("tilewright_job_restarts_total",
+             "Restarts of the job by cause, as its status counts them", MetricType::Counter);
+  for (const JobFigures& job : jobs) {
+    const api::RestartCounts& counts = job.results->restarts;
+    for (const auto& [cause, count] :
+         {std::pair{api::FailureCause::kProgram, counts.program},
+          std::pair{api::FailureCause::kInfrastructure, counts.infrastructure},
+          std::pair{api::FailureCause::kOutOfMemory, counts.out_of_memory}}) {
+      restarts.metric.push_back(labelled(labels_of(job, "cause", api::to_string(cause))));
+      restarts.metric.back().counter.value = static_cast<double>(count);
+    }
+  }
+  return restarts;
+}
+
+MetricFamily evaluation_of(const std::vector<JobFigures>& jobs) {
+  MetricFamily evaluation = family("tilewright_job_evaluation",
+                                   "Result of the job's last evaluation, by metric, also when its "
+                                   "workers have ended",
+                                   MetricType::Gauge);
+  for (const JobFigures& job : jobs) {
+    for (const auto& [metric, value] : job.results->evaluation) {
+      evaluation.metric.push_back(labelled(labels_of(job, "metric", metric)));
+      evaluation.metric.back().gauge.value = value;
+    }
+  }
+  return evaluation;
+}
 
 class Collected final : public prometheus::Collectable {
  public:
@@ -75,6 +113,8 @@ class Collected final : public prometheus::Collectable {
       jobs.metric.back().gauge.value = number(count);
     }
     families.push_back(std::move(jobs));
+    families.push_back(restarts_of(figures.jobs));
+    families.push_back(evaluation_of(figures.jobs));
     MetricFamily requests =
         family("tilewright_controller_api_requests_total",
                "Requests to the API server; code \"none\": not answered", MetricType::Counter);

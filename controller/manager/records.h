@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -22,6 +24,12 @@ struct JobAddress {
 };
 JobAddress address_of(std::string_view key);
 
+// What has come of a job, for the metrics.
+struct JobResults {
+  api::RestartCounts restarts;
+  std::map<std::string, double> evaluation;  // by metric: accuracy, f1
+};
+
 // A TrainJob as CBOR (a seventh of its size as a tree), without what no decision hangs on.
 struct JobRecord {
   std::vector<std::uint8_t> cbor;
@@ -31,7 +39,8 @@ struct JobRecord {
     bool deleting = false;
     bool operator==(const Wish&) const = default;
   } wish;
-  std::string phase;  // of its status; empty: nobody has looked at it yet
+  std::string phase;                          // of its status; empty: nobody has looked at it yet
+  std::shared_ptr<const JobResults> results;  // null: it has never begun to run
 };
 JobRecord record_of_job(const nlohmann::json& object);
 

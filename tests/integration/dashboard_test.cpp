@@ -111,7 +111,7 @@ class Dashboard : public testing::ClusterTest {
     const auto scrape = [&config](const char* name, int port, const char* space, const char* pod) {
       config << "- job_name: " << name << "\n  static_configs:\n  - targets: ['"
              << testing::local(port) << "']\n    labels: {namespace: " << space << ", pod: " << pod
-             << "}\n";
+             << "}\n  honor_labels: true\n";
     };
     scrape("controller", controller_port_, "tilewright-system", "controller-0");
     scrape("worker", worker_port_, kJobsNamespace, "mrpc-worker-0");
@@ -146,10 +146,17 @@ class Dashboard : public testing::ClusterTest {
     EXPECT_TRUE(health.get("/healthz").ok());
   }
 
-  // A job for the operator to look at. There is no node: its pods stay where they are.
+  // A job for the operator to look at. There is no node: its pods stay where they are, and its
+  // result is the test's to write.
   void make_job() {
-    kubectl({"create", "-f", (testing::source_dir() / "examples/cluster/trainjob.yaml").string()});
-    kubectl({"wait", "pod/mrpc-worker-1", "--for=create", "--timeout=60s"});
+    const std::string in = std::string("--namespace=") + kJobsNamespace;
+    const fs::path manifest = testing::source_dir() / "examples/cluster/trainjob.yaml";
+    kubectl({"create", "namespace", kJobsNamespace});
+    kubectl({"create", in, "-f", manifest.string()});
+    kubectl({"wait", in, "pod/mrpc-worker-1", "--for=create", "--timeout=60s"});
+    kubectl({"patch", in, "trainjob/mrpc", "--subresource=status", "--type=merge",
+             R"(--patch={"status": {"progress": {"step": 20, "totalSteps": 20,
+                "metrics": {"eval_accuracy": 0.75}}}})"});
   }
 
   void train(int steps) {
@@ -278,6 +285,8 @@ TEST_F(Dashboard, FindsDataForEveryPanelOfARealRun) {
   EXPECT_EQ(last("max(max_over_time(tilewright_step[10m]))"), 20);
   EXPECT_EQ(last("max(tilewright_controller_leading)"), 1);
   EXPECT_EQ(last("max(tilewright_controller_pods)"), 2);
+  EXPECT_EQ(last("tilewright_job_evaluation{namespace='training',metric='accuracy'}"), 0.75);
+  EXPECT_EQ(last("sum(tilewright_job_restarts_total{namespace='training'})"), 0);
   const double share = last(
       "max(max_over_time(tilewright_gflops[10m])) / "
       "max(max_over_time(tilewright_ceiling_gflops[10m]))");

@@ -10,6 +10,7 @@ namespace tilewright::manager {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string text_of(const prometheus::Collectable& collectable) {
   std::ostringstream text;
@@ -28,6 +29,10 @@ TEST(ControllerMetrics, HaveStableNamesAndTheFiguresOfTheMoment) {
     figures.leading = asked == 1;
     figures.pods = 11;
     figures.jobs_by_phase = {{"Running", 3}, {"Pending", 1}};
+    const JobResults results{{1, 0, 2}, {{"accuracy", 0.875}}};
+    if (figures.leading) {
+      figures.jobs = {{"team-a", "mrpc", std::make_shared<const JobResults>(results)}};
+    }
     figures.rendezvous_members = 7;
     figures.queue.depth = 4;
     figures.queue.working = 2;
@@ -55,6 +60,16 @@ TEST(ControllerMetrics, HaveStableNamesAndTheFiguresOfTheMoment) {
            "{verb=\"create\",resource=\"pods\",code=\"none\"} 1\n",
            "\ntilewright_controller_api_requests_total"
            "{verb=\"patch\",resource=\"trainjobs/status\",code=\"200\"} 6\n",
+           "\ntilewright_job_restarts_total"
+           "{namespace=\"team-a\",trainjob=\"mrpc\",cause=\"Program\"} 1\n",
+           "\ntilewright_job_restarts_total"
+           "{namespace=\"team-a\",trainjob=\"mrpc\",cause=\"Infrastructure\"} 0\n",
+           "\ntilewright_job_restarts_total"
+           "{namespace=\"team-a\",trainjob=\"mrpc\",cause=\"OutOfMemory\"} 2\n",
+           "\ntilewright_job_evaluation"
+           "{namespace=\"team-a\",trainjob=\"mrpc\",metric=\"accuracy\"} 0.875\n",
+           "\n# TYPE tilewright_job_restarts_total counter\n",
+           "\n# TYPE tilewright_job_evaluation gauge\n",
            "\ntilewright_controller_look_seconds_count 2\n",
            "\ntilewright_controller_look_seconds_bucket{le=\"0.03\"} 1\n",
            "\ntilewright_controller_look_seconds_bucket{le=\"3\"} 2\n",
@@ -63,7 +78,9 @@ TEST(ControllerMetrics, HaveStableNamesAndTheFiguresOfTheMoment) {
        }) {
     EXPECT_THAT("\n" + text, HasSubstr(line));
   }
-  EXPECT_THAT(text_of(*collectable), HasSubstr("\ntilewright_controller_leading 0\n"));
+  const std::string later = text_of(*collectable);
+  EXPECT_THAT(later, HasSubstr("\ntilewright_controller_leading 0\n"));
+  EXPECT_THAT(later, Not(HasSubstr("trainjob="))) << "the job is gone";
 }
 
 }  // namespace

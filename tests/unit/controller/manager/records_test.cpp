@@ -87,6 +87,27 @@ TEST(JobRecord, TellsWhetherMoreThanTheStatusHasChanged) {
   EXPECT_NE(record_of_job(whole).wish, before);
 }
 
+TEST(JobRecord, KeepsWhatHasComeOfAJobForTheMetrics) {
+  json whole = object();
+  whole["status"]["restarts"] = {
+      {"program", 2}, {"infrastructure", 3}, {"outOfMemory", 1}, {"total", 6}};
+  whole["status"]["progress"] = {
+      {"step", 20},
+      {"metrics", {{"eval_accuracy", 0.875}, {"eval_f1", 1}, {"else", 7}, {"eval_odd", "x"}}}};
+  const auto results = record_of_job(whole).results;
+  ASSERT_TRUE(results);
+  EXPECT_EQ(results->restarts, (api::RestartCounts{2, 3, 1}));
+  EXPECT_EQ(results->evaluation, (std::map<std::string, double>{{"accuracy", 0.875}, {"f1", 1}}));
+}
+
+TEST(JobRecord, KeepsNothingForTheMetricsOfAJobThatHasNotBegun) {
+  json whole = object();
+  whole["status"].erase("nominalWorkers");
+  EXPECT_FALSE(record_of_job(whole).results);
+  whole.erase("status");
+  EXPECT_FALSE(record_of_job(whole).results);
+}
+
 TEST(JobRecord, KnowsAJobThatNobodyHasLookedAt) {
   json whole = object();
   whole.erase("status");
