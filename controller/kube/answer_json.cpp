@@ -1,103 +1,74 @@
 #include "controller/kube/answer_json.h"
 
+#include <simdjson.h>
+
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tilewright::kube {
 namespace {
 
 using nlohmann::json;
+namespace dom = simdjson::dom;
 
-// For json::sax_parse.
+// Makes trees of what is wanted of a parsed text. Its depth, and so the recursion's, is bounded by
+// the parser.
 class TreeBuilder {
  public:
   // `object_depth`: how many containers an object as the API has it stands in.
-  TreeBuilder(std::size_t object_depth, Wanted wanted,
-              const std::function<void(json&&)>* item = nullptr)
-      : object_depth_(object_depth), wanted_(wanted), item_(item) {}
+  TreeBuilder(int object_depth, Wanted wanted) : object_depth_(object_depth), wanted_(wanted) {}
 
-  json& tree() { return root_; }
-
-  bool null() { return put(nullptr); }
-  bool boolean(bool value) { return put(value); }
-  bool number_integer(json::number_integer_t value) { return put(value); }
-  bool number_unsigned(json::number_unsigned_t value) { return put(value); }
-  bool number_float(json::number_float_t value, const std::string&) { return put(value); }
-  bool string(std::string& value) { return put(std::move(value)); }
-  bool binary(json::binary_t&) { return false; }  // not in text
-  bool start_object(std::size_t) { return open(json::value_t::object); }
-  bool start_array(std::size_t) { return open(json::value_t::array); }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool parse_error(std::size_t, const std::string&, const json::exception&) { return false; }
-
-  bool key(std::string& name) {
-    if (passed_over_ > 0) return true;
-    name_ = std::move(name);
-    const bool in_object = item_ == nullptr || (open_.size() > 1 && open_[1] == items_);
-    if (!in_object) return true;
-    if (open_.size() == object_depth_ + 1) section_ = name_;
-    if (open_.size() == object_depth_ + 2) unwanted_ = !wanted_(section_, name_);
-    return true;
+  json build(const dom::element& element, int depth = 0, std::string_view section = {}) const {
+    switch (element.type()) {
+      case dom::element_type::OBJECT:
+        return build(dom::object(element), depth, section);
+      case dom::element_type::ARRAY: {
+        json array = json::array();
+        for (const dom::element one : dom::array(element)) {
+          array.push_back(build(one, depth + 1, section));
+        }
+        return array;
+      }
+      case dom::element_type::STRING:
+        return std::string_view(element);
+      case dom::element_type::INT64: {
+        const auto number = std::int64_t(element);
+        return number < 0 ? json(number) : json(static_cast<std::uint64_t>(number));
+      }
+      case dom::element_type::UINT64:
+        return std::uint64_t(element);
+      case dom::element_type::DOUBLE:
+        return double(element);
+      case dom::element_type::BOOL:
+        return bool(element);
+      case dom::element_type::NULL_VALUE:
+        break;
+    }
+    return nullptr;
   }
 
  private:
-  bool put(json&& value) {
-    if (passed_over_ > 0 || std::exchange(unwanted_, false)) return true;
-    place(std::move(value));
-    return true;
-  }
-
-  bool open(json::value_t type) {
-    if (passed_over_ > 0 || std::exchange(unwanted_, false)) {
-      ++passed_over_;
-      return true;
+  json build(const dom::object& object, int depth, std::string_view section) const {
+    json tree = json::object();
+    for (const auto [name, value] : object) {
+      if (depth == object_depth_) section = name;
+      if (depth == object_depth_ + 1 && !wanted_(section, name)) continue;
+      tree[std::string(name)] = build(value, depth + 1, section);
     }
-    json& placed = place(type);
-    if (open_.size() == 1 && name_ == "items") items_ = &placed;
-    open_.push_back(&placed);
-    return true;
+    return tree;
   }
 
-  bool close() {
-    if (passed_over_ > 0) {
-      --passed_over_;
-      return true;
-    }
-    json& whole = *open_.back();
-    open_.pop_back();
-    if (item_ != nullptr && open_.size() == 2 && open_[1] == items_) {
-      (*item_)(std::move(whole));
-      items_->clear();
-    }
-    return true;
-  }
-
-  json& place(json&& value) {
-    if (open_.empty()) return root_ = std::move(value);
-    json& parent = *open_.back();
-    if (parent.is_object()) return parent[name_] = std::move(value);
-    parent.push_back(std::move(value));
-    return parent.back();
-  }
-
-  const std::size_t object_depth_;
+  const int object_depth_;
   const Wanted wanted_;
-  const std::function<void(json&&)>* const item_;
-  json root_;
-  // Root first. They stay where they are: an array does not grow while an element of it is open.
-  std::vector<json*> open_;
-  json* items_ = nullptr;  // the root's array of that name, once it has begun
-  std::string name_;       // of the member whose value comes next
-  std::string section_;
-  bool unwanted_ = false;        // that value
-  std::size_t passed_over_ = 0;  // containers that are open in an unwanted value, itself included
 };
 
-json parse(std::string_view text, TreeBuilder builder) {
-  if (!json::sax_parse(text, &builder)) return json::value_t::discarded;
-  return std::move(builder.tree());
+json parse(std::string_view text, const TreeBuilder& builder) {
+  dom::parser parser;
+  dom::element root;
+  if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) {
+    return json::value_t::discarded;
+  }
+  return builder.build(root);
 }
 
 }  // namespace
@@ -108,8 +79,26 @@ bool all_but_managers(std::string_view section, std::string_view member) {
 
 json parse_object(std::string_view text, Wanted wanted) { return parse(text, {0, wanted}); }
 json parse_event(std::string_view text, Wanted wanted) { return parse(text, {1, wanted}); }
+
 json parse_list(std::string_view text, const std::function<void(json&&)>& item, Wanted wanted) {
-  return parse(text, {2, wanted, &item});
+  dom::parser parser;
+  dom::object root;
+  if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) {
+    return json::value_t::discarded;
+  }
+  const TreeBuilder items(0, wanted);
+  const TreeBuilder whole(0, [](std::string_view, std::string_view) { return true; });
+  json list = json::object();
+  for (const auto [name, value] : root) {
+    dom::array array;
+    if (name == "items" && value.get(array) == simdjson::SUCCESS) {
+      for (const dom::element one : array) item(items.build(one));
+      list["items"] = json::array();
+    } else {
+      list[std::string(name)] = whole.build(value);
+    }
+  }
+  return list;
 }
 
 }  // namespace tilewright::kube

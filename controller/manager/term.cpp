@@ -25,7 +25,7 @@ constexpr seconds kTakeDeadline{60};
 constexpr seconds kHeartbeatLook{1};
 
 // Events of a job's pods come in bursts: one look for those of this time.
-constexpr std::chrono::milliseconds kGather{80};
+constexpr std::chrono::milliseconds kGather{150};
 
 // A job recovers within half a minute of its obstacle's going, where no event tells of that.
 queue::Backoff make_backoff() {
