@@ -161,7 +161,7 @@ Result<std::unique_ptr<Transport>> Transport::make(const ClusterConfig& config) 
   // Half of its buffer for each answer, which the allocator would trade with the kernel each time.
   settings.set_chunksize(16 << 10);
   settings.set_validate_certificates(config.tls.verify);
-  const std::string host = whole.host();
+  const std::string& host = whole.host();
   impl->server_name = config.tls.server_name;
   const std::string shown = impl->server_name.empty() ? host : impl->server_name;
   settings.set_tlsext_sni_enabled(shown.find_first_not_of("0123456789.") != std::string::npos);
