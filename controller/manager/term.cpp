@@ -146,6 +146,7 @@ void Term::serve(const JobKeys& keys, const std::string& rendezvous) {
   Applier applier({client_, *guard_, *hub_, keys, recorder, pool}, rendezvous, log_);
   Reconciler reconciler(client_, caches_, *hub_, applier, queue_, log_);
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<std::size_t>(options_.reconcilers));
   for (int i = 0; i < options_.reconcilers; ++i) {
     workers.emplace_back([this, &reconciler] { work(reconciler); });
   }
