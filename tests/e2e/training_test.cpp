@@ -115,6 +115,27 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenItsPodsAreEvicted) {
   EXPECT_EQ(hash_in_cluster(), hash_under_up());
 }
 
+// A drain of the only node takes the job's pods and one of the operator's two replicas; its
+// disruption budget keeps the other, so that somebody leads, and says what the job waits for.
+TEST_F(TrainingOnACluster, EndsTheSameWhenItsOperatorIsDrainedWithIt) {
+  if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s node is drained of all";
+  start();
+  await_checkpoint();
+  const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
+  at_the_end({"uncordon", node});
+  const CommandOutcome drained = kubectl(
+      {"drain", node, "--delete-emptydir-data", "--force", "--ignore-daemonsets", "--timeout=20s"});
+  EXPECT_NE(drained.exit_code, 0);
+  EXPECT_THAT(drained.error, HasSubstr("disruption budget"));
+  await("condition=Blocked");
+  must({"uncordon", node});
+  await_success();
+  EXPECT_EQ(job()["status"]["restarts"]["infrastructure"], 2) << job()["status"];
+  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  must({"rollout", "status", "deployment/tilewright-controller", "--namespace=tilewright-system",
+        "--timeout=60s"});
+}
+
 TEST_F(TrainingOnACluster, GoesOnWhileItsKubeletIsAway) {
   if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s kubelet can be stopped";
   start();
