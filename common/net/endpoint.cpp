@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 namespace tilewright::net {
 namespace {
@@ -72,6 +73,11 @@ Result<AddressList> resolve(const Address& address, bool passive, const Wait& wa
     const std::lock_guard lock(state->mutex);
     code = state->answer->first;
     list = std::move(state->answer->second);
+  }
+  // A system without /etc/hosts may not know this name; it is the loopback all the same (RFC 6761,
+  // 6.3), which is what no host stands for when there is nothing to listen on.
+  if (code != 0 && address.host == "localhost") {
+    std::tie(code, list) = look_up({"", address.port}, 0);
   }
   if (code != 0) {
     return Error{ExitCode::kPeerLost, fmt::format("host {}: the name does not resolve: {}",
