@@ -1,6 +1,7 @@
 // Answers as trees: what is left out of them, and nothing else.
 #include "controller/kube/answer_json.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -36,11 +37,11 @@ json object(bool managed) {
 // Whatever the order in which the server writes an object's members.
 std::string reversed(const json& tree) {
   if (!tree.is_object()) return tree.dump();
-  std::string text;
+  std::vector<std::string> members;
   for (const auto& [name, value] : tree.items()) {
-    text = json(name).dump() + ":" + reversed(value) + (text.empty() ? "" : ",") + text;
+    members.push_back(fmt::format("{}:{}", json(name).dump(), reversed(value)));
   }
-  return "{" + text + "}";
+  return fmt::format("{{{}}}", fmt::join(members.rbegin(), members.rend(), ","));
 }
 
 TEST(AnswerJson, LeavesOutWhoManagesAnObjectsFieldsAndNothingElse) {
@@ -66,7 +67,8 @@ TEST(AnswerJson, KeepsWhatIsWantedOfEachSection) {
               json({{"object", wanted}}));
     std::vector<json> items;
     const std::string list =
-        R"({"metadata":{"continue":"c","name":{"a":{"b":1}}},"items":[)" + text + "," + text + "]}";
+        fmt::format(R"({{"metadata":{{"continue":"c","name":{{"a":{{"b":1}}}}}},"items":[{},{}]}})",
+                    text, text);
     const json rest = parse_list(
         list, [&](json&& one) { items.push_back(std::move(one)); }, name_and_spec_template);
     EXPECT_EQ(items, std::vector<json>(2, wanted));
@@ -78,8 +80,9 @@ TEST(AnswerJson, KeepsWhatIsWantedOfEachSection) {
 TEST(AnswerJson, HandsTheItemsOfAListOver) {
   const std::string item = object(true).dump();
   for (const std::string& text :
-       {R"({"kind":"L","metadata":{"continue":"c"},"items":[)" + item + "," + item + "]}",
-        R"({"items":[)" + item + "," + item + R"(],"metadata":{"continue":"c"},"kind":"L"})"}) {
+       {fmt::format(R"({{"kind":"L","metadata":{{"continue":"c"}},"items":[{},{}]}})", item, item),
+        fmt::format(R"({{"items":[{},{}],"metadata":{{"continue":"c"}},"kind":"L"}})", item,
+                    item)}) {
     std::vector<json> items;
     const json rest = parse_list(text, [&](json&& one) { items.push_back(std::move(one)); });
     EXPECT_EQ(items, std::vector<json>(2, object(false)));

@@ -348,8 +348,10 @@ TEST(Client, ServesManyCallersAtOnce) {
     connection.answer(200, object_text(request.target.substr(request.target.rfind('/') + 1), "1"));
   });
   const auto client = client_for(server);
+  constexpr int kCallers = 8;
   std::vector<std::future<bool>> callers;
-  for (int caller = 0; caller < 8; ++caller) {
+  callers.reserve(kCallers);
+  for (int caller = 0; caller < kCallers; ++caller) {
     callers.push_back(std::async(std::launch::async, [&client, caller] {
       for (int i = 0; i < 25; ++i) {
         const std::string name = fmt::format("pod-{}-{}", caller, i);

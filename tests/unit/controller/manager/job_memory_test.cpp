@@ -30,6 +30,7 @@ Worker worker(int index, const std::string& uid) {
 
 std::vector<std::string> uids(const std::vector<Worker>& workers) {
   std::vector<std::string> result;
+  result.reserve(workers.size());
   for (const Worker& each : workers) result.push_back(each.uid);
   return result;
 }
