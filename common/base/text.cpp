@@ -19,6 +19,16 @@ std::size_t whole_characters(std::string_view text, std::size_t most) {
   return end;
 }
 
+std::optional<std::string> text_between(std::string_view text, std::string_view before,
+                                        std::string_view after) {
+  const std::size_t found = text.find(before);
+  if (found == std::string_view::npos) return std::nullopt;
+  const std::size_t start = found + before.size();
+  const std::size_t end = text.find(after, start);
+  if (end == std::string_view::npos) return std::nullopt;
+  return std::string(text.substr(start, end - start));
+}
+
 std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;

@@ -38,7 +38,7 @@ ApiResult<Json> Client::create(const WriteGuard& guard, const ResourceType& type
   request.guard = &guard;
   request.repeatable = name.empty() ? Repeatable::kIfUntouched : Repeatable::kYes;
   put_body(request, object);
-  if (answer == Answer::kMetadata) request.http.headers.emplace_back("Accept", kMetadataOnly);
+  if (answer == Answer::kMetadata) request.accept = kMetadataOnly;
   return send(request, wait);
 }
 

@@ -74,9 +74,7 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request, bo
   }
   HttpRequest http = request.http;
   http.whole = whole;
-  const bool accepts = std::ranges::any_of(
-      http.headers, [](const auto& header) { return header.first == "Accept"; });
-  if (!accepts) http.headers.emplace_back("Accept", "application/json");
+  http.headers.emplace_back("Accept", request.accept);
   http.headers.emplace_back("User-Agent", options_.user_agent);
   if (!token->empty()) http.headers.emplace_back("Authorization", "Bearer " + *token);
   auto exchange = transport_->send(std::move(http));

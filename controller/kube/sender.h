@@ -32,6 +32,7 @@ struct ApiRequest {
   std::string resource;   // pods, trainjobs/status, pods/eviction
   std::string operation;  // for sentences: "create pods default/mrpc-worker-0"
   HttpRequest http;
+  std::string accept = "application/json";  // the form of the answer
   Repeatable repeatable = Repeatable::kYes;
   const WriteGuard* guard = nullptr;  // of every write; null: a read
 };

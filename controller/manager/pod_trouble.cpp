@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/text.h"
 #include "controller/api/json_members.h"
 
 namespace tilewright::manager {
@@ -26,9 +27,7 @@ std::string last_told(const json& event) {
 
 // The first name in quotes.
 std::string volume_in(const std::string& note) {
-  const std::size_t start = note.find('"');
-  const std::size_t end = start == std::string::npos ? start : note.find('"', start + 1);
-  return end == std::string::npos ? "" : note.substr(start + 1, end - start - 1);
+  return text_between(note, "\"", "\"").value_or("");
 }
 
 // The kubelet's word, every two minutes, that it is still waiting for a volume: true of every

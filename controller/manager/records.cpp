@@ -20,18 +20,19 @@ using nlohmann::json;
 
 namespace {
 
-std::int64_t count_member(const json& object, const char* name) {
-  const json& count = member(object, name);
-  return count.is_number_integer() ? count.get<std::int64_t>() : 0;
+std::int64_t integer_member(const json& object, const char* name) {
+  const json& value = member(object, name);
+  return value.is_number_integer() ? value.get<std::int64_t>() : 0;
 }
 
 std::shared_ptr<const JobResults> results_of(const json& status) {
   // Written with the job's first start. Of a thousand jobs that wait nothing is kept, or told.
-  if (count_member(status, "nominalWorkers") == 0) return nullptr;
+  if (integer_member(status, "nominalWorkers") == 0) return nullptr;
   auto results = std::make_shared<JobResults>();
   const json& restarts = member(status, "restarts");
-  results->restarts = {count_member(restarts, "program"), count_member(restarts, "infrastructure"),
-                       count_member(restarts, "outOfMemory")};
+  results->restarts = {integer_member(restarts, "program"),
+                       integer_member(restarts, "infrastructure"),
+                       integer_member(restarts, "outOfMemory")};
   for (const auto& [name, value] : member(member(status, "progress"), "metrics").items()) {
     if (!name.starts_with(reported::kEvaluationPrefix) || !value.is_number()) continue;
     results->evaluation.emplace(name.substr(reported::kEvaluationPrefix.size()),
@@ -66,12 +67,11 @@ JobRecord record_of_job(const json& object) {
     if (from.contains(name)) metadata[name] = from[name];
   }
   const json& status = member(object, "status");
-  const json& generation = member(from, "generation");
-  JobRecord record{json::to_cbor(kept),
-                   {generation.is_number_integer() ? generation.get<std::int64_t>() : 0,
-                    !member(from, "deletionTimestamp").is_null()},
-                   text_member(status, "phase"),
-                   results_of(status)};
+  JobRecord record{
+      json::to_cbor(kept),
+      {integer_member(from, "generation"), !member(from, "deletionTimestamp").is_null()},
+      text_member(status, "phase"),
+      results_of(status)};
   record.cbor.shrink_to_fit();
   return record;
 }

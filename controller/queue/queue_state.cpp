@@ -113,8 +113,9 @@ void QueueState::check_invariants() const {
     TW_CHECK(queued.contains(key) || working_.contains(key), "{} is lost", key);
   }
   TW_CHECK(dues_.size() == due_of_.size(), "dues and keys differ");
-  for (const auto& [due, key] : dues_)
+  for (const auto& [due, key] : dues_) {
     TW_CHECK(due_of_.at(key).when == due, "{} has two dues", key);
+  }
   TW_CHECK(!closed_ || due_of_.empty(), "a closed queue has delayed keys");
 }
 

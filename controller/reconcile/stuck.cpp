@@ -10,21 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/text.h"
 #include "controller/api/json_members.h"
 
 namespace tilewright::reconcile {
 namespace {
-
-// What stands in `text` between the first `before` and the next `after`; nothing where they do not.
-std::optional<std::string> between(const std::string& text, std::string_view before,
-                                   std::string_view after) {
-  const std::size_t found = text.find(before);
-  if (found == std::string::npos) return std::nullopt;
-  const std::size_t start = found + before.size();
-  const std::size_t end = text.find(after, start);
-  if (end == std::string::npos) return std::nullopt;
-  return text.substr(start, end - start);
-}
 
 void add_claims(const nlohmann::json& volume, std::set<std::string>& claims) {
   const std::string name =
@@ -52,7 +42,7 @@ struct Holders {
 std::optional<Holders> holders_in(const std::string& message) {
   constexpr std::string_view kUsedBy = "Volume is already used by ";
   constexpr std::string_view kPods = "pod(s) ";
-  const auto volume = between(message, "Multi-Attach error for volume \"", "\"");
+  const auto volume = text_between(message, "Multi-Attach error for volume \"", "\"");
   if (!volume) return std::nullopt;
   const std::size_t used = message.find(kUsedBy);
   if (used == std::string::npos) return Holders{*volume, ""};
@@ -104,7 +94,7 @@ Obstacle explain_stuck(const Situation& situation, const Worker& worker) {
   const std::string& reason = worker.reason;
   const std::string detail = worker.message.empty() ? "" : ": " + worker.message;
   // The scheduler's words.
-  if (const auto claim = between(worker.message, "persistentvolumeclaim \"", "\" not found")) {
+  if (const auto claim = text_between(worker.message, "persistentvolumeclaim \"", "\" not found")) {
     return {"ClaimNotFound",
             fmt::format("there is no PersistentVolumeClaim {} in this namespace; workers start as "
                         "soon as there is",

@@ -23,6 +23,15 @@ TEST(WholeCharacters, CutsBetweenCharactersOnly) {
   EXPECT_EQ(whole_characters("\x80\x80\x80", 2), 0U) << "the rest of a character has no beginning";
 }
 
+TEST(TextBetween, TakesTheFirstBeginningAndTheNextEnd) {
+  EXPECT_EQ(text_between("volume \"a\" and \"b\"", "\"", "\""), "a");
+  EXPECT_EQ(text_between("x: claim \"data\" not found", "claim \"", "\" not found"), "data");
+  EXPECT_EQ(text_between("\"\"", "\"", "\""), "");
+  EXPECT_EQ(text_between("one \" alone", "\"", "\""), std::nullopt);
+  EXPECT_EQ(text_between("end before begin", "begin", "end"), std::nullopt);
+  EXPECT_EQ(text_between("", "a", "b"), std::nullopt);
+}
+
 TEST(EnvironmentVariable, IsEmptyWhereItIsNotSet) {
   setenv("TILEWRIGHT_TEXT_TEST", "x", 1);
   EXPECT_EQ(environment_variable("TILEWRIGHT_TEXT_TEST"), "x");
