@@ -1,6 +1,4 @@
 // Linear layers in bf16 with AMX: TDPBF16PS on tiles of 16 x 16.
-#include <immintrin.h>
-
 #include "worker/kernels/gemm/amx_blocks.h"
 #include "worker/kernels/gemm/vectors_avx512.h"
 
@@ -19,9 +17,11 @@ class HardwareTiles {
       std::uint16_t bytes_a_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
       std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     } config;
-    _tile_loadconfig(&config);
+    // GCC's _tile_loadconfig names only the first eight bytes as read and lets the others go
+    // unwritten.
+    asm volatile("ldtilecfg %0" : : "m"(config));
   }
-  ~HardwareTiles() { _tile_release(); }
+  ~HardwareTiles() { asm volatile("tilerelease"); }
   HardwareTiles(const HardwareTiles&) = delete;
   HardwareTiles& operator=(const HardwareTiles&) = delete;
 
