@@ -31,6 +31,7 @@ void run_doctor() {
        std::string(runtime::name(isa)) + (forced.empty() ? "" : " (TILEWRIGHT_ISA)"));
   line("cores", fmt::format("{} physical, {} CPUs usable under affinity and cgroup quota",
                             cpu.physical_cores, cpu.usable_cpus));
+  line("allowed CPUs", cpu.allowed);
   line("threads a process", fmt::format("{}", threads));
   line("bf16 ceiling",
        fmt::format("{:.0f} GFLOP/s", kernels::measure_peak_gflops(isa, true, pool)));

@@ -66,13 +66,13 @@ std::vector<Isa> detect_isas() {
   return isas;
 }
 
-std::string model_name() {
-  std::ifstream in("/proc/cpuinfo");
+// The value of the first line `key: value` of one of /proc's files; "unknown" without one.
+std::string value_in(const char* file, std::string_view key) {
+  std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) {
-      const auto colon = line.find(": ");
-      if (colon != std::string::npos) return line.substr(colon + 2);
-    }
+    if (!line.starts_with(key)) continue;
+    const auto start = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (start != std::string::npos) return line.substr(start);
   }
   return "unknown";
 }
@@ -118,7 +118,8 @@ std::optional<Isa> parse_isa(std::string_view text) {
 
 CpuInfo detect_cpu() {
   CpuInfo info;
-  info.model = model_name();
+  info.model = value_in("/proc/cpuinfo", "model name");
+  info.allowed = value_in("/proc/thread-self/status", "Cpus_allowed_list");
   info.isas = detect_isas();
   cpu_set_t mask;
   CPU_ZERO(&mask);

@@ -21,6 +21,7 @@ std::optional<Isa> parse_isa(std::string_view text);
 struct CpuInfo {
   std::string model;       // "model name" of /proc/cpuinfo
   std::vector<Isa> isas;   // all that this CPU (and operating system) can run, rising
+  std::string allowed;     // the affinity mask, as the kernel lists it: "0-3,8"
   int physical_cores = 1;  // of the cores this process may run on
   int usable_cpus = 1;     // CPUs of the affinity mask, bounded by the cgroup's quota, rounded up
 };

@@ -1,6 +1,10 @@
 #include "worker/runtime/cpu.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <string>
+#include <thread>
 
 #include "worker/runtime/memory.h"
 
@@ -15,6 +19,21 @@ CpuInfo made_cpu() {
 }
 
 TEST(Cpu, EveryCpuRunsTheReference) { EXPECT_EQ(detect_cpu().isas.front(), Isa::kRef); }
+
+// The mask of a thread of the test's own, so that the others keep theirs.
+TEST(Cpu, SaysWhichCpusItIsBoundTo) {
+  std::thread([] {
+    const int cpu = sched_getcpu();
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    CPU_SET(cpu, &mask);
+    ASSERT_EQ(sched_setaffinity(0, sizeof mask, &mask), 0);
+    const CpuInfo info = detect_cpu();
+    EXPECT_EQ(info.allowed, std::to_string(cpu));
+    EXPECT_EQ(info.usable_cpus, 1);
+    EXPECT_EQ(info.physical_cores, 1);
+  }).join();
+}
 
 TEST(Cpu, NamesAreReadBackAsWritten) {
   for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
