@@ -14,6 +14,9 @@ inline constexpr const char* kWorkerIndex = "TILEWRIGHT_WORKER_INDEX";  // 0 ...
 // host:port where the worker's first process serves /metrics; nothing is served where it is not
 // set.
 inline constexpr const char* kMetricsAddress = "TILEWRIGHT_METRICS_ADDRESS";
+// The port that the worker's first process listens on for the other workers, its next process on
+// the next one; any free port where it is not set.
+inline constexpr const char* kTransportPort = "TILEWRIGHT_TRANSPORT_PORT";
 inline constexpr const char* kIsa = "TILEWRIGHT_ISA";      // ref, avx2, avx512, avx512_bf16, amx
 inline constexpr const char* kFault = "TILEWRIGHT_FAULT";  // fault points, for tests
 

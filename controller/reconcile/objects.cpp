@@ -73,6 +73,8 @@ json environment_of(const api::TrainJob& job, std::int64_t index, const std::str
   }
   list.push_back(
       {{"name", env::kMetricsAddress}, {"value", "0.0.0.0:" + std::to_string(kWorkerMetricsPort)}});
+  // The NetworkPolicy lets in no other.
+  list.push_back({{"name", env::kTransportPort}, {"value", std::to_string(kTransportPort)}});
   for (const api::EnvVar& variable : job.spec.worker.env) {
     json entry = {{"name", variable.name}};
     if (variable.value_from.is_null()) {

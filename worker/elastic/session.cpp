@@ -29,6 +29,18 @@ std::string required(const Environment& environment, const char* name) {
   return text;
 }
 
+// The first process' port is named, and each has the one after the process before it.
+std::uint16_t transport_port_from(const Environment& environment, int slot) {
+  constexpr int kLast = 65535;
+  const int first = number_from(environment, env::kTransportPort, kLast);
+  if (first == 0) return 0;
+  if (first + slot > kLast)
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is \"{}\", expected at most {} for a process of {} {}",
+                              env::kTransportPort, first, kLast - slot, env::kLocalRank, slot));
+  return static_cast<std::uint16_t>(first + slot);
+}
+
 }  // namespace
 
 SessionSettings settings_from_environment(const Environment& environment) {
@@ -36,6 +48,7 @@ SessionSettings settings_from_environment(const Environment& environment) {
   settings.job_uid = environment(env::kJobUid);
   settings.seat.index = number_from(environment, env::kWorkerIndex, rendezvous::kMaxIndex);
   settings.seat.slot = number_from(environment, env::kLocalRank, rendezvous::kMaxSlot);
+  settings.transport_port = transport_port_from(environment, settings.seat.slot);
   const std::string coordinator = environment(env::kRendezvous);
   if (coordinator.empty()) return settings;
   const auto address = net::parse_address(coordinator);
@@ -73,15 +86,15 @@ const net::SecretKey& Session::key() const {
   return *key_;
 }
 
-std::string Session::host() const {
-  if (!settings_.coordinator) return "127.0.0.1";
+net::Address Session::address() const {
+  if (!settings_.coordinator) return {"127.0.0.1", settings_.transport_port};
   const net::Wait wait =
       net::within(settings_.join_limit, signals_ != nullptr ? &signals_->bell() : nullptr);
   auto socket = net::connect_to(*settings_.coordinator, wait, net::Retry::kUntilDeadline);
   if (const auto code = stopped())
     throw Failure(*code, "stopped while looking for the coordinator");
   if (!socket.ok()) throw Failure(socket.error());
-  return socket->local_address().or_throw().host;
+  return {socket->local_address().or_throw().host, settings_.transport_port};
 }
 
 void Session::listen_at(const net::Address& transport) {

@@ -2,7 +2,7 @@
 // epoch; or alone, when nobody coordinates.
 //
 //   Session session(settings_from_environment(getenv...), isa, &signals, log);
-//   auto listener = net::Listener::bind({session.host(), 0});
+//   auto listener = net::Listener::bind(session.address());
 //   session.listen_at(listener.local_address());
 //   while (auto assignment = session.join(step)) {      // nullopt: the job is finished
 //     ... connect the peers, waiting with session.epoch_bell() as the cancellation ...
@@ -12,6 +12,7 @@
 //   }
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -35,6 +36,7 @@ struct SessionSettings {
   std::filesystem::path key_file;
   bool tls = false;  // with the coordinator and with the other workers
   rendezvous::Seat seat;
+  std::uint16_t transport_port = 0;  // of this process, for the other workers; 0: any free one
   // How long join() waits for an epoch: other workers' pods may have to be scheduled first.
   Duration join_limit = std::chrono::minutes(10);
   // How long finish() waits for a coordinator that is away.
@@ -56,9 +58,10 @@ class Session {
   const std::string& job_uid() const { return settings_.job_uid; }
   const net::SecretKey& key() const;  // not alone
   bool tls() const { return settings_.tls; }
-  // The local address by which the coordinator, hence other workers, can be reached. Throws
-  // Failure(kPeerLost) when the coordinator's name does not resolve.
-  std::string host() const;
+  // Where to listen for the other workers: the local address by which the coordinator, hence they,
+  // can be reached, and settings.transport_port. Throws Failure(kPeerLost) when the coordinator's
+  // name does not resolve.
+  net::Address address() const;
   // Where the others reach this worker's transport; before the first join().
   void listen_at(const net::Address& transport);
 

@@ -20,7 +20,7 @@ class Connector {
  public:
   Connector(elastic::Session& session, Logger& log) : session_(session), log_(log) {
     if (session.alone()) return;
-    listener_.emplace(net::Listener::bind({session.host(), 0}).or_throw());
+    listener_.emplace(net::Listener::bind(session.address()).or_throw());
     session.listen_at(listener_->local_address());
   }
   std::unique_ptr<collectives::Mesh> connect(std::int64_t last_checkpoint_step);

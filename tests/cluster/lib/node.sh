@@ -51,6 +51,8 @@ clusterDomain: cluster.local
 resolvConf: ""   # the host's name servers cannot be reached from here
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 imageGCHighThresholdPercent: 100   # images were loaded by hand and cannot be pulled again
+cpuManagerPolicy: static           # a Guaranteed pod of whole CPUs has them to itself
+kubeReserved: {cpu: 100m}          # the policy wants something kept, and keeps a whole CPU that is nobody's own
 END
   start_program kubelet /run/programs/kubelet --config=$inside/etc/kubelet.yaml \
     --kubeconfig=$inside/keys/kubelet.kubeconfig --hostname-override="$node" --node-ip="$(machine_address)" \

@@ -98,6 +98,8 @@ TEST(Pod, TellsTheWorkerWhoItIsBeforeTheManifestsOwnVariables) {
   EXPECT_EQ(named(env, "TILEWRIGHT_RENDEZVOUS").at("value"), "10.0.0.7:29400");
   EXPECT_EQ(named(env, "TILEWRIGHT_WORKER_INDEX").at("value"), "1");
   EXPECT_EQ(named(env, "TILEWRIGHT_METRICS_ADDRESS").at("value"), "0.0.0.0:9400");
+  EXPECT_EQ(named(env, "TILEWRIGHT_TRANSPORT_PORT").at("value"), "29500")
+      << "the NetworkPolicy lets in no other";
   EXPECT_EQ(env.at(env.size() - 2),
             json::parse(R"({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "a"}}})"));
   EXPECT_EQ(env.back().at("value"), "$(NODE)-$(TILEWRIGHT_JOB_NAME)");

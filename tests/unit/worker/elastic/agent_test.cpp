@@ -70,7 +70,7 @@ TEST(AgentsWorker, LivesWhenAnAgentStartsIt) {
   const StopSignals signals;
   Session session(settings_from_environment(environment_variable), "avx2", &signals,
                   make_silent_logger());
-  session.listen_at({session.host(), 29500});
+  session.listen_at({session.address().host, 29500});
   while (const auto assignment = session.join(-1)) {
     fmt::print("epoch {} rank {} of {}, local {} of {}\n", assignment->epoch, assignment->rank,
                assignment->world, assignment->local_rank, assignment->local_world);
@@ -229,7 +229,8 @@ TEST(Agent, InAPodItLeavesTheRendezvousToTheOperator) {
     if (name == std::string(env::kRendezvous)) return "10.0.0.9:29400";
     if (name == std::string(env::kWorkerIndex)) return "4";
     if (name == std::string(env::kTls)) return "true";
-    return name == std::string(env::kLocalRank) ? "" : "x";
+    if (name == std::string(env::kJobUid) || name == std::string(env::kJobKeyFile)) return "x";
+    return "";
   });
   EXPECT_TRUE(options.coordinated);
   EXPECT_EQ(options.worker_index, 4);

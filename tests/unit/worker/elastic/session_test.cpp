@@ -57,7 +57,7 @@ struct Job {
     SessionSettings settings = settings_from_environment(environment(mine));
     settings.heartbeat_interval = milliseconds(20);
     auto session = std::make_unique<Session>(settings, "avx2", signals, make_silent_logger());
-    session->listen_at({session->host(), static_cast<std::uint16_t>(40000 + index)});
+    session->listen_at({session->address().host, static_cast<std::uint16_t>(40000 + index)});
     return session;
   }
   testing::TemporaryDirectory folder;
@@ -98,6 +98,24 @@ TEST(Session, TheEnvironmentSaysWhoTheWorkerIs) {
   EXPECT_EQ(settings.seat, (rendezvous::Seat{3, 1}));
 }
 
+// Where a packet filter lets nothing else in, as a pod's NetworkPolicy.
+TEST(Session, EachProcessOfAWorkerHasAPortOfItsOwnFromTheOneNamed) {
+  const auto port = [](const std::string& slot, const std::string& first) {
+    Job job(1, 1, 1);
+    auto variables = job.variables;
+    variables[env::kLocalRank] = slot;
+    variables[env::kTransportPort] = first;
+    const Session session(settings_from_environment(environment(variables)), "avx2", nullptr,
+                          make_silent_logger());
+    EXPECT_EQ(session.address().host, "127.0.0.1");
+    return session.address().port;
+  };
+  EXPECT_EQ(port("0", "29500"), 29500);
+  EXPECT_EQ(port("3", "29500"), 29503);
+  EXPECT_EQ(port("3", ""), 0) << "any free one";
+  EXPECT_EQ(port("3", "0"), 0) << "the same";
+}
+
 TEST(Session, EachBadVariableIsNamed) {
   std::map<std::string, std::string> good = {
       {env::kRendezvous, "host:1"}, {env::kJobUid, "u"}, {env::kJobKeyFile, "k"}};
@@ -115,6 +133,13 @@ TEST(Session, EachBadVariableIsNamed) {
   EXPECT_THAT(with(env::kJobKeyFile, ""), HasSubstr("TILEWRIGHT_JOB_KEY_FILE is not set"));
   EXPECT_THAT(with(env::kWorkerIndex, "-1"), HasSubstr("TILEWRIGHT_WORKER_INDEX is \"-1\""));
   EXPECT_THAT(with(env::kLocalRank, "1x"), HasSubstr("LOCAL_RANK is \"1x\""));
+  EXPECT_THAT(with(env::kTransportPort, "65536"),
+              HasSubstr("TILEWRIGHT_TRANSPORT_PORT is \"65536\""));
+  good[env::kLocalRank] = "3";
+  EXPECT_EQ(with(env::kTransportPort, "65532"), "");
+  EXPECT_THAT(with(env::kTransportPort, "65533"),
+              HasSubstr("TILEWRIGHT_TRANSPORT_PORT is \"65533\", expected at most 65532 for a "
+                        "process of LOCAL_RANK 3"));
 }
 
 TEST(Session, AMissingKeyFileIsNamed) {
