@@ -8,6 +8,7 @@
 //
 // Tiles is a thin type over the eight tile registers, all of 16 rows of 64 bytes:
 //   zero<t>(), load<t>(p, stride), store<t>(p, stride) with strides in bytes, dot<c, a, b>()
+// and how the hardware rounds: round(sums, bias, out), 32 floats each to bf16, denormals to zero.
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"
@@ -66,6 +67,9 @@ void amx_forward_tile(Tiles& tiles, const ForwardBlock<bf16>& block, std::int64_
   const std::int64_t columns =
       block.columns - column < kAmxSide ? block.columns - column : kAmxSide;
   const bf16* a = block.a + row * block.lda;
+  bf16* y = block.y + row * block.ldy + column;
+  // The lines that the sums will be written to come while they are made.
+  for (std::int64_t r = 0; r < rows; ++r) __builtin_prefetch(y + r * block.ldy, 1);
   amx_clear(tiles);
   std::int64_t i = 0;
   if (rows == kAmxSide) {
@@ -90,11 +94,14 @@ void amx_forward_tile(Tiles& tiles, const ForwardBlock<bf16>& block, std::int64_
   if (block.bias != nullptr) {
     for (std::int64_t c = 0; c < columns; ++c) bias[c] = block.bias[column + c];
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    bf16* y = block.y + (row + r) * block.ldy + column;
-    bf16 whole[kAmxSide];
-    for (int c = 0; c < kAmxSide; ++c) narrow(sums[r * kAmxSide + c] + bias[c], whole[c]);
-    __builtin_memcpy(y, whole, static_cast<std::size_t>(columns) * sizeof(bf16));
+  for (std::int64_t r = 0; r < rows; ++r, y += block.ldy) {
+    if (columns == kAmxSide) {
+      Tiles::round(sums + r * kAmxSide, bias, y);
+    } else {
+      bf16 whole[kAmxSide];
+      Tiles::round(sums + r * kAmxSide, bias, whole);
+      __builtin_memcpy(y, whole, static_cast<std::size_t>(columns) * sizeof(bf16));
+    }
   }
 }
 

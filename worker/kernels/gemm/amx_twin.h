@@ -41,6 +41,10 @@ class AmxTwin {
   void dot() {
     dot(tiles_[c], tiles_[a], tiles_[b]);
   }
+  // As VCVTNE2PS2BF16 does.
+  static void round(const float* sums, const float* bias, runtime::bf16* out) {
+    for (int c = 0; c < 2 * kRows; ++c) out[c] = runtime::to_bf16(flushed(sums[c] + bias[c]));
+  }
 
  private:
   using Tile = unsigned char[kRows][kBytes];
