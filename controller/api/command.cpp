@@ -70,11 +70,12 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJ
 }
 
 bool is_runtime_variable(std::string_view name) {
-  constexpr std::array kNames = {
-      env::kJobName,   env::kJobUid,         env::kJobKeyFile,       env::kRendezvous,
-      env::kTls,       env::kWorkerIndex,    env::kMasterAddr,       env::kMasterPort,
-      env::kWorldSize, env::kRank,           env::kLocalRank,        env::kLocalWorldSize,
-      env::kGroupRank, env::kGroupWorldSize, env::kTorchelasticRunId};
+  constexpr std::array kNames = {env::kJobName,          env::kJobUid,     env::kJobKeyFile,
+                                 env::kRendezvous,       env::kTls,        env::kWorkerIndex,
+                                 env::kTransportPort,    env::kMasterAddr, env::kMasterPort,
+                                 env::kWorldSize,        env::kRank,       env::kLocalRank,
+                                 env::kLocalWorldSize,   env::kGroupRank,  env::kGroupWorldSize,
+                                 env::kTorchelasticRunId};
   for (const char* known : kNames) {
     if (name == known) return true;
   }

@@ -113,7 +113,11 @@ void LeaderElection::end_term() {
 
 void LeaderElection::release() {
   if (!guard_) return;
-  end_term();
+  // Whoever leads until now may still write what waits, for as long as the guard lasts.
+  callbacks_.stopped();
+  guard_->revoke();
+  guard_.reset();
+  logger_->info("no longer the leader");
   const auto act = elector_.release(monotonic_now(), wall_now());
   if (!act) return;
   // A stop does not wait long for it: the lease ends by itself.

@@ -25,7 +25,8 @@ struct ElectionOptions {
 struct ElectionCallbacks {
   // A term has begun: every write of it passes this guard, which runs out by itself.
   std::function<void(std::shared_ptr<const WriteGuard> guard)> started;
-  // The term is over and its guard closed. Returns when no write of it is under way any more.
+  // The term is over. Its guard is closed already, unless stop() ends it: then it closes when this
+  // returns, so that what waits can still be written. Returns when no write of it is under way.
   std::function<void()> stopped;
   std::function<void(const std::string& holder)> holder_changed;  // may be empty
 };

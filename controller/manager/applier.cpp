@@ -206,6 +206,7 @@ class Applier::Application {
     const std::lock_guard lock(mutex_);
     if (created) {
       memory_.companions.insert(kind);
+      memory_.removed_companions.erase(kind);
     } else {
       refused(created.error());
     }
@@ -259,6 +260,7 @@ class Applier::Application {
     const std::lock_guard lock(mutex_);
     if (error != nullptr) return failed(*error);
     memory_.companions.erase(kind);
+    memory_.removed_companions.insert(kind);
   }
 
   void remove_job() {

@@ -59,11 +59,13 @@ struct JobMemory {
 
   std::set<reconcile::Companion> companions;  // that are known to exist
   std::uint64_t looked_up = 0;                // in which round of Reconciler::distrust_companions()
+  std::set<reconcile::Companion> removed_companions;  // that are known not to, by our removal
   std::optional<reconcile::Refusal> refusal;
 };
 
-// Longer than any watch lags. What has not shown up in a cache by then has come and gone.
-inline constexpr std::chrono::seconds kMemorySpan{60};
+// Longer than any watch lags: kube::ReflectorOptions gives a silent one 90 s, and the list that
+// follows a minute. What has not shown up in a cache by then has come and gone.
+inline constexpr std::chrono::seconds kMemorySpan{180};
 
 // More looks than fail in a row at one version before the cache shows what became of the first.
 inline constexpr std::size_t kMostDoubtful = 16;

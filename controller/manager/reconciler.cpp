@@ -95,6 +95,7 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   observed.workers = observe_pods(caches_, cached->uid, memory);
   ask_for_troubles(key, observed.workers, memory, wait);
   observed.companions = memory.companions;
+  observed.removed_companions = memory.removed_companions;
   const WallTime now = wall_now();
   observed.progress = hub_.progress(cached->uid, observed.workers, now);
   observed.refusal = memory.refusal;
@@ -108,6 +109,10 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
                              : reconcile::refuse(observed, decoded.errors.front().sentence(), now);
   const Outcome outcome = applier_.apply(observed.job, decoded.status, plan, memory, wait);
 
+  // However the rest went: a deadline does not wait for what a quota refuses.
+  if (plan.requeue_after) {
+    queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(*plan.requeue_after));
+  }
   if (!outcome.complete) {
     if (outcome.error && is_news(outcome.error->problem)) {
       log_->warn("{}: {}", key, outcome.error->sentence());
@@ -116,9 +121,6 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
     return;
   }
   queue_.forget(key);
-  if (plan.requeue_after) {
-    queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(*plan.requeue_after));
-  }
   if (any_lost_perhaps(observed)) queue_.add_after(key, silence_check());
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/reconcile/services.h"
+
 namespace tilewright::reconcile {
 namespace {
 
@@ -30,8 +32,7 @@ void clean_up(const Situation& situation, api::TrainJobStatus& status, Timer& ti
       break;
     case api::CleanPodPolicy::kAll:
       remove_workers(situation, status, plan, true, "the job has ended");
-      plan.remove.assign(situation.observed.companions.begin(),
-                         situation.observed.companions.end());
+      remove_companions(situation, plan);
       break;
   }
   if (policy.ttl_seconds_after_finished && status.completion_time) {

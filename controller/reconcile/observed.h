@@ -94,8 +94,9 @@ struct Node {
 
 struct Observed {
   api::TrainJob job;
-  std::vector<Worker> workers;     // every one that carries the job's UID
-  std::set<Companion> companions;  // that exist
+  std::vector<Worker> workers;             // every one that carries the job's UID
+  std::set<Companion> companions;          // that are known to exist
+  std::set<Companion> removed_companions;  // that are known not to exist any more
   std::optional<Progress> progress;
   std::optional<Refusal> refusal;
   // Every node of the cluster; null: the runtime has none. Shared, for it is the same for all jobs.

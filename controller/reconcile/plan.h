@@ -2,7 +2,8 @@
 //
 // The order of carrying out: the status first, and nothing else if it could not be written (a
 // worker's end must stand in the status before the worker is deleted; the frozen sizes before the
-// first worker exists); then deletions, companions and creations; then the membership; events last.
+// first worker exists); then deletions; then the membership; then companions, creations and the
+// removal of companions; events last.
 // Everything may fail or be cut short anywhere: the next reconcile starts from what is.
 #pragma once
 

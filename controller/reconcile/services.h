@@ -5,7 +5,11 @@
 
 namespace tilewright::reconcile {
 
-// Those that this runtime makes, this job needs and nobody has made yet.
+// Those that this runtime makes and this job needs, and nobody has made yet.
 void plan_companions(const Situation& situation, Plan& plan);
+
+// All of them, also those of which nobody knows whether they exist: another leader may have made
+// them.
+void remove_companions(const Situation& situation, Plan& plan);
 
 }  // namespace tilewright::reconcile

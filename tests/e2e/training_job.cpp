@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "common/base/text.h"
 #include "common/process/child_process.h"
 
 namespace tilewright::testing {
@@ -191,6 +192,14 @@ CommandOutcome TrainingJobTest::tilewright(const std::vector<std::string>& argum
 
 CommandOutcome TrainingJobTest::cluster(const std::vector<std::string>& arguments) const {
   return run(source_dir() / "tests/cluster/cluster", arguments, folder());
+}
+
+bool TrainingJobTest::is_own_cluster() const {
+  const std::string folder = cluster({"folder"}).output;
+  const fs::path own = fs::path(folder.substr(0, folder.find('\n'))) / "kubeconfig";
+  std::error_code unknown;
+  return fs::equivalent(own, environment_variable("KUBECONFIG"), unknown) &&
+         cluster({"run", "true"}).exit_code == 0;
 }
 
 std::string TrainingJobTest::described() const {

@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 using testing::CommandOutcome;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // 40 steps of 32 sentence pairs, a checkpoint every eight.
 json two_workers() {
@@ -52,6 +53,11 @@ TEST_F(TrainingOnACluster, EndsWithTheHashOfUpAndLeavesNothingWhenDeleted) {
   EXPECT_EQ(status["progress"]["step"], 40);
   EXPECT_EQ(hash_in_cluster(), hash_under_up());
 
+  const std::string uid = job()["metadata"]["uid"];
+  std::string pods;
+  for (const char* pod : {"pod/mrpc-worker-0", "pod/mrpc-worker-1"}) {
+    pods += get(pod)["metadata"]["uid"].get<std::string>() + " ";
+  }
   must({"delete", "trainjob", "mrpc"});
   // The garbage collector takes what belonged to it.
   for (const char* kind : {"pods", "services", "secrets", "networkpolicies"}) {
@@ -61,6 +67,17 @@ TEST_F(TrainingOnACluster, EndsWithTheHashOfUpAndLeavesNothingWhenDeleted) {
     EXPECT_EQ(must({"get", kind, "--selector=tilewright.dev/job-name=mrpc", "-o", "name"}), "");
   }
   EXPECT_EQ(get("pvc/work")["status"]["phase"], "Bound") << "what was trained stays";
+  if (!is_own_cluster()) return;
+  // On the node: a process with the job's environment, a mount or a control group of its pods.
+  const std::string left = fmt::format(
+      R"(grep -las TILEWRIGHT_JOB_UID={0} /proc/[0-9]*/environ
+         for pod in {1}; do
+           grep "$pod" /proc/mounts
+           find /sys/fs/cgroup -type d -name "*$pod*"
+           [ ! -e "/var/lib/kubelet/pods/$pod/volumes" ] || find "/var/lib/kubelet/pods/$pod/volumes" -type f
+         done; true)",
+      uid, pods);
+  EXPECT_EQ(cluster({"run", "sh", "-c", left}).output, "");
 }
 
 TEST_F(TrainingOnACluster, EndsTheSameWhenAPodIsDeleted) {
@@ -134,6 +151,34 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenItsOperatorIsDrainedWithIt) {
   EXPECT_EQ(hash_in_cluster(), hash_under_up());
   must({"rollout", "status", "deployment/tilewright-controller", "--namespace=tilewright-system",
         "--timeout=60s"});
+}
+
+TEST_F(TrainingOnACluster, GoesOnWhileItsOperatorIsReplaced) {
+  start();
+  await_checkpoint();
+  const auto workers = [&] {
+    return must({"get", "pods", "--selector=tilewright.dev/job-name=mrpc",
+                 "-o=jsonpath={.items[*].metadata.uid}"});
+  };
+  const auto leader = [&] {
+    return must({"get", "lease", "tilewright-controller", "--namespace=tilewright-system",
+                 "-o=jsonpath={.spec.holderIdentity}"});
+  };
+  const std::string before = workers();
+  const std::string led = leader();
+  // Both replicas at once, and without their goodbye.
+  must({"delete", "pods", "--namespace=tilewright-system",
+        "--selector=app.kubernetes.io/component=controller", "--grace-period=0", "--force"});
+  must({"rollout", "status", "deployment/tilewright-controller", "--namespace=tilewright-system",
+        "--timeout=60s"});
+  EXPECT_EQ(workers(), before);
+  await_success();
+  EXPECT_NE(leader(), led);
+  const json status = job()["status"];
+  EXPECT_EQ(status["restarts"]["total"], 0) << status;
+  EXPECT_EQ(status["progress"]["step"], 40) << "told to the new leader";
+  EXPECT_THAT(must({"logs", "mrpc-worker-0"}), Not(HasSubstr("resuming from")));
+  EXPECT_EQ(hash_in_cluster(), hash_under_up());
 }
 
 TEST_F(TrainingOnACluster, GoesOnWhileItsKubeletIsAway) {

@@ -7,44 +7,81 @@ namespace {
 
 using nlohmann::json;
 
-class ControllerFaults : public ControllerLife {};
+class ControllerFaults : public ControllerLife {
+ protected:
+  // The end of a life in which nothing goes wrong.
+  json undisturbed(const Afterwards& afterwards = {}) {
+    start_controller("", kAlone);
+    EXPECT_TRUE(live_through({}, afterwards));
+    json state = end_state(job());
+    controllers_.clear();
+    clear_away();
+    return state;
+  }
 
-TEST_F(ControllerFaults, EndTheSameWhicheverWriteTheControllerDiesAt) {
-  watch_lives();
-  start_controller("", kAlone);
-  ASSERT_TRUE(live_through({}));
-  const json expected = end_state(job());
-  EXPECT_EQ(expected["restarts"]["program"], 1);
-  EXPECT_EQ(expected["phase"], "Succeeded");
-  controllers_.clear();
-  clear_away();
-
-  constexpr int kMostWrites = 60;
-  int writes = 0;
-  for (const char* point : {"before_write", "after_write"}) {
-    bool died = true;
-    for (int number = 1; died; ++number) {
-      ASSERT_LT(number, kMostWrites) << "a job's life has become a long one";
+  // A life for each write that the controller makes in one, in which it dies before or after it
+  // (`point`) and another goes on. How many that were.
+  int die_at_each_write(const char* point, const json& expected,
+                        const Afterwards& afterwards = {}) {
+    constexpr int kMostWrites = 60;
+    int writes = 0;
+    for (bool died = true; died;) {
+      const int number = writes + 1;
+      EXPECT_LT(number, kMostWrites) << "a job's life has become a long one";
       SCOPED_TRACE(fmt::format("{}@{}", point, number));
       died = false;
       start_controller(fmt::format("{}@{}", point, number), kAlone);
-      ASSERT_TRUE(live_through({.alive = [&] {
+      const auto alive = [&] {
         if (died || !controllers_.back()->ended()) return;
         died = true;
         start_controller("", kAlone);
-      }}));
+      };
+      EXPECT_TRUE(live_through({.alive = alive}, afterwards));
       EXPECT_EQ(end_state(job()), expected);
       EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
       EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
-      if (HasFailure()) return;
+      if (HasFailure()) break;
       controllers_.clear();
       clear_away();
       if (died) ++writes;
     }
+    return writes;
+  }
+};
+
+TEST_F(ControllerFaults, EndTheSameWhicheverWriteTheControllerDiesAt) {
+  watch_lives();
+  const json expected = undisturbed();
+  EXPECT_EQ(expected["restarts"]["program"], 1);
+  EXPECT_EQ(expected["phase"], "Succeeded");
+  int writes = 0;
+  for (const char* point : {"before_write", "after_write"}) {
+    writes += die_at_each_write(point, expected);
   }
   // Status three times at least, three companions, three pods, a deletion, events.
   EXPECT_GE(writes, 2 * 12);
   RecordProperty("deaths", writes);
+}
+
+// What is removed last, a new leader must know to be left.
+TEST_F(ControllerFaults, LeaveNothingOfAJobThatIsToBeCleanedUpWhole) {
+  manifest_.replace(manifest_.find("  trainer:"), 10,
+                    "  runPolicy: {cleanPodPolicy: All}\n  trainer:");
+  watch_lives();
+  ObjectWatch services(*client_, kube::resource::services(), space_);
+  ObjectWatch secrets(*client_, kube::resource::secrets(), space_);
+  ObjectWatch policies(*client_, kube::resource::network_policies(), space_);
+  const auto none = [](const Objects& objects) { return objects.empty(); };
+  const auto none_of_the_job = [](const Objects& objects) {
+    return std::ranges::none_of(objects,
+                                [](const auto& one) { return one.first.starts_with("mrpc"); });
+  };
+  const Afterwards nothing_is_left = [&] {
+    return services.wait_until(none, kMoment) && policies.wait_until(none, kMoment) &&
+           secrets.wait_until(none_of_the_job, kMoment) && node_->pods().wait_until(none, kMoment);
+  };
+  const json expected = undisturbed(nothing_is_left);
+  EXPECT_GE(die_at_each_write("after_write", expected, nothing_is_left), 12);
 }
 
 TEST_F(ControllerFaults, EndTheSameWithTwoControllersThatTakeTurns) {

@@ -57,8 +57,12 @@ class ControllerLife : public ControllerTest {
   };
   static constexpr int kTurns = 3;
 
+  // What else shall come once the job has succeeded: whether it has, after at most kMoment.
+  using Afterwards = std::function<bool()>;
+  static constexpr std::chrono::milliseconds kMoment{100};
+
   // Runs a job from its creation to its end.
-  ::testing::AssertionResult live_through(const Course& course) {
+  ::testing::AssertionResult live_through(const Course& course, const Afterwards& afterwards = {}) {
     const auto step = [&](const char* what, const std::function<bool()>& came) {
       course.underway();
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -72,10 +76,10 @@ class ControllerLife : public ControllerTest {
       return [this, holds] {
         return jobs_->wait_until(
             [&](const Objects& jobs) { return jobs.contains("mrpc") && holds(jobs.at("mrpc")); },
-            std::chrono::milliseconds(100));
+            kMoment);
       };
     };
-    create_job();
+    create_job(manifest_);
     const auto all_ready = [](const json& job) {
       return phase_of(job) == "Running" && job["status"]["replicas"]["ready"] == 2;
     };
@@ -95,6 +99,13 @@ class ControllerLife : public ControllerTest {
             "succeeded", job_is([](const json& job) { return phase_of(job) == "Succeeded"; }))) {
       return ::testing::AssertionFailure() << what << ": " << job().dump(1);
     }
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (afterwards && !afterwards()) {
+      course.alive();
+      if (std::chrono::steady_clock::now() > deadline) {
+        return ::testing::AssertionFailure() << "something is left";
+      }
+    }
     return ::testing::AssertionSuccess();
   }
 
@@ -111,6 +122,7 @@ class ControllerLife : public ControllerTest {
     uids_.clear();
   }
 
+  std::string manifest_ = kControllerJob;
   std::unique_ptr<ObjectWatch> lives_;
   std::mutex mutex_;
   std::map<std::string, std::set<std::string>> uids_;

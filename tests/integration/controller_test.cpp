@@ -225,6 +225,27 @@ TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
+// What cannot be made is tried again ever more seldom; a deadline does not wait for that.
+TEST_F(ControllerTest, FiresADeadlineWhileAQuotaForbidsEveryPod) {
+  start_controller();
+  const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", space_);
+  const json hard = {{"hard", {{"pods", "0"}}}};
+  ASSERT_EQ(admin().post(quotas, {{"metadata", {{"name", "q"}}}, {"spec", hard}}).status, 201);
+  const json status = {{"hard", hard["hard"]}, {"used", {{"pods", "0"}}}};
+  ASSERT_TRUE(admin().merge_patch(quotas + "/q/status", {{"status", status}}).ok());
+  std::string manifest = kControllerJob;
+  manifest.replace(manifest.find("  trainer:"), 10,
+                   "  runPolicy: {activeDeadlineSeconds: 11}\n  trainer:");
+  create_job(manifest);
+  ASSERT_TRUE(phase_becomes("Failed"));
+  EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
+  const json ended = job()["status"];
+  const auto start = api::parse_timestamp(ended["startTime"].get<std::string>());
+  const auto end = api::parse_timestamp(ended["completionTime"].get<std::string>());
+  EXPECT_GE(*end - *start, std::chrono::seconds(11));
+  EXPECT_LE(*end - *start, std::chrono::seconds(13));
+}
+
 TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
   start_controller();
   node_->accept_pods(false);

@@ -67,6 +67,13 @@ install_operator() {
   if [ "$1" = "$state/kubeconfig" ] && [ -e "$image" ]; then
     options+=(--set-string "podAnnotations.tilewright\.dev/image=$(cat "$image")")
   fi
+  # Another cluster pulls them; by whose name, TILEWRIGHT_IMAGES says, as to the tests.
+  if [ "$1" != "$state/kubeconfig" ] && [ -n "${TILEWRIGHT_IMAGES:-}" ]; then
+    local version
+    version=$(sed -n 's/^appVersion: *"\?\([^"]*\)"\?$/\1/p' "$chart/Chart.yaml")
+    options+=(--set "image.repository=${TILEWRIGHT_IMAGES}tilewright-controller"
+      --set "workerImage=${TILEWRIGHT_IMAGES}tilewright-worker:$version")
+  fi
   local said
   said=$("$programs/helm" --kubeconfig="$1" upgrade --install tilewright "$chart" "${options[@]}" --wait \
     --timeout 120s 2>&1) || die "the chart could not be installed: $said"

@@ -51,6 +51,7 @@ class LeaseStore {
 
 // What an elector told its manager.
 struct Manager {
+  bool permitted_at_the_end = false;  // the guard of the last term, when that was over
   std::mutex mutex;
   std::condition_variable changed;
   bool leading = false;
@@ -67,6 +68,7 @@ struct Manager {
             [this] {
               const std::lock_guard lock(mutex);
               leading = false;
+              permitted_at_the_end = guards.back()->permits(monotonic_now());
               changed.notify_all();
             },
             [this](const std::string& holder) {
@@ -118,6 +120,7 @@ TEST_F(LeaderElectionTest, LeadsRenewsAndReleases) {
   EXPECT_GT(guard->valid_until(), first);
   election.stop();
   EXPECT_FALSE(manager.leading);
+  EXPECT_TRUE(manager.permitted_at_the_end) << "what waited may still be written";
   EXPECT_FALSE(guard->permits(monotonic_now()));
   EXPECT_EQ(store.holder(), "") << "given up, so that nobody need wait";
   EXPECT_EQ(manager.holders.front(), "me");

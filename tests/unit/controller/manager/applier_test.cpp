@@ -408,6 +408,7 @@ TEST_F(ApplierTest, RemovesCompanionsThatAreTheJobs) {
   EXPECT_THAT(api.order(),
               Contains(fmt::format("DELETE {}/{}", kSecrets, reconcile::secret_name(job))));
   EXPECT_THAT(memory.companions, IsEmpty());
+  EXPECT_THAT(memory.removed_companions, SizeIs(3));
 }
 
 TEST_F(ApplierTest, ClosesTheRendezvousOfAJobThatIsOver) {

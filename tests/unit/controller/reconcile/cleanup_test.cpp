@@ -37,6 +37,22 @@ TEST(CleanPodPolicy, DecidesWhoStays) {
   }
 }
 
+// A leader that died after the status was written may have removed them, or not.
+TEST(CleanPodPolicy, RemovesWhatANewLeaderKnowsNothingOf) {
+  World world;
+  world.job().spec.run_policy.clean_pod_policy = CleanPodPolicy::kAll;
+  world.observed.runtime.companions = {Companion::kHeadlessService, Companion::kKeySecret,
+                                       Companion::kPodGroup};
+  world.start();
+  world.succeed(0);
+  world.succeed(1);
+  world.settle();
+  EXPECT_TRUE(world.plan().remove.empty()) << "known to be gone";
+  world.observed.removed_companions.clear();
+  EXPECT_EQ(world.plan().remove, (std::vector{Companion::kKeySecret, Companion::kHeadlessService}))
+      << "and no PodGroup of a job that has no schedulingPolicy";
+}
+
 TEST(TimeToLive, DeletesTheJobOnTime) {
   World world;
   world.job().spec.run_policy.ttl_seconds_after_finished = 100;

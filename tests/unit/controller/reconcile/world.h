@@ -101,8 +101,14 @@ inline void World::carry_out(const Plan& plan) {
       std::erase_if(observed.workers, [&](const Worker& w) { return w.uid == deletion.uid; });
     }
   }
-  for (const Companion companion : plan.ensure) observed.companions.insert(companion);
-  for (const Companion companion : plan.remove) observed.companions.erase(companion);
+  for (const Companion companion : plan.ensure) {
+    observed.companions.insert(companion);
+    observed.removed_companions.erase(companion);
+  }
+  for (const Companion companion : plan.remove) {
+    observed.companions.erase(companion);
+    observed.removed_companions.insert(companion);
+  }
   for (const WorkerCreation& creation : plan.creations) {
     ASSERT_FALSE(has_worker(creation.index)) << "a second life of index " << creation.index;
     Worker worker;
