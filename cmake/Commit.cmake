@@ -10,6 +10,9 @@ if(CMAKE_SCRIPT_MODE_FILE)
     execute_process(COMMAND ${GIT} --no-optional-locks describe --always --dirty --abbrev=12
       WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   endif()
+  if(commit STREQUAL "")
+    set(commit "$ENV{TILEWRIGHT_COMMIT}") # where the sources come without their repository, as into an image's build
+  endif()
   if(NOT commit MATCHES "^[0-9A-Za-z._-]+$")
     set(commit unknown)
   endif()

@@ -10,7 +10,9 @@ WORKDIR /source
 COPY .ci/install-packages .ci/packages.txt .ci/
 RUN .ci/install-packages .ci/packages.txt
 COPY . .
-RUN cmake --preset release -DTILEWRIGHT_TESTS=OFF && cmake --build --preset release --target tilewright-worker
+ARG COMMIT=
+RUN cmake --preset release -DTILEWRIGHT_TESTS=OFF && \
+  TILEWRIGHT_COMMIT="$COMMIT" cmake --build --preset release --target tilewright-worker
 RUN docker/collect-root build/release/bin/tilewright-worker /image
 
 FROM scratch AS host

@@ -22,6 +22,8 @@ namespace {
 constexpr std::size_t kMaxAnswerBytes = 1 << 20;
 // A token is not used any more when it has less than this to live: the request takes time too.
 constexpr auto kSpare = std::chrono::seconds(10);
+// How late a request that waits for another's plugin hears of its own cancellation.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 
 Error wrong(const ExecPlugin& plugin, const std::string& what) {
   return {ExitCode::kUsage, fmt::format("{}: {} {}", plugin.where, plugin.program.string(), what)};
@@ -87,8 +89,15 @@ class ExecCredentials : public Credentials {
   explicit ExecCredentials(ExecPlugin plugin) : plugin_(std::move(plugin)) {}
 
   Result<std::string> token(const net::Wait& wait) override {
-    // Held while the plugin runs: many requests at once need it only once.
-    const std::lock_guard running(running_);
+    // Held while the plugin runs: many requests at once need it only once. Those that wait keep
+    // their own deadlines.
+    std::unique_lock running(running_, std::defer_lock);
+    while (!running.try_lock_until(std::min(wait.deadline, monotonic_now() + kBetweenLooks))) {
+      if (wait.cancel && wait.cancel->signalled()) return wrong(plugin_, "was cancelled");
+      if (monotonic_now() >= wait.deadline) {
+        return wrong(plugin_, "is still at work for another request");
+      }
+    }
     {
       const std::lock_guard lock(mutex_);
       const bool expired = answer_ && answer_->expires && wall_now() + kSpare >= *answer_->expires;
@@ -115,7 +124,7 @@ class ExecCredentials : public Credentials {
 
  private:
   const ExecPlugin plugin_;
-  std::mutex running_;
+  std::timed_mutex running_;
   mutable std::mutex mutex_;
   std::optional<ExecAnswer> answer_;
 };

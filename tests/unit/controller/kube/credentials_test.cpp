@@ -2,6 +2,7 @@
 #include "controller/kube/credentials.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <future>
@@ -155,6 +156,21 @@ TEST_F(CredentialsTest, EndAPluginWhenTheRequestIsCancelled) {
                           [&] { return credentials->token(net::within(seconds(20), &cancel)); });
   cancel.signal();
   EXPECT_FALSE(token.get().ok());
+}
+
+TEST_F(CredentialsTest, KeepTheDeadlineOfARequestThatWaitsForAnothersPlugin) {
+  const fs::path started = folder.path() / "started";
+  ASSERT_EQ(mkfifo(started.c_str(), 0600), 0);
+  const auto credentials =
+      exec_credentials(plugin(fmt::format(": >{}; exec tail -f /dev/null", started.string())));
+  net::WakeUp cancel;
+  auto first = std::async(std::launch::async,
+                          [&] { return credentials->token(net::within(seconds(20), &cancel)); });
+  std::ifstream(started).get();  // opens when the plugin opens it
+  const auto second = credentials->token(net::within(std::chrono::milliseconds(100)));
+  EXPECT_THAT(second.error().message, HasSubstr("at work for another request"));
+  cancel.signal();
+  EXPECT_FALSE(first.get().ok());
 }
 
 TEST_F(CredentialsTest, RefuseAnswersThatAreNoExecCredential) {
