@@ -92,6 +92,9 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   DecodedJob decoded = decode(tree);
   reconcile::Observed observed;
   observed.job = std::move(decoded.job);
+  for (const api::FieldError& warning : decoded.warnings) {
+    observed.advice.push_back(warning.sentence());
+  }
   observed.workers = observe_pods(caches_, cached->uid, memory);
   ask_for_troubles(key, observed.workers, memory, wait);
   observed.companions = memory.companions;

@@ -81,12 +81,15 @@ json tree_of(const JobRecord& record) { return json::from_cbor(record.cbor); }
 DecodedJob decode(const json& object) {
   api::Decoded decoded = api::decode_object(object);
   api::apply_defaults(decoded.job);
-  DecodedJob result{std::move(decoded.job), object.value("status", json::object()),
-                    std::move(decoded.errors)};
+  DecodedJob result{std::move(decoded.job),
+                    object.value("status", json::object()),
+                    std::move(decoded.errors),
+                    {}};
   if (!result.errors.empty()) return result;
   api::Findings findings = api::validate(result.job);
   findings.append(api::validate_for_cluster(result.job));
   result.errors = std::move(findings.errors);
+  result.warnings = std::move(findings.warnings);
   return result;
 }
 

@@ -48,6 +48,7 @@ struct DecodedJob {
   api::TrainJob job;                    // with defaults applied
   nlohmann::json status;                // as it stands there, which a patch of it is reckoned from
   std::vector<api::FieldError> errors;  // the API server should have refused it
+  std::vector<api::FieldError> warnings;
 };
 nlohmann::json tree_of(const JobRecord& record);
 // Of such a tree.

@@ -13,7 +13,7 @@ bool is_true(const api::Condition* condition) {
 
 }  // namespace
 
-std::vector<Event> events_between(const api::TrainJob& job, const api::TrainJobStatus& before,
+std::vector<Event> events_between(const Observed& observed, const api::TrainJobStatus& before,
                                   const api::TrainJobStatus& after) {
   namespace condition = api::condition;
   std::vector<Event> events;
@@ -29,9 +29,14 @@ std::vector<Event> events_between(const api::TrainJob& job, const api::TrainJobS
   };
 
   tell(condition::kCreated, false, "Created");
+  if (became_true(condition::kCreated) != nullptr) {
+    for (const std::string& sentence : observed.advice) {
+      events.push_back({true, "Advice", sentence});
+    }
+  }
   for (const api::FailureRecord& record : after.failures) {
     if (std::ranges::find(before.failures, record) != before.failures.end()) continue;
-    events.push_back({true, "WorkerFailed", in_words(job, record)});
+    events.push_back({true, "WorkerFailed", in_words(observed.job, record)});
   }
   tell(condition::kSuspended, false, "Suspended");
   if (is_true(before.find_condition(condition::kSuspended)) &&

@@ -4,12 +4,12 @@
 
 #include <vector>
 
-#include "controller/api/trainjob.h"
+#include "controller/reconcile/observed.h"
 #include "controller/reconcile/plan.h"
 
 namespace tilewright::reconcile {
 
-std::vector<Event> events_between(const api::TrainJob& job, const api::TrainJobStatus& before,
+std::vector<Event> events_between(const Observed& observed, const api::TrainJobStatus& before,
                                   const api::TrainJobStatus& after);
 
 }  // namespace tilewright::reconcile

@@ -94,6 +94,7 @@ struct Node {
 
 struct Observed {
   api::TrainJob job;
+  std::vector<std::string> advice;         // what its owner would better have written, in sentences
   std::vector<Worker> workers;             // every one that carries the job's UID
   std::set<Companion> companions;          // that are known to exist
   std::set<Companion> removed_companions;  // that are known not to exist any more

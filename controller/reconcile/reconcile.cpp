@@ -22,7 +22,7 @@ void finish(const Situation& situation, const api::TrainJobStatus& wanted, Timer
             Plan& plan) {
   const api::TrainJob& job = situation.observed.job;
   if (worth_writing(situation, job.status, wanted, timer)) {
-    plan.events = events_between(job, job.status, wanted);
+    plan.events = events_between(situation.observed, job.status, wanted);
     plan.status = wanted;
   }
   plan.requeue_after = timer.requeue_after();

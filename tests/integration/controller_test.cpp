@@ -44,6 +44,23 @@ TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
 }
 
+TEST_F(ControllerTest, TellsWhatAJobsOwnerWouldBetterHaveWritten) {
+  ObjectWatch events(*client_, kube::resource::events(), space_);
+  start_controller();
+  std::string manifest = kControllerJob;
+  manifest.replace(manifest.find("cpu: \"1\""), 8, "cpu: 500m");
+  create_job(manifest);
+  EXPECT_TRUE(events.wait_until([](const Objects& all) {
+    return std::ranges::any_of(all, [](const auto& one) {
+      const json& event = one.second;
+      return event["reason"] == "Advice" && event["type"] == "Warning" &&
+             event["note"].template get<std::string>().find("no whole number of CPUs") !=
+                 std::string::npos;
+    });
+  }));
+  ASSERT_TRUE(phase_becomes("Running"));
+}
+
 TEST_F(ControllerTest, CountsAFailureAndStartsThatWorkerAgain) {
   start_controller();
   create_job();

@@ -18,6 +18,16 @@ std::vector<std::string> reasons(const Plan& plan) {
   return result;
 }
 
+TEST(Events, TellOnceWhatTheOwnerWouldBetterHaveWritten) {
+  World world;
+  world.observed.advice = {"spec.worker.resources.cpu: found 500m"};
+  const Plan first = world.step();
+  EXPECT_EQ(reasons(first), (std::vector<std::string>{"Created", "Advice"}));
+  EXPECT_EQ(first.events[1].message, "spec.worker.resources.cpu: found 500m");
+  EXPECT_TRUE(first.events[1].warning);
+  EXPECT_TRUE(reasons(world.step()).empty());
+}
+
 TEST(Status, TellsAJobsWholeLife) {
   World world;
   const Plan first = world.step();
