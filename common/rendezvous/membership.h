@@ -22,7 +22,8 @@
 //                                                                             └────────┘
 // What always holds (tests/unit/common/rendezvous/membership_property_test.cpp):
 //  - at most one epoch is current; its number is above every number handed out or seen before;
-//  - ranks are 0 ... world - 1 in the order of seats; min <= world <= max; a seat is in it once;
+//  - ranks are 0 ... world - 1 in the order of seats; a seat is in it once; when it forms, min <=
+//    world <= max, as the owner said last;
 //  - a message of another epoch than the member's own changes nothing;
 //  - while at least min members are connected and all of them wait, an epoch forms by
 //    next_deadline().
@@ -70,10 +71,13 @@ struct ConnectionClosed {
   MemberId who;
   std::string reason;
 };
-// From the owner: how many processes the job should have now, and for how long an epoch may wait
-// for them (a worker is being restarted) rather than form with fewer.
+// From the owner: how many processes an epoch may have from now on (the running one goes on as it
+// is), how many the job should have now, and for how long an epoch may wait for these (a worker is
+// being restarted) rather than form with fewer.
 struct Expect {
-  int world = 1;
+  int min_world = 1;
+  int max_world = 1;
+  int expected = 1;
   Duration patience{};
 };
 struct Tick {};

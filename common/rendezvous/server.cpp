@@ -23,8 +23,8 @@ Status Server::add_job(JobSpec spec) { return impl_->add_job(std::move(spec)); }
 void Server::remove_job(const std::string& uid, const std::optional<std::string>& sentence) {
   impl_->remove_job(uid, sentence);
 }
-void Server::expect(const std::string& uid, int world, Duration patience) {
-  impl_->expect(uid, world, patience);
+Status Server::expect(const std::string& uid, const Expect& expect) {
+  return impl_->expect(uid, expect);
 }
 std::optional<Snapshot> Server::snapshot(const std::string& uid) const {
   return impl_->snapshot(uid);
@@ -72,12 +72,18 @@ void Server::Impl::remove_job(const std::string& uid, const std::optional<std::s
   bell_.signal();
 }
 
-void Server::Impl::expect(const std::string& uid, int world, Duration patience) {
+Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
   const std::scoped_lock lock(mutex_);
-  if (Job* job = find_job(uid); job != nullptr) {
-    apply(*job, Expect{world, patience});
-    bell_.signal();
-  }
+  Job* job = find_job(uid);
+  if (job == nullptr) return {};
+  Settings wanted = job->state.settings;
+  wanted.min_world = expect.min_world;
+  wanted.max_world = expect.max_world;
+  wanted.expected = expect.expected;
+  if (Status status = check(wanted); !status.ok()) return status;
+  apply(*job, expect);
+  bell_.signal();
+  return {};
 }
 
 std::optional<Snapshot> Server::Impl::snapshot(const std::string& uid) const {

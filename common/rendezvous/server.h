@@ -51,8 +51,9 @@ class Server {
   Status add_job(JobSpec spec);
   // Its members' connections are closed; with a sentence they are refused and end.
   void remove_job(const std::string& uid, const std::optional<std::string>& sentence = {});
-  // How many processes the job should have, and how long an epoch may wait for them.
-  void expect(const std::string& uid, int world, Duration patience);
+  // How many processes the job may and should have from now on, and how long an epoch may wait for
+  // them. Errors carry kUsage: bounds out of bounds; nothing is changed then.
+  Status expect(const std::string& uid, const Expect& expect);
 
   std::optional<Snapshot> snapshot(const std::string& uid) const;  // nullopt: no such job
 

@@ -24,7 +24,7 @@ class Server::Impl {
   const net::Address& address() const { return listener_.local_address(); }
   Status add_job(JobSpec spec);
   void remove_job(const std::string& uid, const std::optional<std::string>& sentence);
-  void expect(const std::string& uid, int world, Duration patience);
+  Status expect(const std::string& uid, const Expect& expect);
   std::optional<Snapshot> snapshot(const std::string& uid) const;
   const net::WakeUp& changes() const { return changes_; }
   std::vector<std::string> take_changed();

@@ -64,7 +64,10 @@ void Step::operator()(const ConnectionClosed& closed) {
 }
 
 void Step::operator()(const Expect& expect) {
-  s_.settings.expected = std::clamp(expect.world, s_.settings.min_world, s_.settings.max_world);
+  Settings& settings = s_.settings;
+  settings.min_world = std::clamp(expect.min_world, 1, kMaxWorld);
+  settings.max_world = std::clamp(expect.max_world, settings.min_world, kMaxWorld);
+  settings.expected = std::clamp(expect.expected, settings.min_world, settings.max_world);
   s_.patience_until = now_ + std::max(expect.patience, Duration::zero());
   settle();
 }

@@ -136,11 +136,14 @@ void Step::claim(const Join& join) {
   const Assignment& held = *join.holding;
   Place* place = find_place(join.who);
   if (held.epoch <= s_.over || held.epoch < s_.latest) return turn_out(join);
+  const bool current = s_.current() && held.epoch == s_.latest;
+  // The bounds may have changed since the current epoch formed.
+  const bool fits =
+      current || (held.world >= s_.settings.min_world && held.world <= s_.settings.max_world);
   const bool sound = held.world == static_cast<int>(held.peers.size()) && held.rank >= 0 &&
-                     held.rank < held.world && held.world >= s_.settings.min_world &&
-                     held.world <= s_.settings.max_world &&
+                     held.rank < held.world && fits &&
                      held.peers[static_cast<std::size_t>(held.rank)].who == join.who;
-  const bool disagrees = s_.current() && held.epoch == s_.latest && !same_roster(held.peers);
+  const bool disagrees = current && !same_roster(held.peers);
   if (!sound || disagrees) {
     if (s_.current())
       break_epoch(

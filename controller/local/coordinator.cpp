@@ -30,7 +30,10 @@ class Served final : public Coordinator {
       open_ = true;
     }
     if (told_ != membership) {
-      server_->expect(options_.job_uid, membership.expected, membership.patience);
+      const Status told = server_->expect(
+          options_.job_uid,
+          {membership.min_world, membership.max_world, membership.expected, membership.patience});
+      if (!told) return told;
       told_ = membership;
     }
     return {};

@@ -76,8 +76,11 @@ Status RendezvousHub::expect(const std::string& uid, const reconcile::Membership
                .first;
     open->second.told.expected = 0;
   }
-  if (std::exchange(open->second.told, membership) != membership) {
-    server_->expect(uid, membership.expected, membership.patience);
+  if (open->second.told != membership) {
+    const Status told = server_->expect(uid, {membership.min_world, membership.max_world,
+                                              membership.expected, membership.patience});
+    if (!told) return told;
+    open->second.told = membership;
   }
   return {};
 }

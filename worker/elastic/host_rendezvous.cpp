@@ -34,6 +34,7 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, std::shared_ptr<Logg
   provide_key(options);
   uid_ = options.rdzv_id.empty() ? "agent-" + to_hex(net::SecretKey::random().bytes().first(8))
                                  : options.rdzv_id;
+  min_world_ = options.min_nodes * options.nproc_per_node;
   world_ = options.max_nodes * options.nproc_per_node;
   net::Address endpoint = options.rdzv_endpoint.value_or(net::Address{"127.0.0.1", 0});
   if (options.node_rank == 0) {
@@ -43,7 +44,7 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, std::shared_ptr<Logg
     server_ = rendezvous::Server::start(server, std::move(log)).or_throw();
     endpoint.port = server_->address().port;
     rendezvous::Settings settings = options.rendezvous;
-    settings.min_world = options.min_nodes * options.nproc_per_node;
+    settings.min_world = min_world_;
     settings.max_world = settings.expected = world_;
     server_
         ->add_job({uid_, net::SecretKey::from_file(key_file_).or_throw(), settings, 0, options.tls})
@@ -78,7 +79,8 @@ void HostRendezvous::provide_key(const AgentOptions& options) {
 }
 
 void HostRendezvous::expect_restart(Duration patience) {
-  if (server_ != nullptr) server_->expect(uid_, world_, patience);
+  if (server_ == nullptr) return;
+  server_->expect(uid_, {min_world_, world_, world_, patience}).or_throw();
 }
 
 void HostRendezvous::await_others(Duration limit, const net::WakeUp& cancel) {

@@ -33,6 +33,7 @@ class HostRendezvous {
   std::filesystem::path key_file_;
   std::filesystem::path own_folder_;  // of a key that nobody named
   std::string uid_;
+  int min_world_ = 0;
   int world_ = 0;
   std::unique_ptr<rendezvous::Server> server_;  // on the first host
 };

@@ -252,7 +252,7 @@ TEST(Coordinator, ANewcomerIsTakenInWhenTheMembersComeToABoundary) {
 
 TEST(Coordinator, TheOwnerCanWaitForAWorkerThatIsBeingRestarted) {
   auto server = serve(settings(1, 2, 2));
-  server->expect(kUid, 2, seconds(20));
+  server->expect(kUid, {1, 2, 2, seconds(20)}).or_throw();
   auto first = client(options(*server, 0));
   auto joined = join_later(*first);
   EXPECT_EQ(joined.wait_for(milliseconds(300)), std::future_status::timeout) << "last call: 0.1 s";

@@ -100,13 +100,23 @@ class History {
       case 4:
         return send(Leave{who, any_epoch(), "left"});
       case 5:
-        return send(Expect{pick(6), seconds(pick(10))});
+        return expect();
       case 6:
         if (pick(10) == 0) return restart(pick(2) == 0 ? highest_ : 0);
         return send(Tick{});
       default:
         return send(ConnectionClosed{who, "closed"});
     }
+  }
+
+  // The owner says how many there should be, and seldom other bounds.
+  void expect() {
+    if (pick(4) == 0) {
+      settings_.min_world = 1 + pick(2);
+      settings_.max_world = settings_.min_world + pick(4);
+      settings_.expected = settings_.min_world;  // of a coordinator that starts again
+    }
+    send(Expect{settings_.min_world, settings_.max_world, pick(6), seconds(pick(10))});
   }
 
   // What some process holds, or something like it.
@@ -157,7 +167,8 @@ class History {
   bool settled() const {
     if (state_.phase != Phase::kRunning) return false;
     const std::size_t all = std::min(state_.members.size(), std::size_t(settings_.max_world));
-    return state_.settings.growth == Growth::kAtNextEpoch || state_.roster.size() == all ||
+    // More than the maximum are in an epoch that formed before that was lowered.
+    return state_.settings.growth == Growth::kAtNextEpoch || state_.roster.size() >= all ||
            std::ranges::any_of(state_.roster, &Place::finished);
   }
 

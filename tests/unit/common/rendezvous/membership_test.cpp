@@ -140,7 +140,7 @@ TEST(Membership, NeverFormsBelowTheMinimum) {
 TEST(Membership, TheOwnerCanMakeItWaitForAWorkerThatIsBeingRestarted) {
   Job job = running_pair();
   job.does(ConnectionClosed{member(1), "reset"});
-  job.does(Expect{2, seconds(8)});
+  job.does(Expect{1, 2, 2, seconds(8)});
   job.join(member(0), 1);
   job.tick_after(seconds(7));
   EXPECT_EQ(job.state.phase, Phase::kGathering);
@@ -234,6 +234,71 @@ TEST(Membership, ANewcomerBeyondTheMaximumWaitsAsASpare) {
   job.join(member(1), 1);
   EXPECT_EQ(job.assigned(member(1))->rank, 0);
   EXPECT_EQ(job.assigned(member(2))->rank, 1);
+}
+
+TEST(Membership, AHigherMaximumTakesTheSpareInAtAStepBoundary) {
+  Job job = running_pair();
+  job.join(member(2));
+  job.does(Expect{1, 3, 3, {}});
+  EXPECT_EQ(job.all<AskReform>().size(), 2u);
+  job.join(member(0), 1);
+  job.join(member(1), 1);
+  EXPECT_EQ(job.assigned(member(2))->world, 3);
+}
+
+TEST(Membership, ALowerMinimumLetsFewerFormAsSoonAsTheLastCallIsOver) {
+  for (const Duration waited : {Duration(seconds(1)), Duration(seconds(9))}) {
+    Job job(2, 4, 3);
+    job.join(member(0));
+    job.tick_after(waited);
+    ASSERT_EQ(job.state.phase, Phase::kGathering);
+    job.does(Expect{1, 4, 3, {}});
+    if (waited < seconds(3)) {
+      EXPECT_EQ(job.state.phase, Phase::kGathering) << "the last call is not over";
+      EXPECT_EQ(next_deadline(job.state), job.now + seconds(2));
+      job.tick_after(seconds(2));
+    }
+    ASSERT_TRUE(job.assigned(member(0)));
+    EXPECT_EQ(job.assigned(member(0))->world, 1);
+  }
+}
+
+TEST(Membership, AHigherMinimumHoldsBackTheNextEpochAndNotTheRunningOne) {
+  Job job(1, 3, 1);
+  job.join(member(0));
+  job.does(Expect{2, 3, 2, {}});
+  EXPECT_TRUE(job.last.empty());
+  EXPECT_EQ(job.state.epoch(), 1u);
+  job.join(member(0), 1);
+  job.tick_after(seconds(8));
+  EXPECT_EQ(job.state.phase, Phase::kGathering);
+  job.join(member(1));
+  EXPECT_EQ(job.assigned(member(0))->world, 2);
+}
+
+TEST(Membership, ALowerMaximumLeavesTheRunningEpochAloneAndBoundsTheNext) {
+  Job job(1, 3, 3);
+  for (int i = 0; i < 3; ++i) job.join(member(i));
+  const Assignment held = *job.assigned(member(1));
+  job.does(Expect{1, 2, 2, {}});
+  EXPECT_TRUE(job.last.empty());
+  EXPECT_TRUE(job.claim(member(1), held).empty()) << "a new connection of a member";
+  EXPECT_EQ(job.state.roster.size(), 3u);
+  job.join(member(0), 1);
+  job.join(member(1), 1);
+  EXPECT_EQ(job.assigned(member(0))->world, 2);
+  EXPECT_TRUE(job.join(member(2), 1).empty()) << "it waits as a spare";
+}
+
+TEST(Membership, BoundsThatNoJobCanHaveAreDrawnToTheNearestOnes) {
+  Job job(1, 2, 2);
+  job.does(Expect{0, kMaxWorld + 1, 0, {}});
+  EXPECT_EQ(job.state.settings.min_world, 1);
+  EXPECT_EQ(job.state.settings.max_world, kMaxWorld);
+  EXPECT_EQ(job.state.settings.expected, 1);
+  job.does(Expect{3, 2, 9, {}});
+  EXPECT_TRUE(check(job.state.settings).ok());
+  EXPECT_EQ(job.state.settings.max_world, 3);
 }
 
 TEST(Membership, WithGrowthAtTheNextEpochNobodyIsAsked) {

@@ -82,6 +82,18 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
   EXPECT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "resumed";
 }
 
+TEST(Coordinator, FormsAnEpochWithAsFewAsALowerMinimumAllows) {
+  const net::SecretKey key = net::SecretKey::random();
+  const auto coordinator =
+      serve_rendezvous({kUid, 32}, key.clone(), make_silent_logger()).or_throw();
+  ASSERT_TRUE(coordinator->expect({2, 2, 2, seconds(0)}).ok());
+  ASSERT_TRUE(coordinator->expect({1, 2, 1, seconds(0)}).ok());
+  const auto only = make_member(*coordinator, key, 0);
+  const auto assignment = only->join(-1, monotonic_now() + seconds(30));
+  ASSERT_TRUE(assignment.ok()) << assignment.error().message;
+  EXPECT_EQ(assignment->world, 1);
+}
+
 // One epoch of one member; its number.
 std::uint64_t epoch_of(Coordinator& coordinator, const net::SecretKey& key) {
   EXPECT_TRUE(coordinator.expect({1, 1, 1, seconds(30)}).ok());

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <future>
+#include <thread>
 
 #include "common/rendezvous/client.h"
 
@@ -206,6 +207,43 @@ TEST_F(RendezvousHubTest, FormsAnEpochAsSoonAsFewerAreExpected) {
   EXPECT_EQ(first.get().or_throw().world, 2);
   EXPECT_EQ(second.get().or_throw().world, 2);
   EXPECT_EQ(made, 1);
+}
+
+TEST_F(RendezvousHubTest, TakesInTheWorkerForWhichAHigherMaximumMakesRoom) {
+  ASSERT_TRUE(expect(membership(1, 2, 2)));
+  auto members = train(2);
+  const auto spare = member(2);
+  auto third = join_later(*spare);
+  while (hub->members() < 3) ASSERT_TRUE(told.await(News::kMembership));
+  ASSERT_TRUE(expect(membership(1, 3, 3)));
+  const net::Wait patience = net::within(kPatience);
+  while (!members[0]->reform_asked() && monotonic_now() < patience.deadline)
+    std::this_thread::yield();
+  ASSERT_TRUE(members[0]->reform_asked());
+  auto first = join_later(*members[0]);
+  auto second = join_later(*members[1]);
+  EXPECT_EQ(first.get().or_throw().world, 3);
+  EXPECT_EQ(second.get().or_throw().world, 3);
+  EXPECT_EQ(third.get().or_throw().rank, 2);
+}
+
+TEST_F(RendezvousHubTest, FormsAnEpochWithAsFewAsALowerMinimumAllows) {
+  ASSERT_TRUE(expect({2, 2, 2, seconds(0)}));
+  const auto only = member(0);
+  auto joining = join_later(*only);
+  while (hub->members() < 1) ASSERT_TRUE(told.await(News::kMembership));
+  ASSERT_TRUE(expect({1, 2, 2, seconds(0)}));
+  const auto assignment = joining.get();
+  ASSERT_TRUE(assignment) << assignment.error().message;
+  EXPECT_EQ(assignment->world, 1);
+}
+
+TEST_F(RendezvousHubTest, RefusesBoundsThatNoJobCanHaveAlsoLater) {
+  ASSERT_TRUE(expect(membership(1, 2, 2)));
+  EXPECT_FALSE(expect(membership(1, rendezvous::kMaxWorld + 1, 2)));
+  EXPECT_FALSE(expect(membership(1, rendezvous::kMaxWorld + 1, 2))) << "it is told again";
+  ASSERT_TRUE(expect(membership(1, 2, 2)));
+  train(2);
 }
 
 TEST_F(RendezvousHubTest, KeepsJobsApart) {

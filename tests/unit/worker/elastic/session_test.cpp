@@ -172,7 +172,7 @@ TEST(Session, WorkersMeetLoseOneAnotherAndFinish) {
   EXPECT_TRUE(first->epoch_ended());
   second.reset();
 
-  job.server->expect("job-1", 1, {});
+  job.server->expect("job-1", {1, 2, 1, {}}).or_throw();
   EXPECT_EQ(first->join(4)->resume_step, 4);
   EXPECT_TRUE(first->finish());
   auto late = job.worker(1);
@@ -190,7 +190,7 @@ TEST(Session, FinishingInABrokenEpochAsksToJoinAgain) {
   ASSERT_EQ(net::wait_ready(first->epoch_bell().fd(), POLLIN, net::within(seconds(5))),
             net::Ready::kYes);
   EXPECT_FALSE(first->finish());
-  job.server->expect("job-1", 1, {});
+  job.server->expect("job-1", {1, 2, 1, {}}).or_throw();
   EXPECT_EQ(first->join(-1)->world, 1);
   EXPECT_TRUE(first->finish());
 }
