@@ -61,16 +61,20 @@ class Training : public ::testing::Test {
     if (!std::regex_search(said_, match, pattern)) ADD_FAILURE() << said_;
     return match.empty() ? "" : match[1].str();
   }
-  std::string one_process(const std::string& output, int threads) {
+  std::string one_process(const std::string& output, int threads,
+                          const std::vector<std::string>& further = {}) {
     std::vector<std::string> arguments = flags(output);
+    arguments.insert(arguments.end(), further.begin(), further.end());
     arguments.push_back("--threads=" + std::to_string(threads));
     EXPECT_EQ(run(arguments), 0) << said_;
     return digest();
   }
-  std::string several_processes(const std::string& output, int processes) {
+  std::string several_processes(const std::string& output, int processes,
+                                const std::vector<std::string>& further = {}) {
     std::vector<std::string> arguments = {"agent", "--nproc_per_node", std::to_string(processes),
                                           "--"};
     for (const std::string& flag : flags(output)) arguments.push_back(flag);
+    arguments.insert(arguments.end(), further.begin(), further.end());
     arguments.push_back("--threads=1");
     EXPECT_EQ(run(arguments), 0) << said_;
     return digest();
@@ -85,6 +89,26 @@ TEST_F(Training, HasOneHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(one_process("two-threads", 2), reference);
   EXPECT_EQ(several_processes("two", 2), reference);
   EXPECT_EQ(several_processes("three", 3), reference);
+}
+
+// Pods that were made before maxReplicas was raised meet in such worlds. Alone, a step is one pass
+// with one sum; of three, each holds two.
+TEST_F(Training, HasTheSameHashInALargerWorldThanItsProcessesWereToldOf) {
+  const std::vector<std::string> told = {"--nominal_workers=1", "--max_workers=1",
+                                         "--per_device_train_batch_size=32"};
+  const std::string reference = one_process("one", 1, told);
+  EXPECT_EQ(several_processes("two", 2, told), reference);
+  EXPECT_EQ(several_processes("three", 3, told), reference);
+}
+
+// More processes than shards have nothing to do, and no sum.
+TEST_F(Training, RefusesAWorldThatHasFewerShardsThanProcesses) {
+  std::vector<std::string> arguments = {"agent", "--nproc_per_node=3", "--max_restarts=0", "--"};
+  for (const std::string& flag : flags("out")) arguments.push_back(flag);
+  arguments.insert(arguments.end(),
+                   {"--nominal_workers=1", "--max_workers=1", "--threads=1", "--virtual_shards=2"});
+  EXPECT_EQ(run(arguments), static_cast<int>(ExitCode::kUsage)) << said_;
+  EXPECT_THAT(said_, ::testing::HasSubstr("3 processes, expected at most 2"));
 }
 
 TEST_F(Training, HasTheSameHashWhenKilledAndResumed) {

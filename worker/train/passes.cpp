@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "worker/collectives/tree_accumulator.h"
+
 namespace tilewright::train {
 namespace {
 
@@ -43,6 +45,11 @@ std::vector<Subtree> PassPlan::subtrees() const {
 Range PassPlan::examples() const {
   if (passes.empty()) return {};
   return {passes.front().front().shards.front().begin, passes.back().back().shards.back().end};
+}
+
+int PassPlan::gradients() const {
+  return passes.size() == 1 ? static_cast<int>(passes[0].size())
+                            : collectives::TreeAccumulator::buffers_needed(subtrees());
 }
 
 PassPlan plan_passes(Range own, int shards, std::int64_t examples, std::int64_t max_examples) {

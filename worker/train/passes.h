@@ -25,6 +25,7 @@ struct PassPlan {
 
   std::vector<Subtree> subtrees() const;
   Range examples() const;  // of all passes
+  int gradients() const;   // so many a step holds at once, at most
 };
 
 // `own`: the worker's shards out of `shards`; `examples`: of this step's global batch.

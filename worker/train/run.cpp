@@ -158,6 +158,7 @@ bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double
                const RunOptions& options, elastic::Session& session,
                metrics::Exposition* exposition, bool& newcomer, Logger& log) {
   check_alike(job, mesh);
+  trainer.begin_epoch(mesh);
   check_memory_together(trainer, mesh, newcomer);
   newcomer = false;
   restore_and_claim(job, trainer, mesh);

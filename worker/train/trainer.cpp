@@ -69,18 +69,12 @@ typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
         std::min(job.model.bert.vocab_size, most_rows(job.train_data, s.global_batch, {}) + 1);
     // Two more: the loss and the wish to leave.
     sizes.gradient = layout.word_embeddings + rows * job.model.bert.hidden_size + 2;
-    // For any number of workers this job may have: the parts that a step holds at once.
+    // For any number of workers this job is to have: the parts that a step holds at once. Should
+    // there be more one day, begin_epoch() takes the rest.
     for (std::int64_t world = 1; world <= s.max_workers; ++world) {
       for (int rank = 0; rank < world; ++rank) {
-        const PassPlan plan =
-            s.exact ? plan_passes(collectives::shards_of(rank, static_cast<int>(world), shards),
-                                  shards, s.global_batch, s.per_device_train_batch_size)
-                    : plan_plain_passes(rank, static_cast<int>(world), s.global_batch,
-                                        s.per_device_train_batch_size);
-        const int needed = plan.passes.size() == 1
-                               ? static_cast<int>(plan.passes[0].size())
-                               : collectives::TreeAccumulator::buffers_needed(plan.subtrees());
-        sizes.gradients = std::max(sizes.gradients, needed);
+        const PassPlan plan = plan_of(s, rank, static_cast<int>(world), s.global_batch);
+        sizes.gradients = std::max(sizes.gradients, plan.gradients());
       }
     }
   }
@@ -92,6 +86,36 @@ typename TypedTrainer<T>::Sizes TypedTrainer<T>::sizes_of(const Job& job) {
     sizes.seqlen = std::max(sizes.seqlen, most_rows(job.dev_data, 1, job.padding));
   }
   return sizes;
+}
+
+template <typename T>
+PassPlan TypedTrainer<T>::plan_of(const Settings& s, int rank, int world, std::int64_t examples) {
+  const int shards = static_cast<int>(s.virtual_shards);
+  return s.exact ? plan_passes(collectives::shards_of(rank, world, shards), shards, examples,
+                               s.per_device_train_batch_size)
+                 : plan_plain_passes(rank, world, examples, s.per_device_train_batch_size);
+}
+
+template <typename T>
+void TypedTrainer<T>::begin_epoch(const collectives::Mesh& mesh) {
+  const Settings& s = job_.settings;
+  if (!s.do_train) return;
+  if (s.exact && mesh.world() > shards_) {
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("found {} processes, expected at most {}, the number of virtual shards",
+                    mesh.world(), shards_));
+  }
+  // A last batch that is shorter makes fewer passes, never more gradients.
+  const auto needed =
+      static_cast<std::size_t>(plan_of(s, mesh.rank(), mesh.world(), s.global_batch).gradients());
+  if (needed <= gradients_.size()) return;
+  const std::size_t size = gradients_.front().size();
+  MemoryNeed need = need_;
+  need.gradients = needed * size * sizeof(float);
+  check_memory(need, runtime::available_memory() + std::min(need_.total(), runtime::held_memory()));
+  need_ = need;
+  while (gradients_.size() < needed) gradients_.emplace_back(size);
 }
 
 template <typename T>
@@ -155,10 +179,10 @@ StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reduc
   const std::int64_t wish = model_.gradient_count(touched_.R());
   const std::int64_t count = wish + 1;
   const Settings& s = job_.settings;
-  const PassPlan plan =
-      s.exact ? plan_passes(collectives::shards_of(mesh.rank(), mesh.world(), shards_), shards_, n,
-                            s.per_device_train_batch_size)
-              : plan_plain_passes(mesh.rank(), mesh.world(), n, s.per_device_train_batch_size);
+  const PassPlan plan = plan_of(s, mesh.rank(), mesh.world(), n);
+  TW_CHECK(!plan.passes.empty() && plan.gradients() <= static_cast<int>(gradients_.size()),
+           "rank {} of {}: {} passes with {} gradients, room for {}", mesh.rank(), mesh.world(),
+           plan.passes.size(), plan.gradients(), gradients_.size());
 
   buckets_.clear();
   for (std::int64_t at = 0; at < count; at += kBucket) {
@@ -176,7 +200,7 @@ StepReport TypedTrainer<T>::run_step(collectives::Mesh& mesh, collectives::Reduc
   std::optional<collectives::TreeAccumulator> accumulator;
   if (plan.passes.size() > 1) {
     std::vector<float*> buffers;
-    const int needed = collectives::TreeAccumulator::buffers_needed(plan.subtrees());
+    const int needed = plan.gradients();
     buffers.reserve(static_cast<std::size_t>(needed));
     for (int i = 0; i < needed; ++i) {
       buffers.push_back(gradients_[static_cast<std::size_t>(i)].data());

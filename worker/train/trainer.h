@@ -49,6 +49,10 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
+  // Before all else in an epoch: makes room for what a worker holds at once in this world, which
+  // may be larger than max_workers said. Throws Failure(kMemory), Failure(kUsage) where exactness
+  // has no shard for each worker.
+  virtual void begin_epoch(const collectives::Mesh& mesh) = 0;
   // Brings all workers of the mesh to one state: rank 0's newest valid checkpoint (or the one named
   // by resume_from_checkpoint), else the starting weights. Collective.
   virtual void restore(collectives::Mesh& mesh, bool resume) = 0;

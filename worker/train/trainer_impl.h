@@ -15,6 +15,7 @@ class TypedTrainer final : public Trainer {
   TypedTrainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool, Faults& faults,
                Logger& log);
 
+  void begin_epoch(const collectives::Mesh& mesh) override;
   void restore(collectives::Mesh& mesh, bool resume) override;
   Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) override;
   EvaluationResult evaluate(collectives::Mesh& mesh) override;
@@ -38,6 +39,8 @@ class TypedTrainer final : public Trainer {
     bool evaluation = false;    // has the most tokens
   };
   static Sizes sizes_of(const Job& job);
+  // Of a step of `examples`, a whole global batch or what is left of the data.
+  static PassPlan plan_of(const Settings& settings, int rank, int world, std::int64_t examples);
   // Refused where it does not fit this process alone.
   static MemoryNeed checked_need(const Job& job, const nn::Context<T>& context, const Sizes& sizes);
 
@@ -64,7 +67,7 @@ class TypedTrainer final : public Trainer {
   std::optional<DataOrder> order_;
   nn::TouchedRows touched_;
   nn::Batch batch_;
-  std::vector<runtime::Buffer<float>> gradients_;
+  std::vector<runtime::Buffer<float>> gradients_;  // as many as any epoch so far has needed
   std::vector<Range> buckets_;
   int shards_ = 1;  // of a step's tree: virtual shards, or 1 a worker where exactness is off
 

@@ -64,6 +64,32 @@ TEST(PlanPasses, KeepsItsBoundAndEveryExampleOnceForAnySplit) {
   }
 }
 
+TEST(PlanPasses, CountsTheGradientsThatAStepHoldsAtOnce) {
+  EXPECT_EQ(plan_passes({0, 8}, 8, 32, 32).gradients(), 1) << "alone: one pass, one sum";
+  EXPECT_EQ(plan_passes({0, 3}, 8, 32, 32).gradients(), 2) << "of three: one pass, two parts";
+  EXPECT_EQ(plan_passes({0, 8}, 8, 32, 8).gradients(), 3)
+      << "four passes, each added to its sibling";
+}
+
+// What begin_epoch() relies on: room for a whole batch is room for the short one at an epoch's end.
+TEST(PlanPasses, HoldsNoMoreGradientsInAShorterStep) {
+  for (const int shards : {1, 2, 8, 16}) {
+    for (int world = 1; world <= shards; ++world) {
+      for (const std::int64_t limit : {1, 3, 4, 16, 64}) {
+        for (int rank = 0; rank < world; ++rank) {
+          const Range own = collectives::shards_of(rank, world, shards);
+          const int whole = plan_passes(own, shards, 64, limit).gradients();
+          for (std::int64_t examples = 1; examples < 64; ++examples) {
+            ASSERT_LE(plan_passes(own, shards, examples, limit).gradients(), whole)
+                << examples << " examples, rank " << rank << " of " << world << ", " << shards
+                << " shards, passes of " << limit;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(PlanPlainPasses, SharesTheExamplesEvenlyInAPowerOfTwoOfPasses) {
   for (const std::int64_t examples : {1, 7, 32, 100}) {
     for (const int world : {1, 2, 3}) {
