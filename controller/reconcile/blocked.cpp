@@ -14,6 +14,8 @@ namespace {
 
 // Reading a model and joining takes seconds.
 constexpr std::chrono::seconds kTimeToJoin{60};
+// After the time that a worker is given to end a kubelet kills it, unmounts and tells.
+constexpr std::chrono::seconds kTimeToClearAway{30};
 
 const api::FailureRecord* last_failure(const api::TrainJobStatus& status, int index) {
   const auto last =
@@ -54,6 +56,29 @@ std::optional<Obstacle> not_joined(const Situation& situation, const api::TrainJ
                   "the workers run but have not joined the rendezvous; their logs may say why"};
 }
 
+// Its name stays taken for as long as it is there. One that is lost goes by force, and is no case
+// for this.
+std::optional<Obstacle> deletion_hangs(const Worker& worker, Timer& timer) {
+  if (!worker.terminating || !worker.gone_by || !timer.due(*worker.gone_by + kTimeToClearAway)) {
+    return std::nullopt;
+  }
+  if (!worker.node_ready && !worker.node.empty()) {
+    return Obstacle{
+        "NodeNotReady",
+        fmt::format("{} is being deleted, but {} does not report and cannot confirm its "
+                    "end; it is made again as soon as {} does, or as soon as the "
+                    "worker is silent at the rendezvous, too",
+                    worker.name, worker.node, worker.node)};
+  }
+  const std::string holder =
+      worker.node.empty() ? "a finalizer holds it"
+                          : worker.node + " has not confirmed its end, or a finalizer holds it";
+  return Obstacle{"DeletionHangs",
+                  fmt::format("{} is being deleted and has had its time to end, but is still "
+                              "there: {}; it is made again as soon as it has gone",
+                              worker.name, holder)};
+}
+
 }  // namespace
 
 std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts& restarts,
@@ -77,8 +102,9 @@ std::optional<Obstacle> find_obstacle(const Situation& situation, const Restarts
   }
   for (const auto& [index, worker] : situation.workers) {
     // One that is being replaced says what was in the way, not what is.
-    if (is_outdated(situation, *worker)) continue;
+    if (is_outdated(situation, *worker) || is_lost(situation, *worker)) continue;
     if (is_stuck(*worker)) return explain_stuck(situation, *worker);
+    if (auto hangs = deletion_hangs(*worker, timer)) return hangs;
   }
   for (const auto& [index, time] : restarts.not_before) {
     if (situation.workers.contains(index) || time <= situation.now) continue;

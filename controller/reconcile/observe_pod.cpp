@@ -82,6 +82,7 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   worker.uid = text_member(metadata, "uid");
   worker.created = time(metadata, "creationTimestamp");
   worker.terminating = member(metadata, "deletionTimestamp").is_string();
+  worker.gone_by = time(metadata, "deletionTimestamp");  // the grace period is in it
   worker.node = text_member(member(pod, "spec"), "nodeName");
   worker.phase = phase_of(text_member(status, "phase"));
   const json& conditions = member(status, "conditions");

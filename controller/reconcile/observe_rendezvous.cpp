@@ -43,6 +43,13 @@ void take(const rendezvous::Progress& from, std::int64_t global_batch, Rendezvou
   view.phase = from.phase;
 }
 
+// A pod that waits on a node which reports is one that does not run yet; where the node is away,
+// its kubelet may have started it and told nobody.
+bool may_run(const Worker& worker) {
+  if (worker.phase == WorkerPhase::kPending) return !worker.node.empty() && !worker.node_ready;
+  return worker.phase == WorkerPhase::kRunning;
+}
+
 }  // namespace
 
 RendezvousView view_of(const rendezvous::Snapshot& snapshot,
@@ -71,9 +78,10 @@ void mark_silent(const std::vector<Worker>& workers, Duration listening, Duratio
   // end.
   if (listening < heartbeat_timeout || progress.complete) return;
   for (const Worker& worker : workers) {
-    if (worker.phase != WorkerPhase::kRunning || progress.members.contains(worker.index)) continue;
+    if (!may_run(worker) || progress.members.contains(worker.index)) continue;
     // One that has only just started may not have found the coordinator yet.
-    if (worker.started && now - *worker.started < heartbeat_timeout) continue;
+    const auto since = worker.started ? worker.started : worker.created;
+    if (since && now - *since < heartbeat_timeout) continue;
     progress.members[worker.index].silent = true;
   }
 }

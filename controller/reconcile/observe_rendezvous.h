@@ -24,8 +24,8 @@ RendezvousView view_of(const rendezvous::Snapshot& snapshot,
                        const std::optional<rendezvous::Progress>& before,
                        std::int64_t global_batch);
 
-// Workers that run and of which the coordinator, which has been listening for `listening`, has no
-// living member.
+// Workers that run, or that a node which does not report any more may have started, and of which
+// the coordinator, which has been listening for `listening`, has no living member.
 void mark_silent(const std::vector<Worker>& workers, Duration listening, Duration heartbeat_timeout,
                  WallTime now, Progress& progress);
 

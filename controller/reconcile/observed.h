@@ -27,6 +27,8 @@ struct Worker {
   WorkerPhase phase = WorkerPhase::kPending;
   bool ready = false;
   bool terminating = false;  // its deletion has begun, by whomever
+  // Terminating: when the time that it was given to end is over, where the runtime tells.
+  std::optional<WallTime> gone_by;
   // Of the container. What signal n ended has 128 + n, as shells and kubelets report it.
   std::optional<int> exit_code;
   // In Kubernetes' words. Of the end: OOMKilled, Evicted, Preempting, NodeLost, DisruptionTarget,

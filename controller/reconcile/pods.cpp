@@ -40,6 +40,7 @@ std::set<int> plan_workers(const Situation& situation, const Restarts& restarts,
   for (int index = 0; index < situation.sizes.desired; ++index) {
     const auto found = situation.workers.find(index);
     if (found != situation.workers.end()) {
+      if (is_lost(situation, *found->second)) continue;  // is being replaced already
       if (is_outdated(situation, *found->second)) {
         mark_counted(status, found->second->uid);
         plan.deletions.push_back(

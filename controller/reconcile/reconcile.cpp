@@ -85,6 +85,7 @@ Plan reconcile(const Observed& observed, WallTime now) {
     restarts = carry_out_restarts(situation, status);
     if (restarts.end) return plan_ended(situation, std::move(status), restarts.end);
     plan.deletions = restarts.deletions;
+    watch_for_silence(situation, timer);
     absent = plan_workers(situation, restarts, status, timer, plan);
     obstacle = find_obstacle(situation, restarts, status, timer);
     plan_companions(situation, plan);

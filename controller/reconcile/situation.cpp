@@ -62,6 +62,16 @@ bool is_lost(const Situation& situation, const Worker& worker) {
   return member != members.end() && member->second.silent;
 }
 
+void watch_for_silence(const Situation& situation, Timer& timer) {
+  // About as long as a coordinator waits for a heartbeat.
+  constexpr std::chrono::seconds kLookAgain{10};
+  const bool any = std::ranges::any_of(situation.observed.workers, [&](const Worker& worker) {
+    return !worker.node.empty() && !worker.node_ready && !has_ended(worker) &&
+           !is_lost(situation, worker);
+  });
+  if (any) timer.due(situation.now + kLookAgain);
+}
+
 bool is_counted(const api::TrainJobStatus& status, const std::string& uid) {
   return std::ranges::find(status.counted_pods, uid) != status.counted_pods.end();
 }

@@ -43,8 +43,12 @@ struct JobEnd {
 };
 
 bool has_ended(const Worker& worker);
-// On a node that does not report any more, and silent: taken for dead, though its pod says Running.
+// On a node that does not report any more, and silent: taken for dead, though its pod says Running,
+// or Pending.
 bool is_lost(const Situation& situation, const Worker& worker);
+// On such a node, but not lost (yet): that it falls silent comes with no event, so `timer` is told
+// to look again.
+void watch_for_silence(const Situation& situation, Timer& timer);
 // Its end needs no further counting.
 bool is_counted(const api::TrainJobStatus& status, const std::string& uid);
 // Remembers that: whoever is deleted by us is marked first.

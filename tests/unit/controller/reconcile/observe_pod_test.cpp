@@ -89,6 +89,7 @@ TEST(Pod, BeingDeletedIsTerminating) {
   json object = pod(R"({"phase": "Running"})");
   object["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z";
   EXPECT_TRUE(worker_of_pod(object)->terminating);
+  EXPECT_EQ(worker_of_pod(object)->gone_by, WallTime(std::chrono::seconds(1767225660)));
 }
 
 TEST(Pod, ThatIsNotOursIsNoWorker) {

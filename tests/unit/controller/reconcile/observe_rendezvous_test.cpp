@@ -103,15 +103,51 @@ TEST_F(MarkSilent, IsNobodyWhoIsHeardOrHasOnlyJustStarted) {
   progress_.members.clear();
   workers_[0].started = kNow - seconds(5);
   EXPECT_FALSE(silent());
-  workers_[0].started = kNow - seconds(60);
-  workers_[0].phase = WorkerPhase::kPending;
-  EXPECT_FALSE(silent());
+}
+
+TEST_F(MarkSilent, IsAWorkerThatWaitsToBeStartedByANodeThatDoesNotReport) {
+  const struct {
+    const char* what;
+    const char* node;
+    bool node_ready;
+    seconds age, listening;
+    bool silent;
+  } cases[] = {
+      {"long on a dead node", "node-a", false, seconds(60), seconds(60), true},
+      {"on a node that will start it", "node-a", true, seconds(60), seconds(60), false},
+      {"on no node yet", "", true, seconds(60), seconds(60), false},
+      {"on no node yet, and no node is known", "", false, seconds(60), seconds(60), false},
+      {"created only just now", "node-a", false, seconds(9), seconds(60), false},
+      {"created long enough ago", "node-a", false, seconds(10), seconds(60), true},
+      {"the coordinator is new", "node-a", false, seconds(60), seconds(9), false},
+  };
+  Worker& worker = workers_[0];
+  worker.phase = WorkerPhase::kPending;
+  worker.started.reset();
+  for (const auto& c : cases) {
+    worker.node = c.node;
+    worker.node_ready = c.node_ready;
+    worker.created = kNow - c.age;
+    EXPECT_EQ(silent(c.listening), c.silent) << c.what;
+  }
+  worker.terminating = true;
+  EXPECT_TRUE(silent()) << "that its deletion has begun changes nothing";
+  progress_.members[2].rank = 0;
+  EXPECT_FALSE(silent()) << "it is heard: it was started, and nobody told";
 }
 
 // Workers that are done leave the rendezvous; only their kubelet can say that they have ended.
 TEST_F(MarkSilent, IsNobodyOnceAllIsDone) {
   progress_.complete = true;
   EXPECT_FALSE(silent());
+}
+
+TEST_F(MarkSilent, IsNobodyWhoseEndIsKnown) {
+  for (const WorkerPhase phase : {WorkerPhase::kSucceeded, WorkerPhase::kFailed}) {
+    workers_[0].phase = phase;
+    workers_[0].node_ready = false;
+    EXPECT_FALSE(silent());
+  }
 }
 
 }  // namespace

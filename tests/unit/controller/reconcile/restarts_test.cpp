@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/reconcile/observe_rendezvous.h"
 #include "tests/unit/controller/reconcile/world.h"
 
 namespace tilewright::reconcile {
@@ -302,6 +303,61 @@ TEST(DeadNode, IsNotReadyAndSilent) {
     world.settle();
     EXPECT_EQ(world.worker(1).uid, "uid-3");
   }
+}
+
+TEST(DeadNode, TakesWorkersOfEveryPhaseAlong) {
+  const struct {
+    const char* what;
+    WorkerPhase phase;
+    bool terminating;
+  } cases[] = {
+      {"runs", WorkerPhase::kRunning, false},
+      {"runs, and its deletion hangs", WorkerPhase::kRunning, true},
+      {"was never started", WorkerPhase::kPending, false},
+      {"was never started, and its deletion hangs", WorkerPhase::kPending, true},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    World world;
+    world.start();
+    Worker& worker = world.worker(1);
+    worker.phase = c.phase;
+    worker.ready = false;
+    if (c.phase == WorkerPhase::kPending) worker.started.reset();
+    worker.terminating = c.terminating;
+    worker.node_ready = false;
+    world.observed.progress = Progress{};
+    Progress& progress = *world.observed.progress;
+    progress.members[0].rank = 0;
+    const Plan early = world.step();
+    EXPECT_TRUE(early.deletions.empty()) << "the coordinator may be new";
+    ASSERT_TRUE(early.requeue_after) << "that it is silent comes with no event";
+    EXPECT_LE(*early.requeue_after, seconds(10));
+    world.pass(seconds(10));
+    mark_silent(world.observed.workers, seconds(10), seconds(10), world.now, progress);
+    const Plan plan = world.plan();
+    ASSERT_EQ(plan.deletions.size(), 1U);
+    EXPECT_TRUE(plan.deletions[0].force);
+    world.settle();
+    EXPECT_EQ(world.worker(1).uid, "uid-3");
+    EXPECT_EQ(world.status().restarts.infrastructure, 1);
+    EXPECT_EQ(world.status().failures[0].reason, c.terminating ? "Deleted" : "NodeLost");
+  }
+}
+
+TEST(DeadNode, IsLeftOnceThoughTheJobHasChangedToo) {
+  World world;
+  world.settle();
+  Worker& worker = world.worker(1);
+  worker.generation = 1;
+  worker.reason = "ImagePullBackOff";
+  worker.node_ready = false;
+  world.job().metadata.generation = 2;
+  world.observed.progress = Progress{};
+  world.observed.progress->members[1].silent = true;
+  const Plan plan = world.plan();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_TRUE(plan.deletions[0].force);
 }
 
 TEST(DeadNode, KeepsAJobWaitingThatKnowsNothingOfItsMembers) {

@@ -251,6 +251,63 @@ TEST(Blocked, SaysWhyAJobDoesNotRunAndWhatComesNext) {
   }
 }
 
+TEST(Blocked, TellsOfAWorkerWhoseDeletionDoesNotCome) {
+  const struct {
+    const char* what;
+    WorkerPhase phase;
+    bool node_ready;
+    const char* node;
+    const char* condition;
+    const char* sentence;
+  } cases[] = {
+      {"a finalizer, or a kubelet that hangs", WorkerPhase::kRunning, true, "node-b",
+       "DeletionHangs",
+       "mrpc-worker-1 is being deleted and has had its time to end, but is still there: node-b has "
+       "not confirmed its end, or a finalizer holds it; it is made again as soon as it has gone"},
+      {"the container has ended", WorkerPhase::kFailed, true, "node-b", "DeletionHangs",
+       "mrpc-worker-1 is being deleted and has had its time to end, but is still there: node-b has "
+       "not confirmed its end, or a finalizer holds it; it is made again as soon as it has gone"},
+      {"no node", WorkerPhase::kPending, true, "", "DeletionHangs",
+       "mrpc-worker-1 is being deleted and has had its time to end, but is still there: a "
+       "finalizer holds it; it is made again as soon as it has gone"},
+      {"a node that is away, and a worker that is not", WorkerPhase::kRunning, false, "node-b",
+       "NodeNotReady",
+       "mrpc-worker-1 is being deleted, but node-b does not report and cannot confirm its end; it "
+       "is made again as soon as node-b does, or as soon as the worker is silent at the "
+       "rendezvous, "
+       "too"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    World world;
+    world.start();
+    Worker& worker = world.worker(1);
+    worker.terminating = true;
+    worker.gone_by = world.now + seconds(30);
+    worker.phase = c.phase;
+    worker.node_ready = c.node_ready;
+    worker.node = c.node;
+    world.observed.progress = Progress{};
+    world.observed.progress->members[1].rank = 1;
+    // A kubelet kills when the time is over, and needs some more to clear away.
+    for (const seconds wait : {seconds(0), seconds(59)}) {
+      world.pass(wait);
+      world.settle();
+      EXPECT_NE(testing::condition(world.status(), api::condition::kBlocked), "True");
+      EXPECT_TRUE(world.plan().requeue_after);
+    }
+    world.pass(seconds(1));
+    const Plan plan = world.step();
+    EXPECT_EQ(reasons(plan), std::vector<std::string>{c.condition});
+    const api::Condition* blocked = world.status().find_condition(api::condition::kBlocked);
+    ASSERT_NE(blocked, nullptr);
+    EXPECT_EQ(blocked->message, c.sentence);
+    world.finish_deletions();
+    world.start();
+    EXPECT_EQ(testing::condition(world.status(), api::condition::kBlocked), "False");
+  }
+}
+
 TEST(Blocked, DoesNotFlapWhileAKubeletTellsTwoReasonsInTurn) {
   World world;
   world.settle();
