@@ -64,6 +64,7 @@ void decode_status(Fields& fields, TrainJobStatus& status) {
   fields.integer("observedGeneration", status.observed_generation);
   fields.timestamp("startTime", status.start_time);
   fields.timestamp("completionTime", status.completion_time);
+  fields.timestamp("trainingCompleteTime", status.training_complete_time);
   fields.object("replicas", [&](Fields& inner) {
     inner.integer("desired", status.replicas.desired);
     inner.integer("active", status.replicas.active);

@@ -113,6 +113,7 @@ json to_json(const TrainJobStatus& status) {
                    {"total", status.restarts.total()}}}};
   put_time(object, "startTime", status.start_time);
   put_time(object, "completionTime", status.completion_time);
+  put_time(object, "trainingCompleteTime", status.training_complete_time);
   put_text(object, "selector", status.selector);
   for (const Condition& condition : status.conditions) {
     object["conditions"].push_back(condition_json(condition));

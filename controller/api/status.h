@@ -109,6 +109,8 @@ struct TrainJobStatus {
   std::int64_t observed_generation = 0;
   Timestamp start_time;  // first pods asked for since the job was last resumed
   Timestamp completion_time;
+  // The rendezvous was told that the output stands; what is left to come are the workers' ends.
+  Timestamp training_complete_time;
   ReplicaCounts replicas;
   std::string selector;  // of the worker pods, for the scale subresource
   RestartCounts restarts;

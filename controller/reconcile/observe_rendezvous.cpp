@@ -74,9 +74,7 @@ RendezvousView view_of(const rendezvous::Snapshot& snapshot,
 
 void mark_silent(const std::vector<Worker>& workers, Duration listening, Duration heartbeat_timeout,
                  WallTime now, Progress& progress) {
-  // Once all is done workers leave without a word: a kubelet that is away has not told of their
-  // end.
-  if (listening < heartbeat_timeout || progress.complete) return;
+  if (listening < heartbeat_timeout) return;
   for (const Worker& worker : workers) {
     if (!may_run(worker) || progress.members.contains(worker.index)) continue;
     // One that has only just started may not have found the coordinator yet.

@@ -25,7 +25,9 @@ RendezvousView view_of(const rendezvous::Snapshot& snapshot,
                        std::int64_t global_batch);
 
 // Workers that run, or that a node which does not report any more may have started, and of which
-// the coordinator, which has been listening for `listening`, has no living member.
+// the coordinator, which has been listening for `listening`, has no living member. Those that have
+// done all their work leave without a word and are silent, too; nothing is restarted then
+// (success.h).
 void mark_silent(const std::vector<Worker>& workers, Duration listening, Duration heartbeat_timeout,
                  WallTime now, Progress& progress);
 

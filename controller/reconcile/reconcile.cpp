@@ -48,6 +48,7 @@ Plan plan_suspended(const Situation& situation, api::TrainJobStatus status) {
   Plan plan;
   Timer timer(situation.now);
   suspend(situation, status, plan);
+  status.training_complete_time.reset();
   status.phase = api::Phase::kSuspended;
   set_conditions(situation, std::nullopt, std::nullopt, status);
   fill_in(situation, status);
@@ -73,7 +74,8 @@ Plan reconcile(const Observed& observed, WallTime now) {
   freeze_sizes(job, status);
   if (!status.start_time) status.start_time = std::chrono::floor<std::chrono::seconds>(now);
 
-  const Success success = judge_success(situation, timer);
+  note_completion(situation, status);
+  const Success success = judge_success(situation, status, timer);
   if (success.end) return plan_ended(situation, std::move(status), success.end);
   std::set<int> absent;
   Restarts restarts;

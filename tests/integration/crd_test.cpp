@@ -138,6 +138,7 @@ TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
   status.observed_generation = 1;
   status.start_time = time;
   status.completion_time = time;
+  status.training_complete_time = time;
   status.replicas = {.desired = 2, .active = 2, .ready = 1, .succeeded = 0, .failed = 1};
   status.selector = "tilewright.dev/job-name=mrpc";
   status.restarts = {.program = 1, .infrastructure = 2, .out_of_memory = 3};

@@ -293,6 +293,7 @@ TrainJobStatus full_status() {
   status.observed_generation = 3;
   status.start_time = time;
   status.completion_time = time;
+  status.training_complete_time = time;
   status.replicas = {2, 2, 1, 0, 1};
   status.selector = "a=b";
   status.restarts = {1, 2, 3};
