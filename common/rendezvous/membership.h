@@ -121,6 +121,7 @@ struct Drop {
 struct Lost {
   MemberId who;
   Epoch epoch = 0;
+  int rank = -1;  // in the last epoch that it was in; -1: it was in none
   LossKind kind = LossKind::kConnectionClosed;
   std::string reason;
 };
@@ -144,6 +145,7 @@ struct Member {
   MonotonicTime since;      // of its standing
   MonotonicTime last_seen;  // any message that was not stale
   std::int64_t last_checkpoint_step = -1;
+  int last_rank = -1;  // in the last epoch that it was in; -1: it was in none
   Progress progress;
   bool operator==(const Member&) const = default;
 };

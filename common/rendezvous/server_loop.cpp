@@ -312,7 +312,7 @@ void Server::Impl::perform(Job& job, const Action& action) {
     log_->warn("rendezvous: job {}: {} was lost from epoch {} ({}): {}", job.uid,
                to_string(lost->who.seat), lost->epoch, to_string(lost->kind), lost->reason);
     if (job.losses.size() == kKeptLosses) job.losses.pop_front();
-    job.losses.push_back({++job.number_of_losses, *lost, monotonic_now()});
+    job.losses.push_back({++job.number_of_losses, *lost, wall_now()});
   }
 }
 

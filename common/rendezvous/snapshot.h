@@ -24,7 +24,7 @@ struct MemberView {
 struct Loss {
   std::uint64_t number = 0;  // 1, 2, ... over the life of the coordinator
   Lost lost;
-  MonotonicTime when;
+  WallTime when;  // to be held beside what others say of the process' beginning and end
 };
 
 struct Snapshot {

@@ -12,7 +12,7 @@ void Step::lose(Member& lost, LossKind kind, const std::string& reason) {
   const Epoch epoch = own_epoch(member);
   s_.members.erase(member.who.seat);
   if (member.standing == Standing::kFinished) return;  // its process ends after it has finished
-  act(Lost{member.who, epoch, kind, reason});
+  act(Lost{member.who, epoch, member.last_rank, kind, reason});
   if (epoch == 0) return;
   if (s_.phase == Phase::kClosing) {
     find_place(member.who)->finished = true;  // the job is done without it
@@ -45,8 +45,7 @@ void Step::enter_phase(Phase phase) {
 }
 
 void Step::send_assignment(const Place& place) {
-  const int rank = static_cast<int>(&place - s_.roster.data());
-  act(Assign{place.peer.who, assignment_of(s_, rank)});
+  act(Assign{place.peer.who, assignment_of(s_, rank_of(place))});
 }
 
 void Step::form() {
@@ -54,6 +53,7 @@ void Step::form() {
   for (auto& [seat, member] : s_.members) {
     if (member.standing != Standing::kWaiting) continue;
     if (static_cast<int>(s_.roster.size()) == s_.settings.max_world) break;
+    member.last_rank = static_cast<int>(s_.roster.size());
     s_.roster.push_back({.peer = {member.who, member.address}, .present = true});
     s_.resume_step = std::max(s_.resume_step, member.last_checkpoint_step);
     stand(member, Standing::kInEpoch);
@@ -146,7 +146,7 @@ void Step::give_up_absent() {
   std::string seats;
   for (const Place& place : s_.roster) {
     if (place.present || place.finished) continue;
-    act(Lost{place.peer.who, s_.latest, LossKind::kHeartbeatsMissed, reason});
+    act(Lost{place.peer.who, s_.latest, rank_of(place), LossKind::kHeartbeatsMissed, reason});
     if (seats.empty()) seats = to_string(place.peer.who.seat);
   }
   break_epoch(fmt::format("{} {}", seats, reason));

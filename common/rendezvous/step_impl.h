@@ -39,6 +39,7 @@ class Step {
 
   Member* find_member(const MemberId& who);
   Place* find_place(const MemberId& who);
+  int rank_of(const Place& place) const { return static_cast<int>(&place - s_.roster.data()); }
   // The epoch that a member is in; 0: none.
   Epoch own_epoch(const Member& member);
   // A message of another epoch than the member's changes nothing; its sender is told, unless it

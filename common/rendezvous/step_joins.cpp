@@ -96,7 +96,7 @@ void Step::replace_older(const MemberId& who) {
   if (place == s_.roster.end()) return;
   const MemberId old = place->peer.who;
   fence(old);
-  act(Lost{old, s_.latest, LossKind::kReplaced, "replaced by a newer process"});
+  act(Lost{old, s_.latest, rank_of(*place), LossKind::kReplaced, "replaced by a newer process"});
   break_epoch(fmt::format("{} was replaced by a newer process", to_string(old.seat)));
 }
 
@@ -116,7 +116,7 @@ void Step::assign_again(const Join& join, Place& place) {
   send_assignment(place);
   if (place.present) return;
   place.present = true;
-  enter(join, Standing::kInEpoch);
+  enter(join, Standing::kInEpoch).last_rank = rank_of(place);
   settle();
 }
 
@@ -158,7 +158,8 @@ void Step::claim(const Join& join) {
   if (place == nullptr) return turn_out(join);  // somebody else of the epoch is known to be dead
   if (place->left) return;
   place->present = true;
-  enter(join, place->finished ? Standing::kFinished : Standing::kInEpoch);
+  enter(join, place->finished ? Standing::kFinished : Standing::kInEpoch).last_rank =
+      rank_of(*place);
   if (s_.phase == Phase::kDraining) act(AskReform{join.who, s_.latest, kNewcomer});
 }
 
@@ -188,13 +189,15 @@ void Step::take_up(const Join& join) {
     refuse(member.who, other_isa(member.who.seat, member.isa, join.isa));
     return true;
   });
-  for (const Peer& peer : held.peers) {
+  for (const Place& place : s_.roster) {
+    const Peer& peer = place.peer;
     const auto seated = s_.members.find(peer.who.seat);
     const bool superseded = seated != s_.members.end() && seated->second.who != peer.who;
     const bool fenced = std::ranges::find(s_.fenced, peer.who) != s_.fenced.end();
     if (!superseded && !fenced) continue;
     if (superseded && !fenced) fence(peer.who);
-    act(Lost{peer.who, held.epoch, LossKind::kReplaced, "replaced by a newer process"});
+    act(Lost{peer.who, held.epoch, rank_of(place), LossKind::kReplaced,
+             "replaced by a newer process"});
     break_epoch(fmt::format("{} was replaced by a newer process", to_string(peer.who.seat)));
     return;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include "common/base/exit_codes.h"
@@ -80,6 +81,25 @@ std::vector<std::string> ledger_lines(const std::string& text) {
   return lines;
 }
 
+// That the worker's first process has or had last; -1: it was in no epoch. A socket closes with its
+// process, long before a kubelet tells of the end: by then the worker is among the lost.
+int last_rank(const Progress& progress, const Worker& worker) {
+  std::map<int, int> by_slot;
+  for (const Loss& loss : progress.losses) {
+    // What was lost before this worker began were processes of one that had its index before.
+    const bool own = !worker.started || loss.when >= *worker.started;
+    if (loss.index == worker.index && own) by_slot[loss.slot] = loss.rank;
+  }
+  int rank = -1;
+  const auto take = [&rank](int other) {
+    if (other >= 0 && (rank < 0 || other < rank)) rank = other;
+  };
+  for (const auto& [slot, lost] : by_slot) take(lost);
+  const auto member = progress.members.find(worker.index);
+  if (member != progress.members.end()) take(member->second.rank);
+  return rank;
+}
+
 void set_reason(api::FailureRecord& record, const Worker& worker, Finding finding) {
   using api::FailureCause;
   const bool told = is_infrastructure_reason(worker.reason);
@@ -131,8 +151,7 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fi
     // Before the first report it would be a zero that nobody has told.
     const Progress& progress = *observed.progress;
     if (progress.step > 0 || progress.total_steps > 0) record.step = progress.step;
-    const auto member = observed.progress->members.find(worker.index);
-    if (member != observed.progress->members.end()) record.rank = member->second.rank;
+    record.rank = last_rank(progress, worker);
   }
   if (worker.exit_code) {
     const int code = *worker.exit_code;

@@ -69,6 +69,10 @@ RendezvousView view_of(const rendezvous::Snapshot& snapshot,
     if (member.rank >= 0 && (shown.rank < 0 || member.rank < shown.rank)) shown.rank = member.rank;
     shown.finished = member.standing == rendezvous::Standing::kFinished;
   }
+  for (const rendezvous::Loss& loss : snapshot.losses) {
+    const rendezvous::Seat& seat = loss.lost.who.seat;
+    view.progress.losses.push_back({seat.index, seat.slot, loss.lost.rank, loss.when});
+  }
   return view;
 }
 

@@ -50,6 +50,14 @@ struct Member {
   bool finished = false;  // it has reported that the training is complete
 };
 
+// A process that the rendezvous has lost: it died, left or fell silent.
+struct Loss {
+  int index = 0;  // of its worker
+  int slot = 0;   // among the worker's processes
+  int rank = -1;  // that it had last; -1: it was in no epoch
+  WallTime when;
+};
+
 // What the workers last told the rendezvous.
 struct Progress {
   std::uint64_t rendezvous_epoch = 0;  // 0: none is current
@@ -67,6 +75,7 @@ struct Progress {
   std::int64_t last_checkpoint_step = -1;  // -1: none
   std::map<std::string, double> metrics;
   std::map<int, Member> members;  // by worker index
+  std::vector<Loss> losses;       // the last ones, the oldest first
 };
 
 // Objects that stand beside the workers.

@@ -120,6 +120,7 @@ TEST(KilledMember, SurvivorsAreInTheNextEpochAtOnceAndASuccessorIsTakenIn) {
   const Snapshot snapshot = *server->snapshot(kUid);
   ASSERT_EQ(snapshot.losses.size(), 1u);
   EXPECT_EQ(snapshot.losses[0].lost.epoch, 1u);
+  EXPECT_EQ(snapshot.losses[0].lost.rank, 1);
   EXPECT_EQ(snapshot.losses[0].lost.kind, LossKind::kConnectionClosed);
 
   // Where nobody trains there is no boundary to come to: the loss of another ends the epoch.

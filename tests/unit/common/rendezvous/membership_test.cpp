@@ -163,6 +163,42 @@ TEST(Membership, AClosedConnectionBreaksTheEpochForAll) {
   EXPECT_EQ(job.assigned(member(1, 2))->epoch, 2u);
 }
 
+TEST(Membership, ALossSaysTheRankThatTheMemberHadLast) {
+  Job job(1, 3, 3);
+  for (int i = 1; i < 4; ++i) job.join(member(i));
+  job.does(ConnectionClosed{member(2), "reset"});
+  EXPECT_EQ(job.all<Lost>().at(0).rank, 1);
+  job.does(ConnectionClosed{member(3), "reset"});
+  EXPECT_EQ(job.all<Lost>().at(0).epoch, 0u) << "the epoch was over by then";
+  EXPECT_EQ(job.all<Lost>().at(0).rank, 2);
+  job.join(member(4));
+  job.does(ConnectionClosed{member(4), "reset"});
+  EXPECT_EQ(job.all<Lost>().at(0).rank, -1) << "it never had one";
+  job.join(member(1, 2));
+  EXPECT_EQ(job.all<Lost>().at(0).kind, LossKind::kReplaced);
+  EXPECT_EQ(job.all<Lost>().at(0).rank, 0);
+}
+
+TEST(Membership, ALossAfterARestartOfTheCoordinatorSaysTheRankToo) {
+  for (const bool came_back : {true, false}) {
+    Job job = running_pair();
+    const Assignment held[] = {*job.assigned(member(0)), *job.assigned(member(1))};
+    job.restart(1);
+    job.claim(member(0), held[0]);
+    if (came_back) {
+      job.claim(member(1), held[1]);
+      job.does(ConnectionClosed{member(1), "reset"});
+    } else {
+      job.now += seconds(9);
+      job.does(Heartbeat{member(0), 1, {}});
+      job.tick_after(seconds(1));
+    }
+    ASSERT_EQ(job.all<Lost>().size(), 1u);
+    EXPECT_EQ(job.all<Lost>()[0].who, member(1));
+    EXPECT_EQ(job.all<Lost>()[0].rank, 1);
+  }
+}
+
 TEST(Membership, MissedHeartbeatsBreakTheEpoch) {
   Job job = running_pair();
   job.now += seconds(6);

@@ -183,6 +183,20 @@ TEST_F(RendezvousHubTest, TellsHeartbeatsFromChangesOfMembership) {
   EXPECT_TRUE(told.await(News::kMembership)) << "a member is lost";
 }
 
+TEST_F(RendezvousHubTest, RemembersTheRankOfAMemberThatIsGone) {
+  const WallTime before = wall_now();
+  ASSERT_TRUE(expect(membership(1, 2, 2)));
+  auto members = train(2);
+  members.pop_back();
+  ASSERT_TRUE(eventually([](const reconcile::Progress& p) { return !p.losses.empty(); }));
+  const auto shown = progress();
+  EXPECT_FALSE(shown->members.contains(1));
+  EXPECT_EQ(shown->losses[0].index, 1);
+  EXPECT_EQ(shown->losses[0].rank, 1);
+  EXPECT_GE(shown->losses[0].when, before);
+  EXPECT_LE(shown->losses[0].when, wall_now());
+}
+
 TEST_F(RendezvousHubTest, SendsMembersAwayWhenItCloses) {
   ASSERT_TRUE(expect(membership(1, 1, 1)));
   const auto members = train(1);

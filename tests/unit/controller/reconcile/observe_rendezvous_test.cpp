@@ -62,6 +62,19 @@ TEST(ViewOf, KeepsWhatWasToldBeforeUntilThereIsNews) {
   EXPECT_EQ(view_of(snapshot, before, 32).progress.step, 7);
 }
 
+TEST(ViewOf, RemembersWhoWasLostWhenAndWithWhichRank) {
+  rendezvous::Snapshot snapshot = running();
+  const rendezvous::Lost lost{{{2, 1}, 7}, 3, 5, rendezvous::LossKind::kConnectionClosed, "reset"};
+  snapshot.losses.push_back({1, lost, kNow});
+  const RendezvousView view = view_of(snapshot, std::nullopt, 32);
+  ASSERT_EQ(view.progress.losses.size(), 1U);
+  EXPECT_EQ(view.progress.losses[0].index, 2);
+  EXPECT_EQ(view.progress.losses[0].slot, 1);
+  EXPECT_EQ(view.progress.losses[0].rank, 5);
+  EXPECT_EQ(view.progress.losses[0].when, kNow);
+  EXPECT_FALSE(view.progress.members.contains(2)) << "it is no member any more";
+}
+
 TEST(ViewOf, KnowsThatAllIsDone) {
   rendezvous::Snapshot snapshot = running();
   EXPECT_FALSE(view_of(snapshot, std::nullopt, 32).progress.complete);

@@ -442,6 +442,61 @@ TEST(Ledger, KeepsWhatAPersonWantsToKnow) {
   EXPECT_EQ(record.last_lines[4].size(), api::kLedgerLineBytes);
 }
 
+// A process' socket closes milliseconds after its death; its pod reads Failed when its kubelet says
+// so.
+TEST(Ledger, SaysTheRankOfAWorkerThatTheRendezvousLostBeforeItsPodReadFailed) {
+  World world(make_job(3));
+  world.start();
+  world.observed.progress = Progress{};
+  for (int index = 0; index < 3; ++index) world.observed.progress->members[index].rank = index;
+  world.settle();
+  world.pass(seconds(7));
+  // The epoch is over for the others, too.
+  world.observed.progress->losses.push_back({2, 0, 2, world.now});
+  world.observed.progress->members = {{0, {}}, {1, {}}};
+  world.settle();
+  EXPECT_TRUE(world.status().failures.empty());
+  world.pass(seconds(1));
+  world.fail(2, 139);
+  world.step();
+  ASSERT_EQ(world.status().failures.size(), 1U);
+  EXPECT_EQ(world.status().failures[0].rank, 2);
+}
+
+TEST(Ledger, SaysNoRankOfAWorkerWhosePredecessorHadOne) {
+  World world;
+  world.start();
+  world.pass(seconds(7));
+  world.observed.progress = Progress{};
+  world.observed.progress->losses.push_back({1, 0, 1, world.now});
+  world.fail(1, 139);
+  world.settle();
+  ASSERT_EQ(world.status().failures.size(), 1U);
+  EXPECT_EQ(world.status().failures[0].rank, 1);
+  world.pass(seconds(30));
+  world.start();
+  world.pass(seconds(1));
+  world.fail(1, 139);  // before it has joined
+  world.step();
+  ASSERT_EQ(world.status().failures.size(), 2U);
+  EXPECT_EQ(world.status().failures[1].rank, -1);
+}
+
+// A worker of several processes has the rank of its first one.
+TEST(Ledger, TakesTheLowestRankThatItsProcessesHadLast) {
+  World world;
+  world.start();
+  world.pass(seconds(7));
+  world.observed.progress = Progress{};
+  const WallTime lost = world.now;
+  // Process 1 died first and came back in a larger world; then both went.
+  world.observed.progress->losses = {
+      {1, 1, 1, lost}, {0, 0, 0, lost}, {1, 1, 3, lost}, {1, 0, 2, lost}};
+  world.fail(1, 137);
+  world.step();
+  EXPECT_EQ(world.status().failures.at(0).rank, 2);
+}
+
 TEST(Ledger, EndsItsSentenceWithTheLastLineOfTheLog) {
   World world;
   world.start();
