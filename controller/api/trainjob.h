@@ -144,6 +144,7 @@ inline constexpr std::int64_t kDefaultMaxRestarts = 3;
 inline constexpr std::int64_t kDefaultGraceSeconds = 30;
 inline constexpr std::int64_t kMaxReplicas = 1000;
 inline constexpr std::int64_t kMaxProcessesPerNode = 256;
+inline constexpr std::int64_t kMaxSeconds = 10LL * 366 * 24 * 3600;  // ten years: of any limit
 
 // These four speak of a job with defaults applied.
 // Processes the global batch is reckoned for: the frozen number once the job has started.

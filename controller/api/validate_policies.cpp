@@ -11,7 +11,6 @@ namespace tilewright::api {
 namespace {
 
 constexpr std::int64_t kMostRestarts = 1'000'000;
-constexpr std::int64_t kMostSeconds = 10LL * 366 * 24 * 3600;  // ten years
 
 void validate_shards(const TrainJob& job, Judge& judge) {
   const std::int64_t batch = global_batch(job);
@@ -102,9 +101,9 @@ void validate_replicas(const TrainJob& job, Judge& judge) {
 void validate_run_policy(const TrainJob& job, Judge& judge) {
   const RunPolicy& policy = job.spec.run_policy;
   judge.require_range("spec.runPolicy.ttlSecondsAfterFinished", policy.ttl_seconds_after_finished,
-                      0, kMostSeconds);
+                      0, kMaxSeconds);
   judge.require_range("spec.runPolicy.activeDeadlineSeconds", policy.active_deadline_seconds, 1,
-                      kMostSeconds);
+                      kMaxSeconds);
   judge.require_range("spec.runPolicy.backoffLimit", policy.backoff_limit, 0, kMostRestarts);
   if (policy.backoff_limit && *policy.backoff_limit != *job.spec.elastic_policy.max_restarts) {
     judge.refuse(
@@ -118,7 +117,7 @@ void validate_run_policy(const TrainJob& job, Judge& judge) {
   judge.require_range(path + ".minAvailable", policy.scheduling_policy->min_available, 1,
                       *job.spec.elastic_policy.max_replicas);
   judge.require_range(path + ".scheduleTimeoutSeconds",
-                      policy.scheduling_policy->schedule_timeout_seconds, 1, kMostSeconds);
+                      policy.scheduling_policy->schedule_timeout_seconds, 1, kMaxSeconds);
 }
 
 }  // namespace tilewright::api

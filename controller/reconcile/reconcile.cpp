@@ -44,16 +44,35 @@ Plan plan_ended(const Situation& situation, api::TrainJobStatus status,
   return plan;
 }
 
-Plan plan_suspended(const Situation& situation, api::TrainJobStatus status) {
+Plan plan_suspended(const Situation& situation, api::TrainJobStatus status,
+                    const std::optional<Obstacle>& obstacle) {
   Plan plan;
   Timer timer(situation.now);
   suspend(situation, status, plan);
   status.training_complete_time.reset();
   status.phase = api::Phase::kSuspended;
-  set_conditions(situation, std::nullopt, std::nullopt, status);
+  set_conditions(situation, std::nullopt, obstacle, status);
   fill_in(situation, status);
   finish(situation, status, timer, plan);
   return plan;
+}
+
+// A job that rests: it has ended, or is suspended.
+std::optional<Plan> plan_rest(const Situation& situation, const api::TrainJobStatus& status,
+                              const std::optional<Obstacle>& obstacle) {
+  if (is_final(status.phase)) return plan_ended(situation, status, std::nullopt);
+  if (!situation.observed.job.spec.run_policy.suspend.value_or(false)) return std::nullopt;
+  return plan_suspended(situation, status, obstacle);
+}
+
+// Of a job that is not valid: a limit that itself is out of range is none.
+api::RunPolicy without_wrong_limits(api::RunPolicy policy) {
+  const auto keep = [](std::optional<std::int64_t>& limit, std::int64_t least) {
+    if (limit && (*limit < least || *limit > api::kMaxSeconds)) limit.reset();
+  };
+  keep(policy.ttl_seconds_after_finished, 0);
+  keep(policy.active_deadline_seconds, 1);
+  return policy;
 }
 
 }  // namespace
@@ -64,10 +83,7 @@ Plan reconcile(const Observed& observed, WallTime now) {
   if (job.metadata.deletion_timestamp) return {};
   const Situation situation = sort(observed, now);
   api::TrainJobStatus status = job.status;
-  if (is_final(status.phase)) return plan_ended(situation, std::move(status), std::nullopt);
-  if (job.spec.run_policy.suspend.value_or(false)) {
-    return plan_suspended(situation, std::move(status));
-  }
+  if (auto plan = plan_rest(situation, status, std::nullopt)) return *std::move(plan);
 
   Plan plan;
   Timer timer(now);
@@ -101,13 +117,25 @@ Plan reconcile(const Observed& observed, WallTime now) {
   return plan;
 }
 
-Plan refuse(const Observed& observed, const std::string& why, WallTime now) {
-  if (observed.job.metadata.deletion_timestamp || is_final(observed.job.status.phase)) return {};
+Plan refuse(const Observed& found, const std::string& why, WallTime now) {
+  if (found.job.metadata.deletion_timestamp) return {};
+  Observed observed = found;
+  observed.job.spec.run_policy = without_wrong_limits(std::move(observed.job.spec.run_policy));
   const Situation situation = sort(observed, now);
   api::TrainJobStatus status = observed.job.status;
+  const Obstacle obstacle{"InvalidSpec", why + "; it goes on when that is put right"};
+  if (auto plan = plan_rest(situation, status, obstacle)) return *std::move(plan);
+
   Plan plan;
   Timer timer(now);
-  const Obstacle obstacle{"InvalidSpec", why + "; it goes on when that is put right"};
+  note_completion(situation, status);
+  const Success success = judge_success(situation, status, timer);
+  if (success.end) return plan_ended(situation, std::move(status), success.end);
+  if (!success.decided) {
+    if (const auto end = judge_deadline(situation, status, timer)) {
+      return plan_ended(situation, std::move(status), end);
+    }
+  }
   set_conditions(situation, std::nullopt, obstacle, status);
   fill_in(situation, status);
   if (status.nominal_workers > 0) plan.membership = membership_of(situation, {});

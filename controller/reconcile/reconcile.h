@@ -15,8 +15,9 @@ namespace tilewright::reconcile {
 Plan reconcile(const Observed& observed, WallTime now);
 
 // For a job that does not decode or is not valid, though the API server took it: what runs goes on,
-// nothing is made or deleted, and the Blocked condition says why. `why` is a sentence without a
-// full stop.
+// nothing is made or tried again, and the Blocked condition says why. What hangs on the run policy
+// alone is carried out as ever: success, deadline, suspension, and the clearing away after the end.
+// `why` is a sentence without a full stop.
 Plan refuse(const Observed& observed, const std::string& why, WallTime now);
 
 }  // namespace tilewright::reconcile
