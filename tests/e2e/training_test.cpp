@@ -112,6 +112,7 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenAProcessIsKilled) {
   EXPECT_EQ(status["restarts"]["program"], 1) << status;
   EXPECT_EQ(status["failures"][0]["signal"], 9);
   EXPECT_EQ(status["failures"][0]["index"], 1);
+  EXPECT_EQ(status["failures"][0]["rank"], 1) << "its socket closed long before its pod had failed";
   EXPECT_EQ(hash_in_cluster(), hash_under_up());
 }
 

@@ -22,6 +22,7 @@ using testing::kOperatorNamespace;
 using testing::RunningProgram;
 
 constexpr std::chrono::milliseconds kTick{50};
+constexpr const char* kNode = "elsewhere";  // is ready, and runs nothing
 
 // {"create", "pods"}, {"patch", "trainjobs/status"}
 using Right = std::pair<std::string, std::string>;
@@ -100,6 +101,7 @@ class ChartRights : public testing::ChartTest {
     if (!objects_.empty()) {
       const std::string ours = "app.kubernetes.io/name=tilewright";
       kubectl({"delete", "trainjobs", "--all", "-n", kJobs});
+      kubectl({"delete", "node", kNode, "--ignore-not-found"});
       kubectl({"delete", "clusterroles,clusterrolebindings", "-l", ours});
       kubectl({"delete", "roles,rolebindings", "-l", ours, "--all-namespaces"});
       kubectl({"delete", "leases,secrets,endpointslices", "--all", "-n", kOperatorNamespace});
@@ -175,12 +177,21 @@ class ChartRights : public testing::ChartTest {
   // From pods and their companions to the end and the removal, by both gang schedulers.
   void live() {
     // One whose pod has a node and does not start there: its events may say why.
+    const json amounts = {{"cpu", "64"}, {"memory", "64Gi"}, {"pods", "110"}};
+    ASSERT_EQ(admin().post("/api/v1/nodes", {{"metadata", {{"name", kNode}}}}).status, 201);
+    ASSERT_TRUE(admin()
+                    .merge_patch(std::string("/api/v1/nodes/") + kNode + "/status",
+                                 {{"status",
+                                   {{"capacity", amounts},
+                                    {"allocatable", amounts},
+                                    {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}})
+                    .ok());
     create(manifest("waits", "volcano", "suspend: false"));
     wait_for_pod("waits-worker-0");
     const auto bound =
         admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods/waits-worker-0/binding",
                      {{"metadata", {{"name", "waits-worker-0"}}},
-                      {"target", {{"kind", "Node"}, {"name", "elsewhere"}}}});
+                      {"target", {{"kind", "Node"}, {"name", kNode}}}});
     ASSERT_TRUE(bound.ok()) << bound.message();
     for (const char* scheduler : {"volcano", "scheduler-plugins-scheduler"}) {
       const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");

@@ -145,7 +145,11 @@ TEST_F(Up, StartsAFailedWorkerAgain) {
 }
 
 TEST_F(Up, StartsAKilledWorkerAgain) {
-  worker("if [ $I = 0 ] && mkdir $T/failed 2>/dev/null; then kill -9 $$; fi");
+  ASSERT_EQ(mkfifo((folder() / "fifo").c_str(), 0600), 0);
+  worker(R"sh(
+    if [ $I = 1 ]; then read line < $T/fifo; exit 0; fi
+    if mkdir $T/failed 2>/dev/null; then kill -9 $$; fi
+    echo > $T/fifo)sh");
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
   EXPECT_THAT(up.output(), HasSubstr("was ended by signal 9 (SIGKILL)"));
