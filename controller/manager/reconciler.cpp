@@ -2,21 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "common/rendezvous/types.h"
 #include "controller/reconcile/reconcile.h"
 
 namespace tilewright::manager {
 namespace {
-
-// A worker on a node that does not report is lost once the coordinator has listened for as long as
-// it waits for heartbeats; nothing else may happen until then.
-std::chrono::milliseconds silence_check() {
-  return std::chrono::ceil<std::chrono::milliseconds>(rendezvous::Settings{}.heartbeat_timeout) +
-         std::chrono::seconds(1);
-}
 
 // A pod starts within seconds; after this its events are asked why it does not.
 constexpr std::chrono::seconds kTimeToStart{15};
@@ -47,12 +38,6 @@ std::vector<reconcile::Worker> observe_pods(const Caches& caches, const std::str
   std::vector<reconcile::Worker> workers = merge_pods(std::move(cached), memory);
   for (reconcile::Worker& worker : workers) worker.node_ready = caches.node_ready(worker.node);
   return workers;
-}
-
-bool any_lost_perhaps(const reconcile::Observed& observed) {
-  return std::ranges::any_of(observed.workers, [](const reconcile::Worker& worker) {
-    return worker.phase == reconcile::WorkerPhase::kRunning && !worker.node_ready;
-  });
 }
 
 }  // namespace
@@ -124,7 +109,6 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
     return;
   }
   queue_.forget(key);
-  if (any_lost_perhaps(observed)) queue_.add_after(key, silence_check());
 }
 
 void Reconciler::ask_for_troubles(const std::string& key, std::vector<reconcile::Worker>& workers,
