@@ -242,6 +242,32 @@ TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
+// Its timers are made anew from the status.
+TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
+  const std::vector<std::string> alone = {"--leader_elect=false"};
+  RunningProgram& first = start_controller("", alone);
+  std::string manifest = kControllerJob;
+  manifest.replace(
+      manifest.find("  trainer:"), 10,
+      "  runPolicy: {activeDeadlineSeconds: 6, ttlSecondsAfterFinished: 3}\n  trainer:");
+  create_job(manifest);
+  ASSERT_TRUE(phase_becomes("Running"));
+  first.send(SIGKILL);
+  first.wait();
+  RunningProgram& second = start_controller("", alone);
+  ASSERT_TRUE(phase_becomes("Failed"));
+  EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
+  const json status = job()["status"];
+  const auto start = api::parse_timestamp(status["startTime"].get<std::string>());
+  const auto end = api::parse_timestamp(status["completionTime"].get<std::string>());
+  EXPECT_GE(*end - *start, std::chrono::seconds(6));
+  EXPECT_LE(*end - *start, std::chrono::seconds(8));
+  second.send(SIGKILL);
+  second.wait();
+  start_controller("", alone);
+  EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
+}
+
 // What cannot be made is tried again ever more seldom; a deadline does not wait for that.
 TEST_F(ControllerTest, FiresADeadlineWhileAQuotaForbidsEveryPod) {
   start_controller();
