@@ -92,7 +92,10 @@ void LeaderElection::follow() {
   const MonotonicTime now = monotonic_now();
   const bool leading = elector_.leading(now);
   // A guard that had run out before the renewal came never opens again: that is a new term.
-  if (guard_ && (!leading || !guard_->extend(now, elector_.valid_until()))) end_term();
+  if (guard_ && (!leading || !guard_->extend(now, elector_.valid_until()))) {
+    guard_->revoke();
+    end_term();
+  }
   if (elector_.holder() != holder_) {
     holder_ = elector_.holder();
     if (callbacks_.holder_changed) callbacks_.holder_changed(holder_);
@@ -104,20 +107,17 @@ void LeaderElection::follow() {
   }
 }
 
+// A guard that is not revoked yet lets what waits be written meanwhile.
 void LeaderElection::end_term() {
-  guard_->revoke();
-  guard_.reset();
   logger_->info("no longer the leader");
   callbacks_.stopped();
+  guard_->revoke();
+  guard_.reset();
 }
 
 void LeaderElection::release() {
   if (!guard_) return;
-  // Whoever leads until now may still write what waits, for as long as the guard lasts.
-  callbacks_.stopped();
-  guard_->revoke();
-  guard_.reset();
-  logger_->info("no longer the leader");
+  end_term();
   const auto act = elector_.release(monotonic_now(), wall_now());
   if (!act) return;
   // A stop does not wait long for it: the lease ends by itself.

@@ -132,6 +132,26 @@ class ControllerTest : public CrdTest {
     return condition["status"] == "True" && (reason.empty() || condition["reason"] == reason);
   }
   json job(const std::string& name = "mrpc") { return jobs_->objects()[name]; }
+  // From the job's first start to its end.
+  std::chrono::nanoseconds lasted() {
+    const json status = job()["status"];
+    const auto start = api::parse_timestamp(status["startTime"].get<std::string>());
+    const auto end = api::parse_timestamp(status["completionTime"].get<std::string>());
+    return *end - *start;
+  }
+  // The namespace's ResourceQuota. The quota controller would copy it to its status; without one
+  // the test does.
+  void limit_pods(const char* pods) {
+    const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", space_);
+    const json spec = {{"hard", {{"pods", pods}}}};
+    if (admin().get(quotas + "/q").ok()) {
+      EXPECT_TRUE(admin().merge_patch(quotas + "/q", {{"spec", spec}}).ok());
+    } else {
+      EXPECT_EQ(admin().post(quotas, {{"metadata", {{"name", "q"}}}, {"spec", spec}}).status, 201);
+    }
+    const json status = {{"hard", spec["hard"]}, {"used", {{"pods", "0"}}}};
+    EXPECT_TRUE(admin().merge_patch(quotas + "/q/status", {{"status", status}}).ok());
+  }
 
   // By name and UID of those that are running and not being deleted.
   std::map<std::string, std::string> live_pods() {

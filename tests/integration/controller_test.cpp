@@ -151,12 +151,9 @@ TEST_F(ControllerTest, FiresADeadlineThoughNothingElseHappens) {
   create_job(manifest);
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(phase_becomes("Failed"));
-  const json status = job()["status"];
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  const auto start = api::parse_timestamp(status["startTime"].get<std::string>());
-  const auto end = api::parse_timestamp(status["completionTime"].get<std::string>());
-  EXPECT_GE(*end - *start, std::chrono::seconds(3));
-  EXPECT_LE(*end - *start, std::chrono::seconds(5));
+  EXPECT_GE(lasted(), std::chrono::seconds(3));
+  EXPECT_LE(lasted(), std::chrono::seconds(5));
   // And its time to live ends on a timer too.
   EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
 }
@@ -216,28 +213,13 @@ TEST_F(ControllerTest, TakesAJobThatIsCreatedAgainUnderItsName) {
 
 TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
   start_controller();
-  const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", space_);
-  const auto limit = [&](const char* pods) {
-    const json spec = {{"hard", {{"pods", pods}}}};
-    // The quota controller would copy it; without one the test does.
-    EXPECT_TRUE(admin().merge_patch(quotas + "/q", {{"spec", spec}}).ok());
-    EXPECT_TRUE(admin()
-                    .merge_patch(quotas + "/q/status",
-                                 {{"status", {{"hard", spec["hard"]}, {"used", {{"pods", "0"}}}}}})
-                    .ok());
-  };
-  ASSERT_EQ(
-      admin()
-          .post(quotas, {{"metadata", {{"name", "q"}}}, {"spec", {{"hard", {{"pods", "0"}}}}}})
-          .status,
-      201);
-  limit("0");
+  limit_pods("0");
   create_job();
   ASSERT_TRUE(
       job_becomes([](const json& job) { return is_true(job, "Blocked", "QuotaExceeded"); }));
   EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
               HasSubstr("requested: pods=1, used: pods=0, limited: pods=0"));
-  limit("10");
+  limit_pods("10");
   ASSERT_TRUE(phase_becomes("Running"));
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
@@ -257,11 +239,8 @@ TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
   RunningProgram& second = start_controller("", alone);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  const json status = job()["status"];
-  const auto start = api::parse_timestamp(status["startTime"].get<std::string>());
-  const auto end = api::parse_timestamp(status["completionTime"].get<std::string>());
-  EXPECT_GE(*end - *start, std::chrono::seconds(6));
-  EXPECT_LE(*end - *start, std::chrono::seconds(8));
+  EXPECT_GE(lasted(), std::chrono::seconds(6));
+  EXPECT_LE(lasted(), std::chrono::seconds(8));
   second.send(SIGKILL);
   second.wait();
   start_controller("", alone);
@@ -271,22 +250,15 @@ TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
 // What cannot be made is tried again ever more seldom; a deadline does not wait for that.
 TEST_F(ControllerTest, FiresADeadlineWhileAQuotaForbidsEveryPod) {
   start_controller();
-  const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", space_);
-  const json hard = {{"hard", {{"pods", "0"}}}};
-  ASSERT_EQ(admin().post(quotas, {{"metadata", {{"name", "q"}}}, {"spec", hard}}).status, 201);
-  const json status = {{"hard", hard["hard"]}, {"used", {{"pods", "0"}}}};
-  ASSERT_TRUE(admin().merge_patch(quotas + "/q/status", {{"status", status}}).ok());
+  limit_pods("0");
   std::string manifest = kControllerJob;
   manifest.replace(manifest.find("  trainer:"), 10,
                    "  runPolicy: {activeDeadlineSeconds: 11}\n  trainer:");
   create_job(manifest);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  const json ended = job()["status"];
-  const auto start = api::parse_timestamp(ended["startTime"].get<std::string>());
-  const auto end = api::parse_timestamp(ended["completionTime"].get<std::string>());
-  EXPECT_GE(*end - *start, std::chrono::seconds(11));
-  EXPECT_LE(*end - *start, std::chrono::seconds(13));
+  EXPECT_GE(lasted(), std::chrono::seconds(11));
+  EXPECT_LE(lasted(), std::chrono::seconds(13));
 }
 
 TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
