@@ -29,6 +29,7 @@ class KubernetesTest : public ::testing::Test {
   void TearDown() override;
 
   const std::string& name_space() const { return namespace_; }
+  const std::filesystem::path& kubectl_program() const { return kubectl_; }
   // In the test's namespace. It may fail.
   CommandOutcome kubectl(std::vector<std::string> arguments) const;
   // The same, and a failure of the test if it does not succeed; what it printed.

@@ -7,7 +7,7 @@
 
 #include "common/base/exit_codes.h"
 #include "tests/integration/inputs.h"
-#include "tests/integration/running_program.h"
+#include "tests/support/running_program.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright {

@@ -8,10 +8,10 @@
 
 #include "controller/kube/resource.h"
 #include "tests/integration/chart_fixture.h"
-#include "tests/integration/running_program.h"
-#include "tests/integration/served.h"
 #include "tests/support/api_calls.h"
 #include "tests/support/kubeconfig.h"
+#include "tests/support/running_program.h"
+#include "tests/support/served.h"
 
 namespace tilewright {
 namespace {

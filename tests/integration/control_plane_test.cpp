@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "tests/integration/running_program.h"
 #include "tests/support/cluster_test.h"
+#include "tests/support/running_program.h"
 
 namespace tilewright::testing {
 namespace {

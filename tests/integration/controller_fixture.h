@@ -15,7 +15,7 @@
 
 #include "controller/manager/resources.h"
 #include "tests/integration/crd_fixture.h"
-#include "tests/integration/running_program.h"
+#include "tests/support/running_program.h"
 #include "tests/support/stand_in_node.h"
 
 namespace tilewright::testing {

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <regex>
 
-#include "tests/integration/running_program.h"
 #include "tests/support/paths.h"
+#include "tests/support/running_program.h"
 
 namespace tilewright {
 namespace {

@@ -9,8 +9,8 @@
 #include <regex>
 
 #include "common/base/exit_codes.h"
-#include "tests/integration/running_program.h"
 #include "tests/support/paths.h"
+#include "tests/support/running_program.h"
 
 namespace tilewright {
 namespace {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/exit_codes.h"
-#include "tests/integration/running_program.h"
 #include "tests/support/paths.h"
+#include "tests/support/running_program.h"
 
 namespace tilewright {
 namespace {

@@ -110,6 +110,14 @@ class RunningProgram {
            info.si_pid != 0;
   }
 
+  // Whether it stands still: by SIGSTOP, until SIGCONT.
+  bool stopped() const {
+    siginfo_t info{};
+    return pid_ > 0 &&
+           waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+  }
+
   // The exit code, 128 + n after signal n; -1, and a failure, if it does not end. The same again
   // when asked again.
   int wait() {

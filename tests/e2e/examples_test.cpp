@@ -1,0 +1,138 @@
+// The commands of examples/cluster/README.md, as they stand there: from model and data in a folder
+// here to the trained model in a folder here.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <sstream>
+
+#include "controller/api/document.h"
+#include "tests/e2e/kubernetes.h"
+#include "tests/support/running_program.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::CommandOutcome;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr const char* kEnv = "/usr/bin/env";
+// The training, on two cores that others use too.
+constexpr std::chrono::seconds kCommand{200};
+
+void write_script(const fs::path& path, const std::string& command) {
+  std::ofstream(path) << "#!/bin/sh\n" << command << "\n";
+  fs::permissions(path, fs::perms::owner_all);
+}
+
+// A folder that looks like the root of the source tree to these commands. Two things are not as on
+// a user's machine: the pods that hold the volume open run the image that the cluster has, and all
+// happens in the test's namespace.
+class Examples : public testing::KubernetesTest {
+ protected:
+  void SetUp() override {
+    KubernetesTest::SetUp();
+    if (IsSkipped() || HasFailure()) return;
+    ASSERT_EQ(testing::missing_model(), "");
+    const fs::path source = testing::source_dir();
+    for (const char* made : {"examples/cluster", ".cache/models", "bin"}) {
+      fs::create_directories(root() / made);
+    }
+    for (const auto& file : fs::directory_iterator(source / "examples/cluster")) {
+      std::ofstream(root() / "examples/cluster" / file.path().filename())
+          << std::regex_replace(testing::read_text(file), std::regex("image: debian:[^ \n]+"),
+                                "image: " + testing::tools_image());
+    }
+    fs::create_directory_symlink(source / "examples/data", root() / "examples/data");
+    fs::copy(fs::canonical(testing::model_dir()), root() / ".cache/models/all-minilm-l6-v2");
+    write_script(root() / "bin/kubectl", fmt::format(R"(exec '{}' --namespace={} "$@")",
+                                                     kubectl_program().string(), name_space()));
+    // What it makes is there already.
+    write_script(root() / "bin/make", "test \"$*\" = model && test -d .cache/models/*");
+  }
+
+  const fs::path& root() const { return root_.path(); }
+
+  // The lines that are set off by four spaces, without what is said of them.
+  std::vector<std::string> commands() const {
+    std::istringstream text(testing::read_text(root() / "examples/cluster/README.md"));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(text, line);) {
+      if (line.rfind("    ", 0) != 0) continue;
+      line = line.substr(4, line.find(" #") - 4);
+      found.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+    }
+    return found;
+  }
+
+  // As typed in that folder.
+  std::vector<std::string> typed(const std::string& line) const {
+    return {"PATH=" + (root() / "bin").string() + ":/usr/local/bin:/usr/bin:/bin", "sh", "-c",
+            line};
+  }
+  CommandOutcome run(const std::string& line) const {
+    ChildCommand command;
+    command.program = kEnv;
+    command.arguments = typed(line);
+    command.environment = environment_with({});
+    command.working_directory = root();
+    return testing::run_command(command, kCommand);
+  }
+
+  // Of what `tilewright up` makes of the same job here.
+  std::string hash_under_up() const {
+    json job = api::read_yaml(testing::read_text(root() / "examples/cluster/trainjob.yaml")).tree;
+    job["spec"]["volumes"][0]["local"] = ".";
+    const fs::path volume = root() / "up";
+    fs::create_directory(volume);
+    fs::create_directory_symlink(root() / ".cache/models/all-minilm-l6-v2",
+                                 volume / "all-minilm-l6-v2");
+    fs::create_directory_symlink(root() / "examples/data/paraphrase", volume / "paraphrase");
+    std::ofstream(volume / "job.yaml") << job.dump();
+    const CommandOutcome up = run(testing::program("tilewright").string() + " up up/job.yaml");
+    EXPECT_EQ(up.exit_code, 0) << up.output;
+    return sum("up/mrpc");
+  }
+  std::string sum(const std::string& model) const {
+    return run("sha256sum " + model + "/model.safetensors").output.substr(0, 64);
+  }
+
+ private:
+  testing::TemporaryDirectory root_;
+};
+
+TEST_F(Examples, TakeAModelAndDataToATrainedModelWithTheCommandsOfTheirReadme) {
+  std::optional<testing::RunningProgram> watch;
+  std::string log;
+  for (const std::string& line : commands()) {
+    SCOPED_TRACE(line);
+    if (line.find(" -w") != std::string::npos) {
+      // It ends when its reader has seen enough.
+      watch.emplace(kEnv, typed("exec " + line), root());
+      ASSERT_TRUE(watch->say("Running"));
+      continue;
+    }
+    const CommandOutcome outcome = run(line);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    if (line.find(" logs -f ") != std::string::npos) log = outcome.output;
+  }
+  ASSERT_TRUE(watch.has_value());
+  EXPECT_TRUE(watch->say("Succeeded"));
+  EXPECT_THAT(watch->output(), ContainsRegex("mrpc +Running +[0-9]+/[0-9]+ +loss 0\\.[0-9]+ +"));
+  EXPECT_THAT(log, HasSubstr("accuracy"));
+
+  EXPECT_EQ(sum("mrpc"), hash_under_up());
+  EXPECT_TRUE(fs::exists(root() / "mrpc/config.json"));
+  // All that they created goes.
+  for (const char* kind : {"trainjobs", "pods", "pvc", "services", "secrets", "networkpolicies"}) {
+    must({"wait", kind, "--all", "--for=delete", "--timeout=60s"});
+  }
+}
+
+}  // namespace
+}  // namespace tilewright

@@ -1,0 +1,92 @@
+// The chart's alerts, held to Debian's Prometheus, and the Grafana dashboard as a file. What its
+// panels find in a cluster: tests/e2e/dashboard_test.cpp.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "controller/api/document.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_command.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::CommandOutcome;
+
+constexpr const char* kPromtool = "/usr/bin/promtool";
+
+fs::path chart_folder() { return testing::source_dir() / "charts/tilewright"; }
+
+CommandOutcome promtool(const std::vector<std::string>& arguments) {
+  ChildCommand command;
+  command.program = kPromtool;
+  command.arguments = arguments;
+  command.environment = environment_with({});
+  return testing::run_command(command);
+}
+
+class Alerts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (fs::exists(kPromtool)) return;
+    const std::string reason =
+        std::string(kPromtool) + " is missing: `.ci/install-packages .ci/packages-metrics.txt`";
+    if (testing::must_run_all()) FAIL() << reason;
+    GTEST_SKIP() << reason;
+  }
+};
+
+TEST_F(Alerts, AreRulesThatPrometheusTakes) {
+  const CommandOutcome outcome =
+      promtool({"check", "rules", (chart_folder() / "alerts/tilewright.rules.yaml").string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST_F(Alerts, SpeakWhenTheyShouldAndAreSilentBesideThat) {
+  const CommandOutcome outcome =
+      promtool({"test", "rules", (testing::source_dir() / "charts/tests/alerts.yaml").string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+// Every alert has a case in which it speaks.
+TEST_F(Alerts, AreAllTested) {
+  const std::string tests = testing::read_text(testing::source_dir() / "charts/tests/alerts.yaml");
+  const json rules =
+      api::read_yaml(testing::read_text(chart_folder() / "alerts/tilewright.rules.yaml")).tree;
+  for (const json& group : rules["groups"]) {
+    for (const json& rule : group["rules"]) {
+      const std::string name = rule["alert"];
+      EXPECT_TRUE(std::regex_search(
+          tests, std::regex("alertname: " + name + "\\n\\s+exp_alerts:[^\\n]*\\n\\s+- exp_labels")))
+          << name;
+    }
+  }
+}
+
+TEST(DashboardFile, HasPanelsBesideEachOtherAndEachWithAName) {
+  const json dashboard =
+      json::parse(testing::read_text(chart_folder() / "dashboards/tilewright.json"));
+  std::set<int> ids;
+  std::set<std::pair<int, int>> taken;
+  for (const json& panel : dashboard["panels"]) {
+    EXPECT_TRUE(ids.insert(panel["id"].get<int>()).second) << panel["title"];
+    EXPECT_FALSE(panel["title"].get<std::string>().empty());
+    const json& place = panel["gridPos"];
+    for (int x = place["x"]; x < place["x"].get<int>() + place["w"].get<int>(); ++x) {
+      EXPECT_LT(x, 24) << panel["title"];
+      for (int y = place["y"]; y < place["y"].get<int>() + place["h"].get<int>(); ++y) {
+        EXPECT_TRUE(taken.insert({x, y}).second) << panel["title"] << " lies over another panel";
+      }
+    }
+    if (panel["type"] == "row") continue;
+    EXPECT_EQ(panel["datasource"]["uid"], "${datasource}");
+    EXPECT_FALSE(panel["description"].get<std::string>().empty());
+  }
+}
+
+}  // namespace
+}  // namespace tilewright
