@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "controller/api/encode.h"
@@ -75,7 +76,7 @@ class Applier::Application {
     for_all(plan_.deletions, &Application::remove_pod);
     tell_rendezvous();
     for_all(plan_.ensure, &Application::ensure);
-    if (outcome_.complete) for_all(plan_.creations, &Application::create_pod);
+    if (outcome_.complete) create_pods();
     for_all(plan_.remove, &Application::remove);
     for (const reconcile::Event& event : plan_.events) parts_.recorder.record(written_, event);
     if (plan_.delete_job) remove_job();
@@ -225,6 +226,19 @@ class Applier::Application {
     error.operation = "create " + kube::described(type, job_.metadata.namespace_name, name);
     error.message = fmt::format("a {} {} that is not the job's is in the way", type.kind, name);
     return error;
+  }
+
+  // Schedulers take pods in the order of their creation. Where only some of an elastic job's
+  // workers find room its first shall be among them: it is the one whose log people follow.
+  void create_pods() {
+    std::span<const reconcile::WorkerCreation> left = plan_.creations;
+    const bool elastic =
+        plan_.membership && plan_.membership->min_world < plan_.membership->max_world;
+    if (elastic && left.size() > 1) {
+      create_pod(left.front());
+      left = left.subspan(1);
+    }
+    for_all(left, &Application::create_pod);
   }
 
   void create_pod(const reconcile::WorkerCreation& creation) {

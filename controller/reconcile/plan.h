@@ -64,9 +64,9 @@ struct Plan {
   std::vector<WorkerDeletion> deletions;
   std::vector<Companion> ensure;
   std::vector<Companion> remove;
-  std::vector<WorkerCreation> creations;
-  std::optional<Gang> gang;              // with Companion::kPodGroup
-  std::optional<Membership> membership;  // nothing: joiners are told that the job is over
+  std::vector<WorkerCreation> creations;  // by index
+  std::optional<Gang> gang;               // with Companion::kPodGroup
+  std::optional<Membership> membership;   // nothing: joiners are told that the job is over
   std::vector<Event> events;
   bool finished = false;    // the job's phase is final
   bool delete_job = false;  // its time to live is over

@@ -142,6 +142,37 @@ TEST_F(ControllerTest, ScalesWhileItRuns) {
   EXPECT_EQ(job()["status"]["nominalWorkers"], 2) << "frozen at the start";
 }
 
+// So that where there is room for one only it is the first, whose log people follow.
+TEST_F(ControllerTest, CreatesTheFirstWorkerOfAnElasticJobBeforeTheOthers) {
+  std::mutex mutex;
+  std::vector<std::string> order;
+  ObjectWatch pods(*client_, kube::resource::pods(), space_,
+                   [&](const std::string& name, const json& pod) {
+                     const std::lock_guard lock(mutex);
+                     if (!pod.is_null() && !std::ranges::count(order, name)) order.push_back(name);
+                   });
+  start_controller();
+  constexpr int kJobs = 8;
+  constexpr int kWorkers = 8;
+  json manifest = tree_of(kControllerJob);
+  manifest["spec"]["elasticPolicy"]["maxReplicas"] = kWorkers;
+  manifest["spec"]["worker"]["replicas"] = kWorkers;
+  for (int i = 0; i < kJobs; ++i) {
+    manifest["metadata"]["name"] = fmt::format("elastic-{}", i);
+    ASSERT_TRUE(admin().post(jobs_path(), manifest).ok());
+  }
+  ASSERT_TRUE(pods.wait_until(
+      [&](const Objects& there) { return there.size() == std::size_t{kJobs * kWorkers}; }));
+  const std::lock_guard lock(mutex);
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string job = fmt::format("elastic-{}-worker-", i);
+    const auto first =
+        std::ranges::find_if(order, [&](const auto& name) { return name.starts_with(job); });
+    ASSERT_NE(first, order.end());
+    EXPECT_EQ(*first, job + "0");
+  }
+}
+
 TEST_F(ControllerTest, FiresADeadlineThoughNothingElseHappens) {
   start_controller();
   std::string manifest = kControllerJob;
