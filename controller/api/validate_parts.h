@@ -39,6 +39,9 @@ class Judge {
   Findings findings_;
 };
 
+// Of an environment's entry at `path`.
+void refuse_runtime_variable(const std::string& name, const std::string& path, Judge& judge);
+
 // "nothing" for an empty text; long ones are cut.
 std::string shown(std::string_view text);
 

@@ -3,7 +3,9 @@
 #include <array>
 
 #include "common/contract/labels.h"
+#include "controller/api/command.h"
 #include "controller/api/json_members.h"
+#include "controller/api/quantity.h"
 #include "controller/api/validate_parts.h"
 
 namespace tilewright::api {
@@ -25,12 +27,45 @@ void each_container(const json& spec, const std::string& path, const Visit& visi
   }
 }
 
+// Of requests or limits; nothing where there is none that can be read.
+std::optional<Quantity> amount(const json& amounts, const char* name) {
+  const json& value = member(amounts, name);
+  if (value.is_null()) return std::nullopt;
+  return parse_quantity(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
 void refuse_members(const json& object, const std::string& path,
                     std::initializer_list<std::pair<const char*, const char*>> places,
                     Judge& judge) {
   for (const auto& [name, place] : places) {
     if (member(object, name).is_null()) continue;
     judge.refuse(path + "." + name, std::string("found a value, expected nothing: ") + place);
+  }
+}
+
+void refuse_runtime_variables(const json& env, const std::string& path, Judge& judge) {
+  for (std::size_t i = 0; env.is_array() && i < env.size(); ++i) {
+    const std::string name = text_member(env[i], "name");
+    if (is_runtime_variable(name)) refuse_runtime_variable(name, element_path(path, i), judge);
+  }
+}
+
+// A pod is Guaranteed when each of its containers has limits of CPU and memory and requests as
+// much; what is not requested is requested as the limit says (kubernetes.io: "Pod Quality of
+// Service Classes").
+void advise_equal_amounts(const json& container, const std::string& path, Judge& judge) {
+  const json& resources = member(container, "resources");
+  for (const char* name : {"cpu", "memory"}) {
+    const std::optional<Quantity> limit = amount(member(resources, "limits"), name);
+    const std::optional<Quantity> request = amount(member(resources, "requests"), name);
+    if (limit && limit->milli > 0 && (!request || request->milli == limit->milli)) continue;
+    judge.warn(
+        path + ".resources",
+        fmt::format("found {} as limit and {} as request of {}, expected the same amount: "
+                    "pods are not Guaranteed with this container, so that no worker's CPUs "
+                    "are pinned, and a node short of memory evicts them sooner",
+                    limit ? limit->text : "nothing", request ? request->text : "nothing", name));
+    return;
   }
 }
 
@@ -104,6 +139,9 @@ void validate_pod_template(const TrainJob& job, Judge& judge) {
                       {"args", "spec.trainer.args says it"},
                       {"resources", "spec.worker.resources says it"}},
                      judge);
+      refuse_runtime_variables(member(container, "env"), path + ".env", judge);
+    } else {
+      advise_equal_amounts(container, path, judge);
     }
   });
 }

@@ -64,10 +64,7 @@ void validate_env(const Worker& worker, Judge& judge) {
       judge.refuse(path + ".name",
                    fmt::format("found {}, expected a variable's name", shown(variable.name)));
     } else if (is_runtime_variable(variable.name)) {
-      judge.refuse(path + ".name",
-                   fmt::format("found {}, expected a name that the runtime does not "
-                               "set itself",
-                               variable.name));
+      refuse_runtime_variable(variable.name, path, judge);
     } else if (!seen.insert(variable.name).second) {
       judge.refuse(path + ".name",
                    fmt::format("found {} twice, expected each name once", variable.name));
@@ -108,6 +105,11 @@ void validate_scheduling(const Worker& worker, Judge& judge) {
 }
 
 }  // namespace
+
+void refuse_runtime_variable(const std::string& name, const std::string& path, Judge& judge) {
+  judge.refuse(path + ".name",
+               fmt::format("found {}, expected a name that the runtime does not set itself", name));
+}
 
 void validate_worker(const TrainJob& job, Judge& judge) {
   constexpr std::int64_t kHighestId = (std::int64_t{1} << 31) - 1;

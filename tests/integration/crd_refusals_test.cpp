@@ -187,6 +187,10 @@ TEST_F(CrdRefusals, RefusesInASentenceWhatValidateRefuses) {
       {"sharedMemory: 64Mi", "podTemplate: {spec: {containers: [{name: worker, image: x}]}}",
        "spec.worker.podTemplate.spec.containers[0].image",
        "found a value, expected nothing: spec.worker.image says it"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, env: [{name: RANK, value: \"1\"}]}]}}",
+       "spec.worker.podTemplate.spec.containers[0].env",
+       "expected a name that the runtime does not set itself"},
   };
   for (const Refused& bad : cases) {
     const std::string manifest = with(bad.place, bad.replacement);
@@ -227,7 +231,7 @@ TEST_F(CrdRefusals, TakesWhatValidateTakes) {
        "tolerations: [{key: a, operator: Exists}]\n    affinity: {nodeAffinity: {}}"},
       {"sharedMemory: 64Mi",
        "podTemplate: {metadata: {annotations: {a: b}}, spec: {priority: 1, containers: [{name: "
-       "sidecar, image: x, ports: [{containerPort: 80}]}]}}"},
+       "sidecar, image: x, env: [{name: RANK}], ports: [{containerPort: 80}]}]}}"},
       {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 2, queue: q}"},
       {"    maxRestarts: 3\n  runPolicy:\n    cleanPodPolicy: Running",
        "  runPolicy:\n    backoffLimit: 5\n    suspend: true"},

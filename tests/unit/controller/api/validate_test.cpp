@@ -281,6 +281,37 @@ TEST(Validate, WarnsOfCpusThatCannotBePinned) {
       "the kubelet's static CPU manager cannot pin such a worker");
 }
 
+TEST(Validate, WarnsOfContainersBesideTheWorkerThatEndItsGuarantee) {
+  const auto advice = [](const std::string& container) {
+    const std::string overlay =
+        "podTemplate: {spec: {containers: [{name: side, image: s, " + container + "}]}}";
+    const auto checked =
+        check_manifest(with("sharedMemory: 64Mi", overlay), "job.yaml", Target::kAnywhere);
+    std::string sentences;
+    for (const FieldError& warning : checked->warnings) {
+      sentences += warning.sentence("job.yaml");
+    }
+    return sentences;
+  };
+  const auto sentence = [](const std::string& limit, const std::string& request,
+                           const std::string& resource) {
+    return "job.yaml:28: spec.worker.podTemplate.spec.containers[0].resources: found " + limit +
+           " as limit and " + request + " as request of " + resource +
+           ", expected the same amount: pods are not Guaranteed with this container, so that no "
+           "worker's CPUs are pinned, and a node short of memory evicts them sooner";
+  };
+  EXPECT_EQ(advice("env: []"), sentence("nothing", "nothing", "cpu"));
+  EXPECT_EQ(advice("resources: {limits: {cpu: 100m}}"), sentence("nothing", "nothing", "memory"));
+  EXPECT_EQ(advice("resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m}}"),
+            sentence("1", "100m", "cpu"));
+  EXPECT_EQ(advice("resources: {requests: {cpu: 1, memory: 1Gi}}"),
+            sentence("nothing", "1", "cpu"));
+  EXPECT_EQ(advice("resources: {limits: {cpu: 1, memory: 1Gi}}"), "");
+  EXPECT_EQ(advice("resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 1000m, memory: "
+                   "1024Mi}}"),
+            "");
+}
+
 TEST(Validate, HoldsTheRestOfTheWorkerToKubernetesRules) {
   expect_sentences({
       {"sharedMemory: 64Mi", "env: [{name: RANK, value: \"0\"}]",
@@ -420,6 +451,11 @@ TEST(Validate, KeepsTheOverlayFromTheOperatorsBusiness) {
       overlay("{spec: {containers: [{name: worker, image: x}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.containers[0].image: found a value, expected "
       "nothing: spec.worker.image says it");
+  EXPECT_EQ(
+      overlay("{spec: {containers: [{name: worker, env: [{name: A}, {name: RANK}]}]}}"),
+      "job.yaml:28: spec.worker.podTemplate.spec.containers[0].env[1].name: found RANK, expected a "
+      "name that the runtime does not set itself");
+  EXPECT_EQ(overlay("{spec: {containers: [{name: side, env: [{name: RANK}]}]}}"), "");
   EXPECT_EQ(
       overlay("{spec: {containers: [{image: x}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.containers[0].name: found nothing, expected a "
