@@ -1,10 +1,12 @@
 // How connections come to be: Listener and connect_to.
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "common/net/endpoint.h"
 #include "common/net/socket.h"
@@ -82,11 +84,23 @@ Result<Listener> Listener::bind(const Address& address, int backlog) {
   };
   auto list = resolve(address, true, within(std::chrono::seconds(10)));
   if (!list.ok()) return refuse(list.error().message);
+  std::vector<const addrinfo*> places;
+  for (const addrinfo* one = list->get(); one; one = one->ai_next) places.push_back(one);
+  // No host is every address of both families, where the system has both: IPv6's socket takes IPv4
+  // connections too.
+  if (address.host.empty()) {
+    std::ranges::stable_partition(places, [](auto* one) { return one->ai_family == AF_INET6; });
+  }
   std::string why = "the host has no address";
-  for (const addrinfo* one = list->get(); one; one = one->ai_next) {
+  for (const addrinfo* one : places) {
     FileDescriptor fd(socket(one->ai_family, one->ai_socktype | kSocketFlags, one->ai_protocol));
-    const int yes = 1;
-    if (fd.get() >= 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (fd.get() >= 0) {
+      const int yes = 1, no = 0;
+      setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      if (address.host.empty() && one->ai_family == AF_INET6) {
+        setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+      }
+    }
     if (fd.get() >= 0 && ::bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 &&
         listen(fd.get(), backlog) == 0) {
       auto local = address_of(fd.get(), getsockname);

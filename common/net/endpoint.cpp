@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <tuple>
 
@@ -50,7 +51,12 @@ Result<Address> address_of(int fd, int (*query)(int, sockaddr*, socklen_t*) noex
     return Error{ExitCode::kPeerLost,
                  fmt::format("a socket has no TCP address: {}", gai_strerror(code))};
   }
-  return Address{host, static_cast<std::uint16_t>(std::stoul(port))};
+  // An IPv4 peer of a socket that takes both families is shown as what it is.
+  constexpr std::string_view kMapped = "::ffff:";
+  const std::string_view shown = host;
+  const bool is_mapped = shown.starts_with(kMapped) && shown.find('.') != shown.npos;
+  return Address{std::string(shown.substr(is_mapped ? kMapped.size() : 0)),
+                 static_cast<std::uint16_t>(std::stoul(port))};
 }
 
 Result<AddressList> resolve(const Address& address, bool passive, const Wait& wait) {

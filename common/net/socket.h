@@ -103,9 +103,11 @@ Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry 
 
 class Listener {
  public:
-  // Port 0 picks a free one. Errors carry kUsage: an unknown host, an address in use.
+  // Port 0 picks a free one; no host is all addresses, of IPv4 and IPv6. Errors carry kUsage: an
+  // unknown host, an address in use.
   static Result<Listener> bind(const Address& address, int backlog = 128);
-  // The bound address, with the port that was picked; the host is numeric ("0.0.0.0" for all).
+  // The bound address, with the port that was picked; the host is numeric ("::" for all, or
+  // "0.0.0.0" where there is no IPv6).
   const Address& local_address() const { return local_; }
   int fd() const { return fd_.get(); }
   Result<Socket> accept(const Wait& wait);

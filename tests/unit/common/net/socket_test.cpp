@@ -216,6 +216,21 @@ TEST(Listener, ListensOnIpv6WhereTheSystemHasIt) {
   EXPECT_TRUE(connect_to(listener->local_address(), soon()).ok());
 }
 
+TEST(Listener, ListensOnBothFamiliesWithoutAHost) {
+  Listener listener = Listener::bind({"", 0}).or_throw();
+  const std::uint16_t port = listener.local_address().port;
+  const bool has_ipv6 = Listener::bind({"::1", 0}).ok();
+  EXPECT_EQ(listener.local_address().host, has_ipv6 ? "::" : "0.0.0.0");
+  for (const std::string host : {"127.0.0.1", "::1"}) {
+    if (host == "::1" && !has_ipv6) continue;
+    const Socket caller = connect_to({host, port}, soon()).or_throw();
+    const Socket called = listener.accept(soon()).or_throw();
+    // As the caller sees itself, not as IPv6 writes an address of IPv4.
+    EXPECT_EQ(called.peer(), to_string(caller.local_address().or_throw()));
+    EXPECT_EQ(called.local_address().or_throw().host, host);
+  }
+}
+
 TEST(WakeUp, StaysRungUntilItIsCleared) {
   WakeUp bell;
   EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &bell)), Ready::kTimedOut);
