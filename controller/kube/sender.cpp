@@ -72,6 +72,7 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request, bo
   if (request.guard && !request.guard->permits(monotonic_now())) {
     return plain_error(Problem::kFenced, "not sent: this process is no longer the leader", request);
   }
+  if (request.guard && options_.before_write) options_.before_write(request);
   HttpRequest http = request.http;
   http.whole = whole;
   http.headers.emplace_back("Accept", request.accept);
@@ -107,7 +108,6 @@ ApiResult<std::string> Sender::attempt(const ApiRequest& request, const net::Wai
   bounded.deadline = std::min(bounded.deadline, monotonic_now() + options_.attempt_timeout);
   // What is not answered while this process may write is given up: its connection is closed.
   if (request.guard) bounded.deadline = std::min(bounded.deadline, request.guard->valid_until());
-  if (request.guard && options_.before_write) options_.before_write(request);
   auto exchange = begin(request, true, bounded);
   if (!exchange) return exchange.error();
   auto body = read_all(**exchange, bounded);

@@ -23,7 +23,7 @@ struct SenderOptions {
   Duration attempt_timeout = std::chrono::seconds(15);
   std::string user_agent = "tilewright";
   Jitter jitter = random_jitter();
-  // For tests: around every attempt of every write.
+  // For tests: around every attempt of every write, the first with leave to write given already.
   std::function<void(const ApiRequest&)> before_write, after_write;
 };
 

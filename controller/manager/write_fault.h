@@ -1,8 +1,10 @@
-// Named points where a test can make the controller die, by TILEWRIGHT_FAULT: before or after one
-// of its writes to the API server. Nothing is hit unless the variable is set.
+// Named points where a test can make the controller die or stand still, by TILEWRIGHT_FAULT: before
+// or after one of its writes to the API server. Nothing is hit unless the variable is set.
 //
 //   TILEWRIGHT_FAULT=before_write@N     kills the process with SIGKILL before its N-th write
 //   TILEWRIGHT_FAULT=after_write@N      the same once the API server has answered it
+//   TILEWRIGHT_FAULT=pause_at_write@N   stops it with SIGSTOP between its leave to write and its
+//                                       N-th write, which follows on SIGCONT
 //
 // The lease's renewals are not counted.
 #pragma once

@@ -108,6 +108,44 @@ TEST_F(ControllerFaults, EndTheSameWithTwoControllersThatTakeTurns) {
   EXPECT_EQ(job()["status"]["failures"].size(), 1U);
 }
 
+// Another leads already when it goes on with a write that it had leave for.
+TEST_F(ControllerFaults, EndTheSameWhicheverWriteALeaderIsPausedAtForLongerThanItsLease) {
+  watch_lives();
+  const json expected = undisturbed();
+  constexpr int kMostWrites = 60;
+  int writes = 0;
+  for (bool paused = true; paused && !HasFailure();) {
+    const int number = writes + 1;
+    ASSERT_LT(number, kMostWrites);
+    SCOPED_TRACE(fmt::format("pause_at_write@{}", number));
+    const std::vector<std::string> briefly = {
+        fmt::format("--lease_name=pauses-{}", number), "--leader_elect_lease_duration=3",
+        "--leader_elect_renew_deadline=2", "--leader_elect_retry_period=1"};
+    RunningProgram& first = start_controller(fmt::format("pause_at_write@{}", number), briefly);
+    RunningProgram* second = nullptr;
+    paused = false;
+    const auto alive = [&] {
+      if (paused || !first.stopped()) return;
+      paused = true;
+      second = &start_controller("", briefly);
+      ASSERT_TRUE(second->say("became the leader"));
+      first.send(SIGCONT);
+    };
+    EXPECT_TRUE(live_through({.alive = alive}));
+    EXPECT_EQ(end_state(job()), expected);
+    EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
+    EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
+    if (paused) {
+      EXPECT_TRUE(first.say("no longer the leader"));
+      ++writes;
+    }
+    controllers_.clear();
+    clear_away();
+  }
+  // As many as those at which it may die.
+  EXPECT_GE(writes, 12);
+}
+
 TEST_F(ControllerFaults, EndTheSameThoughTheApiServerIsRestarted) {
   watch_lives();
   start_controller("", kAlone);

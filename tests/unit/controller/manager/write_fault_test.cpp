@@ -2,6 +2,9 @@
 #include "controller/manager/write_fault.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace tilewright::manager {
 namespace {
@@ -46,6 +49,23 @@ TEST(WriteFaultDeathTest, KillsAtTheNumberedWriteAndCountsNoLease) {
     for (int i = 0; i < 5; ++i) hook(write_to("leases"));
     EXPECT_EXIT(hook(write_to("trainjobs/status")), ::testing::KilledBySignal(SIGKILL), "");
   }
+}
+
+TEST(WriteFault, StandsStillAtTheNumberedWriteUntilItIsToldToGoOn) {
+  kube::SenderOptions options;
+  ASSERT_TRUE(install_write_fault("pause_at_write@1", options));
+  ASSERT_TRUE(options.before_write && !options.after_write);
+  const pid_t writer = fork();
+  if (writer == 0) {
+    options.before_write(write_to("pods"));
+    _exit(7);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(writer, &status, WUNTRACED), writer);
+  EXPECT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+  ASSERT_EQ(kill(writer, SIGCONT), 0);
+  ASSERT_EQ(waitpid(writer, &status, 0), writer);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 }  // namespace
