@@ -1,6 +1,7 @@
 // Who this process is to the API server: nobody, a token, a token file that rotates, or a plugin.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@ namespace tilewright::kube {
 struct ClientCertificate {
   std::string certificate_pem;  // the leaf, then its chain
   std::string key_pem;
+  bool operator==(const ClientCertificate&) const = default;
 };
 
 // Thread-safe. Secrets leave it only as return values.
@@ -26,6 +28,9 @@ class Credentials {
   virtual void refused() {}
   // As the last token() found it; never blocks.
   virtual std::optional<ClientCertificate> certificate() const { return std::nullopt; }
+  // Another number once that is another one: connections that were made with the one before are of
+  // no more use.
+  virtual std::uint64_t generation() const { return 0; }
 };
 
 std::shared_ptr<Credentials> no_credentials();

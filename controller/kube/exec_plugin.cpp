@@ -109,6 +109,10 @@ class ExecCredentials : public Credentials {
     if (!answer) return answer.error();
     const std::lock_guard lock(mutex_);
     answer_ = std::move(answer).value();
+    if (answer_->certificate != shown_) {
+      shown_ = answer_->certificate;
+      ++generation_;
+    }
     return answer_->token;
   }
 
@@ -121,12 +125,18 @@ class ExecCredentials : public Credentials {
     const std::lock_guard lock(mutex_);
     return answer_ ? answer_->certificate : std::nullopt;
   }
+  std::uint64_t generation() const override {
+    const std::lock_guard lock(mutex_);
+    return generation_;
+  }
 
  private:
   const ExecPlugin plugin_;
   std::timed_mutex running_;
   mutable std::mutex mutex_;
   std::optional<ExecAnswer> answer_;
+  std::optional<ClientCertificate> shown_;  // of the last answer
+  std::uint64_t generation_ = 0;
 };
 
 }  // namespace

@@ -68,6 +68,8 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request, bo
   }
   auto token = credentials_->token(wait);
   if (!token) return plain_error(Problem::kUnauthorized, token.error().message, request);
+  const std::uint64_t generation = credentials_->generation();
+  if (generation_.exchange(generation) != generation) transport_->renew_connections();
   // Asked last, so that little time passes between leave and writing.
   if (request.guard && !request.guard->permits(monotonic_now())) {
     return plain_error(Problem::kFenced, "not sent: this process is no longer the leader", request);
@@ -99,8 +101,14 @@ ApiResult<std::unique_ptr<Exchange>> Sender::open(const ApiRequest& request,
                                                   const net::Wait& wait) {
   auto exchange = begin(request, false, wait);
   if (!exchange.is(Problem::kUnauthorized)) return exchange;
-  credentials_->refused();
+  refused();
   return begin(request, false, wait);
+}
+
+// A kept connection shows the certificate that it was made with, which may have expired since.
+void Sender::refused() {
+  credentials_->refused();
+  transport_->renew_connections();
 }
 
 ApiResult<std::string> Sender::attempt(const ApiRequest& request, const net::Wait& wait) {
@@ -128,7 +136,7 @@ ApiResult<std::string> Sender::send(const ApiRequest& request, const net::Wait& 
     maybe_applied = maybe_applied || error.maybe_applied;
     error.maybe_applied = maybe_applied;
     if (error.problem == Problem::kUnauthorized && error.http_code != 0 && !authorized_again) {
-      credentials_->refused();
+      refused();
       authorized_again = true;
       continue;
     }

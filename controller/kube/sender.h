@@ -2,6 +2,8 @@
 // in this one place for all verbs.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -56,9 +58,12 @@ class Sender {
   ApiResult<std::unique_ptr<Exchange>> begin(const ApiRequest& request, bool whole,
                                              const net::Wait& wait);
 
+  void refused();
+
   const std::unique_ptr<Transport> transport_;
   const std::shared_ptr<Credentials> credentials_;
   const SenderOptions options_;
+  std::atomic<std::uint64_t> generation_{0};  // of the credentials, as connections know them
   RequestCounter counter_;
 };
 

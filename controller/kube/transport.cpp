@@ -87,7 +87,10 @@ struct Transport::Impl {
   std::string server;
   std::string prefix;       // the server's own path
   std::string server_name;  // whose certificate is asked for, where it is not the host
-  std::unique_ptr<web::http::client::http_client> client;
+  web::http::client::http_client_config settings;
+  std::unique_ptr<web::http::client::http_client> client;  // and the connections that it keeps
+
+  void connect() { client = std::make_unique<web::http::client::http_client>(server, settings); }
 
   // On cpprestsdk's thread.
   void start(const std::shared_ptr<Exchange::State>& state, HttpRequest request) {
@@ -154,7 +157,7 @@ Result<std::unique_ptr<Transport>> Transport::make(const ClusterConfig& config) 
     const Status fit = prepare_tls(trial.get(), config.tls, std::nullopt);
     if (!fit) return fit.error();
   }
-  web::http::client::http_client_config settings;
+  web::http::client::http_client_config& settings = impl->settings;
   // Deadlines are ours; the library's own would end a quiet watch.
   settings.set_timeout(std::chrono::hours(24));
   settings.set_max_redirects(0);
@@ -177,7 +180,7 @@ Result<std::unique_ptr<Transport>> Transport::make(const ClusterConfig& config) 
                      .set_port(whole.port() > 0 ? whole.port() : (secure ? 443 : 80))
                      .to_string();
   impl->prefix = whole.path() == "/" ? "" : whole.path();
-  impl->client = std::make_unique<web::http::client::http_client>(impl->server, settings);
+  impl->connect();
   return std::unique_ptr<Transport>(new Transport(std::move(impl)));
 }
 
@@ -197,6 +200,10 @@ std::unique_ptr<Exchange> Transport::send(HttpRequest request) {
     }
   });
   return std::make_unique<Exchange>(std::move(state));
+}
+
+void Transport::renew_connections() {
+  on_http_thread([impl = impl_] { impl->connect(); });
 }
 
 Exchange::Exchange(std::shared_ptr<State> state) : state_(std::move(state)) {}

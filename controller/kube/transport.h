@@ -87,6 +87,10 @@ class Transport {
   // kept connection turns out to be closed.
   std::unique_ptr<Exchange> send(HttpRequest request);
 
+  // What is sent from now on goes over new connections, with the certificates of now; requests
+  // under way are left alone.
+  void renew_connections();
+
  private:
   struct Impl;
   explicit Transport(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -111,6 +111,17 @@ class ScriptedConnection {
     return true;
   }
   int fd() const { return fd_; }
+  // The common name of the client's certificate; empty where it showed none.
+  std::string client_name() const {
+    const std::unique_ptr<X509, decltype(&X509_free)> shown(
+        tls_ ? SSL_get1_peer_certificate(tls_) : nullptr, X509_free);
+    char name[256] = "";
+    if (shown) {
+      X509_NAME_get_text_by_NID(X509_get_subject_name(shown.get()), NID_commonName, name,
+                                sizeof name);
+    }
+    return name;
+  }
 
  private:
   ssize_t read(char* bytes, std::size_t size) {

@@ -7,6 +7,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include "controller/kube/exec_plugin.h"
 #include "tests/support/certificates.h"
 #include "tests/support/paths.h"
 #include "tests/unit/controller/kube/client_fixtures.h"
@@ -14,6 +15,7 @@
 namespace tilewright::kube {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
@@ -154,6 +156,80 @@ TEST_F(TlsTest, ShowsItsCertificate) {
   config.tls.key.file = paths.key;
   const auto object = ask(config);
   EXPECT_TRUE(object.ok()) << object.error().sentence();
+}
+
+// A server that asks its clients for certificates and takes those of one name.
+class CertificateRenewal : public TlsTest {
+ protected:
+  CertificateRenewal() {
+    SSL_CTX_load_verify_locations(server_tls.get(), authority.certificate().c_str(), nullptr);
+    SSL_CTX_set_verify(server_tls.get(), SSL_VERIFY_PEER, nullptr);
+  }
+  // Of the common name `name`.
+  void issue(const std::string& name) {
+    const auto paths = authority.issue_client(name, {});
+    fs::copy_file(paths.certificate, certificate, fs::copy_options::overwrite_existing);
+    fs::copy_file(paths.key, key, fs::copy_options::overwrite_existing);
+  }
+  void use_plugin(ClusterConfig& config, const std::string& expires) {
+    ExecPlugin plugin;
+    plugin.program = "/usr/bin/python3";
+    plugin.arguments = {"-c", R"(import json, sys
+status = {"clientCertificateData": open(sys.argv[1]).read(), "clientKeyData": open(sys.argv[2]).read()}
+if sys.argv[3]: status["expirationTimestamp"] = sys.argv[3]
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})))",
+                        certificate, key, expires};
+    plugin.where = "test";
+    config.credentials = exec_credentials(plugin);
+  }
+
+  const fs::path certificate = folder.path() / "shown.crt", key = folder.path() / "shown.key";
+  std::mutex mutex;
+  std::string taken = "first";
+  std::vector<std::string> shown;
+  ScriptedServer server{[this](ScriptedConnection& connection, const ScriptedRequest&) {
+                          const std::lock_guard lock(mutex);
+                          shown.push_back(connection.client_name());
+                          if (shown.back() == taken) return connection.answer(200, "{}");
+                          connection.answer(401, status_text(401, "Unauthorized"));
+                        },
+                        server_tls.get()};
+  void take(const std::string& name) {
+    const std::lock_guard lock(mutex);
+    taken = name;
+  }
+  void expect_renewal(const ClusterConfig& config, const std::vector<std::string>& expected) {
+    issue("first");
+    const auto client = Client::make(config, impatient()).or_throw();
+    const auto ask = [&client] { return client->get(resource::pods(), "ns", "a", soon()); };
+    ASSERT_TRUE(ask().ok());
+    issue("second");
+    take("second");
+    const auto object = ask();
+    EXPECT_TRUE(object.ok()) << object.error().sentence();
+    EXPECT_TRUE(ask().ok());
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(shown, expected);
+  }
+};
+
+TEST_F(CertificateRenewal, OfFilesTakesEffectWhenTheOldOneIsRefused) {
+  ClusterConfig config = trusting(server);
+  config.tls.certificate.file = certificate;
+  config.tls.key.file = key;
+  expect_renewal(config, {"first", "first", "second", "second"});
+}
+
+TEST_F(CertificateRenewal, ByAPluginTakesEffectWhenTheOldOneIsRefused) {
+  ClusterConfig config = trusting(server);
+  use_plugin(config, "");
+  expect_renewal(config, {"first", "first", "second", "second"});
+}
+
+TEST_F(CertificateRenewal, ByAPluginTakesEffectWhenTheOldOneExpires) {
+  ClusterConfig config = trusting(server);
+  use_plugin(config, "2001-01-01T00:00:00Z");
+  expect_renewal(config, {"first", "second", "second"});
 }
 
 TEST_F(TlsTest, SaysWhichFileCannotBeUsed) {
