@@ -107,7 +107,7 @@ class Listener {
   // unknown host, an address in use.
   static Result<Listener> bind(const Address& address, int backlog = 128);
   // The bound address, with the port that was picked; the host is numeric ("::" for all, or
-  // "0.0.0.0" where there is no IPv6).
+  // "0.0.0.0" where the system knows no IPv6).
   const Address& local_address() const { return local_; }
   int fd() const { return fd_.get(); }
   Result<Socket> accept(const Wait& wait);

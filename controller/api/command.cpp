@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "common/base/check.h"
@@ -69,17 +70,19 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJ
   return list;
 }
 
+std::span<const char* const> runtime_variables() {
+  static constexpr std::array kNames = {
+      env::kJobName,          env::kJobUid,     env::kJobKeyFile,
+      env::kRendezvous,       env::kTls,        env::kWorkerIndex,
+      env::kTransportPort,    env::kMasterAddr, env::kMasterPort,
+      env::kWorldSize,        env::kRank,       env::kLocalRank,
+      env::kLocalWorldSize,   env::kGroupRank,  env::kGroupWorldSize,
+      env::kTorchelasticRunId};
+  return kNames;
+}
+
 bool is_runtime_variable(std::string_view name) {
-  constexpr std::array kNames = {env::kJobName,          env::kJobUid,     env::kJobKeyFile,
-                                 env::kRendezvous,       env::kTls,        env::kWorkerIndex,
-                                 env::kTransportPort,    env::kMasterAddr, env::kMasterPort,
-                                 env::kWorldSize,        env::kRank,       env::kLocalRank,
-                                 env::kLocalWorldSize,   env::kGroupRank,  env::kGroupWorldSize,
-                                 env::kTorchelasticRunId};
-  for (const char* known : kNames) {
-    if (name == known) return true;
-  }
-  return false;
+  return std::ranges::find(runtime_variables(), name) != runtime_variables().end();
 }
 
 }  // namespace tilewright::api

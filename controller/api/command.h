@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,8 @@ struct WorkerSetting {
 std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJob& job,
                                                                     const WorkerSetting& setting);
 
-// Whether the runtime sets this variable, so that a manifest may not.
+// What the runtime sets itself, so that a manifest may not.
+std::span<const char* const> runtime_variables();
 bool is_runtime_variable(std::string_view name);
 
 }  // namespace tilewright::api

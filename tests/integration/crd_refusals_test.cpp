@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "common/contract/training_flags.h"
+#include "controller/api/command.h"
 #include "tests/integration/crd_fixture.h"
 
 namespace tilewright::testing {
@@ -205,6 +206,22 @@ TEST_F(CrdRefusals, RefusesInASentenceWhatValidateRefuses) {
     }
   }
   EXPECT_GE(std::size(cases), 20u);
+}
+
+// The CRD has no name for a list, so it says this one twice.
+TEST_F(CrdRefusals, KnowsEveryVariableThatTheRuntimeSets) {
+  EXPECT_GT(api::runtime_variables().size(), 10U);
+  for (const std::string name : api::runtime_variables()) {
+    const std::string env = "env: [{name: " + name + "}]";
+    for (const std::string& replacement :
+         {env, "podTemplate: {spec: {containers: [{name: worker, " + env + "}]}}"}) {
+      const std::string manifest = with("sharedMemory: 64Mi", replacement);
+      const HttpResponse answer = admin().post(kTry, tree_of(manifest));
+      EXPECT_FALSE(answer.ok()) << replacement;
+      EXPECT_THAT(answer.message(), HasSubstr("that the runtime does not set itself"));
+      EXPECT_THAT(our_refusal(manifest), HasSubstr("that the runtime does not set itself"));
+    }
+  }
 }
 
 TEST_F(CrdRefusals, TakesWhatValidateTakes) {

@@ -219,10 +219,10 @@ TEST(Listener, ListensOnIpv6WhereTheSystemHasIt) {
 TEST(Listener, ListensOnBothFamiliesWithoutAHost) {
   Listener listener = Listener::bind({"", 0}).or_throw();
   const std::uint16_t port = listener.local_address().port;
-  const bool has_ipv6 = Listener::bind({"::1", 0}).ok();
-  EXPECT_EQ(listener.local_address().host, has_ipv6 ? "::" : "0.0.0.0");
+  // A system may know IPv6 and have no address of it, not even its own.
+  EXPECT_EQ(listener.local_address().host, Listener::bind({"::", 0}).ok() ? "::" : "0.0.0.0");
   for (const std::string host : {"127.0.0.1", "::1"}) {
-    if (host == "::1" && !has_ipv6) continue;
+    if (!Listener::bind({host, 0}).ok()) continue;
     const Socket caller = connect_to({host, port}, soon()).or_throw();
     const Socket called = listener.accept(soon()).or_throw();
     // As the caller sees itself, not as IPv6 writes an address of IPv4.
