@@ -78,9 +78,23 @@ std::string quality_of(const Progress& progress) {
   return progress.loss ? fmt::format("loss {:.4f}", *progress.loss) : "";
 }
 
+// Why a job does not run, or how it ended.
+std::string message_of(const TrainJobStatus& status) {
+  for (const char* type :
+       {condition::kBlocked, condition::kFailed, condition::kSucceeded, condition::kRestarting}) {
+    const Condition* found = status.find_condition(type);
+    if (found != nullptr && found->status == ConditionStatus::kTrue) return found->message;
+  }
+  return "";
+}
+
 // kubectl's columns show a field each; these join what people read together.
 json summary_json(const TrainJobStatus& status) {
-  json summary = {{"ready", fmt::format("{}/{}", status.replicas.ready, status.replicas.desired)}};
+  json summary = json::object();
+  if (status.replicas.desired > 0) {
+    summary["ready"] = fmt::format("{}/{}", status.replicas.ready, status.replicas.desired);
+  }
+  put_text(summary, "message", message_of(status));
   if (!status.progress) return summary;
   const Progress& progress = *status.progress;
   summary["progress"] = fmt::format("{}/{}", progress.step, progress.total_steps);
@@ -126,7 +140,7 @@ json to_json(const TrainJobStatus& status) {
   if (status.nominal_workers > 0) object["nominalWorkers"] = status.nominal_workers;
   if (status.virtual_shards > 0) object["virtualShards"] = status.virtual_shards;
   if (status.rendezvous_epoch > 0) object["rendezvousEpoch"] = status.rendezvous_epoch;
-  if (status.replicas.desired > 0) object["summary"] = summary_json(status);
+  if (json summary = summary_json(status); !summary.empty()) object["summary"] = std::move(summary);
   return object;
 }
 

@@ -24,6 +24,7 @@ struct ControllerOptions {
   std::string kubeconfig, context, log_level = "info";
   bool allow_insecure = false;
   std::string rendezvous_listen, rendezvous_address, metrics_listen, health_listen;
+  int resync_period = 600;                                         // seconds
   int lease_duration = 15, renew_deadline = 10, retry_period = 2;  // seconds; client-go's defaults
   manager::Options manager;
 };
@@ -58,6 +59,7 @@ Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) 
                              "{}, {} and {} s, expected each to be shorter than the one before",
                              options.lease_duration, options.renew_deadline, options.retry_period)};
   }
+  to.resync_period = std::chrono::seconds(options.resync_period);
   to.elector.lease_duration = std::chrono::seconds(options.lease_duration);
   to.elector.renew_deadline = std::chrono::seconds(options.renew_deadline);
   to.elector.retry_period = std::chrono::seconds(options.retry_period);
@@ -138,6 +140,11 @@ void add_controller_command(CLI::App& app, int& exit_code) {
   command->add_option("--leader_elect", to.elect_leader, "Whether replicas elect a leader")
       ->capture_default_str();
   command->add_option("--lease_name", to.lease_name, "The Lease of that election")
+      ->capture_default_str();
+  command
+      ->add_option("--resync_period", options->resync_period,
+                   "Seconds between two looks at everything, whatever events have told")
+      ->check(CLI::Range(1, 24 * 3600))
       ->capture_default_str();
   const std::tuple<const char*, int*, const char*> times[] = {
       {"--leader_elect_lease_duration", &options->lease_duration,

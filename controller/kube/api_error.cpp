@@ -17,6 +17,9 @@ struct Reason {
 };
 
 // metav1.StatusReason; what is not here is judged by its code.
+// As the namespace lifecycle admission plugin says it (k8s.io/api/core/v1).
+constexpr const char* kNamespaceTerminating = "NamespaceTerminating";
+
 constexpr std::array<Reason, 11> kReasons = {{
     {"NotFound", Problem::kNotFound},
     {"AlreadyExists", Problem::kAlreadyExists},
@@ -125,6 +128,13 @@ ApiError error_of_status(int http_code, const nlohmann::json& status) {
   }
   if (const auto details = status.find("details");
       details != status.end() && details->is_object()) {
+    // Forbidden by its number, but nothing is wrong with rights: there is no such namespace any
+    // more.
+    for (const auto& cause : api::member(*details, "causes")) {
+      if (api::text_member(cause, "reason") == kNamespaceTerminating) {
+        error.problem = Problem::kNotFound;
+      }
+    }
     const auto seconds = details->find("retryAfterSeconds");
     if (seconds != details->end() && seconds->is_number_integer()) {
       error.retry_after =

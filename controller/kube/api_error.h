@@ -15,7 +15,7 @@
 namespace tilewright::kube {
 
 enum class Problem {
-  kNotFound,
+  kNotFound,  // also its namespace, which may be on its way out
   kAlreadyExists,
   kConflict,         // the object has changed, or a precondition does not hold
   kGone,             // 410: the resourceVersion or continue token is too old; list again

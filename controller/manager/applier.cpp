@@ -60,7 +60,7 @@ class Applier::Application {
   Application(Applier& owner, const api::TrainJob& job, const json& stored,
               const reconcile::Plan& plan, JobMemory& memory, const net::Wait& wait)
       : parts_(owner.parts_),
-        rendezvous_(owner.rendezvous_),
+        rendezvous_(owner.rendezvous_()),
         log_(*owner.log_),
         job_(job),
         stored_(stored),
@@ -288,7 +288,7 @@ class Applier::Application {
   }
 
   const Parts& parts_;
-  const std::string& rendezvous_;
+  const std::string rendezvous_;
   Logger& log_;
   const api::TrainJob& job_;
   const json& stored_;

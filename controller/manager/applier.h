@@ -1,6 +1,7 @@
 // Carries a Plan out through the API server, in the order that plan.h asks for.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,8 @@ class Applier {
     Recorder& recorder;
     TaskPool& pool;
   };
-  // `rendezvous` is host:port as workers are told it.
-  Applier(const Parts& parts, std::string rendezvous, std::shared_ptr<Logger> log)
+  // `rendezvous` says host:port as workers are told it from now on; from any thread.
+  Applier(const Parts& parts, std::function<std::string()> rendezvous, std::shared_ptr<Logger> log)
       : parts_(parts), rendezvous_(std::move(rendezvous)), log_(std::move(log)) {}
 
   // `job` is what the plan was made for, with the status it had, `stored` that status as the API
@@ -45,7 +46,7 @@ class Applier {
   class Application;
 
   const Parts parts_;
-  const std::string rendezvous_;
+  const std::function<std::string()> rendezvous_;
   const std::shared_ptr<Logger> log_;
 };
 

@@ -1,6 +1,7 @@
 // What the controller is told on its command line.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "common/contract/ports.h"
@@ -31,6 +32,9 @@ struct Options {
   net::Address metrics_listen{"", kControllerMetricsPort};
   net::Address health_listen{"", kControllerHealthPort};
 
+  // Between two looks at everything: in case an event was lost all the same, and to find what
+  // somebody has deleted that is not watched.
+  std::chrono::seconds resync_period = std::chrono::minutes(10);
   int reconcilers = 16;        // jobs looked at side by side
   int parallel_requests = 32;  // of all jobs together, for pods
 };

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "controller/reconcile/own_time.h"
 #include "controller/reconcile/reconcile.h"
 
 namespace tilewright::manager {
@@ -12,6 +14,8 @@ namespace {
 // A pod starts within seconds; after this its events are asked why it does not.
 constexpr std::chrono::seconds kTimeToStart{15};
 constexpr std::chrono::seconds kAskAgain{30};
+// Of so many pods at one look; what keeps one of a job from starting mostly keeps the others, too.
+constexpr int kMostAsked = 4;
 constexpr const char* kContainerCreating = "ContainerCreating";
 
 // Somebody else's change comes with an event of its own, and a term that ends cuts its requests
@@ -88,6 +92,7 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   observed.progress = hub_.progress(cached->uid, observed.workers, now);
   observed.refusal = memory.refusal;
   observed.nodes = caches_.nodes();
+  reconcile::take_own_time(observed, now);
   observed.runtime.companions = {
       reconcile::Companion::kKeySecret, reconcile::Companion::kHeadlessService,
       reconcile::Companion::kNetworkPolicy, reconcile::Companion::kPodGroup};
@@ -113,6 +118,7 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
 
 void Reconciler::ask_for_troubles(const std::string& key, std::vector<reconcile::Worker>& workers,
                                   JobMemory& memory, const net::Wait& wait) {
+  std::vector<reconcile::Worker*> slow;
   std::map<std::string, JobMemory::Asked> asked;
   for (reconcile::Worker& worker : workers) {
     const bool starting = worker.phase == reconcile::WorkerPhase::kPending &&
@@ -124,25 +130,31 @@ void Reconciler::ask_for_troubles(const std::string& key, std::vector<reconcile:
       queue_.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(kTimeToStart - age));
       continue;
     }
-    const auto before = memory.asked.find(worker.uid);
-    if (before != memory.asked.end() && monotonic_now() - before->second.when < kAskAgain) {
-      asked[worker.uid] = before->second;
-    } else {
-      auto& answer = asked[worker.uid];
+    slow.push_back(&worker);
+    asked[worker.uid] = memory.asked[worker.uid];
+  }
+  // Each gets its turn.
+  std::ranges::stable_sort(
+      slow, {}, [&](const reconcile::Worker* worker) { return asked[worker->uid].when; });
+  int questions = 0;
+  for (reconcile::Worker* worker : slow) {
+    JobMemory::Asked& answer = asked[worker->uid];
+    const bool due = answer.when == MonotonicTime() || monotonic_now() - answer.when >= kAskAgain;
+    if (due && questions++ < kMostAsked) {
       answer.when = monotonic_now();
-      auto trouble = ask_for_trouble(client_, address_of(key).namespace_name, worker.uid, wait);
+      auto trouble = ask_for_trouble(client_, address_of(key).namespace_name, worker->uid, wait);
       if (trouble) {
         answer.trouble = std::move(trouble).value();
       } else {
         log_->warn("{}: {}", key, trouble.error().sentence());
       }
     }
-    queue_.add_after(key, kAskAgain);
-    if (const auto& trouble = asked[worker.uid].trouble) {
-      worker.reason = trouble->reason;
-      worker.message = trouble->message;
+    if (answer.trouble) {
+      worker->reason = answer.trouble->reason;
+      worker->message = answer.trouble->message;
     }
   }
+  if (!slow.empty()) queue_.add_after(key, kAskAgain);
   memory.asked = std::move(asked);
 }
 
@@ -152,6 +164,7 @@ JobMemory& Reconciler::memory_of(const std::string& key) {
 }
 
 void Reconciler::forget(const std::string& key) {
+  queue_.forget(key);
   const std::lock_guard lock(mutex_);
   memories_.erase(key);
 }
@@ -161,6 +174,7 @@ void Reconciler::gone(const std::string& key, JobMemory& memory) {
   log_->info("{}: the job {} is gone", key, memory.uid);
   hub_.close(memory.uid);
   memory = {};
+  queue_.forget(key);  // another of its name owes nothing for it
 }
 
 }  // namespace tilewright::manager

@@ -18,8 +18,6 @@ using std::chrono::seconds;
 
 constexpr seconds kRequestDeadline{30};
 constexpr seconds kBetweenTries{1};
-// In case an event was lost all the same, and to find companions that somebody has deleted.
-constexpr std::chrono::minutes kResync{10};
 constexpr seconds kTakeDeadline{60};
 // Heartbeats of a job's workers come every second; one look may serve several.
 constexpr seconds kHeartbeatLook{1};
@@ -87,7 +85,6 @@ void Term::run() {
   if (!caches_.wait_synced({MonotonicTime::max(), &stop_})) return;
 
   std::optional<JobKeys> keys;
-  std::string rendezvous;
   const bool ready = insist("the master key",
                             [&]() -> std::optional<Error> {
                               auto loaded = JobKeys::load(client_, *guard_, options_.own_namespace,
@@ -114,16 +111,25 @@ void Term::run() {
                               hub_ = std::move(hub).value();
                               return std::nullopt;
                             }) &&
-                     insist("the address of the rendezvous", [&]() -> std::optional<Error> {
-                       auto address = publish();
-                       if (!address) return address.error().to_error();
-                       rendezvous = *address;
-                       return std::nullopt;
-                     });
-  if (ready) serve(*keys, rendezvous);
+                     insist("the address of the rendezvous", [this] { return publish(); });
+  if (ready) serve(*keys);
 }
 
-kube::ApiResult<std::string> Term::publish() {
+std::optional<Error> Term::publish() {
+  auto address = published_address();
+  if (!address) return address.error().to_error();
+  const std::lock_guard lock(mutex_);
+  if (rendezvous_ != *address) log_->info("workers find the rendezvous at {}", *address);
+  rendezvous_ = *std::move(address);
+  return std::nullopt;
+}
+
+std::string Term::rendezvous() const {
+  const std::lock_guard lock(mutex_);
+  return rendezvous_;
+}
+
+kube::ApiResult<std::string> Term::published_address() {
   net::Address own = hub_->address();
   if (!options_.rendezvous_address.host.empty()) {
     net::Address told = options_.rendezvous_address;
@@ -138,22 +144,26 @@ kube::ApiResult<std::string> Term::publish() {
   return net::to_string(*address);
 }
 
-void Term::serve(const JobKeys& keys, const std::string& rendezvous) {
-  log_->info("leading {} jobs and {} pods; workers find the rendezvous at {}",
-             caches_.number_of_jobs(), caches_.number_of_pods(), rendezvous);
+void Term::serve(const JobKeys& keys) {
+  log_->info("leading {} jobs and {} pods", caches_.number_of_jobs(), caches_.number_of_pods());
   Recorder recorder(client_, guard_, options_.instance, log_);
   TaskPool pool(options_.parallel_requests);
-  Applier applier({client_, *guard_, *hub_, keys, recorder, pool}, rendezvous, log_);
+  Applier applier(
+      {client_, *guard_, *hub_, keys, recorder, pool}, [this] { return rendezvous(); }, log_);
   Reconciler reconciler(client_, caches_, *hub_, applier, queue_, log_);
   std::vector<std::thread> workers;
   workers.reserve(static_cast<std::size_t>(options_.reconcilers));
   for (int i = 0; i < options_.reconcilers; ++i) {
     workers.emplace_back([this, &reconciler] { work(reconciler); });
   }
-  do {
-    add_all();
+  add_all();
+  while (net::wait_ready(-1, 0, net::within(options_.resync_period, &stop_)) ==
+         net::Ready::kTimedOut) {
+    // Somebody may have deleted its EndpointSlice, or made its Service anew.
+    insist("the address of the rendezvous", [this] { return publish(); });
     reconciler.distrust_companions();
-  } while (net::wait_ready(-1, 0, net::within(kResync, &stop_)) == net::Ready::kTimedOut);
+    add_all();
+  }
   for (std::thread& worker : workers) worker.join();
 }
 

@@ -43,8 +43,11 @@ class Term {
   // Until it succeeds or the term ends.
   template <typename Step>
   bool insist(const char* what, Step step);
-  kube::ApiResult<std::string> publish();
-  void serve(const class JobKeys& keys, const std::string& rendezvous);
+  // Where workers find the rendezvous, as new pods are told from then on.
+  std::optional<Error> publish();
+  kube::ApiResult<std::string> published_address();
+  std::string rendezvous() const;
+  void serve(const class JobKeys& keys);
   void work(class Reconciler& reconciler);
   void add_all();
 
@@ -56,8 +59,9 @@ class Term {
   const std::shared_ptr<Logger> log_;
   queue::WorkQueue queue_;
   net::WakeUp stop_;
-  mutable std::mutex mutex_;            // of hub_, which others ask for figures
+  mutable std::mutex mutex_;            // of what follows, which others ask for
   std::unique_ptr<RendezvousHub> hub_;  // from the moment it listens
+  std::string rendezvous_;              // from the moment it is published
   std::thread thread_;                  // last: it uses all of the above
 };
 

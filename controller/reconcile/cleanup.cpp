@@ -12,7 +12,7 @@ using std::chrono::seconds;
 void remove_workers(const Situation& situation, api::TrainJobStatus& status, Plan& plan,
                     bool ended_too, const char* why) {
   for (const Worker& worker : situation.observed.workers) {
-    if (has_ended(worker) && !ended_too) continue;
+    if (is_over(worker) && !ended_too) continue;
     mark_counted(status, worker.uid);
     if (!worker.terminating || is_lost(situation, worker)) {
       plan.deletions.push_back(deletion_of(situation, worker, why));

@@ -91,6 +91,11 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   take_container_state(
       member(named(member(status, "containerStatuses"), "name", kWorkerContainer), "state"),
       worker);
+  // The pod's phase hangs on the containers beside it, too.
+  if (worker.phase != WorkerPhase::kPending && worker.exit_code) {
+    worker.pod_goes_on = worker.phase == WorkerPhase::kRunning;
+    worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
+  }
   const json& scheduled = named(conditions, "type", "PodScheduled");
   if (worker.phase == WorkerPhase::kPending && text_member(scheduled, "status") == "False") {
     worker.reason = text_member(scheduled, "reason");

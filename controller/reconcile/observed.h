@@ -25,6 +25,8 @@ struct Worker {
   // Of the job it was made from, where the runtime lets a job change.
   std::optional<std::int64_t> generation;
   WorkerPhase phase = WorkerPhase::kPending;
+  // It has ended and its pod has not: a container beside it runs on.
+  bool pod_goes_on = false;
   bool ready = false;
   bool terminating = false;  // its deletion has begun, by whomever
   // Terminating: when the time that it was given to end is over, where the runtime tells.

@@ -55,8 +55,10 @@ bool has_ended(const Worker& worker) {
   return worker.phase == WorkerPhase::kSucceeded || worker.phase == WorkerPhase::kFailed;
 }
 
+bool is_over(const Worker& worker) { return has_ended(worker) && !worker.pod_goes_on; }
+
 bool is_lost(const Situation& situation, const Worker& worker) {
-  if (worker.node_ready || has_ended(worker) || !situation.observed.progress) return false;
+  if (worker.node_ready || is_over(worker) || !situation.observed.progress) return false;
   const auto& members = situation.observed.progress->members;
   const auto member = members.find(worker.index);
   return member != members.end() && member->second.silent;
@@ -66,7 +68,7 @@ void watch_for_silence(const Situation& situation, Timer& timer) {
   // About as long as a coordinator waits for a heartbeat.
   constexpr std::chrono::seconds kLookAgain{10};
   const bool any = std::ranges::any_of(situation.observed.workers, [&](const Worker& worker) {
-    return !worker.node.empty() && !worker.node_ready && !has_ended(worker) &&
+    return !worker.node.empty() && !worker.node_ready && !is_over(worker) &&
            !is_lost(situation, worker);
   });
   if (any) timer.due(situation.now + kLookAgain);

@@ -43,6 +43,8 @@ struct JobEnd {
 };
 
 bool has_ended(const Worker& worker);
+// It, and its pod with it: nothing of it is left on its node.
+bool is_over(const Worker& worker);
 // On a node that does not report any more, and silent: taken for dead, though its pod says Running,
 // or Pending.
 bool is_lost(const Situation& situation, const Worker& worker);

@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 using testing::CommandOutcome;
 using ::testing::HasSubstr;
+using testing::restricted_pod;
 
 // RFC 3339 in UTC, whole seconds, as Kubernetes writes it.
 std::time_t seconds_of(const std::string& timestamp) {
@@ -155,6 +156,28 @@ TEST_F(Policies, WhatStaysOfAFinishedJobIsItsCleanPodPolicys) {
   await_gone("pods", "late-running");
   must({"get", "service/late-running"});
   EXPECT_EQ(pods_of("late-none"), "pod/late-none-worker-0\n");
+}
+
+// Log shippers and meshes put containers beside the worker that never end by themselves.
+TEST_F(Policies, AWorkersEndCountsThoughASidecarRunsOn) {
+  json sidecar = restricted_pod("side", testing::tools_image(), {"sleep", "600"});
+  sidecar = sidecar["spec"]["containers"][0];
+  sidecar["name"] = "side";
+  spec_["worker"]["podTemplate"] = {{"spec", {{"containers", {sidecar}}}}};
+  spec_["worker"]["restartPolicy"] = "ExitCode";
+  json failing = manifest_;
+  failing["metadata"]["name"] = "failing";
+  failing["spec"]["trainer"]["model"] = "work:no-such-model";
+  create(failing);
+  create(manifest_);
+  await_success();
+  await_gone("pods");
+  wait("trainjob/failing", R"({.status.conditions[?(@.type=="Failed")].reason})",
+       "PermanentExitCode");
+  const json status = get("trainjob/failing")["status"];
+  EXPECT_EQ(status["failures"][0]["exitCode"], 11) << status;
+  EXPECT_THAT(status["summary"]["message"].get<std::string>(), HasSubstr("no-such-model"));
+  await_gone("pods", "failing");
 }
 
 TEST_F(Policies, AJobThatIsMadeAgainUnderItsNameStartsAfresh) {

@@ -63,17 +63,21 @@ class ControllerTest : public CrdTest {
     CrdTest::TearDown();
   }
 
-  // Watches this test's namespace. `fault` is TILEWRIGHT_FAULT.
+  // Watches this test's namespace. `fault` is TILEWRIGHT_FAULT. Without a `rendezvous_address` the
+  // Service's is published, with $POD_IP behind it.
   RunningProgram& start_controller(const std::string& fault = "",
-                                   std::vector<std::string> more = {}) {
+                                   std::vector<std::string> more = {},
+                                   const std::string& rendezvous_address = "127.0.0.1:0") {
     std::vector<std::string> arguments = {"controller",
                                           "--kubeconfig=" + kubeconfig_.string(),
                                           "--namespace=" + space_,
                                           "--watch_namespace=" + space_,
                                           "--rendezvous_listen=127.0.0.1:0",
-                                          "--rendezvous_address=127.0.0.1:0",
                                           "--metrics_listen=127.0.0.1:0",
                                           "--health_listen=127.0.0.1:0"};
+    if (!rendezvous_address.empty()) {
+      arguments.push_back("--rendezvous_address=" + rendezvous_address);
+    }
     arguments.insert(arguments.end(), more.begin(), more.end());
     setenv("TILEWRIGHT_FAULT", fault.c_str(), 1);
     setenv("POD_NAME", fmt::format("replica-{}", controllers_.size()).c_str(), 1);

@@ -142,6 +142,36 @@ TEST_F(ControllerTest, ScalesWhileItRuns) {
   EXPECT_EQ(job()["status"]["nominalWorkers"], 2) << "frozen at the start";
 }
 
+// What is not watched is made sure of at every resync.
+TEST_F(ControllerTest, PublishesItsRendezvousAnewThoughSomebodyHasDeletedIt) {
+  ASSERT_EQ(admin()
+                .post("/api/v1/namespaces/" + space_ + "/services",
+                      {{"metadata", {{"name", "tilewright-rendezvous"}}},
+                       {"spec", {{"ports", {{{"name", "rendezvous"}, {"port", 29400}}}}}}})
+                .status,
+            201);
+  const kube::ResourceType slices = kube::resource::endpoint_slices();
+  ObjectWatch watch(*client_, slices, space_);
+  std::string before;
+  const auto published = [&] {
+    return watch.wait_until([&](const Objects& there) {
+      const auto slice = there.find("tilewright-rendezvous");
+      return slice != there.end() && slice->second["metadata"]["uid"] != before &&
+             slice->second["endpoints"][0]["addresses"][0] == "10.1.2.3";
+    });
+  };
+  setenv("POD_IP", "10.1.2.3", 1);
+  start_controller("", {"--resync_period=1"}, "");
+  unsetenv("POD_IP");
+  ASSERT_TRUE(published());
+  before = watch.objects()["tilewright-rendezvous"]["metadata"]["uid"];
+  ASSERT_TRUE(admin()
+                  .remove("/apis/discovery.k8s.io/v1/namespaces/" + space_ +
+                          "/endpointslices/tilewright-rendezvous")
+                  .ok());
+  EXPECT_TRUE(published());
+}
+
 // So that where there is room for one only it is the first, whose log people follow.
 TEST_F(ControllerTest, CreatesTheFirstWorkerOfAnElasticJobBeforeTheOthers) {
   std::mutex mutex;

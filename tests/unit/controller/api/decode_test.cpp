@@ -364,6 +364,27 @@ TEST(Encode, SumsTheStatusUpForColumns) {
   EXPECT_EQ(to_json(status)["summary"], ended);
 }
 
+TEST(Encode, SumsUpWhyAJobDoesNotRunOrHowItEnded) {
+  TrainJobStatus status;
+  const auto set = [&](const char* type, ConditionStatus value, const char* message) {
+    status.conditions.push_back({type, value, "Reason", message, 1, {}});
+  };
+  const auto message = [&] {
+    return to_json(status).value(nlohmann::json::json_pointer("/summary/message"), "");
+  };
+  set(condition::kCreated, ConditionStatus::kTrue, "the job was taken up");
+  EXPECT_EQ(message(), "");
+  set(condition::kRestarting, ConditionStatus::kTrue, "worker 1 died");
+  EXPECT_EQ(message(), "worker 1 died");
+  set(condition::kBlocked, ConditionStatus::kTrue, "no node can take it");
+  EXPECT_EQ(message(), "no node can take it");
+  status.conditions.back() = {
+      condition::kBlocked, ConditionStatus::kFalse, "Failed", "nothing is in the way", 1, {}};
+  status.conditions[1].status = ConditionStatus::kFalse;
+  set(condition::kFailed, ConditionStatus::kTrue, "it ran longer than allowed");
+  EXPECT_EQ(message(), "it ran longer than allowed");
+}
+
 TEST(Encode, LeavesOutWhatWasLeftOut) {
   const Decoded decoded = decode_manifest("apiVersion: tilewright.dev/v1alpha1\nkind: TrainJob\n");
   ASSERT_TRUE(decoded.ok());

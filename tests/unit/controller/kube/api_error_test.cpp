@@ -54,6 +54,16 @@ TEST(ApiError, ReadsHowLongToWaitFromTheDetails) {
   EXPECT_EQ(error.retry_after, std::chrono::seconds(5));
 }
 
+TEST(ApiError, FindsNothingInANamespaceThatIsGoing) {
+  const ApiError error =
+      error_of_answer(403,
+                      R"({"kind":"Status","code":403,"reason":"Forbidden","details":{"causes":[
+          {"reason":"NamespaceTerminating","field":"metadata.namespace"}]}})",
+                      {});
+  EXPECT_EQ(error.problem, Problem::kNotFound);
+  EXPECT_EQ(error.http_code, 403);
+}
+
 TEST(ApiError, SaysWhatWasTriedAndWhatCame) {
   ApiError error = error_of_answer(409, status("AlreadyExists", 409), {});
   error.operation = "create pods default/a";

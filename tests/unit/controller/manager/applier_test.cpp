@@ -54,8 +54,9 @@ class ApplierTest : public ::testing::Test {
   Outcome apply(const Plan& plan, const kube::WriteGuard& guard = kube::WriteGuard::unfenced()) {
     Recorder recorder(api.client(), std::make_shared<const kube::WriteGuard>(MonotonicTime::max()),
                       "replica-0", make_silent_logger());
-    Applier applier({api.client(), guard, *hub, keys, recorder, pool}, "10.96.0.7:29400",
-                    make_silent_logger());
+    Applier applier(
+        {api.client(), guard, *hub, keys, recorder, pool}, [] { return "10.96.0.7:29400"; },
+        make_silent_logger());
     return applier.apply(job, api::to_json(job.status), plan, memory, kube::soon());
   }
 

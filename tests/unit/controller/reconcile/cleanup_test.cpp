@@ -37,6 +37,23 @@ TEST(CleanPodPolicy, DecidesWhoStays) {
   }
 }
 
+// A sidecar holds what the job has asked for.
+TEST(CleanPodPolicy, TakesPodsWhoseWorkersAloneHaveEnded) {
+  for (const CleanPodPolicy policy : {CleanPodPolicy::kNone, CleanPodPolicy::kRunning}) {
+    World world;
+    world.job().spec.run_policy.clean_pod_policy = policy;
+    world.start();
+    for (const int index : {0, 1}) {
+      world.succeed(index);
+      world.worker(index).pod_goes_on = true;
+    }
+    world.settle();
+    EXPECT_EQ(world.status().phase, api::Phase::kSucceeded);
+    EXPECT_EQ(world.status().replicas.succeeded, 2);
+    EXPECT_EQ(world.observed.workers.size(), policy == CleanPodPolicy::kNone ? 2U : 0U);
+  }
+}
+
 // A leader that died after the status was written may have removed them, or not.
 TEST(CleanPodPolicy, RemovesWhatANewLeaderKnowsNothingOf) {
   World world;

@@ -76,6 +76,33 @@ TEST(Pod, ThatEndedOrWaitsTellsWhy) {
   }
 }
 
+// Containers beside the worker keep a pod running, or fail it.
+TEST(Pod, IsWhatItsWorkerIs) {
+  struct Beside {
+    const char* pod;
+    int worker_code;
+    WorkerPhase phase;
+    bool goes_on;
+  };
+  for (const Beside& c : {Beside{"Running", 0, WorkerPhase::kSucceeded, true},
+                          Beside{"Running", 1, WorkerPhase::kFailed, true},
+                          Beside{"Failed", 0, WorkerPhase::kSucceeded, false},
+                          Beside{"Failed", 3, WorkerPhase::kFailed, false},
+                          Beside{"Succeeded", 0, WorkerPhase::kSucceeded, false}}) {
+    json object = pod("{}");
+    object["status"] = {
+        {"phase", c.pod},
+        {"containerStatuses",
+         {{{"name", "worker"}, {"state", {{"terminated", {{"exitCode", c.worker_code}}}}}},
+          {{"name", "sidecar"}, {"state", {{"running", json::object()}}}}}}};
+    const auto worker = worker_of_pod(object);
+    ASSERT_TRUE(worker);
+    EXPECT_EQ(worker->phase, c.phase) << c.pod << c.worker_code;
+    EXPECT_EQ(worker->pod_goes_on, c.goes_on) << c.pod << c.worker_code;
+    EXPECT_EQ(worker->exit_code, c.worker_code);
+  }
+}
+
 TEST(Pod, TellsTheGenerationOfTheJobThatItWasMadeFrom) {
   json object = pod(R"({"phase": "Running"})");
   EXPECT_FALSE(worker_of_pod(object)->generation);

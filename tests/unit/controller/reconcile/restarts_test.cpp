@@ -61,6 +61,20 @@ const Case kCases[] = {
      "RestartPolicyNever"},
 };
 
+// Its sidecar runs on, on a node that does not answer any more: nobody else would end that pod.
+TEST(Restarts, ForceAwayAPodThatAnsweredNoMoreAfterItsWorkersEnd) {
+  World world;
+  world.start();
+  world.observed.progress.emplace().members[1].silent = true;
+  world.fail(1, 1);
+  world.worker(1).pod_goes_on = true;
+  world.worker(1).node_ready = false;
+  const Plan plan = world.step();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_TRUE(plan.deletions[0].force);
+  EXPECT_EQ(plan.status->failures.at(0).cause, FailureCause::kProgram);
+}
+
 TEST(Restarts, FollowThePolicyAndTheCause) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.what);
