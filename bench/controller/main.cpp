@@ -182,11 +182,11 @@ json measure_posters(FakeCluster& cluster, const Sizes& sizes) {
       object["metadata"].erase("ownerReferences");  // of a job that is not there
       need(cluster.client().create(guard, type, "posters", object, soon()));
     };
-    post(kube::resource::secrets(), reconcile::build_secret(job, std::string(64, '0')));
+    post(kube::resource::secrets(), reconcile::build_secret(job, std::string(64, '0'), "00000000"));
     post(kube::resource::services(), reconcile::build_service(job));
     post(kube::resource::network_policies(), reconcile::build_network_policy(job));
     for (int pod = 0; pod < sizes.pods; ++pod) {
-      post(kube::resource::pods(), reconcile::build_pod(job, pod, "127.0.0.1:1"));
+      post(kube::resource::pods(), reconcile::build_pod(job, pod, {"127.0.0.1:1", "00000000"}));
     }
   });
   if (!chronicle.wait_until(all_have(sizes, &Chronicle::Life::ended))) {

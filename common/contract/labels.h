@@ -23,6 +23,8 @@ inline constexpr const char* kAppNameValue = "tilewright-worker";
 namespace annotations {
 // Of a worker's pod: the generation of the job that it was made from.
 inline constexpr const char* kJobGeneration = "tilewright.dev/job-generation";
+// And which key of the job it was given.
+inline constexpr const char* kKeyId = "tilewright.dev/key-id";
 }  // namespace annotations
 
 // How gang schedulers find the PodGroup of a pod.

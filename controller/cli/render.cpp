@@ -33,7 +33,7 @@ Result<std::string> render_file(const std::filesystem::path& file, const std::st
   if (job.metadata.name.empty()) job.metadata.name = job.metadata.generate_name + "xxxxx";
   if (job.metadata.uid.empty()) job.metadata.uid = kNoUid;
 
-  std::vector<nlohmann::json> objects = {reconcile::build_secret(job, kNoKey),
+  std::vector<nlohmann::json> objects = {reconcile::build_secret(job, kNoKey, ""),
                                          reconcile::build_service(job),
                                          reconcile::build_network_policy(job)};
   if (const auto& policy = job.spec.run_policy.scheduling_policy) {
@@ -45,7 +45,7 @@ Result<std::string> render_file(const std::filesystem::path& file, const std::st
     objects.push_back(reconcile::build_pod_group(job, gang));
   }
   for (std::int64_t index = 0; index < *job.spec.worker.replicas; ++index) {
-    objects.push_back(reconcile::build_pod(job, index, rendezvous));
+    objects.push_back(reconcile::build_pod(job, index, {rendezvous, ""}));
   }
   std::string out;
   for (const nlohmann::json& object : objects) out += "---\n" + api::to_yaml(object);

@@ -60,7 +60,7 @@ class Applier::Application {
   Application(Applier& owner, const api::TrainJob& job, const json& stored,
               const reconcile::Plan& plan, JobMemory& memory, const net::Wait& wait)
       : parts_(owner.parts_),
-        rendezvous_(owner.rendezvous_()),
+        setting_{owner.rendezvous_(), owner.parts_.keys.id_for(job.metadata.uid)},
         log_(*owner.log_),
         job_(job),
         stored_(stored),
@@ -174,7 +174,8 @@ class Applier::Application {
     switch (kind) {
       case Companion::kKeySecret:
         return {kube::resource::secrets(),
-                reconcile::build_secret(job_, parts_.keys.text_for(job_.metadata.uid))};
+                reconcile::build_secret(job_, parts_.keys.text_for(job_.metadata.uid),
+                                        setting_.key_id)};
       case Companion::kHeadlessService:
         return {kube::resource::services(), reconcile::build_service(job_)};
       case Companion::kNetworkPolicy:
@@ -193,7 +194,7 @@ class Applier::Application {
     ApiResult<json> created =
         parts_.client.create(parts_.guard, type, space, object, wait_, kube::Answer::kMetadata);
     if (!created.is(Problem::kAlreadyExists)) return created;
-    // A Secret's name holds the job's UID: whatever has it is the job's. It is never read.
+    // A Secret's name holds the job's UID and the key's id: it is this very one. It is never read.
     if (type.kind == kube::resource::secrets().kind) return object;
     const std::string name = object["metadata"]["name"];
     created = parts_.client.get(type, space, name, wait_);
@@ -243,7 +244,7 @@ class Applier::Application {
 
   void create_pod(const reconcile::WorkerCreation& creation) {
     const ApiResult<json> created = create_or_find(
-        kube::resource::pods(), reconcile::build_pod(job_, creation.index, rendezvous_));
+        kube::resource::pods(), reconcile::build_pod(job_, creation.index, setting_));
     const std::lock_guard lock(mutex_);
     if (!created) return refused(created.error());
     const PodRecord record = record_of_pod(*created);
@@ -288,7 +289,7 @@ class Applier::Application {
   }
 
   const Parts& parts_;
-  const std::string rendezvous_;
+  const reconcile::PodSetting setting_;
   Logger& log_;
   const api::TrainJob& job_;
   const json& stored_;

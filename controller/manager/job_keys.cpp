@@ -67,6 +67,12 @@ std::string JobKeys::text_for(const std::string& job_uid) const {
   return to_hex(bytes);
 }
 
+std::string JobKeys::id_for(const std::string& job_uid) const {
+  std::array<unsigned char, 4> bytes{};
+  net::hkdf_sha256(master_, kSalt, "id " + job_uid, bytes);
+  return to_hex(bytes);
+}
+
 net::SecretKey JobKeys::key_for(const std::string& job_uid) const {
   return net::SecretKey::from_bytes(text_for(job_uid)).or_throw();
 }

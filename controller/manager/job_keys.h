@@ -21,6 +21,9 @@ class JobKeys {
   // HKDF-SHA256 (RFC 5869) of the master secret with the job's UID: 32 bytes in hexadecimal, as the
   // job's Secret holds them.
   std::string text_for(const std::string& job_uid) const;
+  // Tells this key from those of another master secret and says nothing of it: eight hexadecimal
+  // digits, by HKDF too.
+  std::string id_for(const std::string& job_uid) const;
   // What the workers read from there, as it is.
   net::SecretKey key_for(const std::string& job_uid) const;
 

@@ -49,7 +49,7 @@ void ask_for_pod(kube::Client& client, const std::string& space, api::TrainJob j
   job.metadata.namespace_name = space;
   job.metadata.uid = kNoUid;
   if (job.metadata.name.empty()) job.metadata.name = job.metadata.generate_name + "xxxxx";
-  json pod = reconcile::build_pod(job, 0, kSomeAddress);
+  json pod = reconcile::build_pod(job, 0, {kSomeAddress, ""});
   // Of a job that is not there yet.
   pod["metadata"].erase("ownerReferences");
   const auto taken = client.try_create(kube::resource::pods(), space, pod, wait);

@@ -58,10 +58,12 @@ void bring_up_to_date(nlohmann::json& cached, JobMemory& memory) {
 }
 
 Reconciler::Reconciler(kube::Client& client, const Caches& caches, RendezvousHub& hub,
-                       Applier& applier, queue::WorkQueue& queue, std::shared_ptr<Logger> log)
+                       const JobKeys& keys, Applier& applier, queue::WorkQueue& queue,
+                       std::shared_ptr<Logger> log)
     : client_(client),
       caches_(caches),
       hub_(hub),
+      keys_(keys),
       applier_(applier),
       queue_(queue),
       log_(std::move(log)) {}
@@ -81,6 +83,7 @@ void Reconciler::look(const std::string& key, const net::Wait& wait) {
   DecodedJob decoded = decode(tree);
   reconcile::Observed observed;
   observed.job = std::move(decoded.job);
+  observed.key_id = keys_.id_for(cached->uid);
   for (const api::FieldError& warning : decoded.warnings) {
     observed.advice.push_back(warning.sentence());
   }

@@ -19,8 +19,8 @@ namespace tilewright::manager {
 class Reconciler {
  public:
   // All references outlive the object.
-  Reconciler(kube::Client& client, const Caches& caches, RendezvousHub& hub, Applier& applier,
-             queue::WorkQueue& queue, std::shared_ptr<Logger> log);
+  Reconciler(kube::Client& client, const Caches& caches, RendezvousHub& hub, const JobKeys& keys,
+             Applier& applier, queue::WorkQueue& queue, std::shared_ptr<Logger> log);
 
   // Looks at the job and asks the queue for the next look, if it is to come by itself.
   void look(const std::string& key, const net::Wait& wait);
@@ -38,6 +38,7 @@ class Reconciler {
   kube::Client& client_;
   const Caches& caches_;
   RendezvousHub& hub_;
+  const JobKeys& keys_;
   Applier& applier_;
   queue::WorkQueue& queue_;
   const std::shared_ptr<Logger> log_;

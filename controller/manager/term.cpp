@@ -150,7 +150,7 @@ void Term::serve(const JobKeys& keys) {
   TaskPool pool(options_.parallel_requests);
   Applier applier(
       {client_, *guard_, *hub_, keys, recorder, pool}, [this] { return rendezvous(); }, log_);
-  Reconciler reconciler(client_, caches_, *hub_, applier, queue_, log_);
+  Reconciler reconciler(client_, caches_, *hub_, keys, applier, queue_, log_);
   std::vector<std::thread> workers;
   workers.reserve(static_cast<std::size_t>(options_.reconcilers));
   for (int i = 0; i < options_.reconcilers; ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 // Of pods (status.reason, the DisruptionTarget condition's reason) and of ours. A kubelet that does
 // not admit a pod it was given says Outof... or UnexpectedAdmissionError.
-constexpr std::array<std::string_view, 23> kInfrastructureReasons = {
+constexpr std::array<std::string_view, 24> kInfrastructureReasons = {
     "Evicted",
     "Preempted",
     "Preempting",
@@ -39,6 +39,7 @@ constexpr std::array<std::string_view, 23> kInfrastructureReasons = {
     "Deleted",
     "Vanished",
     "PeerLost",
+    "KeyReplaced",
 };
 
 constexpr int kSignalBase = 128;
@@ -114,6 +115,9 @@ void set_reason(api::FailureRecord& record, const Worker& worker, Finding findin
     case Finding::kVanished:
       record.reason = "Vanished";
       return;
+    case Finding::kShutOut:
+      record.reason = "KeyReplaced";
+      return;
     case Finding::kEnded:
       break;
   }
@@ -183,6 +187,9 @@ std::string in_words(const api::TrainJob& job, const api::FailureRecord& record)
   if (record.reason == "PeerLost") return fmt::format("{} lost its peers", who);
   if (record.reason == "NodeLost") return fmt::format("{} was lost with its node", who);
   if (record.reason == "Deleted") return fmt::format("{} was deleted", who);
+  if (record.reason == "KeyReplaced") {
+    return fmt::format("{} had a key that the operator has replaced", who);
+  }
   if (record.reason == "Vanished") return fmt::format("{} is not there any more", who);
   if (record.cause == api::FailureCause::kInfrastructure) {
     return fmt::format("{} was taken away ({})", who, record.reason);

@@ -10,7 +10,7 @@ namespace tilewright::reconcile {
 
 // How a worker that did not succeed was found: ended by itself, on a node taken for dead, being
 // deleted by somebody else, or not there any more.
-enum class Finding { kEnded, kLost, kDeleted, kVanished };
+enum class Finding { kEnded, kLost, kDeleted, kVanished, kShutOut };
 
 // A line of the ledger for it. `worker` may lack all but name and index where it vanished.
 api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Finding finding,

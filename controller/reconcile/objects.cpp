@@ -99,13 +99,13 @@ json mounts_of(const api::TrainJob& job) {
   return mounts;
 }
 
-json volumes_of(const api::TrainJob& job) {
+json volumes_of(const api::TrainJob& job, const std::string& key_id) {
   json volumes = {
       {{"name", kShmVolume},
        {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", job.spec.worker.shared_memory->text}}}},
       {{"name", kTmpVolume}, {"emptyDir", json::object()}},
       {{"name", kKeyVolume},
-       {"secret", {{"secretName", secret_name(job)}, {"defaultMode", kKeyMode}}}}};
+       {"secret", {{"secretName", secret_name(job, key_id)}, {"defaultMode", kKeyMode}}}}};
   for (const api::Volume& volume : job.spec.volumes) {
     json entry = volume.source;
     entry["name"] = volume.name;
@@ -143,7 +143,7 @@ json container_of(const api::TrainJob& job, std::int64_t index, const std::strin
   return container;
 }
 
-json spec_of(const api::TrainJob& job, std::int64_t index, const std::string& rendezvous) {
+json spec_of(const api::TrainJob& job, std::int64_t index, const PodSetting& setting) {
   const api::Worker& worker = job.spec.worker;
   json spec = {
       {"restartPolicy", "Never"},  // a restart is the operator's decision, and a new pod
@@ -161,8 +161,8 @@ json spec_of(const api::TrainJob& job, std::int64_t index, const std::string& re
         // A large volume is not walked through at every start.
         {"fsGroupChangePolicy", "OnRootMismatch"},
         {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
-      {"containers", {container_of(job, index, rendezvous)}},
-      {"volumes", volumes_of(job)}};
+      {"containers", {container_of(job, index, setting.rendezvous)}},
+      {"volumes", volumes_of(job, setting.key_id)}};
   if (!worker.node_selector.empty()) spec["nodeSelector"] = worker.node_selector;
   if (!worker.tolerations.is_null()) spec["tolerations"] = worker.tolerations;
   if (!worker.affinity.is_null()) spec["affinity"] = worker.affinity;
@@ -185,18 +185,19 @@ json spec_of(const api::TrainJob& job, std::int64_t index, const std::string& re
 }  // namespace
 
 std::string service_name(const api::TrainJob& job) { return job.metadata.name; }
-std::string secret_name(const api::TrainJob& job) {
+std::string secret_name(const api::TrainJob& job, const std::string& key_id) {
   // The beginning of the UID: a job of the same name that was here before had another key, and its
   // Secret may not be gone yet.
-  return job.metadata.name + "-job-key-" + job.metadata.uid.substr(0, 8);
+  std::string name = job.metadata.name + "-job-key-" + job.metadata.uid.substr(0, 8);
+  return key_id.empty() ? name : name + "-" + key_id;
 }
 std::string network_policy_name(const api::TrainJob& job) { return job.metadata.name; }
 std::string pod_group_name(const api::TrainJob& job) { return job.metadata.name; }
 
-json build_pod(const api::TrainJob& job, std::int64_t index, const std::string& rendezvous) {
+json build_pod(const api::TrainJob& job, std::int64_t index, const PodSetting& setting) {
   json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
   pod["metadata"] = pod_metadata(job, index);
-  pod["spec"] = spec_of(job, index, rendezvous);
+  pod["spec"] = spec_of(job, index, setting);
   if (!job.spec.worker.pod_template.is_null()) {
     api::strategic_merge(pod, job.spec.worker.pod_template);
     // By these the pod is found again, whatever the overlay says.
@@ -205,6 +206,9 @@ json build_pod(const api::TrainJob& job, std::int64_t index, const std::string& 
   }
   pod["metadata"]["annotations"][annotations::kJobGeneration] =
       std::to_string(job.metadata.generation);
+  if (!setting.key_id.empty()) {
+    pod["metadata"]["annotations"][annotations::kKeyId] = setting.key_id;
+  }
   return pod;
 }
 
@@ -222,9 +226,9 @@ json build_service(const api::TrainJob& job) {
   return service;
 }
 
-json build_secret(const api::TrainJob& job, std::string_view key) {
+json build_secret(const api::TrainJob& job, std::string_view key, const std::string& key_id) {
   json secret = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"type", "Opaque"}, {"immutable", true}};
-  secret["metadata"] = metadata_of(job, secret_name(job));
+  secret["metadata"] = metadata_of(job, secret_name(job, key_id));
   secret["stringData"] = {{kJobKeyName, std::string(key)}};
   return secret;
 }

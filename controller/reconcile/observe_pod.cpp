@@ -78,6 +78,7 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   worker.index = *index;
   worker.generation = whole_number<std::int64_t>(
       text_member(member(metadata, "annotations"), annotations::kJobGeneration));
+  worker.key_id = text_member(member(metadata, "annotations"), annotations::kKeyId);
   worker.name = text_member(metadata, "name");
   worker.uid = text_member(metadata, "uid");
   worker.created = time(metadata, "creationTimestamp");

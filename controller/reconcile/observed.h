@@ -24,6 +24,8 @@ struct Worker {
   std::string uid;  // of this incarnation: a worker that is created again has another
   // Of the job it was made from, where the runtime lets a job change.
   std::optional<std::int64_t> generation;
+  // Of the job's keys the one that it was given; empty: there is one only.
+  std::string key_id;
   WorkerPhase phase = WorkerPhase::kPending;
   // It has ended and its pod has not: a container beside it runs on.
   bool pod_goes_on = false;
@@ -107,6 +109,7 @@ struct Node {
 
 struct Observed {
   api::TrainJob job;
+  std::string key_id;  // of the key that the coordinator takes for proof; empty: there is one only
   std::vector<std::string> advice;         // what its owner would better have written, in sentences
   std::vector<Worker> workers;             // every one that carries the job's UID
   std::set<Companion> companions;          // that are known to exist

@@ -25,6 +25,12 @@ struct NewFailure {
   FailureRecord record;
 };
 
+// It was given a key that nobody takes any more, so it can join no later epoch.
+bool is_shut_out(const Situation& situation, const Worker& worker) {
+  const std::string& wanted = situation.observed.key_id;
+  return !worker.key_id.empty() && !wanted.empty() && worker.key_id != wanted;
+}
+
 std::optional<Finding> finding_of(const Situation& situation, const Worker& worker) {
   if (worker.phase == WorkerPhase::kSucceeded) return std::nullopt;
   if (worker.phase == WorkerPhase::kFailed && !worker.terminating) return Finding::kEnded;
@@ -33,6 +39,7 @@ std::optional<Finding> finding_of(const Situation& situation, const Worker& work
     return is_lost(situation, worker) ? Finding::kLost : Finding::kDeleted;
   }
   if (is_lost(situation, worker)) return Finding::kLost;
+  if (is_shut_out(situation, worker)) return Finding::kShutOut;
   return std::nullopt;
 }
 

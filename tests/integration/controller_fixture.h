@@ -157,6 +157,19 @@ class ControllerTest : public CrdTest {
     EXPECT_TRUE(admin().merge_patch(quotas + "/q/status", {{"status", status}}).ok());
   }
 
+  // What stands in the Secret that the pod mounts; null where there is none.
+  json key_given_to(const std::string& pod) {
+    const json there = node_->pods().objects()[pod];
+    for (const json& volume : there["spec"]["volumes"]) {
+      if (volume["name"] != "tilewright-job-key") continue;
+      const std::string secret = volume["secret"]["secretName"];
+      const HttpResponse read =
+          admin().get(fmt::format("/api/v1/namespaces/{}/secrets/{}", space_, secret));
+      return read.json().value(json::json_pointer("/data/job-key"), json());
+    }
+    return nullptr;
+  }
+
   // By name and UID of those that are running and not being deleted.
   std::map<std::string, std::string> live_pods() {
     std::map<std::string, std::string> live;

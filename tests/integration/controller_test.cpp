@@ -29,9 +29,7 @@ TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
   }
   const std::string core = "/api/v1/namespaces/" + space_;
   EXPECT_EQ(admin().get(core + "/services/mrpc").json()["spec"]["clusterIP"], "None");
-  const std::string secret =
-      "mrpc-job-key-" + made["metadata"]["uid"].get<std::string>().substr(0, 8);
-  EXPECT_TRUE(admin().get(core + "/secrets/" + secret).ok());
+  EXPECT_TRUE(key_given_to("mrpc-worker-0").is_string());
   EXPECT_TRUE(
       admin()
           .get(fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", space_))
@@ -140,6 +138,31 @@ TEST_F(ControllerTest, ScalesWhileItRuns) {
   }
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
   EXPECT_EQ(job()["status"]["nominalWorkers"], 2) << "frozen at the start";
+}
+
+// As its own sentence advises where the master secret cannot be read.
+TEST_F(ControllerTest, GivesItsJobsNewKeysAfterItsMasterSecretWasDeleted) {
+  const std::vector<std::string> alone = {"--leader_elect=false"};
+  start_controller("", alone);
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  ASSERT_TRUE(wait_for_live_pods(2));
+  const std::map<std::string, std::string> before = live_pods();
+  const json old_key = key_given_to("mrpc-worker-0");
+  controllers_.clear();
+  ASSERT_TRUE(
+      admin().remove("/api/v1/namespaces/" + space_ + "/secrets/tilewright-master-key").ok());
+  start_controller("", alone);
+  ASSERT_TRUE(job_becomes([](const json& job) {
+    return job["status"]["restarts"]["infrastructure"] == 2 &&
+           job["status"]["replicas"]["ready"] == 2;
+  }));
+  for (const auto& [name, uid] : live_pods()) EXPECT_NE(before.at(name), uid);
+  const json new_key = key_given_to("mrpc-worker-0");
+  EXPECT_TRUE(old_key.is_string() && new_key.is_string());
+  EXPECT_NE(old_key, new_key);
+  EXPECT_EQ(new_key, key_given_to("mrpc-worker-1"));
+  EXPECT_EQ(job()["status"]["failures"][0]["reason"], "KeyReplaced");
 }
 
 // What is not watched is made sure of at every resync.

@@ -171,7 +171,7 @@ class Pods {
       std::erase_if(pods_, [&](const json& pod) { return pod["metadata"]["uid"] == deletion.uid; });
     }
     for (const reconcile::WorkerCreation& creation : plan.creations) {
-      json pod = reconcile::build_pod(job_, creation.index, kRendezvous);
+      json pod = reconcile::build_pod(job_, creation.index, {kRendezvous, ""});
       pod["metadata"]["uid"] = fmt::format("uid-{}", next_uid_++);
       pod["metadata"]["creationTimestamp"] = to_rfc3339(now_);
       pod["spec"]["nodeName"] = kNode;

@@ -80,7 +80,7 @@ class ApplierTest : public ::testing::Test {
   }
   // An object under that name, of this job or of another one.
   json owned_by(const std::string& name, const std::string& uid, const std::string& job_uid) const {
-    json pod = reconcile::build_pod(job, 0, "");
+    json pod = reconcile::build_pod(job, 0, {});
     pod["metadata"]["name"] = name;
     pod["metadata"]["uid"] = uid;
     pod["metadata"]["ownerReferences"][0]["uid"] = job_uid;
@@ -407,7 +407,8 @@ TEST_F(ApplierTest, RemovesCompanionsThatAreTheJobs) {
   EXPECT_EQ(api.body_of("DELETE " + service)["preconditions"], json({{"uid", "service-uid"}}));
   EXPECT_THAT(api.order(), Not(Contains("DELETE " + policy))) << "it is a stranger's";
   EXPECT_THAT(api.order(),
-              Contains(fmt::format("DELETE {}/{}", kSecrets, reconcile::secret_name(job))));
+              Contains(fmt::format("DELETE {}/{}", kSecrets,
+                                   reconcile::secret_name(job, keys.id_for(job.metadata.uid)))));
   EXPECT_THAT(memory.companions, IsEmpty());
   EXPECT_THAT(memory.removed_companions, SizeIs(3));
 }

@@ -26,6 +26,8 @@ constexpr const char* kOtherUid = "5f0c8f6e-0b3a-4c2e-9d57-3f1f5a0a7c12";
 //   prk = hmac.digest(b"tilewright job key", kMaster, "sha256")
 //   hmac.digest(prk, kUid + b"\x01", "sha256").hex()
 constexpr const char* kKey = "926c69c1371fc73e5a89547294aa1687ba82660b28943ed0c463b76629e7f150";
+//   hmac.digest(prk, b"id " + kUid + b"\x01", "sha256").hex()[:8]
+constexpr const char* kId = "181d419e";
 constexpr const char* kOtherKey =
     "526643cfb3d29d3fd5eaa8e6c1d612bee04ccb101883983b1000141acee99786";
 
@@ -42,6 +44,13 @@ TEST(JobKeys, FollowFromTheMasterSecretAndTheJobsUid) {
   const JobKeys keys(net::SecretKey::from_bytes(kMaster).value());
   EXPECT_EQ(keys.text_for(kUid), kKey);
   EXPECT_EQ(keys.text_for(kOtherUid), kOtherKey);
+}
+
+TEST(JobKeys, AreToldApartWithoutBeingTold) {
+  const JobKeys keys(net::SecretKey::from_bytes(kMaster).value());
+  EXPECT_EQ(keys.id_for(kUid), kId);
+  EXPECT_NE(keys.id_for(kOtherUid), kId);
+  EXPECT_NE(JobKeys(net::SecretKey::random()).id_for(kUid), kId);
 }
 
 TEST(JobKeys, AreWhatTheWorkersReadFromTheirFile) {

@@ -20,7 +20,7 @@ api::TrainJob job_in_cluster(const std::string& manifest = api::testing::kManife
 }
 
 json pod_of(const std::string& manifest = api::testing::kManifest) {
-  return build_pod(job_in_cluster(manifest), 1, "10.0.0.7:29400");
+  return build_pod(job_in_cluster(manifest), 1, {"10.0.0.7:29400", "0a1b2c3d"});
 }
 
 json named(const json& list, const std::string& name) {
@@ -32,8 +32,9 @@ json named(const json& list, const std::string& name) {
 
 TEST(Objects, BelongToTheJobAndCarryItsLabels) {
   const api::TrainJob job = job_in_cluster();
-  for (const json& object : {build_pod(job, 0, "h:1"), build_service(job), build_secret(job, "ab"),
-                             build_network_policy(job), build_pod_group(job, {})}) {
+  for (const json& object :
+       {build_pod(job, 0, {"h:1", "0a1b2c3d"}), build_service(job),
+        build_secret(job, "ab", "0a1b2c3d"), build_network_policy(job), build_pod_group(job, {})}) {
     const json& metadata = object.at("metadata");
     EXPECT_EQ(metadata.at("namespace"), "team");
     EXPECT_EQ(metadata.at("labels").at("tilewright.dev/job-name"), "mrpc");
@@ -48,8 +49,13 @@ TEST(Objects, BelongToTheJobAndCarryItsLabels) {
 TEST(Pod, SaysWhichGenerationOfTheJobItIsOf) {
   api::TrainJob job = job_in_cluster();
   job.metadata.generation = 3;
-  EXPECT_EQ(build_pod(job, 0, "h:1")["metadata"]["annotations"]["tilewright.dev/job-generation"],
-            "3");
+  EXPECT_EQ(
+      build_pod(job, 0, {"h:1", "0a1b2c3d"})["metadata"]["annotations"]["tilewright.dev/key-id"],
+      "0a1b2c3d");
+  EXPECT_EQ(
+      build_pod(job, 0,
+                {"h:1", "0a1b2c3d"})["metadata"]["annotations"]["tilewright.dev/job-generation"],
+      "3");
 }
 
 TEST(Pod, IsGuaranteedAndNeverRestartedInPlace) {
@@ -120,7 +126,7 @@ TEST(Pod, MountsEachVolumeTheKeySharedMemoryAndAWritableTmp) {
   EXPECT_EQ(named(volumes, "tilewright-shm").at("emptyDir"),
             json::parse(R"({"medium": "Memory", "sizeLimit": "64Mi"})"));
   EXPECT_EQ(named(volumes, "tilewright-job-key").at("secret").at("secretName"),
-            "mrpc-job-key-uid-1");
+            "mrpc-job-key-uid-1-0a1b2c3d");
   EXPECT_EQ(named(volumes, "models"), json::parse(R"({"name": "models",
                             "persistentVolumeClaim": {"claimName": "tilewright-models"}})"));
   for (const json& mount : mounts) EXPECT_FALSE(named(volumes, mount.at("name")).is_null());
@@ -203,9 +209,9 @@ TEST(Service, IsHeadlessAndNamesPodsThatAreNotReady) {
 }
 
 TEST(Secret, HoldsTheKeyInTheFileThePodIsTold) {
-  const json secret = build_secret(job_in_cluster(), "0a1b");
+  const json secret = build_secret(job_in_cluster(), "0a1b", "0a1b2c3d");
   EXPECT_EQ(secret.at("stringData"), json::parse(R"({"job-key": "0a1b"})"));
-  EXPECT_EQ(secret.at("metadata").at("name"), "mrpc-job-key-uid-1");
+  EXPECT_EQ(secret.at("metadata").at("name"), "mrpc-job-key-uid-1-0a1b2c3d");
   EXPECT_EQ(secret.at("immutable"), true);
 }
 

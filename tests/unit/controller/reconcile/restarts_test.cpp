@@ -75,6 +75,25 @@ TEST(Restarts, ForceAwayAPodThatAnsweredNoMoreAfterItsWorkersEnd) {
   EXPECT_EQ(plan.status->failures.at(0).cause, FailureCause::kProgram);
 }
 
+// The operator's master secret was made anew: it takes another key for proof than theirs.
+TEST(Restarts, ReplaceWorkersWhoseKeyNobodyTakesAnyMore) {
+  World world;
+  world.start();
+  world.observed.key_id = "new";
+  EXPECT_TRUE(world.plan().deletions.empty()) << "of older pods nobody knows";
+  for (Worker& worker : world.observed.workers) worker.key_id = "new";
+  EXPECT_TRUE(world.plan().deletions.empty());
+  world.worker(1).key_id = "old";
+  const Plan plan = world.step();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_EQ(plan.deletions[0].index, 1);
+  EXPECT_EQ(plan.status->restarts.infrastructure, 1);
+  EXPECT_EQ(plan.status->failures.at(0).reason, "KeyReplaced");
+  world.settle();
+  EXPECT_TRUE(world.has_worker(1));
+  EXPECT_EQ(world.status().restarts.total(), 1);
+}
+
 TEST(Restarts, FollowThePolicyAndTheCause) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.what);
