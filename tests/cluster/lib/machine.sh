@@ -108,7 +108,28 @@ make_cgroups() {
     for file in cpuset.cpus cpuset.mems; do # in v1 a new one has none
       [ ! -e "$root/$file" ] || [ -e "$root/cgroup.controllers" ] || cat "$root/$file" >"$group/$file"
     done
+    [ "$root" != /sys/fs/cgroup ] || hand_down_controllers "$root" "$group"
   done < <(cgroup_roots)
+}
+# A group of v2 has the controllers that the one above it hands down. systemd hands down what its own units want, and may
+# take back what nobody uses; the kubelet wants all of these that the kernel has. What ours hands down on stays with it.
+hand_down_controllers() { # from the root $1 to its group $2
+  local group controller
+  cp "$1/cgroup.subtree_control" "$state/etc/controllers"
+  for group in "$1" "$2"; do
+    for controller in cpu cpuset hugetlb memory pids; do
+      ! grep -qw "$controller" "$1/cgroup.controllers" || echo "+$controller" >"$group/cgroup.subtree_control" ||
+        die "the control group $group cannot hand down the controller $controller"
+    done
+  done
+}
+take_back_controllers() { # that were not handed down before, runc's among them; who needs one by now keeps it
+  local root=/sys/fs/cgroup controller
+  [ -e "$state/etc/controllers" ] || return 0
+  for controller in $(cat "$root/cgroup.subtree_control"); do
+    grep -qw "$controller" "$state/etc/controllers" ||
+      { echo "-$controller" >"$root/cgroup.subtree_control"; } 2>/dev/null || true
+  done
 }
 remove_cgroups() { # succeeds when none is left
   local root group
@@ -137,6 +158,7 @@ take_down_machine() {
     # The kernel would do it, but only after the last half-closed connection.
     ip link delete "$(link_name "${outer[2]}")" 2>/dev/null || no_link "$(link_name "${outer[2]}")"
     await 60 "the removal of the cluster's control groups" remove_cgroups "${outer[2]}"
+    take_back_controllers
   fi
   rm -f "$inner_record" "$outer_record" "$outer_record.aside"
 }
