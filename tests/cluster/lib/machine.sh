@@ -15,8 +15,11 @@ machine_lives() {
   [ -e "$inner_record" ] && read -r -a record <"$inner_record" && lives "${record[0]}" "${record[1]}"
 }
 
-# on_machine COMMAND...: runs it inside; it has the host's files but for /var and /run.
-on_machine() { nsenter --target "$(machine_init)" --mount --net --uts --pid -- "$@" 9>&-; }
+# on_machine COMMAND...: runs it inside; it has the host's files but for /var and /run, so a folder that the user's
+# session has in /run is not there (runc would write to it).
+on_machine() {
+  nsenter --target "$(machine_init)" --mount --net --uts --pid -- env --unset=XDG_RUNTIME_DIR "$@" 9>&-
+}
 
 # 198.18.0.0/15 is set aside for tests of networks; several clusters take different numbers of it.
 machine_address() { echo "198.18.$(machine_number).2"; }
