@@ -68,7 +68,8 @@ clientConnection: {kubeconfig: $inside/keys/kube-proxy.kubeconfig}
 hostnameOverride: $node
 clusterCIDR: $pod_range
 oomScoreAdj: 0
-conntrack: {maxPerCore: 0}   # the table's size is the host's to set
+conntrack:   # the table's size is the host's to set; the times cannot be set before some rule has loaded the module
+  {maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 END
   start_program kube-proxy /run/programs/kube-proxy --config=$inside/etc/kube-proxy.yaml
 }
