@@ -5,6 +5,7 @@ etc=$state/etc
 
 start_containerd() {
   # restrict_oom_score_adj: without CAP_SYS_RESOURCE no process may have its score lowered.
+  # disable_apparmor: profiles are the whole kernel's, and the one that containerd loads would stay with the host.
   cat >"$etc/containerd.toml" <<END
 version = 2
 root = "/var/lib/containerd"
@@ -14,6 +15,7 @@ state = "/run/containerd"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "docker.io/library/tilewright-pause:1"
   restrict_oom_score_adj = true
+  disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$inside/etc/cni"
