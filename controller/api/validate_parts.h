@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "controller/api/document.h"
@@ -41,6 +43,15 @@ class Judge {
 
 // Of an environment's entry at `path`.
 void refuse_runtime_variable(const std::string& name, const std::string& path, Judge& judge);
+
+// "found true, which restricted Pod Security forbids, expected false".
+void forbid(Judge& judge, const std::string& path, const std::string& found,
+            std::string_view expected);
+
+// Of a volume at `path`, with the prefix of the operator's own.
+void refuse_operators_volume(const std::string& name, const std::string& path, Judge& judge);
+// The kinds of the volume at `path` that restricted Pod Security forbids.
+void forbid_sources(const nlohmann::json& volume, const std::string& path, Judge& judge);
 
 // "nothing" for an empty text; long ones are cut.
 std::string shown(std::string_view text);

@@ -1,8 +1,12 @@
 // The overlay on the worker's pod: what it may not touch, and what restricted Pod Security forbids
 // (kubernetes.io: "Pod Security Standards").
-#include <array>
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <string_view>
 
 #include "common/contract/labels.h"
+#include "common/contract/ports.h"
 #include "controller/api/command.h"
 #include "controller/api/json_members.h"
 #include "controller/api/quantity.h"
@@ -14,15 +18,18 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kOverlay = "spec.worker.podTemplate";
+constexpr const char* kInitContainers = "initContainers";
 
-// Calls back with each container of the overlay and its path.
+// Calls back with each container of the overlay, its path and the name of its list.
 template <typename Visit>
 void each_container(const json& spec, const std::string& path, const Visit& visit) {
-  for (const char* list : {"containers", "initContainers"}) {
+  for (const char* list : {"containers", kInitContainers}) {
     const auto found = spec.find(list);
     if (found == spec.end()) continue;
     for (std::size_t i = 0; found->is_array() && i < found->size(); ++i) {
-      if ((*found)[i].is_object()) visit((*found)[i], element_path(path + "." + list, i));
+      if ((*found)[i].is_object()) {
+        visit((*found)[i], element_path(path + "." + list, i), std::string_view(list));
+      }
     }
   }
 }
@@ -40,6 +47,52 @@ void refuse_members(const json& object, const std::string& path,
   for (const auto& [name, place] : places) {
     if (member(object, name).is_null()) continue;
     judge.refuse(path + "." + name, std::string("found a value, expected nothing: ") + place);
+  }
+}
+
+// A merge would take what these stand for off the pod.
+void refuse_removals(const json& value, const std::string& path, Judge& judge) {
+  const auto refuse = [&](const std::string& place, const char* what) {
+    judge.refuse(place, fmt::format("found {}: the overlay adds to what the operator makes and "
+                                    "removes nothing of it",
+                                    what));
+  };
+  if (value.is_null()) refuse(path, "nothing, expected a value");
+  if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      refuse_removals(value[i], element_path(path, i), judge);
+    }
+  }
+  if (!value.is_object()) return;
+  for (const auto& entry : value.items()) {
+    const std::string place = member_path(path, entry.key());
+    if (entry.key().starts_with('$')) {
+      refuse(place, "a directive of strategic merge, expected a plain field");
+    } else {
+      refuse_removals(entry.value(), place, judge);
+    }
+  }
+}
+
+// Written in any way, relative to the root as the kubelet has it.
+bool is_within(const std::string& path, const std::string& folder) {
+  return (std::filesystem::path("/" + path) / "")
+      .lexically_normal()
+      .string()
+      .starts_with(folder + "/");
+}
+
+void refuse_operators_mounts(const json& mounts, const std::string& path, Judge& judge) {
+  const std::initializer_list<std::pair<const char*, const char*>> folders = {
+      {"/dev/shm", "spec.worker.sharedMemory says it"},
+      {kJobKeyFolder, "the operator puts the job's key there"}};
+  for (std::size_t i = 0; mounts.is_array() && i < mounts.size(); ++i) {
+    const std::string mount = text_member(mounts[i], "mountPath");
+    for (const auto& [folder, why] : folders) {
+      if (!is_within(mount, folder)) continue;
+      judge.refuse(element_path(path, i) + ".mountPath",
+                   fmt::format("found {}, expected another path: {}", shown(mount), why));
+    }
   }
 }
 
@@ -69,10 +122,32 @@ void advise_equal_amounts(const json& container, const std::string& path, Judge&
   }
 }
 
-void forbid(Judge& judge, const std::string& path, const std::string& found,
-            std::string_view expected) {
-  judge.refuse(path, fmt::format("found {}, which restricted Pod Security forbids, expected {}",
-                                 found, expected));
+void check_container(const json& container, const std::string& path, std::string_view list,
+                     Judge& judge) {
+  const json& name = member(container, "name");
+  if (!name.is_string()) {
+    judge.refuse(path + ".name", fmt::format("found nothing, expected a container's name ({} is "
+                                             "the operator's)",
+                                             kWorkerContainer));
+  } else if (name != kWorkerContainer) {
+    advise_equal_amounts(container, path, judge);
+  } else if (list == kInitContainers) {
+    judge.refuse(path + ".name",
+                 fmt::format("found {}, expected another name: the operator's container has it",
+                             kWorkerContainer));
+  } else {
+    constexpr const char* kLastLines = "the operator reads the last lines of its log";
+    refuse_members(container, path,
+                   {{"image", "spec.worker.image says it"},
+                    {"command", "spec.trainer says it"},
+                    {"args", "spec.trainer.args says it"},
+                    {"resources", "spec.worker.resources says it"},
+                    {"terminationMessagePolicy", kLastLines},
+                    {"terminationMessagePath", kLastLines}},
+                   judge);
+    refuse_operators_mounts(member(container, "volumeMounts"), path + ".volumeMounts", judge);
+    refuse_runtime_variables(member(container, "env"), path + ".env", judge);
+  }
 }
 
 void check_security_context(const json& context, const std::string& path, Judge& judge) {
@@ -95,13 +170,24 @@ void check_security_context(const json& context, const std::string& path, Judge&
       forbid(judge, element_path(path + ".capabilities.add", i), added[i].dump(), "no capability");
     }
   }
+  const json& dropped = member(member(context, "capabilities"), "drop");
+  if (!dropped.is_null() && std::ranges::find(dropped, "ALL") == dropped.end()) {
+    forbid(judge, path + ".capabilities.drop", "a list without ALL", "ALL in it");
+  }
 }
 
 }  // namespace
 
+void forbid(Judge& judge, const std::string& path, const std::string& found,
+            std::string_view expected) {
+  judge.refuse(path, fmt::format("found {}, which restricted Pod Security forbids, expected {}",
+                                 found, expected));
+}
+
 void validate_pod_template(const TrainJob& job, Judge& judge) {
   const json& overlay = job.spec.worker.pod_template;
   if (!overlay.is_object()) return;
+  refuse_removals(overlay, kOverlay, judge);
   for (const auto& entry : overlay.items()) {
     const std::string path = member_path(kOverlay, entry.key());
     if (entry.key() != "metadata" && entry.key() != "spec") {
@@ -126,24 +212,15 @@ void validate_pod_template(const TrainJob& job, Judge& judge) {
                   {"subdomain", "the operator sets it"},
                   {"hostname", "the operator sets it"}},
                  judge);
-  each_container(spec, spec_path, [&](const json& container, const std::string& path) {
-    const json& name = member(container, "name");
-    if (!name.is_string()) {
-      judge.refuse(path + ".name", fmt::format("found nothing, expected a container's name ({} is "
-                                               "the operator's)",
-                                               kWorkerContainer));
-    } else if (name == kWorkerContainer) {
-      refuse_members(container, path,
-                     {{"image", "spec.worker.image says it"},
-                      {"command", "spec.trainer says it"},
-                      {"args", "spec.trainer.args says it"},
-                      {"resources", "spec.worker.resources says it"}},
-                     judge);
-      refuse_runtime_variables(member(container, "env"), path + ".env", judge);
-    } else {
-      advise_equal_amounts(container, path, judge);
-    }
-  });
+  const json& volumes = member(spec, "volumes");
+  for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
+    refuse_operators_volume(text_member(volumes[i], "name"),
+                            element_path(spec_path + ".volumes", i), judge);
+  }
+  each_container(spec, spec_path,
+                 [&](const json& container, const std::string& path, std::string_view list) {
+                   check_container(container, path, list, judge);
+                 });
 }
 
 void validate_pod_security(const TrainJob& job, Judge& judge) {
@@ -155,13 +232,10 @@ void validate_pod_security(const TrainJob& job, Judge& judge) {
   check_security_context(member(spec, "securityContext"), path + ".securityContext", judge);
   const json& volumes = member(spec, "volumes");
   for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
-    if (!member(volumes[i], "hostPath").is_null()) {
-      forbid(judge, element_path(path + ".volumes", i) + ".hostPath", "hostPath",
-             "a persistentVolumeClaim");
-    }
+    forbid_sources(volumes[i], element_path(path + ".volumes", i), judge);
   }
   if (!spec.is_object()) return;
-  each_container(spec, path, [&](const json& container, const std::string& container_path) {
+  each_container(spec, path, [&](const json& container, const std::string& container_path, auto) {
     check_security_context(member(container, "securityContext"),
                            container_path + ".securityContext", judge);
     const json& ports = member(container, "ports");

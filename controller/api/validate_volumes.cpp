@@ -20,7 +20,7 @@ const std::vector<std::string_view>& allowed_sources() {
 }
 
 // Kubernetes' other volume sources, which it forbids.
-constexpr std::array<std::string_view, 21> kForbidden = {"hostPath",
+constexpr std::array<std::string_view, 22> kForbidden = {"hostPath",
                                                          "nfs",
                                                          "iscsi",
                                                          "fc",
@@ -34,6 +34,7 @@ constexpr std::array<std::string_view, 21> kForbidden = {"hostPath",
                                                          "flocker",
                                                          "flexVolume",
                                                          "image",
+                                                         "photonPersistentDisk",
                                                          "portworxVolume",
                                                          "quobyte",
                                                          "scaleIO",
@@ -89,6 +90,20 @@ void validate_source(const std::string& path, const nlohmann::json& source, Judg
 
 }  // namespace
 
+void refuse_operators_volume(const std::string& name, const std::string& path, Judge& judge) {
+  if (!name.starts_with("tilewright-")) return;
+  judge.refuse(path + ".name", fmt::format("found {}, expected a name that does not begin with "
+                                           "tilewright-, as the operator's own volumes do",
+                                           name));
+}
+
+void forbid_sources(const nlohmann::json& volume, const std::string& path, Judge& judge) {
+  for (const auto& member : volume.items()) {
+    if (!contains(kForbidden, member.key())) continue;
+    forbid(judge, member_path(path, member.key()), member.key(), "a persistentVolumeClaim");
+  }
+}
+
 void validate_volumes(const TrainJob& job, Judge& judge) {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < job.spec.volumes.size(); ++i) {
@@ -98,14 +113,11 @@ void validate_volumes(const TrainJob& job, Judge& judge) {
       judge.refuse(path + ".name",
                    fmt::format("found {}, expected up to 63 lower-case letters, digits and '-'",
                                shown(volume.name)));
-    } else if (volume.name.starts_with("tilewright-")) {
-      judge.refuse(path + ".name", fmt::format("found {}, expected a name that does not begin with "
-                                               "tilewright-, as the operator's own volumes do",
-                                               volume.name));
     } else if (!seen.insert(volume.name).second) {
       judge.refuse(path + ".name",
                    fmt::format("found {} twice, expected each name once", volume.name));
     }
+    refuse_operators_volume(volume.name, path, judge);
     if (volume.local && (volume.local->empty() || volume.local->find('\0') != std::string::npos)) {
       judge.refuse(path + ".local", "found nothing, expected a folder");
     }
@@ -154,13 +166,7 @@ Findings validate_for_cluster(const TrainJob& job, const Positions& positions) {
                                      volume.name));
       continue;
     }
-    for (const auto& member : volume.source.items()) {
-      if (!contains(kForbidden, member.key())) continue;
-      judge.refuse(member_path(path, member.key()),
-                   fmt::format("found {}, which restricted Pod Security forbids, expected a "
-                               "persistentVolumeClaim",
-                               member.key()));
-    }
+    forbid_sources(volume.source, path, judge);
   }
   validate_pod_security(job, judge);
   return judge.take();

@@ -180,8 +180,49 @@ TEST_F(CrdRefusals, RefusesInASentenceWhatValidateRefuses) {
        "spec.worker.podTemplate.spec.initContainers[0].securityContext.capabilities.add[0]",
        "which restricted Pod Security forbids, expected no capability"},
       {"sharedMemory: 64Mi", "podTemplate: {spec: {volumes: [{name: h, hostPath: {path: /}}]}}",
-       "spec.worker.podTemplate.spec.volumes[0].hostPath",
+       "spec.worker.podTemplate.spec.volumes[0]",
        "found hostPath, which restricted Pod Security forbids, expected a persistentVolumeClaim"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, securityContext: {capabilities: {drop: "
+       "[]}}}]}}",
+       "spec.worker.podTemplate.spec.containers[0].securityContext.capabilities.drop",
+       "found a list without ALL, which restricted Pod Security forbids, expected ALL in it"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {initContainers: [{name: i, securityContext: {capabilities: {drop: "
+       "[NET_RAW]}}}]}}",
+       "spec.worker.podTemplate.spec.initContainers[0].securityContext.capabilities.drop",
+       "found a list without ALL, which restricted Pod Security forbids, expected ALL in it"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {volumes: [{name: tilewright-shm, emptyDir: {}}]}}",
+       "spec.worker.podTemplate.spec.volumes[0].name",
+       "found tilewright-shm, expected a name that does not begin with tilewright-, as the "
+       "operator's own volumes do"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, volumeMounts: [{name: v, mountPath: "
+       "/dev/shm}]}]}}",
+       "spec.worker.podTemplate.spec.containers[0].volumeMounts",
+       "found /dev/shm, expected another path: spec.worker.sharedMemory says it"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, volumeMounts: [{name: v, mountPath: "
+       "/var/run/tilewright}]}]}}",
+       "spec.worker.podTemplate.spec.containers[0].volumeMounts",
+       "found /var/run/tilewright, expected another path: the operator puts the job's key there"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, volumeMounts: [{name: v, mountPath: "
+       "/var/run/tilewright/job-key}]}]}}",
+       "spec.worker.podTemplate.spec.containers[0].volumeMounts",
+       "expected another path: the operator puts the job's key there"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, terminationMessagePolicy: File}]}}",
+       "spec.worker.podTemplate.spec.containers[0].terminationMessagePolicy",
+       "found a value, expected nothing: the operator reads the last lines of its log"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {containers: [{name: worker, terminationMessagePath: /tmp/x}]}}",
+       "spec.worker.podTemplate.spec.containers[0].terminationMessagePath",
+       "found a value, expected nothing: the operator reads the last lines of its log"},
+      {"sharedMemory: 64Mi", "podTemplate: {spec: {initContainers: [{name: worker, image: i}]}}",
+       "spec.worker.podTemplate.spec.initContainers[0].name",
+       "found worker, expected another name: the operator's container has it"},
       {"sharedMemory: 64Mi", "podTemplate: {spec: {restartPolicy: Always}}",
        "spec.worker.podTemplate.spec.restartPolicy",
        "found a value, expected nothing: spec.worker.restartPolicy says it"},
@@ -206,6 +247,41 @@ TEST_F(CrdRefusals, RefusesInASentenceWhatValidateRefuses) {
     }
   }
   EXPECT_GE(std::size(cases), 20u);
+}
+
+TEST_F(CrdRefusals, KnowEveryKindOfVolumeThatRestrictedPodSecurityForbids) {
+  for (const std::string kind : {"hostPath",
+                                 "nfs",
+                                 "iscsi",
+                                 "fc",
+                                 "rbd",
+                                 "cephfs",
+                                 "glusterfs",
+                                 "gitRepo",
+                                 "azureDisk",
+                                 "azureFile",
+                                 "cinder",
+                                 "flocker",
+                                 "flexVolume",
+                                 "image",
+                                 "photonPersistentDisk",
+                                 "portworxVolume",
+                                 "quobyte",
+                                 "scaleIO",
+                                 "storageos",
+                                 "vsphereVolume",
+                                 "awsElasticBlockStore",
+                                 "gcePersistentDisk"}) {
+    const std::string manifest = with(
+        "sharedMemory: 64Mi", "podTemplate: {spec: {volumes: [{name: v, " + kind + ": {a: b}}]}}");
+    const std::string sentence =
+        "found " + kind +
+        ", which restricted Pod Security forbids, expected a persistentVolumeClaim";
+    const HttpResponse answer = admin().post(kTry, tree_of(manifest));
+    EXPECT_FALSE(answer.ok()) << kind;
+    EXPECT_THAT(answer.message(), HasSubstr(sentence));
+    EXPECT_THAT(our_refusal(manifest), HasSubstr(sentence));
+  }
 }
 
 // The CRD has no name for a list, so it says this one twice.
@@ -249,6 +325,12 @@ TEST_F(CrdRefusals, TakesWhatValidateTakes) {
       {"sharedMemory: 64Mi",
        "podTemplate: {metadata: {annotations: {a: b}}, spec: {priority: 1, containers: [{name: "
        "sidecar, image: x, env: [{name: RANK}], ports: [{containerPort: 80}]}]}}"},
+      {"sharedMemory: 64Mi",
+       "podTemplate: {spec: {volumes: [{name: a, emptyDir: {}}, {name: b, csi: {driver: d}}], "
+       "containers: [{name: worker, volumeMounts: [{name: a, mountPath: /dev/shmem}], "
+       "securityContext: {capabilities: {drop: [NET_RAW, ALL]}}}, {name: side, image: s, "
+       "terminationMessagePolicy: File, volumeMounts: [{name: tilewright-shm, mountPath: "
+       "/dev/shm}]}]}}"},
       {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 2, queue: q}"},
       {"    maxRestarts: 3\n  runPolicy:\n    cleanPodPolicy: Running",
        "  runPolicy:\n    backoffLimit: 5\n    suspend: true"},
@@ -300,6 +382,26 @@ TEST_F(CrdRefusals, DiffersFromValidateWhereItMust) {
   // What a path becomes with its variables cannot be said in CEL.
   EXPECT_EQ(judged(with("sharedMemory: 64Mi", "env: [{name: UP, value: ..}]",
                         with("data: data:MRPC", "data: data:$(UP)"))),
+            kOnlyTheirs);
+  // CEL cannot name a field that begins with '$', nor see one that the schema does not know.
+  for (const char* overlay : {"{spec: {securityContext: {$patch: delete}}}",
+                              "{spec: {containers: [{name: worker, $patch: delete}]}}",
+                              "{spec: {volumes: [{name: data, $patch: replace}]}}",
+                              "{spec: {enableServiceLinks: null}}"}) {
+    EXPECT_EQ(judged(with("sharedMemory: 64Mi", "podTemplate: " + std::string(overlay))),
+              kOnlyTheirs)
+        << overlay;
+  }
+  // null is left out by the API server where it knows the field: nothing is taken off.
+  const HttpResponse taken = admin().post(
+      kTry, tree_of(with("sharedMemory: 64Mi",
+                         "podTemplate: {spec: {restartPolicy: null, securityContext: null}}")));
+  ASSERT_TRUE(taken.ok()) << taken.message();
+  EXPECT_EQ(taken.json()["spec"]["worker"]["podTemplate"], json::parse(R"({"spec": {}})"));
+  // Nor does it know a path by its other names.
+  EXPECT_EQ(judged(with("sharedMemory: 64Mi",
+                        "podTemplate: {spec: {containers: [{name: worker, volumeMounts: [{name: v, "
+                        "mountPath: //dev/shm}]}]}}")),
             kOnlyTheirs);
   // A schema has no type for a number or a text, nor for an object or a text.
   EXPECT_EQ(judged(with("cpu: 1", "cpu: 0.5")), kOnlyOurs);

@@ -19,11 +19,6 @@ TEST(StrategicMerge, MergesMapsAndReplacesScalars) {
             json::parse(R"({"a": {"b": 1, "c": 4, "e": 5}, "d": 3})"));
 }
 
-TEST(StrategicMerge, RemovesByNull) {
-  EXPECT_EQ(merged(R"({"a": 1, "b": {"c": 1}})", R"({"a": null, "b": {"c": null}, "x": null})"),
-            json::parse(R"({"b": {}})"));
-}
-
 TEST(StrategicMerge, MergesContainersByNameAndTheirListsByTheirKeys) {
   EXPECT_EQ(merged(R"({"containers": [{"name": "worker", "env": [{"name": "A", "value": "1"}],
                  "volumeMounts": [{"mountPath": "/m", "name": "v"}]}]})",
@@ -40,20 +35,6 @@ TEST(StrategicMerge, ReplacesListsWithoutAKey) {
   EXPECT_EQ(merged(R"({"args": ["a", "b"], "tolerations": [{"key": "x"}]})",
                    R"({"args": ["c"], "tolerations": [{"key": "y"}]})"),
             json::parse(R"({"args": ["c"], "tolerations": [{"key": "y"}]})"));
-}
-
-TEST(StrategicMerge, FollowsDirectives) {
-  EXPECT_EQ(merged(R"({"volumes": [{"name": "a"}, {"name": "b"}]})",
-                   R"({"volumes": [{"name": "a", "$patch": "delete"}]})"),
-            json::parse(R"({"volumes": [{"name": "b"}]})"));
-  EXPECT_EQ(merged(R"({"volumes": [{"name": "a"}]})",
-                   R"({"volumes": [{"$patch": "replace"}, {"name": "c"}]})"),
-            json::parse(R"({"volumes": [{"name": "c"}]})"));
-  EXPECT_EQ(merged(R"({"securityContext": {"runAsUser": 1}})",
-                   R"({"securityContext": {"$patch": "replace", "fsGroup": 2}})"),
-            json::parse(R"({"securityContext": {"fsGroup": 2}})"));
-  EXPECT_EQ(merged(R"({"affinity": {"a": 1}})", R"({"affinity": {"$patch": "delete"}})"),
-            json::parse("{}"));
 }
 
 TEST(StrategicMerge, SurvivesKindsThatDoNotMatch) {

@@ -1,6 +1,7 @@
 // What a decoded manifest may not say, with the exact sentence.
 #include "controller/api/validate.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "controller/api/defaults.h"
@@ -403,9 +404,8 @@ TEST(ValidateForCluster, WantsASourceOfEveryVolume) {
 }
 
 TEST(ValidateForCluster, RefusesWhatRestrictedPodSecurityForbids) {
-  const auto overlay = [](const char* text) {
-    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + std::string(text)),
-                   Target::kCluster);
+  const auto overlay = [](const std::string& text) {
+    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
   };
   EXPECT_EQ(refusal(with("persistentVolumeClaim: {claimName: tilewright-data}",
                          "hostPath: {path: /data}"),
@@ -432,12 +432,40 @@ TEST(ValidateForCluster, RefusesWhatRestrictedPodSecurityForbids) {
   EXPECT_EQ(overlay("{spec: {volumes: [{name: h, hostPath: {path: /}}]}}"),
             "job.yaml:28: spec.worker.podTemplate.spec.volumes[0].hostPath: found hostPath, which "
             "restricted Pod Security forbids, expected a persistentVolumeClaim");
+  for (const char* source : {"nfs", "iscsi", "image", "photonPersistentDisk"}) {
+    const std::string volumes = fmt::format("volumes: [{{name: h, {}: {{a: b}}}}]", source);
+    const std::string sentence = fmt::format(
+        "found {}, which restricted Pod Security forbids, expected a "
+        "persistentVolumeClaim",
+        source);
+    EXPECT_EQ(overlay("{spec: {" + volumes + "}}"),
+              fmt::format("job.yaml:28: spec.worker.podTemplate.spec.volumes[0].{}: {}", source,
+                          sentence));
+  }
+  for (const char* drop : {"[]", "[NET_RAW, all]"}) {
+    for (const char* containers : {"containers: [{name: worker", "containers: [{name: side",
+                                   "initContainers: [{name: side"}) {
+      const std::string list =
+          fmt::format("{}, securityContext: {{capabilities: {{drop: {}}}}}}}]", containers, drop);
+      EXPECT_EQ(overlay("{spec: {" + list + "}}"),
+                fmt::format("job.yaml:28: spec.worker.podTemplate.spec.{}[0].securityContext."
+                            "capabilities.drop: found a list without ALL, which restricted Pod "
+                            "Security forbids, expected ALL in it",
+                            list.substr(0, list.find(':'))));
+    }
+  }
+  EXPECT_EQ(overlay("{spec: {containers: [{name: worker, securityContext: {capabilities: {add: "
+                    "[NET_BIND_SERVICE], drop: [NET_RAW, ALL]}}}]}}"),
+            "");
+  EXPECT_EQ(overlay("{spec: {volumes: [{name: a, secret: {secretName: s}}, {name: b, csi: {driver: "
+                    "d}}, {name: c, ephemeral: {a: b}}]}}"),
+            "");
   EXPECT_EQ(overlay("{metadata: {annotations: {a: b}}, spec: {priority: 1}}"), "");
 }
 
 TEST(Validate, KeepsTheOverlayFromTheOperatorsBusiness) {
-  const auto overlay = [](const char* text) {
-    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + std::string(text)));
+  const auto overlay = [](const std::string& text) {
+    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + text));
   };
   EXPECT_EQ(
       overlay("{spec: {restartPolicy: Always}}"),
@@ -463,6 +491,82 @@ TEST(Validate, KeepsTheOverlayFromTheOperatorsBusiness) {
   EXPECT_EQ(overlay("{specs: {}}"),
             "job.yaml:28: spec.worker.podTemplate.specs: is not a known field; a pod template has "
             "metadata and spec");
+  for (const char* field : {"terminationMessagePolicy: File", "terminationMessagePath: /tmp/x"}) {
+    const std::string name = std::string(field).substr(0, std::string_view(field).find(':'));
+    const auto containers = [&](const char* container) {
+      return fmt::format("{{spec: {{containers: [{{name: {}, {}}}]}}}}", container, field);
+    };
+    EXPECT_EQ(overlay(containers("worker")),
+              "job.yaml:28: spec.worker.podTemplate.spec.containers[0]." + name +
+                  ": found a value, expected nothing: the operator reads the last lines of its "
+                  "log");
+    EXPECT_EQ(overlay(containers("side")), "");
+  }
+  EXPECT_EQ(
+      overlay("{spec: {volumes: [{name: mine, emptyDir: {}}, {name: tilewright-shm}]}}"),
+      "job.yaml:28: spec.worker.podTemplate.spec.volumes[1].name: found tilewright-shm, expected a "
+      "name that does not begin with tilewright-, as the operator's own volumes do");
+  EXPECT_EQ(
+      overlay("{spec: {initContainers: [{name: worker, image: i}]}}"),
+      "job.yaml:28: spec.worker.podTemplate.spec.initContainers[0].name: found worker, expected "
+      "another name: the operator's container has it");
+}
+
+TEST(Validate, KeepsTheOverlayFromTheOperatorsMounts) {
+  const auto mounted = [](const std::string& container, const std::string& path) {
+    return refusal(with(
+        "sharedMemory: 64Mi",
+        "podTemplate: {spec: {containers: [{name: " + container +
+            ", volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: " + path + "}]}]}}"));
+  };
+  const std::string field =
+      "job.yaml:28: spec.worker.podTemplate.spec.containers[0].volumeMounts[1].mountPath: found ";
+  for (const std::string path :
+       {"/dev/shm", "/dev/shm/", "//dev//shm", "/dev/./shm", "/mnt/../dev/shm", "dev/shm"}) {
+    EXPECT_EQ(mounted("worker", path),
+              field + path + ", expected another path: spec.worker.sharedMemory says it");
+  }
+  for (const std::string path : {"/var/run/tilewright", "/var/run/tilewright/job-key"}) {
+    EXPECT_EQ(mounted("worker", path),
+              field + path + ", expected another path: the operator puts the job's key there");
+  }
+  EXPECT_EQ(mounted("worker", "/dev/shmem"), "");
+  EXPECT_EQ(mounted("worker", "/var/run"), "");
+  EXPECT_EQ(mounted("side", "/dev/shm"), "");
+}
+
+// Each of these took something away from the pod: its securityContext, its worker, its volumes.
+TEST(Validate, TakesNothingAwayByTheOverlay) {
+  const auto overlay = [](const std::string& text) {
+    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
+  };
+  const std::string why = ": the overlay adds to what the operator makes and removes nothing of it";
+  const std::string place = "job.yaml:28: spec.worker.podTemplate.";
+  const std::string directive = ": found a directive of strategic merge, expected a plain field";
+  const std::string nothing = ": found nothing, expected a value";
+  EXPECT_EQ(overlay("{spec: {securityContext: {$patch: delete}}}"),
+            place + "spec.securityContext.$patch" + directive + why);
+  EXPECT_EQ(overlay("{spec: {containers: [{name: side, image: i}, {name: worker, $patch: "
+                    "delete}]}}"),
+            place + "spec.containers[1].$patch" + directive + why);
+  EXPECT_EQ(overlay("{spec: {volumes: [{name: data, $patch: replace}]}}"),
+            place + "spec.volumes[0].$patch" + directive + why);
+  EXPECT_EQ(overlay("{spec: {containers: [{name: worker, volumeMounts: [{$patch: replace}]}]}}"),
+            place + "spec.containers[0].volumeMounts[0].$patch" + directive + why);
+  EXPECT_EQ(overlay("{spec: {$retainKeys: [containers]}}"),
+            place + "spec.$retainKeys" + directive + why);
+  EXPECT_EQ(overlay("{metadata: {$deleteFromPrimitiveList/finalizers: [a]}}"),
+            place + "metadata[\"$deleteFromPrimitiveList/finalizers\"]" + directive + why);
+  EXPECT_EQ(overlay("{spec: {securityContext: null}}"),
+            place + "spec.securityContext" + nothing + why);
+  EXPECT_EQ(overlay("{spec: {restartPolicy: null}}"), place + "spec.restartPolicy" + nothing + why);
+  EXPECT_EQ(
+      overlay("{spec: {containers: [{name: worker, securityContext: {capabilities: null}}]}}"),
+      place + "spec.containers[0].securityContext.capabilities" + nothing + why);
+  EXPECT_EQ(overlay("{spec: null}"), place + "spec" + nothing + why);
+  EXPECT_EQ(overlay("{metadata: {annotations: {a: $(B)}}, spec: {hostAliases: [{ip: 192.0.2.1, "
+                    "hostnames: [$a]}]}}"),
+            "");
 }
 
 TEST(Defaults, FillWhatWasLeftOutAndNothingTwice) {
