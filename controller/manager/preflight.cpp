@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "controller/api/json_members.h"
 #include "controller/manager/records.h"
 #include "controller/manager/resources.h"
 #include "controller/reconcile/objects.h"
@@ -19,15 +18,30 @@ using nlohmann::json;
 constexpr const char* kNoUid = "00000000-0000-0000-0000-000000000000";
 constexpr const char* kSomeAddress = "10.0.0.1:29400";
 
+// Said by the authorizer. What admission forbids (quotas, Pod Security) is worded otherwise, under
+// the same code and reason.
+bool is_of_the_askers_rights(const kube::ApiError& error) {
+  return error.problem == Problem::kForbidden &&
+         error.message.find("is forbidden: User \"") != std::string::npos;
+}
+
+void leave_open(const std::string& what, const kube::ApiError& error, Preflight& preflight) {
+  preflight.unknown.push_back(
+      is_of_the_askers_rights(error)
+          ? fmt::format("whether {}, which you may not ask: {}", what, error.message)
+          : fmt::format("whether {}: {}", what, error.sentence()));
+}
+
 // An answer that says something about the job is an obstacle, any other that nothing is known.
 void sort_in(const kube::ApiError& error, const std::string& what, Preflight& preflight) {
-  const bool about_the_job = error.problem == Problem::kInvalid ||
-                             error.problem == Problem::kForbidden ||
-                             error.problem == Problem::kAlreadyExists;
+  const bool about_the_job =
+      error.problem == Problem::kInvalid || error.problem == Problem::kAlreadyExists ||
+      (error.problem == Problem::kForbidden && !is_of_the_askers_rights(error));
   if (about_the_job) {
-    preflight.obstacles.push_back(fmt::format("{}: {}", what, error.message));
+    preflight.obstacles.push_back(
+        fmt::format("the API server would not take {}: {}", what, error.message));
   } else {
-    preflight.unknown.push_back(fmt::format("{}: {}", what, error.sentence()));
+    leave_open("the API server takes " + what, error, preflight);
   }
 }
 
@@ -40,7 +54,7 @@ void ask_for_job(kube::Client& client, const std::string& space, json tree, cons
         fmt::format("the cluster knows no {}, or no namespace {}: is the operator installed?",
                     kTrainJobKind, space));
   } else if (!taken) {
-    sort_in(taken.error(), "the API server would not take the job", preflight);
+    sort_in(taken.error(), "the job", preflight);
   }
 }
 
@@ -54,17 +68,14 @@ void ask_for_pod(kube::Client& client, const std::string& space, api::TrainJob j
   pod["metadata"].erase("ownerReferences");
   const auto taken = client.try_create(kube::resource::pods(), space, pod, wait);
   if (!taken && !taken.is(Problem::kNotFound)) {
-    sort_in(taken.error(), "the API server would not take a worker's pod", preflight);
+    sort_in(taken.error(), "a worker's pod", preflight);
   }
 }
 
 void ask_for_nodes(kube::Client& client, const api::TrainJob& job, const net::Wait& wait,
                    Preflight& preflight) {
   const auto listed = client.list_all(kube::resource::nodes(), {}, wait);
-  if (!listed) {
-    preflight.unknown.push_back("whether a node is large enough: " + listed.error().sentence());
-    return;
-  }
+  if (!listed) return leave_open("a node is large enough", listed.error(), preflight);
   std::vector<reconcile::Node> nodes;
   for (const json& node : *listed) nodes.push_back(record_of_node(node).node);
   if (const auto obstacle = reconcile::find_no_node(job, nodes)) {
@@ -74,19 +85,15 @@ void ask_for_nodes(kube::Client& client, const api::TrainJob& job, const net::Wa
 
 void ask_for_claims(kube::Client& client, const std::string& space, const api::TrainJob& job,
                     const net::Wait& wait, Preflight& preflight) {
-  for (const api::Volume& volume : job.spec.volumes) {
-    const json& claim = api::member(volume.source, "persistentVolumeClaim");
-    if (claim.is_null()) continue;
-    const std::string name = api::text_member(claim, "claimName");
+  for (const auto& [name, volume] : reconcile::claims_of(job)) {
     const auto found = client.get(kube::resource::claims(), space, name, wait);
     if (found.is(Problem::kNotFound)) {
       preflight.obstacles.push_back(
           fmt::format("there is no PersistentVolumeClaim {} in the namespace {}, which volume {} "
                       "names",
-                      name, space, volume.name));
+                      name, space, volume));
     } else if (!found) {
-      preflight.unknown.push_back(
-          fmt::format("whether the claim {} exists: {}", name, found.error().sentence()));
+      leave_open(fmt::format("the claim {} exists", name), found.error(), preflight);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include "common/contract/labels.h"
 #include "common/contract/ports.h"
 #include "controller/api/command.h"
+#include "controller/api/json_members.h"
 #include "controller/api/strategic_merge.h"
 #include "controller/api/trainer_path.h"
 
@@ -210,6 +211,20 @@ json build_pod(const api::TrainJob& job, std::int64_t index, const PodSetting& s
     pod["metadata"]["annotations"][annotations::kKeyId] = setting.key_id;
   }
   return pod;
+}
+
+std::map<std::string, std::string> claims_of(const api::TrainJob& job) {
+  json pod = {{"spec", {{"volumes", volumes_of(job, "")}}}};  // no claim hangs on the key
+  if (job.spec.worker.pod_template.is_object()) {
+    api::strategic_merge(pod, job.spec.worker.pod_template);
+  }
+  std::map<std::string, std::string> claims;
+  for (const json& volume : api::member(api::member(pod, "spec"), "volumes")) {
+    const std::string claim =
+        api::text_member(api::member(volume, "persistentVolumeClaim"), "claimName");
+    if (!claim.empty()) claims.emplace(claim, api::text_member(volume, "name"));
+  }
+  return claims;
 }
 
 json build_service(const api::TrainJob& job) {

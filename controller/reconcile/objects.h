@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ struct PodSetting {
 // A worker's pod: Guaranteed, never restarted in place, fit for restricted Pod Security, with the
 // manifest's overlay laid on.
 nlohmann::json build_pod(const api::TrainJob& job, std::int64_t index, const PodSetting& setting);
+
+// The PersistentVolumeClaims of a worker's pod, the overlay's among them; each with the volume that
+// names it.
+std::map<std::string, std::string> claims_of(const api::TrainJob& job);
 
 // Headless; gives the workers names that a person may use. Nothing of ours resolves them.
 nlohmann::json build_service(const api::TrainJob& job);

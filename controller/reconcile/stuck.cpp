@@ -5,32 +5,15 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/text.h"
-#include "controller/api/json_members.h"
+#include "controller/reconcile/objects.h"
 
 namespace tilewright::reconcile {
 namespace {
-
-void add_claims(const nlohmann::json& volume, std::set<std::string>& claims) {
-  const std::string name =
-      api::text_member(api::member(volume, "persistentVolumeClaim"), "claimName");
-  if (!name.empty()) claims.insert(name);
-}
-
-std::set<std::string> claims_of(const api::TrainJob& job) {
-  std::set<std::string> claims;
-  for (const api::Volume& volume : job.spec.volumes) add_claims(volume.source, claims);
-  for (const auto& volume :
-       api::member(api::member(job.spec.worker.pod_template, "spec"), "volumes")) {
-    add_claims(volume, claims);
-  }
-  return claims;
-}
 
 // What the attach-detach controller says of a volume that may be attached to one node at a time and
 // is attached to another.
@@ -68,10 +51,11 @@ std::vector<const Worker*> own_holders(const Situation& situation, const std::st
 
 std::optional<Obstacle> explain_held(const Situation& situation, const Worker& worker) {
   const auto holders = holders_in(worker.message);
-  const std::set<std::string> claims = claims_of(situation.observed.job);
+  std::vector<std::string> claims;
+  for (const auto& [claim, volume] : claims_of(situation.observed.job)) claims.push_back(claim);
   if (!holders || claims.empty()) return std::nullopt;
   const std::string what = claims.size() == 1
-                               ? "the PersistentVolumeClaim " + *claims.begin()
+                               ? "the PersistentVolumeClaim " + claims.front()
                                : fmt::format("one of the PersistentVolumeClaims {} (volume {})",
                                              fmt::join(claims, ", "), holders->volume);
   const std::string known = what + " can be attached to one node alone, and ";

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "tests/integration/controller_fixture.h"
+#include "tests/support/kubeconfig.h"
 
 namespace tilewright::testing {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 using nlohmann::json;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
@@ -361,30 +363,50 @@ TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
 }
 
 // `tilewright validate --cluster`: the same said before the job is created.
-TEST_F(ControllerTest, IsAskedBeforeAJobIsCreated) {
-  const auto validate = [&](const std::string& manifest) {
+class PreflightTest : public ControllerTest {
+ protected:
+  CommandOutcome validate(const std::string& manifest) {
     const std::filesystem::path file = temporary_.path() / "job.yaml";
     std::ofstream(file) << manifest;
     ChildCommand command;
     command.program = program("tilewright");
     command.arguments = {"validate", "--cluster", "--namespace=" + space_,
-                         "--kubeconfig=" + control_plane().kubeconfig().string(), file.string()};
+                         "--kubeconfig=" + kubeconfig_.string(), file.string()};
     command.environment = environment_with({});
     return run_command(command);
-  };
+  }
+  void make_claim(const std::string& name) {
+    const json claim = {{"metadata", {{"name", name}}},
+                        {"spec",
+                         {{"accessModes", {"ReadWriteMany"}},
+                          {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}};
+    const HttpResponse made =
+        admin().post(fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims", space_), claim);
+    ASSERT_EQ(made.status, 201) << made.message();
+  }
+  // From now on somebody else asks, who has no rights yet.
+  void ask_as(const std::string& user) {
+    const CertificatePaths paths = control_plane().issue_client(user, {});
+    kubeconfig_ = temporary_.path() / "kubeconfig";
+    write_kubeconfig(
+        kubeconfig_, control_plane().url(), control_plane().authority(),
+        {{"client-certificate", paths.certificate.string()}, {"client-key", paths.key.string()}});
+  }
+  // Of a worker's pod, beside the worker itself.
+  static std::string with_overlay(const std::string& spec) {
+    std::string manifest = kControllerJob;
+    return manifest.insert(manifest.find("    replicas: 2"),
+                           "    podTemplate: {spec: {" + spec + "}}\n");
+  }
+};
+
+TEST_F(PreflightTest, IsAskedBeforeAJobIsCreated) {
   std::string manifest = kControllerJob;
   CommandOutcome outcome = validate(manifest);
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("there is no PersistentVolumeClaim work in the namespace " +
                                         space_ + ", which volume work names"));
-  const json claim = {
-      {"metadata", {{"name", "work"}}},
-      {"spec",
-       {{"accessModes", {"ReadWriteMany"}}, {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}};
-  ASSERT_EQ(admin()
-                .post(fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims", space_), claim)
-                .status,
-            201);
+  ASSERT_NO_FATAL_FAILURE(make_claim("work"));
   outcome = validate(manifest);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("would take it, in namespace " + space_));
@@ -392,8 +414,63 @@ TEST_F(ControllerTest, IsAskedBeforeAJobIsCreated) {
   outcome = validate(manifest);
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("a worker asks for cpu 100, memory 1Gi"));
+  outcome = validate(
+      with_overlay("volumes: [{name: more, persistentVolumeClaim: {claimName: elsewhere}}]"));
+  EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("there is no PersistentVolumeClaim elsewhere in the "
+                                        "namespace " +
+                                        space_ + ", which volume more names"));
   EXPECT_TRUE(jobs_->objects().empty()) << "nothing is made";
   EXPECT_TRUE(node_->pods().objects().empty());
+}
+
+// All three are Forbidden to the API server. The operator makes the pods: what the asker may not is
+// no fault of the job.
+TEST_F(PreflightTest, TellsTheAskersRightsFromQuotasAndPodSecurity) {
+  ASSERT_NO_FATAL_FAILURE(make_claim("work"));
+  const HttpResponse restricted = admin().merge_patch(
+      "/api/v1/namespaces/" + space_,
+      {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", "restricted"}}}}}});
+  ASSERT_TRUE(restricted.ok()) << restricted.message();
+  const std::string refused = "the API server would not take a worker's pod: pods ";
+  CommandOutcome outcome = validate(with_overlay("containers: [{name: side, image: s}]"));
+  EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr(refused + "\"mrpc-worker-0\" is forbidden: violates"));
+  EXPECT_EQ(validate(kControllerJob).exit_code, 0);
+  limit_pods("0");
+  outcome = validate(kControllerJob);
+  EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr(refused + "\"mrpc-worker-0\" is forbidden: exceeded quota"));
+
+  const std::string user = "asker-" + space_;
+  ask_as(user);
+  const auto unknown = [&](const std::string& what, const std::string& verb,
+                           const std::string& kind) {
+    return fmt::format(
+        "job.yaml: not known: {}, which you may not ask: {} is forbidden: User \"{}\" "
+        "cannot {} resource ",
+        what, kind, user, verb);
+  };
+  const std::string of_the_job =
+      unknown("whether the API server takes the job", "create", "trainjobs.tilewright.dev");
+  outcome = validate(kControllerJob);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr(of_the_job));
+  EXPECT_THAT(outcome.output,
+              HasSubstr(unknown("whether the API server takes a worker's pod", "create", "pods")));
+  EXPECT_THAT(outcome.output,
+              HasSubstr(unknown("whether a node is large enough", "list", "nodes")));
+  EXPECT_THAT(outcome.output, HasSubstr(unknown("whether the claim work exists", "get",
+                                                "persistentvolumeclaims \"work\"")));
+  control_plane().grant(
+      user,
+      {{{"apiGroups", {"tilewright.dev"}}, {"resources", {"trainjobs"}}, {"verbs", {"create"}}}});
+  outcome = validate(kControllerJob);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, Not(HasSubstr(of_the_job)));
+  EXPECT_THAT(outcome.output,
+              HasSubstr(unknown("whether the API server takes a worker's pod", "create", "pods")));
 }
 
 TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {

@@ -122,7 +122,7 @@ TEST(Pod, MountsEachVolumeTheKeySharedMemoryAndAWritableTmp) {
   EXPECT_EQ(named(mounts, "tilewright-shm").at("mountPath"), "/dev/shm");
   EXPECT_EQ(named(mounts, "tilewright-tmp").at("mountPath"), "/tmp");
   EXPECT_EQ(named(mounts, "tilewright-job-key").at("mountPath"), "/var/run/tilewright");
-  const json volumes = spec.at("volumes");
+  const json& volumes = spec.at("volumes");
   EXPECT_EQ(named(volumes, "tilewright-shm").at("emptyDir"),
             json::parse(R"({"medium": "Memory", "sizeLimit": "64Mi"})"));
   EXPECT_EQ(named(volumes, "tilewright-job-key").at("secret").at("secretName"),
@@ -176,6 +176,18 @@ TEST(Pod, WearsTheOverlayButKeepsItsLabels) {
   EXPECT_EQ(named(worker.at("env"), "EXTRA").at("value"), "x");
   EXPECT_EQ(named(worker.at("env"), "TILEWRIGHT_JOB_NAME").at("value"), "mrpc");
   EXPECT_EQ(worker.at("image"), "tilewright-worker:0.1.0");
+}
+
+// As the merge makes them: the overlay may name another claim for a volume of the job.
+TEST(Pod, AsksForTheClaimsOfItsVolumesAndOfTheOverlays) {
+  const api::TrainJob job = job_in_cluster(
+      with("sharedMemory: 64Mi",
+           "podTemplate: {spec: {volumes: [{name: more, persistentVolumeClaim: {claimName: x}}, "
+           "{name: data, persistentVolumeClaim: {claimName: other}}, {name: a, emptyDir: {}}]}}"));
+  EXPECT_EQ(claims_of(job), (std::map<std::string, std::string>{{"other", "data"},
+                                                                {"tilewright-models", "models"},
+                                                                {"tilewright-output", "output"},
+                                                                {"x", "more"}}));
 }
 
 TEST(Pod, JoinsItsGangWhereOneIsAskedFor) {
