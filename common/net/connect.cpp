@@ -89,7 +89,8 @@ Result<Listener> Listener::bind(const Address& address, int backlog) {
   // No host is every address of both families, where the system has both: IPv6's socket takes IPv4
   // connections too.
   if (address.host.empty()) {
-    std::ranges::stable_partition(places, [](auto* one) { return one->ai_family == AF_INET6; });
+    std::stable_partition(places.begin(), places.end(),
+                          [](const addrinfo* one) { return one->ai_family == AF_INET6; });
   }
   std::string why = "the host has no address";
   for (const addrinfo* one : places) {

@@ -1,5 +1,6 @@
 #include "controller/reconcile/observe_pod.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -66,6 +67,15 @@ void take_container_state(const json& state, Worker& worker) {
   worker.last_lines = text_member(terminated, "message");
 }
 
+// Of the containers beside the worker; sidecars among the init containers end with it.
+bool others_run(const json& status) {
+  const json& all = member(status, "containerStatuses");
+  return all.is_array() && std::ranges::any_of(all, [](const json& container) {
+           return text_member(container, "name") != kWorkerContainer &&
+                  member(member(container, "state"), "terminated").is_null();
+         });
+}
+
 }  // namespace
 
 std::optional<Worker> worker_of_pod(const json& pod) {
@@ -92,9 +102,10 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   take_container_state(
       member(named(member(status, "containerStatuses"), "name", kWorkerContainer), "state"),
       worker);
-  // The pod's phase hangs on the containers beside it, too.
+  // The pod's phase hangs on the containers beside it, too; and where there are none, a kubelet
+  // says Running for another moment.
   if (worker.phase != WorkerPhase::kPending && worker.exit_code) {
-    worker.pod_goes_on = worker.phase == WorkerPhase::kRunning;
+    worker.pod_goes_on = worker.phase == WorkerPhase::kRunning && others_run(status);
     worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
   }
   const json& scheduled = named(conditions, "type", "PodScheduled");

@@ -103,6 +103,22 @@ TEST(Pod, IsWhatItsWorkerIs) {
   }
 }
 
+// Kubelets tell of a pod's only container that it has ended a moment before they say so of the pod.
+TEST(Pod, GoesOnForOtherContainersOnly) {
+  for (const char* others :
+       {R"([])", R"([{"name": "side", "state": {"terminated": {"exitCode": 0}}}])"}) {
+    json object = pod(R"({"phase": "Running", "containerStatuses": [{"name": "worker",
+        "state": {"terminated": {"exitCode": 0}}}]})");
+    for (const json& other : json::parse(others)) {
+      object["status"]["containerStatuses"].push_back(other);
+    }
+    const auto worker = worker_of_pod(object);
+    ASSERT_TRUE(worker);
+    EXPECT_EQ(worker->phase, WorkerPhase::kSucceeded) << others;
+    EXPECT_FALSE(worker->pod_goes_on) << others;
+  }
+}
+
 TEST(Pod, TellsTheGenerationOfTheJobThatItWasMadeFrom) {
   json object = pod(R"({"phase": "Running"})");
   EXPECT_FALSE(worker_of_pod(object)->generation);
