@@ -355,7 +355,7 @@ TEST_F(Up, KeepsASecondOneOut) {
 TEST_F(Up, RefusesWhatCannotRunInOneSentenceAndLeavesNothingBehind) {
   worker("exit 0");
   const auto expect_refused = [&](ExitCode exit_code, const std::string& sentence,
-                                  std::vector<std::string> more = {}) {
+                                  const std::vector<std::string>& more = {}) {
     RunningProgram up = start(more);
     EXPECT_EQ(up.wait(), code(exit_code)) << up.output();
     EXPECT_THAT(up.output(), HasSubstr(sentence));

@@ -87,6 +87,7 @@ TEST(Socket, APeerThatTricklesDoesNotExtendTheDeadline) {
   // More bytes wait than one piece holds, so there is always something to read.
   std::vector<std::byte> buffer(some.size());
   std::vector<iovec> pieces;
+  pieces.reserve(buffer.size());
   for (std::byte& one : buffer) pieces.push_back(piece(&one, 1));
   const auto status = server.read_exact(pieces, monotonic_now());
   ASSERT_FALSE(status.ok());
