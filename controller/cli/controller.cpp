@@ -24,10 +24,12 @@ struct ControllerOptions {
   std::string kubeconfig, context, log_level = "info";
   bool allow_insecure = false;
   std::string rendezvous_listen, rendezvous_address, metrics_listen, health_listen;
-  int resync_period = 600;                                         // seconds
-  int lease_duration = 15, renew_deadline = 10, retry_period = 2;  // seconds; client-go's defaults
   manager::Options manager;
 };
+
+std::int64_t whole_seconds(Duration time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -52,17 +54,16 @@ Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) 
         std::tuple{"--health_listen", &options.health_listen, &to.health_listen}}) {
     if (Status taken = take_address(flag, *text, *address); !taken) return taken;
   }
-  if (options.renew_deadline >= options.lease_duration ||
-      options.retry_period >= options.renew_deadline) {
-    return Error{ExitCode::kUsage,
-                 fmt::format("--leader_elect_lease_duration, _renew_deadline, _retry_period: found "
-                             "{}, {} and {} s, expected each to be shorter than the one before",
-                             options.lease_duration, options.renew_deadline, options.retry_period)};
+  const kube::ElectorSettings& election = to.elector;
+  if (election.renew_deadline >= election.lease_duration ||
+      election.retry_period >= election.renew_deadline) {
+    return Error{
+        ExitCode::kUsage,
+        fmt::format("--leader_elect_lease_duration, _renew_deadline, _retry_period: found "
+                    "{}, {} and {} s, expected each to be shorter than the one before",
+                    whole_seconds(election.lease_duration), whole_seconds(election.renew_deadline),
+                    whole_seconds(election.retry_period))};
   }
-  to.resync_period = std::chrono::seconds(options.resync_period);
-  to.elector.lease_duration = std::chrono::seconds(options.lease_duration);
-  to.elector.renew_deadline = std::chrono::seconds(options.renew_deadline);
-  to.elector.retry_period = std::chrono::seconds(options.retry_period);
   to.instance = environment_variable("POD_NAME");
   if (to.instance.empty()) to.instance = host_name();
   to.identity = fmt::format("{}_{}", to.instance, local::random_uid());
@@ -141,20 +142,22 @@ void add_controller_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--lease_name", to.lease_name, "The Lease of that election")
       ->capture_default_str();
-  command
-      ->add_option("--resync_period", options->resync_period,
-                   "Seconds between two looks at everything, whatever events have told")
-      ->check(CLI::Range(1, 24 * 3600))
-      ->capture_default_str();
-  const std::tuple<const char*, int*, const char*> times[] = {
-      {"--leader_elect_lease_duration", &options->lease_duration,
+  constexpr int kHour = 3600;
+  const std::tuple<const char*, Duration*, int, const char*> times[] = {
+      {"--resync_period", &to.resync_period, 24 * kHour,
+       "Seconds between two looks at everything, whatever events have told"},
+      {"--leader_elect_lease_duration", &to.elector.lease_duration, kHour,
        "Seconds after which another replica takes the Lease of one that is not heard of"},
-      {"--leader_elect_renew_deadline", &options->renew_deadline,
+      {"--leader_elect_renew_deadline", &to.elector.renew_deadline, kHour,
        "Seconds after which a leader that could not renew the Lease writes nothing any more"},
-      {"--leader_elect_retry_period", &options->retry_period,
+      {"--leader_elect_retry_period", &to.elector.retry_period, kHour,
        "Seconds between two tries to get the Lease or to renew it"}};
-  for (const auto& [flag, seconds, help] : times) {
-    command->add_option(flag, *seconds, help)->check(CLI::Range(1, 3600))->capture_default_str();
+  for (const auto& [flag, time, most, help] : times) {
+    command
+        ->add_option_function<int>(
+            flag, [time = time](int count) { *time = std::chrono::seconds(count); }, help)
+        ->check(CLI::Range(1, most))
+        ->default_str(std::to_string(whole_seconds(*time)));
   }
   command
       ->add_option("--master_key_name", to.master_key_name,

@@ -16,10 +16,10 @@ struct Reason {
   Problem problem;
 };
 
-// metav1.StatusReason; what is not here is judged by its code.
 // As the namespace lifecycle admission plugin says it (k8s.io/api/core/v1).
 constexpr const char* kNamespaceTerminating = "NamespaceTerminating";
 
+// metav1.StatusReason; what is not here is judged by its code.
 constexpr std::array<Reason, 11> kReasons = {{
     {"NotFound", Problem::kNotFound},
     {"AlreadyExists", Problem::kAlreadyExists},

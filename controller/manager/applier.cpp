@@ -60,7 +60,7 @@ class Applier::Application {
   Application(Applier& owner, const api::TrainJob& job, const json& stored,
               const reconcile::Plan& plan, JobMemory& memory, const net::Wait& wait)
       : parts_(owner.parts_),
-        setting_{owner.rendezvous_(), owner.parts_.keys.id_for(job.metadata.uid)},
+        rendezvous_(owner.rendezvous_),
         log_(*owner.log_),
         job_(job),
         stored_(stored),
@@ -174,8 +174,7 @@ class Applier::Application {
     switch (kind) {
       case Companion::kKeySecret:
         return {kube::resource::secrets(),
-                reconcile::build_secret(job_, parts_.keys.text_for(job_.metadata.uid),
-                                        setting_.key_id)};
+                reconcile::build_secret(job_, parts_.keys.text_for(job_.metadata.uid), key_id())};
       case Companion::kHeadlessService:
         return {kube::resource::services(), reconcile::build_service(job_)};
       case Companion::kNetworkPolicy:
@@ -229,10 +228,14 @@ class Applier::Application {
     return error;
   }
 
+  std::string key_id() const { return parts_.keys.id_for(job_.metadata.uid); }
+
   // Schedulers take pods in the order of their creation. Where only some of an elastic job's
   // workers find room its first shall be among them: it is the one whose log people follow.
   void create_pods() {
     std::span<const reconcile::WorkerCreation> left = plan_.creations;
+    if (left.empty()) return;
+    setting_ = {rendezvous_(), key_id()};
     const bool elastic =
         plan_.membership && plan_.membership->min_world < plan_.membership->max_world;
     if (elastic && left.size() > 1) {
@@ -289,7 +292,8 @@ class Applier::Application {
   }
 
   const Parts& parts_;
-  const reconcile::PodSetting setting_;
+  const std::function<std::string()>& rendezvous_;
+  reconcile::PodSetting setting_;  // of the pods that are created
   Logger& log_;
   const api::TrainJob& job_;
   const json& stored_;

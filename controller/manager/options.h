@@ -34,7 +34,7 @@ struct Options {
 
   // Between two looks at everything: in case an event was lost all the same, and to find what
   // somebody has deleted that is not watched.
-  std::chrono::seconds resync_period = std::chrono::minutes(10);
+  Duration resync_period = std::chrono::minutes(10);
   int reconcilers = 16;        // jobs looked at side by side
   int parallel_requests = 32;  // of all jobs together, for pods
 };

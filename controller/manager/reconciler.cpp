@@ -167,7 +167,6 @@ JobMemory& Reconciler::memory_of(const std::string& key) {
 }
 
 void Reconciler::forget(const std::string& key) {
-  queue_.forget(key);
   const std::lock_guard lock(mutex_);
   memories_.erase(key);
 }

@@ -51,9 +51,10 @@ std::vector<const Worker*> own_holders(const Situation& situation, const std::st
 
 std::optional<Obstacle> explain_held(const Situation& situation, const Worker& worker) {
   const auto holders = holders_in(worker.message);
+  if (!holders) return std::nullopt;
   std::vector<std::string> claims;
   for (const auto& [claim, volume] : claims_of(situation.observed.job)) claims.push_back(claim);
-  if (!holders || claims.empty()) return std::nullopt;
+  if (claims.empty()) return std::nullopt;
   const std::string what = claims.size() == 1
                                ? "the PersistentVolumeClaim " + claims.front()
                                : fmt::format("one of the PersistentVolumeClaims {} (volume {})",

@@ -122,13 +122,11 @@ TEST_F(ControllerFaults, EndTheSameWhicheverWriteALeaderIsPausedAtForLongerThanI
         fmt::format("--lease_name=pauses-{}", number), "--leader_elect_lease_duration=3",
         "--leader_elect_renew_deadline=2", "--leader_elect_retry_period=1"};
     RunningProgram& first = start_controller(fmt::format("pause_at_write@{}", number), briefly);
-    RunningProgram* second = nullptr;
     paused = false;
     const auto alive = [&] {
       if (paused || !first.stopped()) return;
       paused = true;
-      second = &start_controller("", briefly);
-      ASSERT_TRUE(second->say("became the leader"));
+      ASSERT_TRUE(start_controller("", briefly).say("became the leader"));
       first.send(SIGCONT);
     };
     EXPECT_TRUE(live_through({.alive = alive}));

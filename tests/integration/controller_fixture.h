@@ -34,6 +34,9 @@ spec:
     persistentVolumeClaim: {claimName: work}
 )";
 
+// Leadership is not elected here, so that a killed one's lease need not be waited for.
+inline const std::vector<std::string> kAlone = {"--leader_elect=false"};
+
 class ControllerTest : public CrdTest {
  protected:
   using CrdTest::CrdTest;

@@ -118,6 +118,8 @@ class ControllerLife : public ControllerTest {
         fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", space_));
     EXPECT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.empty(); }));
     EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
+    // Another watch: what it has still to tell of these would be taken for the next life's.
+    EXPECT_TRUE(!lives_ || lives_->wait_until([](const Objects& pods) { return pods.empty(); }));
     const std::lock_guard lock(mutex_);
     uids_.clear();
   }
@@ -132,8 +134,5 @@ class ControllerLife : public ControllerTest {
     ControllerTest::TearDown();
   }
 };
-
-// Leadership is not elected here, so that a killed one's lease need not be waited for.
-inline const std::vector<std::string> kAlone = {"--leader_elect=false"};
 
 }  // namespace tilewright::testing

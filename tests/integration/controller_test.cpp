@@ -144,8 +144,7 @@ TEST_F(ControllerTest, ScalesWhileItRuns) {
 
 // As its own sentence advises where the master secret cannot be read.
 TEST_F(ControllerTest, GivesItsJobsNewKeysAfterItsMasterSecretWasDeleted) {
-  const std::vector<std::string> alone = {"--leader_elect=false"};
-  start_controller("", alone);
+  start_controller("", kAlone);
   create_job();
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(wait_for_live_pods(2));
@@ -154,7 +153,7 @@ TEST_F(ControllerTest, GivesItsJobsNewKeysAfterItsMasterSecretWasDeleted) {
   controllers_.clear();
   ASSERT_TRUE(
       admin().remove("/api/v1/namespaces/" + space_ + "/secrets/tilewright-master-key").ok());
-  start_controller("", alone);
+  start_controller("", kAlone);
   ASSERT_TRUE(job_becomes([](const json& job) {
     return job["status"]["restarts"]["infrastructure"] == 2 &&
            job["status"]["replicas"]["ready"] == 2;
@@ -312,8 +311,7 @@ TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
 
 // Its timers are made anew from the status.
 TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
-  const std::vector<std::string> alone = {"--leader_elect=false"};
-  RunningProgram& first = start_controller("", alone);
+  RunningProgram& first = start_controller("", kAlone);
   std::string manifest = kControllerJob;
   manifest.replace(
       manifest.find("  trainer:"), 10,
@@ -322,14 +320,14 @@ TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
   ASSERT_TRUE(phase_becomes("Running"));
   first.send(SIGKILL);
   first.wait();
-  RunningProgram& second = start_controller("", alone);
+  RunningProgram& second = start_controller("", kAlone);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
   EXPECT_GE(lasted(), std::chrono::seconds(6));
   EXPECT_LE(lasted(), std::chrono::seconds(8));
   second.send(SIGKILL);
   second.wait();
-  start_controller("", alone);
+  start_controller("", kAlone);
   EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
 }
 

@@ -6,20 +6,17 @@
 #include <regex>
 #include <set>
 
-#include "controller/api/document.h"
-#include "tests/support/paths.h"
-#include "tests/support/run_command.h"
+#include "tests/integration/chart_fixture.h"
 
 namespace tilewright {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::chart_folder;
 using testing::CommandOutcome;
 
 constexpr const char* kPromtool = "/usr/bin/promtool";
-
-fs::path chart_folder() { return testing::source_dir() / "charts/tilewright"; }
 
 CommandOutcome promtool(const std::vector<std::string>& arguments) {
   ChildCommand command;
