@@ -1,65 +1,87 @@
-# The commands of the README. Everything else is CMake: `cmake --preset release && cmake --build --preset release`.
+# The commands of the README; everything else is CMake: `cmake --preset release && cmake --build --preset release`.
 SHELL := /bin/bash
 PRESET ?= release
 BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
-.PHONY: demo test build deps model cluster-programs cluster cluster-down e2e images bench-controller install asan tsan format tidy clean
+.PHONY: demo crd docs test unit build deps test-deps model cluster-programs cluster cluster-down e2e images \
+  bench-controller install asan tsan sanitize format tidy words clean
 
-demo: build model ## trains a real BERT on the example with two workers
+demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
 
-test: model ## builds and runs every test; those on a real API server want `make cluster-programs` once
+# The end-to-end tests drain the node and stop its kubelet, so only `make e2e` runs them.
+test: test-deps model ## builds and runs every test but the end-to-end tests; `make cluster-programs` enables those that need an API server
 	$(MAKE) build TARGETS=all
 	ctest --preset $(PRESET) -LE e2e; code=$$?; .ci/skipped $(BUILD) && exit $$code
-	@echo "The tests on a node that runs pods drain it and stop its kubelet, so they are run by their own name: make e2e"
+
+unit: ## builds and runs the unit tests alone
+	$(MAKE) build TARGETS=all
+	ctest --preset $(PRESET) -L unit
 
 TARGETS ?= tilewright tilewright-worker
 build: deps
 	cmake --preset $(PRESET) $(CMAKE_FLAGS)
 	cmake --build --preset $(PRESET) --target $(TARGETS)
 
-deps: ## installs missing Debian packages (with sudo if not root), or prints the line to type
+deps: ## installs missing Debian packages (with sudo if not root), or prints the command to run
 	@.ci/install-packages .ci/packages.txt
 
-model: $(MODEL)/model.safetensors ## a real pre-trained BERT, pinned by version and hash
+test-deps: ## the same, and what only tests need
+	@.ci/install-packages .ci/packages.txt .ci/packages-metrics.txt
+
+model: $(MODEL)/model.safetensors ## downloads a pre-trained BERT, pinned by version and hash
 $(MODEL)/model.safetensors: .ci/model.txt | deps
 	.ci/fetch-model $(MODEL)
 
-cluster-programs: ## etcd, kube-apiserver, kubectl for the tests on a real API server: minutes, once
+cluster-programs: ## builds etcd, kube-apiserver and kubectl for tests against an API server (minutes, once)
 	.ci/control-plane build
 
-cluster: images ## a one-node Kubernetes on this machine (or the one KUBECONFIG names) with the operator; needs root
+cluster: images ## starts a one-node Kubernetes on this machine (or uses KUBECONFIG) and installs the operator; needs root
 	tests/cluster/cluster up build/images/*.tar
 
-cluster-down: ## ends all that `make cluster` started
+cluster-down: ## removes everything that `make cluster` started
 	tests/cluster/cluster down
 
-images: build ## the images of worker and controller, and what the cluster's tests need beside them
-	tests/cluster/packages
+images: build ## builds the images of worker, controller and test helpers
+	.ci/install-packages .ci/packages-cluster.txt
 	docker/build
 
 e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubeconfig)
-e2e: ## the tests on the cluster of KUBECONFIG, by default that of `make cluster`
+e2e: test-deps model ## the end-to-end tests on the cluster of KUBECONFIG, by default that of `make cluster`
 	$(MAKE) build TARGETS=e2e_tests
-	ctest --preset $(PRESET) -L e2e -j 1; code=$$?; .ci/skipped $(BUILD) && exit $$code # one at a time: they stop the kubelet
+	ctest --preset $(PRESET) -L e2e -j 1; code=$$?; .ci/skipped $(BUILD) && exit $$code # one at a time: some tests stop the kubelet
 
-bench-controller: ## the operator under load: 200 jobs at once, 2,000 in store (wants a quiet machine)
+bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
 	$(MAKE) build TARGETS="tilewright tilewright-controller-bench"
 	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
 
+CRD := trainjobs.tilewright.dev.yaml
+crd: ## writes the generated CRD to crds/, which the Helm chart links to
+	$(MAKE) build TARGETS=tilewright
+	$(BUILD)/bin/tilewright crd > crds/$(CRD).staging
+	mv crds/$(CRD).staging crds/$(CRD)
+
 install: build
 	cmake --install $(BUILD)
 
-asan: model ## the sanitizers of CI
+asan: model ## the unit tests that CI runs under the address and undefined-behavior sanitizers
 	.ci/sanitize asan
-tsan: model
+tsan: model ## the unit tests that CI runs under the thread sanitizer
 	.ci/sanitize tsan
+sanitize: model ## the unit tests of every module under both (an hour); tests/README.md has the results
+	.ci/sanitize asan all
+	.ci/sanitize tsan all
 
-format: ## lays out every source file
+docs: build ## writes docs/reference.md from the tables of common/contract
+	$(BUILD)/bin/tilewright reference > docs/reference.md
+
+format: ## formats every source file
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs clang-format -i
-tidy: build ## lints every source file (long)
+words: ## lists uses of retired words
+	.ci/check-words
+tidy: build ## lints every source file (40 minutes)
 	.ci/tidy $$(git ls-files '*.cpp')
 
 clean:

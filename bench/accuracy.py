@@ -1,11 +1,11 @@
-"""Accuracy of several seeds, Tilewright's worker beside Hugging Face's Trainer on the same files.
+"""Compares the accuracy of Tilewright and Hugging Face's Trainer on the same data over seeds.
 
     python bench/accuracy.py run --worker build/bin/tilewright-worker \
         --model .cache/models/all-minilm-l6-v2 --data GLUE [--side tilewright|trainer]
     python bench/accuracy.py table
 
-Every finished run is added to bench/results/accuracy.json at once, and runs that are there already
-are skipped: stop it whenever you like and start it again. Needs torch, transformers, accelerate.
+Every finished run is added to bench/results/accuracy.json, and recorded runs are skipped, so the
+script can be stopped and restarted at any time. Needs torch, transformers and accelerate.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 
 import support
 
-# The metric compared, the rows trained on, and what both sides are told.
+# Metric to compare, number of training rows and hyperparameters, equal for both sides.
 TASKS = {
     "mrpc": {"metric": "accuracy", "rows": None, "epochs": 3, "learning_rate": 1e-4},
     "sst2": {"metric": "accuracy", "rows": 8000, "epochs": 1, "learning_rate": 5e-5},
@@ -62,7 +62,7 @@ def run_tilewright(args, task, seed):
 
 
 def run_trainer(args, task, seed):
-    """In a process of its own, with tcmalloc where it is found: the Trainer at its best."""
+    """Runs the Trainer in a subprocess, with tcmalloc if installed, because it is faster."""
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/result.json"
         subprocess.run(
@@ -151,7 +151,7 @@ def recorded():
 
 
 def record(entry):
-    """Adds a run; two programs may do so at once."""
+    """Adds a run under a file lock, so that concurrent programs can record runs."""
     with support.locked(RESULTS):
         runs = recorded() + [entry]
         runs.sort(key=lambda run: (run["task"], run["side"], run["seed"]))
@@ -173,7 +173,7 @@ def run_all(args):
 
 
 def summary(runs, task, side):
-    """Seeds, mean and standard error of the mean (None below two seeds)."""
+    """Returns seeds, mean and standard error of the mean (None below two seeds)."""
     metric = TASKS[task]["metric"]
     values = [r["metrics"][metric] for r in runs if r["task"] == task and r["side"] == side]
     if not values:
@@ -183,7 +183,7 @@ def summary(runs, task, side):
 
 
 def verdict(ours, theirs):
-    """The difference of the means in points, and whether it is within its bounds."""
+    """Returns the difference of the means in points and whether it is within the bounds."""
     if ours[1] is None or theirs[1] is None:
         return "", ""
     points = 100 * (ours[1] - theirs[1])
@@ -216,7 +216,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
 
-    run = commands.add_parser("run", help="what is missing in the results")
+    run = commands.add_parser("run", help="run the seeds that the results do not have yet")
     run.add_argument("--worker", help="tilewright-worker; not needed for --side=trainer")
     run.add_argument("--side", choices=(*SIDES, "both"), default="both")
     run.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))

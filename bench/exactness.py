@@ -1,11 +1,11 @@
-"""What exactness costs: the same training with and without it, in turns, for 1 to 4 processes.
+"""Measures the cost of --exact: alternating runs with and without it, for 1 to 4 processes.
 
     python bench/exactness.py --worker build/bin/tilewright-worker \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-Every run trains 40 steps of 32 examples of MRPC; its figure is train_results.json's train_runtime,
-which leaves the start, the evaluation and the writing out. Writes bench/results/exactness.json and
-prints a table. Wants a quiet machine, with a core for every process that is to be believed.
+Every run trains 40 steps of 32 MRPC examples. The result is train_runtime of train_results.json,
+which excludes start-up, evaluation and saving. Writes bench/results/exactness.json and prints a
+table. Run it on an idle machine with at least one core per process.
 """
 
 import argparse
@@ -56,9 +56,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True, help="folder of MRPC")
+    parser.add_argument("--data", required=True, help="folder with the MRPC files")
     parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 3, 4])
-    parser.add_argument("--nominal", type=int, default=4, help="the job's workers at most")
+    parser.add_argument("--nominal", type=int, default=4, help="maximum number of workers")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--out", type=pathlib.Path,
                         default=support.results_folder() / "exactness.json")
@@ -71,7 +71,7 @@ def main():
             runs["exact"].append(seconds(args, processes, True))
             runs["plain"].append(seconds(args, processes, False))
         exact, plain = (statistics.median(runs[name]) for name in ("exact", "plain"))
-        # Each turn's own ratio: what slows the machine for a while slows both of it.
+        # Median of the ratios per turn: a temporary slowdown affects both runs of a turn.
         ratios = [a / b for a, b in zip(runs["exact"], runs["plain"])]
         rows.append({"processes": processes, "threads": max(1, os.cpu_count() // processes),
                      "exact_seconds": runs["exact"], "plain_seconds": runs["plain"],

@@ -1,10 +1,10 @@
-"""Loss curves of 100 steps on MRPC beside PyTorch's: same order, same head, no dropout.
+"""Compares loss curves over 100 MRPC steps with PyTorch: same data order and head, no dropout.
 
     python bench/loss_curve.py --worker build/bin/tilewright-worker \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-writes bench/results/loss_curve.json and loss_curve.svg. Needs torch and transformers. --curves
-picks some of the four; those that are there already, of the same settings, stay.
+Writes bench/results/loss_curve.json and loss_curve.svg. Needs torch and transformers. --curves
+selects which of the four curves to run; recorded curves with the same settings are kept.
 """
 
 import argparse
@@ -23,7 +23,7 @@ MASK = (1 << 64) - 1
 
 
 def shuffled(examples, seed, epoch):
-    """The order of an epoch, as worker/train/data_order.cpp: Fisher-Yates with SplitMix64."""
+    """Example order of an epoch as in worker/train/data_order.cpp: Fisher-Yates with SplitMix64."""
     state = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & MASK
     order = list(range(examples))
     for i in range(examples, 1, -1):
@@ -38,7 +38,7 @@ def shuffled(examples, seed, epoch):
 
 
 def make_model(source, folder, seed):
-    """A classifier with a head drawn from `seed`, and the tokenizer beside it."""
+    """Saves a classifier with a head initialized from `seed`, and its tokenizer."""
     torch.manual_seed(seed)
     model = BertForSequenceClassification.from_pretrained(
         source,
@@ -80,7 +80,7 @@ def ours(args, model, bf16):
 
 
 def theirs(args, folder, bf16):
-    """A plain PyTorch loop with the Trainer's defaults: AdamW, clipping at 1, linear decay."""
+    """A PyTorch loop with the Trainer's defaults: AdamW, clipping at 1, linear decay."""
     labels, texts = support.read_glue(args.data, "mrpc", "train")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder)
@@ -118,7 +118,7 @@ def theirs(args, folder, bf16):
 
 
 def difference(a, b):
-    """Largest and mean distance of two curves."""
+    """Largest and mean absolute difference of two curves."""
     distances = [abs(x - y) for x, y in zip(a, b, strict=True)]
     return {"largest": max(distances), "mean": sum(distances) / len(distances)}
 
@@ -132,7 +132,7 @@ CURVES = {
 
 
 def add(args, name, losses):
-    """Puts a curve among those of the same settings; with all four, draws and compares them."""
+    """Adds a curve to those with the same settings; compares and draws all four when complete."""
     path = support.results_folder() / "loss_curve.json"
     settings = {
         "task": "mrpc",

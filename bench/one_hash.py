@@ -1,10 +1,10 @@
-"""One hash: MRPC trained with dropout in bf16 by any number of threads and processes, with and
-without deaths on the way, and the SHA-256 of each model.safetensors. Exit code 1 when they differ.
+"""Trains MRPC in bf16 with dropout, with different numbers of threads and processes and with killed
+processes, and compares the SHA-256 of each model.safetensors. Exit code 1 if they differ.
 
     python bench/one_hash.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-writes bench/results/one_hash.json and prints a table.
+Writes bench/results/one_hash.json and prints a table.
 """
 
 import argparse
@@ -53,7 +53,7 @@ spec:
 
 
 class Runs:
-    """The runs, each in an output folder of its own below `folder`."""
+    """The training runs, each with its own output directory below `folder`."""
 
     def __init__(self, args, folder):
         self.args = args
@@ -132,11 +132,11 @@ class Runs:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", type=pathlib.Path, required=True)
-    parser.add_argument("--tool", type=pathlib.Path, required=True, help="the program tilewright")
+    parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
     parser.add_argument("--model", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of MRPC")
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="MRPC folder")
     parser.add_argument("--out", default=support.results_folder() / "one_hash.json")
-    parser.add_argument("--times", action="store_true", help="keep the seconds: on a quiet machine")
+    parser.add_argument("--times", action="store_true", help="record run times")
     args = parser.parse_args()
     for name in ("worker", "tool", "model", "data"):
         setattr(args, name, getattr(args, name).resolve())

@@ -1,11 +1,11 @@
-"""Training steps of `tilewright-worker bench step` beside a PyTorch script's, in turns in one run.
+"""Compares `tilewright-worker bench step` with a PyTorch script, in alternating runs.
 
     python bench/step_beside_pytorch.py --worker build/bin/tilewright-worker \
         --peer ../shared/peers/torch_step.py --peer-python python3
 
-The peer is not part of the project: a script that takes --model, --task, --bs, --seq, --steps and
---threads, and prints a line with "times [seconds, ...]", the first two of them warm-up, and
-"GF/s ...". Writes bench/results/step.json and prints a table. Wants a quiet machine.
+The peer is a script outside the project. It accepts --model, --task, --bs, --seq, --steps and
+--threads, and prints a line with "times [seconds, ...]" and "GF/s ...". The first two times are
+warm-up. Writes bench/results/step.json and prints a table. Run it on an idle machine.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def parse_shape(text):
 
 
 def ours(args, shape):
-    # The head is a classifier's for every shape: beside the encoder its cost is nothing.
+    # A classification head for every shape: its cost is negligible next to the encoder.
     command = [args.worker, "bench", "step", "--json", "--model", shape["model"]]
     command += ["--batch", str(shape["batch"]), "--seq", str(shape["length"])]
     command += ["--steps", str(args.steps), "--threads", str(args.threads)]
@@ -50,14 +50,14 @@ def theirs(args, shape):
 
 
 def measure(args, shape):
-    """`turns` times ours, then theirs: what disturbs the machine disturbs both."""
+    """Alternates the two programs `turns` times, so that system noise affects both."""
     reports, our_seconds, their_seconds = [], [], []
     for _ in range(args.turns):
         reports.append(ours(args, shape))
         our_seconds += reports[-1]["seconds"]
         their_seconds += theirs(args, shape)
     report = reports[0]
-    # GFLOP/s of both by our formula (worker/nn/flops.h), which the report's own median gives.
+    # GFLOP/s of both by the formula of worker/nn/flops.h, derived from the report's median.
     flops = report["gflops"] * report["median_seconds"]
     row = {
         **shape,
@@ -86,12 +86,12 @@ def main():
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--shapes", nargs="+", default=SHAPES, help="MODEL:cls|qa:BATCH:LENGTH")
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3, help="timed steps of a turn")
+    parser.add_argument("--steps", type=int, default=3, help="timed steps per turn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", default=support.results_folder() / "step.json")
     args = parser.parse_args()
     if args.turns * args.steps < 5:
-        print("fewer than five steps a side: a trial, not a measurement", file=sys.stderr)
+        print("fewer than five steps per program: a trial, not a measurement", file=sys.stderr)
 
     rows = []
     for shape in args.shapes:
@@ -118,7 +118,7 @@ def main():
     )
     timed = args.turns * args.steps
     print(f"{support.cpu_name()}, {args.threads} threads, bf16, medians of {timed}\n")
-    print("| step | Tilewright s | of the ceiling | PyTorch s | of the ceiling | speed |")
+    print("| step | Tilewright s | of the peak | PyTorch s | of the peak | speed |")
     print("|---|---|---|---|---|---|")
     for row in rows:
         a, b = row["tilewright"], row["pytorch"]

@@ -1,4 +1,4 @@
-"""What this folder's scripts share: GLUE's files, the worker's program, the machine's name."""
+"""Shared helpers of the benchmark scripts: GLUE files, the worker, CPU and version names."""
 
 import contextlib
 import fcntl
@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import tempfile
 
-# As the worker's tasks: label column, then the text columns.
+# Label column, then the text columns, as in common/contract/tasks.cpp.
 COLUMNS = {
     "mrpc": ("Quality", "#1 String", "#2 String"),
     "sst2": ("label", "sentence"),
@@ -17,7 +17,7 @@ FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2"}
 
 
 def read_glue(folder, task, split, limit=None):
-    """Labels and texts (one or two columns) of GLUE's files: TSV without quoting, maybe a BOM."""
+    """Reads labels and texts (one or two columns) of GLUE's TSV files: unquoted, BOM allowed."""
     path = pathlib.Path(folder) / f"{split}.tsv"
     lines = path.read_text(encoding="utf-8-sig").split("\n")
     header = lines[0].rstrip("\r").split("\t")
@@ -35,7 +35,7 @@ def cpu_name():
         for line in info.split("\n\n")[0].splitlines()
         if ":" in line
     )
-    # Virtual machines hide the model's name; family and model tell it all the same.
+    # Virtual machines may hide the model name; family and model numbers identify the CPU.
     return "{} (family {}, model {}), {} CPUs".format(
         fields.get("model name", "unknown"),
         fields.get("cpu family", "?"),
@@ -58,20 +58,20 @@ def worker_version(worker):
 
 
 def with_tcmalloc(environment):
-    """The environment, with tcmalloc preloaded where it is found: PyTorch is much faster so."""
+    """Preloads tcmalloc if it is installed, because PyTorch is much faster with it."""
     found = sorted(pathlib.Path("/usr/lib").glob("*/libtcmalloc.so.4"))
     found += sorted(pathlib.Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4"))
     return {**environment, "LD_PRELOAD": str(found[0])} if found else dict(environment)
 
 
 def flags_of(options):
-    """--name=value for each; Python's booleans in the flags' spelling."""
+    """Formats options as --name=value, with booleans as true and false."""
     spell = lambda value: str(value).lower() if isinstance(value, bool) else str(value)
     return [f"--{name}={spell(value)}" for name, value in options.items()]
 
 
 def train(worker, **options):
-    """Runs `tilewright-worker train` to its end; its log goes where ours goes."""
+    """Runs `tilewright-worker train` to completion; it inherits stdout and stderr."""
     subprocess.run([worker, "train", *flags_of(options)], check=True)
 
 
@@ -81,7 +81,7 @@ def read_json(path, otherwise=None):
 
 
 def write_json(path, value):
-    """Aside, then renamed: a reader never finds half a file."""
+    """Writes a temporary file and renames it, so that readers never see a partial file."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
@@ -93,7 +93,7 @@ def write_json(path, value):
 
 @contextlib.contextmanager
 def locked(path):
-    """Nobody else is changing the results in this file's folder."""
+    """Holds an exclusive lock on the directory of the results file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

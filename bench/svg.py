@@ -1,4 +1,4 @@
-"""Draws loss curves as SVG by hand: the losses above, their distances to a reference below."""
+"""Draws loss curves as SVG: losses in the upper panel, differences to a reference in the lower."""
 
 import math
 
@@ -34,7 +34,7 @@ def rule(y):
 
 
 def loss_figure(curves, reference):
-    """`curves`: losses by name, all of one length; distances are to curves[reference]."""
+    """`curves`: losses by name, of equal length; differences are relative to curves[reference]."""
     steps = len(curves[reference])
 
     def across(step):
@@ -43,7 +43,7 @@ def loss_figure(curves, reference):
     parts = [text(LEFT, 22, f"Loss on MRPC, {steps} steps, no dropout, same order and head")]
 
     every = [loss for curve in curves.values() for loss in curve]
-    low, high = math.floor(min(every) * 10) / 10, math.ceil(max(every) * 10) / 10
+    low, high = int(min(every) * 10) / 10, math.ceil(max(every) * 10) / 10
 
     def loss_height(loss):
         return UPPER[1] - (UPPER[1] - UPPER[0]) * (loss - low) / (high - low)
@@ -63,14 +63,14 @@ def loss_figure(curves, reference):
         if name != reference
     }
     every = [value for values in distances.values() for value in values]
-    floor, ceiling = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
+    lowest, highest = int(math.log10(min(every)) // 1), math.ceil(math.log10(max(every)))
 
     def distance_height(value):
-        share = (math.log10(value) - floor) / max(1, ceiling - floor)
+        share = (math.log10(value) - lowest) / max(1, highest - lowest)
         return LOWER[1] - (LOWER[1] - LOWER[0]) * share
 
     parts.append(text(LEFT, LOWER[0] - 6, f"Distance to {NAMES[reference]}"))
-    for power in range(floor, ceiling + 1):
+    for power in range(lowest, highest + 1):
         parts.append(rule(distance_height(10.0**power)))
         parts.append(text(LEFT - 8, distance_height(10.0**power) + 4, f"1e{power}", "end"))
     for name, values in distances.items():

@@ -1,8 +1,8 @@
-# The commit a program was built from. git is asked at every build, and one small file is written
-# anew only when its answer changes: a commit relinks the programs and compiles nothing else.
+# The commit from which a program is built. Every build runs `git describe` and rewrites commit.cpp only if the output
+# changes, so a new commit relinks the programs and recompiles no module.
 #
-# Included by the project it makes tilewright::commit (common/base/commit.h); run as a script
-# (cmake -DSOURCE_DIR=... -DOUTPUT=... -P Commit.cmake) it writes that file.
+# When the project includes this file, it defines tilewright::commit (common/base/commit.h). When run as a script
+# (cmake -DSOURCE_DIR=... -DOUTPUT=... -P Commit.cmake), it writes commit.cpp.
 if(CMAKE_SCRIPT_MODE_FILE)
   set(commit "")
   find_program(GIT git)
@@ -11,7 +11,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
       WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   endif()
   if(commit STREQUAL "")
-    set(commit "$ENV{TILEWRIGHT_COMMIT}") # where the sources come without their repository, as into an image's build
+    set(commit "$ENV{TILEWRIGHT_COMMIT}") # for sources without a git repository, as in image builds
   endif()
   if(NOT commit MATCHES "^[0-9A-Za-z._-]+$")
     set(commit unknown)
@@ -30,7 +30,7 @@ add_custom_target(tilewright_commit_source
   COMMAND ${CMAKE_COMMAND} -DSOURCE_DIR=${PROJECT_SOURCE_DIR} -DOUTPUT=${commit_source}
     -P ${CMAKE_CURRENT_LIST_FILE}
   BYPRODUCTS ${commit_source}
-  COMMENT "Asking git for the commit")
+  COMMENT "Reading the commit from git")
 add_library(tilewright_commit STATIC ${commit_source})
 add_dependencies(tilewright_commit tilewright_commit_source)
 target_link_libraries(tilewright_commit PRIVATE tilewright_settings)

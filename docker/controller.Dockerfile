@@ -1,8 +1,8 @@
-# The operator's image: the controller and what it is linked with, on nothing.
+# The operator's image, from scratch: the controller and its shared libraries.
 #   docker build -f docker/controller.Dockerfile -t tilewright-controller:0.1.0 .
 
 ARG BASE=debian:bookworm
-# source: built here. host: taken from build/images/controller, where docker/collect-root has put it.
+# source: built here. host: copied from build/images/controller, the output of docker/collect-root.
 ARG ROOT=source
 
 FROM ${BASE} AS source
@@ -13,7 +13,9 @@ COPY . .
 ARG COMMIT=
 RUN cmake --preset release -DTILEWRIGHT_TESTS=OFF && \
   TILEWRIGHT_COMMIT="$COMMIT" cmake --build --preset release --target tilewright
-RUN docker/collect-root build/release/bin/tilewright /image
+# The date of the bill of materials, in seconds since 1970.
+ARG SOURCE_DATE_EPOCH=0
+RUN docker/collect-root build/release/bin/tilewright /image tilewright-controller
 
 FROM scratch AS host
 COPY build/images/controller /image
@@ -23,7 +25,8 @@ FROM ${ROOT} AS root
 FROM scratch
 COPY --from=root /image /
 ENV PATH=/usr/bin
-# Trees of JSON come and go, hundreds of nodes at a time: each thread keeps so many of a size for its next tree.
+# The controller allocates and frees JSON trees of hundreds of nodes; a larger per-thread malloc
+# cache (entries per size) keeps them.
 ENV GLIBC_TUNABLES=glibc.malloc.tcache_count=250
 USER 65532:65532
 WORKDIR /tmp

@@ -1,5 +1,5 @@
-// Waits to be told to end, and reaps: the first process of a pod's sandbox, or of the tests' machine. Whatever
-// loses its parent becomes this one's child.
+// Init process (PID 1) of a pod's sandbox and of the test machine: reaps orphaned processes and
+// exits on a signal.
 #include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@ int main(void) {
   sigaddset(&signals, SIGCHLD);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  // To a first process the kernel delivers only what it waits for or handles.
+  // The kernel delivers to PID 1 only the signals that it waits for or handles.
   sigprocmask(SIG_BLOCK, &signals, NULL);
   for (;;) {
     int got = 0;

@@ -1,8 +1,8 @@
-# A worker's image: the trainer and what it is linked with, on nothing.
+# The worker's image, from scratch: the trainer and its shared libraries.
 #   docker build -f docker/worker.Dockerfile -t tilewright-worker:0.1.0 .
 
 ARG BASE=debian:bookworm
-# source: built here. host: taken from build/images/worker, where docker/collect-root has put it.
+# source: built here. host: copied from build/images/worker, the output of docker/collect-root.
 ARG ROOT=source
 
 FROM ${BASE} AS source
@@ -13,7 +13,9 @@ COPY . .
 ARG COMMIT=
 RUN cmake --preset release -DTILEWRIGHT_TESTS=OFF && \
   TILEWRIGHT_COMMIT="$COMMIT" cmake --build --preset release --target tilewright-worker
-RUN docker/collect-root build/release/bin/tilewright-worker /image
+# The date of the bill of materials, in seconds since 1970.
+ARG SOURCE_DATE_EPOCH=0
+RUN docker/collect-root build/release/bin/tilewright-worker /image tilewright-worker
 
 FROM scratch AS host
 COPY build/images/worker /image

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "controller/api/document.h"
+#include "common/json/document.h"
 #include "tests/support/object_watch.h"
 #include "tests/support/paths.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// No controller is here that would take the taint of a new node off again.
+// Disables TaintNodesByCondition: no node controller runs here to remove the taint of a new node.
 testing::ControlPlaneOptions options() {
   testing::ControlPlaneOptions made;
   made.api_server_flags = {"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"};
@@ -22,7 +22,7 @@ testing::ControlPlaneOptions options() {
 
 }  // namespace
 
-net::Wait soon() { return net::within(std::chrono::seconds(60)); }
+net::Wait default_wait() { return net::within(std::chrono::seconds(60)); }
 
 std::unique_ptr<kube::Client> client_for(const testing::ControlPlane& control_plane) {
   kube::ConfigSources sources;
@@ -33,34 +33,35 @@ std::unique_ptr<kube::Client> client_for(const testing::ControlPlane& control_pl
 FakeCluster::FakeCluster(int nodes)
     : control_plane_(options()), client_(client_for(control_plane_)) {
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
-  const json definition = api::read_yaml(testing::read_text(testing::source_dir() /
-                                                            "crds/trainjobs.tilewright.dev.yaml"))
-                              .tree;
-  need(client_->create(guard,
-                       {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
-                        "CustomResourceDefinition", false},
-                       "", definition, soon()));
-  const testing::CommandOutcome established = control_plane_.kubectl(
+  const json definition =
+      read_yaml(testing::read_text(testing::source_dir() / "crds/trainjobs.tilewright.dev.yaml"))
+          .tree;
+  value_or_throw(client_->create(guard,
+                                 {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
+                                  "CustomResourceDefinition", false},
+                                 "", definition, default_wait()));
+  const testing::CommandResult established = control_plane_.kubectl(
       {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
   if (established.exit_code != 0) throw std::runtime_error(established.error);
 
   const std::string kubeconfig = "--kubeconfig=" + control_plane_.kubeconfig().string();
   scheduler_.emplace(control_plane_.start(
       "kube-scheduler", {kubeconfig, "--leader-elect=false", "--secure-port=0",
-                         // Its defaults of 50 requests a second would be what is measured.
+                         // The default limit of 50 requests/s would dominate the measurement.
                          "--kube-api-qps=5000", "--kube-api-burst=5000"}));
   kwok_.emplace(control_plane_.start(
       "kwok", {kubeconfig, "--manage-all-nodes=true", "--node-lease-duration-seconds=0",
                "--config=" + (testing::source_dir() / "bench/controller/stages.yaml").string()}));
   for (int i = 0; i < nodes; ++i) {
-    need(client_->create(guard, kube::resource::nodes(), "",
-                         {{"apiVersion", "v1"},
-                          {"kind", "Node"},
-                          {"metadata", {{"name", fmt::format("node-{}", i)}}},
-                          {"status",
-                           {{"allocatable", {{"cpu", "512"}, {"memory", "4Ti"}, {"pods", "2000"}}},
-                            {"capacity", {{"cpu", "512"}, {"memory", "4Ti"}, {"pods", "2000"}}}}}},
-                         soon()));
+    value_or_throw(
+        client_->create(guard, kube::resource::nodes(), "",
+                        {{"apiVersion", "v1"},
+                         {"kind", "Node"},
+                         {"metadata", {{"name", fmt::format("node-{}", i)}}},
+                         {"status",
+                          {{"allocatable", {{"cpu", "512"}, {"memory", "4Ti"}, {"pods", "2000"}}},
+                           {"capacity", {{"cpu", "512"}, {"memory", "4Ti"}, {"pods", "2000"}}}}}},
+                        default_wait()));
   }
   testing::ObjectWatch watch(*client_, kube::resource::nodes(), "");
   const bool ready = watch.wait_until([&](const auto& all) {
@@ -72,12 +73,13 @@ FakeCluster::FakeCluster(int nodes)
     }
     return count == nodes;
   });
-  if (!ready) throw std::runtime_error("kwok's nodes do not become ready");
+  if (!ready) throw std::runtime_error("the kwok nodes did not become ready");
 }
 
 void FakeCluster::make_namespace(const std::string& name) {
-  need(client_->create(kube::WriteGuard::unfenced(), {"", "v1", "namespaces", "Namespace", false},
-                       "", {{"metadata", {{"name", name}}}}, soon()));
+  value_or_throw(client_->create(kube::WriteGuard::unfenced(),
+                                 {"", "v1", "namespaces", "Namespace", false}, "",
+                                 {{"metadata", {{"name", name}}}}, default_wait()));
 }
 
 }  // namespace tilewright::bench

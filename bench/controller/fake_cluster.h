@@ -1,18 +1,18 @@
-// etcd, API server, scheduler and kwok's nodes on this machine: a cluster whose pods cost nothing,
-// so that what is measured is who makes them.
+// A cluster on this machine: etcd, API server, scheduler and kwok's simulated nodes. Its pods use
+// no CPU, so that the benchmark measures the clients that create them.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "controller/kube/client.h"
+#include "controller/client/client.h"
 #include "tests/support/control_plane.h"
 
 namespace tilewright::bench {
 
 class FakeCluster {
  public:
-  // Throws std::runtime_error naming what is missing or did not start.
+  // Throws std::runtime_error if a program is missing or does not start.
   explicit FakeCluster(int nodes);
 
   kube::Client& client() { return *client_; }
@@ -26,12 +26,12 @@ class FakeCluster {
 };
 
 std::unique_ptr<kube::Client> client_for(const testing::ControlPlane& control_plane);
-net::Wait soon();
-// Throws for an answer that is an error.
+net::Wait default_wait();
+// Returns the value or throws std::runtime_error.
 template <typename T>
-T need(kube::ApiResult<T> answer) {
-  if (!answer) throw std::runtime_error(answer.error().sentence());
-  return std::move(answer).value();
+T value_or_throw(kube::ApiResult<T> result) {
+  if (!result) throw std::runtime_error(result.error().sentence());
+  return std::move(result).value();
 }
 
 }  // namespace tilewright::bench

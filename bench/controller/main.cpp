@@ -1,5 +1,6 @@
-// tilewright-controller-bench: 200 jobs of 5 pods created at once, beside parallel posters that
-// make the same objects without any operator, in one run on one machine; and 2,000 suspended jobs.
+// tilewright-controller-bench: measures the operator with 200 jobs of 5 pods created at once and
+// with 2,000 suspended jobs. The baseline is 8 clients that create the same objects without an
+// operator.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,8 +16,8 @@
 #include "common/base/commit.h"
 #include "controller/api/defaults.h"
 #include "controller/api/encode.h"
-#include "controller/manager/resources.h"
-#include "controller/reconcile/objects.h"
+#include "controller/cluster/objects.h"
+#include "controller/operator/resources.h"
 #include "tests/support/object_watch.h"
 
 namespace tilewright::bench {
@@ -25,17 +26,17 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPosters = 8;
+constexpr int kBaselineClients = 8;
 constexpr int kNodes = 20;
 
 struct Sizes {
   int jobs = 200;
-  int pods = 5;  // of each job
+  int pods = 5;  // per job
   int suspended = 2000;
-  int single = 21;  // jobs made one after the other, for the latency of one
+  int single = 21;  // jobs created one after the other, to measure latency
 };
 
-double since(Clock::time_point start, Clock::time_point end) {
+double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
@@ -44,10 +45,10 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-api::TrainJob make_job(const std::string& name, const std::string& space, int pods) {
+api::TrainJob make_job(const std::string& name, const std::string& namespace_name, int pods) {
   api::TrainJob job;
   job.metadata.name = name;
-  job.metadata.namespace_name = space;
+  job.metadata.namespace_name = namespace_name;
   job.spec.trainer = {"mrpc", "work:model", "work:data", "work:out", {}, {}};
   job.spec.volumes = {{"work", {}, {{"emptyDir", json::object()}}}};
   job.spec.worker.replicas = pods;
@@ -55,12 +56,12 @@ api::TrainJob make_job(const std::string& name, const std::string& space, int po
   return job;
 }
 
-// Runs `work(i)` for i below `count` from several threads.
-void side_by_side(int count, const std::function<void(int)>& work) {
+// Runs `work(i)` for 0 <= i < count on kBaselineClients threads.
+void run_in_parallel(int count, const std::function<void(int)>& work) {
   std::atomic<int> next{0};
   std::vector<std::thread> threads;
-  threads.reserve(kPosters);
-  for (int i = 0; i < kPosters; ++i) {
+  threads.reserve(kBaselineClients);
+  for (int i = 0; i < kBaselineClients; ++i) {
     threads.emplace_back([&] {
       for (int task = next++; task < count; task = next++) work(task);
     });
@@ -68,60 +69,61 @@ void side_by_side(int count, const std::function<void(int)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// When which job and pod got how far.
-class Chronicle {
+// Records when each job and its pods reach each state.
+class Timeline {
  public:
-  Chronicle(kube::Client& client, const std::string& space)
-      : jobs_(client, manager::resource::train_jobs(), space,
-              [this](const std::string& name, const json& job) { note_job(name, job); }),
-        pods_(client, kube::resource::pods(), space,
-              [this](const std::string& name, const json& pod) { note_pod(name, pod); }) {}
+  Timeline(kube::Client& client, const std::string& namespace_name)
+      : jobs_(client, controller::resource::train_jobs(), namespace_name,
+              [this](const std::string& name, const json& job) { record_job(name, job); }),
+        pods_(client, kube::resource::pods(), namespace_name,
+              [this](const std::string& name, const json& pod) { record_pod(name, pod); }) {}
 
-  struct Life {
+  struct JobTimes {
     int pods = 0, running = 0, ended = 0;
-    Clock::time_point all_there, all_running, all_ended, said_running, said_succeeded;
+    Clock::time_point all_created, all_running, all_ended, reported_running, reported_succeeded;
   };
-  void expect(int pods_a_job) { pods_a_job_ = pods_a_job; }
-  bool wait_until(const std::function<bool(const std::map<std::string, Life>&)>& holds) {
+  void expect(int pods_per_job) { pods_per_job_ = pods_per_job; }
+  bool wait_until(const std::function<bool(const std::map<std::string, JobTimes>&)>& holds) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::minutes(3), [&] { return holds(lives_); });
+    return changed_.wait_for(lock, std::chrono::minutes(3), [&] { return holds(job_times_); });
   }
-  std::map<std::string, Life> lives() {
+  std::map<std::string, JobTimes> job_times() {
     const std::lock_guard lock(mutex_);
-    return lives_;
+    return job_times_;
   }
 
  private:
-  void note_job(const std::string& name, const json& job) {
+  void record_job(const std::string& name, const json& job) {
     const Clock::time_point now = Clock::now();
     const std::string phase =
         job.is_null() ? "" : job.value(json::json_pointer("/status/phase"), "");
     {
       const std::lock_guard lock(mutex_);
-      Life& life = lives_[name];
-      if (phase == "Running" && life.said_running == Clock::time_point()) life.said_running = now;
+      JobTimes& times = job_times_[name];
+      if (phase == "Running" && times.reported_running == Clock::time_point())
+        times.reported_running = now;
       if (phase == "Succeeded") {
-        if (life.said_running == Clock::time_point()) life.said_running = now;
-        life.said_succeeded = now;
+        if (times.reported_running == Clock::time_point()) times.reported_running = now;
+        times.reported_succeeded = now;
       }
     }
     changed_.notify_all();
   }
-  void note_pod(const std::string& name, const json& pod) {
+  void record_pod(const std::string& name, const json& pod) {
     if (pod.is_null()) return;
     const Clock::time_point now = Clock::now();
     const std::string phase = pod["status"].value("phase", "");
     {
       const std::lock_guard lock(mutex_);
-      Life& life = lives_[name.substr(0, name.rfind("-worker-"))];
+      JobTimes& times = job_times_[name.substr(0, name.rfind("-worker-"))];
       std::string& before = phases_[name];
-      if (before.empty() && ++life.pods == pods_a_job_) life.all_there = now;
+      if (before.empty() && ++times.pods == pods_per_job_) times.all_created = now;
       if (before != "Running" && before != "Succeeded" &&
-          (phase == "Running" || phase == "Succeeded") && ++life.running == pods_a_job_) {
-        life.all_running = now;
+          (phase == "Running" || phase == "Succeeded") && ++times.running == pods_per_job_) {
+        times.all_running = now;
       }
-      if (before != "Succeeded" && phase == "Succeeded" && ++life.ended == pods_a_job_) {
-        life.all_ended = now;
+      if (before != "Succeeded" && phase == "Succeeded" && ++times.ended == pods_per_job_) {
+        times.all_ended = now;
       }
       before = phase;
     }
@@ -130,73 +132,76 @@ class Chronicle {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int pods_a_job_ = 0;
-  std::map<std::string, Life> lives_;
+  int pods_per_job_ = 0;
+  std::map<std::string, JobTimes> job_times_;
   std::map<std::string, std::string> phases_;
-  testing::ObjectWatch jobs_, pods_;  // last: their threads use all of the above
+  testing::ObjectWatch jobs_, pods_;  // last members: their threads use the others
 };
 
-Clock::time_point last_of(const std::map<std::string, Chronicle::Life>& lives,
-                          Clock::time_point Chronicle::Life::*moment) {
+Clock::time_point last_of(const std::map<std::string, Timeline::JobTimes>& job_times,
+                          Clock::time_point Timeline::JobTimes::*moment) {
   Clock::time_point last;
-  for (const auto& [name, life] : lives) last = std::max(last, life.*moment);
+  for (const auto& [name, times] : job_times) last = std::max(last, times.*moment);
   return last;
 }
 
-json spread(const std::map<std::string, Chronicle::Life>& lives,
-            Clock::time_point Chronicle::Life::*from, Clock::time_point Chronicle::Life::*to) {
+json lag_summary(const std::map<std::string, Timeline::JobTimes>& job_times,
+                 Clock::time_point Timeline::JobTimes::*from,
+                 Clock::time_point Timeline::JobTimes::*to) {
   std::vector<double> lags;
-  lags.reserve(lives.size());
-  for (const auto& [name, life] : lives) lags.push_back(since(life.*from, life.*to));
-  return {{"median", median(lags)}, {"most", *std::ranges::max_element(lags)}};
+  lags.reserve(job_times.size());
+  for (const auto& [name, times] : job_times)
+    lags.push_back(seconds_between(times.*from, times.*to));
+  return {{"median", median(lags)}, {"max", *std::ranges::max_element(lags)}};
 }
 
-auto all_have(const Sizes& sizes, int Chronicle::Life::*count) {
-  return [&sizes, count](const auto& lives) {
-    return std::ranges::count_if(lives, [&](const auto& entry) {
+auto all_have(const Sizes& sizes, int Timeline::JobTimes::*count) {
+  return [&sizes, count](const auto& job_times) {
+    return std::ranges::count_if(job_times, [&](const auto& entry) {
              return entry.second.*count == sizes.pods;
            }) == sizes.jobs;
   };
 }
 
 auto all_succeeded(int jobs) {
-  return [jobs](const auto& lives) {
-    return std::ranges::count_if(lives, [](const auto& entry) {
-             return entry.second.said_succeeded != Clock::time_point();
+  return [jobs](const auto& job_times) {
+    return std::ranges::count_if(job_times, [](const auto& entry) {
+             return entry.second.reported_succeeded != Clock::time_point();
            }) == jobs;
   };
 }
 
-// The same objects as the operator makes, from 8 clients.
-json measure_posters(FakeCluster& cluster, const Sizes& sizes) {
-  cluster.make_namespace("posters");
-  Chronicle chronicle(cluster.client(), "posters");
-  chronicle.expect(sizes.pods);
+// Creates the objects that the operator would create, with kBaselineClients clients.
+json measure_baseline_clients(FakeCluster& cluster, const Sizes& sizes) {
+  cluster.make_namespace("baseline");
+  Timeline timeline(cluster.client(), "baseline");
+  timeline.expect(sizes.pods);
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
   const auto start = Clock::now();
-  side_by_side(sizes.jobs, [&](int i) {
-    api::TrainJob job = make_job(fmt::format("job-{}", i), "posters", sizes.pods);
+  run_in_parallel(sizes.jobs, [&](int i) {
+    api::TrainJob job = make_job(fmt::format("job-{}", i), "baseline", sizes.pods);
     api::apply_defaults(job);
     job.metadata.uid = fmt::format("00000000-0000-4000-8000-{:012}", i);
     const auto post = [&](const kube::ResourceType& type, json object) {
-      object["metadata"].erase("ownerReferences");  // of a job that is not there
-      need(cluster.client().create(guard, type, "posters", object, soon()));
+      object["metadata"].erase("ownerReferences");  // the job does not exist
+      value_or_throw(cluster.client().create(guard, type, "baseline", object, default_wait()));
     };
-    post(kube::resource::secrets(), reconcile::build_secret(job, std::string(64, '0'), "00000000"));
-    post(kube::resource::services(), reconcile::build_service(job));
-    post(kube::resource::network_policies(), reconcile::build_network_policy(job));
+    post(kube::resource::secrets(), cluster::build_secret(job, std::string(64, '0'), "00000000"));
+    post(kube::resource::services(), cluster::build_service(job));
+    post(kube::resource::network_policies(), cluster::build_network_policy(job, {}));
     for (int pod = 0; pod < sizes.pods; ++pod) {
-      post(kube::resource::pods(), reconcile::build_pod(job, pod, {"127.0.0.1:1", "00000000"}));
+      post(kube::resource::pods(), cluster::build_pod(job, pod, {"127.0.0.1:1", "00000000"}));
     }
   });
-  if (!chronicle.wait_until(all_have(sizes, &Chronicle::Life::ended))) {
-    throw std::runtime_error("the posters' pods do not end");
+  if (!timeline.wait_until(all_have(sizes, &Timeline::JobTimes::ended))) {
+    throw std::runtime_error("the pods of the baseline clients did not end");
   }
-  const auto lives = chronicle.lives();
-  const double there = since(start, last_of(lives, &Chronicle::Life::all_there));
+  const auto job_times = timeline.job_times();
+  const double there = seconds_between(start, last_of(job_times, &Timeline::JobTimes::all_created));
   return {{"seconds_to_all_pods", there},
           {"pods_per_second", sizes.jobs * sizes.pods / there},
-          {"seconds_to_all_ended", since(start, last_of(lives, &Chronicle::Life::all_ended))}};
+          {"seconds_to_all_ended",
+           seconds_between(start, last_of(job_times, &Timeline::JobTimes::all_ended))}};
 }
 
 std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& counts) {
@@ -205,7 +210,7 @@ std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& counts) {
   return sum;
 }
 
-// In a cluster with nodes and nothing to look after.
+// Measures the operator in a cluster with nodes but without jobs.
 json measure_idle(FakeCluster& cluster) {
   cluster.make_namespace("operator");
   const OperatorProcess idle(cluster.control_plane(), "operator");
@@ -218,62 +223,65 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
   OperatorProcess controller(cluster.control_plane(), "operator");
   result["start_to_ready_seconds"] = controller.seconds_to_ready();
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
-  const auto create = [&](const std::string& name, const std::string& space, int pods) {
-    need(cluster.client().create(guard, manager::resource::train_jobs(), space,
-                                 api::to_json(make_job(name, space, pods)), soon()));
+  const auto create = [&](const std::string& name, const std::string& namespace_name, int pods) {
+    value_or_throw(cluster.client().create(
+        guard, controller::resource::train_jobs(), namespace_name,
+        api::to_json(make_job(name, namespace_name, pods)), default_wait()));
   };
 
   cluster.make_namespace("single");
   std::vector<double> latencies;
   {
-    Chronicle chronicle(cluster.client(), "single");
-    chronicle.expect(sizes.pods);
+    Timeline timeline(cluster.client(), "single");
+    timeline.expect(sizes.pods);
     for (int i = 0; i < sizes.single; ++i) {
       const std::string name = fmt::format("one-{}", i);
       const auto start = Clock::now();
       create(name, "single", sizes.pods);
-      const bool came = chronicle.wait_until([&](const auto& lives) {
-        const auto life = lives.find(name);
-        return life != lives.end() && life->second.said_running != Clock::time_point();
+      const bool came = timeline.wait_until([&](const auto& job_times) {
+        const auto times = job_times.find(name);
+        return times != job_times.end() && times->second.reported_running != Clock::time_point();
       });
-      if (!came) throw std::runtime_error(name + " does not run");
-      latencies.push_back(since(start, chronicle.lives()[name].all_there));
+      if (!came) throw std::runtime_error(name + " did not run");
+      latencies.push_back(seconds_between(start, timeline.job_times()[name].all_created));
     }
-    if (!chronicle.wait_until(all_succeeded(sizes.single))) {
-      throw std::runtime_error("the jobs made one after the other do not succeed");
+    if (!timeline.wait_until(all_succeeded(sizes.single))) {
+      throw std::runtime_error("the jobs created one after the other did not succeed");
     }
   }
   result["one_job_to_its_pods_seconds"] = median(latencies);
 
   cluster.make_namespace("crowd");
-  Chronicle chronicle(cluster.client(), "crowd");
-  chronicle.expect(sizes.pods);
+  Timeline timeline(cluster.client(), "crowd");
+  timeline.expect(sizes.pods);
   const double cpu_before = controller.cpu_seconds();
   const auto requests_before = controller.requests();
-  const std::uint64_t looks_before = controller.looks();
+  const std::uint64_t reconciles_before = controller.reconciles();
   const auto start = Clock::now();
-  side_by_side(sizes.jobs, [&](int i) { create(fmt::format("job-{}", i), "crowd", sizes.pods); });
-  const double created = since(start, Clock::now());
-  if (!chronicle.wait_until(all_succeeded(sizes.jobs))) {
-    throw std::runtime_error("the jobs do not succeed");
+  run_in_parallel(sizes.jobs,
+                  [&](int i) { create(fmt::format("job-{}", i), "crowd", sizes.pods); });
+  const double created = seconds_between(start, Clock::now());
+  if (!timeline.wait_until(all_succeeded(sizes.jobs))) {
+    throw std::runtime_error("the jobs did not succeed");
   }
-  const auto lives = chronicle.lives();
-  const double there = since(start, last_of(lives, &Chronicle::Life::all_there));
-  // Events are posted a moment after.
+  const auto job_times = timeline.job_times();
+  const double there = seconds_between(start, last_of(job_times, &Timeline::JobTimes::all_created));
+  // Wait for the events, which are posted asynchronously.
   net::wait_ready(-1, 0, net::within(std::chrono::seconds(3)));
   result["jobs_created_seconds"] = created;
   result["seconds_to_all_pods"] = there;
   result["pods_per_second"] = sizes.jobs * sizes.pods / there;
   result["seconds_to_all_succeeded"] =
-      since(start, last_of(lives, &Chronicle::Life::said_succeeded));
-  result["running_after_last_pod"] =
-      spread(lives, &Chronicle::Life::all_running, &Chronicle::Life::said_running);
-  result["succeeded_after_last_pod"] =
-      spread(lives, &Chronicle::Life::all_ended, &Chronicle::Life::said_succeeded);
+      seconds_between(start, last_of(job_times, &Timeline::JobTimes::reported_succeeded));
+  result["running_after_last_pod"] = lag_summary(job_times, &Timeline::JobTimes::all_running,
+                                                 &Timeline::JobTimes::reported_running);
+  result["succeeded_after_last_pod"] = lag_summary(job_times, &Timeline::JobTimes::all_ended,
+                                                   &Timeline::JobTimes::reported_succeeded);
   auto requests = controller.requests();
   for (const auto& [kind, count] : requests_before) requests[kind] -= count;
   result["requests_per_job"] = static_cast<double>(sum_of(requests)) / sizes.jobs;
-  result["looks_per_job"] = static_cast<double>(controller.looks() - looks_before) / sizes.jobs;
+  result["reconciles_per_job"] =
+      static_cast<double>(controller.reconciles() - reconciles_before) / sizes.jobs;
   for (const auto& [kind, count] : requests) {
     if (count > 0) result["requests"][kind] = count;
   }
@@ -285,24 +293,24 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
 json measure_suspended(FakeCluster& cluster, const Sizes& sizes) {
   cluster.make_namespace("suspended");
   const kube::WriteGuard guard = kube::WriteGuard::unfenced();
-  side_by_side(sizes.suspended, [&](int i) {
+  run_in_parallel(sizes.suspended, [&](int i) {
     api::TrainJob job = make_job(fmt::format("job-{}", i), "suspended", sizes.pods);
     job.spec.run_policy.suspend = true;
-    need(cluster.client().create(guard, manager::resource::train_jobs(), "suspended",
-                                 api::to_json(job), soon()));
+    value_or_throw(cluster.client().create(guard, controller::resource::train_jobs(), "suspended",
+                                           api::to_json(job), default_wait()));
   });
-  const auto all_said = [&](const auto& jobs) {
+  const auto all_suspended = [&](const auto& jobs) {
     return std::ranges::count_if(jobs, [](const auto& entry) {
              return entry.second.value(json::json_pointer("/status/phase"), "") == "Suspended";
            }) == sizes.suspended;
   };
-  testing::ObjectWatch jobs(cluster.client(), manager::resource::train_jobs(), "suspended");
+  testing::ObjectWatch jobs(cluster.client(), controller::resource::train_jobs(), "suspended");
   json result;
   {
-    // The first one writes their status.
+    // The first operator writes the status of the jobs.
     OperatorProcess first(cluster.control_plane(), "operator");
-    if (!jobs.wait_until(all_said, std::chrono::minutes(10))) {
-      throw std::runtime_error("the suspended jobs are not said to be");
+    if (!jobs.wait_until(all_suspended, std::chrono::minutes(10))) {
+      throw std::runtime_error("the jobs did not reach the phase Suspended");
     }
     result["peak_mib_at_first"] = first.peak_mib();
   }
@@ -337,10 +345,11 @@ int run(const Sizes& sizes, const std::string& out) {
   }
   FakeCluster cluster(kNodes);
   cluster.make_namespace("operator");
-  report["posters"] = measure_posters(cluster, sizes);
+  report["baseline_clients"] = measure_baseline_clients(cluster, sizes);
   report["operator"] = measure_operator(cluster, sizes);
-  report["share_of_the_posters_rate"] = report["operator"]["pods_per_second"].get<double>() /
-                                        report["posters"]["pods_per_second"].get<double>();
+  report["pod_rate_relative_to_baseline"] =
+      report["operator"]["pods_per_second"].get<double>() /
+      report["baseline_clients"]["pods_per_second"].get<double>();
   std::cout << report.dump(2) << '\n';
   if (!out.empty()) std::ofstream(out) << report.dump(2) << '\n';
   return 0;
@@ -350,14 +359,15 @@ int run(const Sizes& sizes, const std::string& out) {
 }  // namespace tilewright::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("What the controller makes of many jobs at once, beside posters without it",
-               "tilewright-controller-bench");
+  CLI::App app(
+      "Benchmark of the controller with many jobs, compared with clients without a controller",
+      "tilewright-controller-bench");
   tilewright::bench::Sizes sizes;
   std::string out;
-  app.add_option("--jobs", sizes.jobs, "created at once")->capture_default_str();
-  app.add_option("--pods", sizes.pods, "of each job")->capture_default_str();
-  app.add_option("--suspended", sizes.suspended, "jobs in store at a start")->capture_default_str();
-  app.add_option("--out", out, "a JSON file for the figures");
+  app.add_option("--jobs", sizes.jobs, "number of jobs created at once")->capture_default_str();
+  app.add_option("--pods", sizes.pods, "pods per job")->capture_default_str();
+  app.add_option("--suspended", sizes.suspended, "number of suspended jobs")->capture_default_str();
+  app.add_option("--out", out, "JSON file for the results");
   CLI11_PARSE(app, argc, argv);
   try {
     return tilewright::bench::run(sizes, out);

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "common/net/socket.h"
+#include "common/net/connect.h"
 #include "tests/support/api_calls.h"
 #include "tests/support/https_client.h"
 #include "tests/support/paths.h"
@@ -15,7 +15,7 @@
 namespace tilewright::bench {
 namespace {
 
-// Free a moment ago; nobody else is about.
+// Returns a port that is currently free. No other process on this machine is expected to bind it.
 int free_port() { return net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port; }
 
 std::string field_of(pid_t pid, const std::string& name) {
@@ -27,7 +27,7 @@ std::string field_of(pid_t pid, const std::string& name) {
   return "0";
 }
 
-// What the image sets for the program.
+// Returns the value of an ENV instruction of the controller image.
 std::string environment_of_image(const std::string& name) {
   const std::string start = "ENV " + name + "=";
   std::ifstream in(testing::source_dir() / "docker/controller.Dockerfile");
@@ -42,27 +42,27 @@ double mib(pid_t pid, const std::string& name) { return std::stod(field_of(pid, 
 }  // namespace
 
 OperatorProcess::OperatorProcess(const testing::ControlPlane& control_plane,
-                                 const std::string& name_space) {
-  http_port_ = free_port();
-  const std::string http = fmt::format("127.0.0.1:{}", http_port_);
+                                 const std::string& namespace_name) {
+  metrics_port_ = free_port();
+  const int health_port = free_port();
   ChildCommand command;
   command.program = testing::program("tilewright");
   command.arguments = {"controller",
                        "--kubeconfig=" + control_plane.kubeconfig().string(),
-                       "--namespace=" + name_space,
+                       "--namespace=" + namespace_name,
                        "--leader_elect=false",
                        "--rendezvous_listen=127.0.0.1:0",
                        "--rendezvous_address=127.0.0.1:0",
-                       "--metrics_listen=" + http,
-                       "--health_listen=" + http,
+                       fmt::format("--metrics_listen=127.0.0.1:{}", metrics_port_),
+                       fmt::format("--health_listen=127.0.0.1:{}", health_port),
                        "--log_level=warn"};
   command.environment =
-      environment_with({{"GLIBC_TUNABLES", environment_of_image("GLIBC_TUNABLES")}});
+      environment_with_overrides({{"GLIBC_TUNABLES", environment_of_image("GLIBC_TUNABLES")}});
   const auto start = std::chrono::steady_clock::now();
   process_.emplace(ChildProcess::start(command).or_throw());
-  while (get(http_port_, "/readyz") != "ok\n") {
+  while (get(health_port, "/readyz") != "ok\n") {
     if (std::chrono::steady_clock::now() - start > std::chrono::seconds(60)) {
-      throw std::runtime_error("the controller does not become ready");
+      throw std::runtime_error("the controller did not become ready within 60 s");
     }
     net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(10)));
   }
@@ -72,8 +72,8 @@ OperatorProcess::OperatorProcess(const testing::ControlPlane& control_plane,
 
 std::string OperatorProcess::get(int port, const std::string& path) const {
   testing::HttpsClient client(fmt::format("http://127.0.0.1:{}", port), "", {});
-  const testing::HttpResponse answer = client.get(path);
-  return answer.ok() ? answer.body : "";
+  const testing::HttpResponse response = client.get(path);
+  return response.ok() ? response.body : "";
 }
 
 double OperatorProcess::cpu_seconds() const {
@@ -94,7 +94,7 @@ double OperatorProcess::peak_mib() const { return mib(process_->pid(), "VmHWM");
 
 std::map<std::string, std::uint64_t> OperatorProcess::requests() const {
   std::map<std::string, std::uint64_t> counts;
-  for (const auto& [call, count] : testing::api_calls(get(http_port_, "/metrics"))) {
+  for (const auto& [call, count] : testing::api_calls(get(metrics_port_, "/metrics"))) {
     const auto& [verb, resource] = call;
     if (verb == "watch" || verb == "list" || resource == "leases") continue;
     counts[fmt::format("{} {}", verb, resource)] = count;
@@ -102,11 +102,11 @@ std::map<std::string, std::uint64_t> OperatorProcess::requests() const {
   return counts;
 }
 
-std::uint64_t OperatorProcess::looks() const {
-  const std::string text = get(http_port_, "/metrics");
-  const std::string name = "\ntilewright_controller_look_seconds_count ";
+std::uint64_t OperatorProcess::reconciles() const {
+  const std::string text = get(metrics_port_, "/metrics");
+  const std::string name = "\ntilewright_controller_reconcile_duration_seconds_count ";
   const std::size_t found = text.find(name);
-  if (found == std::string::npos) throw std::runtime_error("/metrics has no count of looks");
+  if (found == std::string::npos) throw std::runtime_error("/metrics has no count of reconciles");
   return std::stoull(text.substr(found + name.size()));
 }
 

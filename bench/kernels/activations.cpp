@@ -1,4 +1,4 @@
-// Kernels over activations in bf16, with dropout of 0.1 where training has it.
+// Cases for the activation kernels in bf16, with dropout 0.1 where training uses it.
 #include "bench/kernels/cases.h"
 
 namespace tilewright::bench {
@@ -11,22 +11,22 @@ using kernels::RowIdentity;
 constexpr Dropout kDropout = {
     .seed = 1, .step = 2, .site = 3, .threshold = 6554, .scale = 65536.0f / (65536.0f - 6554.0f)};
 
-// All that the kernels over rows of `columns` want.
-struct Rows {
-  Rows(const Model& model, Isa which, std::int64_t row_count, std::int64_t width)
-      : ops(kernels::make_ops<bf16>(which)),
+// Operands of the kernels on rows of `columns` elements.
+struct RowBuffers {
+  RowBuffers(const Model& model, Isa isa, std::int64_t row_count, std::int64_t width)
+      : ops(kernels::make_ops<bf16>(isa)),
         count(row_count),
         columns(width),
-        example(counted(row_count, model.examples)),
-        position(counted(row_count, model.seqlen)),
-        x(filled<bf16>(row_count * width)),
-        dy(filled<bf16>(row_count * width)),
-        y(filled<bf16>(row_count * width)),
-        a(filled<float>(row_count * width)),
-        b(filled<float>(row_count * width)),
-        c(filled<float>(row_count * width)),
-        stats(filled<float>(row_count * 2)),
-        gamma(filled<float>(width)) {}
+        example(modulo_buffer(row_count, model.examples)),
+        position(modulo_buffer(row_count, model.seqlen)),
+        x(random_buffer<bf16>(row_count * width)),
+        dy(random_buffer<bf16>(row_count * width)),
+        y(random_buffer<bf16>(row_count * width)),
+        a(random_buffer<float>(row_count * width)),
+        b(random_buffer<float>(row_count * width)),
+        c(random_buffer<float>(row_count * width)),
+        stats(random_buffer<float>(row_count * 2)),
+        gamma(random_buffer<float>(width)) {}
 
   RowIdentity identity() const { return {example->data(), position->data()}; }
   LayerNorm norm() const { return {gamma->data(), gamma->data(), 1e-12f}; }
@@ -42,11 +42,11 @@ struct Rows {
 
 Work embed_norm(ThreadPool& pool, Isa isa, const Model& model) {
   constexpr std::int64_t kVocabulary = 30522;
-  const Rows r(model, isa, model.rows(), model.hidden);
-  const auto ids = counted(r.count, kVocabulary);
-  const auto types = counted(r.count, 1);
-  const auto word = filled<float>(kVocabulary * r.columns);
-  const auto position = filled<float>(512 * r.columns);
+  const RowBuffers r(model, isa, model.rows(), model.hidden);
+  const auto ids = modulo_buffer(r.count, kVocabulary);
+  const auto types = modulo_buffer(r.count, 1);
+  const auto word = random_buffer<float>(kVocabulary * r.columns);
+  const auto position = random_buffer<float>(512 * r.columns);
   return {r.bytes(4 + 4 + 4 + 4 + 2), 0, [=, &pool] {
             r.ops.embed_norm_forward(pool, ids->data(), r.position->data(), types->data(),
                                      word->data(), position->data(), r.gamma->data(), r.count,
@@ -56,7 +56,7 @@ Work embed_norm(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work add_norm_forward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.rows(), model.hidden);
+  const RowBuffers r(model, isa, model.rows(), model.hidden);
   return {r.bytes(2 + 4 + 4 + 4 + 2), 0, [=, &pool] {
             r.ops.add_norm_forward(pool, r.x->data(), r.c->data(), r.count, r.columns, r.norm(),
                                    kDropout, r.identity(), r.a->data(), r.stats->data(),
@@ -65,7 +65,7 @@ Work add_norm_forward(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work add_norm_backward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.rows(), model.hidden);
+  const RowBuffers r(model, isa, model.rows(), model.hidden);
   return {r.bytes(4 + 4 + 2 + 4 + 4 + 2), 0, [=, &pool] {
             r.ops.add_norm_backward(pool, r.a->data(), r.dy->data(), r.b->data(), r.stats->data(),
                                     r.count, r.columns, r.norm(), kDropout, r.identity(),
@@ -74,7 +74,7 @@ Work add_norm_backward(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work dropout_backward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.rows(), model.hidden);
+  const RowBuffers r(model, isa, model.rows(), model.hidden);
   return {r.bytes(4 + 4 + 2), 0, [=, &pool] {
             r.ops.dropout_backward(pool, r.a->data(), r.dy->data(), r.count, r.columns, kDropout,
                                    r.identity());
@@ -82,7 +82,7 @@ Work dropout_backward(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work norm_parameters(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.rows(), model.hidden);
+  const RowBuffers r(model, isa, model.rows(), model.hidden);
   const auto shards = offsets(r.count, 8);
   return {r.bytes(4 + 4), 0, [=, &pool] {
             r.ops.norm_backward_parameters(pool, r.a->data(), r.b->data(), r.stats->data(), shards,
@@ -91,21 +91,21 @@ Work norm_parameters(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work gelu_forward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.rows(), model.intermediate);
+  const RowBuffers r(model, isa, model.rows(), model.intermediate);
   return {r.bytes(2 + 2), 0,
           [=, &pool] { r.ops.gelu_forward(pool, r.x->data(), r.count * r.columns, r.y->data()); }};
 }
 
 Work gelu_backward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.rows(), model.intermediate);
+  const RowBuffers r(model, isa, model.rows(), model.intermediate);
   return {r.bytes(2 + 2 + 2), 0, [=, &pool] {
             r.ops.gelu_backward(pool, r.x->data(), r.dy->data(), r.count * r.columns, r.y->data());
           }};
 }
 
 Work pooler_forward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.examples, model.hidden);
-  const auto activation = filled<bf16>(r.count * r.columns);
+  const RowBuffers r(model, isa, model.examples, model.hidden);
+  const auto activation = random_buffer<bf16>(r.count * r.columns);
   return {r.bytes(2 + 2 + 2), 0, [=, &pool] {
             r.ops.tanh_dropout_forward(pool, r.x->data(), r.count, r.columns, kDropout,
                                        r.identity(), activation->data(), r.y->data());
@@ -113,7 +113,7 @@ Work pooler_forward(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work pooler_backward(ThreadPool& pool, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.examples, model.hidden);
+  const RowBuffers r(model, isa, model.examples, model.hidden);
   return {r.bytes(2 + 2 + 2), 0, [=, &pool] {
             r.ops.tanh_dropout_backward(pool, r.x->data(), r.dy->data(), r.count, r.columns,
                                         kDropout, r.identity(), r.y->data());
@@ -121,8 +121,9 @@ Work pooler_backward(ThreadPool& pool, Isa isa, const Model& model) {
 }
 
 Work cross_entropy(ThreadPool& /*pool*/, Isa isa, const Model& model) {
-  const Rows r(model, isa, model.examples, model.seqlen);  // as many classes as SQuAD's positions
-  const auto labels = counted(r.count, r.columns);
+  const RowBuffers r(model, isa, model.examples,
+                     model.seqlen);  // one class per position, as in SQuAD
+  const auto labels = modulo_buffer(r.count, r.columns);
   return {r.bytes(2 + 2), 0, [=] {
             r.ops.softmax_cross_entropy(r.x->data(), labels->data(), r.count, r.columns, 0.1f,
                                         r.a->data(), r.y->data());
@@ -132,20 +133,20 @@ Work cross_entropy(ThreadPool& /*pool*/, Isa isa, const Model& model) {
 Work attention(ThreadPool& pool, Isa isa, const Model& model, bool backward) {
   const kernels::Ops<bf16> ops = kernels::make_ops<bf16>(isa);
   const std::int64_t rows = model.rows();
-  const auto qkv = filled<bf16>(rows * 3 * model.hidden);
-  const auto d_qkv = filled<bf16>(rows * 3 * model.hidden);
-  const auto context = filled<bf16>(rows * model.hidden);
-  const auto d_context = filled<bf16>(rows * model.hidden);
-  const auto log_sum_exp = filled<float>(rows * model.heads);
-  const auto cuts = offsets(rows, model.examples);
-  const auto example = counted(model.examples, model.examples);
+  const auto qkv = random_buffer<bf16>(rows * 3 * model.hidden);
+  const auto d_qkv = random_buffer<bf16>(rows * 3 * model.hidden);
+  const auto context = random_buffer<bf16>(rows * model.hidden);
+  const auto d_context = random_buffer<bf16>(rows * model.hidden);
+  const auto log_sum_exp = random_buffer<float>(rows * model.heads);
+  const auto cu_seqlens = offsets(rows, model.examples);
+  const auto example = modulo_buffer(model.examples, model.examples);
   const std::int64_t head_size = model.hidden / model.heads;
   const auto scratch = std::make_shared<Buffer<std::byte>>(
       ops.attention_scratch(model.seqlen, model.heads, head_size, pool.size()));
   const auto arguments = [=] {
     kernels::AttentionForward<bf16> a;
     a.qkv = qkv->data();
-    a.cu_seqlens = cuts.data();
+    a.cu_seqlens = cu_seqlens.data();
     a.example = example->data();
     a.B = model.examples;
     a.heads = model.heads;
@@ -156,8 +157,9 @@ Work attention(ThreadPool& pool, Isa isa, const Model& model, bool backward) {
     a.log_sum_exp = log_sum_exp->data();
     return a;
   };
-  ops.attention_forward(pool, arguments(), scratch->data());  // backward wants its log-sum-exp
-  // Products of S x S x D a head: forward 2, backward 5 with the scores computed again.
+  ops.attention_forward(pool, arguments(),
+                        scratch->data());  // computes the log-sum-exp for backward
+  // Products of S x S x D per head: 2 in forward, 5 in backward, which recomputes the scores.
   const double product = 2.0 * static_cast<double>(rows * model.seqlen * model.hidden);
   const double elements = static_cast<double>(rows * model.hidden);
   if (!backward) {

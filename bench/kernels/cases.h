@@ -1,5 +1,5 @@
-// What is measured: one kernel on the shapes of one model, the bytes it cannot avoid to move or the
-// operations it cannot avoid to do, and the memory it works on.
+// A benchmark case: one kernel on the shapes of one model, with its operands and the minimum number
+// of bytes or operations.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using runtime::bf16;
 using runtime::Buffer;
 using runtime::Isa;
 
-// Examples of equal length, as a step of fine-tuning packs them.
+// The shapes of one fine-tuning step with examples of equal length.
 struct Model {
   const char* name = "";
   std::int64_t hidden = 0;
@@ -30,8 +30,8 @@ struct Model {
 };
 
 struct Work {
-  double bytes = 0;  // read or written at least once
-  double flops = 0;  // 0: bound by memory
+  double bytes = 0;  // minimum number of bytes read and written
+  double flops = 0;  // 0: bound by memory bandwidth
   std::function<void()> run;
 };
 
@@ -43,28 +43,30 @@ struct Case {
 std::vector<Case> activation_cases();  // bf16
 std::vector<Case> parameter_cases();
 
-// Numbers in (-1, 1).
-template <typename T>
-std::shared_ptr<Buffer<T>> filled(std::int64_t count) {
-  auto values = std::make_shared<Buffer<T>>(static_cast<std::size_t>(count));
+// Random numbers in (-1, 1).
+template <typename Element>
+std::shared_ptr<Buffer<Element>> random_buffer(std::int64_t count) {
+  auto values = std::make_shared<Buffer<Element>>(static_cast<std::size_t>(count));
   std::uint32_t seed = 1;
-  for (T& value : values->span()) {
+  for (Element& value : values->span()) {
     seed = seed * 1664525u + 1013904223u;
-    value = runtime::from_float<T>(static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f);
+    value = runtime::from_float<Element>(static_cast<float>(static_cast<std::int32_t>(seed)) *
+                                         0x1p-31f);
   }
   return values;
 }
 
-// i modulo `most`.
-inline std::shared_ptr<Buffer<std::int32_t>> counted(std::int64_t count, std::int64_t most) {
+// i modulo `modulus`.
+inline std::shared_ptr<Buffer<std::int32_t>> modulo_buffer(std::int64_t count,
+                                                           std::int64_t modulus) {
   auto values = std::make_shared<Buffer<std::int32_t>>(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    (*values)[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % most);
+    (*values)[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % modulus);
   }
   return values;
 }
 
-// Offsets of `parts` equal parts of `rows`.
+// Offsets that divide `rows` into `parts` equal parts.
 inline std::vector<std::int32_t> offsets(std::int64_t rows, std::int64_t parts) {
   std::vector<std::int32_t> all;
   for (std::int64_t i = 0; i <= parts; ++i) {

@@ -1,6 +1,6 @@
-// tilewright-kernel-bench: every kernel that is no linear layer, on the shapes of two models, for
-// each instruction set of this CPU, beside what the machine gives in the same moment: memcpy of as
-// many bytes, or multiplications on registers.
+// tilewright-kernel-bench: times every kernel except linear layers on the shapes of two models, for
+// each instruction set of this CPU, and relates it to the memcpy bandwidth or the peak measured at
+// the same time.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace {
 constexpr Model kModels[] = {{"minilm", 384, 12, 1536, 32, 53},
                              {"bert-base", 768, 12, 3072, 12, 384}};
 
-// Bytes a second that memcpy reads and writes, all threads together, over `bytes` in all: the
-// median of seven.
-double copy_rate(ThreadPool& pool, double bytes) {
+// Bytes per second that memcpy reads and writes with all threads, for `bytes` in total: the median
+// of seven runs.
+double memcpy_bandwidth(ThreadPool& pool, double bytes) {
   using Clock = std::chrono::steady_clock;
   const auto half = static_cast<std::int64_t>(bytes / 8);
-  const auto from = filled<float>(half);
+  const auto from = random_buffer<float>(half);
   const Buffer<float> to(static_cast<std::size_t>(half));
   std::vector<double> rates;
   for (int i = 0; i < 8; ++i) {
@@ -37,11 +37,12 @@ double copy_rate(ThreadPool& pool, double bytes) {
   return rates[3];
 }
 
-void measure(benchmark::State& state, const Case& what, Isa isa, const Model& model, int threads) {
+void measure(benchmark::State& state, const Case& bench_case, Isa isa, const Model& model,
+             int threads) {
   ThreadPool pool(threads);
-  const Work work = what.make(pool, isa, model);
+  const Work work = bench_case.make(pool, isa, model);
   const bool bound_by_memory = work.flops == 0;
-  const double bound = bound_by_memory ? copy_rate(pool, work.bytes)
+  const double bound = bound_by_memory ? memcpy_bandwidth(pool, work.bytes)
                                        : 1e9 * kernels::measure_peak_gflops(isa, true, pool);
   work.run();
   for ([[maybe_unused]] auto _ : state) work.run();
@@ -53,7 +54,7 @@ void measure(benchmark::State& state, const Case& what, Isa isa, const Model& mo
       Counter(amount / bound, Counter::kIsRate);
 }
 
-void add_all() {
+void register_benchmarks() {
   std::vector<Case> cases = activation_cases();
   for (const Case& other : parameter_cases()) cases.push_back(other);
   for (const Case& one : cases) {
@@ -62,7 +63,7 @@ void add_all() {
         for (const int threads : {1, 2}) {
           const std::string name = one.name + "/" + model.name + "/" +
                                    std::string(runtime::name(isa)) + "/" + std::to_string(threads);
-#ifndef __clang_analyzer__  // which takes what the library keeps for a leak
+#ifndef __clang_analyzer__  // reports a false leak of the registered benchmark
           benchmark::RegisterBenchmark(name.c_str(), measure, one, isa, model, threads)
               ->UseRealTime()
               ->Unit(benchmark::kMicrosecond);
@@ -80,7 +81,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::AddCustomContext("cpu", tilewright::runtime::detect_cpu().model);
-  tilewright::bench::add_all();
+  tilewright::bench::register_benchmarks();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

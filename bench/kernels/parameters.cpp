@@ -1,4 +1,4 @@
-// Kernels over parameters and gradients, all fp32: one encoder layer's worth of them, and the sum
+// Cases for the fp32 kernels on the parameters and gradients of one encoder layer, and for the sum
 // of the collectives.
 #include "bench/kernels/cases.h"
 #include "worker/collectives/sum.h"
@@ -13,10 +13,10 @@ std::int64_t layer_parameters(const Model& model) {
 Work adamw(ThreadPool& pool, Isa isa, const Model& model) {
   const auto ops = kernels::make_parameter_ops(isa);
   const std::int64_t count = layer_parameters(model);
-  const auto gradient = filled<float>(count);
-  const auto parameter = filled<float>(count);
-  const auto m = filled<float>(count);
-  const auto v = filled<float>(count);
+  const auto gradient = random_buffer<float>(count);
+  const auto parameter = random_buffer<float>(count);
+  const auto m = random_buffer<float>(count);
+  const auto v = random_buffer<float>(count);
   for (float& x : v->span()) x *= x;
   return {28.0 * static_cast<double>(count), 0, [=, &pool] {
             const kernels::AdamW step{.learning_rate = 1e-5f, .weight_decay = 0.01f};
@@ -30,7 +30,7 @@ Work adamw(ThreadPool& pool, Isa isa, const Model& model) {
 Work gradient_norm(ThreadPool& pool, Isa isa, const Model& model) {
   const auto ops = kernels::make_parameter_ops(isa);
   const std::int64_t count = layer_parameters(model);
-  const auto gradient = filled<float>(count);
+  const auto gradient = random_buffer<float>(count);
   const auto sums =
       std::make_shared<Buffer<double>>(static_cast<std::size_t>(count / kernels::kNormBlock + 1));
   return {4.0 * static_cast<double>(count), 0, [=, &pool] {
@@ -43,12 +43,12 @@ Work gradient_norm(ThreadPool& pool, Isa isa, const Model& model) {
           }};
 }
 
-// Every id stands in two rows.
+// Every id occurs in two rows.
 Work embedding_backward(ThreadPool& pool, Isa isa, const Model& model) {
   const auto ops = kernels::make_parameter_ops(isa);
   const std::int64_t rows = model.rows();
-  const auto d_sum = filled<float>(rows * model.hidden);
-  const auto grad = filled<float>(rows / 2 * model.hidden);
+  const auto d_sum = random_buffer<float>(rows * model.hidden);
+  const auto grad = random_buffer<float>(rows / 2 * model.hidden);
   const auto shards = offsets(rows, 8);
   const auto ids = static_cast<std::size_t>(rows / 2);
   std::vector<std::int32_t> occurrences(2 * ids);
@@ -71,12 +71,12 @@ Work embedding_backward(ThreadPool& pool, Isa isa, const Model& model) {
           }};
 }
 
-// Eight parts of a chunk, one thread, as the exchange sums them on its own thread.
+// Eight parts of a chunk on one thread, as in the gradient exchange.
 Work tree_sum(ThreadPool& /*pool*/, Isa /*isa*/, const Model& model) {
   constexpr int kParts = 8;
   const std::int64_t count = model.hidden * 256;
-  const auto parts = filled<float>(count * kParts);
-  const auto out = filled<float>(count);
+  const auto parts = random_buffer<float>(count * kParts);
+  const auto out = random_buffer<float>(count);
   std::vector<collectives::Subtree> leaves;
   leaves.reserve(kParts);
   for (int i = 0; i < kParts; ++i) leaves.push_back({i, 1});

@@ -1,7 +1,7 @@
-"""Medians of a run of tilewright-kernel-bench: python3 table.py RUN.json RESULT.json
+"""Extracts the medians of a tilewright-kernel-bench run: table.py RUN.json RESULT.json
 
-RUN.json is what --benchmark_out wrote with --benchmark_repetitions; the result keeps what the table
-needs and nothing that names the machine but its CPU. Prints the fastest instruction set's table.
+RUN.json is the --benchmark_out file of a run with --benchmark_repetitions. RESULT.json keeps the
+table's values and, of the machine, only the CPU name. Prints a table for the fastest ISA.
 """
 import json
 import sys
@@ -15,7 +15,8 @@ def medians(run):
         rate, bound = ("GFLOP/s", "peak") if "GFLOP/s" in entry else ("GB/s", "memcpy")
         yield {"kernel": kernel, "model": model, "isa": isa, "threads": int(threads),
                "microseconds": round(entry["real_time"], 2), "unit": rate,
-               "rate": round(entry[rate], 2), "bound": bound, "share": round(entry["of_" + bound], 3)}
+               "rate": round(entry[rate], 2), "bound": bound,
+               "share": round(entry["of_" + bound], 3)}
 
 
 def main():

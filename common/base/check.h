@@ -1,5 +1,5 @@
-// TW_CHECK(condition, format, ...): a violated assumption of the program itself. Prints where, what
-// and why to standard error and aborts. Expected failures are Results, never checks.
+// TW_CHECK(condition, format, ...): detects programming errors. On failure, prints file, line,
+// condition and message to standard error and aborts. Expected failures are Results instead.
 #pragma once
 
 #include <fmt/format.h>

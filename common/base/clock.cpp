@@ -1,18 +1,27 @@
 #include "common/base/clock.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
 namespace tilewright {
+namespace {
 
-std::string to_rfc3339(WallTime time) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+class SystemClock final : public Clock {
+ public:
+  MonotonicTime now() const override { return monotonic_now(); }
+  void subscribe(const void*, std::function<void()>) override {}
+  void unsubscribe(const void*) override {}
+};
+
+}  // namespace
+
+Clock& system_clock() {
+  static SystemClock clock;  // stateless
+  return clock;
 }
 
-std::string to_words(std::chrono::duration<double> duration) {
+std::string format_duration(std::chrono::duration<double> duration) {
   const double seconds = duration.count();
   if (seconds < 10) return fmt::format("{:.1f} s", seconds);
   const auto whole = std::lround(seconds);

@@ -1,7 +1,8 @@
-// Time: monotonic for every wait and deadline, wall time only for what people read.
+// Clocks: monotonic time for waits and deadlines, wall time for timestamps.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace tilewright {
@@ -13,10 +14,28 @@ using WallTime = std::chrono::system_clock::time_point;
 inline MonotonicTime monotonic_now() { return std::chrono::steady_clock::now(); }
 inline WallTime wall_now() { return std::chrono::system_clock::now(); }
 
-// RFC 3339 in UTC at whole seconds, as Kubernetes writes times: 2026-01-31T23:59:59Z.
-std::string to_rfc3339(WallTime time);
+// The clock of components with deadlines. Programs use the system's clock; tests use a clock that
+// advances only on request (tests/support/manual_clock.h).
+class Clock {
+ public:
+  Clock() = default;
+  virtual ~Clock() = default;
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+
+  virtual MonotonicTime now() const = 0;
+
+  // Registers `wake`, which a manual clock calls from any thread after each advance, so that a
+  // thread that waits for a deadline can recompute the remaining time. The system's clock never
+  // calls it. unsubscribe() returns once no call of `wake` is running.
+  virtual void subscribe(const void* owner, std::function<void()> wake) = 0;
+  virtual void unsubscribe(const void* owner) = 0;
+};
+
+// The system's monotonic clock.
+Clock& system_clock();
 
 // "1 h 02 min", "3 min 20 s", "4.5 s": for progress lines.
-std::string to_words(std::chrono::duration<double> duration);
+std::string format_duration(std::chrono::duration<double> duration);
 
 }  // namespace tilewright

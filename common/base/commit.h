@@ -1,6 +1,6 @@
-// The commit the programs were built from, beside the version: "bb57a10c2f31", with "-dirty" where
-// the sources were changed since, "unknown" outside a git checkout. Linked by the programs alone
-// (tilewright::commit), so that a new commit touches nothing else.
+// The commit of the build, for --version: "bb57a10c2f31", with "-dirty" if the sources have changed
+// since, "unknown" outside a git checkout. Only the programs link it (tilewright::commit), so that
+// a new commit relinks the programs and recompiles no module.
 #pragma once
 
 namespace tilewright {

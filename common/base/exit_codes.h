@@ -1,25 +1,76 @@
-// Exit codes of both programs. As in PyTorchJob's restartPolicy ExitCode: 1 to 127 are permanent,
-// 128 and above may be tried again.
+// Exit codes of both programs. As in PyTorchJob's restartPolicy ExitCode, 1 to 127 are permanent
+// failures and 128 and above may be retried.
 #pragma once
+
+#include <string_view>
 
 namespace tilewright {
 
 enum class ExitCode : int {
   kOk = 0,
-  kInternal = 1,       // a bug of ours
-  kUsage = 2,          // an unknown flag, a flag's value out of range
-  kManifest = 10,      // a TrainJob that does not decode or validate
-  kModel = 11,         // model folder or config.json missing or of another architecture
-  kWeights = 12,       // safetensors truncated, corrupt, wrong dtype or shape
-  kData = 13,          // a data file missing, malformed or empty
-  kOutput = 14,        // an output folder that cannot be written or belongs to another job
-  kMemory = 15,        // not enough memory for the job
-  kUnsupported = 16,   // the CPU lacks what was asked for
-  kCheckpoint = 17,    // a checkpoint that does not fit or does not verify
-  kJobFailed = 18,     // `tilewright up`: the job ended Failed
-  kInterrupted = 130,  // stopped by SIGINT
-  kPeerLost = 144,     // a peer or the coordinator went away
-  kTerminated = 143,   // stopped by SIGTERM
+  kInternal = 1,
+  kUsage = 2,
+  kManifest = 10,
+  kModel = 11,
+  kWeights = 12,
+  kData = 13,
+  kOutput = 14,
+  kMemory = 15,
+  kUnsupported = 16,
+  kCheckpoint = 17,
+  kJobFailed = 18,
+  kSuperseded = 19,
+  kCheckpointMissing = 20,
+  kInterrupted = 130,
+  kTerminated = 143,
+  kPeerLost = 144,
+  kOutputUnavailable = 200,  // not 128 + a signal number
 };
+
+// The meaning of an exit code; empty for other numbers. The table in docs/reference.md is generated
+// from it. -Wswitch reports a code without a meaning.
+constexpr std::string_view describe(ExitCode code) {
+  switch (code) {
+    case ExitCode::kOk:
+      return "Success.";
+    case ExitCode::kInternal:
+      return "A bug in Tilewright, or the operating system refused a basic call.";
+    case ExitCode::kUsage:
+      return "An unknown flag, or a flag or environment variable with a bad value.";
+    case ExitCode::kManifest:
+      return "The TrainJob cannot be decoded or is not valid.";
+    case ExitCode::kModel:
+      return "The model directory or config.json is missing, or the architecture is not supported.";
+    case ExitCode::kWeights:
+      return "A safetensors file is truncated or corrupt, or has the wrong dtype or shape.";
+    case ExitCode::kData:
+      return "A data file is missing, malformed or empty.";
+    case ExitCode::kOutput:
+      return "The output directory cannot be written, or belongs to another job.";
+    case ExitCode::kMemory:
+      return "Not enough memory for the job.";
+    case ExitCode::kUnsupported:
+      return "The CPU lacks what was requested, or the coordinator refused the worker.";
+    case ExitCode::kCheckpoint:
+      return "A checkpoint does not fit the job or fails its checksum.";
+    case ExitCode::kJobFailed:
+      return "`tilewright up`: the job ended as Failed.";
+    case ExitCode::kSuperseded:
+      return "A newer process of the job writes to the output directory.";
+    case ExitCode::kCheckpointMissing:
+      return "The job has written a later checkpoint than the output directory contains.";
+    case ExitCode::kInterrupted:
+      return "Stopped by SIGINT.";
+    case ExitCode::kTerminated:
+      return "Stopped by SIGTERM.";
+    case ExitCode::kPeerLost:
+      return "Lost the connection to a peer or to the coordinator.";
+    case ExitCode::kOutputUnavailable:
+      return "The output cannot be written for a reason that may pass: no space left, an I/O "
+             "error, "
+             "a stale network file handle.";
+  }
+  return "";
+}
 
 }  // namespace tilewright

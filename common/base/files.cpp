@@ -7,11 +7,18 @@
 #include <cstring>
 #include <fstream>
 
+#include "common/base/file_descriptor.h"
+#include "common/base/random.h"
+
 namespace tilewright {
 namespace {
 
 Error system_error(ExitCode code, const std::filesystem::path& path, const char* action) {
   return {code, fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno))};
+}
+
+Error output_error(const std::filesystem::path& path, const char* action) {
+  return system_error(output_error_code(errno), path, action);
 }
 
 }  // namespace
@@ -20,7 +27,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
                               ExitCode code) {
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
-    return Error{code, fmt::format("{}: is a folder, expected a file", path.string())};
+    return Error{code, fmt::format("{}: is a directory, expected a file", path.string())};
   }
   errno = 0;
   std::ifstream in(path, std::ios::binary);
@@ -30,7 +37,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
   while (in.read(block, sizeof block) || in.gcount() > 0) {
     content.append(block, static_cast<std::size_t>(in.gcount()));
     if (content.size() > max_bytes) {
-      return Error{code, fmt::format("{}: is larger than the {} bytes allowed for such a file",
+      return Error{code, fmt::format("{}: is larger than {} bytes, the limit for this file",
                                      path.string(), max_bytes)};
     }
   }
@@ -38,38 +45,56 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
   return content;
 }
 
+ExitCode output_error_code(int error) {
+  switch (error) {
+    case EAGAIN:
+    case EDQUOT:
+    case EHOSTDOWN:
+    case EIO:
+    case ENOSPC:
+    case ENOTCONN:  // the server of a FUSE file system has died
+    case EREMOTEIO:
+    case ESTALE:
+    case ETIMEDOUT:
+      return ExitCode::kOutputUnavailable;
+    default:
+      return ExitCode::kOutput;
+  }
+}
+
 Status sync_path(const std::filesystem::path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return system_error(ExitCode::kOutput, path, "open for sync");
-  const int outcome = fsync(fd);
-  const int saved = errno;
-  close(fd);
-  errno = saved;
-  if (outcome != 0) return system_error(ExitCode::kOutput, path, "sync");
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return output_error(path, "open for sync");
+  if (fsync(file.get()) != 0) return output_error(path, "sync");
   return {};
 }
 
-Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path aside = path.string() + fmt::format(".tmp-{}", getpid());
-  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return system_error(ExitCode::kOutput, aside, "create");
+Status write_new_file(const std::filesystem::path& path, std::string_view content) {
+  FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file) return output_error(path, "create");
   Status status;
   while (!content.empty() && status.ok()) {
-    const ssize_t written = write(fd, content.data(), content.size());
+    const ssize_t written = write(file.get(), content.data(), content.size());
     if (written >= 0) {
       content.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
-      status = system_error(ExitCode::kOutput, aside, "write");
+      status = output_error(path, "write");
     }
   }
-  if (status.ok() && fsync(fd) != 0) status = system_error(ExitCode::kOutput, aside, "sync");
-  close(fd);
-  if (status.ok() && rename(aside.c_str(), path.c_str()) != 0) {
-    status = system_error(ExitCode::kOutput, path, "rename into place");
-  }
-  if (!status.ok()) {
-    unlink(aside.c_str());
-    return status;
+  if (status.ok() && fsync(file.get()) != 0) status = output_error(path, "sync");
+  // Network file systems report a failed write when the file is closed.
+  if (close(file.release()) != 0 && status.ok()) status = output_error(path, "close");
+  if (!status.ok()) unlink(path.c_str());
+  return status;
+}
+
+Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path staging = path.string() + ".tmp-" + random_hex(8);
+  if (Status written = write_new_file(staging, content); !written.ok()) return written;
+  if (rename(staging.c_str(), path.c_str()) != 0) {
+    const Error error = output_error(path, "rename into place");
+    unlink(staging.c_str());
+    return error;
   }
   return sync_path(path.has_parent_path() ? path.parent_path() : ".");
 }

@@ -1,4 +1,4 @@
-// Files read with a bound and written so that a reader sees the old content or the new, never half.
+// Bounded reads, and atomic writes: a reader sees either the old or the new content.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,25 @@
 
 namespace tilewright {
 
-// The whole file; an Error with `code` that names the path when it is missing, unreadable or larger
-// than max_bytes.
+// Returns the content of the file, or an Error with `code` that names the path if the file is
+// missing, unreadable or larger than max_bytes.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                               ExitCode code);
 
-// Writes beside `path`, syncs, renames over it and syncs the folder. Errors carry kOutput.
+// Writes a temporary file with a random name beside `path`, syncs it, renames it over `path` and
+// syncs the directory. Errors carry output_error_code().
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// fsync of a file or a folder.
+// Creates a file that must not exist, writes and syncs it. After an error, which carries
+// output_error_code(), there is no file.
+Status write_new_file(const std::filesystem::path& path, std::string_view content);
+
+// fsync of a file or a directory. Errors carry output_error_code().
 Status sync_path(const std::filesystem::path& path);
+
+// The exit code for a write that failed with this errno: kOutputUnavailable if the same write may
+// succeed later (no space left, an I/O error, a stale handle of a network file system), else
+// kOutput.
+ExitCode output_error_code(int error);
 
 }  // namespace tilewright

@@ -1,20 +1,74 @@
 #include "common/base/log.h"
 
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/null_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "common/base/output_queue.h"
 
 namespace tilewright {
+namespace {
 
-std::shared_ptr<Logger> make_logger(const std::string& name, const std::string& level) {
-  auto logger = std::make_shared<Logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %n: %v");
+// parse_log_line() parses this format: a timestamp of kTimestampShape, the level's name and the
+// message, separated by single spaces.
+constexpr const char* kPattern = "%Y-%m-%dT%H:%M:%S.%e %l %v";
+constexpr std::string_view kTimestampShape = "0000-00-00T00:00:00.000";  // 0: any digit
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool starts_with_timestamp(std::string_view text) {
+  return text.size() > kTimestampShape.size() && text[kTimestampShape.size()] == ' ' &&
+         std::equal(kTimestampShape.begin(), kTimestampShape.end(), text.begin(),
+                    [](char shape, char c) { return shape == '0' ? is_digit(c) : shape == c; });
+}
+
+// Standard error, without waiting for its reader.
+class StandardErrorSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    output_.write(STDERR_FILENO, {line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  OutputQueue output_;
+};
+
+}  // namespace
+
+std::shared_ptr<Logger> make_logger(const std::string& level) {
+  auto logger = std::make_shared<Logger>("", std::make_shared<StandardErrorSink>());
+  logger->set_pattern(kPattern);
   logger->set_level(spdlog::level::from_str(level));
-  logger->flush_on(spdlog::level::info);
   return logger;
 }
 
 std::shared_ptr<Logger> make_silent_logger() {
   return std::make_shared<Logger>("silent", std::make_shared<spdlog::sinks::null_sink_mt>());
+}
+
+std::optional<LogLine> parse_log_line(std::string_view line) {
+  if (line.starts_with('[')) {
+    const std::size_t end = line.find("] ");
+    if (end == std::string_view::npos) return std::nullopt;
+    line.remove_prefix(end + 2);
+  }
+  if (!starts_with_timestamp(line)) return std::nullopt;
+  line.remove_prefix(kTimestampShape.size() + 1);
+  for (const auto level : {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+                           spdlog::level::warn, spdlog::level::err, spdlog::level::critical}) {
+    const spdlog::string_view_t name = spdlog::level::to_string_view(level);
+    const std::string_view text(name.data(), name.size());
+    if (line.size() > text.size() && line.starts_with(text) && line[text.size()] == ' ') {
+      return LogLine{level, line.substr(text.size() + 1)};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace tilewright

@@ -1,5 +1,5 @@
-// Errors as values. The controller and common return Result<T>; the worker turns an Error into the
-// exception Failure where a value is of no use without it, and main turns that into the exit code.
+// Errors as values. The controller and common return Result<T>. The worker converts an Error into
+// the exception Failure where it cannot continue, and its main converts that into the exit code.
 #pragma once
 
 #include <stdexcept>
@@ -12,7 +12,7 @@
 
 namespace tilewright {
 
-// An expected failure: one clear sentence (where, what was found, what was expected) for a person.
+// An expected failure. The message is one sentence: the place, what was found, what was expected.
 struct Error {
   ExitCode code = ExitCode::kInternal;
   std::string message;
@@ -47,7 +47,7 @@ class [[nodiscard]] Result {
     TW_CHECK(!ok(), "error() of a Result that holds a value");
     return std::get<Error>(state_);
   }
-  // The value, or the exception Failure.
+  // Returns the value, or throws Failure.
   T or_throw() && {
     if (!ok()) throw Failure(error());
     return std::get<T>(std::move(state_));

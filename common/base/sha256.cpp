@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 
 #include "common/base/check.h"
-#include "common/base/text.h"
+#include "common/base/strings.h"
 
 namespace tilewright {
 
@@ -13,7 +13,8 @@ struct Sha256::State {
 };
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
-  TW_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1, "SHA-256 unavailable");
+  TW_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1,
+           "OpenSSL has no SHA-256");
 }
 
 Sha256::~Sha256() = default;

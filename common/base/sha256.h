@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4, through OpenSSL), of bytes as they come.
+// Incremental SHA-256 (FIPS 180-4, through OpenSSL).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   void update(const void* bytes, std::size_t size);
-  // 64 lower-case hexadecimal digits; the object may not be used after it.
+  // 64 lower-case hexadecimal digits. Do not use the object afterwards.
   std::string hex();
 
  private:

@@ -1,41 +1,121 @@
-// The environment variables by which whoever starts a worker (pod, process, mpirun, torchrun's
-// user) tells it what it is.
+// The environment variables that the programs read or set for each other. docs/reference.md is
+// generated from this table.
 #pragma once
+
+#include <string_view>
+
+#include "common/contract/table.h"
 
 namespace tilewright::env {
 
-// Set by both runtimes and understood by the worker. A flag of the same meaning wins over them.
-inline constexpr const char* kRendezvous = "TILEWRIGHT_RENDEZVOUS";  // host:port of the coordinator
-inline constexpr const char* kJobUid = "TILEWRIGHT_JOB_UID";         // stamped into every output
-inline constexpr const char* kJobName = "TILEWRIGHT_JOB_NAME";       // metadata.name
-inline constexpr const char* kJobKeyFile = "TILEWRIGHT_JOB_KEY_FILE";  // file with the job's secret
-inline constexpr const char* kTls = "TILEWRIGHT_TLS";  // true: all of the job's traffic under TLS
-inline constexpr const char* kWorkerIndex = "TILEWRIGHT_WORKER_INDEX";  // 0 ... maxReplicas - 1
-// host:port where the worker's first process serves /metrics; nothing is served where it is not
-// set.
-inline constexpr const char* kMetricsAddress = "TILEWRIGHT_METRICS_ADDRESS";
-// The port that the worker's first process listens on for the other workers, its next process on
-// the next one; any free port where it is not set.
-inline constexpr const char* kTransportPort = "TILEWRIGHT_TRANSPORT_PORT";
-inline constexpr const char* kIsa = "TILEWRIGHT_ISA";      // ref, avx2, avx512, avx512_bf16, amx
-inline constexpr const char* kFault = "TILEWRIGHT_FAULT";  // fault points, for tests
+struct Variable {
+  std::string_view name;
+  std::string_view read_by;
+  std::string_view set_by;         // empty: the user
+  std::string_view default_value;  // used if the variable is not set; empty: none
+  std::string_view meaning;
+};
 
-// torchrun's and PyTorchJob's names, with their meanings.
-inline constexpr const char* kMasterAddr = "MASTER_ADDR";
-inline constexpr const char* kMasterPort = "MASTER_PORT";
-inline constexpr const char* kWorldSize = "WORLD_SIZE";
-inline constexpr const char* kRank = "RANK";
-inline constexpr const char* kLocalRank = "LOCAL_RANK";
-inline constexpr const char* kLocalWorldSize = "LOCAL_WORLD_SIZE";
-inline constexpr const char* kGroupRank = "GROUP_RANK";
-inline constexpr const char* kGroupWorldSize = "GROUP_WORLD_SIZE";
-inline constexpr const char* kTorchelasticRunId = "TORCHELASTIC_RUN_ID";
-inline constexpr const char* kTorchelasticRestartCount = "TORCHELASTIC_RESTART_COUNT";
-inline constexpr const char* kTorchelasticMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
-inline constexpr const char* kPetRdzvBackend = "PET_RDZV_BACKEND";
-inline constexpr const char* kPetRdzvEndpoint = "PET_RDZV_ENDPOINT";
-inline constexpr const char* kPetNnodes = "PET_NNODES";
-inline constexpr const char* kPetNprocPerNode = "PET_NPROC_PER_NODE";
-inline constexpr const char* kPetMaxRestarts = "PET_MAX_RESTARTS";
+inline constexpr Variable kVariables[] = {
+    {"TILEWRIGHT_RENDEZVOUS", "tilewright-worker", "operator, tilewright up, agent", "",
+     "`host:port` of the rendezvous coordinator. Without it the worker trains alone."},
+    {"TILEWRIGHT_JOB_UID", "tilewright-worker", "operator, tilewright up, agent", "",
+     "UID of the job. The worker writes it into every checkpoint and output."},
+    {"TILEWRIGHT_JOB_NAME", "tilewright-worker", "operator, tilewright up", "",
+     "`metadata.name` of the job, a label of the worker's metrics."},
+    {"TILEWRIGHT_JOB_KEY_FILE", "tilewright-worker", "operator, tilewright up, agent", "",
+     "File that holds the job's secret."},
+    {"TILEWRIGHT_TLS", "tilewright-worker", "operator, tilewright up, agent", "false",
+     "`true` encrypts all traffic of the job's workers and the coordinator with TLS."},
+    {"TILEWRIGHT_WORKER_INDEX", "tilewright-worker", "operator, tilewright up, agent", "0",
+     "Index of the worker, 0 to maxReplicas - 1."},
+    {"TILEWRIGHT_METRICS_ADDRESS", "tilewright-worker", "operator", "",
+     "`host:port` where the worker's first process serves `/metrics`. Without it the worker serves "
+     "no metrics."},
+    {"TILEWRIGHT_TRANSPORT_PORT", "tilewright-worker", "operator", "",
+     "Port on which the worker's first process listens for other workers; process n uses the port "
+     "plus n. Without it the system picks a free port."},
+    {"TILEWRIGHT_ISA", "tilewright-worker", "", "the best one of the CPU",
+     "Instruction set of the kernels, one of those that `tilewright-worker doctor` lists."},
+    {"TILEWRIGHT_FAULT", "tilewright-worker, tilewright controller", "", "",
+     "Fault injection for tests: the point at which the process dies or stops."},
+    // Variables with the names and meanings of torchrun.
+    {"MASTER_ADDR", "user programs", "agent", "", "Host of the rendezvous, as torchrun sets it."},
+    {"MASTER_PORT", "user programs", "agent", "", "Transport port, as torchrun sets it."},
+    {"WORLD_SIZE", "tilewright-worker", "agent", "1",
+     "Processes of the job; the nominal size of the global batch without `--nominal_workers`. More "
+     "than 1 needs a rendezvous."},
+    {"RANK", "user programs", "agent", "", "Rank of the process in the job."},
+    {"LOCAL_RANK", "tilewright-worker", "agent", "0", "Index of the process on its host."},
+    {"LOCAL_WORLD_SIZE", "tilewright-worker", "agent", "1",
+     "Processes on this host. They share its CPUs evenly."},
+    {"GROUP_RANK", "user programs", "agent", "", "Index of the host."},
+    {"GROUP_WORLD_SIZE", "user programs", "agent", "", "Hosts of the job."},
+    {"TORCHELASTIC_RUN_ID", "user programs", "agent", "", "`--rdzv_id` of the agent."},
+    {"TORCHELASTIC_RESTART_COUNT", "user programs", "agent", "",
+     "How often the agent has restarted the process."},
+    {"TORCHELASTIC_MAX_RESTARTS", "user programs", "agent", "", "`--max_restarts` of the agent."},
+    // Variables of other launchers.
+    {"PMI_SIZE", "tilewright-worker", "mpiexec (Hydra)", "1",
+     "Processes of the job. More than 1 needs a rendezvous."},
+    {"OMPI_COMM_WORLD_SIZE", "tilewright-worker", "mpirun (Open MPI)", "1", "As PMI_SIZE."},
+    {"SLURM_STEP_NUM_TASKS", "tilewright-worker", "srun", "1", "As PMI_SIZE."},
+    // Variables of the controller's pod.
+    {"POD_NAME", "tilewright controller", "Helm chart", "the host name",
+     "Name of the controller's pod; part of its leader election identity."},
+    {"POD_NAMESPACE", "tilewright controller", "Helm chart", "the kubeconfig's namespace",
+     "Namespace of the Lease, the master key Secret and the rendezvous Service."},
+    {"POD_IP", "tilewright controller", "Helm chart", "",
+     "Address that the leader publishes for its rendezvous; `--rendezvous_address` overrides it."},
+    // Variables of other programs, with their meanings.
+    {"KUBECONFIG", "tilewright controller, tilewright validate", "", "~/.kube/config",
+     "Kubeconfig files, separated by colons, as kubectl reads them."},
+    {"KUBERNETES_SERVICE_HOST", "tilewright controller, tilewright validate", "kubelet", "",
+     "Host of the API server inside a cluster."},
+    {"KUBERNETES_SERVICE_PORT", "tilewright controller, tilewright validate", "kubelet", "",
+     "Port of the API server inside a cluster."},
+    {"SSL_CERT_FILE", "tilewright controller, tilewright validate", "", "OpenSSL's default",
+     "CA certificates for an API server whose kubeconfig names no CA."},
+    {"SSL_CERT_DIR", "tilewright controller, tilewright validate", "", "OpenSSL's default",
+     "Directories of CA certificates, as for SSL_CERT_FILE."},
+    {"NO_COLOR", "tilewright up", "", "", "Any value turns colours off (no-color.org)."},
+};
+
+// The variable's name for getenv() and setenv(). It is null-terminated, because rows are string
+// literals.
+consteval const char* name_of(std::string_view name) {
+  return find_row(kVariables, name).name.data();
+}
+
+inline constexpr const char* kRendezvous = name_of("TILEWRIGHT_RENDEZVOUS");
+inline constexpr const char* kJobUid = name_of("TILEWRIGHT_JOB_UID");
+inline constexpr const char* kJobName = name_of("TILEWRIGHT_JOB_NAME");
+inline constexpr const char* kJobKeyFile = name_of("TILEWRIGHT_JOB_KEY_FILE");
+inline constexpr const char* kTls = name_of("TILEWRIGHT_TLS");
+inline constexpr const char* kWorkerIndex = name_of("TILEWRIGHT_WORKER_INDEX");
+inline constexpr const char* kMetricsAddress = name_of("TILEWRIGHT_METRICS_ADDRESS");
+inline constexpr const char* kTransportPort = name_of("TILEWRIGHT_TRANSPORT_PORT");
+inline constexpr const char* kIsa = name_of("TILEWRIGHT_ISA");
+inline constexpr const char* kFault = name_of("TILEWRIGHT_FAULT");
+
+inline constexpr const char* kMasterAddr = name_of("MASTER_ADDR");
+inline constexpr const char* kMasterPort = name_of("MASTER_PORT");
+inline constexpr const char* kWorldSize = name_of("WORLD_SIZE");
+inline constexpr const char* kRank = name_of("RANK");
+inline constexpr const char* kLocalRank = name_of("LOCAL_RANK");
+inline constexpr const char* kLocalWorldSize = name_of("LOCAL_WORLD_SIZE");
+inline constexpr const char* kGroupRank = name_of("GROUP_RANK");
+inline constexpr const char* kGroupWorldSize = name_of("GROUP_WORLD_SIZE");
+inline constexpr const char* kTorchelasticRunId = name_of("TORCHELASTIC_RUN_ID");
+inline constexpr const char* kTorchelasticRestartCount = name_of("TORCHELASTIC_RESTART_COUNT");
+inline constexpr const char* kTorchelasticMaxRestarts = name_of("TORCHELASTIC_MAX_RESTARTS");
+
+inline constexpr const char* kPmiSize = name_of("PMI_SIZE");
+inline constexpr const char* kOmpiCommWorldSize = name_of("OMPI_COMM_WORLD_SIZE");
+inline constexpr const char* kSlurmStepNumTasks = name_of("SLURM_STEP_NUM_TASKS");
+
+inline constexpr const char* kPodName = name_of("POD_NAME");
+inline constexpr const char* kPodNamespace = name_of("POD_NAMESPACE");
+inline constexpr const char* kPodIp = name_of("POD_IP");
 
 }  // namespace tilewright::env

@@ -1,5 +1,10 @@
-// Group, version, labels and annotations under which the objects of a job are found.
+// API group, labels and annotations of the objects that belong to a job. The tables in
+// docs/reference.md are generated from these.
 #pragma once
+
+#include <string_view>
+
+#include "common/contract/table.h"
 
 namespace tilewright {
 
@@ -8,34 +13,72 @@ inline constexpr const char* kApiVersion = "tilewright.dev/v1alpha1";
 inline constexpr const char* kTrainJobKind = "TrainJob";
 inline constexpr const char* kTrainJobPlural = "trainjobs";
 
+// A label or an annotation. The operator sets all of them.
+struct MetadataKey {
+  std::string_view name;
+  std::string_view objects;  // the objects that carry it
+  std::string_view value;    // the constant value; empty: it varies
+  std::string_view meaning;
+};
+
 namespace labels {
-inline constexpr const char* kJobName = "tilewright.dev/job-name";
-inline constexpr const char* kJobUid = "tilewright.dev/job-uid";
-inline constexpr const char* kWorkerIndex = "tilewright.dev/worker-index";
-inline constexpr const char* kRole = "tilewright.dev/role";  // kRoleWorker
-inline constexpr const char* kRoleWorker = "worker";
-inline constexpr const char* kManagedBy = "app.kubernetes.io/managed-by";
-inline constexpr const char* kManagedByValue = "tilewright";
-inline constexpr const char* kAppName = "app.kubernetes.io/name";
-inline constexpr const char* kAppNameValue = "tilewright-worker";
+
+inline constexpr MetadataKey kLabels[] = {
+    {"tilewright.dev/job-name", "all objects of a job", "", "Name of the TrainJob."},
+    {"tilewright.dev/job-uid", "all objects of a job", "", "UID of the TrainJob."},
+    {"tilewright.dev/worker-index", "worker pods", "",
+     "Index of the worker, 0 to maxReplicas - 1."},
+    {"tilewright.dev/role", "worker pods", "worker", "Role of the pod in its job."},
+    {"app.kubernetes.io/managed-by", "all objects of a job, the rendezvous EndpointSlice",
+     "tilewright", "Marks the objects that the operator lists and watches."},
+    {"app.kubernetes.io/name", "all objects of a job", "tilewright-worker",
+     "Name of the application."},
+    {"scheduling.x-k8s.io/pod-group", "worker pods of a gang", "",
+     "Name of the PodGroup, for the coscheduling plugin of scheduler-plugins."},
+};
+
+inline constexpr const char* kJobName = find_row(kLabels, "tilewright.dev/job-name").name.data();
+inline constexpr const char* kJobUid = find_row(kLabels, "tilewright.dev/job-uid").name.data();
+inline constexpr const char* kWorkerIndex =
+    find_row(kLabels, "tilewright.dev/worker-index").name.data();
+inline constexpr const char* kRole = find_row(kLabels, "tilewright.dev/role").name.data();
+inline constexpr const char* kRoleWorker = find_row(kLabels, kRole).value.data();
+inline constexpr const char* kManagedBy =
+    find_row(kLabels, "app.kubernetes.io/managed-by").name.data();
+inline constexpr const char* kManagedByValue = find_row(kLabels, kManagedBy).value.data();
+inline constexpr const char* kAppName = find_row(kLabels, "app.kubernetes.io/name").name.data();
+inline constexpr const char* kAppNameValue = find_row(kLabels, kAppName).value.data();
+
 }  // namespace labels
 
 namespace annotations {
-// Of a worker's pod: the generation of the job that it was made from.
-inline constexpr const char* kJobGeneration = "tilewright.dev/job-generation";
-// And which key of the job it was given.
-inline constexpr const char* kKeyId = "tilewright.dev/key-id";
+
+inline constexpr MetadataKey kAnnotations[] = {
+    {"tilewright.dev/job-generation", "worker pods", "",
+     "`metadata.generation` of the TrainJob from which the pod was built."},
+    {"tilewright.dev/key-id", "worker pods", "",
+     "Id of the job key in the Secret that the pod mounts."},
+    {"scheduling.k8s.io/group-name", "worker pods of a gang", "",
+     "Name of the PodGroup, for Volcano."},
+};
+
+inline constexpr const char* kJobGeneration =
+    find_row(kAnnotations, "tilewright.dev/job-generation").name.data();
+inline constexpr const char* kKeyId = find_row(kAnnotations, "tilewright.dev/key-id").name.data();
+
 }  // namespace annotations
 
-// How gang schedulers find the PodGroup of a pod.
+// Keys under which gang schedulers find the name of a pod's PodGroup.
 namespace gang {
-inline constexpr const char* kVolcanoAnnotation = "scheduling.k8s.io/group-name";
-inline constexpr const char* kSchedulerPluginsLabel = "scheduling.x-k8s.io/pod-group";
+inline constexpr const char* kVolcanoAnnotation =
+    find_row(annotations::kAnnotations, "scheduling.k8s.io/group-name").name.data();
+inline constexpr const char* kSchedulerPluginsLabel =
+    find_row(labels::kLabels, "scheduling.x-k8s.io/pod-group").name.data();
 }  // namespace gang
 
-// The name of the worker's container in its pod, as `kubectl logs -c` wants it.
+// The name of the worker's container in its pod, for `kubectl logs -c`.
 inline constexpr const char* kWorkerContainer = "worker";
-// What pod names hold between the job's name and the index: mrpc-worker-0.
+// Separates the job's name from the index in a pod's name: mrpc-worker-0.
 inline constexpr const char* kWorkerInfix = "-worker-";
 
 }  // namespace tilewright

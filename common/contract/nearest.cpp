@@ -6,10 +6,10 @@
 namespace tilewright {
 namespace {
 
-// Beyond this nothing is a typing error any more, and the table below would grow with the input.
+// Longer inputs are not misspelt names. Bounds the table in distance().
 constexpr std::size_t kLongestName = 100;
 
-std::string plain(std::string_view name) {
+std::string normalized(std::string_view name) {
   std::string letters;
   for (const char c : name) {
     if (c == '_' || c == '-') continue;
@@ -40,17 +40,17 @@ std::size_t distance(const std::string& a, const std::string& b) {
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates) {
   if (name.empty() || name.size() > kLongestName) return {};
-  const std::string wanted = plain(name);
+  const std::string wanted = normalized(name);
   std::string_view best;
-  std::size_t least = 0;
+  std::size_t best_distance = 0;
   for (const std::string_view candidate : candidates) {
-    const std::string known = plain(candidate);
+    const std::string known = normalized(candidate);
     const std::size_t found = distance(wanted, known);
     const std::size_t allowed = std::max<std::size_t>(2, std::max(wanted.size(), known.size()) / 3);
     if (found > allowed || found >= known.size()) continue;
-    if (best.empty() || found < least) {
+    if (best.empty() || found < best_distance) {
       best = candidate;
-      least = found;
+      best_distance = found;
     }
   }
   return best;

@@ -1,4 +1,4 @@
-// The known name nearest to a misspelt one, for "did you mean".
+// The known name closest to a misspelt one, for "did you mean".
 #pragma once
 
 #include <string_view>
@@ -6,9 +6,9 @@
 
 namespace tilewright {
 
-// The candidate with the smallest edit distance (Damerau's: insert, delete, replace, swap
-// neighbours), letters compared without case and without '_' and '-'. Empty when the nearest is
-// further than a third of the longer name, or 2 for short names.
+// The candidate with the smallest Damerau edit distance (insert, delete, replace, swap adjacent
+// characters), ignoring case, '_' and '-'. Empty if no distance is at most max(2, length of the
+// longer name / 3).
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
 

@@ -1,23 +1,49 @@
-// TCP ports and paths inside a pod that both programs agree on.
+// TCP ports, and the paths inside a worker's pod. The table of ports in docs/reference.md is
+// generated from this one.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+
+#include "common/contract/table.h"
 
 namespace tilewright {
 
-inline constexpr std::uint16_t kRendezvousPort = 29400;    // torchrun's default for c10d
-inline constexpr std::uint16_t kTransportPort = 29500;     // between workers; MASTER_PORT's default
-inline constexpr std::uint16_t kWorkerMetricsPort = 9400;  // /metrics of a worker
-inline constexpr std::uint16_t kControllerMetricsPort = 8080;  // /metrics of the controller
-inline constexpr std::uint16_t kControllerHealthPort = 8081;   // /healthz and /readyz
+struct Port {
+  std::string_view name;  // identifies the row
+  std::uint16_t number;
+  std::string_view container_port;  // name of the port in its pod; empty: not a pod's port
+  std::string_view listener;
+  std::string_view purpose;
+};
 
-inline constexpr const char* kTransportPortName = "transport";
-inline constexpr const char* kMetricsPortName = "metrics";
+inline constexpr Port kPorts[] = {
+    {"rendezvous", 29400, "rendezvous", "controller",
+     "Rendezvous of all jobs. torchrun's default for c10d."},
+    {"transport", 29500, "transport", "worker",
+     "Gradients and state between workers; process n of a pod uses the port plus n. MASTER_PORT's "
+     "default."},
+    {"worker metrics", 9400, "metrics", "worker", "`/metrics` of a worker."},
+    {"controller metrics", 8080, "metrics", "controller", "`/metrics` of the controller."},
+    {"controller health", 8081, "health", "controller", "`/healthz` and `/readyz`."},
+};
 
-// VOLUME:relative/path of a manifest is kVolumeRoot/VOLUME/relative/path in a pod.
+inline constexpr std::uint16_t kRendezvousPort = find_row(kPorts, "rendezvous").number;
+inline constexpr std::uint16_t kTransportPort = find_row(kPorts, "transport").number;
+inline constexpr std::uint16_t kWorkerMetricsPort = find_row(kPorts, "worker metrics").number;
+inline constexpr std::uint16_t kControllerMetricsPort =
+    find_row(kPorts, "controller metrics").number;
+inline constexpr std::uint16_t kControllerHealthPort = find_row(kPorts, "controller health").number;
+
+inline constexpr const char* kTransportPortName =
+    find_row(kPorts, "transport").container_port.data();
+inline constexpr const char* kMetricsPortName =
+    find_row(kPorts, "worker metrics").container_port.data();
+
+// VOLUME:relative/path in a manifest maps to kVolumeRoot/VOLUME/relative/path in a pod.
 inline constexpr const char* kVolumeRoot = "/mnt/tilewright";
-// The job's secret is mounted here; the file holds kJobKeyBytes random bytes in hexadecimal.
-inline constexpr const char* kJobKeyFolder = "/var/run/tilewright";
+// The pod mounts the job's secret here; the file holds kJobKeyBytes random bytes in hexadecimal.
+inline constexpr const char* kJobKeyDirectory = "/var/run/tilewright";
 inline constexpr const char* kJobKeyName = "job-key";
 inline constexpr const char* kJobKeyPath = "/var/run/tilewright/job-key";
 inline constexpr int kJobKeyBytes = 32;

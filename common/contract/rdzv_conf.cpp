@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kTls = "tls";
 
-Error refuse(std::string sentence) { return {ExitCode::kUsage, std::move(sentence)}; }
+Error refuse(std::string message) { return {ExitCode::kUsage, std::move(message)}; }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// What a manifest's spec.elasticPolicy.rdzvConf and the agent's --rdzv_conf may say: keys and
-// values as torchrun's, where one has them.
+// Parses spec.elasticPolicy.rdzvConf of a manifest and --rdzv_conf of the agent, in torchrun's
+// syntax.
 #pragma once
 
 #include <string_view>
@@ -9,14 +9,14 @@
 namespace tilewright {
 
 struct RdzvConf {
-  bool tls = false;  // all traffic of the job's workers under TLS
+  bool tls = false;  // all traffic of the job's workers uses TLS
 };
 
-// Takes one setting. The Error's sentence (kUsage) is for after the name of the place: an unknown
-// key with the nearest known one, or a value that is none.
+// Sets one key. Errors (kUsage): an unknown key, with the closest known one, or a bad value. The
+// message omits the field or flag, which the caller puts in front.
 Status set_rdzv_conf(RdzvConf& conf, std::string_view key, std::string_view value);
 
-// "tls=true,other=value": torchrun's form. Empty: nothing is set.
+// Parses "key=value,key=value". An empty string sets nothing.
 Status parse_rdzv_conf(RdzvConf& conf, std::string_view text);
 
 }  // namespace tilewright

@@ -1,137 +1,209 @@
 // The table of training flags.
-#include <array>
+#include <fmt/format.h>
 
+#include <array>
+#include <type_traits>
+
+#include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 
 namespace tilewright {
 namespace {
 
-using enum FlagType;
+using Settings = TrainingSettings;
 
-TrainingFlag boolean(std::string_view name, bool value, std::string_view help) {
-  return {.name = name, .type = kBool, .default_value = value ? "true" : "false", .help = help};
+std::string default_of(const TrainingMember& member) {
+  static const TrainingSettings kDefaults;
+  return std::visit([](auto pointer) { return fmt::format("{}", kDefaults.*pointer); }, member);
 }
 
-TrainingFlag integer(std::string_view name, std::string_view value, double minimum, double maximum,
-                     std::string_view help) {
-  return {.name = name,
-          .type = kInt,
-          .default_value = value,
-          .minimum = minimum,
-          .maximum = maximum,
-          .help = help};
+TrainingFlag make_flag(std::string_view name, FlagType type, TrainingMember member,
+                       std::string_view help) {
+  TrainingFlag flag{.name = name, .type = type, .member = member, .help = help};
+  flag.default_value = default_of(member);
+  return flag;
 }
 
-TrainingFlag number(std::string_view name, std::string_view value, double minimum, double maximum,
-                    std::string_view help) {
-  return {.name = name,
-          .type = kFloat,
-          .default_value = value,
-          .minimum = minimum,
-          .maximum = maximum,
-          .help = help};
+TrainingFlag boolean(std::string_view name, bool Settings::*member, std::string_view help) {
+  return make_flag(name, FlagType::kBool, member, help);
 }
 
-TrainingFlag text(std::string_view name, std::string_view value, std::string_view help) {
-  return {.name = name, .type = kString, .default_value = value, .help = help};
+TrainingFlag integer(std::string_view name, std::int64_t Settings::*member, double minimum,
+                     double maximum, std::string_view help) {
+  TrainingFlag flag = make_flag(name, FlagType::kInt, member, help);
+  flag.minimum = minimum;
+  flag.maximum = maximum;
+  return flag;
 }
 
-TrainingFlag choice(std::string_view name, std::vector<std::string_view> choices,
-                    std::string_view value, std::string_view help) {
-  return {.name = name,
-          .type = kChoice,
-          .default_value = value,
-          .choices = std::move(choices),
-          .help = help};
+template <typename Floating>
+TrainingFlag number(std::string_view name, Floating Settings::*member, double minimum,
+                    double maximum, std::string_view help) {
+  static_assert(std::is_floating_point_v<Floating>);
+  TrainingFlag flag = make_flag(name, FlagType::kFloat, member, help);
+  flag.minimum = minimum;
+  flag.maximum = maximum;
+  return flag;
 }
 
-TrainingFlag below_maximum(TrainingFlag flag) {
-  flag.below_maximum = true;
+TrainingFlag string(std::string_view name, std::string Settings::*member, std::string_view help) {
+  return make_flag(name, FlagType::kString, member, help);
+}
+
+TrainingFlag choice(std::string_view name, std::string Settings::*member,
+                    std::vector<std::string_view> choices, std::string_view help) {
+  TrainingFlag flag = make_flag(name, FlagType::kChoice, member, help);
+  flag.choices = std::move(choices);
+  return flag;
+}
+
+TrainingFlag required(TrainingFlag flag) {
+  flag.required = true;
+  return flag;
+}
+
+TrainingFlag exclusive_maximum(TrainingFlag flag) {
+  flag.exclusive_maximum = true;
   return flag;
 }
 
 TrainingFlag or_minus_one(TrainingFlag flag) {
-  flag.or_minus_one = true;
+  flag.allows_minus_one = true;
   return flag;
 }
 
-TrainingFlag by_runtime(TrainingFlag flag) {
+TrainingFlag set_by_runtime(TrainingFlag flag) {
   flag.set_by_runtime = true;
   return flag;
 }
 
-TrainingFlag dropout(std::string_view name, std::string_view help) {
-  return or_minus_one(below_maximum(number(name, "-1", 0, 1, help)));
+TrainingFlag determines_weights(TrainingFlag flag) {
+  flag.determines_weights = true;
+  return flag;
+}
+
+TrainingFlag dropout(std::string_view name, float Settings::*member, std::string_view help) {
+  return determines_weights(or_minus_one(exclusive_maximum(number(name, member, 0, 1, help))));
+}
+
+std::vector<std::string_view> task_names() {
+  std::vector<std::string_view> names;
+  for (const TaskDescription& task : task_descriptions()) names.push_back(task.name);
+  return names;
 }
 
 }  // namespace
 
 std::span<const TrainingFlag> training_flags() {
   static const std::array kFlags = {
-      // What to train on what.
-      choice("task_name", {"cola", "mrpc", "rte", "sst2"}, "", "the GLUE task"),
-      text("model_name_or_path", "", "folder of the pre-trained model, Hugging Face's layout"),
-      text("data_dir", "", "folder with the task's train and dev files"),
-      text("output_dir", "", "folder for checkpoints, the model and its results"),
-      boolean("do_train", true, "train"),
-      boolean("do_eval", true, "evaluate on the dev file, after training if there is any"),
-      or_minus_one(
-          integer("max_train_samples", "-1", 1, kUnbounded, "use the first so many rows; -1: all")),
-      or_minus_one(
-          integer("max_eval_samples", "-1", 1, kUnbounded, "use the first so many rows; -1: all")),
-      // Input.
-      integer("max_seq_length", "128", 4, 8192,
-              "tokens an example is cut to, [CLS] and [SEP] included"),
-      boolean("pad_to_max_length", false,
-              "compute every example at max_seq_length tokens, to see what that costs"),
-      integer("per_device_train_batch_size", "8", 1, 65536, "examples a process takes at once"),
-      integer("per_device_eval_batch_size", "8", 1, 65536, "examples a process evaluates at once"),
-      integer("gradient_accumulation_steps", "1", 1, 65536, "such batches before a step"),
+      // Task, model and data.
+      required(determines_weights(
+          choice("task_name", &Settings::task_name, task_names(), "GLUE task to train on"))),
+      required(string("model_name_or_path", &Settings::model_name_or_path,
+                      "directory of the pre-trained model, in Hugging Face's layout")),
+      required(string("data_dir", &Settings::data_dir,
+                      "directory with the task's training and evaluation files")),
+      required(string("output_dir", &Settings::output_dir,
+                      "directory for checkpoints, the trained model and its results")),
+      boolean("do_train", &Settings::do_train, "train the model"),
+      boolean("do_eval", &Settings::do_eval,
+              "evaluate the model, after the training if there is one"),
+      determines_weights(
+          or_minus_one(integer("max_train_samples", &Settings::max_train_samples, 1, kNoMaximum,
+                               "train on the first N rows only; -1: all rows"))),
+      or_minus_one(integer("max_eval_samples", &Settings::max_eval_samples, 1, kNoMaximum,
+                           "evaluate on the first N rows only; -1: all rows")),
+      // Batches.
+      determines_weights(integer("max_seq_length", &Settings::max_seq_length, 4, 8192,
+                                 "truncate examples to this many tokens, [CLS] and [SEP] included; "
+                                 "raise it for long texts (at most max_position_embeddings), lower "
+                                 "it to save time and memory")),
+      // Padding changes the order of summation of weight gradients and therefore their rounding.
+      determines_weights(boolean("pad_to_max_length", &Settings::pad_to_max_length,
+                                 "pad every example to max_seq_length tokens; slower, for "
+                                 "comparisons")),
+      integer("per_device_train_batch_size", &Settings::per_device_train_batch_size, 1, 65536,
+              "examples per process and micro-batch in training"),
+      integer("per_device_eval_batch_size", &Settings::per_device_eval_batch_size, 1, 65536,
+              "examples per process and batch in evaluation"),
+      integer("gradient_accumulation_steps", &Settings::gradient_accumulation_steps, 1, 65536,
+              "micro-batches per optimizer step"),
       // Optimization.
-      number("learning_rate", "5e-05", 0, 100, "peak learning rate of AdamW"),
-      number("weight_decay", "0", 0, 100, "decay of all weights but biases and layer norms"),
-      below_maximum(number("adam_beta1", "0.9", 0, 1, "decay of AdamW's first moment")),
-      below_maximum(number("adam_beta2", "0.999", 0, 1, "decay of AdamW's second moment")),
-      number("adam_epsilon", "1e-08", 1e-30, 1, "AdamW's epsilon"),
-      number("max_grad_norm", "1", 0, kUnbounded,
-             "gradients are scaled down to this norm; 0: never"),
-      number("num_train_epochs", "3", 0, 1e6, "passes over the training data, fractions allowed"),
-      or_minus_one(integer("max_steps", "-1", 1, kUnbounded,
-                           "optimizer steps; -1: as num_train_epochs says")),
-      choice("lr_scheduler_type", {"linear", "constant"}, "linear",
-             "decay to zero, or none, after the warm-up"),
-      number("warmup_ratio", "0", 0, 1, "share of all steps that the learning rate rises for"),
-      integer("warmup_steps", "0", 0, kUnbounded,
-              "steps that it rises for; 0: as warmup_ratio says"),
-      dropout("hidden_dropout_prob", "dropout of hidden states; -1: the model's"),
-      dropout("attention_probs_dropout_prob", "dropout of attention weights; -1: the model's"),
-      dropout("classifier_dropout", "dropout before the classifier; -1: the model's"),
-      integer("seed", "42", 0, 4294967295, "seed of the order of examples and of dropout"),
-      or_minus_one(integer("init_seed", "-1", 0, 4294967295,
-                           "seed of weights the model folder lacks; -1: as seed")),
-      // Checkpoints, results, log.
-      integer("logging_steps", "10", 1, kUnbounded, "steps between lines of progress"),
-      boolean("logging_first_step", false, "a line after the first step too"),
-      choice("save_strategy", {"no", "steps", "epoch"}, "steps", "when to write a checkpoint"),
-      integer("save_steps", "500", 1, kUnbounded, "steps between checkpoints"),
-      integer("save_total_limit", "2", 1, kUnbounded, "checkpoints kept, the oldest goes first"),
-      boolean("overwrite_output_dir", false, "replace the output of another job"),
-      text("resume_from_checkpoint", "", "a checkpoint's folder; empty: this job's last, if any"),
-      text("run_name", "", "a name for log and results"),
-      choice("log_level", {"trace", "debug", "info", "warn", "error"}, "info", "what is logged"),
-      // How it is computed.
-      boolean("bf16", true, "compute in bfloat16 with fp32 masters; false: all in fp32"),
-      boolean("exact", true, "the same bits for any number of workers and threads"),
-      integer("virtual_shards", "0", 0, kMaxVirtualShards,
-              "parts the global batch is cut into, a power of two; 0: chosen"),
-      integer("threads", "0", 0, 4096, "threads a process; 0: its cores"),
-      choice("gemm_backend", {"native", "onednn"}, "native", "who multiplies matrices"),
-      by_runtime(
-          integer("nominal_workers", "0", 0, 1e6,
-                  "processes the global batch is reckoned for; 0: those there at the start")),
-      by_runtime(integer("max_workers", "0", 0, 1e6,
-                         "the most processes there will ever be; 0: nominal_workers")),
+      determines_weights(
+          number("learning_rate", &Settings::learning_rate, 0, 100, "peak learning rate of AdamW")),
+      determines_weights(number("weight_decay", &Settings::weight_decay, 0, 100,
+                                "weight decay of AdamW; biases and layer norms have none")),
+      determines_weights(exclusive_maximum(
+          number("adam_beta1", &Settings::adam_beta1, 0, 1, "decay rate of AdamW's first moment"))),
+      determines_weights(exclusive_maximum(number("adam_beta2", &Settings::adam_beta2, 0, 1,
+                                                  "decay rate of AdamW's second moment"))),
+      determines_weights(
+          number("adam_epsilon", &Settings::adam_epsilon, 1e-30, 1, "epsilon of AdamW")),
+      determines_weights(number("max_grad_norm", &Settings::max_grad_norm, 0, kNoMaximum,
+                                "gradients are clipped to this norm; 0: no clipping")),
+      determines_weights(number("num_train_epochs", &Settings::num_train_epochs, 0, 1e6,
+                                "epochs to train; fractions are allowed")),
+      determines_weights(
+          or_minus_one(integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
+                               "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
+      determines_weights(choice("lr_scheduler_type", &Settings::lr_scheduler_type,
+                                {"linear", "constant"},
+                                "learning rate after the warm-up: linear decay to zero, or "
+                                "constant")),
+      determines_weights(number("warmup_ratio", &Settings::warmup_ratio, 0, 1,
+                                "fraction of all steps in which the learning rate rises")),
+      determines_weights(integer("warmup_steps", &Settings::warmup_steps, 0, kNoMaximum,
+                                 "steps in which the learning rate rises; overrides warmup_ratio; "
+                                 "0: unset")),
+      dropout("hidden_dropout_prob", &Settings::hidden_dropout_prob,
+              "dropout of hidden states; -1: as in the model's config.json"),
+      dropout("attention_probs_dropout_prob", &Settings::attention_probs_dropout_prob,
+              "dropout of attention probabilities; -1: as in the model's config.json"),
+      dropout("classifier_dropout", &Settings::classifier_dropout,
+              "dropout before the classifier; -1: as in the model's config.json"),
+      determines_weights(integer("seed", &Settings::seed, 0, 4294967295,
+                                 "random seed of the order of examples and of dropout")),
+      determines_weights(or_minus_one(
+          integer("init_seed", &Settings::init_seed, 0, 4294967295,
+                  "random seed of weights that the model directory lacks; -1: the same as seed"))),
+      // Logging and checkpoints.
+      integer("logging_steps", &Settings::logging_steps, 1, kNoMaximum, "steps between log lines"),
+      boolean("logging_first_step", &Settings::logging_first_step, "log the first step too"),
+      choice("save_strategy", &Settings::save_strategy, {"no", "steps", "epoch"},
+             "when to write a checkpoint"),
+      integer("save_steps", &Settings::save_steps, 1, kNoMaximum,
+              "steps between checkpoints with save_strategy steps"),
+      integer("save_total_limit", &Settings::save_total_limit, 1, kNoMaximum,
+              "checkpoints to keep; the oldest is deleted first"),
+      boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
+              "replace the content of an output directory that belongs to another job"),
+      string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
+             "checkpoint directory to resume from; empty: this job's newest checkpoint, if any"),
+      string("run_name", &Settings::run_name,
+             "name of the run in the log and in train_results.json"),
+      choice("log_level", &Settings::log_level, {"trace", "debug", "info", "warn", "error"},
+             "lowest level of messages to log"),
+      // Computation.
+      determines_weights(boolean("bf16", &Settings::bf16,
+                                 "compute in bfloat16 with fp32 master weights; false: all in "
+                                 "fp32, more precise but slower on CPUs with AVX512-BF16 or AMX")),
+      determines_weights(boolean("exact", &Settings::exact,
+                                 "bit-identical weights for any number of workers and threads")),
+      determines_weights(integer("virtual_shards", &Settings::virtual_shards, 0, kMaxVirtualShards,
+                                 "fixed parts of the global batch, a power of two, at least the "
+                                 "number of processes; 0: automatic")),
+      integer("threads", &Settings::threads, 0, 4096,
+              "threads per process; 0: the cores available to the process"),
+      determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},
+                                "GEMM backend of the linear layers; use onednn if "
+                                "`tilewright-worker bench step` shows that it is faster on your "
+                                "CPU; it turns exact off")),
+      set_by_runtime(integer("nominal_workers", &Settings::nominal_workers, 0, 1e6,
+                             "processes that the global batch size is computed for; 0: the number "
+                             "at the start")),
+      set_by_runtime(integer("max_workers", &Settings::max_workers, 0, 1e6,
+                             "largest number of processes the job can have; 0: nominal_workers")),
   };
   return kFlags;
 }

@@ -1,69 +1,129 @@
-// Every flag of `tilewright-worker train`, once: the worker builds its parser from this table and
-// the controller checks a manifest's trainer block against it. Names and meanings are those of
-// Hugging Face's run_glue and TrainingArguments where these have them.
+// The flags of `tilewright-worker train`. Each flag is declared once, in training_flag_table.cpp:
+// name, member of TrainingSettings, bounds and help. The worker's parser and --help, the CRD and
+// the validation of spec.trainer read that table. Flags of Hugging Face's run_glue.py and
+// TrainingArguments keep their names and meanings.
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "common/base/result.h"
 
 namespace tilewright {
 
-// A maximum that stands for none; whole numbers up to here are exact in a double.
-inline constexpr double kUnbounded = 1e15;
+// The values of the flags, and their defaults.
+struct TrainingSettings {
+  std::string task_name;
+  std::string model_name_or_path;
+  std::string data_dir;
+  std::string output_dir;
+  bool do_train = true;
+  bool do_eval = true;
+  std::int64_t max_train_samples = -1;
+  std::int64_t max_eval_samples = -1;
+
+  std::int64_t max_seq_length = 128;
+  bool pad_to_max_length = false;
+  std::int64_t per_device_train_batch_size = 8;
+  std::int64_t per_device_eval_batch_size = 8;
+  std::int64_t gradient_accumulation_steps = 1;
+
+  double learning_rate = 5e-5;
+  float weight_decay = 0;
+  float adam_beta1 = 0.9f;
+  float adam_beta2 = 0.999f;
+  float adam_epsilon = 1e-8f;
+  float max_grad_norm = 1;
+  double num_train_epochs = 3;
+  std::int64_t max_steps = -1;
+  std::string lr_scheduler_type = "linear";
+  double warmup_ratio = 0;
+  std::int64_t warmup_steps = 0;
+  float hidden_dropout_prob = -1;
+  float attention_probs_dropout_prob = -1;
+  float classifier_dropout = -1;
+  std::int64_t seed = 42;
+  std::int64_t init_seed = -1;
+
+  std::int64_t logging_steps = 10;
+  bool logging_first_step = false;
+  std::string save_strategy = "steps";
+  std::int64_t save_steps = 500;
+  std::int64_t save_total_limit = 2;
+  bool overwrite_output_dir = false;
+  std::string resume_from_checkpoint;
+  std::string run_name;
+  std::string log_level = "info";
+
+  bool bf16 = true;
+  bool exact = true;
+  std::int64_t virtual_shards = 0;
+  std::int64_t threads = 0;
+  std::string gemm_backend = "native";
+  std::int64_t nominal_workers = 0;
+  std::int64_t max_workers = 0;
+};
+
+// Means "no maximum". Integers up to this value are exact in a double.
+inline constexpr double kNoMaximum = 1e15;
 
 enum class FlagType { kBool, kInt, kFloat, kString, kChoice };
+
+using TrainingMember = std::variant<bool TrainingSettings::*, std::int64_t TrainingSettings::*,
+                                    double TrainingSettings::*, float TrainingSettings::*,
+                                    std::string TrainingSettings::*>;
 
 struct TrainingFlag {
   std::string_view name;
   FlagType type;
-  std::string_view default_value;  // as text, in normal form
-  double minimum = 0;              // numbers only, inclusive
-  double maximum = 0;              // numbers only
-  bool below_maximum = false;      // the maximum itself is out
-  bool or_minus_one = false;       // -1 is allowed as well, and means what help says
+  TrainingMember member;
+  std::string default_value = {};  // in normal form; see normalize_flag_value()
+  double minimum = 0;              // kInt and kFloat only, inclusive
+  double maximum = 0;              // kInt and kFloat only
+  bool exclusive_maximum = false;  // the maximum itself is not allowed
+  bool allows_minus_one = false;   // -1 is allowed too; `help` says what it means
   std::vector<std::string_view> choices = {};
-  std::string_view help;
-  // Set by whoever starts the workers; refused in a manifest.
-  bool set_by_runtime = false;
+  std::string_view help = {};
+  bool required = false;        // an empty value is an error
+  bool set_by_runtime = false;  // by the operator, `tilewright up` or the agent; not in a manifest
+  // The trained weights depend on the value. It must be equal on all workers, and equal in a
+  // checkpoint and the training that resumes from it.
+  bool determines_weights = false;
 };
 
 std::span<const TrainingFlag> training_flags();
-// nullptr when there is none of that name.
+// nullptr if no flag has that name.
 const TrainingFlag* find_training_flag(std::string_view name);
-// The known flag nearest to a misspelt name; empty when nothing is near.
+// The flag whose name is closest to `name`; empty if none is close.
 std::string_view nearest_training_flag(std::string_view name);
 
 // "a number from 0 to 1", "true or false", "one of linear, constant": for messages and help.
 std::string describe_expected(const TrainingFlag& flag);
 
-// `text` in normal form ("1e-4" is "0.0001", "True" is "true"), or an Error (kUsage) whose message
-// is "found ..., expected ...", without the flag's name.
-Result<std::string> normalise_flag(const TrainingFlag& flag, std::string_view text);
+// `value` in normal form ("1e-4" is "0.0001", "True" is "true"), or an Error (kUsage) whose message
+// is "found ..., expected ..." without the flag's name.
+Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_view value);
 
-// The values of all flags: defaults until set.
+// A parsed command line.
 class TrainingArguments {
  public:
-  // An Error (kUsage) is a whole sentence, with the nearest known name for an unknown one.
-  Status set(std::string_view name, std::string_view text);
-  // --name=value, --name value, and --name alone for a bool. Anything else is refused.
+  // Accepts --name=value, --name value, and --name alone for a boolean flag; the last value wins.
+  // An Error (kUsage) is a complete sentence; for an unknown flag it suggests the closest name.
   static Result<TrainingArguments> parse(std::span<const std::string> arguments);
 
-  // Asking for a name or a type that the table does not have is a bug and aborts.
-  bool boolean(std::string_view name) const;
-  std::int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;
-  std::string text(std::string_view name) const;  // strings and choices
-  bool is_set(std::string_view name) const { return values_.contains(name); }
+  const TrainingSettings& settings() const { return settings_; }
+  bool is_set(std::string_view name) const { return set_.contains(name); }
 
  private:
-  std::string value(std::string_view name, FlagType type) const;
-  std::map<std::string, std::string, std::less<>> values_;
+  Status set(std::string_view name, std::string_view value);
+
+  TrainingSettings settings_;
+  std::set<std::string, std::less<>> set_;
 };
 
 }  // namespace tilewright

@@ -1,5 +1,5 @@
-// Virtual shards: into how many fixed parts a global batch is cut, so that a gradient does not
-// depend on how many workers computed it (DESIGN: exact elasticity).
+// Virtual shards: the fixed number of parts of a global batch. It makes the gradient independent of
+// the number of workers (exact elasticity).
 #pragma once
 
 #include <bit>
@@ -7,8 +7,8 @@
 
 namespace tilewright {
 
-// Jobs of up to this many workers have the same shards, hence the same weights bit for bit,
-// whatever maxReplicas says.
+// Jobs with up to this many workers use the same shards, so their weights are bit-identical for any
+// maxReplicas.
 inline constexpr std::int64_t kDefaultVirtualShards = 8;
 inline constexpr std::int64_t kMaxVirtualShards = 1024;
 
@@ -18,9 +18,9 @@ constexpr std::int64_t global_batch_size(std::int64_t per_device, std::int64_t w
   return per_device * workers * accumulation;
 }
 
-// The number of shards where the user names none (--virtual_shards=0): a power of two, at least
-// max_workers and at least kDefaultVirtualShards, as far as the batch allows. A result below
-// max_workers means that the batch is too small for so many workers.
+// The number of shards for --virtual_shards=0: the smallest power of two that is at least
+// max_workers and kDefaultVirtualShards, but at most the batch size. A result below max_workers
+// means that the batch is too small for that many workers.
 constexpr std::int64_t choose_virtual_shards(std::int64_t global_batch, std::int64_t max_workers) {
   const auto batch = static_cast<std::uint64_t>(global_batch < 1 ? 1 : global_batch);
   auto wanted = static_cast<std::uint64_t>(kDefaultVirtualShards);

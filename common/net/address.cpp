@@ -1,6 +1,10 @@
 #include "common/net/address.h"
 
+#include <arpa/inet.h>
+
+#include <algorithm>
 #include <charconv>
+#include <span>
 
 namespace tilewright::net {
 
@@ -8,6 +12,16 @@ std::string to_string(const Address& address) {
   const bool brackets = address.host.find(':') != std::string::npos;
   return fmt::format("{}{}{}:{}", brackets ? "[" : "", address.host, brackets ? "]" : "",
                      address.port);
+}
+
+std::string source_network(const std::string& numeric_host) {
+  in6_addr address{};
+  const std::string without_zone = numeric_host.substr(0, numeric_host.find('%'));
+  if (inet_pton(AF_INET6, without_zone.c_str(), &address) != 1) return numeric_host;
+  std::ranges::fill(std::span(address.s6_addr).last(8), std::uint8_t{0});
+  char network[INET6_ADDRSTRLEN];
+  inet_ntop(AF_INET6, &address, network, sizeof network);
+  return fmt::format("{}/64", network);
 }
 
 Result<Address> parse_address(std::string_view text) {

@@ -1,4 +1,5 @@
-// How connections come to be: Listener and connect_to.
+#include "common/net/connect.h"
+
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -9,13 +10,12 @@
 #include <vector>
 
 #include "common/net/endpoint.h"
-#include "common/net/socket.h"
 
 namespace tilewright::net {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::milliseconds(10);
-constexpr Duration kLongestPause = std::chrono::milliseconds(500);
+constexpr Duration kInitialBackoff = std::chrono::milliseconds(10);
+constexpr Duration kMaxBackoff = std::chrono::milliseconds(500);
 constexpr int kSocketFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 Error refused(const Address& address, const std::string& why) {
@@ -29,13 +29,13 @@ Result<Socket> connect_once(const Address& address, const addrinfo& to, const Wa
     if (errno != EINPROGRESS) return refused(address, std::strerror(errno));
     const Ready ready = wait_ready(fd.get(), POLLOUT, wait);
     if (ready == Ready::kCancelled) return refused(address, "the wait was cancelled");
-    if (ready == Ready::kTimedOut) return refused(address, "no answer by the deadline");
+    if (ready == Ready::kTimedOut) return refused(address, "no answer before the deadline");
     int failure = 0;
     socklen_t size = sizeof failure;
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &size);
     if (failure != 0) return refused(address, std::strerror(failure));
   }
-  // A free ephemeral port that connects to itself (simultaneous open) is no peer.
+  // A connect to a free ephemeral port may connect to itself (TCP simultaneous open).
   const auto local = address_of(fd.get(), getsockname);
   const auto remote = address_of(fd.get(), getpeername);
   if (local.ok() && remote.ok() && *local == *remote) {
@@ -44,7 +44,7 @@ Result<Socket> connect_once(const Address& address, const addrinfo& to, const Wa
   return Socket(std::move(fd));
 }
 
-// Each of the host's addresses once; an address that does not answer leaves time for the next.
+// Tries each address of the host once and divides the remaining time evenly among them.
 Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
   auto list = resolve(address, false, wait);
   if (!list.ok()) return list.error();
@@ -53,8 +53,8 @@ Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
   Error last = refused(address, "the host has no address");
   for (const addrinfo* one = list->get(); one; one = one->ai_next, --left) {
     const auto now = monotonic_now();
-    const Wait share(now + (wait.deadline - now) / left, wait.cancel);
-    auto socket = connect_once(address, *one, share);
+    const Wait attempt(now + (wait.deadline - now) / left, wait.cancel);
+    auto socket = connect_once(address, *one, attempt);
     if (socket.ok()) return socket;
     last = socket.error();
     if (wait.cancel && wait.cancel->signalled()) break;
@@ -65,16 +65,16 @@ Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
 }  // namespace
 
 Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry) {
-  Duration pause = kFirstPause;
+  Duration backoff = kInitialBackoff;
   while (true) {
     auto socket = connect_to_any(address, wait);
     if (socket.ok() || retry == Retry::kNo) return socket;
-    // Nothing tells when a remote port starts to listen, so this one wait is a plain pause.
-    const Wait nap(std::min(wait.deadline, monotonic_now() + pause), wait.cancel);
-    if (wait_ready(-1, 0, nap) == Ready::kCancelled || monotonic_now() >= wait.deadline) {
+    // No event reports that a remote port starts to listen, so wait for a fixed time.
+    const Wait backoff_wait(std::min(wait.deadline, monotonic_now() + backoff), wait.cancel);
+    if (wait_ready(-1, 0, backoff_wait) == Ready::kCancelled || monotonic_now() >= wait.deadline) {
       return socket;
     }
-    pause = std::min(pause * 2, kLongestPause);
+    backoff = std::min(backoff * 2, kMaxBackoff);
   }
 }
 
@@ -84,16 +84,15 @@ Result<Listener> Listener::bind(const Address& address, int backlog) {
   };
   auto list = resolve(address, true, within(std::chrono::seconds(10)));
   if (!list.ok()) return refuse(list.error().message);
-  std::vector<const addrinfo*> places;
-  for (const addrinfo* one = list->get(); one; one = one->ai_next) places.push_back(one);
-  // No host is every address of both families, where the system has both: IPv6's socket takes IPv4
-  // connections too.
+  std::vector<const addrinfo*> candidates;
+  for (const addrinfo* one = list->get(); one; one = one->ai_next) candidates.push_back(one);
+  // An empty host means all addresses. Prefer IPv6, whose sockets also accept IPv4 connections.
   if (address.host.empty()) {
-    std::stable_partition(places.begin(), places.end(),
+    std::stable_partition(candidates.begin(), candidates.end(),
                           [](const addrinfo* one) { return one->ai_family == AF_INET6; });
   }
   std::string why = "the host has no address";
-  for (const addrinfo* one : places) {
+  for (const addrinfo* one : candidates) {
     FileDescriptor fd(socket(one->ai_family, one->ai_socktype | kSocketFlags, one->ai_protocol));
     if (fd.get() >= 0) {
       const int yes = 1, no = 0;
@@ -121,7 +120,7 @@ Result<Socket> Listener::try_accept() {
     FileDescriptor fd(accept4(fd_.get(), nullptr, nullptr, kSocketFlags));
     if (fd.get() >= 0) return Socket(std::move(fd));
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Socket();
-    // The connection died in the queue (accept(2) lists these as the caller's to ignore).
+    // The connection failed while it was queued (accept(2) says to retry on these errors).
     if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == ENETDOWN ||
         errno == EHOSTUNREACH || errno == ENETUNREACH || errno == EPERM) {
       continue;
@@ -140,7 +139,7 @@ Result<Socket> Listener::accept(const Wait& wait) {
       return Error{ExitCode::kPeerLost, fmt::format("{}: {}", to_string(local_),
                                                     ready == Ready::kCancelled
                                                         ? "the wait for a connection was cancelled"
-                                                        : "nobody connected by the deadline")};
+                                                        : "no connection before the deadline")};
     }
   }
 }

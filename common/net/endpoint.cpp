@@ -14,8 +14,8 @@
 namespace tilewright::net {
 namespace {
 
-// What getaddrinfo says; `flags` is added to AI_NUMERICSERV.
-std::pair<int, AddressList> look_up(const Address& address, int flags) {
+// Calls getaddrinfo with AI_NUMERICSERV and `flags`.
+std::pair<int, AddressList> lookup(const Address& address, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -28,7 +28,7 @@ std::pair<int, AddressList> look_up(const Address& address, int flags) {
 }
 
 // Shared with the resolving thread, which may outlive the wait.
-struct LookUp {
+struct PendingLookup {
   std::mutex mutex;
   std::optional<std::pair<int, AddressList>> answer;
   WakeUp done;
@@ -51,7 +51,7 @@ Result<Address> address_of(int fd, int (*query)(int, sockaddr*, socklen_t*) noex
     return Error{ExitCode::kPeerLost,
                  fmt::format("a socket has no TCP address: {}", gai_strerror(code))};
   }
-  // An IPv4 peer of a socket that takes both families is shown as what it is.
+  // Show the IPv4 peer of a dual-stack socket as an IPv4 address.
   constexpr std::string_view kMapped = "::ffff:";
   const std::string_view shown = host;
   const bool is_mapped = shown.starts_with(kMapped) && shown.find('.') != shown.npos;
@@ -61,11 +61,11 @@ Result<Address> address_of(int fd, int (*query)(int, sockaddr*, socklen_t*) noex
 
 Result<AddressList> resolve(const Address& address, bool passive, const Wait& wait) {
   const int passive_flag = passive ? AI_PASSIVE : 0;
-  auto [code, list] = look_up(address, passive_flag | AI_NUMERICHOST);
+  auto [code, list] = lookup(address, passive_flag | AI_NUMERICHOST);
   if (code == EAI_NONAME && !address.host.empty()) {
-    auto state = std::make_shared<LookUp>();
+    auto state = std::make_shared<PendingLookup>();
     std::thread([state, address, passive_flag] {
-      auto answer = look_up(address, passive_flag);
+      auto answer = lookup(address, passive_flag);
       {
         const std::lock_guard lock(state->mutex);
         state->answer = std::move(answer);
@@ -80,10 +80,10 @@ Result<AddressList> resolve(const Address& address, bool passive, const Wait& wa
     code = state->answer->first;
     list = std::move(state->answer->second);
   }
-  // A system without /etc/hosts may not know this name; it is the loopback all the same (RFC 6761,
-  // 6.3), which is what no host stands for when there is nothing to listen on.
+  // A system without /etc/hosts may not resolve this name, which always means loopback (RFC 6761,
+  // section 6.3). Without AI_PASSIVE an empty host is loopback, too.
   if (code != 0 && address.host == "localhost") {
-    std::tie(code, list) = look_up({"", address.port}, 0);
+    std::tie(code, list) = lookup({"", address.port}, 0);
   }
   if (code != 0) {
     return Error{ExitCode::kPeerLost, fmt::format("host {}: the name does not resolve: {}",

@@ -1,4 +1,4 @@
-// The kernel's socket addresses as Address and back; for this room only.
+// Conversion between Address and the kernel's socket addresses. Private to this module.
 #pragma once
 
 #include <netdb.h>
@@ -14,14 +14,13 @@ namespace tilewright::net {
 // `query` is getsockname or getpeername. The host is numeric.
 Result<Address> address_of(int fd, int (*query)(int, sockaddr*, socklen_t*) noexcept);
 
-struct FreeAddresses {
+struct AddrinfoDeleter {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
 };
-using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
+using AddressList = std::unique_ptr<addrinfo, AddrinfoDeleter>;
 
-// The socket addresses of a host; numeric hosts at once, names through the system's resolver, which
-// knows no deadline: it runs in a thread of its own that is left behind when the Wait ends first.
-// Errors carry kPeerLost. `passive`: addresses to listen on.
+// The socket addresses of a host. The system's resolver has no timeout, so it runs in a detached
+// thread that may outlive the Wait. Errors carry kPeerLost. `passive`: addresses to listen on.
 Result<AddressList> resolve(const Address& address, bool passive, const Wait& wait);
 
 }  // namespace tilewright::net

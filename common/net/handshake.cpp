@@ -1,8 +1,7 @@
-// The proof of secret.h: what each end says and checks, and its blocking form.
+#include "common/net/handshake.h"
+
 #include <fmt/format.h>
 #include <openssl/rand.h>
-
-#include "common/net/secret.h"
 
 namespace tilewright::net {
 namespace {
@@ -12,10 +11,10 @@ static_assert(kGreeting.size() == kTlsGreeting.size());
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kMacBytes = sizeof(Mac);
 
-std::string fresh_nonce() {
+std::string random_nonce() {
   std::string nonce(kNonceBytes, '\0');
   TW_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), kNonceBytes) == 1,
-           "the system has no random numbers");
+           "no random numbers from OpenSSL");
   return nonce;
 }
 
@@ -32,7 +31,7 @@ std::string_view as_text(const Mac& mac) {
 Handshake::Handshake(Role role, const SecretKey& key, std::string_view context)
     : role_(role), key_(key.clone()), context_(context) {
   if (role == Role::kServer) {
-    server_nonce_ = fresh_nonce();
+    server_nonce_ = random_nonce();
     output_ = std::string(kGreeting) + server_nonce_;
     wanted_ = kNonceBytes + kMacBytes;
   } else {
@@ -43,14 +42,14 @@ Handshake::Handshake(Role role, const SecretKey& key, std::string_view context)
 std::string Handshake::take_output() { return std::exchange(output_, {}); }
 
 Mac Handshake::proof(Role role) const {
-  // The length keeps a context from borrowing bytes of the nonces.
+  // The length makes the boundary between the context and the nonces unambiguous.
   return hmac_sha256(key_, fmt::format("tilewright proof 1 {} {} {}{}{}",
                                        role == Role::kClient ? "client" : "server", context_.size(),
                                        context_, server_nonce_, client_nonce_));
 }
 
 Status Handshake::feed(std::string_view bytes) {
-  TW_CHECK(bytes.size() == wanted_ && wanted_ > 0, "{} bytes fed to a handshake that wants {}",
+  TW_CHECK(bytes.size() == wanted_ && wanted_ > 0, "{} bytes fed to a handshake that expects {}",
            bytes.size(), wanted_);
   const auto refuse = [](const char* why) { return Error{ExitCode::kPeerLost, why}; };
   if (role_ == Role::kServer) {
@@ -61,12 +60,12 @@ Status Handshake::feed(std::string_view bytes) {
     output_ = as_text(proof(Role::kServer));
     wanted_ = 0;
   } else if (wanted_ == kGreeting.size()) {
-    if (bytes == kTlsGreeting) return refuse("speaks TLS only, and this end does not use it");
+    if (bytes == kTlsGreeting) return refuse("requires TLS, which this end does not use");
     if (bytes != kGreeting) return refuse("does not speak this protocol");
     wanted_ = kNonceBytes;
   } else if (server_nonce_.empty()) {
     server_nonce_ = bytes;
-    client_nonce_ = fresh_nonce();
+    client_nonce_ = random_nonce();
     output_ = client_nonce_ + std::string(as_text(proof(Role::kClient)));
     wanted_ = kMacBytes;
   } else {
@@ -91,8 +90,8 @@ Status authenticate(Socket& socket, Role role, const SecretKey& key, std::string
     if (auto status = socket.read_exact(std::as_writable_bytes(std::span(input)), wait);
         !status.ok()) {
       return Error{status.error().code, status.error().message +
-                                            ", before both ends proved that they know the job's "
-                                            "secret (do they have the same one?)"};
+                                            " during the proof of the job's secret (do both "
+                                            "ends have the same one?)"};
     }
     if (auto status = handshake.feed(input); !status.ok()) {
       return Error{status.error().code,

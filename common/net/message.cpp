@@ -8,8 +8,12 @@
 namespace tilewright::net {
 namespace {
 
-// A length is only a claim until its bytes come: memory grows with them, in steps of this size.
+// A peer may announce more than it sends, so the buffer grows with the received bytes. This is the
+// smallest increment.
 constexpr std::size_t kGrowthBytes = 1 << 20;
+
+// A reader keeps a buffer of this size between messages.
+constexpr std::size_t kKeptBytes = 4 << 10;
 
 std::string too_long(std::size_t length, std::size_t max_bytes) {
   return fmt::format("announced a message of {} bytes, at most {} are allowed", length, max_bytes);
@@ -36,8 +40,9 @@ std::size_t message_length(std::string_view prefix) {
 
 Status write_message(Socket& socket, std::string_view payload, const Wait& wait) {
   const std::string prefix = message_prefix(payload.size());
-  iovec pieces[] = {piece(prefix.data(), prefix.size()), piece(payload.data(), payload.size())};
-  return socket.write_all(pieces, wait);
+  iovec buffers[] = {make_iovec(prefix.data(), prefix.size()),
+                     make_iovec(payload.data(), payload.size())};
+  return socket.write_all(buffers, wait);
 }
 
 Result<std::string> read_message(Socket& socket, std::size_t max_bytes, const Wait& wait) {
@@ -65,7 +70,7 @@ Result<std::string> read_message(Socket& socket, std::size_t max_bytes, const Wa
 }
 
 Result<std::optional<std::string>> MessageReader::next() {
-  const std::string_view bytes = rest();
+  const std::string_view bytes = remaining();
   if (bytes.size() >= kMessagePrefixBytes) {
     const std::size_t length = message_length(bytes);
     if (length > max_bytes_) {
@@ -79,6 +84,7 @@ Result<std::optional<std::string>> MessageReader::next() {
   }
   buffer_.erase(0, begin_);
   begin_ = 0;
+  if (buffer_.empty() && buffer_.capacity() > kKeptBytes) buffer_.shrink_to_fit();
   return std::optional<std::string>();
 }
 

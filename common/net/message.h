@@ -1,5 +1,5 @@
-// Messages over a stream: a length of 4 bytes, little-endian, then that many bytes. The reader says
-// how many it is willing to take.
+// Messages over a stream: a 4-byte little-endian length, then the payload. The reader sets the
+// maximum length.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,28 @@ namespace tilewright::net {
 
 inline constexpr std::size_t kMessagePrefixBytes = 4;
 
-// The length prefix; a payload has less than 4 GiB.
+// The length prefix. The payload must be smaller than 4 GiB.
 std::string message_prefix(std::size_t payload_bytes);
 // The length that a prefix announces; `prefix` has at least kMessagePrefixBytes bytes.
 std::size_t message_length(std::string_view prefix);
 
 Status write_message(Socket& socket, std::string_view payload, const Wait& wait);
 
-// An Error, before anything is allocated, when the peer announces more than max_bytes.
+// Returns an Error, before any allocation, if the announced length exceeds max_bytes.
 Result<std::string> read_message(Socket& socket, std::size_t max_bytes, const Wait& wait);
 
-// Cuts a stream into messages for poll loops: append() what came, then next() until it is empty.
+// Splits a stream into messages for poll loops: append() the bytes, then call next() until it
+// returns nullopt.
 class MessageReader {
  public:
   explicit MessageReader(std::size_t max_bytes) : max_bytes_(max_bytes) {}
   void append(std::string_view bytes) { buffer_.append(bytes); }
-  // The next whole message, nothing when more bytes are needed, an Error when it would be too long.
+  // The next complete message; nullopt if it needs more bytes; an Error if it is too long.
   Result<std::optional<std::string>> next();
-  // Bytes that came and belong to no message handed out yet.
-  std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
+  // Memory in use. next() returns what a long message needed.
+  std::size_t capacity() const { return buffer_.capacity(); }
+  // Bytes that next() has not returned yet.
+  std::string_view remaining() const { return std::string_view(buffer_).substr(begin_); }
 
  private:
   std::size_t max_bytes_;

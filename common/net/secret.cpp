@@ -14,6 +14,8 @@
 #include <cstring>
 #include <memory>
 
+#include "common/base/file_descriptor.h"
+
 namespace tilewright::net {
 namespace {
 
@@ -23,8 +25,8 @@ std::span<const unsigned char> as_unsigned(std::string_view bytes) {
 
 Status check_size(std::size_t size, const std::string& where) {
   if (size >= SecretKey::kMinBytes && size <= SecretKey::kMaxBytes) return {};
-  return Error{ExitCode::kUsage, fmt::format("{}: a secret of {}{} bytes, expected {} to {}", where,
-                                             size > SecretKey::kMaxBytes ? "more than " : "",
+  return Error{ExitCode::kUsage, fmt::format("{}: found a secret of {}{} bytes, expected {} to {}",
+                                             where, size > SecretKey::kMaxBytes ? "more than " : "",
                                              std::min(size, SecretKey::kMaxBytes),
                                              SecretKey::kMinBytes, SecretKey::kMaxBytes)};
 }
@@ -38,8 +40,8 @@ Result<SecretKey> SecretKey::from_file(const std::filesystem::path& path) {
   };
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return refuse("open");
-  // One byte more than allowed, so that a longer file is noticed. Read in place: no copy of the
-  // secret is left in a stream's buffer.
+  // One byte more than allowed, to detect a longer file. Reads in place, so that no copy of the
+  // secret stays in a stream's buffer.
   SecretKey key(std::vector<unsigned char>(kMaxBytes + 1));
   std::size_t size = 0;
   while (size < key.bytes_.size()) {
@@ -50,7 +52,7 @@ Result<SecretKey> SecretKey::from_file(const std::filesystem::path& path) {
     size += static_cast<std::size_t>(got);
   }
   if (auto status = check_size(size, path.string()); !status.ok()) return status.error();
-  key.bytes_.resize(size);  // shrinks in place; the bytes behind were never written
+  key.bytes_.resize(size);  // shrinks in place; the bytes behind it were never written
   return key;
 }
 
@@ -61,9 +63,9 @@ Result<SecretKey> SecretKey::from_bytes(std::string_view bytes) {
 }
 
 SecretKey SecretKey::random() {
-  SecretKey key(std::vector<unsigned char>(32));
+  SecretKey key{std::vector<unsigned char>(kRandomBytes)};
   TW_CHECK(RAND_bytes(key.bytes_.data(), static_cast<int>(key.bytes_.size())) == 1,
-           "the system has no random numbers");
+           "no random numbers from OpenSSL");
   return key;
 }
 

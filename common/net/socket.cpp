@@ -19,20 +19,20 @@
 namespace tilewright::net {
 namespace {
 
-// A silent host is given up after 15 + 3 x 5 s: late enough for a busy network, and a second line
-// only, behind heartbeats.
+// TCP keep-alive closes the connection to an unresponsive host after 15 + 3 x 5 s. Heartbeats
+// normally detect it earlier.
 constexpr int kKeepAliveIdleSeconds = 15;
 constexpr int kKeepAliveIntervalSeconds = 5;
 constexpr int kKeepAliveProbes = 3;
 
 void set_option(int fd, int level, int name, int value) {
-  // A stream that breaks at this moment refuses; its first use will say so.
+  // Fails only on a broken stream; the first read or write then reports the error.
   setsockopt(fd, level, name, &value, sizeof value);
 }
 
-std::size_t size_of(std::span<const iovec> pieces) {
+std::size_t size_of(std::span<const iovec> buffers) {
   std::size_t size = 0;
-  for (const iovec& one : pieces) size += one.iov_len;
+  for (const iovec& one : buffers) size += one.iov_len;
   return size;
 }
 
@@ -40,12 +40,12 @@ bool ended(const Wait& wait) {
   return monotonic_now() >= wait.deadline || (wait.cancel && wait.cancel->signalled());
 }
 
-constexpr std::size_t kMaxPieces = 1024;  // IOV_MAX of Linux
+constexpr std::size_t kMaxIovecs = 1024;  // IOV_MAX of Linux
 
-msghdr header_for(std::span<iovec> pieces) {
+msghdr header_for(std::span<iovec> buffers) {
   msghdr header{};
-  header.msg_iov = pieces.data();
-  header.msg_iovlen = std::min(pieces.size(), kMaxPieces);
+  header.msg_iov = buffers.data();
+  header.msg_iovlen = std::min(buffers.size(), kMaxIovecs);
   return header;
 }
 
@@ -66,7 +66,7 @@ Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
   set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
   set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
   const auto address = address_of(fd_.get(), getpeername);
-  peer_ = address.ok() ? to_string(*address) : "a peer that is gone";
+  peer_ = address.ok() ? to_string(*address) : "a disconnected peer";
 }
 
 Result<Address> Socket::local_address() const { return address_of(fd_.get(), getsockname); }
@@ -77,33 +77,30 @@ Error Socket::lost(const std::string& what) const {
 
 Status Socket::wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const {
   const bool reading = (events & POLLIN) != 0;
-  // Past the deadline readiness no longer counts.
+  // After the deadline, do not poll the descriptor: the call times out even if it is ready.
   switch (wait_ready(monotonic_now() < wait.deadline ? fd_.get() : -1, poll_events(events), wait)) {
     case Ready::kYes:
       return {};
     case Ready::kCancelled:
-      return lost(
-          fmt::format("was not waited for any longer: the wait was cancelled after {} of "
-                      "{} bytes",
-                      done, total));
+      return lost(fmt::format("did not complete the transfer: cancelled after {} of {} bytes", done,
+                              total));
     case Ready::kTimedOut:
       break;
   }
-  return lost(fmt::format("{} by the deadline: {} of {} bytes {}",
-                          reading ? "sent too little" : "took too little", done, total,
-                          reading ? "came" : "went"));
+  return lost(
+      fmt::format("timed out: {} {} of {} bytes", reading ? "received" : "sent", done, total));
 }
 
-Result<std::size_t> Socket::try_read(std::span<iovec> pieces) {
-  if (size_of(pieces) == 0) return std::size_t{0};
+Result<std::size_t> Socket::try_read(std::span<iovec> buffers) {
+  if (size_of(buffers) == 0) return std::size_t{0};
   if (tls_) {
     const iovec& first =
-        *std::ranges::find_if(pieces, [](const iovec& p) { return p.iov_len > 0; });
+        *std::ranges::find_if(buffers, [](const iovec& p) { return p.iov_len > 0; });
     auto got = tls_->read({static_cast<std::byte*>(first.iov_base), first.iov_len});
     if (!got.ok()) return lost(got.error().message);
     return got;
   }
-  msghdr header = header_for(pieces);
+  msghdr header = header_for(buffers);
   while (true) {
     const ssize_t got = recvmsg(fd_.get(), &header, 0);
     if (got > 0) return static_cast<std::size_t>(got);
@@ -113,10 +110,10 @@ Result<std::size_t> Socket::try_read(std::span<iovec> pieces) {
   }
 }
 
-Result<std::size_t> Socket::try_write(std::span<iovec> pieces) {
-  if (size_of(pieces) == 0) return std::size_t{0};
-  if (tls_) return try_write_tls(pieces);
-  const msghdr header = header_for(pieces);
+Result<std::size_t> Socket::try_write(std::span<iovec> buffers) {
+  if (size_of(buffers) == 0) return std::size_t{0};
+  if (tls_) return try_write_tls(buffers);
+  const msghdr header = header_for(buffers);
   while (true) {
     const ssize_t sent = sendmsg(fd_.get(), &header, MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<std::size_t>(sent);
@@ -125,9 +122,9 @@ Result<std::size_t> Socket::try_write(std::span<iovec> pieces) {
   }
 }
 
-Result<std::size_t> Socket::try_write_tls(std::span<const iovec> pieces) {
+Result<std::size_t> Socket::try_write_tls(std::span<const iovec> buffers) {
   std::size_t total = 0;
-  for (const iovec& one : pieces) {
+  for (const iovec& one : buffers) {
     std::span<const std::byte> left(static_cast<const std::byte*>(one.iov_base), one.iov_len);
     while (!left.empty()) {
       const auto sent = tls_->write(left);
@@ -167,7 +164,7 @@ Status Socket::finish_tls(const Wait& wait) {
       case Ready::kYes:
         break;
       case Ready::kCancelled:
-        return lost("was not waited for any longer: the wait for its TLS handshake was cancelled");
+        return lost("did not complete the TLS handshake: cancelled");
       case Ready::kTimedOut:
         return lost("did not finish the TLS handshake by the deadline (does it use TLS?)");
     }
@@ -184,23 +181,23 @@ short Socket::poll_events(short events) const {
 bool Socket::buffered() const { return tls_ && tls_->buffered(); }
 
 Result<std::size_t> Socket::try_read(std::span<std::byte> bytes) {
-  iovec one = piece(bytes.data(), bytes.size());
+  iovec one = make_iovec(bytes.data(), bytes.size());
   return try_read(std::span(&one, 1));
 }
 
 Result<std::size_t> Socket::try_write(std::span<const std::byte> bytes) {
-  iovec one = piece(bytes.data(), bytes.size());
+  iovec one = make_iovec(bytes.data(), bytes.size());
   return try_write(std::span(&one, 1));
 }
 
-Status Socket::read_exact(std::span<iovec> pieces, const Wait& wait) {
-  const std::size_t total = size_of(pieces);
+Status Socket::read_exact(std::span<iovec> buffers, const Wait& wait) {
+  const std::size_t total = size_of(buffers);
   for (std::size_t done = 0; done < total;) {
-    const auto got = try_read(pieces);
+    const auto got = try_read(buffers);
     if (!got.ok()) return got.error();
     done += *got;
-    pieces = advance(pieces, *got);
-    // A peer that keeps trickling bytes does not extend the deadline.
+    buffers = advance(buffers, *got);
+    // A peer that sends few bytes at a time does not extend the deadline.
     if (done < total && (*got == 0 || ended(wait))) {
       if (auto status = wait_for(POLLIN, wait, done, total); !status.ok()) return status;
     }
@@ -208,14 +205,14 @@ Status Socket::read_exact(std::span<iovec> pieces, const Wait& wait) {
   return {};
 }
 
-Status Socket::write_all(std::span<iovec> pieces, const Wait& wait) {
-  const std::size_t total = size_of(pieces);
+Status Socket::write_all(std::span<iovec> buffers, const Wait& wait) {
+  const std::size_t total = size_of(buffers);
   for (std::size_t done = 0; done < total;) {
-    const auto sent = try_write(pieces);
+    const auto sent = try_write(buffers);
     if (!sent.ok()) return sent.error();
     done += *sent;
-    pieces = advance(pieces, *sent);
-    // A peer that keeps trickling bytes does not extend the deadline.
+    buffers = advance(buffers, *sent);
+    // A peer that reads few bytes at a time does not extend the deadline.
     if (done < total && (*sent == 0 || ended(wait))) {
       if (auto status = wait_for(POLLOUT, wait, done, total); !status.ok()) return status;
     }
@@ -224,12 +221,12 @@ Status Socket::write_all(std::span<iovec> pieces, const Wait& wait) {
 }
 
 Status Socket::read_exact(std::span<std::byte> bytes, const Wait& wait) {
-  iovec one = piece(bytes.data(), bytes.size());
+  iovec one = make_iovec(bytes.data(), bytes.size());
   return read_exact(std::span(&one, 1), wait);
 }
 
 Status Socket::write_all(std::span<const std::byte> bytes, const Wait& wait) {
-  iovec one = piece(bytes.data(), bytes.size());
+  iovec one = make_iovec(bytes.data(), bytes.size());
   return write_all(std::span(&one, 1), wait);
 }
 
@@ -248,17 +245,17 @@ void Socket::close() {
   fd_.reset();
 }
 
-std::span<iovec> advance(std::span<iovec> pieces, std::size_t bytes) {
-  while (!pieces.empty() && bytes >= pieces.front().iov_len) {
-    bytes -= pieces.front().iov_len;
-    pieces = pieces.subspan(1);
+std::span<iovec> advance(std::span<iovec> buffers, std::size_t bytes) {
+  while (!buffers.empty() && bytes >= buffers.front().iov_len) {
+    bytes -= buffers.front().iov_len;
+    buffers = buffers.subspan(1);
   }
   if (bytes > 0) {
-    TW_CHECK(!pieces.empty(), "advanced {} bytes past the end of a gather list", bytes);
-    pieces.front().iov_base = static_cast<std::byte*>(pieces.front().iov_base) + bytes;
-    pieces.front().iov_len -= bytes;
+    TW_CHECK(!buffers.empty(), "advanced {} bytes past the end of a gather list", bytes);
+    buffers.front().iov_base = static_cast<std::byte*>(buffers.front().iov_base) + bytes;
+    buffers.front().iov_len -= bytes;
   }
-  return pieces;
+  return buffers;
 }
 
 }  // namespace tilewright::net

@@ -1,5 +1,6 @@
-// A connected TCP stream. Non-blocking underneath; every blocking call takes a Wait. Expected
-// failures are Errors with kPeerLost and one sentence that names the peer. Never raises SIGPIPE.
+// A connected TCP stream. The descriptor is non-blocking; every blocking call takes a Wait.
+// Expected failures are Errors with kPeerLost and a message that names the peer. Never raises
+// SIGPIPE.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,11 +24,11 @@ class TlsStream;
 struct TlsLimits;
 using FindTlsKey = std::function<const TlsKey*(std::string_view identity)>;
 
-// Not thread-safe, except that one thread may read while another writes; under TLS not that either.
+// Not thread-safe. Without TLS, one thread may read while another writes.
 class Socket {
  public:
   Socket();  // not connected
-  // Takes over a connected stream and makes it non-blocking, with TCP_NODELAY and keep-alive.
+  // Takes ownership of a connected stream; sets O_NONBLOCK, TCP_NODELAY and keep-alive.
   explicit Socket(FileDescriptor fd);
   ~Socket();
   Socket(Socket&& other) noexcept;
@@ -35,54 +36,52 @@ class Socket {
 
   bool connected() const { return fd_.get() >= 0; }
   int fd() const { return fd_.get(); }               // for poll loops; -1 when not connected
-  const std::string& peer() const { return peer_; }  // "10.0.0.2:41234", for sentences
+  const std::string& peer() const { return peer_; }  // "10.0.0.2:41234", for messages
   Result<Address> local_address() const;
 
-  // All bytes or an Error: the peer closed, the connection broke, the Wait ended. After an Error
-  // the stream may stand inside a message and is good for nothing but closing.
+  // Transfers all bytes, or returns an Error: the peer closed, the connection broke, the Wait
+  // ended. After an Error part of a message may have been transferred: close the socket.
   Status read_exact(std::span<std::byte> bytes, const Wait& wait);
   Status write_all(std::span<const std::byte> bytes, const Wait& wait);
-  // Gather and scatter; the vectors are used up (advanced) by the call.
-  Status read_exact(std::span<iovec> pieces, const Wait& wait);
-  Status write_all(std::span<iovec> pieces, const Wait& wait);
+  // Gather and scatter; the call advances the vectors.
+  Status read_exact(std::span<iovec> buffers, const Wait& wait);
+  Status write_all(std::span<iovec> buffers, const Wait& wait);
 
-  // From here on all bytes go through TLS (tls.h). The handshake is done by whatever reads and
-  // writes follow, or by finish_tls(); what is wrong with the peer shows there.
+  // Encrypts all further bytes with TLS (tls.h). The following reads and writes, or finish_tls(),
+  // perform the handshake and report its errors.
   void connect_tls(const TlsKey& key);
   void connect_tls(const TlsKey& key, const TlsLimits& limits);
-  // `received`: what was read from the connection before it was known to be TLS. `find` is called
-  // while the handshake goes on.
+  // `received`: bytes read from the connection before TLS was detected. The handshake calls `find`.
   void accept_tls(FindTlsKey find, std::string_view received = {});
   void accept_tls(FindTlsKey find, std::string_view received, const TlsLimits& limits);
   bool encrypted() const { return tls_ != nullptr; }
-  // Takes the handshake as far as it goes without waiting; true when it is complete.
+  // Continues the handshake without blocking; true when it is complete.
   Result<bool> advance_tls();
   Status finish_tls(const Wait& wait);
 
-  // What poll(2) has to watch for a caller that waits for `events` (POLLIN, POLLOUT) after try_read
-  // or try_write gave 0; during a TLS handshake they differ.
+  // The events to poll for if the caller waits for `events` (POLLIN, POLLOUT) after try_read or
+  // try_write returned 0. They differ during a TLS handshake.
   short poll_events(short events) const;
-  // Bytes are here that poll(2) does not announce. Whoever reads until try_read gives 0 before it
-  // polls need not ask.
+  // Whether decrypted bytes are available that poll(2) does not report. A caller that reads until
+  // try_read returns 0 before each poll does not need it.
   bool buffered() const;
 
-  // What goes without waiting, 0 when nothing does: for poll loops. A closed peer is an Error. What
-  // try_write did not take is to be offered again before anything else.
+  // For poll loops: transfer as much as possible without blocking; 0 if nothing. A closed peer is
+  // an Error. Bytes that try_write did not take must be passed again before any others.
   Result<std::size_t> try_read(std::span<std::byte> bytes);
-  Result<std::size_t> try_read(std::span<iovec> pieces);
+  Result<std::size_t> try_read(std::span<iovec> buffers);
   Result<std::size_t> try_write(std::span<const std::byte> bytes);
-  Result<std::size_t> try_write(std::span<iovec> pieces);
+  Result<std::size_t> try_write(std::span<iovec> buffers);
 
-  // True when the peer closed its end or the connection broke; bytes it sent before may still be
-  // waiting to be read.
+  // Whether the peer closed its end or the connection broke; earlier bytes may still be unread.
   bool peer_closed() const;
 
-  void shutdown_write();  // the peer reads to the end and then sees it closed
+  void shutdown_write();  // the peer reads the remaining bytes and then the end of the stream
   void close();
 
  private:
   Error lost(const std::string& what) const;
-  Result<std::size_t> try_write_tls(std::span<const iovec> pieces);
+  Result<std::size_t> try_write_tls(std::span<const iovec> buffers);
   Status wait_for(short events, const Wait& wait, std::size_t done, std::size_t total) const;
 
   FileDescriptor fd_;
@@ -90,33 +89,11 @@ class Socket {
   std::unique_ptr<TlsStream> tls_;
 };
 
-// Advances a gather or scatter list by `bytes`; returns what is left of it.
-std::span<iovec> advance(std::span<iovec> pieces, std::size_t bytes);
+// Advances a gather or scatter list by `bytes`; returns the remaining list.
+std::span<iovec> advance(std::span<iovec> buffers, std::size_t bytes);
 
-inline iovec piece(const void* data, std::size_t size) { return {const_cast<void*>(data), size}; }
-
-enum class Retry { kNo, kUntilDeadline };
-
-// Resolves and connects. kUntilDeadline tries again (after 10 ms, doubling to 500 ms) while the
-// peer refuses or its name does not resolve.
-Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo);
-
-class Listener {
- public:
-  // Port 0 picks a free one; no host is all addresses, of IPv4 and IPv6. Errors carry kUsage: an
-  // unknown host, an address in use.
-  static Result<Listener> bind(const Address& address, int backlog = 128);
-  // The bound address, with the port that was picked; the host is numeric ("::" for all, or
-  // "0.0.0.0" where the system knows no IPv6).
-  const Address& local_address() const { return local_; }
-  int fd() const { return fd_.get(); }
-  Result<Socket> accept(const Wait& wait);
-  // A Socket that is not connected when nobody waits.
-  Result<Socket> try_accept();
-
- private:
-  FileDescriptor fd_;
-  Address local_;
-};
+inline iovec make_iovec(const void* data, std::size_t size) {
+  return {const_cast<void*>(data), size};
+}
 
 }  // namespace tilewright::net

@@ -12,7 +12,7 @@
 namespace tilewright::net {
 namespace {
 
-// One suite, whose hash is that of the key's derivation; every CPU that trains has AES
+// The only cipher suite; its hash is also the hash of the PSK. Every supported CPU has AES
 // instructions.
 constexpr const char* kSuite = "TLS_AES_128_GCM_SHA256";
 constexpr unsigned char kSuiteNumber[] = {0x13, 0x01};
@@ -36,15 +36,15 @@ TlsStream::TlsStream(int fd, bool client, const TlsLimits& limits)
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
   if (client) {
-    // Without trusted certificates none verifies: only the shared key opens a connection. A server
-    // has no certificate to show to a client that does not know the key.
+    // The client trusts no certificate, so only the shared key authenticates a server. The server
+    // has no certificate, so a client without the key cannot connect.
     SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
     SSL_CTX_set_psk_use_session_callback(raw, use_key);
   } else {
     SSL_CTX_set_psk_find_session_callback(raw, find_key);
   }
   ssl_.reset(SSL_new(raw));
-  // An own BIO: OpenSSL's writes with write(2), which raises SIGPIPE.
+  // OpenSSL's socket BIO is unsuitable: its write(2) raises SIGPIPE.
   method_.reset(BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tilewright"));
   good = good && ssl_ && method_ && BIO_meth_set_read(method_.get(), read_raw) == 1 &&
          BIO_meth_set_write(method_.get(), write_raw) == 1 &&
@@ -155,7 +155,7 @@ Result<bool> TlsStream::handshake() {
   }
   read_events_ = POLLIN;
   write_events_ = POLLOUT;
-  // Certificates do not verify here, so this holds already; it is what everything rests on.
+  // Always true, because certificate verification fails. Checked because security depends on it.
   if (SSL_session_reused(ssl_.get()) != 1)
     return broken("did not prove that it knows this job's secret");
   open_ = true;
@@ -186,9 +186,9 @@ Result<std::size_t> TlsStream::write(std::span<const std::byte> bytes) {
       return failure(SSL_ERROR_SSL);
     records_ = 0;
   }
-  // A record that the kernel has not taken goes again as it was.
+  // A record that the kernel did not accept must be retried with the same bytes.
   const std::size_t size = unsent_ != 0 ? unsent_ : std::min(bytes.size(), kRecordBytes);
-  TW_CHECK(size <= bytes.size(), "{} bytes follow on a write of {}", bytes.size(), size);
+  TW_CHECK(size <= bytes.size(), "a retry needs {} bytes, found {}", bytes.size(), size);
   std::size_t sent = 0;
   const int outcome = SSL_write_ex(ssl_.get(), bytes.data(), size, &sent);
   if (outcome != 1) {
@@ -214,30 +214,31 @@ Error TlsStream::failure(int code) {
   ERR_clear_error();
   if (errno_ != 0) return broken(fmt::format("broke the connection: {}", std::strerror(errno_)));
   if (end_ || code == SSL_ERROR_ZERO_RETURN)
-    return broken(early ? "closed the connection before TLS was agreed on (does it use TLS, and "
-                          "has it the same secret?)"
+    return broken(early ? "closed the connection during the TLS handshake (does it use TLS, and "
+                          "the same secret?)"
                         : "closed the connection");
   const char* text = ERR_reason_error_string(what);
   const std::string why = text != nullptr ? text : "no reason given";
   const int reason = ERR_GET_REASON(what);
   if (early && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
                 reason == SSL_R_UNSUPPORTED_PROTOCOL))
-    return broken(fmt::format("does not use TLS 1.3, as this end does ({})", why));
+    return broken(fmt::format("does not use TLS 1.3, which this end requires ({})", why));
   if (early)
     return broken(fmt::format("did not prove that it knows this job's secret (TLS: {})", why));
-  // Alerts of the peer have numbers from here on.
+  // OpenSSL numbers the alerts of the peer from SSL_AD_REASON_OFFSET.
   if (reason >= SSL_AD_REASON_OFFSET)
     return broken(fmt::format("ended the connection (TLS: {})", why));
   return broken(
-      fmt::format("sent what is not what its end has sent: somebody on the way may have "
-                  "altered it (TLS: {})",
+      fmt::format("sent a record that cannot be decrypted: it may have been altered in transit "
+                  "(TLS: {})",
                   why));
 }
 
 void TlsStream::end() {
   if (!open_ || unsent_ != 0) return;
   ERR_clear_error();
-  SSL_shutdown(ssl_.get());  // without room in the kernel the peer sees the end of the stream alone
+  SSL_shutdown(
+      ssl_.get());  // if the kernel buffer is full, the peer sees only the end of the stream
   ERR_clear_error();
 }
 

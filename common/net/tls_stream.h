@@ -1,4 +1,4 @@
-// One connection's TLS: OpenSSL over a non-blocking descriptor; for this room only.
+// TLS of one connection: OpenSSL over a non-blocking descriptor. Private to this module.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -13,27 +13,27 @@ namespace tilewright::net {
 
 class TlsStream {
  public:
-  // Takes the key's bytes; shows its identity.
+  // The client copies the key and sends its identity.
   static std::unique_ptr<TlsStream> client(int fd, const TlsKey& key, const TlsLimits& limits);
-  // `received` was read from the connection before it was known to be TLS.
+  // `received`: bytes read from the connection before TLS was detected.
   static std::unique_ptr<TlsStream> server(int fd, FindTlsKey find, std::string_view received,
                                            const TlsLimits& limits);
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // As Socket::try_read and try_write; an Error's sentence begins with a verb, for after the peer's
-  // name. Both also take the handshake as far as it goes.
+  // Like Socket::try_read and try_write. Error messages begin with a verb; the caller puts the
+  // peer's name in front. Both also continue the handshake.
   Result<std::size_t> read(std::span<std::byte> bytes);
   Result<std::size_t> write(std::span<const std::byte> bytes);
-  // True when both ends have shown that they know the key.
+  // True when the handshake is complete: both ends have proved that they know the key.
   Result<bool> handshake();
 
-  // What poll(2) has to watch so that the last read, or write, that gave 0 can go on.
+  // The events to poll for before the next read() or write() after one returned 0.
   short read_events() const { return read_events_; }
   short write_events() const { return write_events_; }
-  // Bytes have been read from the descriptor that read() has not looked at.
+  // Whether bytes have been read from the descriptor but not yet returned by read().
   bool buffered() const { return !received_.empty() || SSL_pending(ssl_.get()) > 0; }
-  // Tells the peer that nothing more comes.
+  // Sends close_notify.
   void end();
 
  private:
@@ -49,7 +49,8 @@ class TlsStream {
   static long control_raw(BIO* bio, int command, long number, void* pointer);
 
   static SSL_SESSION* session_of(SSL* ssl, const TlsKey& key);
-  // After a call of OpenSSL's that gave `outcome` <= 0: 0 (wait for `events`) or what is wrong.
+  // After an OpenSSL call that returned `outcome` <= 0: returns 0 and sets the events to wait for,
+  // or the Error.
   Result<std::size_t> wait_or_fail(int outcome, short& events);
   Error failure(int code);
 
@@ -60,17 +61,17 @@ class TlsStream {
   };
   const int fd_;
   const TlsLimits limits_;
-  std::unique_ptr<TlsKey> key_;  // a client's
-  FindTlsKey find_;              // a server's
-  std::string received_;         // to be read before the descriptor is
-  int errno_ = 0;                // of the descriptor's last failure
+  std::unique_ptr<TlsKey> key_;  // client only
+  FindTlsKey find_;              // server only
+  std::string received_;         // OpenSSL reads these bytes before the descriptor
+  int errno_ = 0;                // of the last failed call on the descriptor
   bool end_ = false;             // the peer closed its end
-  bool open_ = false;            // the handshake was completed
+  bool open_ = false;            // the handshake is complete
   short read_events_, write_events_;
-  std::size_t unsent_ = 0;     // plain bytes of the record that the kernel has not taken yet
-  std::uint64_t records_ = 0;  // sent under the present key
+  std::size_t unsent_ = 0;     // plaintext bytes of the record that the kernel has not accepted yet
+  std::uint64_t records_ = 0;  // sent under the current key
   std::unique_ptr<BIO_METHOD, Free> method_;
-  std::unique_ptr<SSL, Free> ssl_;  // goes first
+  std::unique_ptr<SSL, Free> ssl_;  // last, so destroyed first: it uses method_
 };
 
 }  // namespace tilewright::net

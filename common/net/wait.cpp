@@ -22,7 +22,7 @@ WakeUp::~WakeUp() { close(fd_); }
 void WakeUp::signal() {
   const int saved = errno;
   const std::uint64_t one = 1;
-  // Only a full counter can refuse, and a full counter is readable, which is what is wanted.
+  // Fails only when the counter is full, and then the descriptor is readable anyway.
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
   signalled_.store(true, std::memory_order_release);
   errno = saved;
@@ -32,13 +32,13 @@ void WakeUp::clear() {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = read(fd_, &count, sizeof count);
   signalled_.store(false, std::memory_order_release);
-  // A signal between the two lines above is not lost.
-  pollfd bell{fd_, POLLIN, 0};
-  if (poll(&bell, 1, 0) > 0) signalled_.store(true, std::memory_order_release);
+  // Keep a signal that arrived between read() and store().
+  pollfd polled{fd_, POLLIN, 0};
+  if (poll(&polled, 1, 0) > 0) signalled_.store(true, std::memory_order_release);
 }
 
-int poll_timeout(MonotonicTime deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonic_now());
+int poll_timeout(MonotonicTime deadline, MonotonicTime now) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
 }
 

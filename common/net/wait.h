@@ -1,4 +1,4 @@
-// How long a blocking call may wait and what may end the wait early. No wait is without a deadline.
+// Deadlines and cancellation of blocking calls. Every wait has a deadline.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,9 @@
 
 namespace tilewright::net {
 
-// A bell that ends blocking waits from another thread or a signal handler. It stays rung until
-// clear(), so a wait that begins later ends at once too.
+// An event that ends blocking waits, set from another thread or a signal handler. It stays
+// signalled until clear(), so a wait that begins later also ends at once. Implemented with an
+// eventfd.
 class WakeUp {
  public:
   WakeUp();
@@ -18,7 +19,7 @@ class WakeUp {
   void signal();  // any thread; async-signal-safe
   void clear();
   bool signalled() const { return signalled_.load(std::memory_order_acquire); }
-  int fd() const { return fd_; }  // readable while rung, for poll loops
+  int fd() const { return fd_; }  // readable while signalled, for poll loops
 
  private:
   int fd_;
@@ -26,8 +27,9 @@ class WakeUp {
 };
 
 struct Wait {
-  Wait(MonotonicTime until, const WakeUp* bell = nullptr)  // NOLINT: a deadline alone is a Wait
-      : deadline(until), cancel(bell) {}
+  Wait(MonotonicTime until,
+       const WakeUp* cancel_token = nullptr)  // NOLINT: a deadline alone is a Wait
+      : deadline(until), cancel(cancel_token) {}
   MonotonicTime deadline;
   const WakeUp* cancel;  // not owned; null: cannot be cancelled
 };
@@ -38,11 +40,12 @@ inline Wait within(Duration duration, const WakeUp* cancel = nullptr) {
 
 enum class Ready { kYes, kTimedOut, kCancelled };
 
-// Waits until poll(2) reports one of `events`, an error or a hang-up on fd. fd -1 waits for the
-// deadline or the cancellation only. Cancellation wins over readiness.
+// Waits until poll(2) reports one of `events`, an error or a hang-up on fd. With fd -1, waits only
+// for the deadline or the cancellation. Cancellation takes precedence over readiness.
 Ready wait_ready(int fd, short events, const Wait& wait);
 
-// The timeout argument of poll(2) for a deadline: rounded up, at least 0, at most an hour.
-int poll_timeout(MonotonicTime deadline);
+// The timeout argument of poll(2) for a deadline: in milliseconds, rounded up, at least 0, at most
+// an hour.
+int poll_timeout(MonotonicTime deadline, MonotonicTime now = monotonic_now());
 
 }  // namespace tilewright::net

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kPipeBytes = 64 << 10;
 
-// What the child tells its parent through a pipe that a successful exec closes.
+// The child writes it to a pipe if it fails before exec. A successful exec closes the pipe.
 struct StartFailure {
   enum class Stage : int { kDirectory, kAffinity, kExec } stage;
   int error;
@@ -31,11 +31,11 @@ Error start_error(const std::string& what, int error) {
 
 Result<std::array<FileDescriptor, 2>> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return start_error("cannot make a pipe", errno);
+  if (pipe2(ends, O_CLOEXEC) != 0) return start_error("cannot create a pipe", errno);
   return std::array<FileDescriptor, 2>{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-std::vector<char*> pointers(std::vector<std::string>& strings) {
+std::vector<char*> null_terminated(std::vector<std::string>& strings) {
   std::vector<char*> result;
   result.reserve(strings.size() + 1);
   for (std::string& string : strings) result.push_back(string.data());
@@ -43,9 +43,9 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// Everything the child needs between fork and exec, prepared before the fork: after it only
-// async-signal-safe calls are allowed, and memory allocation is none.
-struct Prepared {
+// Everything the child needs between fork and exec. Prepared before the fork, because afterwards
+// only async-signal-safe calls are allowed, which excludes memory allocation.
+struct ChildSetup {
   const char* program;
   const char* directory;
   char* const* arguments;
@@ -59,32 +59,32 @@ struct Prepared {
   bool bind;
 };
 
-[[noreturn]] void become(const Prepared& prepared) {
+[[noreturn]] void exec_child(const ChildSetup& setup) {
   const auto fail = [&](StartFailure::Stage stage) {
     const StartFailure failure{stage, errno};
-    [[maybe_unused]] const auto ignored = write(prepared.failure, &failure, sizeof(failure));
+    [[maybe_unused]] const auto ignored = write(setup.failure, &failure, sizeof(failure));
     _exit(127);
   };
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before prctl took effect: then no signal will ever come.
-  if (getppid() != prepared.parent) _exit(127);
-  dup2(prepared.null_input, STDIN_FILENO);
-  dup2(prepared.output, STDOUT_FILENO);
-  dup2(prepared.error, STDERR_FILENO);
-  if (prepared.bind && sched_setaffinity(0, sizeof(prepared.cpus), &prepared.cpus) != 0) {
+  // If the parent died before prctl took effect, no signal will arrive.
+  if (getppid() != setup.parent) _exit(127);
+  dup2(setup.null_input, STDIN_FILENO);
+  dup2(setup.output, STDOUT_FILENO);
+  dup2(setup.error, STDERR_FILENO);
+  if (setup.bind && sched_setaffinity(0, sizeof(setup.cpus), &setup.cpus) != 0) {
     fail(StartFailure::Stage::kAffinity);
   }
-  if (prepared.directory[0] != '\0' && chdir(prepared.directory) != 0) {
+  if (setup.directory[0] != '\0' && chdir(setup.directory) != 0) {
     fail(StartFailure::Stage::kDirectory);
   }
-  // The parent blocks the signals it reads from a signalfd and ignores SIGPIPE; both would be
-  // inherited through exec.
+  // The parent blocks the signals it reads from a signalfd and ignores SIGPIPE; exec preserves both
+  // settings.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
-  execve(prepared.program, prepared.arguments, prepared.environment);
+  execve(setup.program, setup.arguments, setup.environment);
   fail(StartFailure::Stage::kExec);
   _exit(127);
 }
@@ -92,7 +92,7 @@ struct Prepared {
 std::string describe(const StartFailure& failure, const ChildCommand& command) {
   switch (failure.stage) {
     case StartFailure::Stage::kDirectory:
-      return fmt::format("cannot enter the folder {}: {}", command.working_directory.string(),
+      return fmt::format("cannot enter the directory {}: {}", command.working_directory.string(),
                          std::strerror(failure.error));
     case StartFailure::Stage::kAffinity:
       return fmt::format("cannot bind {} to its CPUs: {}", command.program.string(),
@@ -105,7 +105,8 @@ std::string describe(const StartFailure& failure, const ChildCommand& command) {
 
 }  // namespace
 
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& over) {
+std::vector<std::string> environment_with_overrides(
+    const std::map<std::string, std::string>& over) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
@@ -132,27 +133,27 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   std::vector<std::string> arguments = command.arguments;
   arguments.insert(arguments.begin(), command.program.string());
   std::vector<std::string> environment = command.environment;
-  const std::vector<char*> argument_pointers = pointers(arguments);
-  const std::vector<char*> environment_pointers = pointers(environment);
+  const std::vector<char*> argument_pointers = null_terminated(arguments);
+  const std::vector<char*> environment_pointers = null_terminated(environment);
   const std::string directory = command.working_directory.string();
-  Prepared prepared{};
-  prepared.program = command.program.c_str();
-  prepared.directory = directory.c_str();
-  prepared.arguments = argument_pointers.data();
-  prepared.environment = environment_pointers.data();
-  prepared.null_input = null_input.get();
-  prepared.output = (*output)[1].get();
-  prepared.error = command.separate_error ? error[1].get() : prepared.output;
-  prepared.failure = (*failure)[1].get();
-  prepared.parent = getpid();
-  CPU_ZERO(&prepared.cpus);
-  for (const int cpu : command.cpus) CPU_SET(cpu, &prepared.cpus);
-  prepared.bind = !command.cpus.empty();
+  ChildSetup setup{};
+  setup.program = command.program.c_str();
+  setup.directory = directory.c_str();
+  setup.arguments = argument_pointers.data();
+  setup.environment = environment_pointers.data();
+  setup.null_input = null_input.get();
+  setup.output = (*output)[1].get();
+  setup.error = command.separate_error ? error[1].get() : setup.output;
+  setup.failure = (*failure)[1].get();
+  setup.parent = getpid();
+  CPU_ZERO(&setup.cpus);
+  for (const int cpu : command.cpus) CPU_SET(cpu, &setup.cpus);
+  setup.bind = !command.cpus.empty();
 
   const pid_t pid = fork();
   if (pid < 0) return start_error("cannot fork", errno);
-  if (pid == 0) become(prepared);
-  // In the child as well as here: whoever comes second finds it done.
+  if (pid == 0) exec_child(setup);
+  // Parent and child both set the group, so that it exists before either continues.
   setpgid(pid, pid);
   (*output)[1].reset();
   error[1].reset();
@@ -161,16 +162,16 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   // Through syscall(): glibc 2.36 declares pidfd_open without C linkage.
   FileDescriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const int pid_fd_error = errno;
-  StartFailure told{};
+  StartFailure start_failure{};
   ssize_t size = 0;
   do {
-    size = read((*failure)[0].get(), &told, sizeof(told));
+    size = read((*failure)[0].get(), &start_failure, sizeof(start_failure));
   } while (size < 0 && errno == EINTR);
-  if (size == static_cast<ssize_t>(sizeof(told)) || !pid_fd) {
+  if (size == static_cast<ssize_t>(sizeof(start_failure)) || !pid_fd) {
     kill(-pid, SIGKILL);
     waitpid(pid, nullptr, 0);
     if (!pid_fd) return start_error("cannot watch a child process", pid_fd_error);
-    return Error{ExitCode::kUsage, describe(told, command)};
+    return Error{ExitCode::kUsage, describe(start_failure, command)};
   }
   fcntl((*output)[0].get(), F_SETFL, O_NONBLOCK);
   if (error[0]) fcntl(error[0].get(), F_SETFL, O_NONBLOCK);
@@ -184,7 +185,7 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::signal_group(int signal_number) const {
-  // After the reaping the number may be another process's.
+  // After reaping, the process id may belong to another process.
   if (!exit_code_) kill(-pid_, signal_number);
 }
 
@@ -204,7 +205,7 @@ std::optional<int> ChildProcess::poll_exit() {
   if (waitid(P_PIDFD, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
     return std::nullopt;
   }
-  // While the leader is a zombie its group's number cannot be anyone else's.
+  // While the group leader is a zombie, its process group id cannot be reused.
   kill(-pid_, SIGKILL);
   waitid(P_PIDFD, id, &info, WEXITED | WNOHANG);
   exit_code_ = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;

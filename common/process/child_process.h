@@ -1,5 +1,5 @@
-// One child process: started with its own group, CPUs, environment and output pipes, and never able
-// to outlive the process that started it.
+// A child process with its own process group, CPUs, environment and output pipes. The kernel kills
+// it when its parent dies.
 #pragma once
 
 #include <sys/types.h>
@@ -17,46 +17,46 @@ namespace tilewright {
 
 struct ChildCommand {
   std::filesystem::path program;
-  std::vector<std::string> arguments;    // without the program's own name
-  std::vector<std::string> environment;  // NAME=value, all of it
+  std::vector<std::string> arguments;    // without argv[0]
+  std::vector<std::string> environment;  // NAME=value; the child inherits nothing else
   std::filesystem::path working_directory;
-  std::vector<int> cpus;  // the CPUs it may run on; empty: those of its parent
+  std::vector<int> cpus;  // CPU affinity; empty: that of the parent
   bool separate_error = false;
 };
 
-// This process's variables with those of `over` over them, as NAME=VALUE.
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& over);
+// This process's environment with the variables of `over` set, as NAME=VALUE.
+std::vector<std::string> environment_with_overrides(const std::map<std::string, std::string>& over);
 
 class ChildProcess {
  public:
-  // The kernel kills the child with SIGKILL when the calling *thread* ends, so call this from the
+  // The kernel kills the child with SIGKILL when the calling *thread* ends, so call this from a
   // thread that lives as long as the program. Standard input is /dev/null; standard output and
-  // standard error share one pipe so that their lines keep their order, unless `separate_error`.
-  // Errors: kUsage when the program cannot be run as asked, kInternal when the system refuses.
+  // standard error share one pipe, so that their lines keep their order, unless `separate_error`.
+  // Errors: kUsage if the program, directory or CPUs are wrong, kInternal if a system call fails.
   static Result<ChildProcess> start(const ChildCommand& command);
 
   ChildProcess(ChildProcess&&) = default;
   ChildProcess& operator=(ChildProcess&&) = delete;
-  // Kills the whole group if it still runs, and reaps the child.
+  // Kills the process group if the child is still running, and reaps the child.
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }
   // Readable once the child has ended.
   int exit_fd() const { return pid_fd_.get(); }
-  // Non-blocking; -1 after close_output(), or where there is none.
+  // Non-blocking; -1 after close_output() or the end of the stream; error_fd() is also -1 without
+  // separate_error.
   int output_fd() const { return output_.get(); }
   int error_fd() const { return error_.get(); }
   void close_output() { output_.reset(); }
-  // What stands in a pipe now, at most 64 KiB; closes it at its end.
+  // Reads at most 64 KiB of the available output; closes the pipe at the end of the stream.
   std::string read_output() { return read_from(output_); }
   std::string read_error() { return read_from(error_); }
 
-  // To every process of the child's group.
+  // Sends a signal to every process of the child's group.
   void signal_group(int signal_number) const;
 
-  // The exit code once the child has ended (128 + n where signal n ended it, as a shell and a
-  // kubelet report it), else nothing. What the child left behind in its group is killed before it
-  // is reaped.
+  // The exit code, or 128 + n after signal n as in a shell and the kubelet; nullopt while the child
+  // runs. Kills the remaining processes of the child's group before it reaps the child.
   std::optional<int> poll_exit();
 
  private:
@@ -68,7 +68,7 @@ class ChildProcess {
   static std::string read_from(FileDescriptor& pipe);
 
   pid_t pid_;
-  FileDescriptor pid_fd_;  // empty only in an object moved from
+  FileDescriptor pid_fd_;  // empty only in a moved-from object
   FileDescriptor output_, error_;
   std::optional<int> exit_code_;
 };

@@ -1,14 +1,17 @@
-// A member's end of the rendezvous: joins, sends heartbeats in the background, learns that its
-// epoch is over. While the coordinator is away the member trains on; the client connects again with
-// back-off and tells the coordinator, or its successor, which epoch it is in.
+// A member's connection to the rendezvous: joins epochs, sends heartbeats in the background and
+// receives the end of its epoch. While the coordinator is unavailable, the member keeps training;
+// the client reconnects with exponential backoff and reports the epoch that it holds to the
+// coordinator or its successor.
 //
-//                  join()                    assignment
-//   IDLE ────────────────────▶ JOINING ──────────────────▶ IN EPOCH ──── finish() ───▶ FINISHING
-//                                 ▲                        │      │                      │
-//                                 │ join(): gives it up    │      │ epoch ended          │ taken
-//                                 down └────────────────────────┴─── ENDED ◀── epoch ended ───┤
-//                                                                                        ▼
-//   any state: refused ───▶ REFUSED (for good)                                       FINISHED
+//             join()              assignment              finish()
+//   IDLE ─────────────▶ JOINING ─────────────▶ IN EPOCH ────────────▶ FINISHING
+//                        ▲   ▲                  │    │                 │     │
+//                        │   └── join() gives ──┘    │ epoch           │     │ acknowledged
+//                        │       the epoch up        │ ended           │     ▼
+//                        │                           ▼                 │  FINISHED
+//                        └──────── join() ──────── ENDED ◀─────────────┘
+//                                                        epoch ended
+//   any state ── refused ──▶ REFUSED (final)
 #pragma once
 
 #include <functional>
@@ -28,58 +31,60 @@ class Client {
   struct Options {
     net::Address coordinator;
     std::string job_uid;
-    Seat seat;
+    WorkerProcess process;
     std::string address;            // host:port where the other members reach this one
-    std::string isa;                // what its kernels compute with
-    bool tls = false;               // as the job asks for; the coordinator refuses the other
-    std::uint64_t incarnation = 0;  // 0: drawn at random
+    std::vector<std::string> isas;  // instruction sets that it can use, slowest first
+    bool tls = false;               // must match the job; the coordinator refuses a mismatch
+    std::uint64_t instance_id = 0;  // 0: a random one
     Duration heartbeat_interval = std::chrono::seconds(1);
-    // Without any answer for so long the coordinator is taken for away, and connected to anew.
-    Duration silence = std::chrono::seconds(10);
-    // Between two tries to connect: doubling from the first to the second, each between half and
-    // the whole of it at random.
-    Duration first_backoff = std::chrono::milliseconds(20);
-    Duration last_backoff = std::chrono::seconds(2);
+    // Without an answer for this long the client closes the connection and reconnects.
+    Duration coordinator_timeout = std::chrono::seconds(10);
+    // Pause between attempts to connect. It doubles from min to max; each pause is multiplied by a
+    // random factor from 0.5 to 1.
+    Duration min_backoff = std::chrono::milliseconds(20);
+    Duration max_backoff = std::chrono::seconds(2);
+    Clock* clock = &system_clock();  // for heartbeats and coordinator_timeout
   };
 
   Client(Options options, net::SecretKey key, std::shared_ptr<Logger> log);
-  // Closes the connection. Without finish() before it, the coordinator counts a loss.
+  // Closes the connection. The coordinator counts a loss unless finish() succeeded before.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Waits for the next epoch; gives up the one it is in. Errors:
-  //  kPeerLost     no epoch formed until the deadline; the sentence says what was missing. The wish
-  //                stands: another call takes it up.
-  //  kUnsupported  refused for good; the sentence is the coordinator's
-  //  kOk           the job has finished already: there is nothing to do
-  //  kInterrupted  the wait was cancelled; the wish stands
+  // Gives up the current epoch, if any, and waits for the next one. After kPeerLost and
+  // kInterrupted the member stays joined: the next call continues to wait. Errors:
+  //  kPeerLost     no epoch formed by the deadline; the message says what was missing
+  //  kUnsupported  the coordinator refused this process permanently; the message is its reason
+  //  kOk           the job has already finished: there is nothing to do
+  //  kInterrupted  the wait was cancelled
   Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
 
-  // What the next heartbeats say. Cheap: a copy under a lock that is never held for long.
+  // Sets the progress that heartbeats carry. Cheap: a copy under a briefly held mutex.
   void report(Progress progress);
 
-  // Whether the epoch of the last assignment is over (or this process was refused): its collectives
-  // are to be aborted, then comes join(). True before the first assignment, too.
+  // Whether the epoch of the last assignment has ended or this process was refused: abort the
+  // collectives and call join(). Also true before the first assignment.
   bool epoch_ended() const;
-  // Rung while epoch_ended(): ends the waits of the collectives. Cleared by join().
-  const net::WakeUp& epoch_bell() const;
-  // Called once, from the client's thread, when the epoch is over; at once when it is over already.
-  // When on_epoch_end() returns, the handler before it does not run any more. An empty one: nobody
-  // is called. The handler may not call back into the client.
+  // Signalled while epoch_ended(): cancels the waits of the collectives. join() clears it.
+  const net::WakeUp& epoch_cancel_token() const;
+  // Calls the handler once, from the client's thread, when the epoch ends, or at once if it has
+  // ended already. Replaces the previous handler, which no longer runs once on_epoch_end() returns.
+  // An empty handler removes it. The handler must not call the client.
   using EpochEndHandler = std::function<void(const std::string& reason)>;
   void on_epoch_end(EpochEndHandler handler);
-  // Whether the members are asked to end the epoch at a step boundary. They hear it at different
-  // times: the members agree on the step among themselves.
-  bool reform_asked() const;
-  // Why the epoch ended or shall end; empty while it runs.
+  // Whether the coordinator has asked the members to end the epoch at a step boundary. Members
+  // receive the request at different times and must agree on the step among themselves.
+  bool reform_requested() const;
+  // Why the epoch ended, or why the coordinator asked to end it; empty otherwise.
   std::string reason() const;
   bool connected() const;
 
-  // The work is done; returns when the coordinator has taken it down. Errors (kPeerLost): the epoch
-  // ended first (join() again), or the coordinator is away at the deadline.
+  // Reports that the work is done and waits for the coordinator's acknowledgement. Errors
+  // (kPeerLost): the epoch ended first (join() again), or the coordinator did not answer by the
+  // deadline.
   Status finish(const net::Wait& wait);
-  // Goes away and says why, if the coordinator can be told in time.
+  // Leaves the job. Sends the reason to the coordinator if it is reachable by the deadline.
   void leave(const std::string& reason, const net::Wait& wait);
 
  private:

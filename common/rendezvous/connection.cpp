@@ -9,9 +9,11 @@ namespace tilewright::rendezvous {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 << 10;
-// A member that does not read while this much waits for it is given up: an assignment of kMaxWorld
-// peers fits many times.
+// The connection closes if its output queue exceeds this size, which is many times that of an
+// assignment of kMaxWorld peers.
 constexpr std::size_t kMaxOutputBytes = 8 << 20;
+// An empty queue keeps this much memory for heartbeat replies.
+constexpr std::size_t kKeptOutputBytes = 4 << 10;
 
 }  // namespace
 
@@ -19,7 +21,7 @@ Connection::Connection(net::Socket socket, MonotonicTime now, net::FindTlsKey fi
     : opened(now), socket_(std::move(socket)), find_tls_key_(std::move(find_tls_key)) {}
 
 std::uint32_t Connection::events() const {
-  // epoll's bits are poll's.
+  // epoll and poll use the same bits.
   static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT);
   return static_cast<std::uint32_t>(
       socket_.poll_events(static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0))));
@@ -30,7 +32,7 @@ Status Connection::read(const FindKey& find_key, std::vector<std::string>& messa
   do {
     const Result<std::size_t> got = socket_.try_read(buffer);
     if (!got.ok()) return got.error();
-    if (*got == 0 || ends) return {};
+    if (*got == 0 || close_deadline) return {};
     const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), *got);
     if (Status status = take_bytes(bytes, find_key, messages); !status.ok()) return status;
   } while (socket_.buffered());
@@ -39,12 +41,12 @@ Status Connection::read(const FindKey& find_key, std::vector<std::string>& messa
 
 Status Connection::take_bytes(std::string_view bytes, const FindKey& find_key,
                               std::vector<std::string>& messages) {
-  if (stage_ == Stage::kProved) {
+  if (stage_ == Stage::kAuthenticated) {
     reader_.append(bytes);
   } else {
     input_.append(bytes);
   }
-  // A hello begins with its length, which is never that of TLS's first two bytes.
+  // A hello begins with its length, which never equals the first two bytes of TLS.
   static_assert(kMaxHelloBytes < 0x0316);
   if (find_tls_key_ && input_.size() >= 2) {
     net::FindTlsKey find = std::exchange(find_tls_key_, {});
@@ -70,25 +72,25 @@ Status Connection::take_input(const FindKey& find_key, std::vector<std::string>&
     auto hello = reader.next();
     if (!hello.ok()) return hello.error();
     if (!hello->has_value()) return {};
-    input_ = reader.rest();
-    Result<std::string> uid = decode_hello(**hello);
-    if (!uid.ok()) return uid.error();
-    job_uid_ = *uid;
-    // Whether a job exists is told only to those who know its secret.
-    const net::SecretKey* key = find_key(job_uid_);
+    input_ = reader.remaining();
+    Result<Hello> decoded = decode_hello(**hello);
+    if (!decoded.ok()) return decoded.error();
+    hello_ = std::move(decoded).value();
+    // An unknown job gets a random key, so that only peers with the secret learn which jobs exist.
+    const net::SecretKey* key = find_key(job_uid());
     handshake_.emplace(net::Role::kServer, key != nullptr ? key->clone() : net::SecretKey::random(),
-                       proof_context(job_uid_));
+                       proof_context(job_uid()));
     output_ += handshake_->take_output();
-    stage_ = Stage::kProof;
+    stage_ = Stage::kAuthenticating;
   }
-  while (stage_ == Stage::kProof) {
+  while (stage_ == Stage::kAuthenticating) {
     const std::optional<std::string> bytes = take(handshake_->wanted());
     if (!bytes) return {};
     if (Status status = handshake_->feed(*bytes); !status.ok()) return status;
     output_ += handshake_->take_output();
     if (!handshake_->complete()) continue;
     handshake_.reset();
-    stage_ = Stage::kProved;
+    stage_ = Stage::kAuthenticated;
     reader_.append(std::exchange(input_, {}));
   }
   while (true) {
@@ -106,9 +108,21 @@ Status Connection::write() {
     if (*sent == 0) break;
     output_.erase(0, *sent);
   }
+  if (output_.empty() && output_.capacity() > kKeptOutputBytes) output_.shrink_to_fit();
   if (output_.size() > kMaxOutputBytes)
-    return Error{ExitCode::kPeerLost, socket_.peer() + " does not read what is sent to it"};
+    return Error{ExitCode::kPeerLost, socket_.peer() + " does not read its messages"};
   return {};
+}
+
+void Connection::turn_away(const std::string& reason) {
+  std::string().swap(input_);
+  reader_ = net::MessageReader(kMaxMessageBytes);
+  // A peer that does not read its messages would not read the reason either.
+  if (output_.size() > kReadBytes) {
+    std::string().swap(output_);
+  } else {
+    send(Unavailable{reason});
+  }
 }
 
 void Connection::send(const ServerMessage& message) {

@@ -1,63 +1,77 @@
-// One connection of the server: TLS where the peer begins it, hello, proof, then messages. It reads
-// and writes without waiting and is driven by the server's loop; for this room only.
+// One connection of the server: TLS if the peer starts it, hello, proof, then messages. It never
+// blocks; the server's loop drives it. Private to this module.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/net/handshake.h"
 #include "common/net/message.h"
 #include "common/net/secret.h"
 #include "common/net/socket.h"
 #include "common/net/tls.h"
+#include "common/rendezvous/limits.h"
 #include "common/rendezvous/messages.h"
 
 namespace tilewright::rendezvous {
 
 class Connection {
  public:
-  // The key of a job; nullptr: there is no such job.
+  // The key of a job; nullptr: no such job.
   using FindKey = std::function<const net::SecretKey*(const std::string& job_uid)>;
 
   Connection(net::Socket socket, MonotonicTime now, net::FindTlsKey find_tls_key);
 
-  // Takes what has come; the whole messages of a peer that has proved itself are appended to
-  // `messages`, also those that came before the Error that ends the connection.
+  // Reads what has arrived. Appends the complete messages of an authenticated peer to `messages`,
+  // including those received before an Error. An Error ends the connection.
   Status read(const FindKey& find_key, std::vector<std::string>& messages);
-  // Sends what goes.
+  // Sends as much of the queued output as the socket accepts.
   Status write();
   void send(const ServerMessage& message);
-  // The peer reads what was sent and then sees the end; closing at once could destroy it on the
-  // way.
+  // Half-closes the connection: the peer reads the sent bytes and then the end of the stream. A
+  // full close could discard bytes in flight.
   void shutdown_write() { socket_.shutdown_write(); }
 
   int fd() const { return socket_.fd(); }
   const std::string& peer() const { return socket_.peer(); }
   bool wants_to_write() const { return !output_.empty(); }
-  std::uint32_t events() const;  // what epoll has to watch
+  std::uint32_t events() const;  // for epoll
   bool encrypted() const { return socket_.encrypted(); }
-  bool proved() const { return stage_ == Stage::kProved; }
-  const std::string& job_uid() const { return job_uid_; }
+  bool authenticated() const { return stage_ == Stage::kAuthenticated; }
+  const std::string& job_uid() const { return hello_.job_uid; }
+  int protocol_version() const { return hello_.version; }
 
-  std::optional<MemberId> who;  // after its first join
-  MonotonicTime opened;         // for the deadline of the proof and the first join
-  // Set: what comes is ignored, the end is announced, and at this time it is closed at the latest.
-  std::optional<MonotonicTime> ends;
+  // Memory of messages that are incomplete or that the peer has not read.
+  std::size_t buffered_bytes() const {
+    return input_.capacity() + reader_.capacity() + output_.capacity();
+  }
+  // Discards what is buffered and sends the reason, for a connection that the caller then closes.
+  void turn_away(const std::string& reason);
+  bool peer_closed() const { return socket_.peer_closed(); }
+
+  std::optional<MemberId> who;   // after its first join
+  MonotonicTime opened;          // start of Server::Options::join_timeout
+  std::shared_ptr<Usage> usage;  // of its job, since the proof
+  std::size_t accounted = 0;     // its share of usage->buffered_bytes
+  // When set: input is ignored, the write side is shut down, and the connection closes by then.
+  std::optional<MonotonicTime> close_deadline;
 
  private:
-  enum class Stage { kHello, kProof, kProved };
+  enum class Stage { kHello, kAuthenticating, kAuthenticated };
   Status take_bytes(std::string_view bytes, const FindKey& find_key,
                     std::vector<std::string>& messages);
   Status take_input(const FindKey& find_key, std::vector<std::string>& messages);
-  // The first `size` bytes of the input; nothing while fewer have come.
+  // The first `size` bytes of the input; nullopt while fewer have arrived.
   std::optional<std::string> take(std::size_t size);
 
   net::Socket socket_;
   Stage stage_ = Stage::kHello;
-  net::FindTlsKey find_tls_key_;  // until the peer has said something
-  std::string input_;             // before the proof is complete
-  std::string job_uid_;
+  net::FindTlsKey find_tls_key_;  // until the first bytes show whether the peer uses TLS
+  std::string input_;             // until the proof is complete
+  Hello hello_;
   std::optional<net::Handshake> handshake_;
   net::MessageReader reader_{kMaxMessageBytes};
   std::string output_;

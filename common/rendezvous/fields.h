@@ -1,5 +1,5 @@
-// Typed, bounded access to the fields of a JSON object that came from a socket. The first thing
-// that is wrong is kept; what is read after it has default values.
+// Typed, bounded access to the fields of a JSON object from a socket. Keeps the first error; every
+// later read still returns a value.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 
@@ -18,21 +19,21 @@ class Fields {
  public:
   Fields(const nlohmann::json& object, std::string where)
       : object_(object), where_(std::move(where)) {
-    if (!object_.is_object()) fail("", "is no object");
+    if (!object_.is_object()) fail("", "is not an object");
   }
 
-  std::int64_t integer(const char* name, std::int64_t least, std::int64_t most) {
+  std::int64_t integer(const char* name, std::int64_t minimum, std::int64_t maximum) {
     const nlohmann::json* field = find(name);
-    if (field == nullptr) return least;
-    // An unsigned value above the signed range fails is_in_range by its own type.
+    if (field == nullptr) return minimum;
+    // An unsigned value above the signed range must not wrap around.
     const bool fits = field->is_number_integer() &&
                       (!field->is_number_unsigned() ||
                        field->get<std::uint64_t>() <=
                            static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
     const std::int64_t value = fits ? field->get<std::int64_t>() : 0;
-    if (fits && value >= least && value <= most) return value;
-    fail(name, fmt::format("is not an integer from {} to {}", least, most));
-    return least;
+    if (fits && value >= minimum && value <= maximum) return value;
+    fail(name, fmt::format("is not an integer from {} to {}", minimum, maximum));
+    return minimum;
   }
 
   std::uint64_t unsigned64(const char* name) {
@@ -43,7 +44,7 @@ class Fields {
     return 0;
   }
 
-  // null stands for what is not finite.
+  // null is NaN.
   double number(const char* name) {
     const nlohmann::json* field = find(name);
     if (field == nullptr || field->is_null()) return std::numeric_limits<double>::quiet_NaN();
@@ -52,13 +53,28 @@ class Fields {
     return 0;
   }
 
-  std::string text(const char* name, std::size_t most) {
+  std::string string(const char* name, std::size_t maximum) {
     const nlohmann::json* field = find(name);
     if (field == nullptr) return "";
-    if (field->is_string() && field->get_ref<const std::string&>().size() <= most)
+    if (field->is_string() && field->get_ref<const std::string&>().size() <= maximum)
       return field->get<std::string>();
-    fail(name, fmt::format("is not a text of at most {} bytes", most));
+    fail(name, fmt::format("is not a string of at most {} bytes", maximum));
     return "";
+  }
+
+  // An array of 1 to `max_count` strings.
+  std::vector<std::string> strings(const char* name, std::size_t max_count, std::size_t max_bytes) {
+    std::vector<std::string> values;
+    for (const nlohmann::json& value : array(name, max_count)) {
+      if (value.is_string() && value.get_ref<const std::string&>().size() <= max_bytes) {
+        values.push_back(value.get<std::string>());
+      } else {
+        fail(name,
+             fmt::format("has an element that is not a string of at most {} bytes", max_bytes));
+      }
+    }
+    if (values.empty()) fail(name, "has no elements");
+    return values;
   }
 
   bool boolean(const char* name) {
@@ -70,22 +86,22 @@ class Fields {
 
   bool has(const char* name) const { return object_.is_object() && object_.contains(name); }
 
-  // An array of at most `most` elements, or an empty one.
-  const nlohmann::json& array(const char* name, std::size_t most) {
+  // An array of at most `maximum` elements, or an empty one.
+  const nlohmann::json& array(const char* name, std::size_t maximum) {
     static const nlohmann::json kNone = nlohmann::json::array();
     const nlohmann::json* field = find(name);
     if (field == nullptr) return kNone;
-    if (field->is_array() && field->size() <= most) return *field;
-    fail(name, fmt::format("is not an array of at most {}", most));
+    if (field->is_array() && field->size() <= maximum) return *field;
+    fail(name, fmt::format("is not an array of at most {} elements", maximum));
     return kNone;
   }
 
-  const nlohmann::json& object(const char* name, std::size_t most) {
+  const nlohmann::json& object(const char* name, std::size_t maximum) {
     static const nlohmann::json kNone = nlohmann::json::object();
     const nlohmann::json* field = find(name);
     if (field == nullptr) return kNone;
-    if (field->is_object() && field->size() <= most) return *field;
-    fail(name, fmt::format("is not an object of at most {} fields", most));
+    if (field->is_object() && field->size() <= maximum) return *field;
+    fail(name, fmt::format("is not an object of at most {} fields", maximum));
     return kNone;
   }
 
@@ -95,8 +111,8 @@ class Fields {
     message_ = name.empty() ? fmt::format("{} {}", where_, what)
                             : fmt::format("{}: {} {}", where_, name, what);
   }
-  // Takes over what is wrong with a part of this object.
-  void take(const Fields& part) {
+  // Copies the error of a nested object.
+  void take_error(const Fields& part) {
     if (!part.ok_) fail("", part.message_);
   }
   bool ok() const { return ok_; }

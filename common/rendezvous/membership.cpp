@@ -7,15 +7,16 @@
 namespace tilewright::rendezvous {
 namespace {
 
-// The earliest time at which an epoch may form out of those who wait; nullopt: too few wait.
-std::optional<MonotonicTime> forming_time(const State& state) {
+// The earliest time at which the waiting members may form an epoch; nullopt: too few wait.
+std::optional<MonotonicTime> earliest_forming_time(const State& state) {
   int waiting = 0;
-  MonotonicTime time = std::max(state.last_join + state.settings.last_call, state.patience_until);
-  if (state.formed_before) time = std::max(time, state.started + state.settings.reunion_wait);
-  for (const auto& [seat, member] : state.members) {
-    if (member.standing == Standing::kWaiting) ++waiting;
-    if (member.standing == Standing::kOutstanding)
-      time = std::max(time, member.since + state.settings.rejoin_wait);
+  MonotonicTime time =
+      std::max(state.last_join + state.settings.join_quiet_period, state.wait_for_expected_until);
+  if (state.formed_before) time = std::max(time, state.started + state.settings.recovery_timeout);
+  for (const auto& [process, member] : state.members) {
+    if (member.state == MemberState::kWaiting && !lacks_isa(state, member)) ++waiting;
+    if (member.state == MemberState::kNotRejoined)
+      time = std::max(time, member.since + state.settings.rejoin_timeout);
   }
   if (waiting < state.settings.min_world) return std::nullopt;
   return waiting >= state.settings.expected ? state.last_join : time;
@@ -26,16 +27,16 @@ std::optional<MonotonicTime> forming_time(const State& state) {
 std::optional<MonotonicTime> phase_deadline(const State& state) {
   switch (state.phase) {
     case Phase::kGathering:
-      return forming_time(state);
+      return earliest_forming_time(state);
     case Phase::kRebuilding:
-      return state.phase_since + state.settings.reunion_wait;
+      return state.phase_started + state.settings.recovery_timeout;
     case Phase::kDraining:
-      // Until somebody has come to the boundary, the step takes as long as it takes.
-      if (std::ranges::any_of(state.roster, &Place::left))
-        return state.first_left + state.settings.rejoin_wait;
+      // No deadline until the first member reaches the boundary: a step may take arbitrarily long.
+      if (std::ranges::any_of(state.epoch_members, &EpochMember::rejoined))
+        return state.first_rejoin + state.settings.rejoin_timeout;
       return std::nullopt;
     case Phase::kClosing:
-      return state.phase_since + state.settings.close_wait;
+      return state.phase_started + state.settings.close_timeout;
     case Phase::kRunning:
     case Phase::kClosed:
       return std::nullopt;
@@ -43,21 +44,34 @@ std::optional<MonotonicTime> phase_deadline(const State& state) {
   return std::nullopt;
 }
 
-State make_state(const Settings& settings, Epoch floor, MonotonicTime now) {
+State make_state(const Settings& settings, const Stored& stored, MonotonicTime now) {
   TW_CHECK(check(settings).ok(), "{}", check(settings).error().message);
   State state;
   state.settings = settings;
-  state.started = state.phase_since = now;
-  state.latest = floor;
-  state.over = floor == 0 ? 0 : floor - 1;
-  state.formed_before = floor > 0;
+  state.started = state.phase_started = now;
+  state.latest_epoch = stored.last_epoch;
+  state.max_reported_epoch = stored.last_epoch + kMaxUnstoredEpochs;
+  state.last_ended_epoch = stored.last_epoch == 0 ? 0 : stored.last_epoch - 1;
+  state.formed_before = stored.last_epoch > 0;
+  state.isa = stored.isa;
+  state.last_checkpoint_step = stored.last_checkpoint_step;
   return state;
+}
+
+bool lacks_isa(const State& state, const Member& member) {
+  return state.settings.exact && !state.isa.empty() &&
+         std::ranges::find(member.isas, state.isa) == member.isas.end();
+}
+
+MonotonicTime member_deadline(const State& state, const Member& member) {
+  return member.disconnected ? member.disconnected->since + state.settings.reconnect_timeout
+                             : member.last_seen + state.settings.heartbeat_timeout;
 }
 
 std::optional<MonotonicTime> next_deadline(const State& state) {
   std::optional<MonotonicTime> next = phase_deadline(state);
-  for (const auto& [seat, member] : state.members) {
-    const MonotonicTime time = member.last_seen + state.settings.heartbeat_timeout;
+  for (const auto& [process, member] : state.members) {
+    const MonotonicTime time = member_deadline(state, member);
     if (!next || time < *next) next = time;
   }
   return next;
@@ -65,16 +79,18 @@ std::optional<MonotonicTime> next_deadline(const State& state) {
 
 Assignment assignment_of(const State& state, int rank) {
   Assignment assignment;
-  assignment.epoch = state.latest;
+  assignment.epoch = state.latest_epoch;
   assignment.rank = rank;
-  assignment.world = static_cast<int>(state.roster.size());
+  assignment.world = static_cast<int>(state.epoch_members.size());
   assignment.resume_step = state.resume_step;
+  assignment.isa = state.isa;
   assignment.local_world = 0;
-  const int index = state.roster.at(static_cast<std::size_t>(rank)).peer.who.seat.index;
+  const int index =
+      state.epoch_members.at(static_cast<std::size_t>(rank)).peer.who.process.worker_index;
   for (int i = 0; i < assignment.world; ++i) {
-    const Peer& peer = state.roster[static_cast<std::size_t>(i)].peer;
+    const Peer& peer = state.epoch_members[static_cast<std::size_t>(i)].peer;
     assignment.peers.push_back(peer);
-    if (peer.who.seat.index != index) continue;
+    if (peer.who.process.worker_index != index) continue;
     if (i < rank) ++assignment.local_rank;
     ++assignment.local_world;
   }

@@ -1,32 +1,44 @@
-// The membership of one job as a pure state machine: step() depends on its arguments alone and
-// knows no clock, thread, socket or log. Time is monotonic and passed in.
+// The membership of one job as a pure state machine: step() depends only on its arguments and uses
+// no clock, thread, socket or log. Time is monotonic and passed in.
 //
-//            joins                                all of the epoch re-registered
-//          ┌───────┐                          ┌─────────────┐─────────────────┐
-//          │       ▼      claim of an epoch   │ REBUILDING  │                 │
-//          │  ┌───────────┐ ────────────────▶ │ (restarted  │                 │
-//          └──│ GATHERING │ ◀──────────────── │ coordinator)│                 ▼
-//   start ───▶│           │  loss, timeout    └─────────────┘            ┌─────────┐
-//             │           │ ───────────────────────────────────────────▶ │ RUNNING │
-//             └───────────┘  expected members, or min members and the    └─────────┘
-//               ▲       ▲    last call is over: ++epoch, assignments       │  │  │ rank 0
-//               │       │                                                  │  │  │ finished
-//               │       └── loss, leave, rejoin: the epoch is broken ──────┘  │  ▼
-//               │                                                             │ ┌─────────┐
-//           all have rejoined  ┌──────────┐  newcomer and world < max:        │ │ CLOSING │
-//           (in order), loss,  │ DRAINING │  members are asked to end at a    │ └─────────┘
-//           timeout ────────── │          │ ◀ step boundary ──────────────────┘   │ all finished
-//                              └──────────┘                                       ▼ or gone
-//                                    │ rank 0 finished: CLOSING               ┌────────┐
-//                                    └──────────────────────────────────────▶ │ CLOSED │
-//                                                                             └────────┘
-// What always holds (tests/unit/common/rendezvous/membership_property_test.cpp):
-//  - at most one epoch is current; its number is above every number handed out or seen before;
-//  - ranks are 0 ... world - 1 in the order of seats; a seat is in it once; when it forms, min <=
-//    world <= max, as the owner said last;
-//  - a message of another epoch than the member's own changes nothing;
+//             join                              all members of the epoch reconnected
+//           ┌───────┐                         ┌─────────────┐──────────────────┐
+//           │       ▼   a member holds an     │ REBUILDING  │                  │
+//           │  ┌───────────┐  epoch ────────▶ │ (restarted  │                  │
+//           └──│ GATHERING │ ◀─────────────── │ coordinator)│                  ▼
+//    start ───▶│           │  loss, timeout   └─────────────┘             ┌─────────┐
+//              │           │ ───────────────────────────────────────────▶ │ RUNNING │
+//              └───────────┘  expected members, or min members after the  └─────────┘
+//                ▲       ▲    join quiet period: ++epoch, assignments       │  │  │ rank 0
+//                │       │                                                  │  │  │ finished
+//                │       └── loss, leave, rejoin: the epoch ends ───────────┘  │  ▼
+//                │                                                             │ ┌─────────┐
+//            all rejoined       ┌──────────┐  new member and world < max:      │ │ CLOSING │
+//            (in order), loss,  │ DRAINING │  ask members to end the epoch     │ └─────────┘
+//            timeout ────────── │          │ ◀ at a step boundary ─────────────┘   │ all finished
+//                               └──────────┘                                       ▼ or gone
+//                                     │ rank 0 finished: CLOSING               ┌────────┐
+//                                     └──────────────────────────────────────▶ │ CLOSED │
+//                                                                              └────────┘
+// A member of a running epoch whose connection breaks is disconnected: the epoch continues, and
+// nothing happens if the same instance reconnects. The member is lost, and the epoch ends,
+//  - when reconnect_timeout has passed,
+//  - when another member gives the epoch up because its collectives failed,
+//  - when the owner reports that the worker has exited,
+//  - when a new instance of the process joins.
+//
+// Invariants (tests/unit/common/rendezvous/membership_property_test.cpp):
+//  - at most one epoch is current; its number is above every number assigned or seen before;
+//  - ranks are 0 ... world - 1 in the order of (worker index, local rank), one per process;
+//  - when an epoch forms, min <= world <= max with the owner's latest bounds;
+//  - a message whose epoch is not the member's epoch changes nothing;
+//  - a member cannot raise the numbers by more than kMaxUnstoredEpochs in a coordinator's life;
+//  - a disconnected member that reconnects in time changes nothing but its own entry;
+//  - only members of the current epoch are disconnected;
+//  - a deadline that was not due before the coordinator stalled is not due after it;
 //  - while at least min members are connected and all of them wait, an epoch forms by
-//    next_deadline().
+//    next_deadline(), unless some lack the job's instruction set;
+//  - every member of an epoch has its instruction set, and all epochs of an exact job have the same.
 #pragma once
 
 #include <deque>
@@ -40,19 +52,19 @@
 
 namespace tilewright::rendezvous {
 
-// --- what happens ---
+// --- events ---
 
-// A member is ready for the next epoch; or, with `holding`, is still in the epoch it holds and says
-// so to a coordinator that it has newly connected to.
+// A member is ready for the next epoch. With `held_assignment` it is still in that epoch and has
+// reconnected.
 struct Join {
   MemberId who;
   std::string address;
-  std::string isa;
+  std::vector<std::string> isas;  // instruction sets that the member can use, slowest first
   std::int64_t last_checkpoint_step = -1;
-  Epoch after_epoch = 0;  // the epoch that the member gives up; 0: it was in none
-  std::optional<Assignment> holding;
+  Epoch after_epoch = 0;  // the epoch that the member gives up; 0: none
+  std::optional<Assignment> held_assignment;
 };
-// Heartbeat, Finished and Leave carry the epoch that the member is in, 0 while it is in none.
+// Heartbeat, Finished and Leave contain the member's current epoch; 0: none.
 struct Heartbeat {
   MemberId who;
   Epoch epoch = 0;
@@ -71,126 +83,171 @@ struct ConnectionClosed {
   MemberId who;
   std::string reason;
 };
-// From the owner: how many processes an epoch may have from now on (the running one goes on as it
-// is), how many the job should have now, and for how long an epoch may wait for these (a worker is
-// being restarted) rather than form with fewer.
+// From the owner: the worker's processes, or the one with this local rank, have exited. A member
+// that is still connected stays, because the report may be about an earlier process; but if its
+// connection closes within reconnect_timeout, the member is lost at once.
+struct WorkerExited {
+  int worker_index = 0;
+  std::optional<int> local_rank;
+};
+// From the owner: the minimum and maximum number of processes in later epochs (the current epoch is
+// not affected), the number that the job should have now, and how long an epoch waits for that
+// number before it forms with fewer, for example while a worker restarts.
 struct Expect {
   int min_world = 1;
   int max_world = 1;
   int expected = 1;
-  Duration patience{};
+  Duration timeout{};
+};
+// The coordinator did not run for this long (SIGSTOP, CPU throttling, a suspended machine): it saw
+// no message, and members may have reconnected meanwhile. Moves all deadlines by `gap`.
+struct Stalled {
+  Duration gap{};
 };
 struct Tick {};
-using Event = std::variant<Join, Heartbeat, Finished, Leave, ConnectionClosed, Expect, Tick>;
+using Event = std::variant<Join, Heartbeat, Finished, Leave, ConnectionClosed, WorkerExited, Expect,
+                           Stalled, Tick>;
 
-// --- what is to be done ---
+// --- actions ---
 
 struct Assign {
   MemberId to;
   Assignment assignment;
 };
-// The member's epoch is over: it aborts its collectives and joins again; after the job has
-// finished, it ends.
+// The member's epoch has ended: it aborts its collectives and joins again, or exits if the job has
+// finished.
 struct EndEpoch {
   MemberId to;
   Epoch epoch = 0;
   std::string reason;
   bool job_finished = false;
 };
-// Please end the epoch at a step boundary, after a checkpoint, and join again.
-struct AskReform {
+// Asks the member to end the epoch at a step boundary, write a checkpoint and join again.
+struct RequestReform {
   MemberId to;
   Epoch epoch = 0;
   std::string reason;
 };
-// Not admitted, or not any more; the connection is closed after it.
+// The member is not admitted or no longer admitted. The connection closes after this message.
 struct Refuse {
   MemberId to;
-  std::string sentence;
+  std::string message;
   bool job_finished = false;
 };
-// The member's Finished has been taken down.
+// Confirms the member's Finished.
 struct Acknowledge {
   MemberId to;
 };
-// The member is taken for dead: close its connection.
-struct Drop {
+// The member is considered dead: close its connection.
+struct CloseConnection {
   MemberId to;
 };
-// For the owner: a member was lost, in `epoch` or in none.
-struct Lost {
+// Tells the owner that a member's connection broke and that it may reconnect.
+struct MemberDisconnected {
   MemberId who;
   Epoch epoch = 0;
-  int rank = -1;  // in the last epoch that it was in; -1: it was in none
+  std::string reason;
+};
+// Tells the owner that a member was lost. `epoch` is 0 if the member was in none.
+struct MemberLost {
+  MemberId who;
+  Epoch epoch = 0;
+  int rank = -1;  // in its last epoch; -1: it was in none
   LossKind kind = LossKind::kConnectionClosed;
   std::string reason;
 };
-using Action = std::variant<Assign, EndEpoch, AskReform, Refuse, Acknowledge, Drop, Lost>;
+using Action = std::variant<Assign, EndEpoch, RequestReform, Refuse, Acknowledge, CloseConnection,
+                            MemberDisconnected, MemberLost>;
 using Actions = std::vector<Action>;
 
-// --- what is known ---
+// --- state ---
 
-enum class Standing {
-  kOutstanding,  // connected; its epoch is over and it has not joined again
+enum class MemberState {
+  kNotRejoined,  // connected; its epoch has ended and it has not joined again
   kWaiting,      // ready for the next epoch
   kInEpoch,
   kFinished,
 };
 
+struct Disconnection {
+  MonotonicTime since;
+  std::string reason;
+  bool operator==(const Disconnection&) const = default;
+};
+
 struct Member {
   MemberId who;
   std::string address;
-  std::string isa;
-  Standing standing = Standing::kWaiting;
-  MonotonicTime since;      // of its standing
-  MonotonicTime last_seen;  // any message that was not stale
-  std::int64_t last_checkpoint_step = -1;
-  int last_rank = -1;  // in the last epoch that it was in; -1: it was in none
+  std::vector<std::string> isas;
+  MemberState state = MemberState::kWaiting;
+  MonotonicTime since;                           // when it entered its state
+  MonotonicTime last_seen;                       // its last message that was not stale
+  std::optional<Disconnection> disconnected;     // nullopt: it is connected
+  std::optional<MonotonicTime> reported_exited;  // when the owner reported its exit
+  int last_rank = -1;                            // in its last epoch; -1: it was in none
   Progress progress;
   bool operator==(const Member&) const = default;
 };
 
-// A place in the current epoch; its position is its rank.
-struct Place {
+// A member of the current epoch; its position in State::epoch_members is its rank.
+struct EpochMember {
   Peer peer;
-  bool present = false;   // false: rebuilding, not re-registered yet
-  bool finished = false;  // it has reported Finished, whether still connected or not
-  bool left = false;      // draining: it has joined again
-  bool operator==(const Place&) const = default;
+  bool present = false;   // false: not reconnected yet, while rebuilding
+  bool finished = false;  // reported Finished; may have disconnected since
+  bool rejoined = false;  // has joined again, while draining
+  bool operator==(const EpochMember&) const = default;
 };
 
 struct State {
   Settings settings;
   MonotonicTime started;
   Phase phase = Phase::kGathering;
-  MonotonicTime phase_since;
-  Epoch latest = 0;            // the highest epoch handed out or heard of
-  Epoch over = 0;              // all epochs up to here have ended, as far as this coordinator knows
-  bool formed_before = false;  // the owner knows that the job ran under an earlier coordinator
-  std::vector<Place> roster;   // of the current epoch, by rank; empty: none is current
-  std::int64_t resume_step = -1;   // of the current epoch
-  std::map<Seat, Member> members;  // connected ones
+  MonotonicTime phase_started;
+  Epoch latest_epoch = 0;                   // the highest epoch assigned or reported by a member
+  Epoch max_reported_epoch = 0;             // from a member; a later one cannot have formed
+  Epoch last_ended_epoch = 0;               // all epochs up to this one have ended
+  bool formed_before = false;               // the job ran under an earlier coordinator
+  std::vector<EpochMember> epoch_members;   // of the current epoch, by rank; empty: no epoch
+  std::int64_t last_checkpoint_step = -1;   // of the job; also of members that are gone
+  std::int64_t resume_step = -1;            // of the current epoch
+  std::string isa;                          // of the latest epoch; empty: unknown
+  std::map<WorkerProcess, Member> members;  // connected, or disconnected for a moment
   MonotonicTime last_join;
-  MonotonicTime patience_until;
-  MonotonicTime first_left;     // draining: when the first member joined again
-  std::deque<MemberId> fenced;  // replaced incarnations, refused for ever; the oldest fall out
-  std::string last_end;         // why the last epoch ended
-  bool current() const { return !roster.empty(); }
-  Epoch epoch() const { return current() ? latest : 0; }
+  MonotonicTime wait_for_expected_until;
+  MonotonicTime first_rejoin;   // draining: when the first member joined again
+  std::deque<MemberId> fenced;  // replaced instances, refused; at most kMaxFenced
+  std::string end_reason;       // why the last epoch ended
+  bool current() const { return !epoch_members.empty(); }
+  Epoch epoch() const { return current() ? latest_epoch : 0; }
   bool operator==(const State&) const = default;
 };
 
-// `floor`: no epoch up to it is handed out (an epoch of that number may still be running and is
-// then taken up from its members); above 0, fresh members are given reunion_wait to be joined by
-// those of a running epoch. Settings must pass check().
-State make_state(const Settings& settings, Epoch floor, MonotonicTime now);
+// What the owner of an earlier coordinator has stored.
+struct Stored {
+  // Epoch numbers up to this one are not assigned again. It may still be running; its members then
+  // report it. If it is above 0, the first epoch waits up to recovery_timeout for such members.
+  // Members may report epochs up to kMaxUnstoredEpochs above it.
+  Epoch last_epoch = 0;
+  std::int64_t last_checkpoint_step = -1;  // -1: none
+  std::string isa = {};                    // of the job's epochs; empty: none has formed
+};
+
+// Settings must pass check().
+State make_state(const Settings& settings, const Stored& stored, MonotonicTime now);
+
+// Whether a waiting member can be in the next epoch. One that lacks the instruction set of an exact
+// job waits until the job ends.
+bool lacks_isa(const State& state, const Member& member);
 
 Actions step(State& state, const Event& event, MonotonicTime now);
 
-// When the phase ends by itself; nullopt: never, or not while so few wait.
+// When the phase times out; nullopt: never, or too few members are waiting.
 std::optional<MonotonicTime> phase_deadline(const State& state);
 
-// When step(Tick) has something to do; nullopt: not before another event.
+// When the member is lost without a further event.
+MonotonicTime member_deadline(const State& state, const Member& member);
+
+// When step(Tick) is due; nullopt: not before another event.
 std::optional<MonotonicTime> next_deadline(const State& state);
 
 // The assignment of one rank of the current epoch.

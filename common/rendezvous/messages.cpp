@@ -1,6 +1,7 @@
 #include "common/rendezvous/messages.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "common/rendezvous/fields.h"
@@ -10,38 +11,43 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kHello = "tilewright-rendezvous 1 ";
+constexpr std::string_view kHello = "tilewright-rendezvous ";
+constexpr int kMaxVersion = 999'999;
 constexpr std::size_t kMaxAddress = 300;
 constexpr std::size_t kMaxIsa = 32;
 constexpr std::size_t kMaxName = 192;
-constexpr std::size_t kMaxSentence = 2048;
+constexpr std::size_t kMaxReasonBytes = 2048;
 constexpr auto kMaxStep = std::int64_t{1} << 48;
 
-// Bytes that are no UTF-8 are replaced: a message is always valid JSON.
+// Replaces bytes that are not UTF-8, so that a message is always valid JSON.
 std::string dump(const json& message) {
   return message.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// A byte that is no UTF-8 grows to three on the way.
-std::string cut(const std::string& text, std::size_t most) { return text.substr(0, most / 3); }
+// dump() replaces a byte that is not UTF-8 with three bytes, so a third of the bound is safe.
+std::string cut(const std::string& text, std::size_t max_bytes) {
+  return text.substr(0, max_bytes / 3);
+}
 
 json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 json to_json(const MemberId& who) {
-  return {{"index", who.seat.index}, {"slot", who.seat.slot}, {"incarnation", who.incarnation}};
+  return {{"index", who.process.worker_index},
+          {"slot", who.process.local_rank},
+          {"incarnation", who.instance_id}};
 }
 
 MemberId member_id(Fields& fields) {
   MemberId who;
-  who.seat.index = static_cast<int>(fields.integer("index", 0, kMaxIndex));
-  who.seat.slot = static_cast<int>(fields.integer("slot", 0, kMaxSlot));
-  who.incarnation = fields.unsigned64("incarnation");
+  who.process.worker_index = static_cast<int>(fields.integer("index", 0, kMaxWorkerIndex));
+  who.process.local_rank = static_cast<int>(fields.integer("slot", 0, kMaxLocalRank));
+  who.instance_id = fields.unsigned64("incarnation");
   return who;
 }
 
-Epoch epoch(Fields& fields, const char* name, Epoch least) {
-  return static_cast<Epoch>(
-      fields.integer(name, static_cast<std::int64_t>(least), static_cast<std::int64_t>(kMaxEpoch)));
+Epoch epoch(Fields& fields, const char* name, Epoch minimum) {
+  return static_cast<Epoch>(fields.integer(name, static_cast<std::int64_t>(minimum),
+                                           static_cast<std::int64_t>(kMaxEpoch)));
 }
 
 json to_json(const Assignment& assignment) {
@@ -57,6 +63,7 @@ json to_json(const Assignment& assignment) {
           {"local_rank", assignment.local_rank},
           {"local_world", assignment.local_world},
           {"resume_step", assignment.resume_step},
+          {"isa", assignment.isa},
           {"peers", std::move(peers)}};
 }
 
@@ -68,13 +75,14 @@ Assignment assignment(Fields& fields) {
   result.local_world = static_cast<int>(fields.integer("local_world", 1, result.world));
   result.local_rank = static_cast<int>(fields.integer("local_rank", 0, result.local_world - 1));
   result.resume_step = fields.integer("resume_step", -1, kMaxStep);
+  result.isa = fields.string("isa", kMaxIsa);
   const json& peers = fields.array("peers", kMaxWorld);
   if (static_cast<int>(peers.size()) != result.world)
     fields.fail("peers", fmt::format("has {} entries, expected {}", peers.size(), result.world));
   for (const json& one : peers) {
     Fields peer(one, "peer");
-    result.peers.push_back({member_id(peer), peer.text("address", kMaxAddress)});
-    fields.take(peer);
+    result.peers.push_back({member_id(peer), peer.string("address", kMaxAddress)});
+    fields.take_error(peer);
   }
   return result;
 }
@@ -107,14 +115,15 @@ Progress progress(Fields& fields) {
   result.examples_per_second = fields.number("examples_per_second");
   result.tokens_per_second = fields.number("tokens_per_second");
   result.last_checkpoint_step = fields.integer("last_checkpoint_step", -1, kMaxStep);
-  result.phase = fields.text("phase", kMaxName);
+  result.phase = fields.string("phase", kMaxName);
   const json& metrics = fields.object("metrics", kMaxMetrics);
   Fields values(metrics, "metrics");
   for (const auto& [name, value] : metrics.items()) {
-    if (name.size() > kMaxName) values.fail("a name", fmt::format("has over {} bytes", kMaxName));
+    if (name.size() > kMaxName)
+      values.fail("a name", fmt::format("is longer than {} bytes", kMaxName));
     result.metrics[name] = values.number(name.c_str());
   }
-  fields.take(values);
+  fields.take_error(values);
   return result;
 }
 
@@ -122,10 +131,10 @@ json body(const Join& join) {
   json message = to_json(join.who);
   message["type"] = "join";
   message["address"] = join.address;
-  message["isa"] = join.isa;
+  message["isas"] = join.isas;
   message["last_checkpoint_step"] = join.last_checkpoint_step;
-  if (join.holding) {
-    message["holding"] = to_json(*join.holding);
+  if (join.held_assignment) {
+    message["holding"] = to_json(*join.held_assignment);
   } else {
     message["after_epoch"] = join.after_epoch;
   }
@@ -136,7 +145,8 @@ json body(const Heartbeat& beat) {
 }
 json body(const Finished& finished) { return {{"type", "finished"}, {"epoch", finished.epoch}}; }
 json body(const Leave& leave) {
-  return {{"type", "leave"}, {"epoch", leave.epoch}, {"reason", cut(leave.reason, kMaxSentence)}};
+  return {
+      {"type", "leave"}, {"epoch", leave.epoch}, {"reason", cut(leave.reason, kMaxReasonBytes)}};
 }
 json body(const Assignment& assignment) {
   return {{"type", "assignment"}, {"assignment", to_json(assignment)}};
@@ -144,36 +154,36 @@ json body(const Assignment& assignment) {
 json body(const EndEpoch& end) {
   return {{"type", "epoch_ended"},
           {"epoch", end.epoch},
-          {"reason", cut(end.reason, kMaxSentence)},
+          {"reason", cut(end.reason, kMaxReasonBytes)},
           {"job_finished", end.job_finished}};
 }
-json body(const AskReform& ask) {
-  return {{"type", "reform"}, {"epoch", ask.epoch}, {"reason", cut(ask.reason, kMaxSentence)}};
+json body(const RequestReform& ask) {
+  return {{"type", "reform"}, {"epoch", ask.epoch}, {"reason", cut(ask.reason, kMaxReasonBytes)}};
 }
 json body(const Refuse& refuse) {
   return {{"type", "refused"},
-          {"sentence", cut(refuse.sentence, kMaxSentence)},
+          {"sentence", cut(refuse.message, kMaxReasonBytes)},
           {"job_finished", refuse.job_finished}};
 }
+json body(const Unavailable& unavailable) {
+  return {{"type", "unavailable"}, {"reason", cut(unavailable.reason, kMaxReasonBytes)}};
+}
 json body(const Acknowledge&) { return {{"type", "acknowledged"}}; }
-json body(const Pulse&) { return {{"type", "pulse"}}; }
+json body(const HeartbeatReply&) { return {{"type", "pulse"}}; }
 
 Join join(Fields& fields) {
   Join result;
   result.who = member_id(fields);
-  result.address = fields.text("address", kMaxAddress);
-  result.isa = fields.text("isa", kMaxIsa);
+  result.address = fields.string("address", kMaxAddress);
+  result.isas = fields.strings("isas", kMaxIsas, kMaxIsa);
   result.last_checkpoint_step = fields.integer("last_checkpoint_step", -1, kMaxStep);
   if (fields.has("holding")) {
     Fields held(fields.object("holding", 16), "holding");
-    result.holding = assignment(held);
-    fields.take(held);
+    result.held_assignment = assignment(held);
+    fields.take_error(held);
   } else {
     result.after_epoch = epoch(fields, "after_epoch", 0);
   }
-  // Half of the numbers stay free for epochs yet to come, whatever a member says it has seen.
-  const Epoch seen = result.holding ? result.holding->epoch : result.after_epoch;
-  if (seen > kMaxEpoch / 2) fields.fail("epoch", "is too high");
   return result;
 }
 
@@ -182,7 +192,7 @@ Heartbeat heartbeat(Fields& fields) {
   result.epoch = epoch(fields, "epoch", 0);
   Fields part(fields.object("progress", 32), "progress");
   result.progress = progress(part);
-  fields.take(part);
+  fields.take_error(part);
   return result;
 }
 
@@ -192,12 +202,12 @@ Result<Message> checked(const Fields& fields, Message message) {
   return message;
 }
 
-// The object and its type, or an Error.
+// The JSON object, or an Error.
 Result<json> parse(std::string_view text) {
   json message = json::parse(text, nullptr, false);
   if (message.is_discarded() || !message.is_object())
     return Error{ExitCode::kPeerLost,
-                 fmt::format("a message of {} bytes is no JSON object", text.size())};
+                 fmt::format("a message of {} bytes is not a JSON object", text.size())};
   return message;
 }
 
@@ -210,14 +220,21 @@ bool is_job_uid(std::string_view text) {
   });
 }
 
-std::string encode_hello(std::string_view job_uid) {
-  return std::string(kHello) + std::string(job_uid);
+std::string encode_hello(std::string_view job_uid, int version) {
+  return fmt::format("{}{} {}", kHello, version, job_uid);
 }
 
-Result<std::string> decode_hello(std::string_view text) {
-  if (!text.starts_with(kHello) || !is_job_uid(text.substr(kHello.size())))
-    return Error{ExitCode::kPeerLost, "does not speak this version of the rendezvous"};
-  return std::string(text.substr(kHello.size()));
+Result<Hello> decode_hello(std::string_view text) {
+  const Error not_a_hello{ExitCode::kPeerLost, "does not speak the rendezvous protocol"};
+  if (!text.starts_with(kHello)) return not_a_hello;
+  text.remove_prefix(kHello.size());
+  Hello hello;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hello.version);
+  if (error != std::errc() || hello.version < 1 || hello.version > kMaxVersion) return not_a_hello;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (!text.starts_with(' ') || !is_job_uid(text.substr(1))) return not_a_hello;
+  hello.job_uid = text.substr(1);
+  return hello;
 }
 
 std::string proof_context(std::string_view job_uid) {
@@ -236,7 +253,7 @@ Result<ClientMessage> decode_client_message(std::string_view text) {
   const Result<json> parsed = parse(text);
   if (!parsed.ok()) return parsed.error();
   Fields fields(*parsed, "message");
-  const std::string type = fields.text("type", kMaxName);
+  const std::string type = fields.string("type", kMaxName);
   if (type == "join") {
     Join message = join(fields);
     return checked<ClientMessage>(fields, std::move(message));
@@ -250,10 +267,10 @@ Result<ClientMessage> decode_client_message(std::string_view text) {
     return checked<ClientMessage>(fields, message);
   }
   if (type == "leave") {
-    Leave message{{}, epoch(fields, "epoch", 0), fields.text("reason", kMaxSentence)};
+    Leave message{{}, epoch(fields, "epoch", 0), fields.string("reason", kMaxReasonBytes)};
     return checked<ClientMessage>(fields, std::move(message));
   }
-  fields.fail("type", fmt::format("is \"{}\", which a member does not send", type));
+  fields.fail("type", fmt::format("is \"{}\", expected a type that a member sends", type));
   return fields.error();
 }
 
@@ -261,31 +278,35 @@ Result<ServerMessage> decode_server_message(std::string_view text) {
   const Result<json> parsed = parse(text);
   if (!parsed.ok()) return parsed.error();
   Fields fields(*parsed, "message");
-  const std::string type = fields.text("type", kMaxName);
+  const std::string type = fields.string("type", kMaxName);
   if (type == "assignment") {
     Fields part(fields.object("assignment", 16), "assignment");
     Assignment message = assignment(part);
-    fields.take(part);
+    fields.take_error(part);
     return checked<ServerMessage>(fields, std::move(message));
   }
   if (type == "epoch_ended") {
     EndEpoch message{{},
                      epoch(fields, "epoch", 0),
-                     fields.text("reason", kMaxSentence),
+                     fields.string("reason", kMaxReasonBytes),
                      fields.boolean("job_finished")};
     return checked<ServerMessage>(fields, std::move(message));
   }
   if (type == "reform") {
-    AskReform message{{}, epoch(fields, "epoch", 1), fields.text("reason", kMaxSentence)};
+    RequestReform message{{}, epoch(fields, "epoch", 1), fields.string("reason", kMaxReasonBytes)};
     return checked<ServerMessage>(fields, std::move(message));
   }
   if (type == "refused") {
-    Refuse message{{}, fields.text("sentence", kMaxSentence), fields.boolean("job_finished")};
+    Refuse message{{}, fields.string("sentence", kMaxReasonBytes), fields.boolean("job_finished")};
+    return checked<ServerMessage>(fields, std::move(message));
+  }
+  if (type == "unavailable") {
+    Unavailable message{fields.string("reason", kMaxReasonBytes)};
     return checked<ServerMessage>(fields, std::move(message));
   }
   if (type == "acknowledged") return checked<ServerMessage>(fields, Acknowledge{});
-  if (type == "pulse") return checked<ServerMessage>(fields, Pulse{});
-  fields.fail("type", fmt::format("is \"{}\", which a coordinator does not send", type));
+  if (type == "pulse") return checked<ServerMessage>(fields, HeartbeatReply{});
+  fields.fail("type", fmt::format("is \"{}\", expected a type that a coordinator sends", type));
   return fields.error();
 }
 

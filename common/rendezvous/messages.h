@@ -1,11 +1,12 @@
-// What members and coordinator say to each other: JSON objects, one a message of common/net.
+// The rendezvous protocol: JSON objects, each sent as one message of common/net.
 //
-//   client -> server   hello: "tilewright-rendezvous 1 <job uid>", before anything is proved
-//   both               the proof of common/net/secret.h; its context is proof_context(uid)
-//   client -> server   join, first of all; then heartbeat, finished, leave
-//   server -> client   assignment, epoch_ended, reform, refused, acknowledged, pulse
+//   client -> server   hello: "tilewright-rendezvous <version> <job uid>", before the proof
+//   both               the proof of common/net/handshake.h; its context is proof_context(uid)
+//   client -> server   join first; then heartbeat, finished, leave
+//   server -> client   assignment, epoch_ended, reform, refused, unavailable, acknowledged, pulse
 //
-// Who speaks is said by join and holds for the connection.
+// The first join identifies the sender for the whole connection. The hello, the proof and `refused`
+// are the same in all versions, so that a process of another version gets a reason.
 #pragma once
 
 #include <string>
@@ -16,27 +17,40 @@
 
 namespace tilewright::rendezvous {
 
+// Higher after every change that an earlier version would misunderstand.
+inline constexpr int kProtocolVersion = 2;
 inline constexpr std::size_t kMaxHelloBytes = 320;
 inline constexpr std::size_t kMaxUidBytes = 253;
-// An assignment of kMaxWorld peers with long addresses has room.
+// Enough for an assignment of kMaxWorld peers with long addresses.
 inline constexpr std::size_t kMaxMessageBytes = 1 << 20;
 
-// The answer to every heartbeat: the coordinator is alive.
-struct Pulse {};
+// Answers every heartbeat, so that the client detects a dead coordinator.
+struct HeartbeatReply {};
+
+// The coordinator closes the connection for now, because a limit was exceeded. The client connects
+// again after its longest pause.
+struct Unavailable {
+  std::string reason;
+};
 
 using ClientMessage = std::variant<Join, Heartbeat, Finished, Leave>;
-using ServerMessage = std::variant<Assignment, EndEpoch, AskReform, Refuse, Acknowledge, Pulse>;
+using ServerMessage = std::variant<Assignment, EndEpoch, RequestReform, Refuse, Unavailable,
+                                   Acknowledge, HeartbeatReply>;
 
 // 1 to kMaxUidBytes letters, digits, '-', '_', '.' and ':'.
 bool is_job_uid(std::string_view text);
-std::string encode_hello(std::string_view job_uid);
-// The job's uid. Errors of all decoders carry kPeerLost and do not name the peer.
-Result<std::string> decode_hello(std::string_view text);
+struct Hello {
+  int version = kProtocolVersion;
+  std::string job_uid;
+};
+std::string encode_hello(std::string_view job_uid, int version = kProtocolVersion);
+// Accepts every version. Errors of all decoders carry kPeerLost and do not name the peer.
+Result<Hello> decode_hello(std::string_view text);
 std::string proof_context(std::string_view job_uid);
 
 std::string encode(const ClientMessage& message);
 std::string encode(const ServerMessage& message);
-// The members of a message that say who speaks or listens (`who`, `to`) are not sent, but for join.
+// A message does not contain `who` or `to`, except for `who` in a join.
 Result<ClientMessage> decode_client_message(std::string_view text);
 Result<ServerMessage> decode_server_message(std::string_view text);
 

@@ -1,12 +1,150 @@
 #include "common/rendezvous/server.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
 
-#include "common/rendezvous/server_impl.h"
+#include "common/base/file_descriptor.h"
+#include "common/net/connect.h"
+#include "common/net/tls.h"
+#include "common/rendezvous/connection.h"
+#include "common/rendezvous/rejections.h"
+#include "common/rendezvous/unauthenticated.h"
 
 namespace tilewright::rendezvous {
+namespace {
+
+// Time for a refused member to read the reason.
+constexpr Duration kLingerTimeout = std::chrono::seconds(2);
+// Pause after accept() fails, most likely because file descriptors ran out.
+constexpr Duration kAcceptPause = std::chrono::seconds(1);
+// The loop was not running if it wakes this much later than it asked for. Above the delays of a
+// busy machine, below every timeout of a member.
+constexpr Duration kStallThreshold = std::chrono::seconds(1);
+// epoll ids of the descriptors that are not connections.
+constexpr std::uint64_t kListenerId = 0;
+constexpr std::uint64_t kWakeUpId = 1;
+
+}  // namespace
+
+// One mutex guards all state. The thread holds it except in epoll_wait(), and no code blocks while
+// it holds the mutex.
+class Server::Impl {
+ public:
+  Impl(const Options& options, net::Listener listener, std::shared_ptr<Logger> log);
+  ~Impl();
+
+  const net::Address& address() const { return listener_.local_address(); }
+  Status add_job(JobSpec spec);
+  void remove_job(const std::string& uid, const std::optional<std::string>& reason);
+  Status expect(const std::string& uid, const Expect& expect);
+  void worker_exited(const std::string& uid, const WorkerExited& exited);
+  std::optional<Snapshot> snapshot(const std::string& uid) const;
+  std::map<std::string, std::uint64_t> rejections() const;
+  Usage usage() const;
+  const net::WakeUp& changes() const { return changes_; }
+  std::vector<std::string> take_changed();
+
+ private:
+  using ConnectionId = std::uint64_t;  // from 2; 0 and 1 are kListenerId and kWakeUpId
+
+  struct Job {
+    std::string uid;
+    net::SecretKey key;
+    bool tls = false;
+    net::TlsKey tls_key;
+    State state;
+    std::optional<Progress> progress;  // as in Snapshot
+    std::map<MemberId, ConnectionId> connections;
+    std::deque<Loss> losses;
+    std::uint64_t loss_count = 0;
+    std::uint64_t disconnections = 0;
+    std::uint64_t refused = 0;
+    std::optional<MonotonicTime> deadline;
+    // Shared with its connections, which may outlive the job for a moment.
+    std::shared_ptr<Usage> usage = std::make_shared<Usage>();
+    TokenBucket messages;
+  };
+
+  void run();
+  // Sets now_. A wake-up long after `wanted` shows that this thread did not run.
+  void begin_iteration(MonotonicTime wanted);
+  void read_all();
+  void serve_deadlines();
+  MonotonicTime next_wake() const;
+  // Of a connection that has not joined: for the proof, then for the join.
+  MonotonicTime join_deadline(const Connection& connection) const;
+  void accept_all();
+  // Adds a new connection to the unauthenticated ones, possibly in place of the oldest.
+  void add_unauthenticated(ConnectionId id, const std::string& peer);
+  void watch_listener(std::uint32_t events);
+  void read_from(ConnectionId id);
+  // Counts a connection that has proved the secret for its job, or turns it away.
+  void admit(ConnectionId id, Connection& connection);
+  JobLimits limits_of(const Job& job) const {
+    return job_limits(options_.limits, job.state.settings.max_world);
+  }
+  // Updates the memory that the connection is known to use.
+  void account(Connection& connection);
+  // Turns connections away until the limits of the job and of all jobs hold.
+  void enforce_buffer_limits(const std::string& uid);
+  // Turns away the connection that buffers the most; false: none is left.
+  bool turn_away_largest(const Usage& usage, Rejection reason, const std::string& why);
+  // Tells the peer why its connection is closed. It may connect again later.
+  void turn_away(ConnectionId id, Rejection reason, const std::string& why);
+  void reject_message(Connection& connection, const std::string& why);
+  void flush(ConnectionId id);
+  void watch(ConnectionId id, const Connection& connection, bool add);
+  const net::TlsKey* find_tls_key(std::string_view identity) const;
+  void take_message(ConnectionId id, Connection& connection, const std::string& text);
+  void refuse(Connection& connection, Job& job, const std::string& reason);
+  bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
+  void close(ConnectionId id, const std::string& reason);
+  void close_gracefully(Connection& connection);
+  void apply(Job& job, const Event& event, MonotonicTime now);
+  void record_progress(Job& job, const Heartbeat& beat);
+  void execute(Job& job, const Action& action);
+  void send(Job& job, const MemberId& to, const ServerMessage& message, bool last = false);
+  void changed(const Job& job);
+  Job* find_job(const std::string& uid);
+
+  const Options options_;
+  Clock& clock_;
+  net::Listener listener_;
+  std::shared_ptr<Logger> log_;
+  FileDescriptor epoll_;
+  net::WakeUp wake_up_;
+  net::WakeUp changes_;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Job> jobs_;
+  std::map<ConnectionId, Connection> connections_;
+  std::set<ConnectionId> dirty_;  // connections with something to send or to close
+  std::set<std::string> changed_;
+  ConnectionId next_id_ = 2;
+  UnauthenticatedConnections unauthenticated_;
+  Usage usage_;  // of all connections
+  Rejections rejections_;
+  std::optional<MonotonicTime> resume_accept_at_;
+  bool stop_ = false;
+  // Time of the current iteration. Deadlines are judged by it, after all input has been read that
+  // arrived before it.
+  MonotonicTime now_;
+  std::thread thread_;
+};
+
+// --- calls from the owner ---
 
 Result<std::unique_ptr<Server>> Server::start(const Options& options, std::shared_ptr<Logger> log) {
   Result<net::Listener> listener = net::Listener::bind(options.listen);
@@ -20,15 +158,21 @@ Server::~Server() = default;
 
 const net::Address& Server::address() const { return impl_->address(); }
 Status Server::add_job(JobSpec spec) { return impl_->add_job(std::move(spec)); }
-void Server::remove_job(const std::string& uid, const std::optional<std::string>& sentence) {
-  impl_->remove_job(uid, sentence);
+void Server::remove_job(const std::string& uid, const std::optional<std::string>& reason) {
+  impl_->remove_job(uid, reason);
 }
 Status Server::expect(const std::string& uid, const Expect& expect) {
   return impl_->expect(uid, expect);
 }
+void Server::worker_exited(const std::string& uid, int worker_index,
+                           std::optional<int> local_rank) {
+  impl_->worker_exited(uid, {worker_index, local_rank});
+}
 std::optional<Snapshot> Server::snapshot(const std::string& uid) const {
   return impl_->snapshot(uid);
 }
+std::map<std::string, std::uint64_t> Server::rejections() const { return impl_->rejections(); }
+Usage Server::usage() const { return impl_->usage(); }
 const net::WakeUp& Server::changes() const { return impl_->changes(); }
 std::vector<std::string> Server::take_changed() { return impl_->take_changed(); }
 
@@ -37,39 +181,46 @@ Status Server::Impl::add_job(JobSpec spec) {
     return Error{
         ExitCode::kUsage,
         fmt::format("rendezvous: the job's uid is \"{}\", expected 1 to {} letters, digits, "
-                    "'-', '_', '.' and ':'",
+                    "'-', '_', '.' or ':'",
                     spec.uid, kMaxUidBytes)};
   if (Status status = check(spec.settings); !status.ok()) return status;
+  if (spec.last_epoch > kMaxStoredEpoch)
+    return Error{ExitCode::kUsage, fmt::format("rendezvous: the last epoch of job {} is {}, "
+                                               "expected at most {}",
+                                               spec.uid, spec.last_epoch, kMaxStoredEpoch)};
   const std::scoped_lock lock(mutex_);
   if (jobs_.contains(spec.uid))
-    return Error{ExitCode::kUsage, fmt::format("rendezvous: job {} is served already", spec.uid)};
+    return Error{ExitCode::kUsage,
+                 fmt::format("rendezvous: job {} is already registered", spec.uid)};
   net::TlsKey tls_key(spec.key, proof_context(spec.uid));
   Job job{.uid = spec.uid,
           .key = std::move(spec.key),
           .tls = spec.tls,
           .tls_key = std::move(tls_key),
-          .state = make_state(spec.settings, spec.floor, monotonic_now()),
+          .state = make_state(spec.settings, {spec.last_epoch, spec.last_checkpoint_step, spec.isa},
+                              clock_.now()),
           .progress = {},
           .connections = {},
           .losses = {},
-          .deadline = {}};
+          .deadline = {},
+          .messages = {}};
   jobs_.emplace(spec.uid, std::move(job));
   return {};
 }
 
-void Server::Impl::remove_job(const std::string& uid, const std::optional<std::string>& sentence) {
+void Server::Impl::remove_job(const std::string& uid, const std::optional<std::string>& reason) {
   const std::scoped_lock lock(mutex_);
   const auto job = jobs_.find(uid);
   if (job == jobs_.end()) return;
   jobs_.erase(job);
   for (auto& [id, connection] : connections_) {
     if (connection.job_uid() != uid) continue;
-    if (sentence && connection.proved()) connection.send(Refuse{{}, *sentence, false});
-    end_softly(connection);
+    if (reason && connection.authenticated()) connection.send(Refuse{{}, *reason, false});
+    close_gracefully(connection);
     dirty_.insert(id);
   }
   changed_.erase(uid);
-  bell_.signal();
+  wake_up_.signal();
 }
 
 Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
@@ -81,9 +232,17 @@ Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
   wanted.max_world = expect.max_world;
   wanted.expected = expect.expected;
   if (Status status = check(wanted); !status.ok()) return status;
-  apply(*job, expect);
-  bell_.signal();
+  apply(*job, expect, clock_.now());
+  wake_up_.signal();
   return {};
+}
+
+void Server::Impl::worker_exited(const std::string& uid, const WorkerExited& exited) {
+  const std::scoped_lock lock(mutex_);
+  Job* job = find_job(uid);
+  if (job == nullptr) return;
+  apply(*job, exited, clock_.now());
+  wake_up_.signal();
 }
 
 std::optional<Snapshot> Server::Impl::snapshot(const std::string& uid) const {
@@ -94,25 +253,39 @@ std::optional<Snapshot> Server::Impl::snapshot(const std::string& uid) const {
   const State& state = job.state;
   Snapshot result{.uid = uid,
                   .phase = state.phase,
-                  .latest = state.latest,
+                  .latest_epoch = state.latest_epoch,
                   .epoch = state.epoch(),
-                  .world = static_cast<int>(state.roster.size()),
+                  .world = static_cast<int>(state.epoch_members.size()),
                   .expected = state.settings.expected,
-                  .last_end = state.last_end,
+                  .end_reason = state.end_reason,
+                  .isa = state.isa,
                   .members = {},
                   .progress = job.progress,
                   .losses = {job.losses.begin(), job.losses.end()},
-                  .number_of_losses = job.number_of_losses,
+                  .loss_count = job.loss_count,
+                  .disconnections = job.disconnections,
                   .refused = job.refused};
   std::map<MemberId, int> ranks;
-  for (const Place& place : state.roster)
-    ranks.emplace(place.peer.who, static_cast<int>(ranks.size()));
-  for (const auto& [seat, member] : state.members) {
+  for (const EpochMember& epoch_member : state.epoch_members)
+    ranks.emplace(epoch_member.peer.who, static_cast<int>(ranks.size()));
+  for (const auto& [process, member] : state.members) {
     const auto rank = ranks.find(member.who);
-    result.members.push_back({member.who, member.standing, rank == ranks.end() ? -1 : rank->second,
-                              member.address, member.isa, member.last_seen, member.progress});
+    result.members.push_back({member.who, member.state, !member.disconnected,
+                              rank == ranks.end() ? -1 : rank->second, member.address, member.isas,
+                              member.state == MemberState::kWaiting && lacks_isa(state, member),
+                              member.last_seen, member.progress});
   }
   return result;
+}
+
+std::map<std::string, std::uint64_t> Server::Impl::rejections() const {
+  const std::scoped_lock lock(mutex_);
+  return rejections_.counts();
+}
+
+Usage Server::Impl::usage() const {
+  const std::scoped_lock lock(mutex_);
+  return {connections_.size(), usage_.buffered_bytes};
 }
 
 std::vector<std::string> Server::Impl::take_changed() {
@@ -121,6 +294,481 @@ std::vector<std::string> Server::Impl::take_changed() {
   std::vector<std::string> uids(changed_.begin(), changed_.end());
   changed_.clear();
   return uids;
+}
+
+// --- the server's thread: converts messages to events, and actions to messages ---
+
+Server::Impl::Impl(const Options& options, net::Listener listener, std::shared_ptr<Logger> log)
+    : options_(options),
+      clock_(*options.clock),
+      listener_(std::move(listener)),
+      log_(std::move(log)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      unauthenticated_(options.limits.unauthenticated, options.limits.unauthenticated_per_source),
+      rejections_(log_),
+      now_(clock_.now()) {
+  TW_CHECK(epoll_.get() >= 0, "epoll_create1: {}", std::strerror(errno));
+  for (const auto& [fd, id] :
+       {std::pair(listener_.fd(), kListenerId), {wake_up_.fd(), kWakeUpId}}) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
+    TW_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: {}",
+             std::strerror(errno));
+  }
+  clock_.subscribe(this, [this] { wake_up_.signal(); });
+  thread_ = std::thread([this] { run(); });
+}
+
+Server::Impl::~Impl() {
+  clock_.unsubscribe(this);
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  wake_up_.signal();
+  thread_.join();
+}
+
+void Server::Impl::run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const MonotonicTime wake = next_wake();
+    lock.unlock();
+    pollfd any_input{epoll_.get(), POLLIN, 0};
+    poll(&any_input, 1, net::poll_timeout(wake, clock_.now()));  // SIGCONT may interrupt it
+    lock.lock();
+    begin_iteration(wake);
+    read_all();
+    serve_deadlines();
+    // A failed send may remove a member, which adds messages for the others.
+    while (!dirty_.empty()) flush(*dirty_.begin());
+  }
+}
+
+void Server::Impl::begin_iteration(MonotonicTime wanted) {
+  const MonotonicTime last = std::exchange(now_, clock_.now());
+  if (now_ - std::max(wanted, last) <= kStallThreshold) return;
+  // The stall may have begun at any time since the last iteration.
+  const Duration gap = now_ - last;
+  log_->warn(
+      "rendezvous: the coordinator did not run for up to {:.1f} s; deadlines move by this "
+      "time",
+      std::chrono::duration<double>(gap).count());
+  for (auto& [uid, job] : jobs_) apply(job, Stalled{gap}, now_);
+  for (auto& [id, connection] : connections_)
+    connection.opened = std::min(connection.opened + gap, now_);
+}
+
+// A heartbeat may wait behind other input, so a deadline is judged only after everything that has
+// arrived was read.
+void Server::Impl::read_all() {
+  std::array<epoll_event, 64> events;
+  // epoll reports the ready descriptors in turn, so this many calls report each of them.
+  for (std::size_t left = connections_.size() / events.size() + 1; left > 0; --left) {
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    TW_CHECK(count >= 0 || errno == EINTR, "epoll_wait: {}", std::strerror(errno));
+    for (int i = 0; i < count; ++i) {
+      const ConnectionId id = events[static_cast<std::size_t>(i)].data.u64;
+      const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
+      if (id == kListenerId) {
+        accept_all();
+      } else if (id == kWakeUpId) {
+        wake_up_.clear();
+      } else {
+        // A TLS handshake may have to write before it can continue to read.
+        read_from(id);
+        if (what & EPOLLOUT) flush(id);
+      }
+    }
+    if (count >= 0 && static_cast<std::size_t>(count) < events.size()) return;
+  }
+}
+
+MonotonicTime Server::Impl::next_wake() const {
+  MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + std::chrono::hours(1));
+  for (const auto& [uid, job] : jobs_)
+    if (job.deadline) wake = std::min(wake, *job.deadline);
+  for (const auto& [id, connection] : connections_) {
+    if (connection.close_deadline) wake = std::min(wake, *connection.close_deadline);
+    if (!connection.who && !connection.close_deadline)
+      wake = std::min(wake, join_deadline(connection));
+  }
+  return wake;
+}
+
+MonotonicTime Server::Impl::join_deadline(const Connection& connection) const {
+  return connection.opened +
+         (connection.authenticated() ? options_.join_timeout : options_.proof_timeout);
+}
+
+void Server::Impl::serve_deadlines() {
+  for (auto& [uid, job] : jobs_) {
+    if (job.deadline && *job.deadline <= now_) apply(job, Tick{}, now_);
+  }
+  std::vector<std::pair<ConnectionId, std::string>> over;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.close_deadline && *connection.close_deadline <= now_) {
+      over.emplace_back(id, "closed by the coordinator");
+    } else if (!connection.who && !connection.close_deadline && join_deadline(connection) <= now_) {
+      const std::string why = fmt::format(
+          "did not {} within {} s", connection.authenticated() ? "join" : "prove a job's secret",
+          std::chrono::duration<double>(join_deadline(connection) - connection.opened).count());
+      if (!connection.authenticated())
+        rejections_.add(Rejection::kNoProof, "", connection.peer(), why, now_);
+      over.emplace_back(id, why);
+    }
+  }
+  for (const auto& [id, reason] : over) close(id, reason);
+  if (resume_accept_at_ && *resume_accept_at_ <= now_) {
+    resume_accept_at_.reset();
+    watch_listener(EPOLLIN);
+  }
+}
+
+void Server::Impl::watch_listener(std::uint32_t events) {
+  epoll_event event{.events = events, .data = {.u64 = kListenerId}};
+  TW_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.fd(), &event) == 0, "epoll_ctl: {}",
+           std::strerror(errno));
+}
+
+void Server::Impl::accept_all() {
+  while (true) {
+    Result<net::Socket> socket = listener_.try_accept();
+    if (!socket.ok()) {
+      log_->warn("rendezvous: {}", socket.error().message);
+      resume_accept_at_ = now_ + kAcceptPause;
+      watch_listener(0);
+      return;
+    }
+    if (!socket->connected()) return;
+    if (connections_.size() >= options_.limits.connections) {
+      rejections_.add(Rejection::kConnections, "", socket->peer(),
+                      fmt::format("all {} connections are in use", connections_.size()), now_);
+      continue;
+    }
+    const ConnectionId id = next_id_++;
+    const auto [at, added] = connections_.try_emplace(
+        id, std::move(socket).value(), now_,
+        [this](std::string_view identity) { return find_tls_key(identity); });
+    watch(id, at->second, true);
+    add_unauthenticated(id, at->second.peer());
+  }
+}
+
+void Server::Impl::add_unauthenticated(ConnectionId id, const std::string& peer) {
+  const auto address = net::parse_address(peer);
+  const std::string source = net::source_network(address.ok() ? address->host : peer);
+  const auto evicted = unauthenticated_.add(id, source);
+  if (!evicted) return;
+  const std::string reason =
+      evicted->share_used ? fmt::format("{} connections from {} have not proved a job's secret",
+                                        options_.limits.unauthenticated_per_source, source)
+                          : fmt::format("{} connections have not proved a job's secret",
+                                        options_.limits.unauthenticated);
+  rejections_.add(evicted->share_used ? Rejection::kSource : Rejection::kUnauthenticated, "",
+                  connections_.at(evicted->id).peer(), reason + ", and this one is the oldest",
+                  now_);
+  close(evicted->id, reason);
+}
+
+void Server::Impl::watch(ConnectionId id, const Connection& connection, bool add) {
+  epoll_event event{.events = connection.events(), .data = {.u64 = id}};
+  TW_CHECK(
+      epoll_ctl(epoll_.get(), add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, connection.fd(), &event) == 0,
+      "epoll_ctl: {}", std::strerror(errno));
+}
+
+void Server::Impl::read_from(ConnectionId id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  const bool known = connection.authenticated();
+  std::vector<std::string> messages;
+  const Status status = connection.read(
+      [this](const std::string& uid) -> const net::SecretKey* {
+        const Job* job = find_job(uid);
+        return job == nullptr ? nullptr : &job->key;
+      },
+      messages);
+  if (!known && connection.authenticated()) admit(id, connection);
+  for (const std::string& message : messages) {
+    if (connection.close_deadline) break;
+    take_message(id, connection, message);
+  }
+  if (!status.ok()) {
+    if (!connection.authenticated() && !connection.peer_closed())
+      rejections_.add(Rejection::kNoProof, "", connection.peer(), status.error().message, now_);
+    return close(id, status.error().message);
+  }
+  dirty_.insert(id);
+  account(connection);
+  enforce_buffer_limits(connection.job_uid());
+}
+
+void Server::Impl::admit(ConnectionId id, Connection& connection) {
+  unauthenticated_.remove(id);
+  Job* job = find_job(connection.job_uid());
+  if (job == nullptr) return close_gracefully(connection);
+  const std::size_t share = limits_of(*job).connections;
+  if (job->usage->connections >= share)
+    return turn_away(id, Rejection::kJobConnections,
+                     fmt::format("the job has {} connections, the maximum for its number of "
+                                 "processes",
+                                 share));
+  connection.usage = job->usage;
+  ++job->usage->connections;
+  job->usage->buffered_bytes += connection.accounted;
+}
+
+void Server::Impl::account(Connection& connection) {
+  const std::size_t before = std::exchange(connection.accounted, connection.buffered_bytes());
+  usage_.buffered_bytes += connection.accounted - before;
+  if (connection.usage) connection.usage->buffered_bytes += connection.accounted - before;
+}
+
+// Closes the largest connections first: a member with short messages is not affected.
+void Server::Impl::enforce_buffer_limits(const std::string& uid) {
+  if (const Job* job = find_job(uid)) {
+    const std::size_t share = limits_of(*job).buffered_bytes;
+    while (job->usage->buffered_bytes > share &&
+           turn_away_largest(
+               *job->usage, Rejection::kJobBuffers,
+               fmt::format("the job's messages use {} bytes of memory, at most {} are allowed",
+                           job->usage->buffered_bytes, share))) {
+    }
+  }
+  while (usage_.buffered_bytes > options_.limits.buffered_bytes) {
+    const auto most = std::ranges::max_element(
+        jobs_, {}, [](const auto& entry) { return entry.second.usage->buffered_bytes; });
+    if (most == jobs_.end() ||
+        !turn_away_largest(*most->second.usage, Rejection::kBuffers,
+                           fmt::format("the messages of all jobs use {} bytes of memory, at most "
+                                       "{} are allowed, and this job uses the most",
+                                       usage_.buffered_bytes, options_.limits.buffered_bytes)))
+      return;
+  }
+}
+
+bool Server::Impl::turn_away_largest(const Usage& usage, Rejection reason, const std::string& why) {
+  auto largest = connections_.end();
+  for (auto one = connections_.begin(); one != connections_.end(); ++one) {
+    if (one->second.usage.get() != &usage || one->second.close_deadline) continue;
+    if (largest == connections_.end() || one->second.accounted > largest->second.accounted)
+      largest = one;
+  }
+  if (largest == connections_.end()) return false;
+  turn_away(largest->first, reason, why);
+  return true;
+}
+
+void Server::Impl::turn_away(ConnectionId id, Rejection reason, const std::string& why) {
+  Connection& connection = connections_.at(id);
+  rejections_.add(reason, connection.job_uid(), connection.peer(), why, now_);
+  connection.turn_away(why);
+  close_gracefully(connection);
+  account(connection);
+  dirty_.insert(id);
+}
+
+void Server::Impl::refuse(Connection& connection, Job& job, const std::string& reason) {
+  log_->warn("rendezvous: refused {} of job {}: {}", connection.peer(), job.uid, reason);
+  ++job.refused;
+  connection.send(Refuse{{}, reason, false});
+  close_gracefully(connection);
+}
+
+void Server::Impl::take_message(ConnectionId id, Connection& connection, const std::string& text) {
+  Job* job = find_job(connection.job_uid());
+  if (job == nullptr) return close_gracefully(connection);
+  const double rate = limits_of(*job).messages_per_second;
+  if (!job->messages.take(message_cost(text.size()), rate, now_))
+    return turn_away(
+        id, Rejection::kJobMessages,
+        fmt::format("the job's processes send more than {:.0f} messages per second", rate));
+  if (connection.protocol_version() != kProtocolVersion) {
+    return refuse(connection, *job,
+                  fmt::format("this process uses version {} of the rendezvous protocol, the "
+                              "coordinator version {}; expected the same release of Tilewright for "
+                              "both",
+                              connection.protocol_version(), kProtocolVersion));
+  }
+  Result<ClientMessage> message = decode_client_message(text);
+  if (!message.ok()) return reject_message(connection, message.error().message);
+  if (connection.encrypted() != job->tls) {
+    const std::string reason = fmt::format(
+        "the job's members {} TLS and this process {} (set tls in spec.elasticPolicy.rdzvConf, or "
+        "in "
+        "the agent's --rdzv_conf, to the same value for all)",
+        job->tls ? "use" : "do not use", job->tls ? "does not" : "does");
+    return refuse(connection, *job, reason);
+  }
+  if (const Join* join = std::get_if<Join>(&*message)) {
+    if (take_join(id, connection, *job, *join)) apply(*job, *join, now_);
+    return;
+  }
+  if (!connection.who) return reject_message(connection, "its first message is not a join");
+  const auto apply_from_member = [&](auto event) {
+    event.who = *connection.who;
+    apply(*job, event, now_);
+  };
+  if (auto* beat = std::get_if<Heartbeat>(&*message)) {
+    beat->who = *connection.who;
+    record_progress(*job, *beat);
+    apply_from_member(std::move(*beat));
+    connection.send(HeartbeatReply{});
+  } else if (auto* finished = std::get_if<Finished>(&*message)) {
+    apply_from_member(*finished);
+  } else if (auto* leave = std::get_if<Leave>(&*message)) {
+    apply_from_member(std::move(*leave));
+    close_gracefully(connection);
+  }
+}
+
+void Server::Impl::reject_message(Connection& connection, const std::string& why) {
+  rejections_.add(Rejection::kProtocol, connection.job_uid(), connection.peer(), why, now_);
+  close_gracefully(connection);
+}
+
+// Also finds keys of jobs without TLS, so that a member that uses TLS receives the reason of its
+// refusal.
+const net::TlsKey* Server::Impl::find_tls_key(std::string_view identity) const {
+  const auto found = std::ranges::find_if(
+      jobs_, [identity](const auto& entry) { return entry.second.tls_key.identity() == identity; });
+  return found == jobs_.end() ? nullptr : &found->second.tls_key;
+}
+
+// Binds the connection to the member; false: it is already bound to another one.
+bool Server::Impl::take_join(ConnectionId id, Connection& connection, Job& job, const Join& join) {
+  if (connection.who && *connection.who != join.who) {
+    reject_message(connection, "it joined as two different workers");
+    return false;
+  }
+  connection.who = join.who;
+  ConnectionId& current = job.connections[join.who];
+  if (const auto old = connections_.find(current); current != id && old != connections_.end()) {
+    close_gracefully(old->second);  // the same process has reconnected
+    dirty_.insert(current);
+  }
+  current = id;
+  return true;
+}
+
+void Server::Impl::flush(ConnectionId id) {
+  dirty_.erase(id);
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  if (Status status = connection.write(); !status.ok()) return close(id, status.error().message);
+  if (connection.close_deadline && !connection.wants_to_write()) connection.shutdown_write();
+  watch(id, connection, false);
+  account(connection);
+  enforce_buffer_limits(connection.job_uid());
+}
+
+void Server::Impl::close(ConnectionId id, const std::string& reason) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  // Remove it from the map first, so that the event below does not send to it.
+  const Connection connection = std::move(found->second);
+  connections_.erase(found);
+  dirty_.erase(id);
+  usage_.buffered_bytes -= connection.accounted;
+  if (connection.usage) {
+    --connection.usage->connections;
+    connection.usage->buffered_bytes -= connection.accounted;
+  }
+  if (!connection.authenticated()) {
+    unauthenticated_.remove(id);
+    log_->debug("rendezvous: closed an unauthenticated connection: {}", reason);
+  }
+  Job* job = find_job(connection.job_uid());
+  if (job == nullptr || !connection.who) return;
+  const auto current = job->connections.find(*connection.who);
+  if (current == job->connections.end() || current->second != id) return;
+  job->connections.erase(current);
+  apply(*job, ConnectionClosed{*connection.who, reason}, now_);
+}
+
+void Server::Impl::close_gracefully(Connection& connection) {
+  if (!connection.close_deadline) connection.close_deadline = clock_.now() + kLingerTimeout;
+}
+
+void Server::Impl::apply(Job& job, const Event& event, MonotonicTime now) {
+  const Phase before = job.state.phase;
+  const Epoch epoch = job.state.epoch();
+  const Actions actions = step(job.state, event, now);
+  for (const Action& action : actions) execute(job, action);
+  job.deadline = next_deadline(job.state);
+  if (job.state.phase != before || job.state.epoch() != epoch) {
+    log_->info("rendezvous: job {}: {}, membership epoch {}, {} processes{}{}", job.uid,
+               to_string(job.state.phase), job.state.latest_epoch, job.state.epoch_members.size(),
+               job.state.current() ? "" : ": ", job.state.current() ? "" : job.state.end_reason);
+  }
+  changed(job);
+}
+
+// A job's progress is that of rank 0, because all ranks compute the same steps.
+void Server::Impl::record_progress(Job& job, const Heartbeat& beat) {
+  const State& state = job.state;
+  if (state.current() && beat.epoch == state.epoch() &&
+      state.epoch_members.front().peer.who == beat.who && beat.progress.total_steps > 0) {
+    job.progress = beat.progress;
+  }
+}
+
+void Server::Impl::execute(Job& job, const Action& action) {
+  if (const auto* assign = std::get_if<Assign>(&action)) {
+    send(job, assign->to, assign->assignment);
+  } else if (const auto* end = std::get_if<EndEpoch>(&action)) {
+    send(job, end->to, *end);
+  } else if (const auto* ask = std::get_if<RequestReform>(&action)) {
+    send(job, ask->to, *ask);
+  } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
+    ++job.refused;
+    log_->warn("rendezvous: job {}: refused {}: {}", job.uid, to_string(refuse->to.process),
+               refuse->message);
+    send(job, refuse->to, *refuse, true);
+  } else if (const auto* acknowledge = std::get_if<Acknowledge>(&action)) {
+    send(job, acknowledge->to, *acknowledge);
+  } else if (const auto* drop = std::get_if<CloseConnection>(&action)) {
+    const auto at = job.connections.find(drop->to);
+    if (at == job.connections.end()) return;
+    if (const auto found = connections_.find(at->second); found != connections_.end())
+      close_gracefully(found->second);
+    dirty_.insert(at->second);
+    job.connections.erase(at);
+  } else if (const auto* broken = std::get_if<MemberDisconnected>(&action)) {
+    ++job.disconnections;
+    log_->info(
+        "rendezvous: job {}: the connection of {} broke in epoch {}: {}; waiting up to {:.1f} "
+        "s for it to reconnect",
+        job.uid, to_string(broken->who.process), broken->epoch, broken->reason,
+        std::chrono::duration<double>(job.state.settings.reconnect_timeout).count());
+  } else if (const auto* lost = std::get_if<MemberLost>(&action)) {
+    log_->warn("rendezvous: job {}: lost {} in membership epoch {} ({}): {}", job.uid,
+               to_string(lost->who.process), lost->epoch, to_string(lost->kind), lost->reason);
+    if (job.losses.size() == kKeptLosses) job.losses.pop_front();
+    job.losses.push_back({++job.loss_count, *lost, wall_now()});
+  }
+}
+
+void Server::Impl::send(Job& job, const MemberId& to, const ServerMessage& message, bool last) {
+  const auto at = job.connections.find(to);
+  if (at == job.connections.end()) return;
+  const auto found = connections_.find(at->second);
+  if (found == connections_.end() || found->second.close_deadline) return;
+  found->second.send(message);
+  if (last) close_gracefully(found->second);
+  dirty_.insert(at->second);
+}
+
+void Server::Impl::changed(const Job& job) {
+  changed_.insert(job.uid);
+  changes_.signal();
+}
+
+Server::Impl::Job* Server::Impl::find_job(const std::string& uid) {
+  const auto found = jobs_.find(uid);
+  return found == jobs_.end() ? nullptr : &found->second;
 }
 
 }  // namespace tilewright::rendezvous

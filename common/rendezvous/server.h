@@ -1,10 +1,11 @@
-// The coordinator: serves the membership of one job or of many on one port, in one thread.
+// The coordinator: serves the membership of one or more jobs on one port, in one thread.
 //
 // Its owner (tilewright up, the controller, the agent of the first host) adds jobs, waits for
-// changes() and looks at snapshots. All functions may be called from any thread.
+// changes() and reads snapshots. All functions may be called from any thread.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "common/net/secret.h"
 #include "common/net/socket.h"
 #include "common/net/wait.h"
+#include "common/rendezvous/limits.h"
 #include "common/rendezvous/membership.h"
 #include "common/rendezvous/snapshot.h"
 
@@ -22,44 +24,58 @@ namespace tilewright::rendezvous {
 struct JobSpec {
   std::string uid;  // is_job_uid()
   net::SecretKey key;
-  Settings settings;
-  Epoch floor = 0;  // as of make_state()
-  // Its members speak TLS; the others are refused with a sentence. One port serves both kinds.
+  Settings settings = {};
+  Epoch last_epoch = 0;  // see Stored
+  // Whether its members must use TLS; others are refused with a reason. One port serves both.
   bool tls = false;
+  std::int64_t last_checkpoint_step = -1;  // see Stored
+  std::string isa = {};                    // see Stored
 };
 
 class Server {
  public:
   struct Options {
     net::Address listen{"127.0.0.1", 0};
-    // For the proof and the first join of a connection.
-    Duration patience_with_strangers = std::chrono::seconds(5);
-    std::size_t max_connections = 8192;
-    std::size_t max_strangers = 256;  // connections that have not proved themselves yet
+    // From accept to the proof of the secret, which takes a few round trips.
+    Duration proof_timeout = std::chrono::seconds(3);
+    // From accept to the first join, including the proof.
+    Duration join_timeout = std::chrono::seconds(5);
+    Limits limits = {};
+    Clock* clock = &system_clock();  // for all deadlines
   };
 
-  // Errors carry kUsage: an address that cannot be listened on.
+  // Errors carry kUsage: cannot listen on the address.
   static Result<std::unique_ptr<Server>> start(const Options& options, std::shared_ptr<Logger> log);
-  // Closes all connections; members that train go on training.
+  // Closes all connections; members keep training.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   const net::Address& address() const;
 
-  // Errors carry kUsage: a uid that is none or is served already, settings out of bounds.
+  // Errors carry kUsage: a bad or already registered uid, settings or last_epoch out of bounds.
   Status add_job(JobSpec spec);
-  // Its members' connections are closed; with a sentence they are refused and end.
-  void remove_job(const std::string& uid, const std::optional<std::string>& sentence = {});
-  // How many processes the job may and should have from now on, and how long an epoch may wait for
-  // them. Errors carry kUsage: bounds out of bounds; nothing is changed then.
+  // Closes the connections of its members. With a reason, refuses the members first, so that they
+  // exit instead of reconnecting.
+  void remove_job(const std::string& uid, const std::optional<std::string>& reason = {});
+  // Changes the bounds and the expected number of processes, and how long an epoch waits for that
+  // number. Errors carry kUsage (values out of bounds) and change nothing.
   Status expect(const std::string& uid, const Expect& expect);
+
+  // Reports that the processes of a worker, or the one with the local rank, have exited, so that
+  // their epoch does not wait for them to reconnect.
+  void worker_exited(const std::string& uid, int worker_index, std::optional<int> local_rank = {});
 
   std::optional<Snapshot> snapshot(const std::string& uid) const;  // nullopt: no such job
 
-  // Rung when something has changed, a heartbeat included.
+  // The connections turned away so far, by reason (rejections.h).
+  std::map<std::string, std::uint64_t> rejections() const;
+  // What the connections of all jobs use now.
+  Usage usage() const;
+
+  // Signalled by every change, including heartbeats.
   const net::WakeUp& changes() const;
-  // Which jobs these are, since the last call; silences changes().
+  // The jobs that changed since the last call; clears changes().
   std::vector<std::string> take_changed();
 
  private:

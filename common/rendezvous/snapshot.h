@@ -1,4 +1,4 @@
-// What a coordinator shows of a job's membership: plain values, for whoever decides what is next.
+// A copy of a job's membership for the coordinator's owner.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +13,37 @@ namespace tilewright::rendezvous {
 
 struct MemberView {
   MemberId who;
-  Standing standing = Standing::kWaiting;
-  int rank = -1;  // in the current epoch; -1: not in it
+  MemberState state = MemberState::kWaiting;
+  bool connected = true;  // false: its connection broke; it stays in its epoch for a moment
+  int rank = -1;          // in the current epoch; -1: not in it
   std::string address;
-  std::string isa;
+  std::vector<std::string> isas;
+  bool lacks_isa = false;  // it waits, because it cannot use the job's instruction set
   MonotonicTime last_seen;
   Progress progress;  // of the last heartbeat in the current epoch
 };
 
 struct Loss {
   std::uint64_t number = 0;  // 1, 2, ... over the life of the coordinator
-  Lost lost;
-  WallTime when;  // to be held beside what others say of the process' beginning and end
+  MemberLost lost;
+  WallTime when;  // to compare with the times of pods and processes
 };
 
 struct Snapshot {
   std::string uid;
   Phase phase = Phase::kGathering;
-  Epoch latest = 0;  // the highest epoch so far: to be kept by the owner as the next floor
-  Epoch epoch = 0;   // the current one; 0: none
-  int world = 0;     // of the current epoch
+  Epoch latest_epoch = 0;  // the highest epoch so far: the owner stores it as the next last_epoch
+  Epoch epoch = 0;         // the current one; 0: none
+  int world = 0;           // of the current epoch
   int expected = 0;
-  std::string last_end;             // why the last epoch ended
-  std::vector<MemberView> members;  // connected ones, by seat
-  // What rank 0 said last, in whatever epoch, once it had steps to tell of; kept to the end and
-  // after it.
+  std::string end_reason;           // why the last epoch ended
+  std::string isa;                  // of the latest epoch; empty: no epoch yet
+  std::vector<MemberView> members;  // by process
+  // The last progress of rank 0 in any epoch with total_steps > 0; kept after the job's end.
   std::optional<Progress> progress;
   std::vector<Loss> losses;  // the last kKeptLosses
-  std::uint64_t number_of_losses = 0;
+  std::uint64_t loss_count = 0;
+  std::uint64_t disconnections = 0;  // of members of an epoch, which may have reconnected
   std::uint64_t refused = 0;
 };
 inline constexpr std::size_t kKeptLosses = 64;

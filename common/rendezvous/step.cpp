@@ -1,29 +1,182 @@
-// The transitions of membership.h's drawing, event by event.
-#include <fmt/format.h>
+// The transitions of the state machine in membership.h. Each call of step() creates one Step
+// object.
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "common/rendezvous/step_impl.h"
+#include "common/rendezvous/membership.h"
 
 namespace tilewright::rendezvous {
+namespace {
+
+constexpr const char* kJobHasFinished = "the job has finished";
+constexpr const char* kWorkerJoined = "a worker joined";
+
+double in_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Limit of remembered replaced instances. Each is one restart of a process, so a job has few.
+constexpr std::size_t kMaxFenced = 1024;
+
+std::string list(const std::vector<std::string>& isas) {
+  return fmt::format("{}", fmt::join(isas, ", "));
+}
+
+// Those of `isas` that are in `others` too, in the order of `isas`.
+std::vector<std::string> common_isas(const std::vector<std::string>& isas,
+                                     const std::vector<std::string>& others) {
+  std::vector<std::string> common;
+  std::ranges::copy_if(isas, std::back_inserter(common), [&](const std::string& isa) {
+    return std::ranges::find(others, isa) != others.end();
+  });
+  return common;
+}
+
+Epoch reported_epoch(const Join& join) {
+  return join.held_assignment ? join.held_assignment->epoch : join.after_epoch;
+}
+
+class Step {
+ public:
+  Step(State& state, MonotonicTime now) : s_(state), now_(now) {}
+  Actions take() { return std::move(actions_); }
+
+  void operator()(const Join& join);
+  void operator()(const Heartbeat& beat);
+  void operator()(const Finished& finished);
+  void operator()(const Leave& leave);
+  void operator()(const ConnectionClosed& closed);
+  void operator()(const WorkerExited& exited);
+  void operator()(const Expect& expect);
+  void operator()(const Stalled& stalled);
+  void operator()(const Tick&);
+
+ private:
+  // Constructs in place, because GCC 12 reports false maybe-uninitialized warnings for a moved
+  // variant.
+  template <typename What>
+  void emit(What action) {
+    actions_.emplace_back(std::in_place_type<What>, std::move(action));
+  }
+
+  Member* find_member(const MemberId& who);
+  EpochMember* find_epoch_member(const MemberId& who);
+  int rank_of(const EpochMember& epoch_member) const {
+    return static_cast<int>(&epoch_member - s_.epoch_members.data());
+  }
+  // The epoch of a member; 0: none.
+  Epoch current_epoch_of(const Member& member);
+  // Whether a message of `epoch` is stale: `epoch` is not the member's epoch. A stale message
+  // changes nothing. Its sender receives EndEpoch, except for epoch 0: that sender is still waiting
+  // for its assignment.
+  bool refuse_stale(const Member& member, Epoch epoch);
+  void send_end_epoch(const MemberId& who, Epoch epoch);
+  void refuse(const MemberId& who, std::string message, bool finished = false);
+  void set_state(Member& member, MemberState state);
+  // A member has a checkpoint of this step. The job must not lose it when the member does.
+  void note_checkpoint(std::int64_t checkpoint_step) {
+    s_.last_checkpoint_step = std::max(s_.last_checkpoint_step, checkpoint_step);
+  }
+
+  // Admission. Adds the sender as a member, or updates it. A join counts as a heartbeat.
+  Member& upsert_member(const Join& join, MemberState state);
+  // Whether the sender of a join is admitted; removes older instances of its process.
+  bool admit(const Join& join);
+  // Refuses a member that shares no instruction set with the others, which none of them could be
+  // in an epoch with.
+  bool refuse_without_common_isa(const Join& join);
+  // The instruction sets of all members but `except`, slowest first; empty without such members.
+  std::vector<std::string> isas_in_common(const WorkerProcess& except) const;
+  // Refuses a report of an epoch that cannot have formed. Later epochs would have to be above it,
+  // and no message can carry a number above kMaxEpoch.
+  bool refuse_impossible_epoch(const Join& join);
+  // Whether the join of a reconnecting member makes its epoch the current one.
+  bool holds_newer_epoch(const Join& join) const;
+  void replace_older_instance(const MemberId& who);
+  void fence(const MemberId& who);
+  // Continues the numbering above `epoch`, a later epoch than any known one, which a member gave
+  // up.
+  void raise_latest_epoch(Epoch epoch, const MemberId& who);
+  // Handles a member of the current epoch that has not received its assignment yet.
+  void resend_assignment(const Join& join, EpochMember& epoch_member);
+  // Handles a member of the current epoch that joins the next one.
+  void rejoin(const Join& join, EpochMember& epoch_member);
+  // Handles a member that reports its current epoch after a coordinator restart or a lost
+  // connection.
+  void reconnect(const Join& join);
+  bool same_epoch_members(const std::vector<Peer>& peers) const;
+  // Sends EndEpoch to a sender whose epoch has ended, and keeps it connected until it joins again.
+  void reject_stale_epoch(const Join& join);
+  // Makes the epoch that a member holds the current one, and ends it at once if one of its members
+  // has been replaced.
+  void adopt_epoch(const Join& join);
+
+  // Losses.
+  // Whether a member whose connection broke stays in its epoch for a moment.
+  bool may_reconnect(const Member& member) const;
+  // The disconnected members for which `which` holds.
+  template <typename Predicate>
+  std::vector<MemberId> find_disconnected(Predicate which) const;
+  void remove_lost(Member& lost, LossKind kind, std::string reason);
+  // Removes a member whose connection did not come back, and ends its epoch.
+  void remove_disconnected(const MemberId& who, std::string_view why);
+  void remove_all_disconnected(std::string_view why);
+  // Whether the members that are connected have all reached the step boundary, and at least one
+  // has. Their collectives tell apart a dead member and a broken connection by then.
+  bool only_disconnected_missing() const;
+
+  // Epochs.
+  // Whether the member can be in the next epoch.
+  bool is_waiting(const Member& member) const {
+    return member.state == MemberState::kWaiting && !lacks_isa(s_, member);
+  }
+  void end_current_epoch(std::string reason);
+  // Tells the members that the epoch has ended. The disconnected ones cannot hear it and are lost.
+  void announce_epoch_end(bool job_finished);
+  void clear_epoch();
+  void enter_phase(Phase phase);
+  void send_assignment(const EpochMember& epoch_member);
+  // The members of the next epoch, and the instruction sets that they have in common, slowest
+  // first. Refuses those that have none in common with the others, which is only possible if they
+  // were in an epoch of an earlier coordinator.
+  std::vector<Member*> choose_members(std::vector<std::string>& isas);
+  void form_epoch();
+  void start_closing();
+  void close();
+  void request_reform();
+  // Makes every transition that is due.
+  void apply_due_transitions();
+  void remove_absent();
+
+  State& s_;
+  const MonotonicTime now_;
+  Actions actions_;
+};
+
+// --- events ---
 
 void Step::operator()(const Join& join) {
   if (!admit(join)) return;
-  const Epoch theirs = join.holding ? join.holding->epoch : join.after_epoch;
-  if (Place* place = find_place(join.who); place != nullptr && theirs < s_.latest)
-    return assign_again(join, *place);
-  if (join.after_epoch > s_.latest) hear_of(join.after_epoch, join.who);
-  if (join.holding) {
-    claim(join);
-  } else if (Place* place = find_place(join.who); place != nullptr) {
-    rejoin(join, *place);
+  const Epoch theirs = reported_epoch(join);
+  if (EpochMember* epoch_member = find_epoch_member(join.who);
+      epoch_member != nullptr && theirs < s_.latest_epoch)
+    return resend_assignment(join, *epoch_member);
+  if (join.after_epoch > s_.latest_epoch) raise_latest_epoch(join.after_epoch, join.who);
+  if (join.held_assignment) {
+    reconnect(join);
+  } else if (EpochMember* epoch_member = find_epoch_member(join.who); epoch_member != nullptr) {
+    rejoin(join, *epoch_member);
   } else {
-    // Whoever gives up an epoch ends it for all; the current one only its own members can give
-    // up.
-    if (!s_.current()) s_.over = std::max(s_.over, join.after_epoch);
-    enter(join, Standing::kWaiting);
+    // An epoch ends for all members when one of them gives it up. Only its members can give up the
+    // current epoch.
+    if (!s_.current()) s_.last_ended_epoch = std::max(s_.last_ended_epoch, join.after_epoch);
+    upsert_member(join, MemberState::kWaiting);
   }
-  settle();
+  apply_due_transitions();
 }
 
 void Step::operator()(const Heartbeat& beat) {
@@ -32,35 +185,51 @@ void Step::operator()(const Heartbeat& beat) {
   member->last_seen = now_;
   if (beat.epoch == 0) return;
   member->progress = beat.progress;
-  member->last_checkpoint_step =
-      std::max(member->last_checkpoint_step, beat.progress.last_checkpoint_step);
+  note_checkpoint(beat.progress.last_checkpoint_step);
 }
 
 void Step::operator()(const Finished& finished) {
   Member* member = find_member(finished.who);
   if (member == nullptr || refuse_stale(*member, finished.epoch)) return;
-  Place* place = find_place(finished.who);
-  if (place == nullptr) return;
+  EpochMember* epoch_member = find_epoch_member(finished.who);
+  if (epoch_member == nullptr) return;
   member->last_seen = now_;
-  place->finished = true;
-  stand(*member, Standing::kFinished);
-  act(Acknowledge{finished.who});
-  if (place == &s_.roster.front()) begin_closing();
-  settle();
+  epoch_member->finished = true;
+  set_state(*member, MemberState::kFinished);
+  emit(Acknowledge{finished.who});
+  if (epoch_member == &s_.epoch_members.front()) start_closing();
+  apply_due_transitions();
 }
 
 void Step::operator()(const Leave& leave) {
   Member* member = find_member(leave.who);
   if (member == nullptr || refuse_stale(*member, leave.epoch)) return;
-  lose(*member, LossKind::kLeft, leave.reason);
-  settle();
+  remove_lost(*member, LossKind::kLeft, leave.reason);
+  apply_due_transitions();
 }
 
 void Step::operator()(const ConnectionClosed& closed) {
   Member* member = find_member(closed.who);
-  if (member == nullptr) return;
-  lose(*member, LossKind::kConnectionClosed, closed.reason);
-  settle();
+  if (member == nullptr || member->disconnected) return;
+  if (may_reconnect(*member)) {
+    member->disconnected = Disconnection{now_, closed.reason};
+    emit(MemberDisconnected{closed.who, s_.latest_epoch, closed.reason});
+  } else {
+    remove_lost(*member, LossKind::kConnectionClosed, closed.reason);
+  }
+  apply_due_transitions();
+}
+
+void Step::operator()(const WorkerExited& exited) {
+  const auto is_exited = [&](const Member& member) {
+    const WorkerProcess& process = member.who.process;
+    return process.worker_index == exited.worker_index &&
+           process.local_rank == exited.local_rank.value_or(process.local_rank);
+  };
+  for (auto& [process, member] : s_.members)
+    if (is_exited(member)) member.reported_exited = now_;
+  for (const MemberId& who : find_disconnected(is_exited)) remove_disconnected(who, "it exited");
+  apply_due_transitions();
 }
 
 void Step::operator()(const Expect& expect) {
@@ -68,62 +237,522 @@ void Step::operator()(const Expect& expect) {
   settings.min_world = std::clamp(expect.min_world, 1, kMaxWorld);
   settings.max_world = std::clamp(expect.max_world, settings.min_world, kMaxWorld);
   settings.expected = std::clamp(expect.expected, settings.min_world, settings.max_world);
-  s_.patience_until = now_ + std::max(expect.patience, Duration::zero());
-  settle();
+  s_.wait_for_expected_until = now_ + std::max(expect.timeout, Duration::zero());
+  apply_due_transitions();
+}
+
+void Step::operator()(const Stalled& stalled) {
+  // The owner's calls may have set a time during the gap.
+  const auto shift = [&](MonotonicTime& time) { time = std::min(time + stalled.gap, now_); };
+  for (MonotonicTime* time : {&s_.started, &s_.phase_started, &s_.last_join, &s_.first_rejoin})
+    shift(*time);
+  s_.wait_for_expected_until += stalled.gap;
+  for (auto& [process, member] : s_.members) {
+    shift(member.since);
+    shift(member.last_seen);
+    if (member.disconnected) shift(member.disconnected->since);
+    if (member.reported_exited) shift(*member.reported_exited);
+  }
 }
 
 void Step::operator()(const Tick&) {
+  const auto is_due = [&](const Member& member) { return now_ >= member_deadline(s_, member); };
+  const std::string why = fmt::format("it did not reconnect within {:.1f} s",
+                                      in_seconds(s_.settings.reconnect_timeout));
+  for (const MemberId& who : find_disconnected(is_due)) remove_disconnected(who, why);
   std::vector<MemberId> silent;
-  for (const auto& [seat, member] : s_.members) {
-    if (now_ - member.last_seen >= s_.settings.heartbeat_timeout) silent.push_back(member.who);
+  for (const auto& [process, member] : s_.members) {
+    if (!member.disconnected && is_due(member)) silent.push_back(member.who);
   }
   for (const MemberId& who : silent) {
-    act(Drop{who});
-    lose(s_.members.at(who.seat), LossKind::kHeartbeatsMissed,
-         fmt::format("no heartbeat for {:.1f} s", in_seconds(s_.settings.heartbeat_timeout)));
+    emit(CloseConnection{who});
+    remove_lost(
+        s_.members.at(who.process), LossKind::kHeartbeatsMissed,
+        fmt::format("no heartbeat for {:.1f} s", in_seconds(s_.settings.heartbeat_timeout)));
   }
-  settle();
+  apply_due_transitions();
 }
 
 Member* Step::find_member(const MemberId& who) {
-  const auto found = s_.members.find(who.seat);
+  const auto found = s_.members.find(who.process);
   return found != s_.members.end() && found->second.who == who ? &found->second : nullptr;
 }
 
-Place* Step::find_place(const MemberId& who) {
-  const auto found =
-      std::ranges::find_if(s_.roster, [&](const Place& place) { return place.peer.who == who; });
-  return found == s_.roster.end() ? nullptr : &*found;
+EpochMember* Step::find_epoch_member(const MemberId& who) {
+  const auto found = std::ranges::find_if(s_.epoch_members, [&](const EpochMember& epoch_member) {
+    return epoch_member.peer.who == who;
+  });
+  return found == s_.epoch_members.end() ? nullptr : &*found;
 }
 
-Epoch Step::own_epoch(const Member& member) {
+Epoch Step::current_epoch_of(const Member& member) {
   const bool inside =
-      member.standing == Standing::kInEpoch || member.standing == Standing::kFinished;
-  return inside && find_place(member.who) != nullptr ? s_.latest : 0;
+      member.state == MemberState::kInEpoch || member.state == MemberState::kFinished;
+  return inside && find_epoch_member(member.who) != nullptr ? s_.latest_epoch : 0;
 }
 
 bool Step::refuse_stale(const Member& member, Epoch epoch) {
-  if (epoch == own_epoch(member)) return false;
-  if (epoch != 0) end_epoch(member.who, epoch);
+  if (epoch == current_epoch_of(member)) return false;
+  if (epoch != 0) send_end_epoch(member.who, epoch);
   return true;
 }
 
-void Step::end_epoch(const MemberId& who, Epoch epoch) {
+void Step::send_end_epoch(const MemberId& who, Epoch epoch) {
   const bool finished = s_.phase == Phase::kClosing || s_.phase == Phase::kClosed;
-  std::string reason = finished ? kJobHasFinished : s_.last_end;
-  if (reason.empty()) reason = fmt::format("epoch {} is not the current one", epoch);
-  act(EndEpoch{who, epoch, std::move(reason), finished});
+  std::string reason = finished ? kJobHasFinished : s_.end_reason;
+  if (reason.empty()) reason = fmt::format("membership epoch {} is not the current one", epoch);
+  emit(EndEpoch{who, epoch, std::move(reason), finished});
 }
 
-void Step::refuse(const MemberId& who, std::string sentence, bool finished) {
-  act(Refuse{who, std::move(sentence), finished});
+void Step::refuse(const MemberId& who, std::string message, bool finished) {
+  emit(Refuse{who, std::move(message), finished});
 }
 
-void Step::stand(Member& member, Standing standing) {
-  if (member.standing == standing) return;
-  member.standing = standing;
+void Step::set_state(Member& member, MemberState state) {
+  if (member.state == state) return;
+  member.state = state;
   member.since = now_;
 }
+
+// --- admission: new members, new instances, members of epochs unknown to this coordinator ---
+
+Member& Step::upsert_member(const Join& join, MemberState state) {
+  auto [found, added] = s_.members.try_emplace(join.who.process);
+  Member& member = found->second;
+  if (added || (state == MemberState::kWaiting && member.state != MemberState::kWaiting))
+    s_.last_join = now_;
+  if (added) {
+    member.who = join.who;
+    member.state = state;
+    member.since = now_;
+  }
+  set_state(member, state);
+  member.address = join.address;
+  member.isas = join.isas;
+  member.last_seen = now_;
+  member.disconnected.reset();
+  member.reported_exited.reset();
+  note_checkpoint(join.last_checkpoint_step);
+  return member;
+}
+
+bool Step::admit(const Join& join) {
+  if (s_.phase == Phase::kClosed) return refuse(join.who, kJobHasFinished, true), false;
+  if (s_.phase == Phase::kClosing) {
+    const bool same_epoch = join.held_assignment && join.held_assignment->epoch == s_.latest_epoch;
+    if (same_epoch && find_epoch_member(join.who) != nullptr &&
+        same_epoch_members(join.held_assignment->peers))
+      return true;
+    if (Member* member = find_member(join.who); member != nullptr && current_epoch_of(*member) != 0)
+      remove_lost(*member, LossKind::kLeft, "joined again while the job was closing");
+    refuse(join.who, kJobHasFinished, true);
+    apply_due_transitions();
+    return false;
+  }
+  if (std::ranges::find(s_.fenced, join.who) != s_.fenced.end()) {
+    refuse(join.who, fmt::format("a newer process has replaced {}", to_string(join.who.process)));
+    return false;
+  }
+  if (refuse_impossible_epoch(join)) return false;
+  if (!holds_newer_epoch(join) && refuse_without_common_isa(join)) return false;
+  const auto existing = s_.members.find(join.who.process);
+  if (existing == s_.members.end() && s_.members.size() >= kMaxWorld) {
+    refuse(join.who,
+           fmt::format("the job already has {} processes, the maximum", s_.members.size()));
+    return false;
+  }
+  replace_older_instance(join.who);
+  return true;
+}
+
+bool Step::refuse_without_common_isa(const Join& join) {
+  if (s_.settings.exact && !s_.isa.empty()) return false;  // it waits; see lacks_isa()
+  const std::vector<std::string> others = isas_in_common(join.who.process);
+  if (others.empty() || !common_isas(others, join.isas).empty()) return false;
+  refuse(join.who,
+         fmt::format("{} can use the instruction sets {}, the other workers of the job {}; "
+                     "expected one in common (see TILEWRIGHT_ISA)",
+                     to_string(join.who.process), list(join.isas), list(others)));
+  return true;
+}
+
+std::vector<std::string> Step::isas_in_common(const WorkerProcess& except) const {
+  std::optional<std::vector<std::string>> common;
+  for (const auto& [process, member] : s_.members) {
+    if (process == except) continue;
+    common = common ? common_isas(*common, member.isas) : member.isas;
+  }
+  return common.value_or(std::vector<std::string>());
+}
+
+bool Step::refuse_impossible_epoch(const Join& join) {
+  const Epoch limit = std::max(s_.latest_epoch, s_.max_reported_epoch);
+  if (reported_epoch(join) <= limit) return false;
+  refuse(join.who,
+         fmt::format("{} reports epoch {}, expected at most {}: the job cannot have reached it",
+                     to_string(join.who.process), reported_epoch(join), limit));
+  return true;
+}
+
+bool Step::holds_newer_epoch(const Join& join) const {
+  return join.held_assignment && join.held_assignment->epoch > s_.last_ended_epoch &&
+         join.held_assignment->epoch >= s_.latest_epoch + (s_.current() ? 1 : 0);
+}
+
+void Step::replace_older_instance(const MemberId& who) {
+  if (const auto existing = s_.members.find(who.process);
+      existing != s_.members.end() && existing->second.who != who) {
+    const MemberId old = existing->second.who;
+    fence(old);
+    refuse(old, fmt::format("a newer process has replaced {}", to_string(old.process)));
+    remove_lost(existing->second, LossKind::kReplaced, "replaced by a newer process");
+  }
+  // While rebuilding: the older process of the held epoch has not reconnected and is now fenced.
+  const auto epoch_member = std::ranges::find_if(s_.epoch_members, [&](const EpochMember& p) {
+    return p.peer.who.process == who.process && p.peer.who != who && !p.finished && !p.rejoined;
+  });
+  if (epoch_member == s_.epoch_members.end()) return;
+  const MemberId old = epoch_member->peer.who;
+  fence(old);
+  emit(MemberLost{old, s_.latest_epoch, rank_of(*epoch_member), LossKind::kReplaced,
+                  "replaced by a newer process"});
+  end_current_epoch(fmt::format("{} was replaced by a newer process", to_string(old.process)));
+}
+
+void Step::fence(const MemberId& who) {
+  if (s_.fenced.size() >= kMaxFenced) s_.fenced.pop_front();
+  s_.fenced.push_back(who);
+}
+
+void Step::raise_latest_epoch(Epoch epoch, const MemberId& who) {
+  if (s_.current())
+    end_current_epoch(
+        fmt::format("{} reported the later membership epoch {}", to_string(who.process), epoch));
+  s_.latest_epoch = s_.last_ended_epoch = epoch;
+}
+
+void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
+  if (epoch_member.rejoined || epoch_member.finished) return;
+  send_assignment(epoch_member);
+  if (const Member* member = find_member(join.who);
+      epoch_member.present && (member == nullptr || !member->disconnected))
+    return;
+  epoch_member.present = true;
+  upsert_member(join, MemberState::kInEpoch).last_rank = rank_of(epoch_member);
+  apply_due_transitions();
+}
+
+void Step::rejoin(const Join& join, EpochMember& epoch_member) {
+  if (epoch_member.finished) return;
+  if (s_.phase == Phase::kDraining) {
+    if (std::ranges::none_of(s_.epoch_members, &EpochMember::rejoined)) s_.first_rejoin = now_;
+    epoch_member.rejoined = true;
+    upsert_member(join, MemberState::kWaiting);
+    return;
+  }
+  upsert_member(join, MemberState::kWaiting);
+  // A member's collectives fail when another member dies, so a broken connection is a death.
+  const std::string gave_up =
+      fmt::format("{} gave up the membership epoch", to_string(join.who.process));
+  remove_all_disconnected(gave_up);
+  if (s_.current()) end_current_epoch(gave_up);
+}
+
+void Step::reconnect(const Join& join) {
+  const Assignment& held = *join.held_assignment;
+  EpochMember* epoch_member = find_epoch_member(join.who);
+  if (held.epoch <= s_.last_ended_epoch || held.epoch < s_.latest_epoch)
+    return reject_stale_epoch(join);
+  const bool current = s_.current() && held.epoch == s_.latest_epoch;
+  // The bounds may have changed since the current epoch formed.
+  const bool fits =
+      current || (held.world >= s_.settings.min_world && held.world <= s_.settings.max_world);
+  const bool has_isa = std::ranges::find(join.isas, held.isa) != join.isas.end() &&
+                       (held.isa == s_.isa || s_.isa.empty() || (!current && !s_.settings.exact));
+  const bool sound = held.world == static_cast<int>(held.peers.size()) && held.rank >= 0 &&
+                     held.rank < held.world && fits && has_isa &&
+                     held.peers[static_cast<std::size_t>(held.rank)].who == join.who;
+  const bool disagrees = current && !same_epoch_members(held.peers);
+  if (!sound || disagrees) {
+    if (s_.current())
+      end_current_epoch(fmt::format("{} reported a different membership epoch {}",
+                                    to_string(join.who.process), held.epoch));
+    s_.latest_epoch = s_.last_ended_epoch = std::max(s_.latest_epoch, held.epoch);
+    return reject_stale_epoch(join);
+  }
+  if (holds_newer_epoch(join)) {
+    adopt_epoch(join);
+    epoch_member = find_epoch_member(join.who);
+  }
+  if (epoch_member == nullptr)
+    return reject_stale_epoch(join);  // another member of the epoch was lost
+  if (epoch_member->rejoined) return;
+  epoch_member->present = true;
+  upsert_member(join, epoch_member->finished ? MemberState::kFinished : MemberState::kInEpoch)
+      .last_rank = rank_of(*epoch_member);
+  if (s_.phase == Phase::kDraining) emit(RequestReform{join.who, s_.latest_epoch, kWorkerJoined});
+}
+
+bool Step::same_epoch_members(const std::vector<Peer>& peers) const {
+  return std::ranges::equal(s_.epoch_members, peers, {}, &EpochMember::peer);
+}
+
+void Step::reject_stale_epoch(const Join& join) {
+  if (refuse_without_common_isa(join)) return;
+  send_end_epoch(join.who, join.held_assignment->epoch);
+  if (find_member(join.who) == nullptr) upsert_member(join, MemberState::kNotRejoined);
+}
+
+void Step::adopt_epoch(const Join& join) {
+  const Assignment& held = *join.held_assignment;
+  if (s_.current())
+    end_current_epoch(fmt::format("a member reported the later membership epoch {}", held.epoch));
+  s_.latest_epoch = held.epoch;
+  s_.last_ended_epoch = held.epoch - 1;
+  s_.resume_step = held.resume_step;
+  note_checkpoint(held.resume_step);
+  s_.formed_before = false;
+  for (const Peer& peer : held.peers) s_.epoch_members.push_back({.peer = peer});
+  enter_phase(Phase::kRebuilding);
+  s_.isa = held.isa;
+  for (const EpochMember& epoch_member : s_.epoch_members) {
+    const Peer& peer = epoch_member.peer;
+    const auto existing = s_.members.find(peer.who.process);
+    const bool superseded = existing != s_.members.end() && existing->second.who != peer.who;
+    const bool fenced = std::ranges::find(s_.fenced, peer.who) != s_.fenced.end();
+    if (!superseded && !fenced) continue;
+    if (superseded && !fenced) fence(peer.who);
+    emit(MemberLost{peer.who, held.epoch, rank_of(epoch_member), LossKind::kReplaced,
+                    "replaced by a newer process"});
+    end_current_epoch(
+        fmt::format("{} was replaced by a newer process", to_string(peer.who.process)));
+    return;
+  }
+}
+
+// --- epochs: begin, end, and the end of the job ---
+
+bool Step::may_reconnect(const Member& member) const {
+  const Duration timeout = s_.settings.reconnect_timeout;
+  const bool exited = member.reported_exited && now_ - *member.reported_exited < timeout;
+  // A closing job does not wait: the member may still report that it has finished.
+  return member.state == MemberState::kInEpoch && s_.phase != Phase::kClosing && !exited &&
+         timeout > Duration::zero();
+}
+
+template <typename Predicate>
+std::vector<MemberId> Step::find_disconnected(Predicate which) const {
+  std::vector<MemberId> found;
+  for (const auto& [process, member] : s_.members) {
+    if (member.disconnected && which(member)) found.push_back(member.who);
+  }
+  return found;
+}
+
+bool Step::only_disconnected_missing() const {
+  return std::ranges::any_of(s_.epoch_members, &EpochMember::rejoined) &&
+         std::ranges::all_of(s_.epoch_members, [&](const EpochMember& p) {
+           const auto member = s_.members.find(p.peer.who.process);
+           return p.rejoined || p.finished ||
+                  (member != s_.members.end() && member->second.disconnected.has_value());
+         });
+}
+
+void Step::remove_disconnected(const MemberId& who, std::string_view why) {
+  Member* member = find_member(who);
+  if (member == nullptr) return;  // its epoch has ended
+  remove_lost(*member, LossKind::kConnectionClosed,
+              fmt::format("{}; {}", member->disconnected->reason, why));
+}
+
+void Step::remove_all_disconnected(std::string_view why) {
+  for (const MemberId& who : find_disconnected([](const Member&) { return true; }))
+    remove_disconnected(who, why);
+}
+
+void Step::remove_lost(Member& lost, LossKind kind, std::string reason) {
+  const Member member = lost;
+  const Epoch epoch = current_epoch_of(member);
+  s_.members.erase(member.who.process);
+  if (member.state == MemberState::kFinished) return;  // a finished process exits: not a loss
+  emit(MemberLost{member.who, epoch, member.last_rank, kind, reason});
+  if (epoch == 0) return;
+  if (s_.phase == Phase::kClosing) {
+    find_epoch_member(member.who)->finished = true;  // the closing job does not wait for it
+    return;
+  }
+  end_current_epoch(
+      fmt::format("{} was lost ({}): {}", to_string(member.who.process), to_string(kind), reason));
+}
+
+void Step::end_current_epoch(std::string reason) {
+  s_.end_reason = std::move(reason);
+  announce_epoch_end(false);
+  clear_epoch();
+}
+
+void Step::announce_epoch_end(bool job_finished) {
+  for (const EpochMember& epoch_member : s_.epoch_members) {
+    Member* member = find_member(epoch_member.peer.who);
+    if (member == nullptr || member->state != MemberState::kInEpoch) continue;
+    if (member->disconnected) {
+      emit(MemberLost{member->who, s_.latest_epoch, member->last_rank, LossKind::kConnectionClosed,
+                      member->disconnected->reason});
+      s_.members.erase(member->who.process);
+      continue;
+    }
+    emit(EndEpoch{member->who, s_.latest_epoch, s_.end_reason, job_finished});
+    set_state(*member, MemberState::kNotRejoined);
+  }
+}
+
+void Step::clear_epoch() {
+  s_.epoch_members.clear();
+  s_.last_ended_epoch = s_.latest_epoch;
+  enter_phase(Phase::kGathering);
+}
+
+void Step::enter_phase(Phase phase) {
+  s_.phase = phase;
+  s_.phase_started = now_;
+}
+
+void Step::send_assignment(const EpochMember& epoch_member) {
+  emit(Assign{epoch_member.peer.who, assignment_of(s_, rank_of(epoch_member))});
+}
+
+std::vector<Member*> Step::choose_members(std::vector<std::string>& isas) {
+  std::vector<Member*> chosen;
+  std::vector<MemberId> without_common_isa;
+  for (auto& [process, member] : s_.members) {
+    if (!is_waiting(member)) continue;
+    if (static_cast<int>(chosen.size()) == s_.settings.max_world) break;
+    std::vector<std::string> common = chosen.empty() ? member.isas : common_isas(isas, member.isas);
+    if (common.empty()) {
+      without_common_isa.push_back(member.who);
+      continue;
+    }
+    isas = std::move(common);
+    chosen.push_back(&member);
+  }
+  for (const MemberId& who : without_common_isa) {
+    refuse(who, fmt::format("{} has no instruction set in common with the other workers of the job",
+                            to_string(who.process)));
+    s_.members.erase(who.process);
+  }
+  return chosen;
+}
+
+void Step::form_epoch() {
+  std::vector<std::string> isas;
+  const std::vector<Member*> chosen = choose_members(isas);
+  if (static_cast<int>(chosen.size()) < s_.settings.min_world) return;
+  if (!s_.settings.exact || s_.isa.empty()) s_.isa = isas.back();
+  s_.resume_step = s_.last_checkpoint_step;
+  for (Member* member : chosen) {
+    member->last_rank = static_cast<int>(s_.epoch_members.size());
+    s_.epoch_members.push_back({.peer = {member->who, member->address}, .present = true});
+    set_state(*member, MemberState::kInEpoch);
+    member->progress = {};
+  }
+  ++s_.latest_epoch;
+  s_.last_ended_epoch = s_.latest_epoch - 1;
+  s_.formed_before = false;
+  enter_phase(Phase::kRunning);
+  for (const EpochMember& epoch_member : s_.epoch_members) send_assignment(epoch_member);
+}
+
+void Step::start_closing() {
+  enter_phase(Phase::kClosing);
+  std::erase_if(s_.members, [&](const auto& entry) {
+    if (current_epoch_of(entry.second) != 0) return false;
+    refuse(entry.second.who, kJobHasFinished, true);
+    return true;
+  });
+  for (EpochMember& epoch_member : s_.epoch_members)
+    epoch_member.finished = epoch_member.finished || epoch_member.rejoined;
+}
+
+void Step::close() {
+  s_.end_reason = kJobHasFinished;
+  announce_epoch_end(true);
+  clear_epoch();
+  enter_phase(Phase::kClosed);
+}
+
+void Step::request_reform() {
+  enter_phase(Phase::kDraining);
+  for (const EpochMember& epoch_member : s_.epoch_members)
+    emit(RequestReform{epoch_member.peer.who, s_.latest_epoch, kWorkerJoined});
+}
+
+void Step::apply_due_transitions() {
+  const auto deadline = phase_deadline(s_);
+  const bool due = deadline && now_ >= *deadline;
+  switch (s_.phase) {
+    case Phase::kGathering:
+      if (due) form_epoch();
+      break;
+    case Phase::kRebuilding:
+      if (std::ranges::all_of(s_.epoch_members,
+                              [](const EpochMember& p) { return p.present || p.finished; })) {
+        enter_phase(Phase::kRunning);
+        return apply_due_transitions();
+      }
+      if (due) {
+        remove_absent();
+        return apply_due_transitions();
+      }
+      break;
+    case Phase::kRunning: {
+      const bool new_member = std::ranges::any_of(
+          s_.members, [this](const auto& entry) { return is_waiting(entry.second); });
+      const bool below_maximum = static_cast<int>(s_.epoch_members.size()) < s_.settings.max_world;
+      if (new_member && below_maximum && s_.settings.growth == Growth::kAtBoundary &&
+          std::ranges::none_of(s_.epoch_members, &EpochMember::finished))
+        request_reform();
+      break;
+    }
+    case Phase::kDraining:
+      if (std::ranges::all_of(s_.epoch_members,
+                              [](const EpochMember& p) { return p.rejoined || p.finished; })) {
+        s_.end_reason = "the membership epoch ended at a step boundary because a worker joined";
+        clear_epoch();
+        return apply_due_transitions();
+      }
+      if (only_disconnected_missing()) {
+        remove_all_disconnected("the others reached the step boundary");
+        return apply_due_transitions();
+      }
+      if (due) {
+        end_current_epoch(fmt::format("not all members reached the step boundary within {:.1f} s",
+                                      in_seconds(s_.settings.rejoin_timeout)));
+        return apply_due_transitions();
+      }
+      break;
+    case Phase::kClosing:
+      if (due || std::ranges::all_of(s_.epoch_members, &EpochMember::finished)) close();
+      break;
+    case Phase::kClosed:
+      break;
+  }
+}
+
+void Step::remove_absent() {
+  const std::string reason =
+      fmt::format("did not reconnect within {:.1f} s of the coordinator's restart",
+                  in_seconds(s_.settings.recovery_timeout));
+  std::string first_absent;
+  for (const EpochMember& epoch_member : s_.epoch_members) {
+    if (epoch_member.present || epoch_member.finished) continue;
+    emit(MemberLost{epoch_member.peer.who, s_.latest_epoch, rank_of(epoch_member),
+                    LossKind::kHeartbeatsMissed, reason});
+    if (first_absent.empty()) first_absent = to_string(epoch_member.peer.who.process);
+  }
+  end_current_epoch(fmt::format("{} {}", first_absent, reason));
+}
+
+}  // namespace
 
 Actions step(State& state, const Event& event, MonotonicTime now) {
   Step one(state, now);

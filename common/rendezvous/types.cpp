@@ -4,9 +4,9 @@
 
 namespace tilewright::rendezvous {
 
-std::string to_string(const Seat& seat) {
-  if (seat.slot == 0) return fmt::format("worker {}", seat.index);
-  return fmt::format("worker {} (process {})", seat.index, seat.slot);
+std::string to_string(const WorkerProcess& process) {
+  if (process.local_rank == 0) return fmt::format("worker {}", process.worker_index);
+  return fmt::format("worker {} (process {})", process.worker_index, process.local_rank);
 }
 
 Status check(const Settings& s) {
@@ -23,18 +23,17 @@ Status check(const Settings& s) {
     return refuse(
         fmt::format("rendezvous: expected is {}, expected {} (min_world) to {} (max_world)",
                     s.expected, s.min_world, s.max_world));
-  const std::pair<const char*, Duration> durations[] = {{"last_call", s.last_call},
-                                                        {"heartbeat_timeout", s.heartbeat_timeout},
-                                                        {"rejoin_wait", s.rejoin_wait},
-                                                        {"reunion_wait", s.reunion_wait},
-                                                        {"close_wait", s.close_wait}};
+  const std::pair<const char*, Duration> durations[] = {
+      {"join_quiet_period", s.join_quiet_period}, {"heartbeat_timeout", s.heartbeat_timeout},
+      {"reconnect_timeout", s.reconnect_timeout}, {"rejoin_timeout", s.rejoin_timeout},
+      {"recovery_timeout", s.recovery_timeout},   {"close_timeout", s.close_timeout}};
   for (const auto& [name, value] : durations) {
     if (value < Duration::zero() || value > std::chrono::hours(24))
       return refuse(fmt::format("rendezvous: {} is {} s, expected 0 to 86400", name,
                                 std::chrono::duration<double>(value).count()));
   }
   if (s.heartbeat_timeout == Duration::zero())
-    return refuse("rendezvous: heartbeat_timeout is 0 s, expected more");
+    return refuse("rendezvous: heartbeat_timeout is 0 s, expected more than 0");
   return {};
 }
 

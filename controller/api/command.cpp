@@ -13,9 +13,9 @@
 namespace tilewright::api {
 namespace {
 
-std::string resolved(const PathResolver& resolve, const std::string& text) {
+std::string resolve_path(const PathResolver& resolve, const std::string& text) {
   const Result<TrainerPath> path = parse_trainer_path(text);
-  TW_CHECK(path.ok(), "a path that validate() would have refused: {}", path.error().message);
+  TW_CHECK(path.ok(), "validate() accepted an invalid path: {}", path.error().message);
   return resolve(*path);
 }
 
@@ -33,18 +33,17 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
     words.push_back(fmt::format("--{}={}", name, value));
   };
   add("task_name", trainer.task);
-  add("model_name_or_path", resolved(resolve, trainer.model));
-  add("data_dir", resolved(resolve, trainer.data));
-  add("output_dir", resolved(resolve, trainer.output));
+  add("model_name_or_path", resolve_path(resolve, trainer.model));
+  add("data_dir", resolve_path(resolve, trainer.data));
+  add("output_dir", resolve_path(resolve, trainer.output));
   for (const auto& [name, value] : trainer.flags) {
-    if (name == "virtual_shards") continue;  // below, with what it comes to
+    if (name == "virtual_shards") continue;  // added below with the effective value
     const bool path = name == "resume_from_checkpoint" && !value.empty();
-    add(name, path ? resolved(resolve, value) : value);
+    add(name, path ? resolve_path(resolve, value) : value);
   }
   add("virtual_shards", std::to_string(virtual_shards(job)));
   add("nominal_workers", std::to_string(nominal_workers(job)));
   add("max_workers", std::to_string(max_workers(job)));
-  words.insert(words.end(), trainer.args.begin(), trainer.args.end());
   return words;
 }
 

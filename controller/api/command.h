@@ -1,5 +1,4 @@
-// The command line of a worker and the variables it may name: the same in a pod and under
-// `tilewright up`.
+// The command line and the environment of a worker, in a pod and under `tilewright up`.
 #pragma once
 
 #include <functional>
@@ -16,28 +15,28 @@ namespace tilewright::api {
 
 using PathResolver = std::function<std::string(const TrainerPath&)>;
 
-// tilewright-worker train --task_name=... ARGS..., or with several processes a pod
-// tilewright-worker agent --nproc_per_node=N -- train ...; $(VAR) is not expanded yet: the kubelet
-// does that for pods, expand_command() here. The job must be valid and defaulted.
+// tilewright-worker train --task_name=... ARGS..., or with several processes per pod
+// tilewright-worker agent --nproc_per_node=N -- train ... . The job must be valid and have defaults
+// applied. $(VAR) is not expanded: the kubelet expands it in a pod, expand_command() elsewhere.
 std::vector<std::string> worker_command(const TrainJob& job, const PathResolver& resolve);
 
-// Each word expanded.
+// Expands each argument.
 std::vector<std::string> expand_command(std::vector<std::string> command,
                                         const Environment& variables);
 
-// What the runtime tells a worker about itself.
+// The values that the runtime passes to one worker.
 struct WorkerSetting {
   std::string rendezvous;  // host:port
   std::string job_key_file;
   std::int64_t index = 0;
 };
 
-// The runtime's own variables, then the manifest's, in the order in which they expand; values not
-// expanded yet. Variables with valueFrom are left out.
+// The variables of the runtime, then those of the manifest, in the order of their expansion. Values
+// are not expanded. Variables with valueFrom are left out.
 std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJob& job,
                                                                     const WorkerSetting& setting);
 
-// What the runtime sets itself, so that a manifest may not.
+// Variables that the runtime sets and a manifest cannot set.
 std::span<const char* const> runtime_variables();
 bool is_runtime_variable(std::string_view name);
 

@@ -2,46 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "common/contract/labels.h"
 #include "common/contract/training_flags.h"
-#include "controller/api/decode_parts.h"
-#include "controller/api/fields.h"
+#include "common/json/members.h"
+#include "controller/api/metadata_fields.h"
+#include "controller/api/object_reader.h"
+#include "controller/api/pod_template_types.h"
+#include "controller/api/status_fields.h"
+#include "controller/api/trainjob_fields.h"
 
 namespace tilewright::api {
 namespace {
 
-void decode_elastic_policy(Fields& fields, ElasticPolicy& policy) {
-  fields.text("rdzvBackend", policy.rdzv_backend);
-  fields.each_object("rdzvConf", [&](Fields& inner) {
-    RdzvSetting& setting = policy.rdzv_conf.emplace_back();
-    inner.text("key", setting.key);
-    inner.text("value", setting.value);
-  });
-  fields.integer("minReplicas", policy.min_replicas);
-  fields.integer("maxReplicas", policy.max_replicas);
-  fields.integer("maxRestarts", policy.max_restarts);
-}
+using nlohmann::json;
 
-void decode_run_policy(Fields& fields, RunPolicy& policy) {
-  fields.boolean("suspend", policy.suspend);
-  fields.integer("ttlSecondsAfterFinished", policy.ttl_seconds_after_finished);
-  fields.integer("activeDeadlineSeconds", policy.active_deadline_seconds);
-  fields.integer("backoffLimit", policy.backoff_limit);
-  fields.choice("cleanPodPolicy",
-                {CleanPodPolicy::kNone, CleanPodPolicy::kRunning, CleanPodPolicy::kAll},
-                policy.clean_pod_policy);
-  fields.object("schedulingPolicy", [&](Fields& inner) {
-    SchedulingPolicy& scheduling = policy.scheduling_policy.emplace();
-    inner.integer("minAvailable", scheduling.min_available);
-    inner.text("queue", scheduling.queue);
-    inner.text("priorityClass", scheduling.priority_class);
-    inner.integer("scheduleTimeoutSeconds", scheduling.schedule_timeout_seconds);
-  });
-}
-
-// A flag's value as the command line would have it; nullopt after reporting a wrong type.
-std::optional<std::string> flag_text(const Fields& fields, const TrainingFlag& flag,
-                                     const nlohmann::json& value) {
+// The value of a flag as on the command line; nullopt after reporting a wrong type or value.
+std::optional<std::string> flag_value_string(const ObjectReader& reader, const TrainingFlag& flag,
+                                             const json& value) {
   const bool fits = flag.type == FlagType::kBool    ? value.is_boolean()
                     : flag.type == FlagType::kInt   ? value.is_number_integer()
                     : flag.type == FlagType::kFloat ? value.is_number()
@@ -49,172 +28,234 @@ std::optional<std::string> flag_text(const Fields& fields, const TrainingFlag& f
   if (!fits) {
     std::string expected = describe_expected(flag);
     if (value.is_boolean() && flag.type == FlagType::kChoice) {
-      expected += " (YAML takes a bare yes, no, on or off for a boolean: put it in quotes)";
+      expected += " (YAML reads yes, no, on and off as booleans; put the value in quotes)";
     }
-    fields.wrong(flag.name, value, expected);
+    reader.type_error(flag.name, value, expected);
     return std::nullopt;
   }
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  const Result<std::string> normal = normalise_flag(flag, text);
+  const Result<std::string> normal = normalize_flag_value(flag, text);
   if (normal.ok()) return *normal;
-  fields.context().error(fields.path_of(flag.name), normal.error().message);
+  reader.context().error(reader.path_of(flag.name), normal.error().message);
   return std::nullopt;
 }
 
-void decode_trainer(Fields& fields, Trainer& trainer) {
-  fields.text("task", trainer.task);
-  fields.text("model", trainer.model);
-  fields.text("data", trainer.data);
-  fields.text("output", trainer.output);
-  fields.texts("args", trainer.args);
-  // run_glue's names of the first four are taken as well.
-  const std::pair<const char*, std::string*> aliases[] = {{"task_name", &trainer.task},
-                                                          {"model_name_or_path", &trainer.model},
-                                                          {"data_dir", &trainer.data},
-                                                          {"output_dir", &trainer.output}};
-  for (const auto& [name, target] : aliases) {
+// Reads the fields of an object from JSON. A field that is absent or null leaves the member
+// unchanged.
+class Decoder : public FieldVisitor {
+ public:
+  explicit Decoder(ObjectReader& reader) : reader_(reader) {}
+
+  template <typename T>
+  void operator()(const Field& field, T& member) {
+    read(field, member);
+    if constexpr (std::is_same_v<T, std::string>) read_alias(field, member);
+  }
+
+  void ignored(const char* name) { reader_.ignore(name); }
+
+  template <typename Compute>
+  void computed(const Field& field, const Compute&) {
+    reader_.ignore(field.name);
+  }
+
+  void training_flags(std::map<std::string, std::string>& flags) {
+    for (const TrainingFlag& flag : tilewright::training_flags()) {
+      if (reader_.is_known(flag.name)) continue;  // a field with a member of its own
+      const json* value = reader_.take(flag.name);
+      if (value == nullptr) continue;
+      if (flag.set_by_runtime) {
+        reader_.type_error(flag.name, *value,
+                           "nothing: the value follows from spec.worker.replicas, "
+                           "spec.elasticPolicy.maxReplicas and spec.nprocPerNode");
+      } else if (auto text = flag_value_string(reader_, flag, *value)) {
+        flags[std::string(flag.name)] = *text;
+      }
+    }
+  }
+
+  // Accepts [{name: a}], as in a pod, and plain names.
+  void references(const Field& field, const Field& item, std::vector<std::string>& names) {
+    const json* list = reader_.take(field.name);
+    if (list != nullptr && list->is_array() && !list->empty() && list->front().is_object()) {
+      reader_.each_object(
+          field.name, [&](ObjectReader& inner) { inner.string(item.name, names.emplace_back()); });
+    } else {
+      reader_.strings(field.name, names);
+    }
+  }
+
+  // Treats each unknown field that holds an object as a volume source, so that validate() suggests
+  // the volume source nearest to a misspelt name.
+  void volume_source(json& source) {
+    source = nullptr;
+    json sources = json::object();
+    const auto keep = [&](const std::string& name) {
+      json value;
+      reader_.raw_object(name, value);
+      if (value.is_object()) sources[name] = value;
+    };
+    keep("persistentVolumeClaim");
+    keep("emptyDir");
+    for (const std::string& name : reader_.remaining()) {
+      const json* value = reader_.peek(name);
+      if (value != nullptr && value->is_object()) keep(name);
+    }
+    if (!sources.empty()) source = sources;
+  }
+
+ private:
+  void read(const Field& field, std::string& member) { reader_.string(field.name, member); }
+  void read(const Field& field, std::optional<std::string>& member) {
+    reader_.string(field.name, member);
+  }
+  void read(const Field& field, std::optional<bool>& member) {
+    reader_.boolean(field.name, member);
+  }
+  void read(const Field& field, std::int64_t& member) { reader_.integer(field.name, member); }
+  void read(const Field& field, std::optional<std::int64_t>& member) {
+    reader_.integer(field.name, member);
+  }
+  void read(const Field& field, double& member) { reader_.number(field.name, member); }
+  void read(const Field& field, std::optional<double>& member) {
+    reader_.number(field.name, member);
+  }
+  void read(const Field& field, Timestamp& member) { reader_.timestamp(field.name, member); }
+  void read(const Field& field, std::optional<Quantity>& member) {
+    reader_.quantity(field.name, member);
+  }
+  void read(const Field& field, std::vector<std::string>& member) {
+    reader_.strings(field.name, member);
+  }
+  void read(const Field& field, std::map<std::string, std::string>& member) {
+    reader_.string_map(field.name, member);
+  }
+  void read(const Field& field, std::map<std::string, double>& member) {
+    reader_.object(field.name, [&](ObjectReader& inner) {
+      for (const std::string& name : inner.remaining()) inner.number(name, member[name]);
+    });
+  }
+  void read(const Field& field, std::map<std::string, Quantity>& member) {
+    reader_.object(field.name, [&](ObjectReader& inner) {
+      for (const std::string& name : inner.remaining()) {
+        // Fields of a container in Kubernetes. They stay unknown, so that finish() suggests which
+        // fields to use.
+        if (name == "limits" || name == "requests") continue;
+        std::optional<Quantity> amount;
+        inner.quantity(name, amount);
+        if (amount) member[name] = *amount;
+      }
+    });
+  }
+  void read(const Field& field, json& member) {
+    field.max_items > 0 ? reader_.raw_list(field.name, member)
+                        : reader_.raw_object(field.name, member);
+  }
+
+  template <typename T>
+  requires std::is_enum_v<T>
+  void read(const Field& field, std::optional<T>& member) {
+    const int index = reader_.choice(field.name, enum_names(T()));
+    if (index >= 0) member = static_cast<T>(index);
+  }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void read(const Field& field, T& member) {
+    std::optional<T> value;
+    read(field, value);
+    if (value) member = *value;
+  }
+
+  template <typename T>
+  requires std::is_class_v<T>
+  void read(const Field& field, T& member) {
+    reader_.object(field.name, [&](ObjectReader& inner) { read_members(inner, member); });
+  }
+  template <typename T>
+  requires std::is_class_v<T>
+  void read(const Field& field, std::optional<T>& member) {
+    reader_.object(field.name, [&](ObjectReader& inner) { read_members(inner, member.emplace()); });
+  }
+  template <typename T>
+  void read(const Field& field, std::vector<T>& member) {
+    reader_.each_object(field.name,
+                        [&](ObjectReader& inner) { read_members(inner, member.emplace_back()); });
+  }
+
+  template <typename T>
+  static void read_members(ObjectReader& reader, T& object) {
+    Decoder decoder(reader);
+    visit_fields(decoder, object);
+  }
+
+  void read_alias(const Field& field, std::string& member) {
+    if (field.alias == nullptr) return;
     std::string value;
-    fields.text(name, value);
-    if (value.empty() || value == *target) continue;
-    if (target->empty()) {
-      *target = value;
+    reader_.string(field.alias, value);
+    if (value.empty() || value == member) return;
+    if (member.empty()) {
+      member = value;
     } else {
-      fields.context().error(fields.path_of(name),
-                             fmt::format("found {}, expected {}, which this field's other name "
-                                         "says, or only one of the two",
-                                         value, *target));
+      reader_.context().error(
+          reader_.path_of(field.alias),
+          fmt::format("found {}, expected {}, the value of {}, or only one of the two fields",
+                      value, member, field.name));
     }
   }
-  for (const TrainingFlag& flag : training_flags()) {
-    const nlohmann::json* value = fields.take(flag.name);
-    if (value == nullptr || flag.name == "task_name" || flag.name == "model_name_or_path" ||
-        flag.name == "data_dir" || flag.name == "output_dir") {
-      continue;
-    }
-    if (flag.set_by_runtime) {
-      fields.wrong(flag.name, *value,
-                   "nothing: it follows from spec.worker.replicas, spec.elasticPolicy.maxReplicas "
-                   "and spec.nprocPerNode");
-    } else if (auto text = flag_text(fields, flag, *value)) {
-      trainer.flags[std::string(flag.name)] = *text;
-    }
-  }
-}
 
-void decode_env(Fields& fields, EnvVar& variable) {
-  fields.text("name", variable.name);
-  fields.text("value", variable.value);
-  fields.raw_object("valueFrom", variable.value_from);
-}
+  ObjectReader& reader_;
+};
 
-void decode_worker(Fields& fields, Worker& worker) {
-  fields.integer("replicas", worker.replicas);
-  fields.text("image", worker.image);
-  fields.choice("imagePullPolicy",
-                {ImagePullPolicy::kAlways, ImagePullPolicy::kIfNotPresent, ImagePullPolicy::kNever},
-                worker.image_pull_policy);
-  fields.choice("restartPolicy",
-                {RestartPolicy::kAlways, RestartPolicy::kOnFailure, RestartPolicy::kNever,
-                 RestartPolicy::kExitCode},
-                worker.restart_policy);
-  fields.object("resources", [&](Fields& inner) {
-    for (const std::string& name : inner.rest()) {
-      // What pods have here; finish() says where the amounts go.
-      if (name == "limits" || name == "requests") continue;
-      std::optional<Quantity> amount;
-      inner.quantity(name, amount);
-      if (amount) worker.resources[name] = *amount;
-    }
+template <typename T>
+void decode_member(ObjectReader& reader, const char* name, T& object) {
+  reader.object(name, [&](ObjectReader& inner) {
+    Decoder decoder(inner);
+    visit_fields(decoder, object);
   });
-  fields.quantity("sharedMemory", worker.shared_memory);
-  fields.text_map("nodeSelector", worker.node_selector);
-  fields.raw_list("tolerations", worker.tolerations);
-  fields.raw_object("affinity", worker.affinity);
-  fields.raw_list("topologySpreadConstraints", worker.topology_spread_constraints);
-  fields.each_object("env", [&](Fields& inner) { decode_env(inner, worker.env.emplace_back()); });
-  fields.text("serviceAccountName", worker.service_account_name);
-  fields.text("priorityClassName", worker.priority_class_name);
-  fields.text("schedulerName", worker.scheduler_name);
-  // As pods have them, [{name: ...}], or plain names.
-  if (const nlohmann::json* secrets = fields.take("imagePullSecrets")) {
-    if (secrets->is_array() && !secrets->empty() && secrets->front().is_object()) {
-      fields.each_object("imagePullSecrets", [&](Fields& inner) {
-        inner.text("name", worker.image_pull_secrets.emplace_back());
-      });
-    } else {
-      fields.texts("imagePullSecrets", worker.image_pull_secrets);
-    }
-  }
-  fields.integer("runAsUser", worker.run_as_user);
-  fields.integer("fsGroup", worker.fs_group);
-  fields.integer("terminationGracePeriodSeconds", worker.termination_grace_period_seconds);
-  fields.raw_object("podTemplate", worker.pod_template);
 }
 
-void decode_volume(Fields& fields, Volume& volume) {
-  fields.text("name", volume.name);
-  fields.text("local", volume.local);
-  fields.take("persistentVolumeClaim");  // so that a misspelt one finds it
-  fields.take("emptyDir");
-  volume.source = nullptr;
-  // Any other field is a volume source, which Kubernetes has many of; they are told apart from
-  // misspelt fields by holding an object.
-  nlohmann::json sources = nlohmann::json::object();
-  const auto keep = [&](const std::string& name) {
-    nlohmann::json source;
-    fields.raw_object(name, source);
-    if (source.is_object()) sources[name] = source;
-  };
-  keep("persistentVolumeClaim");
-  keep("emptyDir");
-  for (const std::string& name : fields.rest()) {
-    if (const nlohmann::json* value = fields.peek(name); value != nullptr && value->is_object()) {
-      keep(name);
-    }
-  }
-  if (!sources.empty()) volume.source = sources;
-}
-
-void decode_spec(Fields& fields, TrainJobSpec& spec) {
-  fields.integer("nprocPerNode", spec.nproc_per_node);
-  fields.object("elasticPolicy",
-                [&](Fields& inner) { decode_elastic_policy(inner, spec.elastic_policy); });
-  fields.object("runPolicy", [&](Fields& inner) { decode_run_policy(inner, spec.run_policy); });
-  fields.object("trainer", [&](Fields& inner) { decode_trainer(inner, spec.trainer); });
-  fields.object("worker", [&](Fields& inner) { decode_worker(inner, spec.worker); });
-  fields.each_object("volumes",
-                     [&](Fields& inner) { decode_volume(inner, spec.volumes.emplace_back()); });
-}
-
-void decode_kind(Fields& fields) {
+void decode_kind(ObjectReader& reader) {
   const std::pair<const char*, const char*> expected[] = {{"apiVersion", kApiVersion},
                                                           {"kind", kTrainJobKind}};
   for (const auto& [name, value] : expected) {
-    const nlohmann::json* found = fields.take(name);
+    const json* found = reader.take(name);
     if (found == nullptr) {
-      fields.context().error(name, fmt::format("found nothing, expected {}", value));
+      reader.context().error(name, fmt::format("found nothing, expected {}", value));
     } else if (*found != value) {
-      fields.wrong(name, *found, value);
+      reader.type_error(name, *found, value);
     }
   }
 }
 
-void decode_root(const DecodeContext& context, const nlohmann::json& object, TrainJob& job) {
-  Fields fields(context, object, "");
-  decode_kind(fields);
-  // Another kind's fields would only bury that error under others.
+// Whether the spec of an object of the API server is within the limits of a manifest. Each message
+// about it repeats a path that the tenant has chosen.
+bool check_spec_size(const DecodeContext& context, const json& object) {
+  const TreeLimits::Refusal exceeded = TreeLimits().add_tree(member(object, "spec"), 1, 0);
+  if (exceeded) context.error("spec", *exceeded);
+  return !exceeded;
+}
+
+void decode_root(const DecodeContext& context, const json& object, TrainJob& job) {
+  ObjectReader reader(context, object, "");
+  decode_kind(reader);
+  // The fields of another kind would only add errors that do not matter.
   if (!context.errors.empty()) return;
-  fields.object("metadata", [&](Fields& inner) { decode_metadata(inner, job.metadata); });
-  fields.object("spec", [&](Fields& inner) { decode_spec(inner, job.spec); });
-  fields.object("status", [&](Fields& inner) { decode_status(inner, job.status); });
-  fields.finish();
+  decode_member(reader, "metadata", job.metadata);
+  if (check_spec_size(context, object)) {
+    decode_member(reader, "spec", job.spec);
+    check_pod_template_types(context, job.spec.worker.pod_template, "spec.worker.podTemplate");
+  } else {
+    reader.ignore("spec");
+  }
+  decode_member(reader, "status", job.status);
+  reader.finish();
 }
 
 }  // namespace
 
-Decoded decode_manifest(std::string_view yaml) {
+DecodeResult decode_manifest(std::string_view yaml) {
   Document document = read_yaml(yaml);
-  Decoded decoded;
+  DecodeResult decoded;
   decoded.positions = std::move(document.positions);
   decoded.errors = std::move(document.errors);
   if (decoded.errors.empty()) {
@@ -223,8 +264,8 @@ Decoded decode_manifest(std::string_view yaml) {
   return decoded;
 }
 
-Decoded decode_object(const nlohmann::json& object, bool strict) {
-  Decoded decoded;
+DecodeResult decode_object(const json& object, bool strict) {
+  DecodeResult decoded;
   decode_root({decoded.positions, decoded.errors, strict}, object, decoded.job);
   return decoded;
 }

@@ -1,32 +1,27 @@
-// From a manifest's text, or an API server's JSON, to a TrainJob.
+// Reads a TrainJob from a manifest or from the JSON of the API server.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "controller/api/document.h"
+#include "common/json/document.h"
 #include "controller/api/findings.h"
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api {
 
-struct Decoded {
-  TrainJob job;         // as written: no defaults applied
+struct DecodeResult {
+  TrainJob job;         // without defaults
   Positions positions;  // for validate()
   std::vector<FieldError> errors;
 
   bool ok() const { return errors.empty(); }
 };
 
-// All errors at once: unknown fields with the nearest known name, wrong types, values that are not
-// what their type allows.
-Decoded decode_manifest(std::string_view yaml);
+// Reports all errors: unknown fields with the nearest known name, wrong types and invalid values.
+DecodeResult decode_manifest(std::string_view yaml);
 
-// An object of the API server. There, unknown fields are those of a newer version and are ignored
-// unless `strict`.
-Decoded decode_object(const nlohmann::json& object, bool strict = false);
-
-// Quantities, durations and names as the decoder takes them.
-Timestamp parse_timestamp(std::string_view rfc3339);
+// Ignores unknown fields unless `strict`: a newer version of the API may have written the object.
+DecodeResult decode_object(const nlohmann::json& object, bool strict = false);
 
 }  // namespace tilewright::api

@@ -1,42 +1,78 @@
 #include "controller/api/defaults.h"
 
-#include "common/base/version.h"
+#include <charconv>
+#include <type_traits>
+
+#include "common/base/check.h"
+#include "controller/api/trainjob_fields.h"
 
 namespace tilewright::api {
 namespace {
 
-template <typename T, typename V>
-void fill(std::optional<T>& target, const V& value) {
-  if (!target) target = value;
+template <typename T>
+T parse_default(std::string_view text) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return std::string(text);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return text == "true";
+  } else if constexpr (std::is_same_v<T, Quantity>) {
+    return parse_quantity(text).value();
+  } else if constexpr (std::is_enum_v<T>) {
+    const std::span<const std::string_view> names = enum_names(T());
+    std::size_t index = 0;
+    while (index < names.size() && names[index] != text) ++index;
+    TW_CHECK(index < names.size(), "found the default {}, expected a value of the enum", text);
+    return static_cast<T>(index);
+  } else {
+    T number{};
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+  }
 }
 
-void fill(std::map<std::string, Quantity>& resources, const char* name, const char* amount) {
-  if (!resources.contains(name)) resources[name] = parse_quantity(amount).value();
+// Applies the defaults of the field lists.
+struct DefaultSetter : FieldVisitor {
+  template <typename T>
+  void operator()(const Field& field, std::optional<T>& member) {
+    if constexpr (requires { visit_fields(*this, *member); }) {
+      if (member) visit_fields(*this, *member);
+    } else {
+      if (!member && field.default_value != nullptr) {
+        member = parse_default<T>(field.default_value);
+      }
+    }
+  }
+  void operator()(const Field& field, std::string& member) {
+    if (member.empty() && field.default_value != nullptr) member = field.default_value;
+  }
+  void operator()(const Field& field, std::map<std::string, Quantity>& member) {
+    for (const auto& [name, amount] : field.default_entries) {
+      if (!member.contains(name)) member[name] = parse_quantity(amount).value();
+    }
+  }
+  // Lists, maps and JSON have no defaults.
+  template <typename T>
+  void operator()(const Field&, T& member) {
+    if constexpr (requires { visit_fields(*this, member); }) visit_fields(*this, member);
+  }
+};
+
+template <typename T>
+void set_default(std::optional<T>& target, const T& value) {
+  if (!target) target = value;
 }
 
 }  // namespace
 
 void apply_defaults(TrainJob& job) {
   TrainJobSpec& spec = job.spec;
-  Worker& worker = spec.worker;
-  fill(spec.nproc_per_node, 1);
-  fill(worker.replicas, 1);
-  if (worker.image.empty()) worker.image = std::string("tilewright-worker:") + kVersion;
-  fill(worker.restart_policy, RestartPolicy::kOnFailure);
-  fill(worker.resources, "cpu", "1");
-  fill(worker.resources, "memory", "4Gi");
-  fill(worker.shared_memory, parse_quantity("64Mi").value());
-  fill(worker.termination_grace_period_seconds, kDefaultGraceSeconds);
-
+  DefaultSetter setter;
+  visit_fields(setter, spec);
+  // These defaults depend on other fields.
   ElasticPolicy& elastic = spec.elastic_policy;
-  fill(elastic.rdzv_backend, "c10d");
-  fill(elastic.min_replicas, *worker.replicas);
-  fill(elastic.max_replicas, *worker.replicas);
-  fill(elastic.max_restarts, spec.run_policy.backoff_limit.value_or(kDefaultMaxRestarts));
-
-  fill(spec.run_policy.suspend, false);
-  // A failed job's other workers must not hold their CPUs.
-  fill(spec.run_policy.clean_pod_policy, CleanPodPolicy::kRunning);
+  set_default(elastic.min_replicas, *spec.worker.replicas);
+  set_default(elastic.max_replicas, *spec.worker.replicas);
+  set_default(elastic.max_restarts, spec.run_policy.backoff_limit.value_or(kDefaultMaxRestarts));
 }
 
 }  // namespace tilewright::api

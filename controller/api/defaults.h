@@ -1,12 +1,12 @@
-// What a manifest that says nothing means.
+// Applies the defaults of a TrainJob.
 #pragma once
 
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api {
 
-// Fills the members marked "defaulted" in trainjob.h, and resources.cpu (1), resources.memory (4Gi)
-// and sharedMemory (64Mi). Applying it twice changes nothing.
+// Sets members that are empty to the defaults of the field lists (trainjob_fields.h), and
+// minReplicas, maxReplicas and maxRestarts to values of other fields. Idempotent.
 void apply_defaults(TrainJob& job);
 
 }  // namespace tilewright::api

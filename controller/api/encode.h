@@ -1,20 +1,15 @@
-// From a TrainJob, or any tree, back to JSON and YAML.
+// Writes a TrainJob as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api {
 
-// What was left out stays out: decode_object(to_json(job)) is the same job.
+// Leaves out members that are not set. decode_object(to_json(job)) yields an equal job.
 nlohmann::json to_json(const TrainJob& job);
 nlohmann::json to_json(const TrainJobStatus& status);
 nlohmann::json to_json(const ObjectMeta& metadata);
-
-// YAML of a tree, block style, keys in order; strings are quoted where YAML would read something
-// else (no, 1e3, ~).
-std::string to_yaml(const nlohmann::json& tree);
 
 }  // namespace tilewright::api

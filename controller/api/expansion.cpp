@@ -49,14 +49,14 @@ std::vector<std::string> unknown_references(std::string_view text, const Environ
 }
 
 Environment expand_environment(const std::vector<std::pair<std::string, std::string>>& list,
-                               const Environment& around) {
+                               const Environment& outer) {
   Environment expanded;
   for (const auto& [name, value] : list) {
-    expanded[name] = expand_with(value, [&](std::string_view wanted) {
-      const auto before = expanded.find(wanted);
-      if (before != expanded.end()) return before->second;
-      const auto outside = around.find(wanted);
-      return outside != around.end() ? outside->second : "$(" + std::string(wanted) + ")";
+    expanded[name] = expand_with(value, [&](std::string_view reference) {
+      const auto earlier = expanded.find(reference);
+      if (earlier != expanded.end()) return earlier->second;
+      const auto inherited = outer.find(reference);
+      return inherited != outer.end() ? inherited->second : "$(" + std::string(reference) + ")";
     });
   }
   return expanded;

@@ -12,16 +12,16 @@ namespace tilewright::api {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-// $(NAME) becomes the value of NAME, and stays as written if there is none; $$ becomes $, so
-// $$(NAME) becomes $(NAME); any other $ stays. Values are not expanded again.
+// Replaces $(NAME) by the value of NAME, and $$ by $, so $$(NAME) becomes $(NAME). References to
+// unknown names and any other $ stay unchanged. Values are not expanded again.
 std::string expand(std::string_view text, const Environment& variables);
 
-// The names that `text` refers to and `variables` lacks.
+// The names that `text` refers to and that are not in `variables`.
 std::vector<std::string> unknown_references(std::string_view text, const Environment& variables);
 
-// Names and values in order: a value sees the variables before it, and those in `around`.
-// Later ones of the same name win. The outcome holds the list's variables only.
+// Expands the values of `list` in order. A value can refer to earlier variables and to those of
+// `outer`. A later variable replaces an earlier one of the same name. The result excludes `outer`.
 Environment expand_environment(const std::vector<std::pair<std::string, std::string>>& list,
-                               const Environment& around = {});
+                               const Environment& outer = {});
 
 }  // namespace tilewright::api

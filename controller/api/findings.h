@@ -1,31 +1,18 @@
-// What is wrong with a manifest: one sentence a field.
+// Errors and warnings about a manifest, each with the path and line of its field.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
+
+#include "common/json/field_error.h"
 
 namespace tilewright::api {
 
-struct FieldError {
-  std::string path;     // spec.volumes[0].name; empty: the whole manifest
-  int line = 0;         // from 1; 0: unknown, as in objects from an API server
-  std::string message;  // "found 3, expected at most 2, as spec.worker.replicas says"
-
-  // "trainjob.yaml:12: spec.worker.replicas: found ..."; without a file "line 12: spec...".
-  std::string sentence(std::string_view file = {}) const;
-  bool operator==(const FieldError&) const = default;
-};
-
 struct Findings {
-  std::vector<FieldError> errors;    // the job is refused
-  std::vector<FieldError> warnings;  // the job is taken
+  std::vector<FieldError> errors;    // the job is rejected
+  std::vector<FieldError> warnings;  // the job is accepted
 
   bool ok() const { return errors.empty(); }
   void append(Findings other);
 };
-
-// The sentences, one a line, by line number.
-std::string sentences(std::vector<FieldError> errors, std::string_view file = {});
 
 }  // namespace tilewright::api

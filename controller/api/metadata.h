@@ -1,4 +1,4 @@
-// ObjectMeta as far as the operator reads or writes it.
+// The part of ObjectMeta that the operator reads or writes.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tilewright::api {
 
-// A moment in RFC 3339 on the wire; whole seconds after a round trip.
+// In JSON an RFC 3339 string with a resolution of one second.
 using Timestamp = std::optional<WallTime>;
 
 struct ObjectMeta {
   std::string name;
   std::string generate_name;
-  std::string namespace_name;  // metadata.namespace; empty: the caller's
+  std::string namespace_name;  // empty: the default namespace of the caller
   std::string uid;
   std::string resource_version;
   std::int64_t generation = 0;
@@ -27,7 +27,7 @@ struct ObjectMeta {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
   std::vector<std::string> finalizers;
-  nlohmann::json owner_references;  // null, or the array as it came
+  nlohmann::json owner_references;  // null, or the array of the object
 
   bool operator==(const ObjectMeta&) const = default;
 };

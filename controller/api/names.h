@@ -1,21 +1,21 @@
-// The names Kubernetes takes (RFC 1123 and 1035 labels, qualified names).
+// Checks of Kubernetes names (RFC 1123 and RFC 1035 labels, qualified names).
 #pragma once
 
 #include <string_view>
 
 namespace tilewright::api {
 
-// Lower-case letters, digits and '-', a letter or digit at both ends, at most 63.
+// 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends.
 bool is_dns1123_label(std::string_view name);
-// Such labels joined by dots, at most 253.
+// RFC 1123 labels separated by dots, at most 253 characters.
 bool is_dns1123_subdomain(std::string_view name);
-// A label that begins with a letter, as names of Services do.
+// An RFC 1123 label that starts with a letter, such as the name of a Service.
 bool is_dns1035_label(std::string_view name);
-// A label key: [subdomain/]name, the name up to 63 letters, digits, '-', '_', '.'.
+// [subdomain/]name, where the name has up to 63 letters, digits, '-', '_' and '.'.
 bool is_label_key(std::string_view key);
-// Empty, or like the name of a key.
+// Empty, or valid as the name part of a label key.
 bool is_label_value(std::string_view value);
-// Of an environment variable: printable ASCII without '='.
+// The name of an environment variable: printable ASCII without '='.
 bool is_env_name(std::string_view name);
 
 }  // namespace tilewright::api

@@ -7,7 +7,7 @@
 namespace tilewright::api {
 namespace {
 
-// A suffix as a fraction: 1 of it is numerator / denominator units.
+// A suffix multiplies the number by numerator / denominator.
 struct Suffix {
   std::string_view text;
   std::int64_t numerator;
@@ -36,7 +36,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 }  // namespace
 
 std::optional<Quantity> parse_quantity(std::string_view text) {
-  // 18 digits fit 64 bits; the products below need 128.
+  // 18 digits fit in 64 bits; the products below need 128 bits.
   constexpr std::size_t kMaxDigits = 18;
   __extension__ using Wide = unsigned __int128;
   std::string_view rest = text;

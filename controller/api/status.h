@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,7 @@ inline constexpr const char* kRestarting = "Restarting";
 inline constexpr const char* kSuspended = "Suspended";
 inline constexpr const char* kSucceeded = "Succeeded";
 inline constexpr const char* kFailed = "Failed";
-// True while the job does not run though it should: its message says why, and what happens next.
+// True while the job should run and does not. The message says why and what happens next.
 inline constexpr const char* kBlocked = "Blocked";
 }  // namespace condition
 
@@ -40,17 +41,17 @@ struct Condition {
   bool operator==(const Condition&) const = default;
 };
 
-// Why a worker went away; each has its own budget or none.
+// Why a worker failed. restarts.h has the limit of restarts for each cause.
 enum class FailureCause {
-  kProgram,         // its own exit code, or a signal of its own making
+  kProgram,         // a non-zero exit code, or a signal such as SIGSEGV
   kInfrastructure,  // eviction, preemption, disruption, drain, lost node
-  kOutOfMemory,     // killed by the kernel or kubelet for its memory
+  kOutOfMemory,     // killed by the kernel or the kubelet because of its memory use
 };
 
 struct ReplicaCounts {
   std::int64_t desired = 0;
-  std::int64_t active = 0;  // pods that exist and have not ended
-  std::int64_t ready = 0;   // of these, running and joined
+  std::int64_t active = 0;  // pods that have not terminated
+  std::int64_t ready = 0;   // active pods whose worker has joined the rendezvous
   std::int64_t succeeded = 0;
   std::int64_t failed = 0;
 
@@ -67,29 +68,29 @@ struct RestartCounts {
   bool operator==(const RestartCounts&) const = default;
 };
 
-// A line of the ledger of failures.
+// An entry of the failure history.
 struct FailureRecord {
   Timestamp time;
-  std::int64_t index = 0;  // the worker's, 0 ... maxReplicas - 1
-  std::int64_t rank = -1;  // in its epoch; -1: never had one
-  std::string pod;         // pod or, under `up`, process name
+  std::int64_t index = 0;  // of the worker: 0 ... maxReplicas - 1
+  std::int64_t rank = -1;  // in the last epoch; -1: none
+  std::string pod;         // pod name; process name under `tilewright up`
   std::string pod_uid;
   std::string node;
   FailureCause cause = FailureCause::kProgram;
-  std::optional<std::int64_t> exit_code;  // absent when a signal ended it, or nobody knows
+  std::optional<std::int64_t> exit_code;  // absent after a signal, or if unknown
   std::optional<std::int64_t> signal;
   std::string reason;                   // Error, OOMKilled, Evicted, NodeLost ...
-  std::int64_t step = -1;               // the last one it reported; -1: none
-  std::vector<std::string> last_lines;  // of its log
+  std::int64_t step = -1;               // last reported step; -1: none
+  std::vector<std::string> last_lines;  // of the log
 
   bool operator==(const FailureRecord&) const = default;
 };
-inline constexpr std::size_t kLedgerLength = 10;
-inline constexpr std::size_t kLedgerLines = 5;
-inline constexpr std::size_t kLedgerLineBytes = 300;
+inline constexpr std::size_t kFailureHistoryLength = 10;
+inline constexpr std::size_t kFailureLogLines = 5;
+inline constexpr std::size_t kFailureLogLineBytes = 300;
 
 struct Progress {
-  std::int64_t step = 0;  // optimizer steps done
+  std::int64_t step = 0;  // completed optimizer steps
   std::int64_t total_steps = 0;
   double epoch = 0;
   std::optional<double> loss;
@@ -97,7 +98,7 @@ struct Progress {
   double examples_per_second = 0;
   double tokens_per_second = 0;
   std::optional<std::int64_t> eta_seconds;
-  std::string last_checkpoint;            // folder name: checkpoint-500
+  std::string last_checkpoint;            // directory name: checkpoint-500
   std::map<std::string, double> metrics;  // of the evaluation: accuracy, f1 ...
   Timestamp updated;
 
@@ -107,29 +108,34 @@ struct Progress {
 struct TrainJobStatus {
   Phase phase = Phase::kPending;
   std::int64_t observed_generation = 0;
-  Timestamp start_time;  // first pods asked for since the job was last resumed
+  Timestamp start_time;  // when the job first started, or was last resumed
   Timestamp completion_time;
-  // The rendezvous was told that the output stands; what is left to come are the workers' ends.
+  // When rank 0 reported that the output is complete. The workers terminate after that.
   Timestamp training_complete_time;
   ReplicaCounts replicas;
   std::string selector;  // of the worker pods, for the scale subresource
   RestartCounts restarts;
   std::vector<Condition> conditions;
-  std::vector<FailureRecord> failures;  // oldest first, at most kLedgerLength
-  // Pods (by UID) whose end is in `restarts` and that may still be in the cluster.
+  std::vector<FailureRecord> failures;  // oldest first, at most kFailureHistoryLength
+  // UIDs of terminated pods that `restarts` counts and that may still exist.
   std::vector<std::string> counted_pods;
   std::optional<Progress> progress;
-  // Frozen at the job's first start: the global batch, and so every later step, hangs on them.
+  // Fixed when the job first starts, because the global batch of every step depends on them.
   std::int64_t nominal_workers = 0;  // processes: replicas x nprocPerNode; 0: not started
   std::int64_t virtual_shards = 0;   // 0: not started
-  // The highest epoch of the rendezvous so far: no later coordinator gives it out again.
+  // Highest epoch of the rendezvous so far. A new coordinator continues above it.
   std::int64_t rendezvous_epoch = 0;
+  std::string instruction_set;  // of the workers' kernels in the latest epoch; empty: no epoch yet
 
-  // nullptr when there is none of that type.
+  // nullptr if there is no condition of that type.
   const Condition* find_condition(std::string_view type) const;
   bool operator==(const TrainJobStatus&) const = default;
 };
 
+// The names of the values, in the order of the enum.
+std::span<const std::string_view> enum_names(Phase);
+std::span<const std::string_view> enum_names(ConditionStatus);
+std::span<const std::string_view> enum_names(FailureCause);
 std::string_view to_string(Phase phase);
 std::string_view to_string(ConditionStatus status);
 std::string_view to_string(FailureCause cause);

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// The lists of a PodTemplateSpec with patchMergeKey in the API reference; all others are replaced.
+// The lists of a PodTemplateSpec that have a patchMergeKey in the API reference.
 struct MergeKey {
   std::string_view list;
   const char* key;

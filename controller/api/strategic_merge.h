@@ -1,6 +1,6 @@
-// An overlay laid on a pod by Kubernetes' strategic merge: maps member by member, the lists of a
-// pod that have a merge key entry by entry, everything else replaced. Without what removes:
-// validate refuses null and directives ($patch).
+// Applies an overlay to a pod as a strategic merge patch of Kubernetes: merges objects by field and
+// lists with a merge key by entry, and replaces everything else. Null and directives ($patch) would
+// remove fields; they are not supported, and validate() rejects them.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// VOLUME:relative/path, how a manifest names files, and where that is in a pod and on this machine.
+// Paths of the form VOLUME:relative/path, and their location in a pod and on this machine.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace tilewright::api {
 
 struct TrainerPath {
   std::string volume;
-  std::string relative;  // without '..' and not absolute; may be empty: the volume itself
+  std::string relative;  // relative, without '..'; empty: the volume itself
 
   bool operator==(const TrainerPath&) const = default;
 };
@@ -22,9 +22,9 @@ Result<TrainerPath> parse_trainer_path(std::string_view text);
 
 // /mnt/tilewright/VOLUME/relative/path
 std::string pod_path(const TrainerPath& path);
-// The folder of the volume's `local:` side, taken relative to `manifest_folder`, and relative/path
-// in it; absolute and in normal form. The volume must exist and have a local side.
-std::string local_path(const TrainJob& job, const std::filesystem::path& manifest_folder,
+// The absolute, normalized path below the `local` directory of the volume, which is relative to
+// `manifest_directory`. The volume must exist and have a local directory.
+std::string local_path(const TrainJob& job, const std::filesystem::path& manifest_directory,
                        const TrainerPath& path);
 
 }  // namespace tilewright::api

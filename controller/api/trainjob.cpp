@@ -1,5 +1,6 @@
 #include "controller/api/trainjob.h"
 
+#include <array>
 #include <charconv>
 
 #include "common/base/check.h"
@@ -7,7 +8,7 @@
 #include "common/contract/rdzv_conf.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
-#include "controller/api/json_members.h"
+#include "common/json/members.h"
 
 namespace tilewright::api {
 namespace {
@@ -17,91 +18,51 @@ std::int64_t integer_flag(const TrainJob& job, std::string_view flag) {
   std::int64_t number = 0;
   const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
   TW_CHECK(outcome.ec == std::errc() && outcome.ptr == text.data() + text.size(),
-           "--{}={} is not a whole number in normal form", flag, text);
+           "--{}={} is not an integer in normal form", flag, text);
   return number;
+}
+
+template <typename Enum>
+std::string_view name_of(Enum value) {
+  return enum_names(value)[static_cast<std::size_t>(value)];
 }
 
 }  // namespace
 
-std::string_view to_string(RestartPolicy policy) {
-  switch (policy) {
-    case RestartPolicy::kAlways:
-      return "Always";
-    case RestartPolicy::kOnFailure:
-      return "OnFailure";
-    case RestartPolicy::kNever:
-      return "Never";
-    case RestartPolicy::kExitCode:
-      return "ExitCode";
-  }
-  return "";
+std::span<const std::string_view> enum_names(RestartPolicy) {
+  static constexpr std::array<std::string_view, 4> kNames = {"Always", "OnFailure", "Never",
+                                                             "ExitCode"};
+  return kNames;
+}
+std::span<const std::string_view> enum_names(CleanPodPolicy) {
+  static constexpr std::array<std::string_view, 3> kNames = {"None", "Running", "All"};
+  return kNames;
+}
+std::span<const std::string_view> enum_names(ImagePullPolicy) {
+  static constexpr std::array<std::string_view, 3> kNames = {"Always", "IfNotPresent", "Never"};
+  return kNames;
+}
+std::span<const std::string_view> enum_names(Phase) {
+  static constexpr std::array<std::string_view, 6> kNames = {"Pending",    "Suspended", "Running",
+                                                             "Restarting", "Succeeded", "Failed"};
+  return kNames;
+}
+std::span<const std::string_view> enum_names(ConditionStatus) {
+  static constexpr std::array<std::string_view, 3> kNames = {"True", "False", "Unknown"};
+  return kNames;
+}
+std::span<const std::string_view> enum_names(FailureCause) {
+  static constexpr std::array<std::string_view, 3> kNames = {"Program", "Infrastructure",
+                                                             "OutOfMemory"};
+  return kNames;
 }
 
-std::string_view to_string(CleanPodPolicy policy) {
-  switch (policy) {
-    case CleanPodPolicy::kNone:
-      return "None";
-    case CleanPodPolicy::kRunning:
-      return "Running";
-    case CleanPodPolicy::kAll:
-      return "All";
-  }
-  return "";
-}
-
-std::string_view to_string(ImagePullPolicy policy) {
-  switch (policy) {
-    case ImagePullPolicy::kAlways:
-      return "Always";
-    case ImagePullPolicy::kIfNotPresent:
-      return "IfNotPresent";
-    case ImagePullPolicy::kNever:
-      return "Never";
-  }
-  return "";
-}
-
-std::string_view to_string(Phase phase) {
-  switch (phase) {
-    case Phase::kPending:
-      return "Pending";
-    case Phase::kSuspended:
-      return "Suspended";
-    case Phase::kRunning:
-      return "Running";
-    case Phase::kRestarting:
-      return "Restarting";
-    case Phase::kSucceeded:
-      return "Succeeded";
-    case Phase::kFailed:
-      return "Failed";
-  }
-  return "";
-}
-
-std::string_view to_string(ConditionStatus status) {
-  switch (status) {
-    case ConditionStatus::kTrue:
-      return "True";
-    case ConditionStatus::kFalse:
-      return "False";
-    case ConditionStatus::kUnknown:
-      return "Unknown";
-  }
-  return "";
-}
-
-std::string_view to_string(FailureCause cause) {
-  switch (cause) {
-    case FailureCause::kProgram:
-      return "Program";
-    case FailureCause::kInfrastructure:
-      return "Infrastructure";
-    case FailureCause::kOutOfMemory:
-      return "OutOfMemory";
-  }
-  return "";
-}
+std::string_view to_string(RestartPolicy policy) { return name_of(policy); }
+std::string_view to_string(CleanPodPolicy policy) { return name_of(policy); }
+std::string_view to_string(ImagePullPolicy policy) { return name_of(policy); }
+std::string_view to_string(Phase phase) { return name_of(phase); }
+std::string_view to_string(ConditionStatus status) { return name_of(status); }
+std::string_view to_string(FailureCause cause) { return name_of(cause); }
 
 const Condition* TrainJobStatus::find_condition(std::string_view type) const {
   for (const Condition& condition : conditions) {
@@ -130,14 +91,18 @@ std::int64_t global_batch(const TrainJob& job) {
 
 std::int64_t virtual_shards(const TrainJob& job) {
   if (job.status.virtual_shards > 0) return job.status.virtual_shards;
-  const std::int64_t asked = integer_flag(job, "virtual_shards");
-  return asked > 0 ? asked : choose_virtual_shards(global_batch(job), max_workers(job));
+  const std::int64_t requested = integer_flag(job, "virtual_shards");
+  return requested > 0 ? requested : choose_virtual_shards(global_batch(job), max_workers(job));
+}
+
+bool is_exact(const TrainJob& job) {
+  return flag_value(job, "exact") == "true" && flag_value(job, "gemm_backend") == "native";
 }
 
 bool uses_tls(const TrainJob& job) {
   RdzvConf conf;
   for (const RdzvSetting& setting : job.spec.elastic_policy.rdzv_conf) {
-    (void)set_rdzv_conf(conf, setting.key, setting.value);  // validate() says what is wrong with it
+    (void)set_rdzv_conf(conf, setting.key, setting.value);  // validate() reports errors
   }
   return conf.tls;
 }

@@ -1,11 +1,12 @@
-// The TrainJob: what a manifest says, as plain values. decode.h makes one, defaults.h fills what
-// was left out, validate.h judges it, encode.h writes it back.
+// The TrainJob as plain values. trainjob_fields.h describes its fields, decode.h reads it,
+// defaults.h fills in defaults, validate.h checks it, and encode.h writes it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,12 +22,16 @@ enum class RestartPolicy { kAlways, kOnFailure, kNever, kExitCode };
 enum class CleanPodPolicy { kNone, kRunning, kAll };
 enum class ImagePullPolicy { kAlways, kIfNotPresent, kNever };
 
+// The names of the values, in the order of the enum.
+std::span<const std::string_view> enum_names(RestartPolicy);
+std::span<const std::string_view> enum_names(CleanPodPolicy);
+std::span<const std::string_view> enum_names(ImagePullPolicy);
 std::string_view to_string(RestartPolicy policy);
 std::string_view to_string(CleanPodPolicy policy);
 std::string_view to_string(ImagePullPolicy policy);
 
-// An optional member is one that the manifest may leave out; those marked "defaulted" hold a value
-// after apply_defaults().
+// A member of type std::optional is empty if the manifest does not set the field. Members marked
+// "defaulted" have a value after apply_defaults().
 
 struct RdzvSetting {
   std::string key;  // as in common/contract/rdzv_conf.h
@@ -40,7 +45,7 @@ struct ElasticPolicy {
   std::vector<RdzvSetting> rdzv_conf;
   std::optional<std::int64_t> min_replicas;  // defaulted: worker.replicas
   std::optional<std::int64_t> max_replicas;  // defaulted: worker.replicas
-  std::optional<std::int64_t> max_restarts;  // defaulted: backoffLimit, else kDefaultMaxRestarts
+  std::optional<std::int64_t> max_restarts;  // defaulted: backoffLimit, else 3
 
   bool operator==(const ElasticPolicy&) const = default;
 };
@@ -58,7 +63,7 @@ struct RunPolicy {
   std::optional<bool> suspend;  // defaulted: false
   std::optional<std::int64_t> ttl_seconds_after_finished;
   std::optional<std::int64_t> active_deadline_seconds;
-  std::optional<std::int64_t> backoff_limit;       // another name of maxRestarts
+  std::optional<std::int64_t> backoff_limit;       // same as maxRestarts
   std::optional<CleanPodPolicy> clean_pod_policy;  // defaulted: Running
   std::optional<SchedulingPolicy> scheduling_policy;
 
@@ -72,7 +77,7 @@ struct Trainer {
   std::string output;
   // Training flags by name (common/contract/training_flags.h), values in normal form.
   std::map<std::string, std::string> flags;
-  std::vector<std::string> args;  // handed to the worker after the flags, as they are
+  std::vector<std::string> args;  // empty: every flag is in `flags`
 
   bool operator==(const Trainer&) const = default;
 };
@@ -80,7 +85,7 @@ struct Trainer {
 struct EnvVar {
   std::string name;
   std::string value;
-  nlohmann::json value_from;  // null, or the object as it came: pods only
+  nlohmann::json value_from;  // null, or the object of the manifest; for pods only
 
   bool operator==(const EnvVar&) const = default;
 };
@@ -90,12 +95,12 @@ struct Worker {
   std::string image;                     // defaulted
   std::optional<ImagePullPolicy> image_pull_policy;
   std::optional<RestartPolicy> restart_policy;  // defaulted: OnFailure
-  std::map<std::string, Quantity> resources;    // requests and limits alike: cpu, memory, others
+  std::map<std::string, Quantity> resources;    // requests and limits, which are equal
   std::optional<Quantity> shared_memory;        // size of /dev/shm
   std::map<std::string, std::string> node_selector;
-  nlohmann::json tolerations;                  // null, or the array as it came
-  nlohmann::json affinity;                     // null, or the object as it came
-  nlohmann::json topology_spread_constraints;  // null, or the array as it came
+  nlohmann::json tolerations;                  // null, or the array of the manifest
+  nlohmann::json affinity;                     // null, or the object of the manifest
+  nlohmann::json topology_spread_constraints;  // null, or the array of the manifest
   std::vector<EnvVar> env;
   std::string service_account_name;
   std::string priority_class_name;
@@ -104,25 +109,26 @@ struct Worker {
   std::optional<std::int64_t> run_as_user;
   std::optional<std::int64_t> fs_group;
   std::optional<std::int64_t> termination_grace_period_seconds;  // defaulted: 30
-  nlohmann::json pod_template;  // null, or an overlay {metadata, spec} for the worker's pods
+  nlohmann::json pod_template;  // null, or an overlay {metadata, spec}
 
   bool operator==(const Worker&) const = default;
 };
 
 struct Volume {
   std::string name;
-  std::optional<std::string> local;  // the folder `tilewright up` uses, relative to the manifest
-  // Null, or an object with the volume source as its one member, as Kubernetes has it:
+  // The directory that `tilewright up` uses, relative to the manifest.
+  std::optional<std::string> local;
+  // Null, or an object whose only member is the volume source in Kubernetes' form:
   // {"persistentVolumeClaim": {"claimName": ...}}.
   nlohmann::json source;
 
   bool operator==(const Volume&) const = default;
 };
-// Whether it is a claim that is to be mounted so.
+// Whether the volume is a claim with readOnly: true.
 bool is_read_only(const Volume& volume);
 
 struct TrainJobSpec {
-  std::optional<std::int64_t> nproc_per_node;  // processes a pod; defaulted: 1
+  std::optional<std::int64_t> nproc_per_node;  // processes per pod; defaulted: 1
   ElasticPolicy elastic_policy;
   RunPolicy run_policy;
   Trainer trainer;
@@ -144,25 +150,30 @@ inline constexpr std::int64_t kDefaultMaxRestarts = 3;
 inline constexpr std::int64_t kDefaultGraceSeconds = 30;
 inline constexpr std::int64_t kMaxReplicas = 1000;
 inline constexpr std::int64_t kMaxProcessesPerNode = 256;
-inline constexpr std::int64_t kMaxSeconds = 10LL * 366 * 24 * 3600;  // ten years: of any limit
+inline constexpr std::int64_t kMaxSeconds = 10LL * 366 * 24 * 3600;  // ten years, for each limit
 
-// These four speak of a job with defaults applied.
-// Processes the global batch is reckoned for: the frozen number once the job has started.
+// The next four functions need a job with defaults applied.
+// Number of processes that determines the global batch size. It is fixed in the status when the job
+// first starts.
 std::int64_t nominal_workers(const TrainJob& job);
-// The most processes the job may ever have.
+// Maximum number of processes.
 std::int64_t max_workers(const TrainJob& job);
-// Examples in one optimizer step.
+// Examples per optimizer step.
 std::int64_t global_batch(const TrainJob& job);
-// The number of virtual shards: frozen, or the manifest's, or chosen.
+// Number of virtual shards: the one in the status if the job has started, else the one in the
+// manifest, else choose_virtual_shards().
 std::int64_t virtual_shards(const TrainJob& job);
 
-// Whether all traffic of the workers goes under TLS.
+// Whether the weights must be bitwise equal for any number of workers and after any failure.
+bool is_exact(const TrainJob& job);
+
+// Whether all traffic of the workers uses TLS.
 bool uses_tls(const TrainJob& job);
 
 // mrpc-worker-0
 std::string worker_name(const TrainJob& job, std::int64_t index);
 
-// The value of a training flag, in normal form: from the trainer block, else the table's default.
+// The value of a training flag in normal form: the value in spec.trainer, else the default.
 std::string flag_value(const TrainJob& job, std::string_view flag);
 
 }  // namespace tilewright::api

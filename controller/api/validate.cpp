@@ -3,77 +3,122 @@
 #include "common/contract/labels.h"
 #include "controller/api/defaults.h"
 #include "controller/api/names.h"
-#include "controller/api/validate_parts.h"
+#include "controller/api/trainjob_fields.h"
+#include "controller/api/validate_internal.h"
 
 namespace tilewright::api {
+namespace {
 
-std::string shown(std::string_view text) {
-  if (text.empty()) return "nothing";
-  constexpr std::size_t kShown = 80;
-  return text.size() <= kShown ? std::string(text) : std::string(text.substr(0, kShown)) + "...";
+constexpr std::size_t kMaxPodNameLength = 63;  // the pod name is also its host name
+constexpr std::size_t kGeneratedSuffixLength = 5;
+
+// Why `written`, followed by `suffix_length` generated letters, cannot be the name of the job.
+std::optional<std::string> name_error(std::string_view written, std::size_t suffix_length,
+                                      const TrainJob& job) {
+  const std::int64_t most = job.spec.elastic_policy.max_replicas.value_or(1);
+  const std::string index = std::to_string(most > 1 ? most - 1 : 0);
+  const std::size_t longest =
+      kMaxPodNameLength - suffix_length - index.size() - std::string_view(kWorkerInfix).size();
+  if (written.size() > longest) {
+    return fmt::format(
+        "found {} characters, expected at most {}: the pod name {}{}{} has at most {}",
+        written.size(), longest, "NAME", kWorkerInfix, index, kMaxPodNameLength);
+  }
+  if (is_dns1035_label(std::string(written) + std::string(suffix_length, 'x'))) return std::nullopt;
+  return fmt::format(
+      "found {}, expected lower-case letters, digits and '-', starting with a letter "
+      "and not ending with '-'",
+      describe_value(written));
 }
 
-void validate_metadata(const TrainJob& job, Judge& judge) {
-  constexpr std::size_t kLongestPodName = 63;  // it is the pod's host name too
-  constexpr std::size_t kGeneratedLetters = 5;
+class BoundsChecker : public FieldVisitor {
+ public:
+  BoundsChecker(std::string path, FindingCollector& collector)
+      : path_(std::move(path)), collector_(collector) {}
+
+  void operator()(const Field& field, const std::optional<std::int64_t>& value) {
+    if (!field.bounds.limited()) return;
+    collector_.require_range(member_path(path_, field.name), value, field.bounds.minimum,
+                             field.bounds.maximum);
+  }
+  template <typename T>
+  void operator()(const Field& field, const std::optional<T>& member) {
+    if (member) (*this)(field, *member);
+  }
+  template <typename T>
+  void operator()(const Field& field, const T& member) {
+    BoundsChecker inner(member_path(path_, field.name), collector_);
+    if constexpr (requires { visit_fields(inner, member); }) visit_fields(inner, member);
+  }
+
+ private:
+  std::string path_;
+  FindingCollector& collector_;
+};
+
+}  // namespace
+
+void validate_bounds(const TrainJob& job, FindingCollector& collector) {
+  BoundsChecker checker("spec", collector);
+  visit_fields(checker, job.spec);
+}
+
+std::string describe_value(std::string_view text) {
+  if (text.empty()) return "nothing";
+  constexpr std::size_t kMaxShownBytes = 80;
+  return text.size() <= kMaxShownBytes ? std::string(text)
+                                       : std::string(text.substr(0, kMaxShownBytes)) + "...";
+}
+
+void validate_metadata(const TrainJob& job, FindingCollector& collector) {
   const ObjectMeta& metadata = job.metadata;
   const bool generated = metadata.name.empty();
   const std::string path = generated ? "metadata.generateName" : "metadata.name";
-  const std::string& written = generated ? metadata.generate_name : metadata.name;
-  if (written.empty()) {
-    judge.refuse("metadata.name", "found nothing, expected a name, or a generateName");
-  } else {
-    const std::string name = generated ? written + std::string(kGeneratedLetters, 'x') : written;
-    if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string::npos ||
-        name.front() < 'a' || name.back() == '-') {
-      judge.refuse(path, fmt::format("found {}, expected lower-case letters, digits and '-', a "
-                                     "letter first and no '-' last",
-                                     shown(written)));
-    }
-    const std::int64_t most = job.spec.elastic_policy.max_replicas.value_or(1);
-    const std::string index = std::to_string(most > 1 ? most - 1 : 0);
-    const std::size_t taken = std::string_view(kWorkerInfix).size() + index.size();
-    if (name.size() + taken > kLongestPodName) {
-      judge.refuse(
-          path,
-          fmt::format("found {} letters, expected at most {}, so that the pod {}{}{} "
-                      "has a name of at most {}",
-                      written.size(), kLongestPodName - taken - (name.size() - written.size()),
-                      "NAME", kWorkerInfix, index, kLongestPodName));
-    }
+  const std::string& given = generated ? metadata.generate_name : metadata.name;
+  if (given.empty()) {
+    collector.error("metadata.name", "found nothing, expected a name or a generateName");
+  } else if (const auto wrong = name_error(given, generated ? kGeneratedSuffixLength : 0, job)) {
+    collector.error(path, *wrong);
   }
   if (!metadata.namespace_name.empty() && !is_dns1123_label(metadata.namespace_name)) {
-    judge.refuse("metadata.namespace",
-                 fmt::format("found {}, expected up to 63 lower-case letters, digits and '-'",
-                             shown(metadata.namespace_name)));
+    collector.error("metadata.namespace",
+                    fmt::format("found {}, expected up to 63 lower-case letters, digits and '-'",
+                                describe_value(metadata.namespace_name)));
   }
   for (const auto& [key, value] : metadata.labels) {
     const std::string label = member_path("metadata.labels", key);
     if (!is_label_key(key)) {
-      judge.refuse(label, "found no label's key, expected one such as team or example.org/team");
+      collector.error(label, "found an invalid key, expected one such as team or example.org/team");
     }
     if (!is_label_value(value)) {
-      judge.refuse(label,
-                   fmt::format("found {}, expected up to 63 letters, digits, '-', '_' and '.'",
-                               shown(value)));
+      collector.error(label,
+                      fmt::format("found {}, expected up to 63 letters, digits, '-', '_' and '.'",
+                                  describe_value(value)));
     }
   }
 }
 
-Findings validate(const TrainJob& job, const Positions& positions) {
-  Judge judge(positions);
-  validate_metadata(job, judge);
-  validate_replicas(job, judge);
-  validate_run_policy(job, judge);
-  validate_trainer(job, judge);
-  validate_worker(job, judge);
-  validate_volumes(job, judge);
-  validate_pod_template(job, judge);
-  return judge.take();
+Status check_job_name(std::string_view name, const TrainJob& job) {
+  if (const auto wrong = name_error(name, 0, job)) return Error{ExitCode::kUsage, *wrong};
+  return {};
 }
 
-Result<Checked> check_manifest(std::string_view yaml, std::string_view file, Target target) {
-  Decoded decoded = decode_manifest(yaml);
+Findings validate(const TrainJob& job, const Positions& positions) {
+  FindingCollector collector(positions);
+  validate_bounds(job, collector);
+  validate_metadata(job, collector);
+  validate_replicas(job, collector);
+  validate_run_policy(job, collector);
+  validate_trainer(job, collector);
+  validate_worker(job, collector);
+  validate_volumes(job, collector);
+  validate_pod_template(job, collector);
+  validate_pod_conflicts(job, collector);
+  return collector.take();
+}
+
+Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target) {
+  DecodeResult decoded = decode_manifest(yaml);
   if (!decoded.ok()) return Error{ExitCode::kManifest, sentences(decoded.errors, file)};
   apply_defaults(decoded.job);
   Findings findings = validate(decoded.job, decoded.positions);
@@ -84,7 +129,7 @@ Result<Checked> check_manifest(std::string_view yaml, std::string_view file, Tar
     findings.append(validate_for_cluster(decoded.job, decoded.positions));
   }
   if (!findings.ok()) return Error{ExitCode::kManifest, sentences(findings.errors, file)};
-  return Checked{std::move(decoded.job), std::move(findings.warnings)};
+  return ValidatedJob{std::move(decoded.job), std::move(findings.warnings)};
 }
 
 }  // namespace tilewright::api

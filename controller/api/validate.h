@@ -1,4 +1,4 @@
-// Whether a decoded job with defaults applied can run: one sentence for everything that is wrong.
+// Checks a decoded TrainJob with defaults applied. Each error is one sentence.
 #pragma once
 
 #include <string_view>
@@ -10,23 +10,25 @@
 
 namespace tilewright::api {
 
-// What holds wherever the job runs.
+// Checks that apply to a cluster and to `tilewright up`.
 Findings validate(const TrainJob& job, const Positions& positions = {});
-// What only `tilewright up` needs: a local folder for each volume, plain values in env.
+// Checks for `tilewright up`: a local directory for each volume, plain values in env.
 Findings validate_for_local(const TrainJob& job, const Positions& positions = {});
-// What only a cluster needs: a source for each volume, nothing that restricted Pod Security
-// forbids.
+// Checks for a cluster: a source for each volume, and the restricted Pod Security standard.
 Findings validate_for_cluster(const TrainJob& job, const Positions& positions = {});
+
+// The rule of metadata.name, for a name from elsewhere. Error (kUsage): "found ..., expected ...".
+Status check_job_name(std::string_view name, const TrainJob& job);
 
 enum class Target { kAnywhere, kLocal, kCluster };
 
-struct Checked {
+struct ValidatedJob {
   TrainJob job;  // with defaults applied
   std::vector<FieldError> warnings;
 };
 
-// Decode, default and validate in one. The Error (kManifest) is all sentences, one a line, each
-// beginning with FILE:LINE.
-Result<Checked> check_manifest(std::string_view yaml, std::string_view file, Target target);
+// Decodes, applies defaults and validates. The Error (kManifest) contains one sentence per line,
+// each starting with FILE:LINE.
+Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target);
 
 }  // namespace tilewright::api

@@ -1,4 +1,4 @@
-// The trainer block: task, paths on volumes, flags that must agree, free args.
+// Checks spec.trainer: task, paths on volumes, flags and args.
 #include <algorithm>
 
 #include "common/contract/environment.h"
@@ -7,20 +7,20 @@
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
-#include "controller/api/validate_parts.h"
+#include "controller/api/validate_internal.h"
 
 namespace tilewright::api {
 namespace {
 
-// The variables as a worker will have them. A name that is yet to be generated, the UID and the
-// index are stood in for by texts of the same kind.
-Environment likely_environment(const TrainJob& job) {
-  TrainJob likely = job;
-  if (likely.metadata.name.empty()) likely.metadata.name = job.metadata.generate_name + "xxxxx";
-  if (likely.metadata.uid.empty()) likely.metadata.uid = "00000000-0000-0000-0000-000000000000";
+// The variables of a worker. Placeholders stand for a generated name, the UID and the index, which
+// are not known yet.
+Environment sample_environment(const TrainJob& job) {
+  TrainJob sample = job;
+  if (sample.metadata.name.empty()) sample.metadata.name = job.metadata.generate_name + "xxxxx";
+  if (sample.metadata.uid.empty()) sample.metadata.uid = "00000000-0000-0000-0000-000000000000";
   Environment variables;
-  for (const auto& [name, value] : worker_environment(likely, {"127.0.0.1:1", "/key", 0})) {
-    // A value that hangs on a variable with valueFrom is unknown before the pod starts.
+  for (const auto& [name, value] : worker_environment(sample, {"127.0.0.1:1", "/key", 0})) {
+    // The value of a variable with valueFrom is not known before the pod starts.
     if (unknown_references(value, variables).empty()) variables[name] = expand(value, variables);
   }
   return variables;
@@ -38,33 +38,34 @@ std::string volume_names(const TrainJob& job) {
   for (const Volume& volume : job.spec.volumes) {
     names += (names.empty() ? "" : ", ") + volume.name;
   }
-  return names.empty() ? "spec.volumes has none" : names;
+  return names.empty() ? "spec.volumes is empty" : names;
 }
 
-class PathJudge {
+class PathValidator {
  public:
-  PathJudge(const TrainJob& job, Judge& judge)
-      : job_(job), judge_(judge), variables_(likely_environment(job)) {}
+  PathValidator(const TrainJob& job, FindingCollector& collector)
+      : job_(job), collector_(collector), variables_(sample_environment(job)) {}
 
   void check(const std::string& field, const std::string& written, bool output) {
     const std::string path = "spec.trainer." + field;
     if (written.empty()) {
-      return judge_.refuse(path, "found nothing, expected VOLUME:relative/path");
+      return collector_.error(path, "found nothing, expected VOLUME:relative/path");
     }
     const Result<TrainerPath> unexpanded = parse_trainer_path(written);
-    if (!unexpanded.ok()) return judge_.refuse(path, unexpanded.error().message);
+    if (!unexpanded.ok()) return collector_.error(path, unexpanded.error().message);
     if (const auto unknown = unknown_references(written, variables_); !unknown.empty()) {
-      return judge_.refuse(
+      return collector_.error(
           path, fmt::format("found $({}), which no plain value of spec.worker.env sets, expected a "
                             "variable such as $({})",
-                            shown(unknown.front()), env::kJobName));
+                            describe_value(unknown.front()), env::kJobName));
     }
     const std::string text = expand(written, variables_);
     const Result<TrainerPath> parsed = parse_trainer_path(text);
     if (!parsed.ok() || parsed->volume != unexpanded->volume) {
-      return judge_.refuse(
+      return collector_.error(
           path, parsed.ok()
-                    ? fmt::format("found {}, expected a volume's plain name", shown(written))
+                    ? fmt::format("found {}, expected the name of a volume without variables",
+                                  describe_value(written))
                     : parsed.error().message);
     }
     check_volume(path, *parsed, output);
@@ -74,64 +75,83 @@ class PathJudge {
   void check_volume(const std::string& path, const TrainerPath& parsed, bool output) {
     const Volume* volume = find_volume(job_, parsed.volume);
     if (volume == nullptr) {
-      return judge_.refuse(path,
-                           fmt::format("found the volume {}, expected one of spec.volumes ({})",
-                                       shown(parsed.volume), volume_names(job_)));
+      return collector_.error(path,
+                              fmt::format("found the volume {}, expected one of spec.volumes ({})",
+                                          describe_value(parsed.volume), volume_names(job_)));
     }
     if (!output) return;
     if (parsed.relative.find_first_not_of("./") == std::string::npos) {
-      judge_.refuse(path,
-                    fmt::format("found {}:{}, expected a folder on the volume, not the volume "
-                                "itself",
-                                parsed.volume, parsed.relative));
+      collector_.error(path, fmt::format("found {}:{}, expected a directory on the volume, not the "
+                                         "volume itself",
+                                         parsed.volume, parsed.relative));
     }
     if (is_read_only(*volume)) {
-      judge_.refuse(path,
-                    fmt::format("found the volume {}, which is read-only, expected one that can "
-                                "be written",
-                                parsed.volume));
+      collector_.error(path,
+                       fmt::format("found the volume {}, which is read-only, expected a writable "
+                                   "volume",
+                                   parsed.volume));
     }
   }
 
   const TrainJob& job_;
-  Judge& judge_;
+  FindingCollector& collector_;
   Environment variables_;
 };
 
-// --name=value words of known flags are held to the table; others are the worker's to judge, which
-// may be of another version.
-void validate_args(const TrainJob& job, Judge& judge) {
+// Why a word of args is refused. Every flag of the trainer is a field of spec.trainer or set by the
+// operator.
+std::string describe_argument(std::string_view word) {
+  const auto field = [](std::string_view name) {
+    return fmt::format("the field spec.trainer.{}", name);
+  };
+  if (word.find('\0') != std::string_view::npos) {
+    return "found a zero byte, expected an argument without one";
+  }
+  if (!word.starts_with("--")) {
+    return fmt::format("found {}, expected fields of spec.trainer", describe_value(word));
+  }
+  const std::string_view name = word.substr(2, word.find('=') - 2);
+  const TrainingFlag* flag = find_training_flag(name);
+  if (flag == nullptr) {
+    const std::string_view near = nearest_training_flag(name);
+    return fmt::format("found --{}, which is no flag of the trainer{}", describe_value(name),
+                       near.empty() ? "" : fmt::format("; did you mean {}?", field(near)));
+  }
+  if (flag->set_by_runtime) {
+    return fmt::format("found --{}, expected nothing: the operator sets it", name);
+  }
+  std::string message = fmt::format("found --{}, expected {}", name, field(name));
+  if (word.size() > name.size() + 2) {
+    const auto value = normalize_flag_value(*flag, word.substr(name.size() + 3));
+    if (!value.ok()) message += fmt::format(" with another value: {}", value.error().message);
+  }
+  return message;
+}
+
+void validate_args(const TrainJob& job, FindingCollector& collector) {
   const std::vector<std::string>& args = job.spec.trainer.args;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    const std::string path = element_path("spec.trainer.args", i);
-    if (args[i].find('\0') != std::string::npos) {
-      judge.refuse(path, "found a zero byte, expected a word of a command line");
-      continue;
-    }
-    if (!args[i].starts_with("--")) continue;
-    const std::string name = args[i].substr(2, args[i].find('=') - 2);
-    const TrainingFlag* flag = find_training_flag(name);
-    if (flag == nullptr) continue;
-    judge.refuse(path,
-                 flag->set_by_runtime
-                     ? fmt::format("found --{}, expected nothing: the runtime sets it", name)
-                     : fmt::format("found --{}, expected the field spec.trainer.{}", name, name));
+    // The value of the flag before it.
+    const bool value = i > 0 && args[i - 1].starts_with("--") && !args[i].starts_with("--") &&
+                       args[i - 1].find('=') == std::string::npos;
+    if (!value) collector.error(element_path("spec.trainer.args", i), describe_argument(args[i]));
   }
 }
 
 }  // namespace
 
-void validate_trainer(const TrainJob& job, Judge& judge) {
+void validate_trainer(const TrainJob& job, FindingCollector& collector) {
   const Trainer& trainer = job.spec.trainer;
-  const Result<std::string> task = normalise_flag(*find_training_flag("task_name"), trainer.task);
+  const Result<std::string> task =
+      normalize_flag_value(*find_training_flag("task_name"), trainer.task);
   if (!task.ok()) {
     std::string message = task.error().message;
     const std::string_view near =
         nearest_name(trainer.task, find_training_flag("task_name")->choices);
     if (!near.empty()) message += fmt::format("; did you mean {}?", near);
-    judge.refuse("spec.trainer.task", message);
+    collector.error("spec.trainer.task", message);
   }
-  PathJudge paths(job, judge);
+  PathValidator paths(job, collector);
   paths.check("model", trainer.model, false);
   paths.check("data", trainer.data, false);
   paths.check("output", trainer.output, true);
@@ -139,10 +159,10 @@ void validate_trainer(const TrainJob& job, Judge& judge) {
     paths.check("resume_from_checkpoint", from, false);
   }
   if (flag_value(job, "do_train") == "false" && flag_value(job, "do_eval") == "false") {
-    judge.refuse("spec.trainer.do_train",
-                 "found do_train and do_eval false, expected at least one of them true");
+    collector.error("spec.trainer.do_train",
+                    "found do_train and do_eval false, expected at least one of them true");
   }
-  validate_args(job, judge);
+  validate_args(job, collector);
 }
 
 }  // namespace tilewright::api

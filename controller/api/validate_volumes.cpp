@@ -1,175 +1,145 @@
-// spec.volumes: names, and a side for each place the job may run at.
-#include <algorithm>
-#include <array>
+// Checks spec.volumes: names, sources and local directories.
 #include <set>
 
 #include "common/contract/nearest.h"
 #include "controller/api/names.h"
 #include "controller/api/validate.h"
-#include "controller/api/validate_parts.h"
+#include "controller/api/validate_internal.h"
+#include "controller/api/volume_sources.h"
 
 namespace tilewright::api {
 namespace {
 
-// What the restricted Pod Security standard allows.
-const std::vector<std::string_view>& allowed_sources() {
-  static const std::vector<std::string_view> kAllowed = {
-      "configMap", "csi",       "downwardAPI", "emptyDir",
-      "ephemeral", "projected", "secret",      "persistentVolumeClaim"};
-  return kAllowed;
-}
-
-// Kubernetes' other volume sources, which it forbids.
-constexpr std::array<std::string_view, 22> kForbidden = {"hostPath",
-                                                         "nfs",
-                                                         "iscsi",
-                                                         "fc",
-                                                         "rbd",
-                                                         "cephfs",
-                                                         "glusterfs",
-                                                         "gitRepo",
-                                                         "azureDisk",
-                                                         "azureFile",
-                                                         "cinder",
-                                                         "flocker",
-                                                         "flexVolume",
-                                                         "image",
-                                                         "photonPersistentDisk",
-                                                         "portworxVolume",
-                                                         "quobyte",
-                                                         "scaleIO",
-                                                         "storageos",
-                                                         "vsphereVolume",
-                                                         "awsElasticBlockStore",
-                                                         "gcePersistentDisk"};
-
-bool contains(const auto& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
-void validate_source(const std::string& path, const nlohmann::json& source, Judge& judge) {
+void validate_source(const std::string& path, const nlohmann::json& source,
+                     FindingCollector& collector) {
   for (const auto& member : source.items()) {
     const std::string& name = member.key();
-    if (contains(allowed_sources(), name) || contains(kForbidden, name)) continue;
-    const std::string_view near = nearest_name(name, allowed_sources());
-    judge.refuse(member_path(path, name),
-                 near.empty() ? "is not a known field"
-                              : fmt::format("is not a known field; did you mean {}?", near));
+    if (find_volume_source(name) != nullptr) continue;
+    const std::string_view near = nearest_name(name, allowed_volume_sources());
+    collector.error(member_path(path, name),
+                    near.empty() ? "is not a known field"
+                                 : fmt::format("is not a known field; did you mean {}?", near));
   }
   if (source.size() > 1) {
     std::string names;
     for (const auto& member : source.items()) {
       names += (names.empty() ? "" : " and ") + member.key();
     }
-    judge.refuse(path, fmt::format("found {}, expected one volume source", names));
+    collector.error(path, fmt::format("found {}, expected one volume source", names));
   }
   if (const auto claim = source.find("persistentVolumeClaim"); claim != source.end()) {
     const std::string claim_path = path + ".persistentVolumeClaim";
     const auto name = claim->find("claimName");
     if (name == claim->end() || !name->is_string() ||
         !is_dns1123_subdomain(name->get_ref<const std::string&>())) {
-      judge.refuse(claim_path + ".claimName",
-                   fmt::format("found {}, expected a claim's name",
-                               name == claim->end() ? "nothing"
-                               : name->is_string()  ? shown(name->get_ref<const std::string&>())
-                                                    : name->dump()));
+      collector.error(
+          claim_path + ".claimName",
+          fmt::format("found {}, expected the name of a claim",
+                      name == claim->end() ? "nothing"
+                      : name->is_string()  ? describe_value(name->get_ref<const std::string&>())
+                                           : name->dump()));
     }
     if (claim->contains("readOnly") && !(*claim)["readOnly"].is_boolean()) {
-      judge.refuse(claim_path + ".readOnly",
-                   fmt::format("found {}, expected true or false", (*claim)["readOnly"].dump()));
+      collector.error(claim_path + ".readOnly",
+                      fmt::format("found {}, expected true or false", (*claim)["readOnly"].dump()));
     }
     for (const auto& member : claim->items()) {
       if (member.key() == "claimName" || member.key() == "readOnly") continue;
       const std::string_view near = nearest_name(member.key(), {"claimName", "readOnly"});
-      judge.refuse(member_path(claim_path, member.key()),
-                   near.empty() ? "is not a known field"
-                                : fmt::format("is not a known field; did you mean {}?", near));
+      collector.error(member_path(claim_path, member.key()),
+                      near.empty() ? "is not a known field"
+                                   : fmt::format("is not a known field; did you mean {}?", near));
     }
   }
 }
 
 }  // namespace
 
-void refuse_operators_volume(const std::string& name, const std::string& path, Judge& judge) {
+void check_reserved_volume_name(const std::string& name, const std::string& path,
+                                FindingCollector& collector) {
   if (!name.starts_with("tilewright-")) return;
-  judge.refuse(path + ".name", fmt::format("found {}, expected a name that does not begin with "
-                                           "tilewright-, as the operator's own volumes do",
-                                           name));
+  collector.error(
+      path + ".name",
+      fmt::format("found {}, expected a name that does not start with tilewright-, which is "
+                  "reserved for the operator's volumes",
+                  name));
 }
 
-void forbid_sources(const nlohmann::json& volume, const std::string& path, Judge& judge) {
+void check_volume_sources(const nlohmann::json& volume, const std::string& path,
+                          FindingCollector& collector) {
   for (const auto& member : volume.items()) {
-    if (!contains(kForbidden, member.key())) continue;
-    forbid(judge, member_path(path, member.key()), member.key(), "a persistentVolumeClaim");
+    const VolumeSource* source = find_volume_source(member.key());
+    if (source == nullptr || source->allowed) continue;
+    report_pod_security_violation(collector, member_path(path, member.key()), member.key(),
+                                  "a persistentVolumeClaim");
   }
 }
 
-void validate_volumes(const TrainJob& job, Judge& judge) {
+void validate_volumes(const TrainJob& job, FindingCollector& collector) {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < job.spec.volumes.size(); ++i) {
     const Volume& volume = job.spec.volumes[i];
     const std::string path = element_path("spec.volumes", i);
     if (!is_dns1123_label(volume.name)) {
-      judge.refuse(path + ".name",
-                   fmt::format("found {}, expected up to 63 lower-case letters, digits and '-'",
-                               shown(volume.name)));
+      collector.error(path + ".name",
+                      fmt::format("found {}, expected up to 63 lower-case letters, digits and '-'",
+                                  describe_value(volume.name)));
     } else if (!seen.insert(volume.name).second) {
-      judge.refuse(path + ".name",
-                   fmt::format("found {} twice, expected each name once", volume.name));
+      collector.error(path + ".name",
+                      fmt::format("found {} twice, expected each name once", volume.name));
     }
-    refuse_operators_volume(volume.name, path, judge);
+    check_reserved_volume_name(volume.name, path, collector);
+    check_shared_memory_volume(volume.name, volume.source, path, collector);
     if (volume.local && (volume.local->empty() || volume.local->find('\0') != std::string::npos)) {
-      judge.refuse(path + ".local", "found nothing, expected a folder");
+      collector.error(path + ".local", "found nothing, expected a directory");
     }
-    if (volume.source.is_object()) validate_source(path, volume.source, judge);
+    if (volume.source.is_object()) validate_source(path, volume.source, collector);
     if (!volume.local && volume.source.is_null()) {
-      judge.refuse(path, fmt::format("found the name {} alone, expected a volume source such as "
-                                     "persistentVolumeClaim, a local folder, or both",
-                                     shown(volume.name)));
+      collector.error(path, fmt::format("found no source for {}, expected a volume source such as "
+                                        "persistentVolumeClaim, a local directory, or both",
+                                        describe_value(volume.name)));
     }
   }
 }
 
 Findings validate_for_local(const TrainJob& job, const Positions& positions) {
-  Judge judge(positions);
+  FindingCollector collector(positions);
   for (std::size_t i = 0; i < job.spec.volumes.size(); ++i) {
     const Volume& volume = job.spec.volumes[i];
     if (!volume.local) {
-      judge.refuse(
+      collector.error(
           element_path("spec.volumes", i) + ".local",
-          fmt::format("found nothing, expected the folder that stands for the volume {} on "
-                      "this machine",
-                      volume.name));
+          fmt::format("found nothing, expected the local directory of the volume {}", volume.name));
     }
   }
   for (std::size_t i = 0; i < job.spec.worker.env.size(); ++i) {
     const EnvVar& variable = job.spec.worker.env[i];
     if (!variable.value_from.is_null()) {
-      judge.refuse(
+      collector.error(
           element_path("spec.worker.env", i) + ".valueFrom",
-          fmt::format("found a reference for {}, expected a plain value: outside a cluster "
-                      "there is nothing to look it up in",
+          fmt::format("found a reference for {}, expected a plain value: valueFrom needs a "
+                      "cluster",
                       variable.name));
     }
   }
-  return judge.take();
+  return collector.take();
 }
 
 Findings validate_for_cluster(const TrainJob& job, const Positions& positions) {
-  Judge judge(positions);
+  FindingCollector collector(positions);
   for (std::size_t i = 0; i < job.spec.volumes.size(); ++i) {
     const Volume& volume = job.spec.volumes[i];
     const std::string path = element_path("spec.volumes", i);
     if (volume.source.is_null()) {
-      judge.refuse(path, fmt::format("found no volume source for {}, expected one such as "
-                                     "persistentVolumeClaim",
-                                     volume.name));
+      collector.error(path, fmt::format("found no volume source for {}, expected one such as "
+                                        "persistentVolumeClaim",
+                                        volume.name));
       continue;
     }
-    forbid_sources(volume.source, path, judge);
+    check_volume_sources(volume.source, path, collector);
   }
-  validate_pod_security(job, judge);
-  return judge.take();
+  validate_pod_security(job, collector);
+  return collector.take();
 }
 
 }  // namespace tilewright::api

@@ -8,14 +8,16 @@
 #include <iostream>
 #include <memory>
 
-#include "common/base/text.h"
+#include "common/base/random.h"
+#include "common/base/strings.h"
 #include "common/base/version.h"
 #include "common/contract/environment.h"
-#include "controller/kube/config.h"
-#include "controller/local/job_store.h"
-#include "controller/local/signals.h"
-#include "controller/manager/manager.h"
-#include "controller/manager/write_fault.h"
+#include "common/contract/unknown_variables.h"
+#include "common/process/signals.h"
+#include "controller/api/names.h"
+#include "controller/client/config.h"
+#include "controller/operator/operator.h"
+#include "controller/operator/write_fault.h"
 
 namespace tilewright {
 namespace {
@@ -24,10 +26,10 @@ struct ControllerOptions {
   std::string kubeconfig, context, log_level = "info";
   bool allow_insecure = false;
   std::string rendezvous_listen, rendezvous_address, metrics_listen, health_listen;
-  manager::Options manager;
+  controller::Options operator_options;
 };
 
-std::int64_t whole_seconds(Duration time) {
+std::int64_t to_seconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
@@ -36,7 +38,7 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "tilewright";
 }
 
-Status take_address(const char* flag, const std::string& text, net::Address& address) {
+Status parse_address_flag(const char* flag, const std::string& text, net::Address& address) {
   if (text.empty()) return {};
   Result<net::Address> parsed = net::parse_address(text);
   if (!parsed) return Error{ExitCode::kUsage, fmt::format("{}: {}", flag, parsed.error().message)};
@@ -44,15 +46,21 @@ Status take_address(const char* flag, const std::string& text, net::Address& add
   return {};
 }
 
-// What was not said on the command line, from the pod's environment.
-Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) {
-  manager::Options& to = options.manager;
+// Checks the flags and fills in the settings that come from the environment.
+Status complete_options(ControllerOptions& options, const kube::ClusterConfig& cluster) {
+  controller::Options& to = options.operator_options;
   for (const auto& [flag, text, address] :
        {std::tuple{"--rendezvous_listen", &options.rendezvous_listen, &to.rendezvous_listen},
         std::tuple{"--rendezvous_address", &options.rendezvous_address, &to.rendezvous_address},
         std::tuple{"--metrics_listen", &options.metrics_listen, &to.metrics_listen},
         std::tuple{"--health_listen", &options.health_listen, &to.health_listen}}) {
-    if (Status taken = take_address(flag, *text, *address); !taken) return taken;
+    if (Status parsed = parse_address_flag(flag, *text, *address); !parsed) return parsed;
+  }
+  for (const std::string& name : to.metrics_namespaces) {
+    if (api::is_dns1123_label(name)) continue;
+    return Error{
+        ExitCode::kUsage,
+        fmt::format("--metrics_namespaces: found \"{}\", expected names of namespaces", name)};
   }
   const kube::ElectorSettings& election = to.elector;
   if (election.renew_deadline >= election.lease_duration ||
@@ -61,27 +69,27 @@ Status complete(ControllerOptions& options, const kube::ClusterConfig& cluster) 
         ExitCode::kUsage,
         fmt::format("--leader_elect_lease_duration, _renew_deadline, _retry_period: found "
                     "{}, {} and {} s, expected each to be shorter than the one before",
-                    whole_seconds(election.lease_duration), whole_seconds(election.renew_deadline),
-                    whole_seconds(election.retry_period))};
+                    to_seconds(election.lease_duration), to_seconds(election.renew_deadline),
+                    to_seconds(election.retry_period))};
   }
-  to.instance = environment_variable("POD_NAME");
+  to.instance = environment_variable(env::kPodName);
   if (to.instance.empty()) to.instance = host_name();
-  to.identity = fmt::format("{}_{}", to.instance, local::random_uid());
-  if (to.own_namespace.empty()) to.own_namespace = environment_variable("POD_NAMESPACE");
+  to.identity = fmt::format("{}_{}", to.instance, random_uuid());
+  if (to.own_namespace.empty()) to.own_namespace = environment_variable(env::kPodNamespace);
   if (to.own_namespace.empty()) to.own_namespace = cluster.default_namespace;
-  to.pod_address = environment_variable("POD_IP");
+  to.pod_address = environment_variable(env::kPodIp);
   if (to.rendezvous_address.host.empty() && to.pod_address.empty()) {
     return Error{ExitCode::kUsage,
-                 "workers could not find the rendezvous: found neither --rendezvous_address nor "
-                 "the variable POD_IP, expected one of them"};
+                 "the rendezvous address is not set; expected --rendezvous_address or the "
+                 "environment variable POD_IP"};
   }
   return {};
 }
 
-// Dozens of threads take turns at little work: an arena for each would keep many times what is in
-// use, and so would blocks of a list's size that are not given back. Fast bins are gathered up
-// again and again while trees of JSON come and go, which costs more than they save.
-void spare_memory() {
+// Limits the memory that malloc keeps. By default each of the dozens of threads has an arena of its
+// own, and large freed blocks (of lists) are not returned to the system. Fast bins are off because
+// consolidating them costs more time than they save with short-lived JSON trees.
+void tune_malloc() {
   mallopt(M_ARENA_MAX, 2);
   mallopt(M_MXFAST, 0);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
@@ -89,34 +97,35 @@ void spare_memory() {
 }
 
 Status run(ControllerOptions& options) {
-  spare_memory();
-  const auto log = make_logger("controller", options.log_level);
-  auto signals = local::Signals::take_over();
+  tune_malloc();
+  const auto log = make_logger(options.log_level);
+  for (const std::string& sentence : describe_unknown_variables(environ)) log->warn("{}", sentence);
+  auto signals = Signals::install();
   if (!signals) return signals.error();
-  kube::ConfigSources sources = kube::config_sources_of_environment();
+  kube::ConfigSources sources = kube::config_sources_from_environment();
   sources.kubeconfig = options.kubeconfig;
   sources.context = options.context;
   sources.allow_insecure = options.allow_insecure;
   const auto cluster = kube::load_config(sources);
   if (!cluster) return cluster.error();
-  if (Status completed = complete(options, *cluster); !completed) return completed;
+  if (Status completed = complete_options(options, *cluster); !completed) return completed;
   kube::SenderOptions sender;
   sender.user_agent = fmt::format("tilewright/{}", kVersion);
   const std::string fault = environment_variable(env::kFault);
-  if (Status set = manager::install_write_fault(fault, sender); !set) return set;
+  if (Status set = controller::install_write_fault(fault, sender); !set) return set;
   auto client = kube::Client::make(*cluster, sender);
   if (!client) return client.error();
   log->info("tilewright {} at {} ({})", kVersion, cluster->server, cluster->source);
 
-  manager::Manager manager(**client, options.manager, log);
-  if (Status started = manager.start(); !started) return started;
+  controller::Operator op(**client, options.operator_options, log);
+  if (Status started = op.start(); !started) return started;
   while (true) {
     net::wait_ready(signals->fd(), POLLIN, {MonotonicTime::max()});
     const auto signal = signals->next();
     if (signal == SIGINT || signal == SIGTERM) break;
   }
   log->info("stopping");
-  manager.stop();
+  op.stop();
   return {};
 }
 
@@ -124,67 +133,80 @@ Status run(ControllerOptions& options) {
 
 void add_controller_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<ControllerOptions>();
-  manager::Options& to = options->manager;
+  controller::Options& to = options->operator_options;
   CLI::App* command = app.add_subcommand(
-      "controller", "Runs the operator: looks after the TrainJobs of a Kubernetes cluster");
-  command->add_option("--kubeconfig", options->kubeconfig,
-                      "Where the cluster is; by default $KUBECONFIG, else the pod's own, else "
-                      "~/.kube/config");
-  command->add_option("--context", options->context, "Of the kubeconfig, in place of its current");
+      "controller", "Run the operator, which reconciles the TrainJobs of a Kubernetes cluster");
+  command->add_option(
+      "--kubeconfig", options->kubeconfig,
+      "Path of the kubeconfig; default: $KUBECONFIG, then the pod's service account, "
+      "then ~/.kube/config");
+  command->add_option("--context", options->context,
+                      "Context of the kubeconfig; default: current-context");
   command->add_flag("--allow_insecure", options->allow_insecure,
-                    "Heed insecure-skip-tls-verify of a kubeconfig, which is refused otherwise");
+                    "Allow insecure-skip-tls-verify in the kubeconfig");
   command->add_option("--namespace", to.own_namespace,
-                      "Of the lease, the master key and the rendezvous' Service; by default "
-                      "$POD_NAMESPACE");
+                      "Namespace of the Lease, the master key Secret and the rendezvous Service; "
+                      "default: $POD_NAMESPACE");
   command->add_option("--watch_namespace", to.jobs_namespace,
-                      "Look after the jobs of this namespace only; by default of all");
-  command->add_option("--leader_elect", to.elect_leader, "Whether replicas elect a leader")
+                      "Reconcile TrainJobs of this namespace only; default: all namespaces");
+  command
+      ->add_option("--leader_elect", to.elect_leader,
+                   "Whether the replicas elect a leader; false needs a single replica")
       ->capture_default_str();
-  command->add_option("--lease_name", to.lease_name, "The Lease of that election")
+  command->add_option("--lease_name", to.lease_name, "Name of the Lease for leader election")
       ->capture_default_str();
   constexpr int kHour = 3600;
   const std::tuple<const char*, Duration*, int, const char*> times[] = {
       {"--resync_period", &to.resync_period, 24 * kHour,
-       "Seconds between two looks at everything, whatever events have told"},
+       "Seconds after which all TrainJobs are reconciled again without a change"},
       {"--leader_elect_lease_duration", &to.elector.lease_duration, kHour,
-       "Seconds after which another replica takes the Lease of one that is not heard of"},
+       "Seconds after which another replica may take a Lease that is not renewed"},
       {"--leader_elect_renew_deadline", &to.elector.renew_deadline, kHour,
-       "Seconds after which a leader that could not renew the Lease writes nothing any more"},
+       "Seconds after which a leader that cannot renew the Lease stops writing"},
       {"--leader_elect_retry_period", &to.elector.retry_period, kHour,
-       "Seconds between two tries to get the Lease or to renew it"}};
+       "Seconds between two attempts to acquire or renew the Lease"}};
   for (const auto& [flag, time, most, help] : times) {
     command
         ->add_option_function<int>(
             flag, [time = time](int count) { *time = std::chrono::seconds(count); }, help)
         ->check(CLI::Range(1, most))
-        ->default_str(std::to_string(whole_seconds(*time)));
+        ->default_str(std::to_string(to_seconds(*time)));
   }
   command
       ->add_option("--master_key_name", to.master_key_name,
-                   "The Secret from which the jobs' keys are derived; made if it is missing")
+                   "Secret from which the keys of the jobs are derived; created if missing")
       ->capture_default_str();
-  command->add_option("--rendezvous_listen", options->rendezvous_listen,
-                      fmt::format("Where workers are awaited; by default :{}", kRendezvousPort));
+  command->add_option(
+      "--rendezvous_listen", options->rendezvous_listen,
+      fmt::format("Listen address of the rendezvous server; default: :{}", kRendezvousPort));
   command->add_option("--rendezvous_address", options->rendezvous_address,
-                      "HOST:PORT that workers are given; by default that of the Service, which is "
-                      "led to $POD_IP");
-  command->add_option("--rendezvous_service", to.rendezvous_service, "The name of that Service")
+                      "HOST:PORT at which workers connect to the operator; default: the cluster IP "
+                      "of the rendezvous Service, whose endpoint is $POD_IP of the leader");
+  command
+      ->add_option("--rendezvous_service", to.rendezvous_service,
+                   "Service through which workers connect to the leader")
       ->capture_default_str();
   command->add_option(
       "--metrics_listen", options->metrics_listen,
-      fmt::format("Where /metrics is served; by default :{}", kControllerMetricsPort));
+      fmt::format("Listen address of /metrics; default: :{}", kControllerMetricsPort));
   command->add_option(
       "--health_listen", options->health_listen,
-      fmt::format("Where /healthz and /readyz are served; by default :{}", kControllerHealthPort));
-  command->add_option("--reconcilers", to.reconcilers, "Jobs looked at side by side")
+      fmt::format("Listen address of /healthz and /readyz; default: :{}", kControllerHealthPort));
+  command
+      ->add_option(
+          "--metrics_namespaces", to.metrics_namespaces,
+          "Namespaces, separated by commas, that may reach /metrics of the workers, beside "
+          "that of the job; default: all")
+      ->delimiter(',');
+  command->add_option("--reconcilers", to.reconcilers, "Concurrent reconciles")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command
       ->add_option("--parallel_requests", to.parallel_requests,
-                   "Pods created side by side, of all jobs together")
+                   "Concurrent API requests to create pods, over all jobs")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command->add_option("--log_level", options->log_level, "How much to tell")
+  command->add_option("--log_level", options->log_level, "Lowest level of messages to log")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();
   command->callback([options, &exit_code] {

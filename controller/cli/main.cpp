@@ -1,4 +1,4 @@
-// tilewright: the operator and the user's tool.
+// The program `tilewright`: the operator and the command-line tool.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -6,7 +6,10 @@
 #include "common/base/commit.h"
 #include "common/base/exit_codes.h"
 #include "common/base/version.h"
+#include "common/cli/command_line.h"
+#include "common/contract/reference.h"
 #include "controller/cli/controller.h"
+#include "controller/cli/crd.h"
 #include "controller/cli/render.h"
 #include "controller/cli/up.h"
 #include "controller/cli/validate.h"
@@ -23,11 +26,10 @@ int main(int argc, char** argv) {
   tilewright::add_validate_command(app, exit_code);
   tilewright::add_render_command(app, exit_code);
   tilewright::add_controller_command(app, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const bool asked = app.exit(error) == static_cast<int>(CLI::ExitCodes::Success);
-    return static_cast<int>(asked ? tilewright::ExitCode::kOk : tilewright::ExitCode::kUsage);
-  }
-  return exit_code;
+  tilewright::add_crd_command(app);
+  // For `make docs`; an empty group hides it from --help.
+  app.add_subcommand("reference", "Print docs/reference.md")->group("")->callback([] {
+    fmt::print("{}", tilewright::reference_page());
+  });
+  return tilewright::parse_command_line(app, argc, argv).value_or(exit_code);
 }

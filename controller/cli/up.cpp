@@ -9,19 +9,24 @@ namespace tilewright {
 void add_up_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<local::RunOptions>();
   CLI::App* up = app.add_subcommand(
-      "up", "Runs a TrainJob on this machine, with worker processes in place of pods");
-  up->add_option("FILE", options->manifest, "The manifest")->required();
+      "up", "Run a TrainJob on this machine: one process per worker, no cluster");
+  up->add_option("FILE", options->manifest, "Manifest of the TrainJob, YAML or JSON")->required();
   up->add_option("--state_dir", options->state_dir,
-                 "Where jobs are kept: a folder each, with status and logs")
+                 "Directory of the jobs' state: one subdirectory per job, with status and logs")
       ->capture_default_str();
   up->add_option("--worker_binary", options->worker_binary,
-                 "The program to run as worker; by default tilewright-worker beside this program, "
-                 "else in PATH");
-  up->add_option("--name", options->name,
-                 "In place of metadata.name; names the job to resume where that was generated");
+                 "Worker program (default: tilewright-worker in the directory of this program, "
+                 "then in PATH)");
+  up->add_option(
+      "--name", options->name,
+      "Name of the job in place of metadata.name, for example to resume a job with a generated "
+      "name");
   up->add_flag("--replace", options->replace,
-               "Begin anew if a job of that name is there, ended or not");
-  up->add_option("--log_level", options->log_level, "How much of our own doings to tell")
+               "Discard an existing job of the same name and start again");
+  up->add_flag("--verbose", options->verbose,
+               "Print every line that the workers write, not only the summary");
+  up->add_option("--log_level", options->log_level,
+                 "Lowest level of messages that the rendezvous server logs")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();
   up->callback([options, &exit_code] { exit_code = local::run_up(*options); });

@@ -1,4 +1,4 @@
-// `tilewright validate`: whether manifests are TrainJobs that can run, and where.
+// `tilewright validate`: checks manifests of TrainJobs, and where they can run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,23 +8,24 @@
 
 namespace tilewright {
 
-// Registers the subcommand. When it runs, `exit_code` becomes the program's; both arguments must
-// outlive the parse.
+// Registers the subcommand, which sets `exit_code`. Both arguments must outlive the parse.
 void add_validate_command(CLI::App& app, int& exit_code);
 
-// One line a valid file on `out`, the sentences about the others and all warnings on `err`. The
-// exit code: kManifest if any file is refused.
+// Prints one line per valid file to `out`, errors and warnings to `err`. Returns kManifest if any
+// file is invalid.
 int validate_files(const std::vector<std::filesystem::path>& files, std::ostream& out,
                    std::ostream& err);
 
-struct ClusterQuestion {
-  std::string kubeconfig;  // these three empty: as kubectl finds them
+struct ClusterOptions {
+  // The defaults are those of kubectl.
+  std::string kubeconfig;
   std::string context;
   std::string namespace_name;
 };
 
-// The same for what a cluster has to say; kUsage where there is no cluster to ask.
+// Checks the files against a cluster. Returns kUsage if the cluster cannot be reached.
 int validate_in_cluster(const std::vector<std::filesystem::path>& files,
-                        const ClusterQuestion& question, std::ostream& out, std::ostream& err);
+                        const ClusterOptions& cluster_options, std::ostream& out,
+                        std::ostream& err);
 
 }  // namespace tilewright

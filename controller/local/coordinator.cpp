@@ -5,76 +5,89 @@
 
 #include "common/net/address.h"
 #include "common/rendezvous/server.h"
-#include "controller/reconcile/observe_rendezvous.h"
+#include "controller/policy/observe_rendezvous.h"
 
 namespace tilewright::local {
 namespace {
 
-class Served final : public Coordinator {
+class RendezvousCoordinator final : public Coordinator {
  public:
-  Served(CoordinatorOptions options, net::SecretKey key, std::unique_ptr<rendezvous::Server> server)
+  RendezvousCoordinator(CoordinatorOptions options, net::SecretKey key,
+                        std::unique_ptr<rendezvous::Server> server)
       : options_(std::move(options)),
         key_(std::move(key)),
         server_(std::move(server)),
-        latest_(options_.floor) {}
+        highest_epoch_(options_.min_epoch),
+        isa_(options_.isa) {}
 
   std::string endpoint() const override { return net::to_string(server_->address()); }
 
-  Status expect(const reconcile::Membership& membership) override {
+  Status expect(const policy::Membership& membership) override {
     if (!open_) {
-      rendezvous::JobSpec spec{options_.job_uid, key_.clone(), {}, latest_, options_.tls};
+      rendezvous::JobSpec spec{options_.job_uid, key_.clone(),           {},  highest_epoch_,
+                               options_.tls,     last_checkpoint_step(), isa_};
+      spec.settings.exact = options_.exact;
       spec.settings.min_world = membership.min_world;
       spec.settings.max_world = membership.max_world;
       spec.settings.expected = membership.expected;
       if (Status added = server_->add_job(std::move(spec)); !added) return added;
       open_ = true;
     }
-    if (told_ != membership) {
-      const Status told = server_->expect(
+    if (last_membership_ != membership) {
+      const Status sent = server_->expect(
           options_.job_uid,
-          {membership.min_world, membership.max_world, membership.expected, membership.patience});
-      if (!told) return told;
-      told_ = membership;
+          {membership.min_world, membership.max_world, membership.expected, membership.timeout});
+      if (!sent) return sent;
+      last_membership_ = membership;
     }
     return {};
   }
 
   void close() override {
     if (!open_) return;
-    remember();
+    save_progress();
     open_ = false;
-    server_->remove_job(options_.job_uid, "the job is not running any more");
-    told_.reset();
+    server_->remove_job(options_.job_uid, "the job is no longer running");
+    last_membership_.reset();
   }
 
-  std::optional<reconcile::RendezvousView> progress() const override {
+  void worker_exited(int index) override { server_->worker_exited(options_.job_uid, index); }
+
+  std::optional<policy::RendezvousView> progress() const override {
     const auto snapshot = open_ ? server_->snapshot(options_.job_uid) : std::nullopt;
     if (!snapshot) return std::nullopt;
-    // Between two epochs, and after the last one's end, what was known before still holds.
-    return reconcile::view_of(*snapshot, last_, options_.global_batch);
+    // Between epochs and after the last one, the view has the last reported progress.
+    return policy::view_of(*snapshot, last_progress_, options_.global_batch);
   }
 
   int changes_fd() const override { return server_->changes().fd(); }
   void take_changes() override {
     server_->take_changed();
-    if (open_) remember();
+    if (open_) save_progress();
   }
 
  private:
-  // What outlives the job's being open.
-  void remember() {
+  std::int64_t last_checkpoint_step() const {
+    const std::int64_t reported = last_progress_ ? last_progress_->last_checkpoint_step : -1;
+    return std::max(options_.last_checkpoint_step, reported);
+  }
+
+  // Keeps what remove_job() discards.
+  void save_progress() {
     const auto snapshot = server_->snapshot(options_.job_uid);
-    if (snapshot->progress) last_ = snapshot->progress;
-    latest_ = std::max(latest_, snapshot->latest);
+    if (snapshot->progress) last_progress_ = snapshot->progress;
+    highest_epoch_ = std::max(highest_epoch_, snapshot->latest_epoch);
+    isa_ = snapshot->isa;
   }
 
   const CoordinatorOptions options_;
   net::SecretKey key_;
   std::unique_ptr<rendezvous::Server> server_;
   bool open_ = false;
-  std::optional<reconcile::Membership> told_;
-  rendezvous::Epoch latest_;  // the highest epoch so far
-  std::optional<rendezvous::Progress> last_;
+  std::optional<policy::Membership> last_membership_;
+  rendezvous::Epoch highest_epoch_;  // new epochs are higher
+  std::string isa_;                  // of the latest epoch
+  std::optional<rendezvous::Progress> last_progress_;
 };
 
 }  // namespace
@@ -82,10 +95,11 @@ class Served final : public Coordinator {
 Result<std::unique_ptr<Coordinator>> serve_rendezvous(CoordinatorOptions options,
                                                       net::SecretKey key,
                                                       std::shared_ptr<Logger> log) {
-  auto server = rendezvous::Server::start({}, std::move(log));
+  const rendezvous::Server::Options server_options;
+  auto server = rendezvous::Server::start(server_options, std::move(log));
   if (!server) return server.error();
-  return std::unique_ptr<Coordinator>(
-      std::make_unique<Served>(std::move(options), std::move(key), std::move(server).value()));
+  return std::unique_ptr<Coordinator>(std::make_unique<RendezvousCoordinator>(
+      std::move(options), std::move(key), std::move(server).value()));
 }
 
 }  // namespace tilewright::local

@@ -1,5 +1,5 @@
-// The rendezvous as `up` needs it: an address for the workers, a number to expect, what they
-// report.
+// The rendezvous server of a local job: its address, the expected membership, and the progress
+// that the workers report.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 #include "common/base/log.h"
 #include "common/net/secret.h"
-#include "controller/reconcile/observe_rendezvous.h"
-#include "controller/reconcile/plan.h"
+#include "controller/policy/observe_rendezvous.h"
+#include "controller/policy/plan.h"
 
 namespace tilewright::local {
 
@@ -17,24 +17,29 @@ class Coordinator {
  public:
   virtual ~Coordinator() = default;
   virtual std::string endpoint() const = 0;  // host:port
-  // The first call opens the job to its members.
-  virtual Status expect(const reconcile::Membership& membership) = 0;
-  // The job is over: members are sent away.
+  // Sets the expected membership and accepts workers. Can be called again after close().
+  virtual Status expect(const policy::Membership& membership) = 0;
+  // Stops accepting workers and disconnects those that are members.
   virtual void close() = 0;
-  // Nothing before the first expect() and after close().
-  virtual std::optional<reconcile::RendezvousView> progress() const = 0;
-  virtual int changes_fd() const = 0;  // readable when something has changed
-  virtual void take_changes() = 0;     // until the next change
+  // Reports that the worker's process has exited; see rendezvous::Server::worker_exited().
+  virtual void worker_exited(int index) = 0;
+  // Returns nullopt before the first expect() and after close().
+  virtual std::optional<policy::RendezvousView> progress() const = 0;
+  virtual int changes_fd() const = 0;  // readable after a change
+  virtual void take_changes() = 0;     // makes changes_fd() unreadable until the next change
 };
 
 struct CoordinatorOptions {
   std::string job_uid;
   std::int64_t global_batch = 1;
   bool tls = false;
-  rendezvous::Epoch floor = 0;  // the last epoch of an earlier `up` of the job, by its status
+  rendezvous::Epoch min_epoch = 0;  // the last epoch in the job's status; new epochs are higher
+  std::int64_t last_checkpoint_step = -1;  // in the job's status; -1: none
+  bool exact = true;
+  std::string isa = {};  // status.instructionSet
 };
 
-// Serves on the loopback interface, on a port of its own. Errors: kUsage, no address.
+// Serves on the loopback interface, on a free port. Error: kUsage, no address to listen on.
 Result<std::unique_ptr<Coordinator>> serve_rendezvous(CoordinatorOptions options,
                                                       net::SecretKey key,
                                                       std::shared_ptr<Logger> log);

@@ -1,15 +1,15 @@
-// Which CPUs a local worker runs on.
+// Chooses the CPUs of each local worker.
 #pragma once
 
 #include <vector>
 
 namespace tilewright::local {
 
-// The CPUs this process may use, in rising order.
+// The CPUs that this process may use, in ascending order; empty if they are unknown.
 std::vector<int> allowed_cpus();
 
-// The share of worker `index` of `workers`: neighbours in the list, as even as they divide. With
-// fewer CPUs than workers they share all of them, and the answer is empty: no binding.
-std::vector<int> share_of_cpus(const std::vector<int>& cpus, int index, int workers);
+// The CPUs of worker `index` of `workers`: consecutive entries of `cpus`, divided as evenly as
+// possible. Returns an empty list, which means no binding, if there are fewer CPUs than workers.
+std::vector<int> cpu_slice(const std::vector<int>& cpus, int index, int workers);
 
 }  // namespace tilewright::local

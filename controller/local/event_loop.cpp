@@ -8,8 +8,8 @@
 namespace tilewright::local {
 namespace {
 
-// Rounded up, so that a timer is over when poll returns; an hour at the most, so that no overflow
-// can turn a far deadline into none.
+// Milliseconds until `until`, rounded up so that the deadline has passed when poll() returns. At
+// most one hour, so that the value fits an int; callers check their deadline again.
 int milliseconds_until(MonotonicTime until) {
   using std::chrono::milliseconds;
   const auto left = std::chrono::ceil<milliseconds>(until - monotonic_now());
@@ -29,11 +29,12 @@ void EventLoop::run_once(std::optional<MonotonicTime> until) {
   polled.reserve(watched_.size());
   for (const auto& [fd, callback] : watched_) polled.push_back({fd, POLLIN, 0});
   const int timeout = until ? milliseconds_until(*until) : -1;
-  // EINTR ends the wait early, which is harmless: the caller looks at the world anew anyway.
+  // EINTR ends the wait early; callers check their state after every return.
   if (poll(polled.data(), polled.size(), timeout) <= 0) return;
   for (const pollfd& ready : polled) {
     if (ready.revents == 0) continue;
-    // An earlier callback may have forgotten it; a copy, because it may forget itself.
+    // An earlier callback may have called forget(). Copied, because the callback may forget its own
+    // fd.
     const auto found = watched_.find(ready.fd);
     if (found == watched_.end()) continue;
     const std::function<void()> callback = found->second;

@@ -1,4 +1,4 @@
-// Waits for whatever happens first: a readable descriptor or the next timer. One thread, no sleeps.
+// Single-threaded event loop: waits with poll(2) for readable descriptors or a deadline.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@ namespace tilewright::local {
 
 class EventLoop {
  public:
-  // Calls `readable` from run_once() while `fd` has something to read or was hung up. A second call
-  // for the same descriptor replaces the first.
+  // Calls `readable` from run_once() while `fd` is readable or hung up. A second call for the same
+  // descriptor replaces the callback.
   void watch(int fd, std::function<void()> readable);
   void forget(int fd);
 
-  // Waits until `until` at the longest (for ever if there is none and something is watched), then
-  // calls back for every ready descriptor. Callbacks may watch and forget.
+  // Waits until a descriptor is ready or `until` has passed (nullopt: no time limit), then calls
+  // the callback of every ready descriptor. Callbacks may call watch() and forget().
   void run_once(std::optional<MonotonicTime> until);
 
  private:

@@ -13,7 +13,8 @@
 #include <random>
 
 #include "common/base/files.h"
-#include "common/contract/ports.h"
+#include "common/base/random.h"
+#include "common/net/key_file.h"
 #include "controller/api/decode.h"
 #include "controller/api/encode.h"
 
@@ -24,18 +25,13 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxJobBytes = 8U << 20;
 constexpr const char* kJobFile = "job.json";
+// Every directory of a job has this file and no other directory does: `--replace` deletes only in a
+// directory that has it.
+constexpr const char* kLockFile = "tilewright-up.lock";
 
-// What generateName is followed by: Kubernetes' alphabet, which spells no words, and its length.
+// The suffix that Kubernetes appends to generateName: same alphabet (it forms no words) and length.
 constexpr std::string_view kSuffixAlphabet = "bcdfghjklmnpqrstvwxz2456789";
 constexpr int kSuffixLength = 5;
-
-// Bytes of the system's generator.
-std::string random_hex(int bytes) {
-  std::random_device device;
-  std::string hex;
-  for (int i = 0; i < bytes; ++i) hex += fmt::format("{:02x}", device() & 0xFFU);
-  return hex;
-}
 
 std::string random_suffix() {
   std::random_device device;
@@ -47,35 +43,53 @@ std::string random_suffix() {
 
 Error cannot_write(const fs::path& path, const std::string& why) {
   return {ExitCode::kOutput,
-          fmt::format("the job's state folder {} cannot be written: {}", path.string(), why)};
+          fmt::format("cannot write the state directory {}: {}", path.string(), why)};
 }
 
-// The lock is held as long as the descriptor is open, so it cannot be left behind.
-Result<FileDescriptor> lock(const fs::path& folder, const std::string& name) {
-  const fs::path file = folder / "lock";
+// Whether `name` is the name of an entry of a directory, and not a path out of it.
+bool is_path_component(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
+}
+
+// An existing directory is a job's if it has the lock, or is empty: `up` was killed before it made
+// the lock.
+Status check_job_dir(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return cannot_write(folder, "found no directory");
+  if (fs::exists(folder / kLockFile, error) || fs::is_empty(folder, error)) return {};
+  if (error) return cannot_write(folder, error.message());
+  return Error{ExitCode::kUsage,
+               fmt::format("{}: found files but no {}, expected the state directory of a job; "
+                           "choose another name or another --state_dir",
+                           folder.string(), kLockFile)};
+}
+
+// The kernel releases the lock when the descriptor is closed, even if the process is killed.
+Result<FileDescriptor> lock_job_dir(const fs::path& folder, const std::string& name) {
+  const fs::path file = folder / kLockFile;
   FileDescriptor descriptor(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!descriptor) return cannot_write(file, std::strerror(errno));
   if (flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error{ExitCode::kUsage,
-                 fmt::format("job {} is being run by another `tilewright up` (state in {})", name,
-                             folder.string())};
+    return Error{ExitCode::kUsage, fmt::format("another `tilewright up` runs job {} (state in {})",
+                                               name, folder.string())};
   }
   return descriptor;
 }
 
 Result<std::optional<api::TrainJob>> read_job(const fs::path& file) {
   if (!fs::exists(file)) return std::optional<api::TrainJob>();
-  const auto damaged = [&](const std::string& why) {
+  const auto invalid = [&](const std::string& why) {
     return Error{ExitCode::kManifest,
-                 fmt::format("{} is damaged: {}; remove the folder, or run with --replace",
+                 fmt::format("{} is invalid: {}; remove its directory or run with --replace",
                              file.string(), why)};
   };
   const Result<std::string> text = read_file(file, kMaxJobBytes, ExitCode::kManifest);
   if (!text) return text.error();
   const nlohmann::json tree = nlohmann::json::parse(*text, nullptr, false);
-  if (tree.is_discarded()) return damaged("no JSON");
-  api::Decoded decoded = api::decode_object(tree);
-  if (!decoded.ok()) return damaged(api::sentences(decoded.errors));
+  if (tree.is_discarded()) return invalid("found text that is not JSON");
+  api::DecodeResult decoded = api::decode_object(tree);
+  if (!decoded.ok()) return invalid(sentences(decoded.errors));
   return std::optional<api::TrainJob>(std::move(decoded.job));
 }
 
@@ -85,40 +99,42 @@ bool is_finished(const api::TrainJob& job) {
 
 }  // namespace
 
-std::string random_uid() {
-  std::string hex = random_hex(16);
-  hex[12] = '4';
-  hex[16] = "89ab"[static_cast<unsigned char>(hex[16]) & 3U];
-  return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
-                     hex.substr(16, 4), hex.substr(20));
-}
-
 Result<JobStore> JobStore::open(const fs::path& state_dir, api::TrainJob& job, bool replace) {
+  const bool generated = job.metadata.name.empty();
+  const std::string& written = generated ? job.metadata.generate_name : job.metadata.name;
+  if (!is_path_component(written)) {
+    return Error{ExitCode::kUsage,
+                 fmt::format("found {} as the name of the job, expected the name of a directory in "
+                             "{}",
+                             written.empty() ? "nothing" : written, state_dir.string())};
+  }
   std::error_code error;
   fs::create_directories(state_dir, error);
   if (error) return cannot_write(state_dir, error.message());
-  const bool generated = job.metadata.name.empty();
   fs::path folder;
   for (int tries = 0;; ++tries) {
     if (generated) job.metadata.name = job.metadata.generate_name + random_suffix();
     folder = state_dir / job.metadata.name;
     if (mkdir(folder.c_str(), 0755) == 0) break;
     if (errno != EEXIST) return cannot_write(folder, std::strerror(errno));
-    if (!generated) break;
-    TW_CHECK(tries < 100, "no free name for {}", job.metadata.generate_name);
+    if (!generated) {
+      if (Status ours = check_job_dir(folder); !ours) return ours.error();
+      break;
+    }
+    TW_CHECK(tries < 100, "found no free name for {}", job.metadata.generate_name);
   }
-  Result<FileDescriptor> locked = lock(folder, job.metadata.name);
+  Result<FileDescriptor> locked = lock_job_dir(folder, job.metadata.name);
   if (!locked) return locked.error();
   JobStore store(fs::absolute(folder), std::move(locked).value());
-  if (Status taken = store.take_up(job, replace); !taken) return taken.error();
+  if (Status taken = store.load_or_create(job, replace); !taken) return taken.error();
   fs::create_directories(store.log_folder(), error);
   if (error) return cannot_write(store.log_folder(), error.message());
-  if (Status made = store.make_key(); !made) return made.error();
+  if (Status made = store.ensure_key(); !made) return made.error();
   if (Status saved = store.save(job); !saved) return saved.error();
   return store;
 }
 
-Status JobStore::take_up(api::TrainJob& job, bool replace) {
+Status JobStore::load_or_create(api::TrainJob& job, bool replace) {
   if (replace) {
     std::error_code error;
     fs::remove_all(log_folder(), error);
@@ -128,7 +144,7 @@ Status JobStore::take_up(api::TrainJob& job, bool replace) {
   if (!read) return read.error();
   const std::optional<api::TrainJob>& before = *read;
   if (!before) {
-    job.metadata.uid = random_uid();
+    job.metadata.uid = random_uuid();
     job.metadata.generation = 1;
     job.metadata.creation_timestamp = std::chrono::floor<std::chrono::seconds>(wall_now());
     job.status = {};
@@ -137,8 +153,8 @@ Status JobStore::take_up(api::TrainJob& job, bool replace) {
   if (is_finished(*before)) {
     return Error{
         ExitCode::kUsage,
-        fmt::format("job {} has already {} (state in {}): run it anew with --replace, or "
-                    "let metadata.generateName give each run a name of its own",
+        fmt::format("job {} has already {} (state in {}); run it again with --replace, or set "
+                    "metadata.generateName, which gives each run a new name",
                     job.metadata.name,
                     before->status.phase == api::Phase::kSucceeded ? "succeeded" : "failed",
                     folder_.string())};
@@ -151,16 +167,10 @@ Status JobStore::take_up(api::TrainJob& job, bool replace) {
   return {};
 }
 
-Status JobStore::make_key() const {
-  if (fs::exists(key_file())) return {};
-  // Others on this machine may not read it, not even for a moment.
-  FileDescriptor file(::open(key_file().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file) return cannot_write(key_file(), std::strerror(errno));
-  const std::string key = random_hex(kJobKeyBytes);
-  if (write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size())) {
-    return cannot_write(key_file(), std::strerror(errno));
-  }
-  return {};
+Status JobStore::ensure_key() const {
+  // A file with other content can be replaced: only this process, which holds the lock, and its
+  // workers use the key.
+  return net::holds_whole_key(key_file()) ? Status() : net::replace_key_file(key_file());
 }
 
 Status JobStore::save(const api::TrainJob& job) const {

@@ -1,5 +1,5 @@
-// A local job's folder: STATE_DIR/NAME with job.json (spec and status), the rendezvous key, the
-// logs and a lock that keeps a second `up` out.
+// The state directory of a local job, STATE_DIR/NAME: job.json (spec and status), the rendezvous
+// key, the logs, and a lock against a second `up`.
 #pragma once
 
 #include <filesystem>
@@ -11,22 +11,19 @@
 
 namespace tilewright::local {
 
-// 32 lower-case hexadecimal digits in a UUID's groups (RFC 4122, version 4).
-std::string random_uid();
-
 class JobStore {
  public:
-  // Takes the job up, and completes `job`: a name of its own for generateName, UID, status.
-  //   no such folder       a new job
-  //   an unfinished job    goes on, with its UID and status and the spec that `job` has now
-  //   a finished job       refused, unless `replace`: then everything of it goes, and a new job
-  //   begins
-  // Errors: kUsage where it is refused or another `up` runs it; kOutput where the folder cannot be
-  // written; kManifest where job.json is damaged.
+  // Opens or creates the directory and fills in `job`: the name for generateName, UID and status.
+  //   no directory         creates a new job
+  //   an unfinished job    resumes it with its UID and status, and with the spec of `job`
+  //   a finished job       error
+  // `replace` deletes an existing job first. Errors: kUsage, the job is finished, another `up` runs
+  // it, its name is a path or the directory is not a job's; kOutput, the directory is not writable;
+  // kManifest, job.json is invalid.
   static Result<JobStore> open(const std::filesystem::path& state_dir, api::TrainJob& job,
                                bool replace);
 
-  // Atomically; the status is what a later `up` starts from.
+  // Writes job.json atomically. A later `up` starts from the saved status.
   Status save(const api::TrainJob& job) const;
 
   bool resumed() const { return resumed_; }
@@ -37,8 +34,8 @@ class JobStore {
  private:
   JobStore(std::filesystem::path folder, FileDescriptor lock)
       : folder_(std::move(folder)), lock_(std::move(lock)) {}
-  Status take_up(api::TrainJob& job, bool replace);
-  Status make_key() const;
+  Status load_or_create(api::TrainJob& job, bool replace);
+  Status ensure_key() const;
 
   std::filesystem::path folder_;
   FileDescriptor lock_;

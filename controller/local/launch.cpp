@@ -5,42 +5,41 @@
 
 #include <string_view>
 
-#include "common/base/text.h"
+#include "common/base/strings.h"
 #include "common/contract/ports.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
 #include "controller/local/cpus.h"
-#include "controller/reconcile/elasticity.h"
+#include "controller/policy/elasticity.h"
 
 namespace tilewright::local {
 namespace {
 
 namespace fs = std::filesystem;
 
-api::Environment variables_of(const api::TrainJob& job, const LaunchSetting& setting, int index) {
+api::Environment worker_variables(const api::TrainJob& job, const LaunchConfig& config, int index) {
   return api::expand_environment(
-      api::worker_environment(job, {setting.rendezvous, setting.key_file.string(), index}));
+      api::worker_environment(job, {config.rendezvous, config.key_file.string(), index}));
 }
 
-// A manifest's VOLUME:path on this machine, its variables expanded; they may not depend on the
-// worker's index, for a folder is of all workers.
-fs::path folder_of(const api::TrainJob& job, const fs::path& manifest_folder,
-                   const std::string& text) {
+// Resolves VOLUME:path of a manifest to a directory on this machine and expands variables. All
+// workers share the directory, so the variables do not include the worker's index.
+fs::path local_folder(const api::TrainJob& job, const fs::path& manifest_folder,
+                      const std::string& text) {
   const Result<api::TrainerPath> path = api::parse_trainer_path(text);
-  TW_CHECK(path.ok(), "a path that validate() would have refused: {}", path.error().message);
+  TW_CHECK(path.ok(), "validate() accepted an invalid path: {}", path.error().message);
   const api::Environment variables =
       api::expand_environment(api::worker_environment(job, {"", "", 0}));
   return api::expand(api::local_path(job, manifest_folder, *path), variables);
 }
 
-Status must_exist(const api::TrainJob& job, const fs::path& manifest_folder, const char* field,
-                  const std::string& text, ExitCode code) {
-  const fs::path folder = folder_of(job, manifest_folder, text);
+Status check_exists(const api::TrainJob& job, const fs::path& manifest_folder, const char* field,
+                    const std::string& text, ExitCode code) {
+  const fs::path folder = local_folder(job, manifest_folder, text);
   std::error_code error;
   if (fs::exists(folder, error)) return {};
-  return Error{code, fmt::format("spec.trainer.{}: {} is {} on this machine, and there is no such "
-                                 "folder",
+  return Error{code, fmt::format("spec.trainer.{}: {} is {} on this machine, which does not exist",
                                  field, text, folder.string())};
 }
 
@@ -50,19 +49,19 @@ bool is_program(const fs::path& path) {
 
 }  // namespace
 
-ChildCommand command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
-                         const LaunchSetting& setting) {
-  const api::Environment variables = variables_of(job, setting, creation.index);
+ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation& creation,
+                         const LaunchConfig& config) {
+  const api::Environment variables = worker_variables(job, config, creation.index);
   ChildCommand command;
-  command.program = setting.worker_program;
+  command.program = config.worker_program;
   command.arguments = api::expand_command(
       api::worker_command(job,
                           [&](const api::TrainerPath& path) {
-                            return api::local_path(job, setting.manifest_folder, path);
+                            return api::local_path(job, config.manifest_folder, path);
                           }),
       variables);
-  command.arguments.erase(command.arguments.begin());  // the program's name in the image
-  for (const std::string& variable : setting.environment) {
+  command.arguments.erase(command.arguments.begin());  // the program's path in the image
+  for (const std::string& variable : config.environment) {
     const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
     if (!api::is_runtime_variable(name) && !variables.contains(name)) {
       command.environment.push_back(variable);
@@ -71,42 +70,42 @@ ChildCommand command_for(const api::TrainJob& job, const reconcile::WorkerCreati
   for (const auto& [name, value] : variables) {
     command.environment.push_back(fmt::format("{}={}", name, value));
   }
-  command.cpus = share_of_cpus(setting.cpus, creation.index, reconcile::sizes_of(job).desired);
+  command.cpus = cpu_slice(config.cpus, creation.index, policy::sizes_of(job).desired);
   return command;
 }
 
 Status prepare_folders(const api::TrainJob& job, const fs::path& manifest_folder) {
   const api::Trainer& trainer = job.spec.trainer;
-  if (Status there = must_exist(job, manifest_folder, "model", trainer.model, ExitCode::kModel);
+  if (Status there = check_exists(job, manifest_folder, "model", trainer.model, ExitCode::kModel);
       !there) {
     return there;
   }
-  if (Status there = must_exist(job, manifest_folder, "data", trainer.data, ExitCode::kData);
+  if (Status there = check_exists(job, manifest_folder, "data", trainer.data, ExitCode::kData);
       !there) {
     return there;
   }
-  // The worker makes its own output folder in it, when there is something to put there.
+  // The worker creates the output directory inside the volume when it writes to it.
   const Result<api::TrainerPath> output = api::parse_trainer_path(trainer.output);
-  TW_CHECK(output.ok(), "a path that validate() would have refused: {}", trainer.output);
+  TW_CHECK(output.ok(), "validate() accepted an invalid path: {}", trainer.output);
   const fs::path volume = api::local_path(job, manifest_folder, {output->volume, ""});
   std::error_code error;
   fs::create_directories(volume, error);
   if (!error && access(volume.c_str(), W_OK) == 0) return {};
   return Error{ExitCode::kOutput,
-               fmt::format("spec.trainer.output: the volume {} is {} on this machine, which cannot "
-                           "be written{}",
+               fmt::format("spec.trainer.output: the volume {} is {} on this machine, which is not "
+                           "writable{}",
                            output->volume, volume.string(), error ? ": " + error.message() : "")};
 }
 
 fs::path output_folder(const api::TrainJob& job, const fs::path& manifest_folder) {
-  return folder_of(job, manifest_folder, job.spec.trainer.output);
+  return local_folder(job, manifest_folder, job.spec.trainer.output);
 }
 
 Result<fs::path> find_worker_program(const fs::path& named) {
   if (!named.empty()) {
     if (is_program(named)) return fs::absolute(named).lexically_normal();
     return Error{ExitCode::kUsage,
-                 fmt::format("--worker_binary: {} is no program", named.string())};
+                 fmt::format("--worker_binary: {} is not an executable file", named.string())};
   }
   std::error_code error;
   const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -119,7 +118,7 @@ Result<fs::path> find_worker_program(const fs::path& named) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return Error{ExitCode::kUsage,
-               fmt::format("{} is neither beside this program (in {}) nor in PATH; name it with "
+               fmt::format("{} is neither in {}, next to this program, nor in PATH; set it with "
                            "--worker_binary",
                            kWorkerProgram, own.string())};
 }

@@ -1,5 +1,5 @@
-// What to run for a worker of a local job: program, arguments, environment, CPUs; and whether the
-// folders it names are there.
+// Builds the command of a local worker (program, arguments, environment, CPUs) and checks its
+// directories.
 #pragma once
 
 #include <filesystem>
@@ -9,34 +9,35 @@
 #include "common/base/result.h"
 #include "common/process/child_process.h"
 #include "controller/api/trainjob.h"
-#include "controller/reconcile/plan.h"
+#include "controller/policy/plan.h"
 
 namespace tilewright::local {
 
-struct LaunchSetting {
+struct LaunchConfig {
   std::filesystem::path worker_program;
-  std::filesystem::path manifest_folder;  // what the volumes' local sides are relative to
+  std::filesystem::path manifest_folder;  // base of relative `local` paths of volumes
   std::filesystem::path key_file;
   std::string rendezvous;                // host:port
-  std::vector<int> cpus;                 // to be shared out among the workers
+  std::vector<int> cpus;                 // divided among the workers
   std::vector<std::string> environment;  // of `up` itself: NAME=value
 };
 
-// The worker's environment is that of `up`, without the variables that a runtime sets, then these,
-// then the manifest's.
-ChildCommand command_for(const api::TrainJob& job, const reconcile::WorkerCreation& creation,
-                         const LaunchSetting& setting);
+// The worker's environment is the environment of `up` without the variables that a runtime sets,
+// then those variables with the worker's values, then the manifest's variables. Later values
+// override earlier ones.
+ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation& creation,
+                         const LaunchConfig& config);
 
-// The model's and the data's folders must be there (kModel, kData; one sentence that names field,
-// volume and folder); the output volume's is made (kOutput).
+// Checks that the directories of model and data exist and creates the directory of the output
+// volume. Errors: kModel, kData, kOutput; each names field, volume and directory.
 Status prepare_folders(const api::TrainJob& job, const std::filesystem::path& manifest_folder);
 
-// Where the output goes on this machine.
+// The output directory on this machine.
 std::filesystem::path output_folder(const api::TrainJob& job,
                                     const std::filesystem::path& manifest_folder);
 
-// `tilewright-worker` beside the running program, else in PATH, unless the user names one. An Error
-// (kUsage) says where it was looked for.
+// Returns `named` unless it is empty; else `tilewright-worker` in the directory of the running
+// program, or in PATH. Error: kUsage, names the places that were searched.
 Result<std::filesystem::path> find_worker_program(const std::filesystem::path& named);
 
 }  // namespace tilewright::local

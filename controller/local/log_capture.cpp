@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/base/text.h"
+#include "common/base/strings.h"
 
 namespace tilewright::local {
 namespace {
 
-// The length of the valid UTF-8 sequence at the start of `text`, 0 if there is none.
+// The length of the valid UTF-8 sequence at the start of `text`, or 0.
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -26,7 +26,7 @@ std::size_t sequence_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and what lies above U+10FFFF.
+  // Rejects overlong forms, surrogates, and code points above U+10FFFF.
   if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
       (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) {
     return 0;
@@ -68,24 +68,24 @@ Result<LogCapture> LogCapture::open(const std::filesystem::path& file, LineSink 
   FileDescriptor descriptor(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!descriptor) {
-    return Error{ExitCode::kOutput, fmt::format("the log file {} cannot be written: {}",
-                                                file.string(), std::strerror(errno))};
+    return Error{ExitCode::kOutput, fmt::format("cannot write the log file {}: {}", file.string(),
+                                                std::strerror(errno))};
   }
   return LogCapture(std::move(descriptor), std::move(sink));
 }
 
 void LogCapture::append(std::string_view bytes) {
-  // The file gets the bytes as they are. A full disk must not stop the training: what cannot be
-  // written is lost to the file, and the screen still shows it.
+  // The bytes go to the file unchanged. A full disk must not stop the training, so write errors are
+  // ignored; the lines still reach the sink.
   [[maybe_unused]] const auto ignored = ::write(file_.get(), bytes.data(), bytes.size());
   while (!bytes.empty()) {
-    const std::size_t room = kMaxLineBytes - partial_.size();
-    const std::size_t end = bytes.substr(0, room).find('\n');
+    const std::size_t remaining = kMaxLineBytes - partial_.size();
+    const std::size_t end = bytes.substr(0, remaining).find('\n');
     const bool complete = end != std::string_view::npos;
-    partial_ += bytes.substr(0, complete ? end : room);
-    bytes.remove_prefix(complete ? end + 1 : std::min(room, bytes.size()));
+    partial_ += bytes.substr(0, complete ? end : remaining);
+    bytes.remove_prefix(complete ? end + 1 : std::min(remaining, bytes.size()));
     if (complete || partial_.size() == kMaxLineBytes) {
-      take_line(partial_);
+      emit_line(partial_);
       partial_.clear();
     }
   }
@@ -94,22 +94,22 @@ void LogCapture::append(std::string_view bytes) {
 void LogCapture::finish() {
   if (partial_.empty()) return;
   [[maybe_unused]] const auto ignored = ::write(file_.get(), "\n", 1);
-  take_line(partial_);
+  emit_line(partial_);
   partial_.clear();
 }
 
-void LogCapture::take_line(std::string_view line) {
+void LogCapture::emit_line(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   std::string shown = printable(line);
-  shown.resize(whole_characters(shown, kTailBytes));
-  last_.push_back(std::move(shown));
-  if (last_.size() > kTailLines) last_.pop_front();
+  shown.resize(utf8_prefix_length(shown, kTailBytes));
+  last_lines_.push_back(std::move(shown));
+  if (last_lines_.size() > kTailLines) last_lines_.pop_front();
   sink_(line);
 }
 
 std::string LogCapture::tail() const {
   std::string result;
-  for (auto line = last_.rbegin(); line != last_.rend(); ++line) {
+  for (auto line = last_lines_.rbegin(); line != last_lines_.rend(); ++line) {
     if (!result.empty() && result.size() + line->size() + 1 > kTailBytes) break;
     result = result.empty() ? *line : fmt::format("{}\n{}", *line, result);
   }

@@ -1,5 +1,5 @@
-// Cuts a worker's output into lines: kept in its log file, remembered for the ledger, and handed on
-// for the screen.
+// Captures the output of a worker: appends it to the log file, keeps the last lines for the failure
+// history, and passes each line on.
 #pragma once
 
 #include <cstddef>
@@ -16,37 +16,37 @@ namespace tilewright::local {
 
 class LogCapture {
  public:
-  // A longer line is cut into several, so that a worker that never ends its line costs no memory.
+  // Longer lines are split, which bounds the memory for a worker that writes no line feed.
   static constexpr std::size_t kMaxLineBytes = 16 * 1024;
-  // What the ledger shows of a failed worker, at the most; a kubelet's fall-back to logs keeps 2
-  // KiB.
+  // Bounds of tail(). A kubelet keeps at most 2 KiB of the log as the termination message
+  // (terminationMessagePolicy: FallbackToLogsOnError).
   static constexpr std::size_t kTailLines = 10;
   static constexpr std::size_t kTailBytes = 2048;
 
   using LineSink = std::function<void(std::string_view line)>;
 
-  // Appends to `file`: a worker that is started again goes on in the same one.
+  // Appends to `file`, so that a restarted worker continues the same log. Error: kOutput.
   static Result<LogCapture> open(const std::filesystem::path& file, LineSink sink);
 
   void append(std::string_view bytes);
-  // The worker has ended: its last line may lack its end.
+  // Emits the last line even if it has no line feed. Call it after the worker has exited.
   void finish();
 
-  // The last lines, joined with line ends.
+  // The last lines, joined with line feeds: at most kTailLines lines and kTailBytes bytes.
   std::string tail() const;
 
  private:
   LogCapture(FileDescriptor file, LineSink sink) : file_(std::move(file)), sink_(std::move(sink)) {}
-  void take_line(std::string_view line);
+  void emit_line(std::string_view line);
 
   FileDescriptor file_;
   LineSink sink_;
   std::string partial_;
-  std::deque<std::string> last_;
+  std::deque<std::string> last_lines_;
 };
 
-// `line` without terminal escape sequences and other control bytes, and with what is not UTF-8
-// replaced, so that it can stand in a status and on a terminal.
+// Returns `line` without terminal escape sequences and control bytes other than tab, and with
+// U+FFFD in place of invalid UTF-8: safe for a status and for a terminal.
 std::string printable(std::string_view line);
 
 }  // namespace tilewright::local

@@ -4,16 +4,16 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/base/files.h"
-#include "common/contract/reported.h"
-#include "controller/api/document.h"
+#include "common/base/random.h"
+#include "common/contract/log_lines.h"
+#include "common/json/document.h"
+#include "common/process/signals.h"
 #include "controller/api/validate.h"
 #include "controller/local/console.h"
 #include "controller/local/coordinator.h"
@@ -21,7 +21,8 @@
 #include "controller/local/job_store.h"
 #include "controller/local/launch.h"
 #include "controller/local/session.h"
-#include "controller/local/signals.h"
+#include "controller/policy/elasticity.h"
+#include "controller/policy/status.h"
 
 extern char** environ;
 
@@ -30,92 +31,101 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxResultBytes = 1 << 20;
-
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-std::vector<std::string> own_environment() {
+std::vector<std::string> current_environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
   return variables;
 }
 
-Result<api::Checked> read_manifest(const RunOptions& options) {
+Result<api::ValidatedJob> read_manifest(const RunOptions& options) {
   const Result<std::string> text =
-      read_file(options.manifest, api::kMaxManifestBytes, ExitCode::kManifest);
+      read_file(options.manifest, kMaxManifestBytes, ExitCode::kManifest);
   if (!text) return text.error();
-  Result<api::Checked> checked =
+  Result<api::ValidatedJob> checked =
       api::check_manifest(*text, options.manifest.string(), api::Target::kLocal);
-  if (checked && !options.name.empty()) checked->job.metadata.name = options.name;
+  if (!checked || options.name.empty()) return checked;
+  if (const Status named = api::check_job_name(options.name, checked->job); !named) {
+    return Error{named.error().code, "--name: " + named.error().message};
+  }
+  checked->job.metadata.name = options.name;
   return checked;
 }
 
-// "eval_accuracy 0.8725, eval_loss 0.3": the results in the worker's eval_results.json, without how
-// long they took; empty where there is none.
-std::string results_in_words(const fs::path& output) {
-  const Result<std::string> text =
-      read_file(output / reported::kEvaluationFile, kMaxResultBytes, ExitCode::kOutput);
-  if (!text) return "";
-  const nlohmann::json results = nlohmann::json::parse(*text, nullptr, false);
-  std::string words;
-  if (!results.is_object()) return words;
-  for (const auto& [name, value] : results.items()) {
-    const bool cost = name.find("_runtime") != std::string::npos ||
-                      name.find("_samples") != std::string::npos || name == "epoch";
-    if (cost || !value.is_number()) continue;
-    words += fmt::format("{}{} {:.4g}", words.empty() ? "" : ", ", name, value.get<double>());
-  }
-  return words;
+void print_start(const api::TrainJob& job, const JobStore& store, const fs::path& program,
+                 Console& console) {
+  const int workers = policy::sizes_of(job).desired;
+  console.print("job",
+                fmt::format("{}: {}, {} worker{}{} ({})", job.metadata.name, job.spec.trainer.task,
+                            workers, workers == 1 ? "" : "s", store.resumed() ? ", resumed" : "",
+                            display_path(store.folder())));
+  if (console.verbose()) console.print("program", program.string());
 }
 
-void summarise(const Session& session, const JobStore& store, const RunOptions& options,
+std::string message_of(const api::TrainJobStatus& status, const char* condition) {
+  const api::Condition* found = status.find_condition(condition);
+  return found == nullptr ? "" : found->message;
+}
+
+// Prints the last lines of the run. The workers have already printed results and output unless an
+// earlier `up` trained the model.
+void print_end(const Session& session, const JobStore& store, const RunOptions& options,
                Console& console) {
+  using Style = Console::Style;
   console.clear_progress();
   const api::TrainJob& job = session.job();
+  const std::string& name = job.metadata.name;
   const api::TrainJobStatus& status = job.status;
-  const fs::path manifest_folder = fs::absolute(options.manifest).parent_path();
-  if (session.stopped_by() != 0) {
-    console.note(fmt::format("job {} was stopped; `tilewright up {} --name {}` resumes it",
-                             job.metadata.name, options.manifest.string(), job.metadata.name));
-  } else if (status.phase == api::Phase::kSucceeded) {
-    const api::Condition* end = status.find_condition(api::condition::kSucceeded);
-    console.note(
-        fmt::format("job {} succeeded: {}", job.metadata.name, end == nullptr ? "" : end->message));
-    const fs::path output = output_folder(job, manifest_folder);
-    const std::string results = results_in_words(output);
-    if (!results.empty()) console.note("results: " + results);
-    console.note(fmt::format("output: {}", output.string()));
-  } else {
-    const api::Condition* end = status.find_condition(api::condition::kFailed);
-    console.note(
-        fmt::format("job {} failed: {}", job.metadata.name, end == nullptr ? "" : end->message));
-    if (!status.failures.empty()) {
-      for (const std::string& line : status.failures.back().last_lines) console.note("  " + line);
-    }
+  const bool stopped = session.stop_signal() != 0;
+  const bool succeeded = !stopped && status.phase == api::Phase::kSucceeded;
+  if (succeeded && !console.has_summary(log_lines::kOutput)) {
+    const fs::path manifest_folder = fs::absolute(options.manifest).parent_path();
+    console.print(log_lines::kOutput, display_path(output_folder(job, manifest_folder)));
   }
   if (status.restarts.total() > 0) {
-    console.note(fmt::format(
-        "restarts: {} of the program, {} of the infrastructure, {} out of "
-        "memory",
-        status.restarts.program, status.restarts.infrastructure, status.restarts.out_of_memory));
+    console.print("restarts",
+                  fmt::format("{}: {} after program errors, {} after infrastructure failures, {} "
+                              "after running out of memory",
+                              status.restarts.total(), status.restarts.program,
+                              status.restarts.infrastructure, status.restarts.out_of_memory));
   }
-  console.note(fmt::format("logs: {}", store.log_folder().string()));
+  console.print("logs", display_path(store.log_folder()));
+  if (stopped) {
+    console.print("stopped",
+                  fmt::format("job {}; `tilewright up {} --name {}` resumes it", name,
+                              options.manifest.string(), name),
+                  Style::kWarning);
+  } else if (succeeded) {
+    // The condition's message repeats the results.
+    const std::string message = console.has_summary(log_lines::kResults)
+                                    ? ""
+                                    : ": " + message_of(status, api::condition::kSucceeded);
+    console.print("succeeded", fmt::format("job {}{}", name, message), Style::kSuccess);
+  } else {
+    console.print("failed",
+                  fmt::format("job {}: {}", name, message_of(status, api::condition::kFailed)),
+                  Style::kFailure);
+    if (!status.failures.empty()) {
+      for (const std::string& line : status.failures.back().last_lines) console.print("", line);
+    }
+  }
 }
 
 Result<int> run(const RunOptions& options) {
-  // First, so that the coordinator's thread leaves the signals to this one.
-  Result<Signals> signals = Signals::take_over();
+  // Must precede the start of the coordinator's thread, which inherits the blocked signals.
+  Result<Signals> signals = Signals::install();
   if (!signals) return signals.error();
 
-  Result<api::Checked> checked = read_manifest(options);
+  Result<api::ValidatedJob> checked = read_manifest(options);
   if (!checked) return checked.error();
-  Console console(Console::detect());
-  for (const api::FieldError& warning : checked->warnings) {
-    console.note("warning: " + warning.sentence(options.manifest.string()));
+  Console console(Console::detect(options.verbose));
+  for (const FieldError& warning : checked->warnings) {
+    console.print("warning", warning.sentence(options.manifest.string()), Console::Style::kWarning);
   }
   api::TrainJob& job = checked->job;
   const fs::path manifest_folder = fs::absolute(options.manifest).parent_path();
@@ -128,46 +138,45 @@ Result<int> run(const RunOptions& options) {
   Result<net::SecretKey> key = net::SecretKey::from_file(store->key_file());
   if (!key) return key.error();
   const bool tls = api::uses_tls(job);
-  Result<std::unique_ptr<Coordinator>> coordinator =
-      serve_rendezvous({job.metadata.uid, api::global_batch(job), tls,
-                        static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch)},
-                       std::move(key).value(), make_logger("up", options.log_level));
+  Result<std::unique_ptr<Coordinator>> coordinator = serve_rendezvous(
+      {job.metadata.uid, api::global_batch(job), tls,
+       static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch),
+       policy::last_checkpoint_step(job.status), api::is_exact(job), job.status.instruction_set},
+      std::move(key).value(), make_logger(options.log_level));
   if (!coordinator) return coordinator.error();
 
-  const LaunchSetting setting{*program,          manifest_folder,
-                              store->key_file(), (*coordinator)->endpoint(),
-                              allowed_cpus(),    own_environment()};
+  const LaunchConfig config{*program,          manifest_folder,
+                            store->key_file(), (*coordinator)->endpoint(),
+                            allowed_cpus(),    current_environment()};
   std::optional<Session> session;
   Session::Options session_options;
   session_options.workers.log_folder = store->log_folder();
   session_options.workers.node = host_name();
-  session_options.workers.grace = std::chrono::seconds(
-      job.spec.worker.termination_grace_period_seconds.value_or(api::kDefaultGraceSeconds));
-  session_options.workers.command = [&](const reconcile::WorkerCreation& creation) {
-    return Result<ChildCommand>(command_for(session->job(), creation, setting));
+  session_options.workers.grace =
+      std::chrono::seconds(*job.spec.worker.termination_grace_period_seconds);  // has a default
+  session_options.workers.command = [&](const policy::WorkerCreation& creation) {
+    return Result<ChildCommand>(command_for(session->job(), creation, config));
   };
-  session_options.workers.new_uid = random_uid;
+  session_options.workers.new_uid = random_uuid;
   session_options.workers.now = wall_now;
   session_options.save = [&](const api::TrainJob& state) { return store->save(state); };
   session_options.reload = [&]() -> Result<api::TrainJobSpec> {
-    Result<api::Checked> again = read_manifest(options);
+    Result<api::ValidatedJob> again = read_manifest(options);
     if (!again) return again.error();
     if (api::uses_tls(again->job) != tls)
       return Error{
           ExitCode::kManifest,
-          "spec.elasticPolicy.rdzvConf: tls cannot change while the job is being run: stop "
-          "`tilewright up` and start it again"};
+          "spec.elasticPolicy.rdzvConf: tls cannot change while the job runs; stop `tilewright up` "
+          "and start it again"};
     return std::move(again->job.spec);
   };
   session.emplace(std::move(job), **coordinator, *signals, console, std::move(session_options));
-  console.note(
-      fmt::format("{} job {} with {} (state in {})", store->resumed() ? "going on with" : "running",
-                  session->job().metadata.name, program->string(), store->folder().string()));
+  print_start(session->job(), *store, *program, console);
   session->run();
-  summarise(*session, *store, options, console);
-  if (session->stopped_by() != 0) {
-    return static_cast<int>(session->stopped_by() == SIGINT ? ExitCode::kInterrupted
-                                                            : ExitCode::kTerminated);
+  print_end(*session, *store, options, console);
+  if (session->stop_signal() != 0) {
+    return static_cast<int>(session->stop_signal() == SIGINT ? ExitCode::kInterrupted
+                                                             : ExitCode::kTerminated);
   }
   const bool good = session->job().status.phase == api::Phase::kSucceeded;
   return static_cast<int>(good ? ExitCode::kOk : ExitCode::kJobFailed);

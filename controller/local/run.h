@@ -1,4 +1,4 @@
-// `tilewright up` from the manifest to the exit code.
+// Runs `tilewright up`: from the manifest to the exit code.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,16 @@ namespace tilewright::local {
 struct RunOptions {
   std::filesystem::path manifest;
   std::filesystem::path state_dir = ".tilewright";
-  std::filesystem::path worker_binary;  // empty: beside this program, else in PATH
-  std::string name;                     // in place of metadata.name; resumes a job by its name
-  std::string log_level = "error";      // of the rendezvous and of ours
-  bool replace = false;                 // begin anew though a job of that name has ended
+  std::filesystem::path worker_binary;  // empty: found by find_worker_program()
+  std::string name;                     // replaces metadata.name, for example to resume a job
+  std::string log_level = "error";      // of the rendezvous server
+  bool replace = false;                 // discards an existing job of the same name
+  bool verbose = false;                 // prints every line of every worker
 };
 
-// Sentences go to standard error. 0: the job succeeded; kJobFailed: it failed; kInterrupted and
-// kTerminated: stopped by a signal, the job can be resumed; else what the Error says.
+// Returns the exit code: 0 if the job succeeded, kJobFailed if it failed, kInterrupted or
+// kTerminated if a signal stopped it and it can be resumed, the code of the Error if it could not
+// start. Errors go to standard error.
 int run_up(const RunOptions& options);
 
 }  // namespace tilewright::local

@@ -10,8 +10,8 @@
 namespace tilewright::local {
 namespace {
 
-// A full disk or the like: how long until the status is tried again.
-constexpr std::chrono::seconds kSaveAgain{1};
+// Delay before the status is written again after a failure, such as a full disk.
+constexpr std::chrono::seconds kSaveRetryDelay{1};
 
 std::optional<MonotonicTime> earlier(std::optional<MonotonicTime> a,
                                      std::optional<MonotonicTime> b) {
@@ -33,67 +33,84 @@ Session::Session(api::TrainJob job, Coordinator& coordinator, Signals& signals, 
         workers.on_line = [this](int index, std::string_view line) {
           console_.worker_line(index, line);
         };
-        workers.on_end = [this] { look_ = true; };
+        workers.on_worker_exit = [this](int index) {
+          coordinator_.worker_exited(index);
+          reconcile_pending_ = true;
+        };
         return workers;
       }()) {
   loop_.watch(signals_.fd(), [this] { handle_signals(); });
   loop_.watch(coordinator_.changes_fd(), [this] {
     coordinator_.take_changes();
-    look_ = true;
+    reconcile_pending_ = true;
     if (const auto live = coordinator_.progress()) console_.show_progress(*live);
   });
 }
 
-reconcile::Observed Session::gather() const {
-  reconcile::Observed observed;
+policy::Observed Session::gather() const {
+  policy::Observed observed;
   observed.job = job_;
-  // Stopping is suspending: the same deletions, the same status, and the next `up` resumes.
-  if (stopped_by_ != 0) observed.job.spec.run_policy.suspend = true;
+  // A stop signal suspends the job: deletions and status are the same, and the next `up` resumes
+  // it.
+  if (stop_signal_ != 0) observed.job.spec.run_policy.suspend = true;
   observed.workers = workers_.observe();
-  if (const auto live = coordinator_.progress()) observed.progress = live->progress;
+  observed.rendezvous = coordinator_.progress();
   observed.runtime.job_can_change = false;
   return observed;
 }
 
-bool Session::apply(const reconcile::Plan& plan) {
+bool Session::apply(const policy::Plan& plan) {
   if (plan.status) {
     api::TrainJob next = job_;
     next.status = *plan.status;
     const Status saved = options_.save(next);
     if (!saved) {
-      if (!std::exchange(save_failed_, true)) console_.note(saved.error().message);
-      // Nothing else without the status; but whoever wants to stop is not held up by a full disk.
-      if (stopped_by_ == 0) return false;
+      if (!std::exchange(save_failed_, true)) warn(saved.error().message);
+      // The rest of the plan waits until the status is saved, except when the user stops the job.
+      if (stop_signal_ == 0) return false;
     } else {
       save_failed_ = false;
     }
     job_ = std::move(next);
   }
-  for (const reconcile::WorkerDeletion& deletion : plan.deletions) workers_.remove(deletion);
-  // Before any worker that would ask for it.
+  for (const policy::WorkerDeletion& deletion : plan.deletions) workers_.remove(deletion);
+  // The membership must be set before a new worker connects.
   if (plan.membership) {
-    if (const Status told = coordinator_.expect(*plan.membership); !told) {
-      console_.note(told.error().message);
+    if (const Status sent = coordinator_.expect(*plan.membership); !sent) {
+      warn(sent.error().message);
     }
   } else {
     coordinator_.close();
   }
-  for (const reconcile::WorkerCreation& creation : plan.creations) workers_.create(creation);
-  note_events(plan);
+  for (const policy::WorkerCreation& creation : plan.creations) workers_.create(creation);
+  print_events(plan);
   return plan.status || !plan.creations.empty();
 }
 
-void Session::note_events(const reconcile::Plan& plan) {
-  for (const reconcile::Event& event : plan.events) {
-    // What the summary says anyway, and what nobody asked.
+void Session::warn(std::string_view text) {
+  console_.print("warning", text, Console::Style::kWarning);
+}
+
+void Session::print_events(const policy::Plan& plan) {
+  const api::Condition* failed =
+      plan.status ? plan.status->find_condition(api::condition::kFailed) : nullptr;
+  for (const policy::Event& event : plan.events) {
+    // The first and last lines of the run already report these events.
     if (event.reason == "Created" || event.reason == "Succeeded" || event.reason == "Running") {
       continue;
     }
-    console_.note(event.message);
+    if (failed != nullptr && event.message == failed->message) continue;
+    if (event.warning) {
+      warn(event.message);
+    } else {
+      console_.print("event", event.message);
+    }
   }
-  if (plan.status && plan.status->phase == api::Phase::kSuspended && stopped_by_ == 0) {
-    console_.note(
-        fmt::format("set spec.runPolicy.suspend to false and `kill -USR1 {}` to go on", getpid()));
+  if (plan.status && plan.status->phase == api::Phase::kSuspended && stop_signal_ == 0) {
+    console_.print("suspended",
+                   fmt::format("to resume, set spec.runPolicy.suspend to false and run "
+                               "`kill -USR1 {}`",
+                               getpid()));
   }
 }
 
@@ -101,13 +118,13 @@ void Session::handle_signals() {
   while (const std::optional<int> number = signals_.next()) {
     if (*number == SIGUSR1) {
       reload();
-    } else if (stopped_by_ != 0) {
-      console_.note("stopping at once");
+    } else if (stop_signal_ != 0) {
+      console_.print("stopping", "killing all workers");
       workers_.kill_all();
     } else {
-      stopped_by_ = *number;
-      look_ = true;
-      console_.note("stopping the workers; once more stops them at once");
+      stop_signal_ = *number;
+      reconcile_pending_ = true;
+      console_.print("stopping", "waiting for the workers to stop; a second signal kills them");
     }
   }
 }
@@ -115,32 +132,32 @@ void Session::handle_signals() {
 void Session::reload() {
   const Result<api::TrainJobSpec> spec = options_.reload();
   if (!spec) {
-    console_.note("the manifest was changed to one that is not taken: " + spec.error().message);
+    warn("the changed manifest is ignored: " + spec.error().message);
     return;
   }
   if (*spec == job_.spec) return;
   job_.spec = *spec;
   ++job_.metadata.generation;
-  look_ = true;
+  reconcile_pending_ = true;
 }
 
 void Session::run() {
-  std::optional<MonotonicTime> timer;  // of the last look's plan
+  std::optional<MonotonicTime> timer;  // when the last plan's requeue_after ends
   for (;;) {
-    while (std::exchange(look_, false)) {
-      const reconcile::Plan plan = reconcile::reconcile(gather(), wall_now());
-      look_ = apply(plan) || look_;
+    while (std::exchange(reconcile_pending_, false)) {
+      const policy::Plan plan = policy::reconcile(gather(), wall_now());
+      reconcile_pending_ = apply(plan) || reconcile_pending_;
       timer.reset();
       if (plan.requeue_after) timer = monotonic_now() + *plan.requeue_after;
-      if (save_failed_) timer = earlier(timer, monotonic_now() + kSaveAgain);
-      if (look_) continue;
-      const bool over = stopped_by_ != 0 || (plan.finished && !save_failed_);
-      // cleanPodPolicy None leaves pods alone; processes end with `up`.
+      if (save_failed_) timer = earlier(timer, monotonic_now() + kSaveRetryDelay);
+      if (reconcile_pending_) continue;
+      const bool over = stop_signal_ != 0 || (plan.finished && !save_failed_);
+      // `up` leaves no process running, even with cleanPodPolicy None.
       if (over) workers_.stop_all();
       if (over && !workers_.any_alive()) return;
     }
-    loop_.run_once(earlier(timer, workers_.enforce_grace(monotonic_now())));
-    if (timer && monotonic_now() >= *timer) look_ = true;
+    loop_.run_once(earlier(timer, workers_.enforce_grace_period(monotonic_now())));
+    if (timer && monotonic_now() >= *timer) reconcile_pending_ = true;
   }
 }
 

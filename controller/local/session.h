@@ -1,27 +1,28 @@
-// One run of a job on this machine: gather, reconcile, apply, wait for what happens next.
+// The control loop of `tilewright up`: observe, reconcile, apply, wait for the next event.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "common/process/signals.h"
 #include "controller/api/trainjob.h"
 #include "controller/local/console.h"
 #include "controller/local/coordinator.h"
 #include "controller/local/event_loop.h"
-#include "controller/local/signals.h"
 #include "controller/local/workers.h"
-#include "controller/reconcile/reconcile.h"
+#include "controller/policy/reconcile.h"
 
 namespace tilewright::local {
 
 class Session {
  public:
   struct Options {
-    Workers::Options workers;  // on_line and on_end are set by the session
+    Workers::Options workers;  // on_line and on_worker_exit are set by the session
     std::function<Status(const api::TrainJob&)> save;
-    // The manifest as it is now, for SIGUSR1.
+    // Reads the manifest again. Called on SIGUSR1.
     std::function<Result<api::TrainJobSpec>()> reload;
   };
 
@@ -29,24 +30,25 @@ class Session {
   Session(api::TrainJob job, Coordinator& coordinator, Signals& signals, Console& console,
           Options options);
 
-  // Until the job has ended, or it was stopped (SIGINT, SIGTERM, SIGHUP) and all workers are gone.
-  // A stopped job is suspended: its status says so, and a later `up` resumes it.
+  // Returns when the job has finished, or SIGINT, SIGTERM or SIGHUP has stopped it, and every
+  // worker has exited. A stopped job has the phase Suspended; a later `up` resumes it.
   void run();
 
   const api::TrainJob& job() const { return job_; }
-  // The signal that stopped the run; 0 if none did.
-  int stopped_by() const { return stopped_by_; }
+  // The signal that stopped the run, or 0.
+  int stop_signal() const { return stop_signal_; }
 
-  // The two halves of a turn, for tests: what reconcile sees, and doing what it says. apply()
-  // returns whether anything changed that is worth another look at once.
-  reconcile::Observed gather() const;
-  bool apply(const reconcile::Plan& plan);
+  // The two halves of one iteration, public for tests. gather() returns the input of reconcile();
+  // apply() carries out its plan and returns whether the next reconcile should follow at once.
+  policy::Observed gather() const;
+  bool apply(const policy::Plan& plan);
   EventLoop& loop() { return loop_; }
 
  private:
   void handle_signals();
   void reload();
-  void note_events(const reconcile::Plan& plan);
+  void warn(std::string_view text);
+  void print_events(const policy::Plan& plan);
 
   api::TrainJob job_;
   Coordinator& coordinator_;
@@ -55,8 +57,8 @@ class Session {
   Options options_;
   EventLoop loop_;
   Workers workers_;
-  bool look_ = true;  // something has happened since the last look
-  int stopped_by_ = 0;
+  bool reconcile_pending_ = true;  // an event happened after the last reconcile
+  int stop_signal_ = 0;
   bool save_failed_ = false;
 };
 

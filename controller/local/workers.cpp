@@ -10,16 +10,16 @@
 namespace tilewright::local {
 namespace {
 
-using reconcile::WorkerPhase;
+using policy::WorkerPhase;
 
-// A shell's code for a program that cannot be run.
+// The exit code with which a shell reports a command that it cannot find.
 constexpr int kCannotStart = 127;
 
 }  // namespace
 
-// From a worker's creation until it is forgotten.
-struct Workers::Life {
-  reconcile::Worker worker;
+// A worker from its creation until its deletion.
+struct Workers::Entry {
+  policy::Worker worker;
   std::optional<ChildProcess> process;
   std::optional<LogCapture> log;
   std::optional<MonotonicTime> kill_at;
@@ -28,41 +28,41 @@ struct Workers::Life {
 Workers::Workers(EventLoop& loop, Options options) : loop_(loop), options_(std::move(options)) {}
 
 Workers::~Workers() {
-  while (!lives_.empty()) forget(*lives_.front());
+  while (!entries_.empty()) forget(*entries_.front());
 }
 
-std::vector<reconcile::Worker> Workers::observe() const {
-  std::vector<reconcile::Worker> workers;
-  for (const auto& life : lives_) {
-    workers.push_back(life->worker);
-    if (life->log && life->worker.finished) workers.back().last_lines = life->log->tail();
+std::vector<policy::Worker> Workers::observe() const {
+  std::vector<policy::Worker> workers;
+  for (const auto& entry : entries_) {
+    workers.push_back(entry->worker);
+    if (entry->log && entry->worker.finished) workers.back().last_lines = entry->log->tail();
   }
-  std::ranges::sort(workers, {}, &reconcile::Worker::index);
+  std::ranges::sort(workers, {}, &policy::Worker::index);
   return workers;
 }
 
-void Workers::create(const reconcile::WorkerCreation& creation) {
-  lives_.push_back(std::make_unique<Life>());
-  Life& life = *lives_.back();
+void Workers::create(const policy::WorkerCreation& creation) {
+  entries_.push_back(std::make_unique<Entry>());
+  Entry& entry = *entries_.back();
   const WallTime now = std::chrono::floor<std::chrono::seconds>(options_.now());
-  life.worker.name = creation.name;
-  life.worker.index = creation.index;
-  life.worker.uid = options_.new_uid();
-  life.worker.node = options_.node;
-  life.worker.created = life.worker.started = now;
-  start(life, creation);
+  entry.worker.name = creation.name;
+  entry.worker.index = creation.index;
+  entry.worker.uid = options_.new_uid();
+  entry.worker.node = options_.node;
+  entry.worker.created = entry.worker.started = now;
+  start(entry, creation);
 }
 
-void Workers::start(Life& life, const reconcile::WorkerCreation& creation) {
+void Workers::start(Entry& entry, const policy::WorkerCreation& creation) {
   const int index = creation.index;
   const auto fail = [&](const std::string& sentence) {
     options_.on_line(index, sentence);
-    life.worker.phase = WorkerPhase::kFailed;
-    life.worker.exit_code = kCannotStart;
-    life.worker.reason = "StartError";
-    life.worker.finished = life.worker.started;
-    life.worker.last_lines = sentence;
-    options_.on_end();
+    entry.worker.phase = WorkerPhase::kFailed;
+    entry.worker.exit_code = kCannotStart;
+    entry.worker.reason = "StartError";
+    entry.worker.finished = entry.worker.started;
+    entry.worker.last_lines = sentence;
+    options_.on_worker_exit(index);
   };
   Result<LogCapture> log =
       LogCapture::open(options_.log_folder / (creation.name + ".log"),
@@ -72,103 +72,104 @@ void Workers::start(Life& life, const reconcile::WorkerCreation& creation) {
   if (!command) return fail(command.error().message);
   Result<ChildProcess> process = ChildProcess::start(*command);
   if (!process) return fail(process.error().message);
-  life.log.emplace(std::move(log).value());
-  life.process.emplace(std::move(process).value());
-  life.worker.phase = WorkerPhase::kRunning;
-  life.worker.ready = true;
-  loop_.watch(life.process->output_fd(), [this, &life] { read_output(life); });
-  loop_.watch(life.process->exit_fd(), [this, &life] { look_for_end(life); });
+  entry.log.emplace(std::move(log).value());
+  entry.process.emplace(std::move(process).value());
+  entry.worker.phase = WorkerPhase::kRunning;
+  entry.worker.ready = true;
+  loop_.watch(entry.process->output_fd(), [this, &entry] { read_output(entry); });
+  loop_.watch(entry.process->exit_fd(), [this, &entry] { handle_exit(entry); });
 }
 
-void Workers::read_output(Life& life) {
+void Workers::read_output(Entry& entry) {
   std::array<char, 65536> buffer;
-  const int fd = life.process->output_fd();
+  const int fd = entry.process->output_fd();
   const ssize_t size = read(fd, buffer.data(), buffer.size());
   if (size > 0) {
-    life.log->append({buffer.data(), static_cast<std::size_t>(size)});
+    entry.log->append({buffer.data(), static_cast<std::size_t>(size)});
   } else if (size == 0) {
-    // It has closed its output and may run on.
+    // The worker closed its output; it may still run.
     loop_.forget(fd);
-    life.process->close_output();
+    entry.process->close_output();
   }
 }
 
-void Workers::look_for_end(Life& life) {
-  const std::optional<int> code = life.process->poll_exit();
+void Workers::handle_exit(Entry& entry) {
+  const std::optional<int> code = entry.process->poll_exit();
   if (!code) return;
-  // What it wrote before its end; somebody it left behind outside its group might hold the pipe
-  // open and write on, so this ends when nothing is there, not when the pipe is closed.
-  if (life.process->output_fd() >= 0) {
+  // Reads the rest of the output until the pipe is empty, not until it is closed: a descendant in
+  // another process group may keep it open.
+  if (entry.process->output_fd() >= 0) {
     std::array<char, 65536> buffer;
     ssize_t size = 0;
-    while ((size = read(life.process->output_fd(), buffer.data(), buffer.size())) > 0) {
-      life.log->append({buffer.data(), static_cast<std::size_t>(size)});
+    while ((size = read(entry.process->output_fd(), buffer.data(), buffer.size())) > 0) {
+      entry.log->append({buffer.data(), static_cast<std::size_t>(size)});
     }
-    loop_.forget(life.process->output_fd());
-    life.process->close_output();
+    loop_.forget(entry.process->output_fd());
+    entry.process->close_output();
   }
-  life.log->finish();
-  loop_.forget(life.process->exit_fd());
-  life.worker.phase = *code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
-  life.worker.ready = false;
-  life.worker.exit_code = code;
-  life.worker.reason = *code == 0 ? "Completed" : "Error";
-  life.worker.finished = std::chrono::floor<std::chrono::seconds>(options_.now());
-  // One that was asked to go is gone now.
-  if (life.worker.terminating) forget(life);
-  options_.on_end();
+  entry.log->finish();
+  loop_.forget(entry.process->exit_fd());
+  entry.worker.phase = *code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
+  entry.worker.ready = false;
+  entry.worker.exit_code = code;
+  entry.worker.reason = *code == 0 ? "Completed" : "Error";
+  entry.worker.finished = std::chrono::floor<std::chrono::seconds>(options_.now());
+  const int index = entry.worker.index;
+  // The exit completes the deletion of a terminating worker.
+  if (entry.worker.terminating) forget(entry);
+  options_.on_worker_exit(index);
 }
 
-void Workers::forget(Life& life) {
-  if (life.process) {
-    loop_.forget(life.process->exit_fd());
-    if (life.process->output_fd() >= 0) loop_.forget(life.process->output_fd());
+void Workers::forget(Entry& entry) {
+  if (entry.process) {
+    loop_.forget(entry.process->exit_fd());
+    if (entry.process->output_fd() >= 0) loop_.forget(entry.process->output_fd());
   }
-  lives_.remove_if([&](const auto& other) { return other.get() == &life; });
+  entries_.remove_if([&](const auto& other) { return other.get() == &entry; });
 }
 
-void Workers::remove(const reconcile::WorkerDeletion& deletion) {
+void Workers::remove(const policy::WorkerDeletion& deletion) {
   const auto found = std::ranges::find_if(
-      lives_, [&](const auto& life) { return life->worker.uid == deletion.uid; });
-  if (found == lives_.end()) return;
-  Life& life = **found;
-  if (!life.process || life.worker.finished) return forget(life);
-  if (deletion.force) life.process->signal_group(SIGKILL);
-  stop(life);
+      entries_, [&](const auto& entry) { return entry->worker.uid == deletion.uid; });
+  if (found == entries_.end()) return;
+  Entry& entry = **found;
+  if (!entry.process || entry.worker.finished) return forget(entry);
+  if (deletion.force) entry.process->signal_group(SIGKILL);
+  stop(entry);
 }
 
-void Workers::stop(Life& life) {
-  if (std::exchange(life.worker.terminating, true)) return;
-  life.process->signal_group(SIGTERM);
-  life.kill_at = monotonic_now() + options_.grace;
+void Workers::stop(Entry& entry) {
+  if (std::exchange(entry.worker.terminating, true)) return;
+  entry.process->signal_group(SIGTERM);
+  entry.kill_at = monotonic_now() + options_.grace;
 }
 
 void Workers::stop_all() {
-  for (const auto& life : lives_) {
-    if (life->process && !life->worker.finished) stop(*life);
+  for (const auto& entry : entries_) {
+    if (entry->process && !entry->worker.finished) stop(*entry);
   }
 }
 
 void Workers::kill_all() {
-  for (const auto& life : lives_) {
-    if (life->process) life->process->signal_group(SIGKILL);
+  for (const auto& entry : entries_) {
+    if (entry->process) entry->process->signal_group(SIGKILL);
   }
 }
 
 bool Workers::any_alive() const {
   return std::ranges::any_of(
-      lives_, [](const auto& life) { return life->process && !life->worker.finished; });
+      entries_, [](const auto& entry) { return entry->process && !entry->worker.finished; });
 }
 
-std::optional<MonotonicTime> Workers::enforce_grace(MonotonicTime now) {
+std::optional<MonotonicTime> Workers::enforce_grace_period(MonotonicTime now) {
   std::optional<MonotonicTime> next;
-  for (const auto& life : lives_) {
-    if (!life->kill_at || life->worker.finished) continue;
-    if (*life->kill_at <= now) {
-      life->process->signal_group(SIGKILL);
-      life->kill_at.reset();
+  for (const auto& entry : entries_) {
+    if (!entry->kill_at || entry->worker.finished) continue;
+    if (*entry->kill_at <= now) {
+      entry->process->signal_group(SIGKILL);
+      entry->kill_at.reset();
     } else {
-      next = next ? std::min(*next, *life->kill_at) : *life->kill_at;
+      next = next ? std::min(*next, *entry->kill_at) : *entry->kill_at;
     }
   }
   return next;

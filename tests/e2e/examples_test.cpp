@@ -1,5 +1,5 @@
-// The commands of examples/cluster/README.md, as they stand there: from model and data in a folder
-// here to the trained model in a folder here.
+// Runs the commands of examples/cluster/README.md unchanged, from a local model and local data to a
+// local trained model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <regex>
 #include <sstream>
 
-#include "controller/api/document.h"
+#include "common/json/document.h"
 #include "tests/e2e/kubernetes.h"
 #include "tests/support/running_program.h"
 
@@ -17,22 +17,22 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::CommandOutcome;
+using testing::CommandResult;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr const char* kEnv = "/usr/bin/env";
-// The training, on two cores that others use too.
-constexpr std::chrono::seconds kCommand{200};
+// Limit for the training on two shared cores.
+constexpr std::chrono::seconds kCommandTimeout{200};
 
 void write_script(const fs::path& path, const std::string& command) {
   std::ofstream(path) << "#!/bin/sh\n" << command << "\n";
   fs::permissions(path, fs::perms::owner_all);
 }
 
-// A folder that looks like the root of the source tree to these commands. Two things are not as on
-// a user's machine: the pods that hold the volume open run the image that the cluster has, and all
-// happens in the test's namespace.
+// A directory in which the commands find what they expect in the source tree. It differs from a
+// user's setup in two ways: the pods that mount the volume use an image of the cluster, and
+// everything runs in the test's namespace.
 class Examples : public testing::KubernetesTest {
  protected:
   void SetUp() override {
@@ -51,14 +51,14 @@ class Examples : public testing::KubernetesTest {
     fs::create_directory_symlink(source / "examples/data", root() / "examples/data");
     fs::copy(fs::canonical(testing::model_dir()), root() / ".cache/models/all-minilm-l6-v2");
     write_script(root() / "bin/kubectl", fmt::format(R"(exec '{}' --namespace={} "$@")",
-                                                     kubectl_program().string(), name_space()));
-    // What it makes is there already.
+                                                     kubectl_program().string(), namespace_name()));
+    // The model exists already, so `make model` only checks it.
     write_script(root() / "bin/make", "test \"$*\" = model && test -d .cache/models/*");
   }
 
   const fs::path& root() const { return root_.path(); }
 
-  // The lines that are set off by four spaces, without what is said of them.
+  // The lines that are indented by four spaces, without their comments.
   std::vector<std::string> commands() const {
     std::istringstream text(testing::read_text(root() / "examples/cluster/README.md"));
     std::vector<std::string> found;
@@ -70,23 +70,23 @@ class Examples : public testing::KubernetesTest {
     return found;
   }
 
-  // As typed in that folder.
+  // The line as a shell command in that directory.
   std::vector<std::string> typed(const std::string& line) const {
     return {"PATH=" + (root() / "bin").string() + ":/usr/local/bin:/usr/bin:/bin", "sh", "-c",
             line};
   }
-  CommandOutcome run(const std::string& line) const {
+  CommandResult run(const std::string& line) const {
     ChildCommand command;
     command.program = kEnv;
     command.arguments = typed(line);
-    command.environment = environment_with({});
+    command.environment = environment_with_overrides({});
     command.working_directory = root();
-    return testing::run_command(command, kCommand);
+    return testing::run_command(command, kCommandTimeout);
   }
 
-  // Of what `tilewright up` makes of the same job here.
-  std::string hash_under_up() const {
-    json job = api::read_yaml(testing::read_text(root() / "examples/cluster/trainjob.yaml")).tree;
+  // The hash that `tilewright up` prints for the same job.
+  std::string hash_of_local_run() const {
+    json job = read_yaml(testing::read_text(root() / "examples/cluster/trainjob.yaml")).tree;
     job["spec"]["volumes"][0]["local"] = ".";
     const fs::path volume = root() / "up";
     fs::create_directory(volume);
@@ -94,7 +94,7 @@ class Examples : public testing::KubernetesTest {
                                  volume / "all-minilm-l6-v2");
     fs::create_directory_symlink(root() / "examples/data/paraphrase", volume / "paraphrase");
     std::ofstream(volume / "job.yaml") << job.dump();
-    const CommandOutcome up = run(testing::program("tilewright").string() + " up up/job.yaml");
+    const CommandResult up = run(testing::program("tilewright").string() + " up up/job.yaml");
     EXPECT_EQ(up.exit_code, 0) << up.output;
     return sum("up/mrpc");
   }
@@ -106,31 +106,31 @@ class Examples : public testing::KubernetesTest {
   testing::TemporaryDirectory root_;
 };
 
-TEST_F(Examples, TakeAModelAndDataToATrainedModelWithTheCommandsOfTheirReadme) {
+TEST_F(Examples, TrainAModelWithTheCommandsOfTheReadme) {
   std::optional<testing::RunningProgram> watch;
   std::string log;
   for (const std::string& line : commands()) {
     SCOPED_TRACE(line);
     if (line.find(" -w") != std::string::npos) {
-      // It ends when its reader has seen enough.
+      // The user stops the watch once the job runs.
       watch.emplace(kEnv, typed("exec " + line), root());
-      ASSERT_TRUE(watch->say("Running"));
+      ASSERT_TRUE(watch->wait_for_output("Running"));
       continue;
     }
-    const CommandOutcome outcome = run(line);
+    const CommandResult outcome = run(line);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     if (line.find(" logs -f ") != std::string::npos) log = outcome.output;
   }
   ASSERT_TRUE(watch.has_value());
-  EXPECT_TRUE(watch->say("Succeeded"));
+  EXPECT_TRUE(watch->wait_for_output("Succeeded"));
   EXPECT_THAT(watch->output(), ContainsRegex("mrpc +Running +[0-9]+/[0-9]+ +loss 0\\.[0-9]+ +"));
   EXPECT_THAT(log, HasSubstr("accuracy"));
 
-  EXPECT_EQ(sum("mrpc"), hash_under_up());
+  EXPECT_EQ(sum("mrpc"), hash_of_local_run());
   EXPECT_TRUE(fs::exists(root() / "mrpc/config.json"));
-  // All that they created goes.
+  // Deletes everything that the commands created.
   for (const char* kind : {"trainjobs", "pods", "pvc", "services", "secrets", "networkpolicies"}) {
-    must({"wait", kind, "--all", "--for=delete", "--timeout=60s"});
+    kubectl_ok({"wait", kind, "--all", "--for=delete", "--timeout=60s"});
   }
 }
 

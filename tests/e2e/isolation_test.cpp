@@ -1,5 +1,5 @@
-// What keeps a job's workers to themselves: CPUs that no other pod runs on, and ports that only its
-// own pods reach.
+// Tests the isolation of a job's workers: exclusive CPUs, and ports that only the job's pods can
+// reach.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -20,22 +20,22 @@ using testing::restricted_pod;
 class Isolation : public testing::TrainingJobTest {
  protected:
   Isolation() : TrainingJobTest(testing::Model::kSmall) {
-    // For as long as it is looked at.
+    // Enough steps that the job runs during the whole test.
     spec_["trainer"].update({{"max_steps", 1'000'000}, {"save_steps", 20}, {"logging_steps", 5}});
   }
 
-  // What a shell in a pod of that name prints.
-  std::string in_pod(const std::string& name, const std::string& script) const {
+  // Runs a script in a pod of that name and returns its output.
+  std::string run_in_pod(const std::string& name, const std::string& script) const {
     create(restricted_pod(name, testing::tools_image(), {"sh", "-c", script}));
     wait("pod/" + name, "{.status.phase}", "Succeeded");
-    return must({"logs", name});
+    return kubectl_ok({"logs", name});
   }
-  // Whether a pod of that name, which is none of the job's, is let in there.
+  // Whether a pod of that name, outside the job, can connect to the port.
   bool reaches(const std::string& name, const std::string& address, int port) const {
-    return in_pod(name, fmt::format("nc -w 5 {} {} -e true && echo yes || echo no", address,
-                                    port)) == "yes\n";
+    return run_in_pod(name, fmt::format("nc -w 5 {} {} -e true && echo yes || echo no", address,
+                                        port)) == "yes\n";
   }
-  // Not every network heeds NetworkPolicies: one that shuts a pod off from all others tells.
+  // Some CNI plugins ignore NetworkPolicies. A policy that denies all ingress to a pod shows it.
   bool enforces_policies() const {
     create(
         {{"apiVersion", "networking.k8s.io/v1"},
@@ -55,29 +55,30 @@ class Isolation : public testing::TrainingJobTest {
   json& spec_ = manifest_["spec"];
 };
 
-TEST_F(Isolation, AWorkerOfWholeCpusHasThemToItself) {
-  if (!is_own_cluster()) GTEST_SKIP() << "of `make cluster`'s kubelet it is known to pin CPUs";
+TEST_F(Isolation, AWorkerWithIntegerCpusHasExclusiveCpus) {
+  if (!is_make_cluster()) GTEST_SKIP() << "only the kubelet of `make cluster` is known to pin CPUs";
   spec_["worker"]["resources"]["cpu"] = 1;
   create(manifest_);
-  await_line("mrpc-worker-0", "checkpoint-");
+  wait_for_log_line("mrpc-worker-0", "checkpoint-");
   EXPECT_EQ(get("pod/mrpc-worker-0")["status"]["qosClass"], "Guaranteed");
-  // One CPU by its number, no range.
-  const std::string doctor = must({"exec", "mrpc-worker-0", "--", "tilewright-worker", "doctor"});
+  // A single CPU, not a range.
+  const std::string doctor =
+      kubectl_ok({"exec", "mrpc-worker-0", "--", "tilewright-worker", "doctor"});
   std::smatch own;
   ASSERT_TRUE(std::regex_search(doctor, own, std::regex("allowed CPUs +([0-9]+)\n"))) << doctor;
-  EXPECT_THAT(doctor, ContainsRegex("threads a process +1\n"));
-  const std::string others = in_pod("other", "grep Cpus_allowed_list /proc/self/status");
+  EXPECT_THAT(doctor, ContainsRegex("threads per process +1\n"));
+  const std::string others = run_in_pod("other", "grep Cpus_allowed_list /proc/self/status");
   EXPECT_THAT(others, Not(ContainsRegex("[^0-9]" + own.str(1) + "[^0-9]")));
 }
 
-// Of a network that enforces policies the training itself shows that a job's own pods are let in.
-// Elsewhere everybody is, and it shows that workers listen where the policy says.
-TEST_F(Isolation, AWorkersTransportIsForItsOwnPodsWherePoliciesAreEnforced) {
+// If policies are enforced, the training shows that the job's own pods can connect. Otherwise every
+// pod can, and the test shows that workers listen on the port of the policy.
+TEST_F(Isolation, OnlyTheJobsPodsReachItsTransportPort) {
   const bool enforced = enforces_policies();
   std::cout << "NetworkPolicies are " << (enforced ? "" : "not ") << "enforced here\n";
   spec_["worker"]["replicas"] = 2;
   create(manifest_);
-  await_line("mrpc-worker-0", "checkpoint-");
+  wait_for_log_line("mrpc-worker-0", "checkpoint-");
   const std::string worker = get("pod/mrpc-worker-0")["status"]["podIP"];
   EXPECT_EQ(reaches("stranger", worker, kTransportPort), !enforced);
   EXPECT_TRUE(reaches("scraper", worker, kWorkerMetricsPort));

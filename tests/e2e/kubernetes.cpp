@@ -14,20 +14,20 @@ namespace {
 
 using nlohmann::json;
 
-// A pod is there within seconds; on a busy machine with two cores it may be a minute.
-constexpr std::chrono::seconds kPatience{120};
+// Pods start within seconds; on a busy machine with two cores it may take a minute.
+constexpr std::chrono::seconds kTimeout{120};
 
 std::string variable(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// The one beside the programs of `make cluster`, else the user's.
+// The kubectl of `make cluster` if it is built, otherwise that of PATH.
 std::filesystem::path find_kubectl() {
   ChildCommand command;
   command.program = source_dir() / ".ci/control-plane";
   command.arguments = {"folder"};
-  command.environment = environment_with({});
+  command.environment = environment_with_overrides({});
   const std::string folder = run_command(command).output;
   std::filesystem::path built = folder.substr(0, folder.find('\n'));
   built /= "kubectl";
@@ -48,13 +48,12 @@ void KubernetesTest::SetUp() {
   std::string reason;
   if (variable("KUBECONFIG", "").empty()) {
     reason = "KUBECONFIG names no cluster: `make cluster` starts one and says what to export";
-  } else if (const CommandOutcome seen = kubectl({"get", "--raw", "/readyz"});
-             seen.exit_code != 0) {
+  } else if (const CommandResult seen = kubectl({"get", "--raw", "/readyz"}); seen.exit_code != 0) {
     reason = fmt::format("the cluster of KUBECONFIG={} does not answer: {}",
                          variable("KUBECONFIG", ""), seen.error);
   }
   if (!reason.empty()) {
-    if (must_run_all()) FAIL() << reason;
+    if (prerequisites_required()) FAIL() << reason;
     GTEST_SKIP() << reason;
   }
   const json made =
@@ -65,32 +64,33 @@ void KubernetesTest::SetUp() {
                 {"labels", {{"pod-security.kubernetes.io/enforce", "restricted"}}}}}});
   ASSERT_TRUE(made.is_object());
   namespace_ = made["metadata"]["name"];
-  // Pods are refused until it has its service account.
+  // Pods are rejected until the default service account exists.
   wait("serviceaccount/default", "{.metadata.name}", "default");
 }
 
 void KubernetesTest::TearDown() {
   if (namespace_.empty()) return;
   if (HasFailure()) {
-    std::cout << show() << "the namespace " << namespace_ << " is left as it is\n";
+    std::cout << describe_namespace() << "the namespace " << namespace_ << " is kept\n";
     return;
   }
-  must({"delete", "namespace", namespace_, "--wait=false"});
+  kubectl_ok({"delete", "namespace", namespace_, "--wait=false"});
 }
 
-CommandOutcome KubernetesTest::kubectl(std::vector<std::string> arguments) const {
+CommandResult KubernetesTest::kubectl(std::vector<std::string> arguments) const {
   if (!namespace_.empty()) arguments.insert(arguments.begin(), "--namespace=" + namespace_);
   ChildCommand command;
   command.program = kubectl_;
   command.arguments = std::move(arguments);
-  command.separate_error = true;  // warnings must not get into JSON
-  // Its cache of what the API server has to offer.
-  command.environment = environment_with({{"KUBECACHEDIR", (folder_.path() / "kubectl").string()}});
-  return run_command(command, kPatience + std::chrono::seconds(30));
+  command.separate_error = true;  // keeps warnings out of the JSON
+  // kubectl's discovery cache.
+  command.environment =
+      environment_with_overrides({{"KUBECACHEDIR", (folder_.path() / "kubectl").string()}});
+  return run_command(command, kTimeout + std::chrono::seconds(30));
 }
 
-std::string KubernetesTest::must(const std::vector<std::string>& arguments) const {
-  CommandOutcome outcome = kubectl(arguments);
+std::string KubernetesTest::kubectl_ok(const std::vector<std::string>& arguments) const {
+  CommandResult outcome = kubectl(arguments);
   EXPECT_EQ(outcome.exit_code, 0) << fmt::format("kubectl {}: {}", fmt::join(arguments, " "),
                                                  outcome.output + outcome.error);
   return std::move(outcome.output);
@@ -99,49 +99,49 @@ std::string KubernetesTest::must(const std::vector<std::string>& arguments) cons
 json KubernetesTest::create(const json& object) const {
   const std::filesystem::path path = folder_.path() / "object.json";
   std::ofstream(path) << object.dump();
-  return json::parse(must({"create", "-f", path.string(), "-o", "json"}), nullptr, false);
+  return json::parse(kubectl_ok({"create", "-f", path.string(), "-o", "json"}), nullptr, false);
 }
 
 json KubernetesTest::get(const std::string& resource) const {
-  return json::parse(must({"get", resource, "-o", "json"}), nullptr, false);
+  return json::parse(kubectl_ok({"get", resource, "-o", "json"}), nullptr, false);
 }
 
 std::chrono::duration<double> KubernetesTest::wait(const std::string& resource,
                                                    const std::string& path,
                                                    const std::string& value) const {
   const auto start = std::chrono::steady_clock::now();
-  const std::string patience = fmt::format("--timeout={}s", kPatience.count());
-  must({"wait", "--for=create", resource, patience});
-  must({"wait", fmt::format("--for=jsonpath={}={}", path, value), resource, patience});
+  const std::string timeout_flag = fmt::format("--timeout={}s", kTimeout.count());
+  kubectl_ok({"wait", "--for=create", resource, timeout_flag});
+  kubectl_ok({"wait", fmt::format("--for=jsonpath={}={}", path, value), resource, timeout_flag});
   return std::chrono::steady_clock::now() - start;
 }
 
-void KubernetesTest::await_line(const std::string& pod, const std::string& text) const {
+void KubernetesTest::wait_for_log_line(const std::string& pod, const std::string& text) const {
   wait("pod/" + pod, "{.status.phase}", "Running");
   ChildCommand command;
   command.program = "/bin/sh";
-  // The logging of the line after it ends kubectl, by SIGPIPE.
+  // kubectl ends by SIGPIPE when it prints a line after the match.
   command.arguments = {"-c",
                        R"(timeout "$0" "$1" --namespace="$2" logs -f "$3" | grep -m 1 -F -e "$4")",
-                       std::to_string(kPatience.count()),
+                       std::to_string(kTimeout.count()),
                        kubectl_.string(),
                        namespace_,
                        pod,
                        text};
-  command.environment = environment_with({});
-  const CommandOutcome seen = run_command(command, kPatience + std::chrono::seconds(30));
+  command.environment = environment_with_overrides({});
+  const CommandResult seen = run_command(command, kTimeout + std::chrono::seconds(30));
   EXPECT_EQ(seen.exit_code, 0) << "no line with \"" << text << "\" in the log of " << pod << ":\n"
                                << kubectl({"logs", "--tail=20", pod}).output;
 }
 
-std::string KubernetesTest::show() const {
+std::string KubernetesTest::describe_namespace() const {
   std::string text;
-  for (const std::vector<std::string>& look :
+  for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"get", "pods", "-o", "wide"},
         {"get", "events", "--sort-by=.lastTimestamp"},
         {"logs", "--all-containers", "--prefix", "--tail=20", "--selector=e2e",
          "--ignore-errors"}}) {
-    const CommandOutcome seen = kubectl(look);
+    const CommandResult seen = kubectl(arguments);
     text += seen.output + seen.error + "\n";
   }
   return text;

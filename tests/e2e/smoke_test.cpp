@@ -1,5 +1,5 @@
-// What jobs need of a cluster before any operator: the images run, storage can be written, services
-// reach pods, logs and commands pass through.
+// Checks what jobs require of a cluster, without the operator: images run, volumes are writable,
+// services reach pods, logs and exec work.
 #include <gmock/gmock.h>
 
 #include <iostream>
@@ -16,7 +16,7 @@ using testing::restricted_pod;
 
 class Smoke : public testing::KubernetesTest {};
 
-// As the operator makes its pods: see controller/reconcile/objects.cpp.
+// A pod like those that controller/cluster/objects.cpp creates.
 TEST_F(Smoke, AWorkerRunsAsAGuaranteedPodAndItsLogsCanBeRead) {
   json pod = restricted_pod("worker", testing::worker_image(), {"tilewright-worker", "--version"});
   pod["spec"]["nodeSelector"] = {{"kubernetes.io/os", "linux"}};
@@ -31,7 +31,7 @@ TEST_F(Smoke, AWorkerRunsAsAGuaranteedPodAndItsLogsCanBeRead) {
   RecordProperty("seconds_to_succeeded", std::to_string(took.count()));
   std::cout << "Succeeded " << took.count() << " s after creation\n";
   EXPECT_EQ(get("pod/worker")["status"]["qosClass"], "Guaranteed");
-  EXPECT_THAT(must({"logs", "worker"}), HasSubstr("tilewright-worker " TILEWRIGHT_VERSION));
+  EXPECT_THAT(kubectl_ok({"logs", "worker"}), HasSubstr("tilewright-worker " TILEWRIGHT_VERSION));
 }
 
 TEST_F(Smoke, AServiceReachesItsPod) {
@@ -54,14 +54,14 @@ TEST_F(Smoke, AServiceReachesItsPod) {
       wait("pod/server", R"({.status.conditions[?(@.type=="Ready")].status})", "True");
   RecordProperty("seconds_to_ready", std::to_string(took.count()));
   std::cout << "Ready " << took.count() << " s after creation\n";
-  // The rules of a new service may take a second: it asks again.
+  // kube-proxy may take a second to program a new service, so the command retries.
   const std::string address = service["spec"]["clusterIP"];
   const std::string ask =
       "exec 2>/dev/null; for try in 1 2 3 4 5 6 7 8; do timeout 3 wget -q -O - http://" + address +
       "/ && exit 0; sleep 0.5; done; exit 1";
   create(restricted_pod("client", testing::tools_image(), {"sh", "-c", ask}));
   wait("pod/client", "{.status.phase}", "Succeeded");
-  EXPECT_EQ(must({"logs", "client"}), "hello\n");
+  EXPECT_EQ(kubectl_ok({"logs", "client"}), "hello\n");
 }
 
 TEST_F(Smoke, APodReachesTheApiServer) {
@@ -71,7 +71,7 @@ TEST_F(Smoke, APodReachesTheApiServer) {
   wait("pod/client", "{.status.phase}", "Succeeded");
 }
 
-TEST_F(Smoke, AVolumeKeepsWhatItsGroupWrote) {
+TEST_F(Smoke, AVolumePersistsBetweenPods) {
   create({{"apiVersion", "v1"},
           {"kind", "PersistentVolumeClaim"},
           {"metadata", {{"name", "data"}}},
@@ -89,14 +89,14 @@ TEST_F(Smoke, AVolumeKeepsWhatItsGroupWrote) {
     create(pod);
     wait(std::string("pod/") + name, "{.status.phase}", "Succeeded");
   }
-  EXPECT_EQ(must({"logs", "writer"}), "65532\n");
-  EXPECT_EQ(must({"logs", "reader"}), "written\n");
+  EXPECT_EQ(kubectl_ok({"logs", "writer"}), "65532\n");
+  EXPECT_EQ(kubectl_ok({"logs", "reader"}), "written\n");
 }
 
 TEST_F(Smoke, ACommandRunsInAPod) {
   create(restricted_pod("idle", testing::tools_image(), {"sleep", "600"}));
   wait("pod/idle", "{.status.phase}", "Running");
-  EXPECT_EQ(must({"exec", "idle", "--", "id", "-u"}), "65532\n");
+  EXPECT_EQ(kubectl_ok({"exec", "idle", "--", "id", "-u"}), "65532\n");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "common/base/text.h"
+#include "common/base/strings.h"
 #include "common/process/child_process.h"
 
 namespace tilewright::testing {
@@ -13,14 +13,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Beside other tests and with 0.3 CPUs a worker; below what ctest allows a test, so that it can
-// still tell what it waited for.
-constexpr std::chrono::seconds kTraining{200};
+// For 0.3 CPUs per worker with other tests running. It is below the ctest timeout, so that a
+// timeout is reported with its reason.
+constexpr std::chrono::seconds kTrainingTimeout{200};
 
 fs::path small_model() { return source_dir() / "tests/golden/data/small_d32"; }
 fs::path data_folder() { return source_dir() / "examples/data/paraphrase"; }
 
-// Letters alone, as many entries as the model's config.json says: every text has tokens.
+// Every letter is a token, so every text has tokens; padded to the vocab_size of config.json.
 void write_vocabulary(const fs::path& file) {
   std::ofstream out(file);
   out << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
@@ -32,14 +32,14 @@ void write_vocabulary(const fs::path& file) {
   for (; count < size; ++count) out << "[unused" << count << "]\n";
 }
 
-CommandOutcome run(const std::string& program, const std::vector<std::string>& arguments,
-                   const fs::path& folder) {
+CommandResult run(const std::string& program, const std::vector<std::string>& arguments,
+                  const fs::path& folder) {
   ChildCommand command;
   command.program = program;
   command.arguments = arguments;
-  command.environment = environment_with({});
+  command.environment = environment_with_overrides({});
   command.working_directory = folder;
-  return run_command(command, kTraining);
+  return run_command(command, kTrainingTimeout);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ json training_job(Model model) {
                  {{{"name", "work"},
                    {"local", "."},
                    {"persistentVolumeClaim", {{"claimName", "work"}}}}}}}}};
-  // It has no positions for more.
+  // The model has 64 position embeddings.
   if (model == Model::kSmall) job["spec"]["trainer"]["max_seq_length"] = 64;
   return job;
 }
@@ -104,39 +104,40 @@ void TrainingJobTest::SetUp() {
   create(with_claim(restricted_pod("loader", tools_image(), {"sleep", "600"}), "work"));
   wait("pod/loader", R"({.status.conditions[?(@.type=="Ready")].status})", "True");
   for (const char* name : {"model", "data"}) {
-    must({"cp", fs::canonical(folder() / name).string(), std::string("loader:/work/") + name});
+    kubectl_ok(
+        {"cp", fs::canonical(folder() / name).string(), std::string("loader:/work/") + name});
   }
-  must({"delete", "pod", "loader", "--grace-period=1", "--wait=false"});
+  kubectl_ok({"delete", "pod", "loader", "--grace-period=1", "--wait=false"});
 }
 
 void TrainingJobTest::TearDown() {
-  for (const auto& command : undo_) must(command);
+  for (const auto& command : cleanups_) kubectl_ok(command);
   KubernetesTest::TearDown();
 }
 
-std::string TrainingJobTest::in_claim(const std::string& script) const {
+std::string TrainingJobTest::run_with_claim(const std::string& script) const {
   json shell = with_claim(restricted_pod("shell", tools_image(), {"sh", "-ec", script}), "work");
   shell["metadata"].erase("name");
   shell["metadata"]["generateName"] = "shell-";
   const std::string name = create(shell)["metadata"]["name"];
   wait("pod/" + name, "{.status.phase}", "Succeeded");
-  return must({"logs", name});
+  return kubectl_ok({"logs", name});
 }
 
-void TrainingJobTest::change(const json& patch) const {
-  must({"patch", "trainjob", "mrpc", "--type=merge", "--patch=" + patch.dump()});
+void TrainingJobTest::patch_job(const json& patch) const {
+  kubectl_ok({"patch", "trainjob", "mrpc", "--type=merge", "--patch=" + patch.dump()});
 }
 
-json TrainingJobTest::await(const std::string& what) const {
-  const CommandOutcome waited =
+json TrainingJobTest::wait_for(const std::string& what) const {
+  const CommandResult waited =
       kubectl({"wait", "trainjob/mrpc", "--for=" + what, "--timeout=100s", "-o", "json"});
-  EXPECT_EQ(waited.exit_code, 0) << what << ": " << waited.error << described();
+  EXPECT_EQ(waited.exit_code, 0) << what << ": " << waited.error << describe_job();
   return json::parse(waited.output, nullptr, false);
 }
 
-void TrainingJobTest::await_reason(const std::string& type, const std::string& reason,
-                                   const Sentence& says) const {
-  const json job = await(
+void TrainingJobTest::wait_for_condition(const std::string& type, const std::string& reason,
+                                         const MessageMatcher& says) const {
+  const json job = wait_for(
       fmt::format(R"(jsonpath={{.status.conditions[?(@.type=="{}")].reason}}={})", type, reason));
   if (!job.is_object()) return;
   for (const json& condition : job["status"]["conditions"]) {
@@ -144,57 +145,57 @@ void TrainingJobTest::await_reason(const std::string& type, const std::string& r
     EXPECT_EQ(condition["status"], "True") << condition;
     EXPECT_THAT(condition["message"].get<std::string>(), says);
   }
-  await_event(reason, says);
+  wait_for_event(reason, says);
 }
 
-void TrainingJobTest::await_event(const std::string& reason, const Sentence& says) const {
+void TrainingJobTest::wait_for_event(const std::string& reason, const MessageMatcher& says) const {
   const std::string which = "--field-selector=involvedObject.name=mrpc,reason=" + reason;
-  const CommandOutcome waited = kubectl({"wait", "--for=create", "event", which, "--timeout=30s"});
-  EXPECT_EQ(waited.exit_code, 0) << "no event " << reason << ": " << waited.error << described();
-  const json events = json::parse(must({"get", "events", which, "-o", "json"}));
+  const CommandResult waited = kubectl({"wait", "--for=create", "event", which, "--timeout=30s"});
+  EXPECT_EQ(waited.exit_code, 0) << "no event " << reason << ": " << waited.error << describe_job();
+  const json events = json::parse(kubectl_ok({"get", "events", which, "-o", "json"}));
   for (const json& event : events["items"]) {
-    EXPECT_THAT(event["message"].get<std::string>(), says) << "said by the event " << reason;
+    EXPECT_THAT(event["message"].get<std::string>(), says) << "message of the event " << reason;
   }
 }
 
-void TrainingJobTest::await_success() const {
-  const auto deadline =
-      std::chrono::steady_clock::now() + (model_ == Model::kSmall ? kTraining / 2 : kTraining);
-  // In steps, as no command of kubectl is given longer than two minutes.
+void TrainingJobTest::wait_for_success() const {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        (model_ == Model::kSmall ? kTrainingTimeout / 2 : kTrainingTimeout);
+  // In steps, because kubectl commands have a timeout of two minutes.
   const auto left = [&] {
     return std::chrono::ceil<std::chrono::seconds>(deadline - std::chrono::steady_clock::now());
   };
   while (left().count() > 0) {
     const auto step = std::min(left(), std::chrono::seconds(100));
-    const CommandOutcome waited =
+    const CommandResult waited =
         kubectl({"wait", "trainjob/mrpc", "--for=jsonpath={.status.completionTime}",
                  fmt::format("--timeout={}s", step.count())});
     if (waited.exit_code == 0) break;
   }
-  ASSERT_EQ(job()["status"].value("phase", ""), "Succeeded") << described();
+  ASSERT_EQ(job()["status"].value("phase", ""), "Succeeded") << describe_job();
 }
 
-std::string TrainingJobTest::hash_in_cluster() const {
-  return in_claim("sha256sum /work/out/model.safetensors").substr(0, 64);
+std::string TrainingJobTest::hash_of_cluster_run() const {
+  return run_with_claim("sha256sum /work/out/model.safetensors").substr(0, 64);
 }
 
-std::string TrainingJobTest::hash_under_up(const json& manifest) const {
+std::string TrainingJobTest::hash_of_local_run(const json& manifest) const {
   std::ofstream(folder() / "job.yaml") << manifest.dump();
-  const CommandOutcome up = tilewright({"up", "job.yaml"});
+  const CommandResult up = tilewright({"up", "job.yaml"});
   EXPECT_EQ(up.exit_code, 0) << up.output;
-  const CommandOutcome sum = run("/usr/bin/sha256sum", {"out/model.safetensors"}, folder());
+  const CommandResult sum = run("/usr/bin/sha256sum", {"out/model.safetensors"}, folder());
   return sum.output.substr(0, 64);
 }
 
-CommandOutcome TrainingJobTest::tilewright(const std::vector<std::string>& arguments) const {
+CommandResult TrainingJobTest::tilewright(const std::vector<std::string>& arguments) const {
   return run(program("tilewright"), arguments, folder());
 }
 
-CommandOutcome TrainingJobTest::cluster(const std::vector<std::string>& arguments) const {
+CommandResult TrainingJobTest::cluster(const std::vector<std::string>& arguments) const {
   return run(source_dir() / "tests/cluster/cluster", arguments, folder());
 }
 
-bool TrainingJobTest::is_own_cluster() const {
+bool TrainingJobTest::is_make_cluster() const {
   const std::string folder = cluster({"folder"}).output;
   const fs::path own = fs::path(folder.substr(0, folder.find('\n'))) / "kubeconfig";
   std::error_code unknown;
@@ -202,7 +203,7 @@ bool TrainingJobTest::is_own_cluster() const {
          cluster({"run", "true"}).exit_code == 0;
 }
 
-std::string TrainingJobTest::described() const {
+std::string TrainingJobTest::describe_job() const {
   return kubectl({"describe", "trainjob", "mrpc"}).output +
          kubectl({"logs", "--selector=tilewright.dev/job-name=mrpc", "--prefix", "--tail=20"})
              .output;

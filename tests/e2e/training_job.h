@@ -1,5 +1,5 @@
-// What the tests of training jobs share: a claim with a model and data on it, a job that trains
-// from it, waiting for what the job says of itself, and the hash of what it wrote.
+// Fixture of the e2e training tests: a claim with a model and data, a job that trains from it,
+// waits on the job's status, and the hash of the trained model.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -14,70 +14,72 @@
 namespace tilewright::testing {
 
 enum class Model {
-  kSmall,   // two layers of 128 without a vocabulary to speak of: thousands of steps a minute
-  kMiniLm,  // the real one, of `make model`
+  kSmall,   // 2 layers, hidden size 128, tiny vocabulary: thousands of steps/min
+  kMiniLm,  // MiniLM of `make model`
 };
 
-// A manifest of the job `mrpc`: one worker that trains two steps from the claim `work`. A test
-// changes what it is about.
+// The manifest of the job `mrpc`: one worker that trains two steps from the claim `work`. Tests
+// change it as needed.
 nlohmann::json training_job(Model model);
 
 class TrainingJobTest : public KubernetesTest {
  protected:
   explicit TrainingJobTest(Model model) : model_(model) {}
-  // The claim `work` in a namespace of the test's own, with folders `model` and `data`.
+  // Creates the claim `work` in the test's namespace, with directories `model` and `data`.
   void SetUp() override;
   void TearDown() override;
 
-  // What a shell prints that has the claim at /work.
-  std::string in_claim(const std::string& script) const;
-  // A command of kubectl, run when the test ends however it does.
-  void at_the_end(std::vector<std::string> command) { undo_.push_back(std::move(command)); }
+  // Runs a shell command with the claim mounted at /work and returns its output.
+  std::string run_with_claim(const std::string& script) const;
+  // Adds a kubectl command that runs when the test ends, also after a failure.
+  void add_cleanup(std::vector<std::string> command) { cleanups_.push_back(std::move(command)); }
 
   nlohmann::json job() const { return get("trainjob/mrpc"); }
-  // A merge patch.
-  void change(const nlohmann::json& patch) const;
-  using Sentence = ::testing::Matcher<const std::string&>;
-  // Until the condition is true for that reason; it and an event of that reason say the sentence.
-  void await_reason(const std::string& type, const std::string& reason, const Sentence& says) const;
-  // The same of the condition that says why a job does not run.
-  void await_blocked(const std::string& reason, const Sentence& says) const {
-    await_reason("Blocked", reason, says);
+  // Applies a merge patch.
+  void patch_job(const nlohmann::json& patch) const;
+  using MessageMatcher = ::testing::Matcher<const std::string&>;
+  // Waits until the condition is true with that reason; its message and an event of that reason
+  // must match.
+  void wait_for_condition(const std::string& type, const std::string& reason,
+                          const MessageMatcher& says) const;
+  // The same for the condition Blocked.
+  void wait_for_blocked(const std::string& reason, const MessageMatcher& says) const {
+    wait_for_condition("Blocked", reason, says);
   }
-  void await_event(const std::string& reason, const Sentence& says) const;
-  // `kubectl wait`; what it waits for, as in --for=condition=Blocked. The job as it was then; says
-  // what the job says if that does not come.
-  nlohmann::json await(const std::string& what) const;
-  void await_success() const;
-  // Training has got to a checkpoint: there is something to lose.
-  void await_checkpoint() const { await("jsonpath={.status.progress.lastCheckpoint}"); }
+  void wait_for_event(const std::string& reason, const MessageMatcher& says) const;
+  // Runs `kubectl wait`; `what` is, for example, --for=condition=Blocked. Returns the job at that
+  // time; on timeout, fails the test and prints the job.
+  nlohmann::json wait_for(const std::string& what) const;
+  void wait_for_success() const;
+  // Waits for the first checkpoint, so that there is progress to lose.
+  void wait_for_checkpoint() const { wait_for("jsonpath={.status.progress.lastCheckpoint}"); }
 
-  std::string hash_in_cluster() const;
-  // Of the same job on this machine.
-  std::string hash_under_up(const nlohmann::json& manifest) const;
+  std::string hash_of_cluster_run() const;
+  // The hash of the same job under `tilewright up` on this machine.
+  std::string hash_of_local_run(const nlohmann::json& manifest) const;
 
-  // A program of the build, with the cluster's KUBECONFIG.
-  CommandOutcome tilewright(const std::vector<std::string>& arguments) const;
-  // The command of `make cluster`, for what kubectl has no word for.
-  CommandOutcome cluster(const std::vector<std::string>& arguments) const;
-  // Whether KUBECONFIG names the cluster that this command looks after.
-  bool is_own_cluster() const;
+  // Runs the built `tilewright` with the cluster's KUBECONFIG.
+  CommandResult tilewright(const std::vector<std::string>& arguments) const;
+  // Runs tests/cluster/cluster, for operations on the node that kubectl does not offer.
+  CommandResult cluster(const std::vector<std::string>& arguments) const;
+  // Whether KUBECONFIG names the cluster that tests/cluster/cluster manages.
+  bool is_make_cluster() const;
 
   const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
   std::filesystem::path model_folder() const;
-  std::string described() const;
+  std::string describe_job() const;
 
   Model model_;
   TemporaryDirectory folder_;
-  std::vector<std::vector<std::string>> undo_;
+  std::vector<std::vector<std::string>> cleanups_;
 };
 
-// A claim of the default class.
+// A claim of the default StorageClass.
 nlohmann::json claim(const std::string& name, const std::string& access_mode = "ReadWriteOnce");
 
-// With the claim at /NAME.
+// Mounts the claim at /NAME.
 nlohmann::json with_claim(nlohmann::json pod, const std::string& name);
 
 }  // namespace tilewright::testing

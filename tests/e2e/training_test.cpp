@@ -1,5 +1,4 @@
-// Two real pods train the real MiniLM, whatever happens to them, and end with the hash that
-// `tilewright up` gives.
+// Two pods train MiniLM through failures and disruptions and reach the hash of `tilewright up`.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -11,11 +10,11 @@ namespace tilewright {
 namespace {
 
 using nlohmann::json;
-using testing::CommandOutcome;
+using testing::CommandResult;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 40 steps of 32 sentence pairs, a checkpoint every eight.
+// 40 steps of 32 sentence pairs with a checkpoint every eight steps.
 json two_workers() {
   json job = testing::training_job(testing::Model::kMiniLm);
   json& spec = job["spec"];
@@ -29,46 +28,49 @@ class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
   void start() const { create(two_workers()); }
-  // What `tilewright up` gives on this machine.
-  std::string hash_under_up() const { return TrainingJobTest::hash_under_up(two_workers()); }
+  // The hash of `tilewright up` on this machine.
+  std::string hash_of_local_run() const {
+    return TrainingJobTest::hash_of_local_run(two_workers());
+  }
 };
 
-TEST_F(TrainingOnACluster, EndsWithTheHashOfUpAndLeavesNothingWhenDeleted) {
+TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
   start();
-  await("jsonpath={.status.phase}=Running");
-  // As people follow it.
+  wait_for("jsonpath={.status.phase}=Running");
+  // Follow the log as a user does.
   std::string followed;
-  std::thread follower([&] { followed = must({"logs", "-f", "mrpc-worker-0"}); });
-  await_checkpoint();
-  const std::string columns = must({"get", "trainjobs"});
-  EXPECT_THAT(columns, HasSubstr("PROGRESS"));
+  std::thread follower([&] { followed = kubectl_ok({"logs", "-f", "mrpc-worker-0"}); });
+  wait_for_checkpoint();
+  const std::string columns = kubectl_ok({"get", "trainjobs"});
+  EXPECT_THAT(columns, HasSubstr("STEP"));
   EXPECT_THAT(columns, ::testing::ContainsRegex("mrpc +Running +[0-9]+/40 +loss 0\\.[0-9]+ +"
-                                                "[0-9.]+/s +.* 2/2 +0 "));
-  await_success();
+                                                "[0-9.]+ +.* 2/2 +0 "));
+  wait_for_success();
   follower.join();
   EXPECT_THAT(followed, HasSubstr("40/40"));
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["total"], 0);
   EXPECT_EQ(status["replicas"]["succeeded"], 2);
   EXPECT_EQ(status["progress"]["step"], 40);
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 
   const std::string uid = job()["metadata"]["uid"];
   std::string pods;
   for (const char* pod : {"pod/mrpc-worker-0", "pod/mrpc-worker-1"}) {
     pods += get(pod)["metadata"]["uid"].get<std::string>() + " ";
   }
-  must({"delete", "trainjob", "mrpc"});
-  // The garbage collector takes what belonged to it.
+  kubectl_ok({"delete", "trainjob", "mrpc"});
+  // The garbage collector deletes the owned resources.
   for (const char* kind : {"pods", "services", "secrets", "networkpolicies"}) {
-    const CommandOutcome gone = kubectl(
+    const CommandResult gone = kubectl(
         {"wait", kind, "--for=delete", "--selector=tilewright.dev/job-name=mrpc", "--timeout=60s"});
     EXPECT_EQ(gone.exit_code, 0) << kind << ": " << gone.error;
-    EXPECT_EQ(must({"get", kind, "--selector=tilewright.dev/job-name=mrpc", "-o", "name"}), "");
+    EXPECT_EQ(kubectl_ok({"get", kind, "--selector=tilewright.dev/job-name=mrpc", "-o", "name"}),
+              "");
   }
-  EXPECT_EQ(get("pvc/work")["status"]["phase"], "Bound") << "what was trained stays";
-  if (!is_own_cluster()) return;
-  // On the node: a process with the job's environment, a mount or a control group of its pods.
+  EXPECT_EQ(get("pvc/work")["status"]["phase"], "Bound") << "the trained model must remain";
+  if (!is_make_cluster()) return;
+  // No process with the job's environment and no mount or cgroup of its pods remains on the node.
   const std::string left = fmt::format(
       R"(grep -las TILEWRIGHT_JOB_UID={0} /proc/[0-9]*/environ
          for pod in {1}; do
@@ -80,23 +82,23 @@ TEST_F(TrainingOnACluster, EndsWithTheHashOfUpAndLeavesNothingWhenDeleted) {
   EXPECT_EQ(cluster({"run", "sh", "-c", left}).output, "");
 }
 
-TEST_F(TrainingOnACluster, EndsTheSameWhenAPodIsDeleted) {
+TEST_F(TrainingOnACluster, HasTheSameHashAfterAPodIsDeleted) {
   start();
-  await_checkpoint();
-  must({"delete", "pod", "mrpc-worker-1", "--wait=false"});
-  await_success();
+  wait_for_checkpoint();
+  kubectl_ok({"delete", "pod", "mrpc-worker-1", "--wait=false"});
+  wait_for_success();
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
   EXPECT_EQ(status["restarts"]["program"], 0);
   EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
-TEST_F(TrainingOnACluster, EndsTheSameWhenAProcessIsKilled) {
-  if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s node can be entered";
+TEST_F(TrainingOnACluster, HasTheSameHashAfterAProcessIsKilled) {
+  if (!is_make_cluster()) GTEST_SKIP() << "only the node of `make cluster` is accessible";
   start();
-  await_checkpoint();
-  // From outside its container: no process may kill the first one of its own PID namespace.
+  wait_for_checkpoint();
+  // From outside the container, because PID 1 cannot be killed from within its PID namespace.
   const std::string uid = job()["metadata"]["uid"];
   const std::string kill = fmt::format(
       R"(for p in /proc/[0-9]*; do
@@ -105,97 +107,97 @@ TEST_F(TrainingOnACluster, EndsTheSameWhenAProcessIsKilled) {
            case $e in *TILEWRIGHT_JOB_UID={}*) kill -KILL ${{p#/proc/}} && exit 0 ;; esac
          done; exit 1)",
       uid);
-  const CommandOutcome killed = cluster({"run", "sh", "-c", kill});
+  const CommandResult killed = cluster({"run", "sh", "-c", kill});
   ASSERT_EQ(killed.exit_code, 0) << killed.output;
-  await_success();
+  wait_for_success();
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["program"], 1) << status;
   EXPECT_EQ(status["failures"][0]["signal"], 9);
   EXPECT_EQ(status["failures"][0]["index"], 1);
-  EXPECT_EQ(status["failures"][0]["rank"], 1) << "its socket closed long before its pod had failed";
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  EXPECT_EQ(status["failures"][0]["rank"], 1) << "the socket closes before the pod fails";
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
-TEST_F(TrainingOnACluster, EndsTheSameWhenItsPodsAreEvicted) {
+TEST_F(TrainingOnACluster, HasTheSameHashAfterItsPodsAreEvicted) {
   start();
-  await_checkpoint();
+  wait_for_checkpoint();
   const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
-  // As `kubectl drain` does it; nothing else on the node is touched.
+  // Evicts the pods as `kubectl drain` does, without other pods on the node.
   const std::string uid = job()["metadata"]["uid"];
-  must({"drain", node, "--pod-selector=tilewright.dev/job-uid=" + uid, "--delete-emptydir-data",
-        "--force", "--timeout=100s"});
-  await("condition=Blocked");
-  must({"uncordon", node});
-  await_success();
+  kubectl_ok({"drain", node, "--pod-selector=tilewright.dev/job-uid=" + uid,
+              "--delete-emptydir-data", "--force", "--timeout=100s"});
+  wait_for("condition=Blocked");
+  kubectl_ok({"uncordon", node});
+  wait_for_success();
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["infrastructure"], 2) << status;
   EXPECT_EQ(status["restarts"]["program"], 0);
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
-// A drain of the only node takes the job's pods and one of the operator's two replicas; its
-// disruption budget keeps the other, so that somebody leads, and says what the job waits for.
-TEST_F(TrainingOnACluster, EndsTheSameWhenItsOperatorIsDrainedWithIt) {
-  if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s node is drained of all";
+// Draining the only node evicts the job's pods and one of the operator's two replicas. The
+// PodDisruptionBudget keeps the other replica, which leads and reports why the job waits.
+TEST_F(TrainingOnACluster, HasTheSameHashAfterItsNodeIsDrained) {
+  if (!is_make_cluster()) GTEST_SKIP() << "only the node of `make cluster` may be drained";
   start();
-  await_checkpoint();
+  wait_for_checkpoint();
   const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
-  at_the_end({"uncordon", node});
-  const CommandOutcome drained = kubectl(
+  add_cleanup({"uncordon", node});
+  const CommandResult drained = kubectl(
       {"drain", node, "--delete-emptydir-data", "--force", "--ignore-daemonsets", "--timeout=20s"});
   EXPECT_NE(drained.exit_code, 0);
   EXPECT_THAT(drained.error, HasSubstr("disruption budget"));
-  await("condition=Blocked");
-  must({"uncordon", node});
-  await_success();
+  wait_for("condition=Blocked");
+  kubectl_ok({"uncordon", node});
+  wait_for_success();
   EXPECT_EQ(job()["status"]["restarts"]["infrastructure"], 2) << job()["status"];
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
-  must({"rollout", "status", "deployment/tilewright-controller", "--namespace=tilewright-system",
-        "--timeout=60s"});
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
+  kubectl_ok({"rollout", "status", "deployment/tilewright-controller",
+              "--namespace=tilewright-system", "--timeout=60s"});
 }
 
-TEST_F(TrainingOnACluster, GoesOnWhileItsOperatorIsReplaced) {
+TEST_F(TrainingOnACluster, ContinuesWhileTheOperatorIsReplaced) {
   start();
-  await_checkpoint();
+  wait_for_checkpoint();
   const auto workers = [&] {
-    return must({"get", "pods", "--selector=tilewright.dev/job-name=mrpc",
-                 "-o=jsonpath={.items[*].metadata.uid}"});
+    return kubectl_ok({"get", "pods", "--selector=tilewright.dev/job-name=mrpc",
+                       "-o=jsonpath={.items[*].metadata.uid}"});
   };
   const auto leader = [&] {
-    return must({"get", "lease", "tilewright-controller", "--namespace=tilewright-system",
-                 "-o=jsonpath={.spec.holderIdentity}"});
+    return kubectl_ok({"get", "lease", "tilewright-controller", "--namespace=tilewright-system",
+                       "-o=jsonpath={.spec.holderIdentity}"});
   };
   const std::string before = workers();
   const std::string led = leader();
-  // Both replicas at once, and without their goodbye.
-  must({"delete", "pods", "--namespace=tilewright-system",
-        "--selector=app.kubernetes.io/component=controller", "--grace-period=0", "--force"});
-  must({"rollout", "status", "deployment/tilewright-controller", "--namespace=tilewright-system",
-        "--timeout=60s"});
+  // Both replicas at once, without graceful termination.
+  kubectl_ok({"delete", "pods", "--namespace=tilewright-system",
+              "--selector=app.kubernetes.io/component=controller", "--grace-period=0", "--force"});
+  kubectl_ok({"rollout", "status", "deployment/tilewright-controller",
+              "--namespace=tilewright-system", "--timeout=60s"});
   EXPECT_EQ(workers(), before);
-  await_success();
+  wait_for_success();
   EXPECT_NE(leader(), led);
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["total"], 0) << status;
-  EXPECT_EQ(status["progress"]["step"], 40) << "told to the new leader";
-  EXPECT_THAT(must({"logs", "mrpc-worker-0"}), Not(HasSubstr("resuming from")));
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  EXPECT_EQ(status["progress"]["step"], 40) << "progress reported to the new leader";
+  EXPECT_THAT(kubectl_ok({"logs", "mrpc-worker-0"}), Not(HasSubstr("resuming from")));
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
-TEST_F(TrainingOnACluster, GoesOnWhileItsKubeletIsAway) {
-  if (!is_own_cluster()) GTEST_SKIP() << "only `make cluster`'s kubelet can be stopped";
+TEST_F(TrainingOnACluster, ContinuesWhileTheKubeletIsDown) {
+  if (!is_make_cluster()) GTEST_SKIP() << "only the kubelet of `make cluster` can be stopped";
   start();
-  await_checkpoint();
+  wait_for_checkpoint();
   const std::string node =
       "node/" + get("pod/mrpc-worker-0")["spec"]["nodeName"].get<std::string>();
   ASSERT_EQ(cluster({"stop", "kubelet"}).exit_code, 0);
-  // The node is given up, its pods are not: they are heard at the rendezvous.
+  // The node becomes NotReady, but its pods are kept: they send heartbeats to the rendezvous.
   wait(node, R"({.status.conditions[?(@.type=="Ready")].status})", "Unknown");
   ASSERT_EQ(cluster({"start", "kubelet"}).exit_code, 0);
   wait(node, R"({.status.conditions[?(@.type=="Ready")].status})", "True");
-  await_success();
+  wait_for_success();
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0) << job()["status"];
-  EXPECT_EQ(hash_in_cluster(), hash_under_up());
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
 }  // namespace

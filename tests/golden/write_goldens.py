@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the goldens of worker/nn with PyTorch and transformers: inputs, loss, gradients, ten AdamW losses.
+"""Writes the golden data of worker/nn with PyTorch and transformers.
 
-    write_goldens.py --minilm FOLDER --out tests/golden/data
+    write_goldens.py --minilm DIRECTORY --out tests/golden/data
 
-FOLDER is the Hugging Face folder of all-MiniLM-L6-v2. Every expected value is computed in float64,
-one example at a time (so there is no padding at all), and cast to float32 for the file. The same
-values computed by torch in float32 and under bf16 autocast, on the padded batch with an attention
-mask, are compared with it; their distances are stored as what each dtype implies. Everything is
-seeded; README.md beside this file gives the layout of the files.
+DIRECTORY is the Hugging Face model directory of all-MiniLM-L6-v2. The files contain inputs, loss,
+gradients and the losses of ten AdamW steps. Expected values are computed in float64, one example at
+a time (without padding), and cast to float32. The files also contain the errors of torch's own
+float32 and bf16 autocast results, computed on the padded batch with an attention mask. All random
+numbers are seeded. README.md in this directory describes the files.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 ADAMW_STEPS = 10
 ADAMW_LEARNING_RATE = 1e-3
 MAX_GRAD_NORM = 1.0
-FINAL_SAMPLES = 32  # sampled weights a tensor after the AdamW steps
-GRAD_SAMPLES = 64  # sampled gradient entries a tensor of the real model
+FINAL_SAMPLES = 32  # sampled weights per tensor after the AdamW steps
+GRAD_SAMPLES = 64  # sampled gradient elements per tensor of the real model
 
-# Ten lengths from 3 to 50: batches of unequal lengths are what packing is about.
+# Ten different lengths from 3 to 50, to test packing.
 LENGTHS = [17, 3, 50, 32, 5, 41, 16, 24, 9, 33]
 
 PAIRS = [
@@ -60,7 +60,8 @@ def small_config(heads, labels, eps):
 
 
 def small_model(config, seed):
-    """A model whose every parameter matters: unit-scale activations, no zero bias, no unit gain."""
+    """A model in which every parameter affects the result: activations of unit scale, no zero bias,
+    no layer-norm weight of 1."""
     generator = torch.Generator().manual_seed(seed)
     model = BertForSequenceClassification(config)
     with torch.no_grad():
@@ -79,7 +80,7 @@ def small_model(config, seed):
 
 
 def small_examples(config, seed):
-    """Ids from 1 up (0 is [PAD], whose row gets no gradient in transformers), types in two runs."""
+    """Examples with ids from 1 (0 is [PAD], which gets no gradient in transformers). Types are 0, then 1."""
     generator = torch.Generator().manual_seed(seed)
     examples = []
     for i, length in enumerate(LENGTHS):
@@ -91,7 +92,7 @@ def small_examples(config, seed):
 
 
 def losses_alone(model, examples):
-    """Logits [B, labels] and losses [B], each example by itself: nothing is padded."""
+    """Logits [B, labels] and losses [B], computed one example at a time without padding."""
     rows = [model(input_ids=ids[None], token_type_ids=types[None]).logits for ids, types, _ in examples]
     logits = torch.cat(rows)
     labels = torch.tensor([label for _, _, label in examples])
@@ -99,7 +100,7 @@ def losses_alone(model, examples):
 
 
 def losses_padded(model, examples):
-    """The same through the usual padded batch and mask, as the reference's users run it."""
+    """Logits and losses of the padded batch with an attention mask, the usual way in transformers."""
     pad = torch.nn.utils.rnn.pad_sequence
     ids = pad([ids for ids, _, _ in examples], batch_first=True)
     types = pad([types for _, types, _ in examples], batch_first=True)
@@ -141,8 +142,8 @@ def adamw_run(model, examples, losses_of):
 
 
 def gradient_errors(found, exact):
-    """Relative L2 errors by name. The key biases' exact gradient is zero (a softmax does not change
-    when all its scores move together), so theirs is relative to the query bias of the same layer."""
+    """Relative L2 errors by name. The exact gradient of a key bias is zero (adding a constant to all
+    scores does not change a softmax), so its error is relative to the query bias of the layer."""
     errors = {}
     for name, value in exact.items():
         scale = exact[name.replace("self.key.bias", "self.query.bias")].norm()
@@ -161,7 +162,7 @@ def inputs(examples):
 
 
 def forward_and_errors(make_model, examples):
-    """What both kinds of golden hold: loss, logits, losses and the two dtypes' distances."""
+    """The tensors of all golden files: loss, logits, losses and the errors of the two dtypes."""
     logits, losses, exact = gradients(make_model().double(), examples, losses_alone)
     out = {"logits": logits, "losses": losses, "loss": losses.mean()[None]}
     for dtype, losses_of in (("fp32", losses_padded), ("bf16", losses_bf16)):
@@ -194,7 +195,7 @@ def versions():
             f"tokenizers {tokenizers.__version__}, safetensors {safetensors.__version__}, numpy {numpy.__version__}")
 
 
-def write_small(folder, heads, labels, eps, seed):
+def write_small(directory, heads, labels, eps, seed):
     config = small_config(heads, labels, eps)
     state = small_model(config, seed).state_dict()
     examples = small_examples(config, seed + 1)
@@ -204,7 +205,7 @@ def write_small(folder, heads, labels, eps, seed):
         model.load_state_dict(state)
         return model.eval()
 
-    print(folder.name)
+    print(directory.name)
     out, exact = forward_and_errors(make_model, examples)
     out |= inputs(examples)
     out |= {f"grad.{name}": gradient for name, gradient in exact.items()}
@@ -224,18 +225,18 @@ def write_small(folder, heads, labels, eps, seed):
     print("  adamw.losses", [round(float(x), 6) for x in out["adamw.losses"]])
     print("  adamw.grad_norms", [round(float(x), 4) for x in out["adamw.grad_norms"]])
 
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     fields = config.to_dict()
     fields["architectures"] = ["BertForSequenceClassification"]
     fields["position_embedding_type"] = "absolute"
-    (folder / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n")
-    safetensors.torch.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    (folder / "model.safetensors").chmod(0o644)
-    save(out, folder / "expected.safetensors", f"BertForSequenceClassification, heads {heads}, labels {labels}")
+    (directory / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n")
+    safetensors.torch.save_file(state, str(directory / "model.safetensors"), metadata={"format": "pt"})
+    (directory / "model.safetensors").chmod(0o644)
+    save(out, directory / "expected.safetensors", f"BertForSequenceClassification, heads {heads}, labels {labels}")
 
 
 def occurring_rows(name, shape, examples):
-    """The rows of an embedding that get a gradient, or all rows of any other tensor."""
+    """The rows of an embedding that have a gradient, or all rows of any other tensor."""
     if "word_embeddings" in name:
         return torch.cat([ids for ids, _, _ in examples]).unique()
     if "position_embeddings" in name:
@@ -243,7 +244,7 @@ def occurring_rows(name, shape, examples):
     return torch.arange(shape[0])
 
 
-def write_minilm(folder, minilm, seed):
+def write_minilm(directory, minilm, seed):
     tokenizer = AutoTokenizer.from_pretrained(minilm)
     examples = []
     for first, second, label in PAIRS:
@@ -261,7 +262,7 @@ def write_minilm(folder, minilm, seed):
             model.classifier.bias.copy_(bias)
         return model.eval()
 
-    print(folder.name, "lengths", [len(ids) for ids, _, _ in examples])
+    print(directory.name, "lengths", [len(ids) for ids, _, _ in examples])
     out, exact = forward_and_errors(make_model, examples)
     out |= inputs(examples) | {"classifier.weight": head, "classifier.bias": bias}
     for name, gradient in exact.items():
@@ -273,13 +274,13 @@ def write_minilm(folder, minilm, seed):
         out[f"norm.{name}"] = gradient.norm()[None]
         out[f"sample_index.{name}"] = index
         out[f"sample_value.{name}"] = gradient.flatten()[index]
-    save(out, folder / "expected.safetensors", "all-MiniLM-L6-v2 with a random classifier of two labels")
+    save(out, directory / "expected.safetensors", "all-MiniLM-L6-v2 with a random classifier of two labels")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minilm", required=True, help="the Hugging Face folder of all-MiniLM-L6-v2")
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="where small_d32, small_d64, minilm go")
+    parser.add_argument("--minilm", required=True, help="the model directory of all-MiniLM-L6-v2")
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="the directory for small_d32, small_d64 and minilm")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.manual_seed(1)

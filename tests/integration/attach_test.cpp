@@ -1,6 +1,6 @@
-// A claim that another node has: Kubernetes' own attach-detach controller beside ours, two nodes
-// that run nothing and an attacher that attaches nothing. What a user is told, and that the job
-// goes on once the volume is free.
+// Tests of a claim whose volume is attached to another node. They run Kubernetes' attach-detach
+// controller with two fake nodes and a fake attacher, and check what the user sees and that the job
+// resumes once the volume is free.
 #include "tests/integration/controller_fixture.h"
 
 namespace tilewright::testing {
@@ -12,16 +12,18 @@ using ::testing::AnyOf;
 const kube::ResourceType kAttachments = {"storage.k8s.io", "v1", "volumeattachments",
                                          "VolumeAttachment", false};
 
-// As a driver's external attacher: its finalizer first, so that nothing goes before it is detached.
-class StandInAttacher {
+// Works like a CSI driver's external attacher. It sets its finalizer first, so that no
+// VolumeAttachment is deleted before the volume is detached.
+class FakeAttacher {
  public:
-  StandInAttacher(ControlPlane& control_plane, kube::Client& client, std::string driver)
+  FakeAttacher(ControlPlane& control_plane, kube::Client& client, std::string driver)
       : driver_(std::move(driver)),
         client_(control_plane.client({control_plane.admin_certificate(), ""})),
-        attachments_(client, kAttachments, "",
-                     [this](const std::string& name, const json& object) { see(name, object); }) {}
+        attachments_(client, kAttachments, "", [this](const std::string& name, const json& object) {
+          on_attachment(name, object);
+        }) {}
 
-  // Until the volume is attached to that node and to no other, nor on the way from or to one.
+  // Waits until the volume is attached to that node only, with no attach or detach in progress.
   bool wait_for(const std::string& node) {
     return attachments_.wait_until([&](const ObjectWatch::Objects& all) {
       bool there = false;
@@ -46,8 +48,8 @@ class StandInAttacher {
     return !attachment["metadata"].contains("deletionTimestamp") &&
            attachment.value(json::json_pointer("/status/attached"), false);
   }
-  // A conflict needs no word: the next event says what is.
-  void see(const std::string& name, const json& attachment) {
+  // A conflict is ignored: the next event has the current object.
+  void on_attachment(const std::string& name, const json& attachment) {
     if (attachment.is_null() || attachment["spec"]["attacher"] != driver_) return;
     const std::string path = kube::path_of(kAttachments, "", name);
     const json& metadata = attachment["metadata"];
@@ -62,12 +64,12 @@ class StandInAttacher {
   }
 
   const std::string driver_;
-  std::unique_ptr<HttpsClient> client_;  // of the watch's thread
+  std::unique_ptr<HttpsClient> client_;  // used by the watch thread only
   ObjectWatch attachments_;
 };
 
-// Two nodes, `here` and `there`, and a bound claim `work` of a volume that one node may have at a
-// time.
+// Two nodes, `here` and `there`, and a bound claim `work` whose volume can be attached to one node
+// at a time.
 class AttachTest : public ControllerTest {
  protected:
   AttachTest() : ControllerTest({"kube-controller-manager"}) {}
@@ -75,36 +77,37 @@ class AttachTest : public ControllerTest {
   void SetUp() override {
     ControllerTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    driver_ = space_ + ".example.com";
+    driver_ = namespace_ + ".example.com";
     make("/apis/storage.k8s.io/v1/csidrivers",
          {{"metadata", {{"name", driver_}}}, {"spec", {{"attachRequired", true}}}});
     make_claim();
-    there_ = std::make_unique<StandInNode>(control_plane(), *client_, space_, there_name());
-    here().accept_pods(false);
-    there().accept_pods(false);
+    second_node_ =
+        std::make_unique<FakeNode>(control_plane(), *client_, namespace_, second_node_name());
+    first_node().accept_pods(false);
+    second_node().accept_pods(false);
     nodes_ = std::make_unique<ObjectWatch>(*client_, kube::resource::nodes(), "");
-    attacher_ = std::make_unique<StandInAttacher>(control_plane(), *client_, driver_);
+    attacher_ = std::make_unique<FakeAttacher>(control_plane(), *client_, driver_);
     const std::string plugins = (control_plane().folder() / "flexvolumes").string();
-    attach_detach_.emplace(control_plane().start(
+    attach_detach_controller_.emplace(control_plane().start(
         "kube-controller-manager",
         {"--controllers=persistentvolume-attach-detach-controller", "--leader-elect=false",
          "--kubeconfig=" + control_plane().kubeconfig().string(), "--secure-port=0",
          "--flex-volume-plugin-dir=" + plugins, "--profiling=false"}));
   }
   void TearDown() override {
-    attach_detach_.reset();
+    attach_detach_controller_.reset();
     attacher_.reset();
     nodes_.reset();
-    there_.reset();
+    second_node_.reset();
     ControllerTest::TearDown();
   }
 
-  StandInNode& here() { return *node_; }
-  StandInNode& there() { return *there_; }
-  std::string here_name() const { return "node-" + space_; }
-  std::string there_name() const { return "other-" + space_; }
-  std::string core() const { return "/api/v1/namespaces/" + space_; }
-  // As nodes name the volume.
+  FakeNode& first_node() { return *node_; }
+  FakeNode& second_node() { return *second_node_; }
+  std::string first_node_name() const { return "node-" + namespace_; }
+  std::string second_node_name() const { return "other-" + namespace_; }
+  std::string core() const { return "/api/v1/namespaces/" + namespace_; }
+  // The name of the volume in a node's status.
   std::string unique_name() const { return "kubernetes.io/csi/" + driver_ + "^disk-1"; }
 
   static json make(const std::string& path, const json& object) {
@@ -112,9 +115,9 @@ class AttachTest : public ControllerTest {
     EXPECT_EQ(made.status, 201) << made.message();
     return made.json();
   }
-  // Bound by the test, as nobody else does it.
+  // The test binds the claim, because no PersistentVolume controller runs.
   void make_claim() {
-    const std::string volume = "pv-" + space_;
+    const std::string volume = "pv-" + namespace_;
     const json claim = make(core() + "/persistentvolumeclaims",
                             {{"metadata", {{"name", "work"}}},
                              {"spec",
@@ -124,7 +127,7 @@ class AttachTest : public ControllerTest {
                                {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}});
     const json reference = {{"kind", "PersistentVolumeClaim"},
                             {"apiVersion", "v1"},
-                            {"namespace", space_},
+                            {"namespace", namespace_},
                             {"name", "work"},
                             {"uid", claim["metadata"]["uid"]}};
     make("/api/v1/persistentvolumes",
@@ -143,9 +146,9 @@ class AttachTest : public ControllerTest {
     }
   }
 
-  // A kubelet mounts a volume once its node's status says so.
-  ::testing::AssertionResult is_told_to_mount(const std::string& node) {
-    const auto told = [&](const Objects& all) {
+  // A kubelet mounts a volume once it is in volumesAttached of its node's status.
+  ::testing::AssertionResult volume_attached_to(const std::string& node) {
+    const auto is_attached = [&](const Objects& all) {
       const auto found = all.find(node);
       if (found == all.end()) return false;
       const json attached =
@@ -153,32 +156,32 @@ class AttachTest : public ControllerTest {
       return std::ranges::any_of(
           attached, [&](const json& volume) { return volume["name"] == unique_name(); });
     };
-    if (nodes_->wait_until(told)) return ::testing::AssertionSuccess();
+    if (nodes_->wait_until(is_attached)) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << json(nodes_->objects()).dump(1);
   }
-  void mount_and_run(StandInNode& node, const std::string& name) {
-    ASSERT_TRUE(is_told_to_mount(name));
+  void mount_and_run(FakeNode& node, const std::string& name) {
+    ASSERT_TRUE(volume_attached_to(name));
     node.set_volumes_in_use({unique_name()});
     node.hold_containers(false);
     node.start_containers();
   }
-  // Somebody else's pod with that claim, here.
-  void run_stranger() {
-    here().hold_containers(true);
+  // An unrelated pod on `here` uses that claim.
+  void run_unrelated_pod() {
+    first_node().hold_containers(true);
     make(core() + "/pods",
          {{"metadata", {{"name", "stranger"}}},
           {"spec",
-           {{"nodeName", here_name()},
+           {{"nodeName", first_node_name()},
             {"containers", {{{"name", "one"}, {"image", "one"}}}},
             {"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "work"}}}}}}}}});
-    mount_and_run(here(), here_name());
+    mount_and_run(first_node(), first_node_name());
     ASSERT_TRUE(wait_for_live_pods(1));
   }
 
-  // Whether an object of that kind gets such an event.
-  ::testing::AssertionResult is_told(const std::string& kind, const std::string& reason,
-                                     const std::string& beginning) {
-    ObjectWatch events(*client_, kube::resource::events(), space_);
+  // Succeeds once an object of that kind has such an event.
+  ::testing::AssertionResult has_event(const std::string& kind, const std::string& reason,
+                                       const std::string& beginning) {
+    ObjectWatch events(*client_, kube::resource::events(), namespace_);
     const bool came = events.wait_until([&](const Objects& all) {
       return std::ranges::any_of(all, [&](const auto& entry) {
         const json& event = entry.second;
@@ -189,8 +192,8 @@ class AttachTest : public ControllerTest {
     if (came) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << json(events.objects()).dump(1);
   }
-  // An empty reason: nothing is in the way. The controller asks for a pod's events every half
-  // minute, and on a busy machine they may just have been too late for it more than once.
+  // An empty reason means: not blocked. The controller reads a pod's events every 30 s; the timeout
+  // covers more than one read on a busy machine.
   ::testing::AssertionResult blocked_becomes(const std::string& reason) {
     const bool came = jobs_->wait_until(
         [&](const Objects& jobs) {
@@ -204,75 +207,76 @@ class AttachTest : public ControllerTest {
   std::string blocked() { return condition_of(job(), "Blocked").value("message", ""); }
 
   std::string driver_;
-  std::unique_ptr<StandInNode> there_;
+  std::unique_ptr<FakeNode> second_node_;
   std::unique_ptr<ObjectWatch> nodes_;
-  std::unique_ptr<StandInAttacher> attacher_;
-  std::optional<ChildProcess> attach_detach_;
+  std::unique_ptr<FakeAttacher> attacher_;
+  std::optional<ChildProcess> attach_detach_controller_;
 };
 
-TEST_F(AttachTest, SaysWhoHasTheClaimAndGoesOnWhenItIsFree) {
-  run_stranger();
-  there().accept_pods(true);
-  there().hold_containers(true);
+TEST_F(AttachTest, ReportsWhichPodHoldsTheClaimAndStartsWhenItIsReleased) {
+  run_unrelated_pod();
+  second_node().accept_pods(true);
+  second_node().hold_containers(true);
   start_controller();
   create_job();
   ASSERT_TRUE(blocked_becomes("ClaimInUse"));
-  EXPECT_TRUE(is_told("Pod", "FailedAttachVolume",
-                      fmt::format("Multi-Attach error for volume \"pv-{}\"", space_)));
+  EXPECT_TRUE(has_event("Pod", "FailedAttachVolume",
+                        fmt::format("Multi-Attach error for volume \"pv-{}\"", namespace_)));
   const std::string message = blocked();
-  // Kubernetes may tell it to the first pod on a node alone.
-  const auto of_worker = [](int index) {
+  // Kubernetes may report it on only the first pod of a node.
+  const auto message_for_worker = [](int index) {
     return fmt::format(
-        "the PersistentVolumeClaim work can be attached to one node alone, and another has it for "
-        "stranger; mrpc-worker-{} starts as soon as it is free",
+        "PersistentVolumeClaim work can be attached to only one node, and pods on another node use "
+        "it (stranger); mrpc-worker-{} starts when the volume is detached",
         index);
   };
-  EXPECT_THAT(message, AnyOf(of_worker(0), of_worker(1)));
-  EXPECT_TRUE(is_told("TrainJob", "ClaimInUse", message));
+  EXPECT_THAT(message, AnyOf(message_for_worker(0), message_for_worker(1)));
+  EXPECT_TRUE(has_event("TrainJob", "ClaimInUse", message));
 
   ASSERT_TRUE(admin().remove(core() + "/pods/stranger").ok());
   ASSERT_TRUE(wait_for_live_pods(0));
-  EXPECT_TRUE(attacher_->is_attached_to(here_name())) << "it is still mounted there";
-  here().set_volumes_in_use({});
-  ASSERT_TRUE(attacher_->wait_for(there_name()));
-  // Nothing is in the way any more, though the containers are yet to start.
+  EXPECT_TRUE(attacher_->is_attached_to(first_node_name())) << "the volume is still mounted";
+  first_node().set_volumes_in_use({});
+  ASSERT_TRUE(attacher_->wait_for(second_node_name()));
+  // The job is no longer blocked, although its containers have not started.
   ASSERT_TRUE(blocked_becomes(""));
-  EXPECT_TRUE(is_told("Pod", "SuccessfulAttachVolume", "AttachVolume.Attach succeeded"));
-  mount_and_run(there(), there_name());
+  EXPECT_TRUE(has_event("Pod", "SuccessfulAttachVolume", "AttachVolume.Attach succeeded"));
+  mount_and_run(second_node(), second_node_name());
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(wait_for_live_pods(2));
-  there().succeed_all();
+  second_node().succeed_all();
   ASSERT_TRUE(phase_becomes("Succeeded"));
   EXPECT_FALSE(is_true(job(), "Blocked"));
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
 }
 
-TEST_F(AttachTest, SaysWhatToDoAboutTwoWorkersOnTwoNodes) {
-  here().accept_pods(true);
-  here().hold_containers(true);
+TEST_F(AttachTest, AdvisesOneNodeForWorkersThatShareAClaim) {
+  first_node().accept_pods(true);
+  first_node().hold_containers(true);
   start_controller();
   std::string manifest = kControllerJob;
   manifest.replace(manifest.find("replicas: 2"), 11, "replicas: 1");
   create_job(manifest);
-  mount_and_run(here(), here_name());
+  mount_and_run(first_node(), first_node_name());
   ASSERT_TRUE(phase_becomes("Running"));
 
-  here().accept_pods(false);
-  there().accept_pods(true);
-  there().hold_containers(true);
+  first_node().accept_pods(false);
+  second_node().accept_pods(true);
+  second_node().hold_containers(true);
   ASSERT_TRUE(change_job({{"spec", {{"worker", {{"replicas", 2}}}}}}).ok());
   ASSERT_TRUE(blocked_becomes("ClaimInUse"));
-  EXPECT_EQ(blocked(),
-            "the PersistentVolumeClaim work can be attached to one node alone, and mrpc-worker-0 "
-            "has it on " +
-                here_name() +
-                "; keep the workers on one node by spec.worker.nodeSelector or affinity: "
-                "mrpc-worker-1 is placed anew as soon as the job changes");
+  EXPECT_EQ(
+      blocked(),
+      "PersistentVolumeClaim work can be attached to only one node, and mrpc-worker-0 uses it "
+      "on " +
+          first_node_name() +
+          "; set spec.worker.nodeSelector or spec.worker.affinity so that all workers run on one "
+          "node, and mrpc-worker-1 is recreated");
 
-  there().accept_pods(false);
-  here().accept_pods(true);
+  second_node().accept_pods(false);
+  first_node().accept_pods(true);
   ASSERT_TRUE(admin()
-                  .merge_patch("/api/v1/nodes/" + here_name(),
+                  .merge_patch("/api/v1/nodes/" + first_node_name(),
                                {{"metadata", {{"labels", {{"disk", "here"}}}}}})
                   .ok());
   ASSERT_TRUE(change_job({{"spec", {{"worker", {{"nodeSelector", {{"disk", "here"}}}}}}}}).ok());
@@ -280,7 +284,7 @@ TEST_F(AttachTest, SaysWhatToDoAboutTwoWorkersOnTwoNodes) {
     return job["status"]["replicas"]["ready"] == 2 && !is_true(job, "Blocked");
   }));
   ASSERT_TRUE(wait_for_live_pods(2));
-  here().succeed_all();
+  first_node().succeed_all();
   ASSERT_TRUE(phase_becomes("Succeeded"));
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
 }

@@ -1,5 +1,5 @@
-// Every kind of bad input, given to the real worker: one sentence that names file, line or field,
-// what was found and what was expected; the exit code of that kind; nothing left behind.
+// Gives the worker every kind of bad input. It must print one message (file, line or field; what it
+// found; what it expected), exit with the code of that kind and leave no files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,53 +18,53 @@ using testing::Inputs;
 using testing::RunningProgram;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // sanitizers map terabytes
+constexpr bool kSanitized = true;  // sanitizers reserve terabytes of address space
 #else
 constexpr bool kSanitized = false;
 #endif
 
-struct Row {
+struct BadInputCase {
   std::string name;
   ExitCode code;
-  // What the sentence holds, in this order.
+  // Substrings of the message, in this order.
   std::vector<std::string> said;
-  std::function<void(Inputs&)> spoil = [](Inputs&) {};
+  std::function<void(Inputs&)> corrupt = [](Inputs&) {};
   std::vector<std::string> flags = {};
   std::string isa = {};                 // TILEWRIGHT_ISA
   std::uint64_t address_space_kib = 0;  // `ulimit -v`
 };
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+void PrintTo(const BadInputCase& row, std::ostream* out) { *out << row.name; }
 
 nlohmann::json& pooler(nlohmann::json& header) { return header.at("pooler.dense.weight"); }
 
-std::vector<Row> rows() {
+std::vector<BadInputCase> bad_input_cases() {
   return {
       {"MissingModelFolder",
        ExitCode::kModel,
-       {"--model_name_or_path=nowhere: no such folder, expected one with config.json"},
+       {"--model_name_or_path=nowhere: no such directory, expected one with config.json"},
        {},
        {"--model_name_or_path=nowhere"}},
       {"MissingConfig",
        ExitCode::kModel,
        {"model/config.json", "No such file"},
        [](Inputs& i) { fs::remove(i.model() / "config.json"); }},
-      {"ConfigThatIsNoJson",
+      {"ConfigWithInvalidJson",
        ExitCode::kModel,
        {"model/config.json", "JSON"},
        [](Inputs& i) { i.write("model/config.json", "{\"model_type\": "); }},
       {"ConfigOfAnotherArchitecture",
        ExitCode::kModel,
        {"model/config.json", "model_type", "is \"roberta\"", "expected \"bert\""},
-       [](Inputs& i) { i.configure("model_type", "roberta"); }},
+       [](Inputs& i) { i.set_config("model_type", "roberta"); }},
       {"ConfigWithAnotherActivation",
        ExitCode::kModel,
        {"model/config.json", "hidden_act", "is \"relu\"", "expected \"gelu\""},
-       [](Inputs& i) { i.configure("hidden_act", "relu"); }},
+       [](Inputs& i) { i.set_config("hidden_act", "relu"); }},
       {"ConfigWithAWrongType",
        ExitCode::kModel,
-       {"model/config.json", "hidden_size", "is \"384\"", "expected a whole number"},
-       [](Inputs& i) { i.configure("hidden_size", "384"); }},
+       {"model/config.json", "hidden_size", "is \"384\"", "expected an integer"},
+       [](Inputs& i) { i.set_config("hidden_size", "384"); }},
       {"MissingVocabulary",
        ExitCode::kModel,
        {"model", "tokenizer.json", "expected"},
@@ -133,7 +133,7 @@ std::vector<Row> rows() {
 
       {"MissingDataFolder",
        ExitCode::kData,
-       {"nowhere: no such folder, expected"},
+       {"nowhere: no such directory, expected"},
        {},
        {"--data_dir=nowhere"}},
       {"MissingDataFile",
@@ -172,35 +172,35 @@ std::vector<Row> rows() {
 
       {"OutputThatIsAFile",
        ExitCode::kOutput,
-       {"out", "is a file, expected a folder"},
+       {"out", "is a file, expected a directory"},
        [](Inputs& i) { i.write("out", "something"); }},
-      {"OutputThatCannotBeMade",
+      {"OutputThatCannotBeCreated",
        ExitCode::kOutput,
        {"/proc/tilewright"},
        {},
        {"--output_dir=/proc/tilewright"}},
-      {"OutputThatHoldsOtherThings",
+      {"OutputWithUnrelatedFiles",
        ExitCode::kOutput,
-       {"out", "is not empty (it holds notes.txt)", "expected", "--overwrite_output_dir"},
+       {"out", "is not empty (it contains notes.txt)", "expected", "--overwrite_output_dir"},
        [](Inputs& i) {
          fs::create_directory(i.output());
          i.write("out/notes.txt", "mine");
        }},
 
-      {"ResumingFromNoFolder",
+      {"ResumingFromAMissingFolder",
        ExitCode::kCheckpoint,
-       {"nowhere: there is no such checkpoint folder"},
+       {"nowhere: checkpoint directory not found"},
        {},
        {"--resume_from_checkpoint=nowhere"}},
-      {"ResumingFromWhatIsNoCheckpoint",
+      {"ResumingFromADirectoryWithoutACheckpoint",
        ExitCode::kCheckpoint,
        {"data/checksums.json", "No such file"},
        {},
        {"--resume_from_checkpoint=data"}},
-      // What stands there may only go when something better is about to take its place.
-      {"ResumingFromNoFolderOverAnotherJob",
+      // Existing output is deleted only right before new output replaces it.
+      {"ResumingFromAMissingFolderOverAnotherJob",
        ExitCode::kCheckpoint,
-       {"nowhere: there is no such checkpoint folder"},
+       {"nowhere: checkpoint directory not found"},
        [](Inputs& i) {
          fs::create_directories(i.output() / "checkpoint-1");
          i.write("out/.tilewright-job.json", "{\"job_uid\": \"another\"}\n");
@@ -208,7 +208,7 @@ std::vector<Row> rows() {
        },
        {"--resume_from_checkpoint=nowhere", "--overwrite_output_dir"}},
 
-      // 64 Ki examples of 30522 words each would not fit either; MiniLM's weights alone do.
+      // 64 Ki token positions x 30522 logits would not fit; MiniLM's weights do.
       {"NotEnoughMemoryForTheBatch",
        ExitCode::kMemory,
        {"not enough memory: this training needs about ", " MiB", "weights", "activations of ",
@@ -236,31 +236,31 @@ std::vector<Row> rows() {
        {},
        {"--gemm_backend=onednn"},
        "ref"},
-      {"AnInstructionSetThatIsNone",
+      {"UnknownInstructionSet",
        ExitCode::kUnsupported,
-       {"TILEWRIGHT_ISA=mmx is not one of ref, avx2"},
+       {"TILEWRIGHT_ISA: found \"mmx\", expected one of ref, avx2"},
        {},
        {},
        "mmx"},
   };
 }
 
-class BadInput : public ::testing::TestWithParam<Row> {
+class BadInput : public ::testing::TestWithParam<BadInputCase> {
  protected:
   void SetUp() override { ASSERT_EQ(testing::missing_model(), ""); }
 };
-INSTANTIATE_TEST_SUITE_P(Worker, BadInput, ::testing::ValuesIn(rows()),
+INSTANTIATE_TEST_SUITE_P(Worker, BadInput, ::testing::ValuesIn(bad_input_cases()),
                          [](const auto& tested) { return tested.param.name; });
 
-TEST_P(BadInput, IsRefusedInOneSentenceAndLeavesNothing) {
-  const Row& row = GetParam();
-  if (row.address_space_kib > 0 && kSanitized) GTEST_SKIP() << "needs a bounded address space";
+TEST_P(BadInput, IsRejectedWithOneMessageAndNoLeftovers) {
+  const BadInputCase& row = GetParam();
+  if (row.address_space_kib > 0 && kSanitized) GTEST_SKIP() << "needs an address space limit";
   Inputs inputs;
-  if (row.spoil) row.spoil(inputs);
+  if (row.corrupt) row.corrupt(inputs);
   const bool output_was_file = fs::is_regular_file(inputs.output());
   const auto before = testing::content_of(inputs.folder());
 
-  // A shell sets what only a shell can set before the program starts.
+  // A shell, because `ulimit` is a shell builtin.
   std::string script;
   if (!row.isa.empty()) script += "export TILEWRIGHT_ISA=" + row.isa + "; ";
   if (row.address_space_kib > 0) {
@@ -279,22 +279,23 @@ TEST_P(BadInput, IsRefusedInOneSentenceAndLeavesNothing) {
   std::size_t at = 0;
   for (const std::string& part : row.said) {
     at = said.find(part, at);
-    ASSERT_NE(at, std::string::npos) << "\"" << part << "\" is not, or not here, in\n" << said;
+    ASSERT_NE(at, std::string::npos) << "\"" << part << "\" is missing or out of order in\n"
+                                     << said;
     at += part.size();
   }
   EXPECT_EQ(fs::is_regular_file(inputs.output()), output_was_file);
-  EXPECT_EQ(testing::content_of(inputs.folder()), before) << "something was left behind";
+  EXPECT_EQ(testing::content_of(inputs.folder()), before) << "files remain";
 }
 
-// The first number behind `words` in `text`.
-double number_behind(const std::string& text, const std::string& words) {
+// The first number after `words` in `text`.
+double number_after(const std::string& text, const std::string& words) {
   const std::size_t at = text.find(words);
   if (at == std::string::npos) throw std::runtime_error("no \"" + words + "\" in\n" + text);
   return std::stod(text.substr(at + words.size()));
 }
 
-TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
-  if (kSanitized) GTEST_SKIP() << "needs a bounded address space";
+TEST(NotEnoughMemory, IsReportedForTwoProcessesWhenOnlyOneFits) {
+  if (kSanitized) GTEST_SKIP() << "needs an address space limit";
   Inputs inputs;
   const auto command = [&](int examples) {
     std::string rows = Inputs::header();
@@ -303,24 +304,24 @@ TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
     return testing::train_command({"--max_seq_length=512", "--pad_to_max_length",
                                    "--per_device_train_batch_size=" + std::to_string(examples)});
   };
-  // What a token costs, from the refusal of one process with little room.
+  // Memory per token, from the error of a process with a low memory limit.
   const std::string program = testing::program("tilewright-worker");
   std::vector<std::string> words = {"-c", "ulimit -v 614400; exec \"$0\" \"$@\"", program};
   for (const std::string& word : command(16)) words.push_back(word);
   RunningProgram probe("/bin/sh", words, inputs.folder());
   ASSERT_EQ(probe.wait(), static_cast<int>(ExitCode::kMemory)) << probe.output();
-  const double total = number_behind(probe.output(), "needs about ");
-  const double activations = number_behind(probe.output(), "activations of 8192 tokens ");
+  const double total = number_after(probe.output(), "needs about ");
+  const double activations = number_after(probe.output(), "activations of 8192 tokens ");
   const auto available = static_cast<double>(runtime::available_memory() >> 20);
 
-  // Seven tenths of what there is; nothing of it is touched before the first step, which nobody
-  // lives to see: a fault of one epoch, and no other follows.
-  const double room = 0.7 * available - (total - activations);
-  const int examples = static_cast<int>(room / activations * 16);
+  // 70% of the available memory. The fault kills the process at the start of the first step, before
+  // it touches this memory.
+  const double activation_budget = 0.7 * available - (total - activations);
+  const int examples = static_cast<int>(activation_budget / activations * 16);
   setenv("TILEWRIGHT_FAULT", "step.begin", 1);
   words = command(examples);
   RunningProgram alone(program, words, inputs.folder());
-  EXPECT_EQ(alone.wait(), 128 + SIGKILL) << "one fits: " << alone.output();
+  EXPECT_EQ(alone.wait(), 128 + SIGKILL) << "one process fits: " << alone.output();
   fs::remove_all(inputs.output());
 
   std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--max_restarts=0", "--"};
@@ -333,7 +334,7 @@ TEST(NotEnoughMemory, IsSaidOfTwoProcessesThatFitSingly) {
       ::testing::ContainsRegex("not enough memory: each of 2 processes that share it needs about "
                                "[0-9]+ MiB .*, found [0-9]+ MiB available to them, expected more, "
                                "fewer processes or a smaller --per_device_train_batch_size"));
-  EXPECT_FALSE(fs::exists(inputs.output())) << "something was left behind";
+  EXPECT_FALSE(fs::exists(inputs.output())) << "files remain";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Bad manifests, given to both commands of the real program that read them: one sentence with line
-// and field, and nothing left behind. Beside them what both programs say without any input.
+// Gives bad manifests to both commands that read them. Each must print one message with line and
+// field and leave no files. Also tests --version of both programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::RunningProgram;
 
 struct BadManifest {
   std::string name;
-  std::string line;  // in place of, or after, a good manifest's line
+  std::string line;  // text of kManifest that `by` replaces
   std::string by;
   std::vector<std::string> said;
 };
@@ -56,12 +56,17 @@ std::vector<BadManifest> bad_manifests() {
       {"WrongType",
        "    replicas: 2",
        "    replicas: two",
-       {"job.yaml:13: spec.worker.replicas: found the text \"two\", expected a whole number"}},
+       {"job.yaml:13: spec.worker.replicas: found the string \"two\", expected an integer"}},
+      {"WrongTypeInThePodTemplate",
+       "    replicas: 2",
+       "    replicas: 2\n    podTemplate: {metadata: {labels: x}}",
+       {"job.yaml:14: spec.worker.podTemplate.metadata.labels: found the string \"x\", expected an "
+        "object"}},
       {"MinAboveMax",
        "minReplicas: 1",
        "minReplicas: 3",
        {"job.yaml:5: spec.elasticPolicy.minReplicas: found 3, expected at most 2"}},
-      {"VolumeWithoutALocalSide",
+      {"VolumeWithoutLocalPath",
        "    - {name: data, local: data}",
        "    - {name: data, persistentVolumeClaim: {claimName: data}}",
        {"job.yaml:17: spec.volumes[1].local: found nothing, expected "}},
@@ -80,7 +85,7 @@ class BadManifests : public ::testing::TestWithParam<BadManifest> {};
 INSTANTIATE_TEST_SUITE_P(Tilewright, BadManifests, ::testing::ValuesIn(bad_manifests()),
                          [](const auto& tested) { return tested.param.name; });
 
-TEST_P(BadManifests, AreRefusedByUpAndValidateInOneSentence) {
+TEST_P(BadManifests, AreRejectedByUpAndValidateWithOneMessage) {
   const Inputs inputs;
   std::string text = kManifest;
   const std::size_t at = text.find(GetParam().line);
@@ -95,25 +100,26 @@ TEST_P(BadManifests, AreRefusedByUpAndValidateInOneSentence) {
     std::size_t place = 0;
     for (const std::string& part : GetParam().said) {
       place = said.find(part, place);
-      ASSERT_NE(place, std::string::npos) << command << ": no \"" << part << "\" in\n" << said;
+      ASSERT_NE(place, std::string::npos) << command << ": \"" << part << "\" is missing in\n"
+                                          << said;
     }
-    EXPECT_EQ(testing::content_of(inputs.folder()), before) << command << " left something behind";
-    // A manifest without a local side is good for a cluster, and `validate` says so besides.
-    const bool cluster = GetParam().name == "VolumeWithoutALocalSide";
+    EXPECT_EQ(testing::content_of(inputs.folder()), before) << command << " left files";
+    // A manifest without `local` is valid for a cluster, and `validate` adds that to its message.
+    const bool cluster = GetParam().name == "VolumeWithoutLocalPath";
     if (cluster && command == std::string("validate")) continue;
     EXPECT_EQ(code, static_cast<int>(ExitCode::kManifest)) << said;
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   }
 }
 
-TEST(GoodManifest, IsWhatTheBadOnesAreMadeOf) {
+TEST(GoodManifest, IsAccepted) {
   const Inputs inputs;
   inputs.write("job.yaml", kManifest);
   RunningProgram program(testing::program("tilewright"), {"validate", "job.yaml"}, inputs.folder());
   EXPECT_EQ(program.wait(), 0) << program.output();
 }
 
-TEST(Version, OfBothProgramsNamesTheCommitBesideTheRelease) {
+TEST(Version, OfBothProgramsContainsTheCommit) {
   const Inputs inputs;
   for (const std::string name : {"tilewright", "tilewright-worker"}) {
     RunningProgram program(testing::program(name), {"--version"}, inputs.folder());

@@ -1,4 +1,4 @@
-// What the tests of the chart share: helm, what it renders, and an API server to try that on.
+// Fixture of the chart tests: runs helm and applies the rendered objects to an API server.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/api/document.h"
+#include "common/json/document.h"
 #include "tests/support/cluster_test.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_command.h"
@@ -19,7 +19,7 @@ inline constexpr const char* kOperatorNamespace = "tilewright-system";
 
 inline std::filesystem::path chart_folder() { return source_dir() / "charts/tilewright"; }
 
-// The documents of a stream that hold something.
+// The non-empty documents of a YAML stream.
 inline std::vector<nlohmann::json> documents(const std::string& stream) {
   std::vector<nlohmann::json> found;
   std::istringstream lines(stream + "\n---\n");
@@ -30,8 +30,8 @@ inline std::vector<nlohmann::json> documents(const std::string& stream) {
       continue;
     }
     if (document.find_first_not_of(" \n") != std::string::npos) {
-      const api::Document read = api::read_yaml(document);
-      EXPECT_TRUE(read.errors.empty()) << api::sentences(read.errors) << document;
+      const Document read = read_yaml(document);
+      EXPECT_TRUE(read.errors.empty()) << sentences(read.errors) << document;
       found.push_back(read.tree);
     }
     document.clear();
@@ -40,21 +40,21 @@ inline std::vector<nlohmann::json> documents(const std::string& stream) {
 }
 
 // Fails the test if there is not exactly one.
-inline nlohmann::json only(const std::vector<nlohmann::json>& objects, const std::string& kind,
-                           const std::string& name) {
+inline nlohmann::json find_only(const std::vector<nlohmann::json>& objects, const std::string& kind,
+                                const std::string& name) {
   nlohmann::json found;
   for (const nlohmann::json& object : objects) {
     if (object.at("kind") != kind || object.at("metadata").at("name") != name) continue;
-    EXPECT_TRUE(found.is_null()) << kind << " " << name << " is there twice";
+    EXPECT_TRUE(found.is_null()) << kind << " " << name << " exists twice";
     found = object;
   }
   EXPECT_FALSE(found.is_null()) << "no " << kind << " " << name;
   return found;
 }
 
-// Flags of helm that set what the defaults leave out.
-inline const std::vector<std::string> kDefaults;
-inline const std::vector<std::string> kEverything = {
+// Helm flags that enable everything that is off by default.
+inline const std::vector<std::string> kDefaultFlags;
+inline const std::vector<std::string> kAllFlags = {
     "--values", (source_dir() / "charts/tests/everything.yaml").string()};
 
 class ChartTest : public ClusterTest {
@@ -66,26 +66,27 @@ class ChartTest : public ClusterTest {
       ChildCommand command;
       command.program = source_dir() / ".ci/control-plane";
       command.arguments = {"folder"};
-      command.environment = environment_with({});
+      command.environment = environment_with_overrides({});
       const std::string said = run_command(command).output;
       return std::filesystem::path(said.substr(0, said.find('\n')));
     }();
     return folder;
   }
 
-  CommandOutcome run(const std::string& program, const std::vector<std::string>& arguments) const {
+  CommandResult run(const std::string& program, const std::vector<std::string>& arguments) const {
     ChildCommand command;
     command.program = programs() / program;
     command.arguments = arguments;
-    command.environment = environment_with({{"HELM_CACHE_HOME", (folder() / "helm").string()},
-                                            {"HELM_CONFIG_HOME", (folder() / "helm").string()},
-                                            {"HELM_DATA_HOME", (folder() / "helm").string()}});
-    command.separate_error = true;  // helm speaks of the link to the CRD there
+    command.environment =
+        environment_with_overrides({{"HELM_CACHE_HOME", (folder() / "helm").string()},
+                                    {"HELM_CONFIG_HOME", (folder() / "helm").string()},
+                                    {"HELM_DATA_HOME", (folder() / "helm").string()}});
+    command.separate_error = true;  // helm prints a notice about the link to the CRD
     return run_command(command);
   }
 
-  CommandOutcome helm_template(const std::vector<std::string>& flags,
-                               const std::filesystem::path& chart = chart_folder()) const {
+  CommandResult helm_template(const std::vector<std::string>& flags,
+                              const std::filesystem::path& chart = chart_folder()) const {
     std::vector<std::string> arguments = {"template",    "tilewright",       chart.string(),
                                           "--namespace", kOperatorNamespace, "--kube-version",
                                           "1.34.4"};
@@ -93,9 +94,9 @@ class ChartTest : public ClusterTest {
     return run("helm", arguments);
   }
 
-  // As a stream of YAML.
+  // Returns a YAML stream.
   std::string rendered_text(const std::vector<std::string>& flags) const {
-    const CommandOutcome outcome = helm_template(flags);
+    const CommandResult outcome = helm_template(flags);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return outcome.output;
   }
@@ -111,9 +112,9 @@ class ChartTest : public ClusterTest {
 
   static HttpsClient& admin() { return control_plane().admin(); }
 
-  // A kind that this API server lacks: its name stands, anything is taken.
-  static void stand_in(const std::string& group, const std::string& version,
-                       const std::string& plural, const std::string& kind) {
+  // Installs a CRD without schema for a kind that the API server does not have.
+  static void install_permissive_crd(const std::string& group, const std::string& version,
+                                     const std::string& plural, const std::string& kind) {
     const std::string path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const std::string name = plural + "." + group;
     if (admin().get(path + "/" + name).ok()) return;
@@ -131,12 +132,12 @@ class ChartTest : public ClusterTest {
            {"versions",
             {{{"name", version}, {"served", true}, {"storage", true}, {"schema", schema}}}}}}});
     ASSERT_EQ(made.status, 201) << made.message();
-    const CommandOutcome waited = control_plane().kubectl(
+    const CommandResult waited = control_plane().kubectl(
         {"wait", "crd/" + name, "--for=condition=Established", "--timeout=60s"});
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
   }
 
-  // Under the restricted Pod Security Standard.
+  // Enforces the restricted Pod Security Standard.
   static void make_namespace(const std::string& name) {
     if (admin().get("/api/v1/namespaces/" + name).ok()) return;
     const HttpResponse made = admin().post(

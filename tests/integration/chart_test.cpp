@@ -1,4 +1,5 @@
-// The chart as helm renders it, held against the CRD, the code's own names and a real API server.
+// Compares the rendered chart with the CRD and the constants of the code, and applies it to an API
+// server.
 #include "common/base/version.h"
 #include "common/contract/labels.h"
 #include "common/contract/ports.h"
@@ -11,84 +12,104 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
-using testing::CommandOutcome;
+using testing::CommandResult;
 using ::testing::HasSubstr;
-using testing::kDefaults;
-using testing::kEverything;
+using testing::kAllFlags;
+using testing::kDefaultFlags;
 
 const std::string kCrdName = "trainjobs.tilewright.dev";
 
 json crd_source() {
-  return api::read_yaml(testing::read_text(testing::source_dir() / "crds" / (kCrdName + ".yaml")))
-      .tree;
+  return read_yaml(testing::read_text(testing::source_dir() / "crds" / (kCrdName + ".yaml"))).tree;
 }
 
 class Chart : public testing::ChartTest {};
 
-TEST_F(Chart, PassesHelmsOwnChecks) {
-  for (const auto& flags : {kDefaults, kEverything}) {
+TEST_F(Chart, PassesHelmLint) {
+  for (const auto& flags : {kDefaultFlags, kAllFlags}) {
     std::vector<std::string> arguments = {"lint", testing::chart_folder().string(), "--strict",
                                           "--kube-version", "1.34.4"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
-    const CommandOutcome outcome = run("helm", arguments);
+    const CommandResult outcome = run("helm", arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.error;
   }
 }
 
-TEST_F(Chart, HoldsEveryValueToItsType) {
+TEST_F(Chart, RejectsValuesOfTheWrongType) {
   const std::pair<const char*, const char*> wrong[] = {
       {"replicas=two", "replicas"},
       {"replica=2", "replica"},
       {"image.tag=a b", "tag"},
       {"image.repository=a:b", "repository"},
       {"image.digest=abc", "digest"},
+      {"image.digest=sha256:0123", "digest"},
+      {"workerImage=a b", "workerImage"},
+      {"workerImage=worker@sha256:0123", "workerImage"},
+      {"workerImage=worker@md5:0123456789abcdef0123456789abcdef", "workerImage"},
       {"image.pullPolicy=Sometimes", "pullPolicy"},
       {"watchNamespace=A_b", "watchNamespace"},
       {"logLevel=loud", "logLevel"},
+      {"networkPolicy.metricsNamespaces={A_b}", "metricsNamespaces"},
       {"rbac.podGroups=perhaps", "podGroups"},
       {"rbac.secrets=true", "secrets"},
       {"reconcilers=0", "reconcilers"},
       {"metrics.podMonitor.interval=often", "interval"},
       {"serviceAccount.create=false", "serviceAccount.name"}};
   for (const auto& [value, name] : wrong) {
-    const CommandOutcome outcome = helm_template({"--set", value});
+    const CommandResult outcome = helm_template({"--set", value});
     EXPECT_NE(outcome.exit_code, 0) << value;
     EXPECT_THAT(outcome.error, HasSubstr(name)) << value;
   }
 }
 
-TEST_F(Chart, BringsTheCrdAsItIsInCrdsAndKeepsIt) {
-  json crd = testing::only(rendered(kDefaults), "CustomResourceDefinition", kCrdName);
+TEST_F(Chart, ContainsTheCrdUnchangedAndKeepsIt) {
+  json crd = testing::find_only(rendered(kDefaultFlags), "CustomResourceDefinition", kCrdName);
   EXPECT_EQ(crd["metadata"]["annotations"], (json{{"helm.sh/resource-policy", "keep"}}));
   crd["metadata"].erase("annotations");
   crd["metadata"].erase("labels");
   EXPECT_EQ(json::diff(crd_source(), crd), json::array());
 }
 
-TEST_F(Chart, PutsTheWorkersImageIntoTheCrdsDefault) {
-  json crd = testing::only(rendered(kEverything), "CustomResourceDefinition", kCrdName);
+TEST_F(Chart, SetsTheCrdsDefaultWorkerImage) {
+  json crd = testing::find_only(rendered(kAllFlags), "CustomResourceDefinition", kCrdName);
   EXPECT_FALSE(crd["metadata"].contains("annotations")) << "crd.keep is false";
   json& image = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
                    ["properties"]["worker"]["properties"]["image"];
   EXPECT_EQ(image["default"], "registry.example:5000/ml/tilewright-worker:0.1.0");
   image["default"] = std::string("tilewright-worker:") + kVersion;
   crd["metadata"].erase("labels");
-  EXPECT_EQ(json::diff(crd_source(), crd), json::array()) << "nothing else may differ";
+  EXPECT_EQ(json::diff(crd_source(), crd), json::array()) << "other differences than the image";
 }
 
-TEST_F(Chart, LeavesOutTheCrdWhereItIsToldTo) {
+TEST_F(Chart, PinsImagesByDigest) {
+  const std::string digest =
+      "sha256:fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
+  const std::string worker = "registry.example/tilewright-worker@" + digest;
+  const auto objects =
+      rendered({"--set", "image.repository=registry.example/tilewright", "--set", "image.tag=0.1.0",
+                "--set", "image.digest=" + digest, "--set", "workerImage=" + worker});
+  const json deployment = testing::find_only(objects, "Deployment", "tilewright-controller");
+  EXPECT_EQ(deployment["spec"]["template"]["spec"]["containers"][0]["image"],
+            "registry.example/tilewright@" + digest);
+  const json crd = testing::find_only(objects, "CustomResourceDefinition", kCrdName);
+  EXPECT_EQ(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+               ["properties"]["worker"]["properties"]["image"]["default"],
+            worker);
+}
+
+TEST_F(Chart, OmitsTheCrdOnRequest) {
   for (const json& object : rendered({"--set", "crd.install=false"})) {
     EXPECT_NE(object["kind"], "CustomResourceDefinition");
   }
 }
 
-// A checkout on a system without symbolic links has a file with the link's text in its place.
-TEST_F(Chart, SaysWhatToDoWhereTheLinkToTheCrdDoesNotLeadThere) {
+// Without support for symbolic links, a checkout contains a file with the target path instead.
+TEST_F(Chart, ReportsABrokenLinkToTheCrd) {
   const fs::path copy = folder() / "copy";
   fs::copy(testing::chart_folder(), copy, fs::copy_options::recursive);
   const fs::path file = copy / "files" / (kCrdName + ".yaml");
   fs::remove(file);
-  CommandOutcome outcome = helm_template({}, copy);
+  CommandResult outcome = helm_template({}, copy);
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("found nothing, expected the CRD"),
                                    HasSubstr("copy crds/" + kCrdName + ".yaml")));
@@ -99,18 +120,18 @@ TEST_F(Chart, SaysWhatToDoWhereTheLinkToTheCrdDoesNotLeadThere) {
 }
 
 TEST_F(Chart, RendersTheSameFromItsPackage) {
-  const CommandOutcome packed = run(
+  const CommandResult packed = run(
       "helm", {"package", testing::chart_folder().string(), "--destination", folder().string()});
   ASSERT_EQ(packed.exit_code, 0) << packed.error;
   const fs::path package = folder() / ("tilewright-" + std::string(kVersion) + ".tgz");
-  const CommandOutcome outcome = helm_template({}, package);
+  const CommandResult outcome = helm_template({}, package);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_EQ(outcome.output, rendered_text(kDefaults));
+  EXPECT_EQ(outcome.output, rendered_text(kDefaultFlags));
 }
 
-TEST_F(Chart, NamesThePortsAndLabelsThatTheProgramsHave) {
+TEST_F(Chart, UsesThePortsAndLabelsOfThePrograms) {
   const auto objects = rendered({"--set", "metrics.podMonitor.enabled=true"});
-  const json deployment = testing::only(objects, "Deployment", "tilewright-controller");
+  const json deployment = testing::find_only(objects, "Deployment", "tilewright-controller");
   const json& container = deployment["spec"]["template"]["spec"]["containers"][0];
   EXPECT_EQ(container["image"], std::string("tilewright-controller:") + kVersion);
   std::map<std::string, int> ports;
@@ -118,62 +139,85 @@ TEST_F(Chart, NamesThePortsAndLabelsThatTheProgramsHave) {
   EXPECT_EQ(ports, (std::map<std::string, int>{{"rendezvous", kRendezvousPort},
                                                {"metrics", kControllerMetricsPort},
                                                {"health", kControllerHealthPort}}));
-  const json rendezvous = testing::only(objects, "Service", "tilewright-rendezvous");
-  EXPECT_FALSE(rendezvous["spec"].contains("selector")) << "the leader says where it leads";
+  const json rendezvous = testing::find_only(objects, "Service", "tilewright-rendezvous");
+  EXPECT_FALSE(rendezvous["spec"].contains("selector")) << "the leader writes the EndpointSlice";
   EXPECT_EQ(rendezvous["spec"]["ports"][0]["port"], kRendezvousPort);
-  const json monitor = testing::only(objects, "PodMonitor", "tilewright-workers");
+  const json monitor = testing::find_only(objects, "PodMonitor", "tilewright-workers");
   EXPECT_EQ(
       monitor["spec"]["selector"]["matchLabels"],
       (json{{labels::kManagedBy, labels::kManagedByValue}, {labels::kRole, labels::kRoleWorker}}));
   EXPECT_EQ(monitor["spec"]["podMetricsEndpoints"][0]["port"], kMetricsPortName);
-  const json service = testing::only(objects, "Service", "tilewright-metrics");
+  const json service = testing::find_only(objects, "Service", "tilewright-metrics");
   const json labels = deployment["spec"]["template"]["metadata"]["labels"];
   for (const auto& [name, value] : service["spec"]["selector"].items()) {
     EXPECT_EQ(labels.value(name, ""), value);
   }
 }
 
-TEST_F(Chart, FitsTheServersOwnSchemasByKubeconform) {
+TEST_F(Chart, OpensMetricsToTheGivenNamespacesOnly) {
+  const auto ingress = [&](const std::vector<std::string>& flags) {
+    return testing::find_only(rendered(flags), "NetworkPolicy",
+                              "tilewright-controller")["spec"]["ingress"];
+  };
+  const json everywhere = {{"namespaceSelector", json::object()}};
+  const json rendezvous = {{"from", json::array({everywhere})},
+                           {"ports", json::array({{{"port", "rendezvous"}, {"protocol", "TCP"}}})}};
+  EXPECT_EQ(ingress(kDefaultFlags)[0], rendezvous);
+  EXPECT_EQ(ingress(kDefaultFlags)[1]["from"], json::array({everywhere}));
+  const std::vector<std::string> limited = {"--set",
+                                            "networkPolicy.metricsNamespaces={monitoring,sre}"};
+  EXPECT_EQ(ingress(limited)[0], rendezvous);
+  EXPECT_EQ(ingress(limited)[1], json::parse(R"({
+    "from": [{"namespaceSelector": {"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["monitoring", "sre"]}]}}],
+    "ports": [{"port": "metrics", "protocol": "TCP"}]})"));
+  const json deployment =
+      testing::find_only(rendered(limited), "Deployment", "tilewright-controller");
+  EXPECT_THAT(deployment["spec"]["template"]["spec"]["containers"][0]["args"],
+              ::testing::Contains("--metrics_namespaces=monitoring,sre"));
+}
+
+TEST_F(Chart, PassesKubeconform) {
   const testing::HttpResponse openapi = admin().get("/openapi/v2");
   ASSERT_TRUE(openapi.ok()) << openapi.body;
   const std::string location = testing::write_schemas(openapi.json(), folder() / "schemas");
   const auto check = [&](const std::string& manifests) {
-    // No schema of the Prometheus operator's kinds is at hand.
+    // The schemas of the Prometheus operator's kinds are not available.
     return run("kubeconform",
                {"-strict", "-summary", "-schema-location", location, "-skip",
                 "PodMonitor,PrometheusRule", file("manifests.yaml", manifests).string()});
   };
-  std::string text = rendered_text(kDefaults);
-  CommandOutcome outcome = check(text);
+  std::string text = rendered_text(kDefaultFlags);
+  CommandResult outcome = check(text);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.error;
   EXPECT_THAT(outcome.output, HasSubstr("Invalid: 0, Errors: 0, Skipped: 0"));
-  outcome = check(rendered_text(kEverything));
+  outcome = check(rendered_text(kAllFlags));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.error;
   EXPECT_THAT(outcome.output, HasSubstr("Invalid: 0, Errors: 0, Skipped: 3"));
-  // And it would notice.
+  // kubeconform rejects an unknown field.
   const std::size_t place = text.find("revisionHistoryLimit");
   ASSERT_NE(place, std::string::npos);
   outcome = check(text.replace(place, 8, "revision_"));
   EXPECT_NE(outcome.exit_code, 0) << outcome.output;
 }
 
-TEST_F(Chart, IsTakenByTheApiServer) {
+TEST_F(Chart, IsAcceptedByTheApiServer) {
   make_namespace(testing::kOperatorNamespace);
   make_namespace("training");
-  stand_in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor");
-  stand_in("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule");
-  for (const auto& flags : {kDefaults, kEverything}) {
-    const CommandOutcome outcome =
+  install_permissive_crd("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor");
+  install_permissive_crd("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule");
+  for (const auto& flags : {kDefaultFlags, kAllFlags}) {
+    const CommandResult outcome =
         control_plane().kubectl({"apply", "--dry-run=server", "--validate=strict", "--server-side",
                                  "-f", file("manifests.yaml", rendered_text(flags)).string()});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.error;
-    EXPECT_EQ(outcome.error, "") << "no warning either";
+    EXPECT_EQ(outcome.error, "") << "unexpected warnings";
   }
 }
 
 TEST_F(Chart, RunsUnderTheRestrictedPodSecurityStandard) {
   make_namespace(testing::kOperatorNamespace);
-  for (const auto& flags : {kDefaults, kEverything}) {
+  for (const auto& flags : {kDefaultFlags, kAllFlags}) {
     for (const json& object : rendered(flags)) {
       if (object["kind"] != "Deployment") continue;
       json pod = object["spec"]["template"];
@@ -183,30 +227,30 @@ TEST_F(Chart, RunsUnderTheRestrictedPodSecurityStandard) {
       const auto tried = admin().post(pods, pod);
       EXPECT_EQ(tried.status, 201) << tried.message();
       pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true;
-      EXPECT_EQ(admin().post(pods, pod).status, 403) << "the standard is not enforced here";
+      EXPECT_EQ(admin().post(pods, pod).status, 403) << "the standard is not enforced";
     }
   }
 }
 
-TEST_F(Chart, CarriesDashboardAndAlertsUnchanged) {
-  const auto objects = rendered(kEverything);
-  const json map = testing::only(objects, "ConfigMap", "tiles-dashboard");
+TEST_F(Chart, ContainsDashboardAndAlertsUnchanged) {
+  const auto objects = rendered(kAllFlags);
+  const json map = testing::find_only(objects, "ConfigMap", "tiles-dashboard");
   EXPECT_EQ(map["metadata"]["labels"]["grafana_dashboard"], "1");
   const fs::path folder = testing::chart_folder();
   EXPECT_EQ(json::parse(map["data"]["tilewright.json"].get<std::string>()),
             json::parse(testing::read_text(folder / "dashboards/tilewright.json")));
-  const json rule = testing::only(objects, "PrometheusRule", "tiles");
+  const json rule = testing::find_only(objects, "PrometheusRule", "tiles");
   EXPECT_EQ(rule["spec"],
-            api::read_yaml(testing::read_text(folder / "alerts/tilewright.rules.yaml")).tree);
+            read_yaml(testing::read_text(folder / "alerts/tilewright.rules.yaml")).tree);
 }
 
 class ClusterExamples : public testing::ChartTest {};
 
-TEST_F(ClusterExamples, AreTakenByTheApiServerUnderRestrictedPodSecurity) {
+TEST_F(ClusterExamples, AreAcceptedUnderRestrictedPodSecurity) {
   make_namespace("examples");
   const fs::path folder = testing::source_dir() / "examples/cluster";
   const fs::path crd = file("crd.yaml", crd_source().dump());
-  CommandOutcome outcome = control_plane().kubectl({"apply", "--server-side", "-f", crd.string()});
+  CommandResult outcome = control_plane().kubectl({"apply", "--server-side", "-f", crd.string()});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   outcome = control_plane().kubectl(
       {"wait", "crd/" + kCrdName, "--for=condition=Established", "--timeout=60s"});
@@ -218,18 +262,18 @@ TEST_F(ClusterExamples, AreTakenByTheApiServerUnderRestrictedPodSecurity) {
     outcome = control_plane().kubectl({"create", "--dry-run=server", "--validate=strict",
                                        "--namespace=examples", "-f", entry.path().string()});
     EXPECT_EQ(outcome.exit_code, 0) << entry.path() << outcome.error;
-    EXPECT_EQ(outcome.error, "") << "no warning either";
+    EXPECT_EQ(outcome.error, "") << "unexpected warnings";
   }
   EXPECT_EQ(files, 4);
 }
 
-TEST_F(ClusterExamples, HaveAJobThatValidateTakes) {
+TEST_F(ClusterExamples, HaveAJobThatValidateAccepts) {
   ChildCommand command;
   command.program = testing::program("tilewright");
   command.arguments = {"validate",
                        (testing::source_dir() / "examples/cluster/trainjob.yaml").string()};
-  command.environment = environment_with({});
-  const CommandOutcome outcome = testing::run_command(command);
+  command.environment = environment_with_overrides({});
+  const CommandResult outcome = testing::run_command(command);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("runs in a cluster"));
 }

@@ -1,98 +1,99 @@
-// Whatever fails on the way, a job ends in the same state: the controller killed at each of its
-// writes, two of them with leadership going back and forth, the API server restarted.
-#include "tests/integration/controller_life.h"
+// A job reaches the same end state whatever fails: the controller crashes at each of its writes,
+// leadership alternates between two controllers, or the API server restarts.
+#include "tests/integration/job_lifecycle_fixture.h"
 
 namespace tilewright::testing {
 namespace {
 
 using nlohmann::json;
 
-class ControllerFaults : public ControllerLife {
+class ControllerFaults : public JobLifecycleTest {
  protected:
-  // The end of a life in which nothing goes wrong.
-  json undisturbed(const Afterwards& afterwards = {}) {
-    start_controller("", kAlone);
-    EXPECT_TRUE(live_through({}, afterwards));
+  // The end state of a run without faults.
+  json run_without_faults(const FinalCheck& final_check = {}) {
+    start_controller("", kNoLeaderElection);
+    EXPECT_TRUE(run_job({}, final_check));
     json state = end_state(job());
     controllers_.clear();
-    clear_away();
+    clean_up();
     return state;
   }
 
-  // A life for each write that the controller makes in one, in which it dies before or after it
-  // (`point`) and another goes on. How many that were.
-  int die_at_each_write(const char* point, const json& expected,
-                        const Afterwards& afterwards = {}) {
-    constexpr int kMostWrites = 60;
+  // Runs a job once for each write of the controller. In run n, the controller dies before or after
+  // (`point`) its n-th write and another one continues. Returns the number of writes.
+  int crash_at_each_write(const char* point, const json& expected,
+                          const FinalCheck& final_check = {}) {
+    constexpr int kMaxWrites = 60;
     int writes = 0;
     for (bool died = true; died;) {
       const int number = writes + 1;
-      EXPECT_LT(number, kMostWrites) << "a job's life has become a long one";
+      EXPECT_LT(number, kMaxWrites) << "too many writes in one job";
       SCOPED_TRACE(fmt::format("{}@{}", point, number));
       died = false;
-      start_controller(fmt::format("{}@{}", point, number), kAlone);
-      const auto alive = [&] {
-        if (died || !controllers_.back()->ended()) return;
+      start_controller(fmt::format("{}@{}", point, number), kNoLeaderElection);
+      const auto ensure_running = [&] {
+        if (died || !controllers_.back()->has_exited()) return;
         died = true;
-        start_controller("", kAlone);
+        start_controller("", kNoLeaderElection);
       };
-      EXPECT_TRUE(live_through({.alive = alive}, afterwards));
+      EXPECT_TRUE(run_job({.ensure_running = ensure_running}, final_check));
       EXPECT_EQ(end_state(job()), expected);
-      EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
-      EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
+      EXPECT_EQ(pods_created("mrpc-worker-0"), 1U);
+      EXPECT_EQ(pods_created("mrpc-worker-1"), 2U);
       if (HasFailure()) break;
       controllers_.clear();
-      clear_away();
+      clean_up();
       if (died) ++writes;
     }
     return writes;
   }
 };
 
-TEST_F(ControllerFaults, EndTheSameWhicheverWriteTheControllerDiesAt) {
-  watch_lives();
-  const json expected = undisturbed();
+TEST_F(ControllerFaults, KeepTheEndStateWhenTheControllerCrashesAtAnyWrite) {
+  track_pods();
+  const json expected = run_without_faults();
   EXPECT_EQ(expected["restarts"]["program"], 1);
   EXPECT_EQ(expected["phase"], "Succeeded");
   int writes = 0;
   for (const char* point : {"before_write", "after_write"}) {
-    writes += die_at_each_write(point, expected);
+    writes += crash_at_each_write(point, expected);
   }
-  // Status three times at least, three companions, three pods, a deletion, events.
+  // At least: three status updates, three owned resources, three pods, one delete, events.
   EXPECT_GE(writes, 2 * 12);
   RecordProperty("deaths", writes);
 }
 
-// What is removed last, a new leader must know to be left.
-TEST_F(ControllerFaults, LeaveNothingOfAJobThatIsToBeCleanedUpWhole) {
+// A new leader must not recreate the resources that cleanup deletes last.
+TEST_F(ControllerFaults, LeaveNothingWithCleanPodPolicyAll) {
   manifest_.replace(manifest_.find("  trainer:"), 10,
                     "  runPolicy: {cleanPodPolicy: All}\n  trainer:");
-  watch_lives();
-  ObjectWatch services(*client_, kube::resource::services(), space_);
-  ObjectWatch secrets(*client_, kube::resource::secrets(), space_);
-  ObjectWatch policies(*client_, kube::resource::network_policies(), space_);
+  track_pods();
+  ObjectWatch services(*client_, kube::resource::services(), namespace_);
+  ObjectWatch secrets(*client_, kube::resource::secrets(), namespace_);
+  ObjectWatch policies(*client_, kube::resource::network_policies(), namespace_);
   const auto none = [](const Objects& objects) { return objects.empty(); };
   const auto none_of_the_job = [](const Objects& objects) {
     return std::ranges::none_of(objects,
                                 [](const auto& one) { return one.first.starts_with("mrpc"); });
   };
-  const Afterwards nothing_is_left = [&] {
-    return services.wait_until(none, kMoment) && policies.wait_until(none, kMoment) &&
-           secrets.wait_until(none_of_the_job, kMoment) && node_->pods().wait_until(none, kMoment);
+  const FinalCheck nothing_is_left = [&] {
+    return services.wait_until(none, kPollInterval) && policies.wait_until(none, kPollInterval) &&
+           secrets.wait_until(none_of_the_job, kPollInterval) &&
+           node_->pods().wait_until(none, kPollInterval);
   };
-  const json expected = undisturbed(nothing_is_left);
-  EXPECT_GE(die_at_each_write("after_write", expected, nothing_is_left), 12);
+  const json expected = run_without_faults(nothing_is_left);
+  EXPECT_GE(crash_at_each_write("after_write", expected, nothing_is_left), 12);
 }
 
-TEST_F(ControllerFaults, EndTheSameWithTwoControllersThatTakeTurns) {
-  watch_lives();
+TEST_F(ControllerFaults, KeepTheEndStateWhenLeadershipAlternates) {
+  track_pods();
   const std::vector<std::string> both = {"--lease_name=turns"};
   start_controller("", both);
-  const auto leading = [&](RunningProgram& one) { one.say("became the leader"); };
+  const auto leading = [&](RunningProgram& one) { one.wait_for_output("became the leader"); };
   leading(*controllers_.back());
-  // Asked to stop, a leader gives its lease up, and the standby has it at once.
+  // A leader that receives SIGTERM releases its lease, so the standby acquires it at once.
   int handovers = 0;
-  ASSERT_TRUE(live_through({.underway = [&] {
+  ASSERT_TRUE(run_job({.after_step = [&] {
     for (int i = 0; i < 2; ++i, ++handovers) {
       start_controller("", both);
       RunningProgram& before = **std::prev(controllers_.end(), 2);
@@ -101,62 +102,62 @@ TEST_F(ControllerFaults, EndTheSameWithTwoControllersThatTakeTurns) {
       leading(*controllers_.back());
     }
   }}));
-  EXPECT_EQ(handovers, 2 * kTurns);
+  EXPECT_EQ(handovers, 2 * kSteps);
   EXPECT_EQ(job()["status"]["restarts"]["program"], 1);
-  EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
-  EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
+  EXPECT_EQ(pods_created("mrpc-worker-0"), 1U);
+  EXPECT_EQ(pods_created("mrpc-worker-1"), 2U);
   EXPECT_EQ(job()["status"]["failures"].size(), 1U);
 }
 
-// Another leads already when it goes on with a write that it had leave for.
-TEST_F(ControllerFaults, EndTheSameWhicheverWriteALeaderIsPausedAtForLongerThanItsLease) {
-  watch_lives();
-  const json expected = undisturbed();
-  constexpr int kMostWrites = 60;
+// The paused leader resumes with a write that it started before another one became the leader.
+TEST_F(ControllerFaults, KeepTheEndStateWhenALeaderIsPausedPastItsLeaseAtAnyWrite) {
+  track_pods();
+  const json expected = run_without_faults();
+  constexpr int kMaxWrites = 60;
   int writes = 0;
   for (bool paused = true; paused && !HasFailure();) {
     const int number = writes + 1;
-    ASSERT_LT(number, kMostWrites);
+    ASSERT_LT(number, kMaxWrites);
     SCOPED_TRACE(fmt::format("pause_at_write@{}", number));
-    const std::vector<std::string> briefly = {
+    const std::vector<std::string> short_lease = {
         fmt::format("--lease_name=pauses-{}", number), "--leader_elect_lease_duration=3",
         "--leader_elect_renew_deadline=2", "--leader_elect_retry_period=1"};
-    RunningProgram& first = start_controller(fmt::format("pause_at_write@{}", number), briefly);
+    RunningProgram& first = start_controller(fmt::format("pause_at_write@{}", number), short_lease);
     paused = false;
-    const auto alive = [&] {
+    const auto ensure_running = [&] {
       if (paused || !first.stopped()) return;
       paused = true;
-      ASSERT_TRUE(start_controller("", briefly).say("became the leader"));
+      ASSERT_TRUE(start_controller("", short_lease).wait_for_output("became the leader"));
       first.send(SIGCONT);
     };
-    EXPECT_TRUE(live_through({.alive = alive}));
+    EXPECT_TRUE(run_job({.ensure_running = ensure_running}));
     EXPECT_EQ(end_state(job()), expected);
-    EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
-    EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
+    EXPECT_EQ(pods_created("mrpc-worker-0"), 1U);
+    EXPECT_EQ(pods_created("mrpc-worker-1"), 2U);
     if (paused) {
-      EXPECT_TRUE(first.say("no longer the leader"));
+      EXPECT_TRUE(first.wait_for_output("no longer the leader"));
       ++writes;
     }
     controllers_.clear();
-    clear_away();
+    clean_up();
   }
-  // As many as those at which it may die.
+  // At least as many writes as in the crash test.
   EXPECT_GE(writes, 12);
 }
 
-TEST_F(ControllerFaults, EndTheSameThoughTheApiServerIsRestarted) {
-  watch_lives();
-  start_controller("", kAlone);
+TEST_F(ControllerFaults, KeepTheEndStateWhenTheApiServerRestarts) {
+  track_pods();
+  start_controller("", kNoLeaderElection);
   int restarts = 0;
-  ASSERT_TRUE(live_through({.underway = [&] {
+  ASSERT_TRUE(run_job({.after_step = [&] {
     ++restarts;
     control_plane().kill_api_server();
     control_plane().start_api_server();
   }}));
-  EXPECT_EQ(restarts, kTurns);
+  EXPECT_EQ(restarts, kSteps);
   EXPECT_EQ(job()["status"]["restarts"]["program"], 1);
-  EXPECT_EQ(incarnations("mrpc-worker-0"), 1U);
-  EXPECT_EQ(incarnations("mrpc-worker-1"), 2U);
+  EXPECT_EQ(pods_created("mrpc-worker-0"), 1U);
+  EXPECT_EQ(pods_created("mrpc-worker-1"), 2U);
 }
 
 }  // namespace

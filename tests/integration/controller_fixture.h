@@ -1,5 +1,4 @@
-// The real controller against a real API server, with nodes that run nothing: what it makes, writes
-// and says.
+// Fixture of the controller tests: runs the controller against an API server with a fake node.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,10 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "controller/manager/resources.h"
+#include "common/json/timestamp.h"
+#include "controller/operator/resources.h"
 #include "tests/integration/crd_fixture.h"
+#include "tests/support/fake_node.h"
 #include "tests/support/running_program.h"
-#include "tests/support/stand_in_node.h"
 
 namespace tilewright::testing {
 
@@ -34,8 +34,8 @@ spec:
     persistentVolumeClaim: {claimName: work}
 )";
 
-// Leadership is not elected here, so that a killed one's lease need not be waited for.
-inline const std::vector<std::string> kAlone = {"--leader_elect=false"};
+// Without leader election, a new controller does not wait for the lease of a killed one.
+inline const std::vector<std::string> kNoLeaderElection = {"--leader_elect=false"};
 
 class ControllerTest : public CrdTest {
  protected:
@@ -46,19 +46,21 @@ class ControllerTest : public CrdTest {
   void SetUp() override {
     CrdTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    // A namespace of its own for each test: nobody here collects garbage.
+    // A separate namespace for each test: no garbage collector runs.
     static int tests = 0;
-    space_ = fmt::format("controller-{}", ++tests);
-    ASSERT_EQ(admin().post("/api/v1/namespaces", {{"metadata", {{"name", space_}}}}).status, 201);
+    namespace_ = fmt::format("controller-{}", ++tests);
+    ASSERT_EQ(admin().post("/api/v1/namespaces", {{"metadata", {{"name", namespace_}}}}).status,
+              201);
     kube::ConfigSources sources;
     sources.kubeconfig = kubeconfig_ = control_plane().kubeconfig();
     client_ = kube::Client::make(kube::load_config(sources).or_throw()).or_throw();
-    node_ = std::make_unique<StandInNode>(control_plane(), *client_, space_, "node-" + space_);
-    jobs_ = std::make_unique<ObjectWatch>(*client_, manager::resource::train_jobs(), space_);
+    node_ = std::make_unique<FakeNode>(control_plane(), *client_, namespace_, "node-" + namespace_);
+    jobs_ = std::make_unique<ObjectWatch>(*client_, controller::resource::train_jobs(), namespace_);
   }
   void TearDown() override {
     for (auto& controller : controllers_) {
-      if (HasFailure()) std::cout << "a controller said:\n" << said(*controller) << "\n";
+      if (HasFailure())
+        std::cout << "output of a controller:\n" << kill_and_read_output(*controller) << "\n";
     }
     controllers_.clear();
     jobs_.reset();
@@ -66,18 +68,18 @@ class ControllerTest : public CrdTest {
     CrdTest::TearDown();
   }
 
-  // Watches this test's namespace. `fault` is TILEWRIGHT_FAULT. Without a `rendezvous_address` the
-  // Service's is published, with $POD_IP behind it.
+  // Starts a controller that watches this test's namespace, or all of them. `fault` is TILEWRIGHT_FAULT. Without a
+  // `rendezvous_address`, workers get that of the Service, whose endpoint is $POD_IP.
   RunningProgram& start_controller(const std::string& fault = "",
                                    std::vector<std::string> more = {},
                                    const std::string& rendezvous_address = "127.0.0.1:0") {
     std::vector<std::string> arguments = {"controller",
                                           "--kubeconfig=" + kubeconfig_.string(),
-                                          "--namespace=" + space_,
-                                          "--watch_namespace=" + space_,
+                                          "--namespace=" + namespace_,
                                           "--rendezvous_listen=127.0.0.1:0",
                                           "--metrics_listen=127.0.0.1:0",
                                           "--health_listen=127.0.0.1:0"};
+    if (!watch_all_namespaces_) arguments.push_back("--watch_namespace=" + namespace_);
     if (!rendezvous_address.empty()) {
       arguments.push_back("--rendezvous_address=" + rendezvous_address);
     }
@@ -89,17 +91,17 @@ class ControllerTest : public CrdTest {
     unsetenv("TILEWRIGHT_FAULT");
     return *controllers_.back();
   }
-  static std::string said(RunningProgram& controller) {
+  static std::string kill_and_read_output(RunningProgram& controller) {
     controller.send(SIGKILL);
     (void)controller.wait();
     return controller.output();
   }
 
   std::string jobs_path() const {
-    return fmt::format("/apis/tilewright.dev/v1alpha1/namespaces/{}/trainjobs", space_);
+    return fmt::format("/apis/tilewright.dev/v1alpha1/namespaces/{}/trainjobs", namespace_);
   }
   json create_job(const std::string& manifest = kControllerJob) {
-    const HttpResponse made = admin().post(jobs_path(), tree_of(manifest));
+    const HttpResponse made = admin().post(jobs_path(), parse_yaml(manifest));
     EXPECT_EQ(made.status, 201) << made.message();
     return made.json();
   }
@@ -107,7 +109,7 @@ class ControllerTest : public CrdTest {
     return admin().merge_patch(jobs_path() + "/" + name, patch);
   }
 
-  // Waits until the job is as `holds` says; shows it if it never is.
+  // Waits until `holds` is true of the job; prints the job on timeout.
   ::testing::AssertionResult job_becomes(const std::function<bool(const json&)>& holds,
                                          const std::string& name = "mrpc") {
     const bool came = jobs_->wait_until([&](const Objects& jobs) {
@@ -119,7 +121,7 @@ class ControllerTest : public CrdTest {
     const auto job = jobs.find(name);
     return ::testing::AssertionFailure()
            << "the job is "
-           << (job == jobs.end() ? "not there" : job->second.value("status", json()).dump(1));
+           << (job == jobs.end() ? "missing" : job->second.value("status", json()).dump(1));
   }
   ::testing::AssertionResult phase_becomes(const std::string& phase) {
     return job_becomes([&](const json& job) { return phase_of(job) == phase; });
@@ -139,17 +141,17 @@ class ControllerTest : public CrdTest {
     return condition["status"] == "True" && (reason.empty() || condition["reason"] == reason);
   }
   json job(const std::string& name = "mrpc") { return jobs_->objects()[name]; }
-  // From the job's first start to its end.
-  std::chrono::nanoseconds lasted() {
+  // Time from the job's first start to its end.
+  std::chrono::nanoseconds job_duration() {
     const json status = job()["status"];
-    const auto start = api::parse_timestamp(status["startTime"].get<std::string>());
-    const auto end = api::parse_timestamp(status["completionTime"].get<std::string>());
+    const auto start = parse_timestamp(status["startTime"].get<std::string>());
+    const auto end = parse_timestamp(status["completionTime"].get<std::string>());
     return *end - *start;
   }
-  // The namespace's ResourceQuota. The quota controller would copy it to its status; without one
-  // the test does.
-  void limit_pods(const char* pods) {
-    const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", space_);
+  // Sets the namespace's ResourceQuota, spec and status: no quota controller runs to copy the spec
+  // to the status.
+  void set_pod_quota(const char* pods) {
+    const std::string quotas = fmt::format("/api/v1/namespaces/{}/resourcequotas", namespace_);
     const json spec = {{"hard", {{"pods", pods}}}};
     if (admin().get(quotas + "/q").ok()) {
       EXPECT_TRUE(admin().merge_patch(quotas + "/q", {{"spec", spec}}).ok());
@@ -160,20 +162,20 @@ class ControllerTest : public CrdTest {
     EXPECT_TRUE(admin().merge_patch(quotas + "/q/status", {{"status", status}}).ok());
   }
 
-  // What stands in the Secret that the pod mounts; null where there is none.
-  json key_given_to(const std::string& pod) {
+  // The content of the Secret that the pod mounts; null if there is no such Secret.
+  json job_key_of(const std::string& pod) {
     const json there = node_->pods().objects()[pod];
     for (const json& volume : there["spec"]["volumes"]) {
       if (volume["name"] != "tilewright-job-key") continue;
       const std::string secret = volume["secret"]["secretName"];
       const HttpResponse read =
-          admin().get(fmt::format("/api/v1/namespaces/{}/secrets/{}", space_, secret));
+          admin().get(fmt::format("/api/v1/namespaces/{}/secrets/{}", namespace_, secret));
       return read.json().value(json::json_pointer("/data/job-key"), json());
     }
     return nullptr;
   }
 
-  // By name and UID of those that are running and not being deleted.
+  // Names and UIDs of the pods that are running and not being deleted.
   std::map<std::string, std::string> live_pods() {
     std::map<std::string, std::string> live;
     for (const auto& [name, pod] : node_->pods().objects()) {
@@ -196,7 +198,7 @@ class ControllerTest : public CrdTest {
       return live == count;
     });
   }
-  // What people were told of TrainJobs, in the order of the alphabet; `events` of events.k8s.io.
+  // Reasons of the events on TrainJobs, sorted; `events` of events.k8s.io.
   static std::vector<std::string> reasons_of(const Objects& events) {
     std::vector<std::string> reasons;
     for (const auto& [name, event] : events) {
@@ -206,11 +208,12 @@ class ControllerTest : public CrdTest {
     return reasons;
   }
 
-  std::string space_;
-  std::filesystem::path kubeconfig_;  // of controllers: for one that is not told the truth
+  std::string namespace_;
+  bool watch_all_namespaces_ = false;
+  std::filesystem::path kubeconfig_;  // of the controllers; the proxy's in proxy tests
   TemporaryDirectory temporary_;
   std::unique_ptr<kube::Client> client_;
-  std::unique_ptr<StandInNode> node_;
+  std::unique_ptr<FakeNode> node_;
   std::unique_ptr<ObjectWatch> jobs_;
   std::list<std::unique_ptr<RunningProgram>> controllers_;
 };

@@ -1,4 +1,4 @@
-// A job's life under the real controller: pods, companions, status, events, policies.
+// Tests of the controller on an API server: pods, owned resources, status, events, policies.
 #include <fstream>
 
 #include "tests/integration/controller_fixture.h"
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
+TEST_F(ControllerTest, RunsAJobToSuccess) {
   start_controller();
   const json made = create_job();
   ASSERT_TRUE(phase_becomes("Running"));
@@ -29,13 +29,13 @@ TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
     EXPECT_EQ(pod["status"]["qosClass"], "Guaranteed");
     EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
   }
-  const std::string core = "/api/v1/namespaces/" + space_;
+  const std::string core = "/api/v1/namespaces/" + namespace_;
   EXPECT_EQ(admin().get(core + "/services/mrpc").json()["spec"]["clusterIP"], "None");
-  EXPECT_TRUE(key_given_to("mrpc-worker-0").is_string());
-  EXPECT_TRUE(
-      admin()
-          .get(fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", space_))
-          .ok());
+  EXPECT_TRUE(job_key_of("mrpc-worker-0").is_string());
+  EXPECT_TRUE(admin()
+                  .get(fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc",
+                                   namespace_))
+                  .ok());
 
   node_->succeed_all();
   ASSERT_TRUE(phase_becomes("Succeeded"));
@@ -44,8 +44,8 @@ TEST_F(ControllerTest, TakesAJobFromItsCreationToSuccess) {
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
 }
 
-TEST_F(ControllerTest, TellsWhatAJobsOwnerWouldBetterHaveWritten) {
-  ObjectWatch events(*client_, kube::resource::events(), space_);
+TEST_F(ControllerTest, WarnsAboutFractionalCpus) {
+  ObjectWatch events(*client_, kube::resource::events(), namespace_);
   start_controller();
   std::string manifest = kControllerJob;
   manifest.replace(manifest.find("cpu: \"1\""), 8, "cpu: 500m");
@@ -53,15 +53,15 @@ TEST_F(ControllerTest, TellsWhatAJobsOwnerWouldBetterHaveWritten) {
   EXPECT_TRUE(events.wait_until([](const Objects& all) {
     return std::ranges::any_of(all, [](const auto& one) {
       const json& event = one.second;
-      return event["reason"] == "Advice" && event["type"] == "Warning" &&
-             event["note"].template get<std::string>().find("no whole number of CPUs") !=
+      return event["reason"] == "ValidationWarning" && event["type"] == "Warning" &&
+             event["note"].template get<std::string>().find("expected an integer: the kubelet") !=
                  std::string::npos;
     });
   }));
   ASSERT_TRUE(phase_becomes("Running"));
 }
 
-TEST_F(ControllerTest, CountsAFailureAndStartsThatWorkerAgain) {
+TEST_F(ControllerTest, CountsAFailureAndRestartsThatWorker) {
   start_controller();
   create_job();
   ASSERT_TRUE(phase_becomes("Running"));
@@ -72,21 +72,76 @@ TEST_F(ControllerTest, CountsAFailureAndStartsThatWorkerAgain) {
   }));
   ASSERT_TRUE(wait_for_live_pods(2));
   const auto after = live_pods();
-  EXPECT_EQ(after.at("mrpc-worker-0"), before.at("mrpc-worker-0")) << "it has not failed";
+  EXPECT_EQ(after.at("mrpc-worker-0"), before.at("mrpc-worker-0")) << "worker 0 did not fail";
   EXPECT_NE(after.at("mrpc-worker-1"), before.at("mrpc-worker-1"));
   const json failure = job()["status"]["failures"][0];
   EXPECT_EQ(failure["podUID"], before.at("mrpc-worker-1"));
   EXPECT_EQ(failure["signal"], 11);
-  EXPECT_EQ(failure["node"], "node-" + space_);
+  EXPECT_EQ(failure["node"], "node-" + namespace_);
   EXPECT_EQ(failure["lastLines"], json({"a last line", "of the log"}));
 }
 
-TEST_F(ControllerTest, ReplacesADeletedPodWithoutUsingUpRestarts) {
+// A user of another namespace creates pods with the labels and the owner reference of the job.
+TEST_F(ControllerTest, IgnoresPodsOfAnotherNamespaceThatNameTheJobAsOwner) {
+  watch_all_namespaces_ = true;
   start_controller();
   create_job();
   ASSERT_TRUE(phase_becomes("Running"));
   const auto before = live_pods();
-  ASSERT_TRUE(admin().remove(fmt::format("/api/v1/namespaces/{}/pods/mrpc-worker-0", space_)).ok());
+  const std::string stranger = namespace_ + "-stranger";
+  ASSERT_TRUE(admin().post("/api/v1/namespaces", {{"metadata", {{"name", stranger}}}}).ok());
+  const std::string pods = fmt::format("/api/v1/namespaces/{}/pods", stranger);
+  for (const auto& [name, worker] : node_->pods().objects()) {
+    const json copy = {{"metadata",
+                        {{"name", name},
+                         {"labels", worker["metadata"]["labels"]},
+                         {"ownerReferences", worker["metadata"]["ownerReferences"]}}},
+                       {"spec", worker["spec"]}};
+    const HttpResponse made = admin().post(pods, copy);
+    ASSERT_TRUE(made.ok()) << made.message();
+    ASSERT_TRUE(
+        admin()
+            .merge_patch(pods + "/" + name + "/status", {{"status", {{"phase", "Succeeded"}}}})
+            .ok());
+  }
+  // The controller sees this later event after those of the other namespace.
+  node_->end_container("mrpc-worker-1", 139, "Error");
+  ASSERT_TRUE(job_becomes([](const json& job) {
+    return job["status"]["restarts"]["program"] == 1 && phase_of(job) == "Running";
+  }));
+  ASSERT_TRUE(wait_for_live_pods(2));
+  EXPECT_EQ(live_pods().at("mrpc-worker-0"), before.at("mrpc-worker-0"));
+}
+
+// As large and as deep as the API server stores them.
+TEST_F(ControllerTest, RunsAJobBesideOnesThatAreTooLargeOrTooDeep) {
+  json deep = 1;
+  for (int i = 0; i < 5000; ++i) deep = {{"a", std::move(deep)}};
+  const std::pair<const char*, json> jobs[] = {{"deep", std::move(deep)},
+                                               {"large", std::string(1'400'000, 'x')}};
+  for (const auto& [name, value] : jobs) {
+    json job = parse_yaml(kControllerJob);
+    job["metadata"]["name"] = name;
+    job["spec"]["worker"]["podTemplate"]["spec"]["unknown"] = value;
+    const HttpResponse made = admin().post(jobs_path(), job);
+    ASSERT_EQ(made.status, 201) << made.message();
+  }
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  for (const auto& [name, value] : jobs) {
+    EXPECT_TRUE(
+        job_becomes([](const json& job) { return is_true(job, "Blocked", "InvalidSpec"); }, name));
+  }
+}
+
+TEST_F(ControllerTest, ReplacesADeletedPodWithoutConsumingRestarts) {
+  start_controller();
+  create_job();
+  ASSERT_TRUE(phase_becomes("Running"));
+  const auto before = live_pods();
+  ASSERT_TRUE(
+      admin().remove(fmt::format("/api/v1/namespaces/{}/pods/mrpc-worker-0", namespace_)).ok());
   ASSERT_TRUE(job_becomes(
       [](const json& job) { return job["status"]["restarts"]["infrastructure"] == 1; }));
   ASSERT_TRUE(node_->pods().wait_until([&](const Objects& pods) {
@@ -98,7 +153,7 @@ TEST_F(ControllerTest, ReplacesADeletedPodWithoutUsingUpRestarts) {
   EXPECT_EQ(job()["status"]["restarts"]["program"], 0);
 }
 
-TEST_F(ControllerTest, FailsTheJobWhereThePolicySaysSo) {
+TEST_F(ControllerTest, FailsTheJobOnAPermanentExitCode) {
   start_controller();
   std::string manifest = kControllerJob;
   manifest.replace(manifest.find("    replicas: 2"), 15,
@@ -108,7 +163,7 @@ TEST_F(ControllerTest, FailsTheJobWhereThePolicySaysSo) {
   node_->end_container("mrpc-worker-0", 13);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "PermanentExitCode"));
-  // cleanPodPolicy Running: what still runs goes, what has failed stays to be looked at.
+  // cleanPodPolicy Running: running pods are deleted; failed pods stay for inspection.
   ASSERT_TRUE(wait_for_live_pods(0));
   EXPECT_THAT(node_->pods().objects(), Contains(::testing::Key("mrpc-worker-0")));
 }
@@ -139,43 +194,43 @@ TEST_F(ControllerTest, ScalesWhileItRuns) {
     })) << replicas;
   }
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0);
-  EXPECT_EQ(job()["status"]["nominalWorkers"], 2) << "frozen at the start";
+  EXPECT_EQ(job()["status"]["nominalWorkers"], 2) << "nominalWorkers is set once, at the start";
 }
 
-// As its own sentence advises where the master secret cannot be read.
-TEST_F(ControllerTest, GivesItsJobsNewKeysAfterItsMasterSecretWasDeleted) {
-  start_controller("", kAlone);
+// The advice in the error message for an unreadable master secret.
+TEST_F(ControllerTest, IssuesNewJobKeysAfterTheMasterSecretIsDeleted) {
+  start_controller("", kNoLeaderElection);
   create_job();
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(wait_for_live_pods(2));
   const std::map<std::string, std::string> before = live_pods();
-  const json old_key = key_given_to("mrpc-worker-0");
+  const json old_key = job_key_of("mrpc-worker-0");
   controllers_.clear();
   ASSERT_TRUE(
-      admin().remove("/api/v1/namespaces/" + space_ + "/secrets/tilewright-master-key").ok());
-  start_controller("", kAlone);
+      admin().remove("/api/v1/namespaces/" + namespace_ + "/secrets/tilewright-master-key").ok());
+  start_controller("", kNoLeaderElection);
   ASSERT_TRUE(job_becomes([](const json& job) {
     return job["status"]["restarts"]["infrastructure"] == 2 &&
            job["status"]["replicas"]["ready"] == 2;
   }));
   for (const auto& [name, uid] : live_pods()) EXPECT_NE(before.at(name), uid);
-  const json new_key = key_given_to("mrpc-worker-0");
+  const json new_key = job_key_of("mrpc-worker-0");
   EXPECT_TRUE(old_key.is_string() && new_key.is_string());
   EXPECT_NE(old_key, new_key);
-  EXPECT_EQ(new_key, key_given_to("mrpc-worker-1"));
+  EXPECT_EQ(new_key, job_key_of("mrpc-worker-1"));
   EXPECT_EQ(job()["status"]["failures"][0]["reason"], "KeyReplaced");
 }
 
-// What is not watched is made sure of at every resync.
-TEST_F(ControllerTest, PublishesItsRendezvousAnewThoughSomebodyHasDeletedIt) {
+// The controller checks resources that it does not watch at every resync.
+TEST_F(ControllerTest, RecreatesADeletedRendezvousEndpointSlice) {
   ASSERT_EQ(admin()
-                .post("/api/v1/namespaces/" + space_ + "/services",
+                .post("/api/v1/namespaces/" + namespace_ + "/services",
                       {{"metadata", {{"name", "tilewright-rendezvous"}}},
                        {"spec", {{"ports", {{{"name", "rendezvous"}, {"port", 29400}}}}}}})
                 .status,
             201);
   const kube::ResourceType slices = kube::resource::endpoint_slices();
-  ObjectWatch watch(*client_, slices, space_);
+  ObjectWatch watch(*client_, slices, namespace_);
   std::string before;
   const auto published = [&] {
     return watch.wait_until([&](const Objects& there) {
@@ -190,17 +245,17 @@ TEST_F(ControllerTest, PublishesItsRendezvousAnewThoughSomebodyHasDeletedIt) {
   ASSERT_TRUE(published());
   before = watch.objects()["tilewright-rendezvous"]["metadata"]["uid"];
   ASSERT_TRUE(admin()
-                  .remove("/apis/discovery.k8s.io/v1/namespaces/" + space_ +
+                  .remove("/apis/discovery.k8s.io/v1/namespaces/" + namespace_ +
                           "/endpointslices/tilewright-rendezvous")
                   .ok());
   EXPECT_TRUE(published());
 }
 
-// So that where there is room for one only it is the first, whose log people follow.
+// If only one pod fits, it must be worker 0, whose log users follow.
 TEST_F(ControllerTest, CreatesTheFirstWorkerOfAnElasticJobBeforeTheOthers) {
   std::mutex mutex;
   std::vector<std::string> order;
-  ObjectWatch pods(*client_, kube::resource::pods(), space_,
+  ObjectWatch pods(*client_, kube::resource::pods(), namespace_,
                    [&](const std::string& name, const json& pod) {
                      const std::lock_guard lock(mutex);
                      if (!pod.is_null() && !std::ranges::count(order, name)) order.push_back(name);
@@ -208,7 +263,7 @@ TEST_F(ControllerTest, CreatesTheFirstWorkerOfAnElasticJobBeforeTheOthers) {
   start_controller();
   constexpr int kJobs = 8;
   constexpr int kWorkers = 8;
-  json manifest = tree_of(kControllerJob);
+  json manifest = parse_yaml(kControllerJob);
   manifest["spec"]["elasticPolicy"]["maxReplicas"] = kWorkers;
   manifest["spec"]["worker"]["replicas"] = kWorkers;
   for (int i = 0; i < kJobs; ++i) {
@@ -227,7 +282,7 @@ TEST_F(ControllerTest, CreatesTheFirstWorkerOfAnElasticJobBeforeTheOthers) {
   }
 }
 
-TEST_F(ControllerTest, FiresADeadlineThoughNothingElseHappens) {
+TEST_F(ControllerTest, FiresADeadlineWithoutOtherEvents) {
   start_controller();
   std::string manifest = kControllerJob;
   manifest.replace(
@@ -237,15 +292,15 @@ TEST_F(ControllerTest, FiresADeadlineThoughNothingElseHappens) {
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  EXPECT_GE(lasted(), std::chrono::seconds(3));
-  EXPECT_LE(lasted(), std::chrono::seconds(5));
-  // And its time to live ends on a timer too.
+  EXPECT_GE(job_duration(), std::chrono::seconds(3));
+  EXPECT_LE(job_duration(), std::chrono::seconds(5));
+  // The TTL also fires on a timer.
   EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
 }
 
-TEST_F(ControllerTest, CleansUpAsThePolicySays) {
+TEST_F(ControllerTest, AppliesCleanPodPolicy) {
   start_controller();
-  ObjectWatch services(*client_, kube::resource::services(), space_);
+  ObjectWatch services(*client_, kube::resource::services(), namespace_);
   for (const auto& [policy, left] :
        {std::pair{"None", 2U}, std::pair{"Running", 2U}, std::pair{"All", 0U}}) {
     std::string manifest = kControllerJob;
@@ -273,21 +328,21 @@ TEST_F(ControllerTest, CleansUpAsThePolicySays) {
   }
 }
 
-TEST_F(ControllerTest, TakesAJobThatIsCreatedAgainUnderItsName) {
+TEST_F(ControllerTest, RunsARecreatedJobOfTheSameName) {
   start_controller();
   const json first = create_job();
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(admin().remove(jobs_path() + "/mrpc").ok());
   const json second = create_job();
   ASSERT_NE(first["metadata"]["uid"], second["metadata"]["uid"]);
-  // The garbage collector would take the first one's objects, with their owner's UID.
+  // No garbage collector runs, so the first job's objects remain, with their owner's UID.
   ASSERT_TRUE(job_becomes([](const json& job) { return is_true(job, "Blocked", "NameTaken"); }));
   for (const char* pod : {"mrpc-worker-0", "mrpc-worker-1"}) {
-    admin().remove(fmt::format("/api/v1/namespaces/{}/pods/{}", space_, pod));
+    admin().remove(fmt::format("/api/v1/namespaces/{}/pods/{}", namespace_, pod));
   }
-  admin().remove(fmt::format("/api/v1/namespaces/{}/services/mrpc", space_));
+  admin().remove(fmt::format("/api/v1/namespaces/{}/services/mrpc", namespace_));
   admin().remove(
-      fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", space_));
+      fmt::format("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/mrpc", namespace_));
   ASSERT_TRUE(phase_becomes("Running"));
   for (const auto& [name, pod] : node_->pods().objects()) {
     EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], second["metadata"]["uid"]);
@@ -296,22 +351,22 @@ TEST_F(ControllerTest, TakesAJobThatIsCreatedAgainUnderItsName) {
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
-TEST_F(ControllerTest, SaysWhatAQuotaForbidsAndGoesOnWhenItIsRaised) {
+TEST_F(ControllerTest, ReportsAnExceededQuotaAndContinuesWhenItIsRaised) {
   start_controller();
-  limit_pods("0");
+  set_pod_quota("0");
   create_job();
   ASSERT_TRUE(
       job_becomes([](const json& job) { return is_true(job, "Blocked", "QuotaExceeded"); }));
   EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
               HasSubstr("requested: pods=1, used: pods=0, limited: pods=0"));
-  limit_pods("10");
+  set_pod_quota("10");
   ASSERT_TRUE(phase_becomes("Running"));
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
-// Its timers are made anew from the status.
-TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
-  RunningProgram& first = start_controller("", kAlone);
+// A restarted controller recreates its timers from the status.
+TEST_F(ControllerTest, FiresADeadlineAcrossRestarts) {
+  RunningProgram& first = start_controller("", kNoLeaderElection);
   std::string manifest = kControllerJob;
   manifest.replace(
       manifest.find("  trainer:"), 10,
@@ -320,32 +375,32 @@ TEST_F(ControllerTest, FiresADeadlineThatBeganBeforeItsOwnDeath) {
   ASSERT_TRUE(phase_becomes("Running"));
   first.send(SIGKILL);
   first.wait();
-  RunningProgram& second = start_controller("", kAlone);
+  RunningProgram& second = start_controller("", kNoLeaderElection);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  EXPECT_GE(lasted(), std::chrono::seconds(6));
-  EXPECT_LE(lasted(), std::chrono::seconds(8));
+  EXPECT_GE(job_duration(), std::chrono::seconds(6));
+  EXPECT_LE(job_duration(), std::chrono::seconds(8));
   second.send(SIGKILL);
   second.wait();
-  start_controller("", kAlone);
+  start_controller("", kNoLeaderElection);
   EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
 }
 
-// What cannot be made is tried again ever more seldom; a deadline does not wait for that.
-TEST_F(ControllerTest, FiresADeadlineWhileAQuotaForbidsEveryPod) {
+// Failed creations are retried with exponential backoff; a deadline does not wait for them.
+TEST_F(ControllerTest, FiresADeadlineWhileAQuotaBlocksEveryPod) {
   start_controller();
-  limit_pods("0");
+  set_pod_quota("0");
   std::string manifest = kControllerJob;
   manifest.replace(manifest.find("  trainer:"), 10,
                    "  runPolicy: {activeDeadlineSeconds: 11}\n  trainer:");
   create_job(manifest);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  EXPECT_GE(lasted(), std::chrono::seconds(11));
-  EXPECT_LE(lasted(), std::chrono::seconds(13));
+  EXPECT_GE(job_duration(), std::chrono::seconds(11));
+  EXPECT_LE(job_duration(), std::chrono::seconds(13));
 }
 
-TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
+TEST_F(ControllerTest, ReportsAWorkerLargerThanAnyNode) {
   start_controller();
   node_->accept_pods(false);
   std::string manifest = kControllerJob;
@@ -354,23 +409,23 @@ TEST_F(ControllerTest, SaysAtOnceThatAWorkerIsLargerThanAnyNode) {
   ASSERT_TRUE(
       job_becomes([](const json& job) { return is_true(job, "Blocked", "LargerThanAnyNode"); }));
   EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
-              HasSubstr("a worker asks for cpu 100, memory 1Gi"));
+              HasSubstr("a worker requests cpu 100, memory 1Gi"));
   node_->set_cpus(128);
   ASSERT_TRUE(job_becomes([](const json& job) { return !is_true(job, "Blocked"); }));
   node_->set_cpus(64);
 }
 
-// `tilewright validate --cluster`: the same said before the job is created.
+// `tilewright validate --cluster` reports the same problems before the job is created.
 class PreflightTest : public ControllerTest {
  protected:
-  CommandOutcome validate(const std::string& manifest) {
+  CommandResult validate(const std::string& manifest) {
     const std::filesystem::path file = temporary_.path() / "job.yaml";
     std::ofstream(file) << manifest;
     ChildCommand command;
     command.program = program("tilewright");
-    command.arguments = {"validate", "--cluster", "--namespace=" + space_,
+    command.arguments = {"validate", "--cluster", "--namespace=" + namespace_,
                          "--kubeconfig=" + kubeconfig_.string(), file.string()};
-    command.environment = environment_with({});
+    command.environment = environment_with_overrides({});
     return run_command(command);
   }
   void make_claim(const std::string& name) {
@@ -378,19 +433,19 @@ class PreflightTest : public ControllerTest {
                         {"spec",
                          {{"accessModes", {"ReadWriteMany"}},
                           {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}};
-    const HttpResponse made =
-        admin().post(fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims", space_), claim);
+    const HttpResponse made = admin().post(
+        fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims", namespace_), claim);
     ASSERT_EQ(made.status, 201) << made.message();
   }
-  // From now on somebody else asks, who has no rights yet.
-  void ask_as(const std::string& user) {
+  // Later requests use a user without permissions.
+  void use_credentials_of(const std::string& user) {
     const CertificatePaths paths = control_plane().issue_client(user, {});
     kubeconfig_ = temporary_.path() / "kubeconfig";
     write_kubeconfig(
         kubeconfig_, control_plane().url(), control_plane().authority(),
         {{"client-certificate", paths.certificate.string()}, {"client-key", paths.key.string()}});
   }
-  // Of a worker's pod, beside the worker itself.
+  // Adds `spec` to the worker's pod spec as an overlay.
   static std::string with_overlay(const std::string& spec) {
     std::string manifest = kControllerJob;
     return manifest.insert(manifest.find("    replicas: 2"),
@@ -398,80 +453,88 @@ class PreflightTest : public ControllerTest {
   }
 };
 
-TEST_F(PreflightTest, IsAskedBeforeAJobIsCreated) {
+TEST_F(PreflightTest, FindsMissingClaimsAndOversizedWorkers) {
   std::string manifest = kControllerJob;
-  CommandOutcome outcome = validate(manifest);
+  CommandResult outcome = validate(manifest);
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("there is no PersistentVolumeClaim work in the namespace " +
-                                        space_ + ", which volume work names"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("PersistentVolumeClaim work of volume work does not exist in namespace " +
+                        namespace_));
   ASSERT_NO_FATAL_FAILURE(make_claim("work"));
   outcome = validate(manifest);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("would take it, in namespace " + space_));
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr(": accepted by "), HasSubstr("in namespace " + namespace_)));
   manifest.replace(manifest.find("cpu: \"1\""), 8, "cpu: \"100\"");
   outcome = validate(manifest);
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("a worker asks for cpu 100, memory 1Gi"));
+  EXPECT_THAT(outcome.output, HasSubstr("a worker requests cpu 100, memory 1Gi"));
   outcome = validate(
       with_overlay("volumes: [{name: more, persistentVolumeClaim: {claimName: elsewhere}}]"));
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("there is no PersistentVolumeClaim elsewhere in the "
-                                        "namespace " +
-                                        space_ + ", which volume more names"));
-  EXPECT_TRUE(jobs_->objects().empty()) << "nothing is made";
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("PersistentVolumeClaim elsewhere of volume more does not exist in namespace " +
+                namespace_));
+  EXPECT_TRUE(jobs_->objects().empty()) << "validate creates no objects";
   EXPECT_TRUE(node_->pods().objects().empty());
 }
 
-// All three are Forbidden to the API server. The operator makes the pods: what the asker may not is
-// no fault of the job.
-TEST_F(PreflightTest, TellsTheAskersRightsFromQuotasAndPodSecurity) {
+// The API server answers all three with Forbidden. The operator creates the pods, so the user's
+// missing permissions are no problem of the job.
+TEST_F(PreflightTest, DistinguishesMissingPermissionsFromQuotasAndPodSecurity) {
   ASSERT_NO_FATAL_FAILURE(make_claim("work"));
-  const HttpResponse restricted = admin().merge_patch(
-      "/api/v1/namespaces/" + space_,
-      {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", "restricted"}}}}}});
+  const HttpResponse restricted =
+      admin().merge_patch("/api/v1/namespaces/" + namespace_,
+                          {{"metadata",
+                            {{"labels",
+                              {{"pod-security.kubernetes.io/enforce", "restricted"},
+                               {"pod-security.kubernetes.io/enforce-version", "v1.30"}}}}}});
   ASSERT_TRUE(restricted.ok()) << restricted.message();
-  const std::string refused = "the API server would not take a worker's pod: pods ";
-  CommandOutcome outcome = validate(with_overlay("containers: [{name: side, image: s}]"));
+  const std::string refused = "the API server would reject a worker's pod: pods ";
+  // This version of the standard does not know that the sysctl is safe.
+  CommandResult outcome = validate(with_overlay(
+      "securityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: 4096 87380 16777216}]}"));
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr(refused + "\"mrpc-worker-0\" is forbidden: violates"));
   EXPECT_EQ(validate(kControllerJob).exit_code, 0);
-  limit_pods("0");
+  set_pod_quota("0");
   outcome = validate(kControllerJob);
   EXPECT_EQ(outcome.exit_code, 10) << outcome.output;
   EXPECT_THAT(outcome.output,
               HasSubstr(refused + "\"mrpc-worker-0\" is forbidden: exceeded quota"));
 
-  const std::string user = "asker-" + space_;
-  ask_as(user);
+  const std::string user = "asker-" + namespace_;
+  use_credentials_of(user);
   const auto unknown = [&](const std::string& what, const std::string& verb,
                            const std::string& kind) {
     return fmt::format(
-        "job.yaml: not known: {}, which you may not ask: {} is forbidden: User \"{}\" "
+        "job.yaml: not checked: {} (no permission to check it): {} is forbidden: User \"{}\" "
         "cannot {} resource ",
         what, kind, user, verb);
   };
-  const std::string of_the_job =
-      unknown("whether the API server takes the job", "create", "trainjobs.tilewright.dev");
+  const std::string job_unknown =
+      unknown("whether the API server accepts the job", "create", "trainjobs.tilewright.dev");
   outcome = validate(kControllerJob);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr(of_the_job));
-  EXPECT_THAT(outcome.output,
-              HasSubstr(unknown("whether the API server takes a worker's pod", "create", "pods")));
+  EXPECT_THAT(outcome.output, HasSubstr(job_unknown));
+  EXPECT_THAT(outcome.output, HasSubstr(unknown("whether the API server accepts a worker's pod",
+                                                "create", "pods")));
   EXPECT_THAT(outcome.output,
               HasSubstr(unknown("whether a node is large enough", "list", "nodes")));
-  EXPECT_THAT(outcome.output, HasSubstr(unknown("whether the claim work exists", "get",
+  EXPECT_THAT(outcome.output, HasSubstr(unknown("whether PersistentVolumeClaim work exists", "get",
                                                 "persistentvolumeclaims \"work\"")));
   control_plane().grant(
       user,
       {{{"apiGroups", {"tilewright.dev"}}, {"resources", {"trainjobs"}}, {"verbs", {"create"}}}});
   outcome = validate(kControllerJob);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, Not(HasSubstr(of_the_job)));
-  EXPECT_THAT(outcome.output,
-              HasSubstr(unknown("whether the API server takes a worker's pod", "create", "pods")));
+  EXPECT_THAT(outcome.output, Not(HasSubstr(job_unknown)));
+  EXPECT_THAT(outcome.output, HasSubstr(unknown("whether the API server accepts a worker's pod",
+                                                "create", "pods")));
 }
 
-TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
+TEST_F(ControllerTest, ReportsPodEventsOfAPodThatDoesNotStart) {
   start_controller();
   node_->hold_containers(true);
   create_job();
@@ -480,13 +543,13 @@ TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
              return entry.second["spec"].contains("nodeName");
            }) == 2;
   }));
-  // As the controller that attaches volumes words it.
+  // Wording of the attach-detach controller.
   const json pod = node_->pods().objects()["mrpc-worker-0"];
   const json event = {
-      {"metadata", {{"name", "mrpc-worker-0.attach"}, {"namespace", space_}}},
+      {"metadata", {{"name", "mrpc-worker-0.attach"}, {"namespace", namespace_}}},
       {"involvedObject",
        {{"kind", "Pod"},
-        {"namespace", space_},
+        {"namespace", namespace_},
         {"name", "mrpc-worker-0"},
         {"uid", pod["metadata"]["uid"]}}},
       {"type", "Warning"},
@@ -497,27 +560,27 @@ TEST_F(ControllerTest, TellsWhatEventsSayOfAPodThatDoesNotStart) {
       {"lastTimestamp", to_rfc3339(wall_now())},
       {"count", 1}};
   const HttpResponse posted =
-      admin().post(fmt::format("/api/v1/namespaces/{}/events", space_), event);
+      admin().post(fmt::format("/api/v1/namespaces/{}/events", namespace_), event);
   ASSERT_TRUE(posted.ok()) << posted.message();
   ASSERT_TRUE(
       job_becomes([](const json& job) { return is_true(job, "Blocked", "FailedAttachVolume"); }));
   EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
-              HasSubstr("no such disk; it is tried again until it can"));
+              HasSubstr("no such disk; Kubernetes keeps retrying"));
   node_->hold_containers(false);
   node_->start_containers();
   ASSERT_TRUE(phase_becomes("Running"));
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
-TEST_F(ControllerTest, ReplacesAPodOnADeadNodeByForce) {
-  // Whoever connects to the rendezvous would be heard: here nobody does, so all are silent.
+TEST_F(ControllerTest, ForceReplacesAPodOnAFailedNode) {
+  // No worker connects to the rendezvous here, so all workers are unreachable.
   start_controller();
   create_job();
   ASSERT_TRUE(phase_becomes("Running"));
   const auto before = live_pods();
-  node_->die();
+  node_->crash();
   node_->set_ready(false);
-  StandInNode other(control_plane(), *client_, space_, "other-" + space_);
+  FakeNode other(control_plane(), *client_, namespace_, "other-" + namespace_);
   ASSERT_TRUE(job_becomes(
       [](const json& job) { return job["status"]["restarts"]["infrastructure"] == 2; }));
   ASSERT_TRUE(other.pods().wait_until([&](const Objects& pods) {
@@ -531,13 +594,13 @@ TEST_F(ControllerTest, ReplacesAPodOnADeadNodeByForce) {
   EXPECT_EQ(job()["status"]["failures"][0]["reason"], "NodeLost");
 }
 
-TEST_F(ControllerTest, TellsEventsOnce) {
+TEST_F(ControllerTest, RecordsEachEventOnce) {
   start_controller();
   create_job();
   ASSERT_TRUE(phase_becomes("Running"));
   node_->succeed_all();
   ASSERT_TRUE(phase_becomes("Succeeded"));
-  ObjectWatch events(*client_, kube::resource::events(), space_);
+  ObjectWatch events(*client_, kube::resource::events(), namespace_);
   const auto count = [](const Objects& all, const std::string& reason) {
     return std::ranges::count_if(all, [&](const auto& entry) {
       return entry.second["reason"] == reason && entry.second["regarding"]["kind"] == "TrainJob";
@@ -545,7 +608,7 @@ TEST_F(ControllerTest, TellsEventsOnce) {
   };
   for (const char* reason : {"Created", "Running", "Succeeded"}) {
     EXPECT_TRUE(events.wait_until([&](const Objects& all) { return count(all, reason) == 1; }))
-        << reason << " was told " << count(events.objects(), reason) << " times";
+        << reason << " was recorded " << count(events.objects(), reason) << " times";
   }
 }
 

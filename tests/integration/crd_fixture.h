@@ -1,12 +1,11 @@
-// What the tests of the CRD share: it stands on an API server, where jobs are tried, made and
-// changed.
+// Fixture of the CRD tests: installs the CRD on an API server and creates and changes jobs.
 #pragma once
 
 #include <gmock/gmock.h>
 
 #include <string>
 
-#include "controller/api/document.h"
+#include "common/json/document.h"
 #include "controller/api/validate.h"
 #include "tests/support/cluster_test.h"
 #include "tests/support/paths.h"
@@ -14,25 +13,24 @@
 
 namespace tilewright::testing {
 
-inline constexpr const char* kDefinitions =
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-inline const std::string kJobs = "/apis/tilewright.dev/v1alpha1/namespaces/default/trainjobs";
-// As kubectl asks: an unknown field is an error.
-inline const std::string kTry = kJobs + "?fieldValidation=Strict&dryRun=All";
+inline constexpr const char* kCrdsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+inline const std::string kJobsPath = "/apis/tilewright.dev/v1alpha1/namespaces/default/trainjobs";
+// The query parameters of kubectl: an unknown field is an error.
+inline const std::string kDryRunPath = kJobsPath + "?fieldValidation=Strict&dryRun=All";
 
-inline std::filesystem::path definition_file() {
+inline std::filesystem::path crd_file() {
   return source_dir() / "crds/trainjobs.tilewright.dev.yaml";
 }
 
-// As kubectl would send it.
-inline nlohmann::json tree_of(const std::string& yaml) {
-  const api::Document document = api::read_yaml(yaml);
-  EXPECT_TRUE(document.errors.empty()) << api::sentences(document.errors);
+// Parses YAML as kubectl does.
+inline nlohmann::json parse_yaml(const std::string& yaml) {
+  const Document document = read_yaml(yaml);
+  EXPECT_TRUE(document.errors.empty()) << sentences(document.errors);
   return document.tree;
 }
 
-// Why controller/api refuses the manifest for a cluster; empty if it does not.
-inline std::string our_refusal(const std::string& manifest) {
+// The error of controller/api for the manifest; empty if it is valid for a cluster.
+inline std::string validation_error(const std::string& manifest) {
   const auto checked = api::check_manifest(manifest, "job.yaml", api::Target::kCluster);
   return checked.ok() ? "" : checked.error().message;
 }
@@ -43,30 +41,30 @@ class CrdTest : public ClusterTest {
   void SetUp() override {
     ClusterTest::SetUp();
     if (HasFatalFailure() || IsSkipped()) return;
-    ready_ = admin().get(std::string(kDefinitions) + "/trainjobs.tilewright.dev").ok();
+    ready_ = admin().get(std::string(kCrdsPath) + "/trainjobs.tilewright.dev").ok();
     if (ready_) return;
-    const HttpResponse made = admin().post(kDefinitions, tree_of(read_text(definition_file())));
+    const HttpResponse made = admin().post(kCrdsPath, parse_yaml(read_text(crd_file())));
     ASSERT_EQ(made.status, 201) << made.message();
-    const CommandOutcome waited = control_plane().kubectl(
+    const CommandResult waited = control_plane().kubectl(
         {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
     ready_ = true;
   }
 
   void TearDown() override {
-    if (ready_) admin().remove(kJobs);
+    if (ready_) admin().remove(kJobsPath);
     ClusterTest::TearDown();
   }
 
   static HttpsClient& admin() { return control_plane().admin(); }
   static nlohmann::json created(const std::string& manifest = api::testing::kManifest) {
-    const HttpResponse made = admin().post(kJobs, tree_of(manifest));
+    const HttpResponse made = admin().post(kJobsPath, parse_yaml(manifest));
     EXPECT_EQ(made.status, 201) << made.message();
     return made.json();
   }
 
-  static HttpResponse changed(const nlohmann::json& patch, const std::string& name = "mrpc") {
-    return admin().merge_patch(kJobs + "/" + name, patch);
+  static HttpResponse patch_job(const nlohmann::json& patch, const std::string& name = "mrpc") {
+    return admin().merge_patch(kJobsPath + "/" + name, patch);
   }
 
  private:

@@ -1,4 +1,5 @@
-// The CRD on a real API server: what it fills in, lets change and shows.
+// Tests the CRD on a real API server: defaults, immutable fields, scaling, columns.
+#include "common/json/timestamp.h"
 #include "controller/api/encode.h"
 #include "tests/integration/crd_fixture.h"
 
@@ -11,23 +12,24 @@ using ::testing::HasSubstr;
 
 class Crd : public CrdTest {};
 
-TEST_F(Crd, TakesTheExampleAndFillsInWhatValidateDoes) {
+TEST_F(Crd, DefaultsTheExampleAsValidateDoes) {
   const std::string file = source_dir() / "examples/trainjob.yaml";
-  const CommandOutcome made =
+  const CommandResult made =
       control_plane().kubectl({"create", "-f", file, "-o", "jsonpath={.metadata.name}"});
   ASSERT_EQ(made.exit_code, 0) << made.error;
   EXPECT_THAT(made.output, ::testing::MatchesRegex("paraphrase-[a-z0-9]{5}"));
-  const HttpResponse answer = admin().get(kJobs + "/" + made.output);
+  const HttpResponse answer = admin().get(kJobsPath + "/" + made.output);
   ASSERT_EQ(answer.status, 200) << answer.message();
-  api::Decoded theirs = api::decode_object(answer.json(), true);
-  ASSERT_TRUE(theirs.ok()) << api::sentences(theirs.errors);
-  const auto ours = api::check_manifest(read_text(file), file, api::Target::kCluster);
-  ASSERT_TRUE(ours.ok()) << ours.error().message;
-  EXPECT_EQ(theirs.job.spec, ours->job.spec) << api::to_json(theirs.job) << "\n"
-                                             << api::to_json(ours->job);
+  api::DecodeResult by_api_server = api::decode_object(answer.json(), true);
+  ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
+  const auto by_operator = api::check_manifest(read_text(file), file, api::Target::kCluster);
+  ASSERT_TRUE(by_operator.ok()) << by_operator.error().message;
+  EXPECT_EQ(by_api_server.job.spec, by_operator->job.spec)
+      << api::to_json(by_api_server.job) << "\n"
+      << api::to_json(by_operator->job);
 }
 
-TEST_F(Crd, FillsInAManifestThatSaysAlmostNothing) {
+TEST_F(Crd, DefaultsAMinimalManifest) {
   const std::string manifest = R"(apiVersion: tilewright.dev/v1alpha1
 kind: TrainJob
 metadata: {name: least}
@@ -35,18 +37,18 @@ spec:
   trainer: {task: sst2, model: "v:m", data: "v:d", output: "v:o"}
   volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]
 )";
-  api::Decoded theirs = api::decode_object(created(manifest), true);
-  ASSERT_TRUE(theirs.ok()) << api::sentences(theirs.errors);
-  const auto ours = api::check_manifest(manifest, "", api::Target::kCluster);
-  ASSERT_TRUE(ours.ok()) << ours.error().message;
-  api::ElasticPolicy& elastic = theirs.job.spec.elastic_policy;
-  // What hangs on other fields stays for the operator.
+  api::DecodeResult by_api_server = api::decode_object(created(manifest), true);
+  ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
+  const auto by_operator = api::check_manifest(manifest, "", api::Target::kCluster);
+  ASSERT_TRUE(by_operator.ok()) << by_operator.error().message;
+  api::ElasticPolicy& elastic = by_api_server.job.spec.elastic_policy;
+  // The operator applies defaults that depend on other fields.
   EXPECT_FALSE(elastic.min_replicas || elastic.max_replicas || elastic.max_restarts);
-  elastic = ours->job.spec.elastic_policy;
-  EXPECT_EQ(theirs.job.spec, ours->job.spec);
+  elastic = by_operator->job.spec.elastic_policy;
+  EXPECT_EQ(by_api_server.job.spec, by_operator->job.spec);
 }
 
-TEST_F(Crd, LetsChangeWhatMayChangeAndNothingElse) {
+TEST_F(Crd, AllowsChangesOfMutableFieldsOnly) {
   created(with("sharedMemory: 64Mi", "env: [{name: A, value: a}]"));
   const std::pair<json, const char*> fixed[] = {
       {{{"nprocPerNode", 2}}, "spec.nprocPerNode"},
@@ -62,7 +64,7 @@ TEST_F(Crd, LetsChangeWhatMayChangeAndNothingElse) {
        "spec.elasticPolicy.rdzvConf"},
   };
   for (const auto& [change, field] : fixed) {
-    const HttpResponse answer = changed({{"spec", change}});
+    const HttpResponse answer = patch_job({{"spec", change}});
     EXPECT_EQ(answer.status, 422) << change;
     EXPECT_THAT(answer.message(), HasSubstr(field)) << change;
     EXPECT_THAT(answer.message(), HasSubstr(change.contains("nprocPerNode")
@@ -81,19 +83,19 @@ TEST_F(Crd, LetsChangeWhatMayChangeAndNothingElse) {
       {{"worker", {{"podTemplate", {{"spec", {{"priority", 1}}}}}, {"runAsUser", 7}}}},
   };
   for (const json& change : free) {
-    const HttpResponse answer = changed({{"spec", change}});
+    const HttpResponse answer = patch_job({{"spec", change}});
     EXPECT_EQ(answer.status, 200) << change << ": " << answer.message();
   }
 }
 
-TEST_F(Crd, HoldsAStartedJobToItsShards) {
+TEST_F(Crd, BoundsAStartedJobByItsShards) {
   created();
   const HttpResponse started = admin().merge_patch(
-      kJobs + "/mrpc/status",
+      kJobsPath + "/mrpc/status",
       {{"status", {{"phase", "Running"}, {"nominalWorkers", 2}, {"virtualShards", 8}}}});
   ASSERT_EQ(started.status, 200) << started.message();
-  EXPECT_EQ(changed({{"spec", {{"elasticPolicy", {{"maxReplicas", 8}}}}}}).status, 200);
-  const HttpResponse answer = changed({{"spec", {{"elasticPolicy", {{"maxReplicas", 16}}}}}});
+  EXPECT_EQ(patch_job({{"spec", {{"elasticPolicy", {{"maxReplicas", 8}}}}}}).status, 200);
+  const HttpResponse answer = patch_job({{"spec", {{"elasticPolicy", {{"maxReplicas", 16}}}}}});
   EXPECT_THAT(answer.message(),
               HasSubstr("found 16 x nprocPerNode 1 = 16 processes, expected at most 8"));
   EXPECT_THAT(answer.message(), HasSubstr("spec.elasticPolicy.maxReplicas"));
@@ -101,39 +103,39 @@ TEST_F(Crd, HoldsAStartedJobToItsShards) {
 
 TEST_F(Crd, ScalesWithinItsBounds) {
   created();
-  const CommandOutcome three = control_plane().kubectl({"scale", "trainjob/mrpc", "--replicas=3"});
+  const CommandResult three = control_plane().kubectl({"scale", "trainjob/mrpc", "--replicas=3"});
   EXPECT_EQ(three.exit_code, 0) << three.error;
   ASSERT_EQ(
       admin()
           .merge_patch(
-              kJobs + "/mrpc/status",
+              kJobsPath + "/mrpc/status",
               {{"status", {{"replicas", {{"active", 3}}}, {"selector", "tilewright.dev/a=b"}}}})
           .status,
       200);
-  const json scale = admin().get(kJobs + "/mrpc/scale").json();
+  const json scale = admin().get(kJobsPath + "/mrpc/scale").json();
   EXPECT_EQ(scale["spec"]["replicas"], 3);
   EXPECT_EQ(scale["status"]["replicas"], 3);
   EXPECT_EQ(scale["status"]["selector"], "tilewright.dev/a=b");
-  const CommandOutcome five = control_plane().kubectl({"scale", "trainjob/mrpc", "--replicas=5"});
+  const CommandResult five = control_plane().kubectl({"scale", "trainjob/mrpc", "--replicas=5"});
   EXPECT_NE(five.exit_code, 0);
-  EXPECT_THAT(five.error, HasSubstr("found 4, expected at least 5, as spec.worker.replicas says"));
+  EXPECT_THAT(five.error,
+              HasSubstr("found 4, expected at least 5, the value of spec.worker.replicas"));
 
-  // A job is elastic only where it says so.
+  // A job without minReplicas and maxReplicas is not elastic.
   created(with("    minReplicas: 1\n    maxReplicas: 4\n", "", with("name: mrpc", "name: fixed")));
   EXPECT_THAT(
-      changed({{"spec", {{"worker", {{"replicas", 3}}}}}}, "fixed").message(),
-      HasSubstr("found 3, expected at most 2: without spec.elasticPolicy.maxReplicas a job does "
-                "not grow"));
-  EXPECT_THAT(
-      changed({{"spec", {{"worker", {{"replicas", 1}}}}}}, "fixed").message(),
-      HasSubstr("found 1, expected at least 2: without spec.elasticPolicy.minReplicas a job does "
-                "not shrink"));
+      patch_job({{"spec", {{"worker", {{"replicas", 3}}}}}}, "fixed").message(),
+      HasSubstr(
+          "found 3, expected at most 2: a job without spec.elasticPolicy.maxReplicas cannot grow"));
+  EXPECT_THAT(patch_job({{"spec", {{"worker", {{"replicas", 1}}}}}}, "fixed").message(),
+              HasSubstr("found 1, expected at least 2: a job without "
+                        "spec.elasticPolicy.minReplicas cannot shrink"));
 }
 
-TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
+TEST_F(Crd, StoresTheOperatorsStatusUnchanged) {
   json object = created();
   api::TrainJobStatus status;
-  const api::Timestamp time = api::parse_timestamp("2026-01-31T23:59:59Z");
+  const api::Timestamp time = parse_timestamp("2026-01-31T23:59:59Z");
   status.phase = api::Phase::kRunning;
   status.observed_generation = 1;
   status.start_time = time;
@@ -143,7 +145,7 @@ TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
   status.selector = "tilewright.dev/job-name=mrpc";
   status.restarts = {.program = 1, .infrastructure = 2, .out_of_memory = 3};
   status.conditions = {{api::condition::kBlocked, api::ConditionStatus::kTrue, "Unschedulable",
-                        "no node has 2 CPUs; it is tried again", 1, time}};
+                        "no node has 2 CPUs", 1, time}};
   status.failures = {{time,
                       1,
                       0,
@@ -173,31 +175,31 @@ TEST_F(Crd, KeepsAStatusAsTheOperatorWritesIt) {
   status.virtual_shards = 8;
   status.rendezvous_epoch = 3;
   object["status"] = api::to_json(status);
-  const HttpResponse answer = admin().put(kJobs + "/mrpc/status?fieldValidation=Strict", object);
+  const HttpResponse answer =
+      admin().put(kJobsPath + "/mrpc/status?fieldValidation=Strict", object);
   ASSERT_EQ(answer.status, 200) << answer.message();
   EXPECT_EQ(api::decode_object(answer.json(), true).job.status, status) << answer.body;
 
-  // Its columns.
-  const CommandOutcome table = control_plane().kubectl({"get", "trainjobs"});
+  const CommandResult table = control_plane().kubectl({"get", "trainjobs"});
   EXPECT_THAT(table.output,
-              ::testing::ContainsRegex("NAME +PHASE +PROGRESS +QUALITY +EXAMPLES +ETA +READY "
+              ::testing::ContainsRegex("NAME +PHASE +STEP +LOSS/METRIC +EXAMPLES/S +ETA +READY "
                                        "+RESTARTS +AGE\n"
-                                       "mrpc +Running +111/168 +accuracy 0.8000 +255.8/s +7.0 s "
+                                       "mrpc +Running +111/168 +accuracy 0.8000 +255.8 +7.0 s "
                                        "+1/2 +6 +[0-9]+s\n"));
-  const CommandOutcome wide = control_plane().kubectl({"get", "tj", "-o", "wide"});
-  EXPECT_THAT(wide.output, HasSubstr("no node has 2 CPUs; it is tried again"));
+  const CommandResult wide = control_plane().kubectl({"get", "tj", "-o", "wide"});
+  EXPECT_THAT(wide.output, ::testing::ContainsRegex(" 5.29 +mrpc +checkpoint-100 "));
+  EXPECT_THAT(wide.output, HasSubstr("no node has 2 CPUs"));
 }
 
-TEST_F(Crd, ExplainsItself) {
-  // What the API server publishes of a definition follows it within a moment, and is announced to
-  // nobody.
+TEST_F(Crd, SupportsKubectlExplain) {
+  // The API server publishes the OpenAPI document of a new CRD after a short delay.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  CommandOutcome told;
+  CommandResult told;
   do {
     told = control_plane().kubectl({"explain", "trainjob.spec.worker"});
   } while (told.exit_code != 0 && std::chrono::steady_clock::now() < deadline);
   EXPECT_THAT(told.output, HasSubstr("KIND:       TrainJob"));
-  EXPECT_THAT(told.output, HasSubstr("How many workers there are to be."));
+  EXPECT_THAT(told.output, HasSubstr("Desired number of workers."));
   EXPECT_THAT(told.output, HasSubstr("restartPolicy\t<string>"));
   EXPECT_THAT(told.output, HasSubstr("Always, OnFailure, Never, ExitCode"));
 }

@@ -1,5 +1,4 @@
-// What the tests of bad input begin with: a folder of good inputs, and the flags of a training on
-// it.
+// Valid inputs and training flags that the bad-input tests start from.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ inline std::string safetensors_length(std::uint64_t length) {
   return bytes;
 }
 
-// Every path below a folder and the bytes of every file: what may not change.
+// Every path below a folder with the bytes of every file, to detect changes.
 inline std::map<std::string, std::string> content_of(const std::filesystem::path& folder) {
   std::map<std::string, std::string> content;
   if (!std::filesystem::exists(folder)) return content;
@@ -37,7 +36,7 @@ inline std::map<std::string, std::string> content_of(const std::filesystem::path
   return content;
 }
 
-// A folder with a good model, good data and whatever a row makes bad of it.
+// A folder with a valid model and valid data, which a test then changes.
 class Inputs {
  public:
   Inputs() {
@@ -55,18 +54,18 @@ class Inputs {
   std::filesystem::path output() const { return folder() / "out"; }
   static std::string header() { return "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"; }
 
-  // In place of what stands there; a symbolic link is not followed.
+  // Replaces a file; a symbolic link is not followed.
   void write(const std::filesystem::path& name, const std::string& text) const {
     std::filesystem::remove(folder() / name);
     std::ofstream(folder() / name, std::ios::binary) << text;
   }
   // config.json with one field changed.
-  void configure(const std::string& field, const nlohmann::json& value) const {
+  void set_config(const std::string& field, const nlohmann::json& value) const {
     auto config = nlohmann::json::parse(read_text(model_dir() / "config.json"));
     config[field] = value;
     write("model/config.json", config.dump());
   }
-  // The weights under another header; their data is a hole in the file.
+  // Rewrites the header of the weights; the tensor data becomes a sparse hole.
   void rewrite_weights(const std::function<void(nlohmann::json&)>& change) const {
     const std::filesystem::path real = model_dir() / "model.safetensors";
     std::uint64_t length = 0;
@@ -84,7 +83,7 @@ class Inputs {
   TemporaryDirectory temporary_;
 };
 
-// One step on the inputs, without an evaluation; `more` flags win over these.
+// Trains one step without evaluation; flags in `more` override these.
 inline std::vector<std::string> train_command(const std::vector<std::string>& more) {
   std::vector<std::string> command = {
       "train",           "--task_name=mrpc", "--model_name_or_path=model",

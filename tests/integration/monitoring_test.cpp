@@ -1,5 +1,5 @@
-// The chart's alerts, held to Debian's Prometheus, and the Grafana dashboard as a file. What its
-// panels find in a cluster: tests/e2e/dashboard_test.cpp.
+// Tests of the chart's alert rules with promtool and of the dashboard file. The queries of the
+// dashboard are tested in tests/e2e/dashboard_test.cpp.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -14,15 +14,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::chart_folder;
-using testing::CommandOutcome;
+using testing::CommandResult;
 
 constexpr const char* kPromtool = "/usr/bin/promtool";
 
-CommandOutcome promtool(const std::vector<std::string>& arguments) {
+CommandResult promtool(const std::vector<std::string>& arguments) {
   ChildCommand command;
   command.program = kPromtool;
   command.arguments = arguments;
-  command.environment = environment_with({});
+  command.environment = environment_with_overrides({});
   return testing::run_command(command);
 }
 
@@ -32,28 +32,28 @@ class Alerts : public ::testing::Test {
     if (fs::exists(kPromtool)) return;
     const std::string reason =
         std::string(kPromtool) + " is missing: `.ci/install-packages .ci/packages-metrics.txt`";
-    if (testing::must_run_all()) FAIL() << reason;
+    if (testing::prerequisites_required()) FAIL() << reason;
     GTEST_SKIP() << reason;
   }
 };
 
-TEST_F(Alerts, AreRulesThatPrometheusTakes) {
-  const CommandOutcome outcome =
+TEST_F(Alerts, PassPromtoolCheck) {
+  const CommandResult outcome =
       promtool({"check", "rules", (chart_folder() / "alerts/tilewright.rules.yaml").string()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
-TEST_F(Alerts, SpeakWhenTheyShouldAndAreSilentBesideThat) {
-  const CommandOutcome outcome =
+TEST_F(Alerts, FireOnlyWhenExpected) {
+  const CommandResult outcome =
       promtool({"test", "rules", (testing::source_dir() / "charts/tests/alerts.yaml").string()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
-// Every alert has a case in which it speaks.
+// Every alert has a test in which it fires.
 TEST_F(Alerts, AreAllTested) {
   const std::string tests = testing::read_text(testing::source_dir() / "charts/tests/alerts.yaml");
   const json rules =
-      api::read_yaml(testing::read_text(chart_folder() / "alerts/tilewright.rules.yaml")).tree;
+      read_yaml(testing::read_text(chart_folder() / "alerts/tilewright.rules.yaml")).tree;
   for (const json& group : rules["groups"]) {
     for (const json& rule : group["rules"]) {
       const std::string name = rule["alert"];
@@ -64,7 +64,7 @@ TEST_F(Alerts, AreAllTested) {
   }
 }
 
-TEST(DashboardFile, HasPanelsBesideEachOtherAndEachWithAName) {
+TEST(DashboardFile, HasNamedPanelsThatDoNotOverlap) {
   const json dashboard =
       json::parse(testing::read_text(chart_folder() / "dashboards/tilewright.json"));
   std::set<int> ids;
@@ -76,7 +76,7 @@ TEST(DashboardFile, HasPanelsBesideEachOtherAndEachWithAName) {
     for (int x = place["x"]; x < place["x"].get<int>() + place["w"].get<int>(); ++x) {
       EXPECT_LT(x, 24) << panel["title"];
       for (int y = place["y"]; y < place["y"].get<int>() + place["h"].get<int>(); ++y) {
-        EXPECT_TRUE(taken.insert({x, y}).second) << panel["title"] << " lies over another panel";
+        EXPECT_TRUE(taken.insert({x, y}).second) << panel["title"] << " overlaps another panel";
       }
     }
     if (panel["type"] == "row") continue;

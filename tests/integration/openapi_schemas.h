@@ -1,5 +1,5 @@
-// JSON schemas of Kubernetes' own kinds for kubeconform, from what the API server publishes: where
-// tests run there may be no way to those on the web.
+// Writes JSON schemas of Kubernetes' built-in kinds for kubeconform from the API server's OpenAPI
+// document, because tests may run without network access.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@
 
 namespace tilewright::testing {
 
-inline constexpr std::string_view kReference = "#/definitions/";
+inline constexpr std::string_view kRefPrefix = "#/definitions/";
 
-// As JSON Schema wants it; and a field that is not there is an error.
+// Converts to strict JSON Schema: unknown fields are errors.
 inline void make_strict(nlohmann::json& schema) {
   if (!schema.is_object()) return;
   const auto fields = schema.find("properties");
@@ -30,17 +30,18 @@ inline void make_strict(nlohmann::json& schema) {
   }
 }
 
-inline void collect(const nlohmann::json& schema, std::set<std::string>& names) {
+inline void collect_refs(const nlohmann::json& schema, std::set<std::string>& names) {
   if (!schema.is_structured()) return;
   const auto reference = schema.find("$ref");
   if (schema.is_object() && reference != schema.end() && reference->is_string()) {
-    names.insert(reference->get<std::string>().substr(kReference.size()));
+    names.insert(reference->get<std::string>().substr(kRefPrefix.size()));
   }
-  for (const nlohmann::json& part : schema) collect(part, names);
+  for (const nlohmann::json& part : schema) collect_refs(part, names);
 }
 
-// What the kind's schema speaks of, directly or not.
-inline nlohmann::json closure(const nlohmann::json& definitions, const std::string& name) {
+// The definitions that the kind's schema refers to, directly or indirectly.
+inline nlohmann::json referenced_definitions(const nlohmann::json& definitions,
+                                             const std::string& name) {
   nlohmann::json found = nlohmann::json::object();
   std::set<std::string> open = {name};
   while (!open.empty()) {
@@ -48,12 +49,12 @@ inline nlohmann::json closure(const nlohmann::json& definitions, const std::stri
     open.erase(open.begin());
     if (found.contains(next)) continue;
     found[next] = definitions.at(next);
-    collect(found[next], open);
+    collect_refs(found[next], open);
   }
   return found;
 }
 
-// A file for each kind in the folder, named as the returned template says.
+// Writes one file per kind into the folder; returns the template of their names.
 inline std::string write_schemas(const nlohmann::json& openapi,
                                  const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
@@ -61,7 +62,7 @@ inline std::string write_schemas(const nlohmann::json& openapi,
   for (auto& [name, schema] : definitions.items()) make_strict(schema);
   for (const auto& [name, schema] : definitions.items()) {
     const auto kinds = schema.find("x-kubernetes-group-version-kind");
-    if (kinds == schema.end() || kinds->size() != 1) continue;  // lists and options are of many
+    if (kinds == schema.end() || kinds->size() != 1) continue;  // lists and options
     const nlohmann::json& kind = kinds->front();
     const std::string version = kind.at("version");
     const std::string group = kind.value("group", "").empty() ? version : kind.value("group", "");
@@ -70,8 +71,8 @@ inline std::string write_schemas(const nlohmann::json& openapi,
       if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter | 0x20);
     }
     const nlohmann::json file = {{"$schema", "http://json-schema.org/draft-07/schema#"},
-                                 {"$ref", std::string(kReference) + name},
-                                 {"definitions", closure(definitions, name)}};
+                                 {"$ref", std::string(kRefPrefix) + name},
+                                 {"definitions", referenced_definitions(definitions, name)}};
     std::ofstream(folder / (group + "_" + version + "_" + lower + ".json")) << file;
   }
   return (folder / "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json").string();

@@ -1,8 +1,10 @@
-// `tilewright up` with shell scripts for workers: what users see, what stays, who survives.
+// Tests of `tilewright up` with shell scripts as workers: output, state directory, restarts,
+// signals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -16,12 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::ProcessExitWatch;
 using testing::RunningProgram;
-using testing::Watched;
 
 constexpr int code(ExitCode exit_code) { return static_cast<int>(exit_code); }
 
-// A folder with a manifest, its volumes and a worker script, in which `up` is run.
+// A directory with a manifest, its volumes and a worker script, in which `up` runs.
 class Up : public ::testing::Test {
  protected:
   Up() {
@@ -35,7 +37,7 @@ class Up : public ::testing::Test {
     std::ofstream(folder() / name) << text;
   }
 
-  // A job of two workers; `policies` are lines of spec, `worker` of spec.worker.
+  // A job of two workers; `policies` are lines of spec, `worker` lines of spec.worker.
   void manifest(const std::string& policies = "", const std::string& worker = "",
                 const std::string& name = "name: job") const {
     write("job.yaml", R"(apiVersion: tilewright.dev/v1alpha1
@@ -60,14 +62,14 @@ spec:
 )");
   }
 
-  // In a worker, $I is its index and $T the test's folder.
+  // In the script, $I is the worker's index and $T the directory of the test.
   void worker(const std::string& script) const {
     write("worker.sh",
           "#!/bin/sh\nI=$TILEWRIGHT_WORKER_INDEX\nT=" + folder().string() + "\n" + script + "\n");
     fs::permissions(folder() / "worker.sh", fs::perms::owner_all);
   }
 
-  // Blocks for ever without burning the CPU, as one process: no shell stays behind it.
+  // Blocks forever in a single process (no shell as parent) without CPU use.
   static constexpr const char* kIdle = "exec tail -f /dev/null";
 
   RunningProgram start(std::vector<std::string> more = {}) const {
@@ -101,17 +103,110 @@ TEST_F(Up, RunsAJobToItsEnd) {
               HasSubstr("worker-0 | args train --task_name=mrpc --model_name_or_path=" +
                         (folder() / "models/tiny").string()));
   EXPECT_THAT(up.output(), HasSubstr("--output_dir=" + (folder() / "results/job").string()));
-  EXPECT_THAT(up.output(), HasSubstr("job job succeeded: the training is complete"));
-  EXPECT_THAT(up.output(), HasSubstr("output: " + (folder() / "results/job").string()));
-  EXPECT_THAT(up.output(), HasSubstr("logs: " + (folder() / ".tilewright/job/logs").string()));
-  EXPECT_THAT(up.output(), Not(HasSubstr("\033"))) << "no colours where there is no terminal";
+  EXPECT_THAT(up.output(), HasSubstr("job       job: mrpc, 2 workers (.tilewright/job)\n"));
+  EXPECT_THAT(up.output(), HasSubstr("succeeded job job: "));
+  EXPECT_THAT(up.output(), HasSubstr("output    results/job\n"));
+  EXPECT_THAT(up.output(), HasSubstr("logs      .tilewright/job/logs\n"));
+  EXPECT_THAT(up.output(), Not(HasSubstr("\033"))) << "colors without a terminal";
   EXPECT_THAT(testing::read_text(folder() / ".tilewright/job/logs/job-worker-1.log"),
               HasSubstr("index 1, $5\nargs "));
   EXPECT_EQ(status()["phase"], "Succeeded");
   EXPECT_TRUE(fs::is_directory(folder() / "results"));
 }
 
-TEST_F(Up, TellsEachWorkerWhatItIs) {
+constexpr const char* kHash = "adb6c031000d032cb8de5f2d6e9274e1406f60ca4ead746cf17ebfbade5ef9c8";
+
+// The log lines of a training of two workers without failures.
+const std::string kTrainingLog = R"sh(
+    log() { echo "2026-11-22T19:42:57.977 $1"; }
+    if [ $I = 1 ]; then log 'debug membership epoch 1: rank 1 of 2'; exit 0; fi
+    log 'info membership epoch 1: rank 0 of 2'
+    log 'info machine: AMD EPYC, 2 x 1 thread, avx512_bf16, peak 2 x 493 GFLOP/s'
+    log 'info data: 642 examples, 180 for evaluation'
+    log 'info model: bert, 6 layers, hidden size 384, 22.7 M parameters'
+    log 'info training: 168 steps of 32 examples in 8 shards, exact'
+    log 'info kernels: forward avx512_bf16, attention avx512_bf16'
+    for step in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+      log "info step $step/15  epoch 1.00  loss 0.1323  lr 3.45e-05  255.8 examples/s"
+    done
+    log 'info checkpoint checkpoint-15 written in 1.0 s'
+    log 'info trained: 168 steps in 23 s'
+    log 'info results: accuracy 0.8056, f1 0.8168; loss 0.7040; 180 examples'
+    log 'info baselines: majority 0.5000, word overlap 0.5722'
+    log 'info output: results/job'
+    log 'info output: SHA-256 )sh" +
+                                 std::string(kHash) + "'";
+
+// What a terminal shows at the end: "\r\033[K" deletes the last line.
+std::string final_screen(const std::string& output) {
+  std::string screen;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    if (output.compare(i, 4, "\r\033[K") == 0) {
+      screen.resize(screen.rfind('\n') + 1);
+      i += 3;
+    } else if (output[i] != '\r') {
+      screen += output[i];
+    }
+  }
+  return screen;
+}
+
+TEST_F(Up, PrintsAtMostFifteenLinesOnATerminal) {
+  worker(kTrainingLog);
+  for (const std::string columns : {"80", "120"}) {
+    // script(1) runs the command on a pseudo-terminal.
+    const std::string command = "unset NO_COLOR; export TERM=xterm; stty cols " + columns +
+                                "; exec " + testing::program("tilewright").string() +
+                                " up job.yaml --replace --worker_binary ./worker.sh";
+    RunningProgram up("/usr/bin/script",
+                      {"--quiet", "--return", "--command", command, folder() / "typescript"},
+                      folder());
+    EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
+    const std::string screen = final_screen(up.output());
+    EXPECT_LE(std::ranges::count(screen, '\n'), 15) << screen;
+    EXPECT_THAT(screen, HasSubstr("\033[1;36mdata      \033[0m642 examples, 180 for evaluation\n"));
+    EXPECT_THAT(screen, HasSubstr(kHash));
+    EXPECT_THAT(screen, HasSubstr("\033[32mjob job\033[0m\n"));
+    EXPECT_THAT(screen, Not(HasSubstr("epoch 1"))) << "step and membership lines";
+    EXPECT_THAT(screen, Not(HasSubstr("kernels")));
+    EXPECT_THAT(testing::read_text(folder() / ".tilewright/job/logs/job-worker-0.log"),
+                HasSubstr("info kernels: forward"));
+  }
+}
+
+TEST_F(Up, PrintsStepLinesWithoutATerminal) {
+  worker(kTrainingLog);
+  RunningProgram up = start();
+  EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
+  EXPECT_THAT(up.output(), HasSubstr("\ntraining  168 steps of 32 examples in 8 shards, exact\n"));
+  EXPECT_THAT(up.output(), HasSubstr("\nstep      7/15  epoch 1.00  loss 0.1323  lr 3.45e-05  "));
+  EXPECT_THAT(up.output(), Not(HasSubstr("kernels")));
+  EXPECT_THAT(up.output(), Not(HasSubstr("worker-")));
+}
+
+TEST_F(Up, PrintsEveryLineWithVerbose) {
+  worker(kTrainingLog);
+  RunningProgram up = start({"--verbose"});
+  EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
+  EXPECT_THAT(up.output(), HasSubstr("\nworker-0 | 2026-11-22T19:42:57.977 info kernels: forward"));
+  EXPECT_THAT(up.output(),
+              HasSubstr("\nworker-1 | 2026-11-22T19:42:57.977 debug membership epoch"));
+  EXPECT_THAT(up.output(), Not(HasSubstr("\ndata ")));
+}
+
+TEST_F(Up, PrintsWarningsAndErrorsOfEveryWorker) {
+  worker(
+      "echo \"2026-11-22T19:42:57.977 warning disk $I is slow\"; "
+      "echo \"2026-11-22T19:42:57.977 error disk $I is full\"");
+  RunningProgram up = start();
+  EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
+  for (const char* line :
+       {"worker-0 | warning: disk 0 is slow\n", "worker-1 | error: disk 1 is full\n"}) {
+    EXPECT_THAT(up.output(), HasSubstr(line));
+  }
+}
+
+TEST_F(Up, SetsTheEnvironmentOfEachWorker) {
   worker(R"sh(
     test -n "$TILEWRIGHT_RENDEZVOUS" || exit 1
     test "$TILEWRIGHT_JOB_NAME" = job || exit 2
@@ -127,7 +222,7 @@ TEST_F(Up, TellsEachWorkerWhatItIs) {
               HasSubstr("worker-0 | uid " + job()["metadata"]["uid"].get<std::string>()));
 }
 
-TEST_F(Up, StartsAFailedWorkerAgain) {
+TEST_F(Up, RestartsAFailedWorker) {
   ASSERT_EQ(mkfifo((folder() / "fifo").c_str(), 0600), 0);
   worker(R"sh(
     if [ $I = 0 ]; then read line < $T/fifo; exit 0; fi
@@ -136,15 +231,15 @@ TEST_F(Up, StartsAFailedWorkerAgain) {
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
   EXPECT_THAT(up.output(), HasSubstr("worker 1 (job-worker-1 on "));
-  EXPECT_THAT(up.output(), HasSubstr("ended with exit code 1"));
-  EXPECT_THAT(up.output(), HasSubstr("restarts: 1 of the program"));
+  EXPECT_THAT(up.output(), HasSubstr("exited with code 1"));
+  EXPECT_THAT(up.output(), HasSubstr("restarts  1: 1 after program errors"));
   EXPECT_EQ(status()["restarts"]["program"], 1);
   ASSERT_EQ(status()["failures"].size(), 1U);
   EXPECT_EQ(status()["failures"][0]["exitCode"], 1);
   EXPECT_EQ(status()["failures"][0]["lastLines"][0], "dying");
 }
 
-TEST_F(Up, StartsAKilledWorkerAgain) {
+TEST_F(Up, RestartsAKilledWorker) {
   ASSERT_EQ(mkfifo((folder() / "fifo").c_str(), 0600), 0);
   worker(R"sh(
     if [ $I = 1 ]; then read line < $T/fifo; exit 0; fi
@@ -152,7 +247,7 @@ TEST_F(Up, StartsAKilledWorkerAgain) {
     echo > $T/fifo)sh");
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
-  EXPECT_THAT(up.output(), HasSubstr("was ended by signal 9 (SIGKILL)"));
+  EXPECT_THAT(up.output(), HasSubstr("was killed by signal 9 (SIGKILL)"));
   EXPECT_EQ(status()["failures"][0]["signal"], 9);
 }
 
@@ -161,12 +256,12 @@ TEST_F(Up, GivesUpAfterMaxRestarts) {
   worker("if [ $I = 0 ]; then exit 5; fi; " + std::string(kIdle));
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kJobFailed)) << up.output();
-  EXPECT_THAT(up.output(), HasSubstr("1 of 1 restarts are used up"));
+  EXPECT_THAT(up.output(), HasSubstr("1 of 1 restarts are used"));
   EXPECT_EQ(status()["phase"], "Failed");
   EXPECT_EQ(status()["restarts"]["program"], 1);
 }
 
-TEST_F(Up, StopsEverybodyAtAPermanentFailure) {
+TEST_F(Up, StopsAllWorkersAtAPermanentFailure) {
   manifest("", "    restartPolicy: ExitCode");
   worker(
       "echo $$ > $T/pid-$I; if [ $I = 1 ]; then while [ ! -s $T/pid-0 ]; do :; done; "
@@ -174,26 +269,26 @@ TEST_F(Up, StopsEverybodyAtAPermanentFailure) {
       std::string(kIdle));
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kJobFailed)) << up.output();
-  EXPECT_THAT(up.output(), HasSubstr("restartPolicy ExitCode takes for permanent"));
-  EXPECT_THAT(up.output(), HasSubstr("up       |   no such model"));
-  EXPECT_EQ(kill(pid_of(0), 0), -1) << "worker 0 is gone";
+  EXPECT_THAT(up.output(), HasSubstr("restartPolicy ExitCode does not retry codes below 128"));
+  EXPECT_THAT(up.output(), HasSubstr("\n          no such model\n"));
+  EXPECT_EQ(kill(pid_of(0), 0), -1) << "worker 0 still runs";
 }
 
 TEST_F(Up, StopsOnCtrlCAndResumesTheSameJob) {
   worker(R"(
     if [ -e $T/second ]; then exit 0; fi
-    trap 'echo stopping by order; exit 143' TERM
+    trap 'echo stopping on SIGTERM; exit 143' TERM
     echo here; while :; do read line < $T/fifo; done)");
   ASSERT_EQ(mkfifo((folder() / "fifo").c_str(), 0600), 0);
   std::string uid;
   {
     RunningProgram up = start();
-    up.say("worker-0 | here");
-    up.say("worker-1 | here");
+    up.wait_for_output("worker-0 | here");
+    up.wait_for_output("worker-1 | here");
     up.send(SIGINT);
     EXPECT_EQ(up.wait(), code(ExitCode::kInterrupted));
-    EXPECT_THAT(up.output(), HasSubstr("worker-0 | stopping by order"));
-    EXPECT_THAT(up.output(), HasSubstr("worker-1 | stopping by order"));
+    EXPECT_THAT(up.output(), HasSubstr("worker-0 | stopping on SIGTERM"));
+    EXPECT_THAT(up.output(), HasSubstr("worker-1 | stopping on SIGTERM"));
     EXPECT_THAT(up.output(), HasSubstr("`tilewright up job.yaml --name job` resumes it"));
     EXPECT_EQ(status()["phase"], "Suspended");
     uid = job()["metadata"]["uid"];
@@ -209,18 +304,18 @@ TEST_F(Up, StopsOnCtrlCAndResumesTheSameJob) {
 TEST_F(Up, StopsOnSigterm) {
   worker("echo here; " + std::string(kIdle));
   RunningProgram up = start();
-  up.say("worker-0 | here");
+  up.wait_for_output("worker-0 | here");
   up.send(SIGTERM);
   EXPECT_EQ(up.wait(), code(ExitCode::kTerminated));
 }
 
-TEST_F(Up, StopsAtOnceOnTheSecondCtrlC) {
-  worker("trap '' TERM; echo here; " + std::string(kIdle));  // deaf to SIGTERM
+TEST_F(Up, KillsWorkersOnTheSecondCtrlC) {
+  worker("trap '' TERM; echo here; " + std::string(kIdle));  // ignores SIGTERM
   RunningProgram up = start();
-  up.say("worker-0 | here");
-  up.say("worker-1 | here");
+  up.wait_for_output("worker-0 | here");
+  up.wait_for_output("worker-1 | here");
   up.send(SIGINT);
-  up.say("once more stops them at once");
+  up.wait_for_output("a second signal kills them");
   up.send(SIGINT);
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(up.wait(), code(ExitCode::kInterrupted));
@@ -228,36 +323,36 @@ TEST_F(Up, StopsAtOnceOnTheSecondCtrlC) {
       << "the grace period is 30 s";
 }
 
-TEST_F(Up, KillsAWorkerThatOutlivesItsGrace) {
+TEST_F(Up, KillsAWorkerAfterItsGracePeriod) {
   manifest("", "    terminationGracePeriodSeconds: 1");
   worker("trap '' TERM; echo here; " + std::string(kIdle));
   RunningProgram up = start();
-  up.say("worker-0 | here");
-  up.say("worker-1 | here");
+  up.wait_for_output("worker-0 | here");
+  up.wait_for_output("worker-1 | here");
   up.send(SIGTERM);
   EXPECT_EQ(up.wait(), code(ExitCode::kTerminated));
 }
 
-TEST_F(Up, LeavesNoWorkerBehindWhenItIsKilled) {
+TEST_F(Up, LeavesNoWorkerRunningWhenItIsKilled) {
   worker("echo $$ > $T/pid-$I; echo here; " + std::string(kIdle));
   RunningProgram up = start();
-  up.say("worker-0 | here");
-  up.say("worker-1 | here");
-  const Watched first(pid_of(0));
-  const Watched second(pid_of(1));
+  up.wait_for_output("worker-0 | here");
+  up.wait_for_output("worker-1 | here");
+  const ProcessExitWatch first(pid_of(0));
+  const ProcessExitWatch second(pid_of(1));
   up.send(SIGKILL);
   EXPECT_EQ(up.wait(), 128 + SIGKILL);
-  EXPECT_TRUE(first.ends());
-  EXPECT_TRUE(second.ends());
+  EXPECT_TRUE(first.wait_for_exit());
+  EXPECT_TRUE(second.wait_for_exit());
 }
 
-TEST_F(Up, GoesOnAfterItWasKilled) {
+TEST_F(Up, ResumesAfterItWasKilled) {
   worker("if [ -e $T/second ]; then exit 0; fi; echo here; " + std::string(kIdle));
   std::string uid;
   {
     RunningProgram up = start();
-    up.say("worker-0 | here");
-    up.say("worker-1 | here");
+    up.wait_for_output("worker-0 | here");
+    up.wait_for_output("worker-1 | here");
     uid = job()["metadata"]["uid"];
     up.send(SIGKILL);
     up.wait();
@@ -265,30 +360,31 @@ TEST_F(Up, GoesOnAfterItWasKilled) {
   write("second", "");
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
-  EXPECT_THAT(up.output(), HasSubstr("going on with job job"));
+  EXPECT_THAT(up.output(),
+              HasSubstr("job       job: mrpc, 2 workers, resumed (.tilewright/job)\n"));
   EXPECT_EQ(job()["metadata"]["uid"], uid);
 }
 
-TEST_F(Up, KillsWhatAWorkerLeftBehind) {
+TEST_F(Up, KillsTheChildrenOfAnExitedWorker) {
   worker(
       "if [ $I = 0 ]; then tail -f /dev/null & echo $! > $T/pid-0; while [ ! -e $T/go ]; do "
       "read x < $T/fifo; done; fi");
   ASSERT_EQ(mkfifo((folder() / "fifo").c_str(), 0600), 0);
   RunningProgram up = start();
-  // Opening the pipe for writing waits for the worker's reading: its child has been started.
+  // Opening the FIFO blocks until the worker reads from it, which it does after starting its child.
   { std::ofstream(folder() / "fifo") << "x\n"; }
-  const Watched child(pid_of(0));
+  const ProcessExitWatch child(pid_of(0));
   write("go", "");
   { std::ofstream(folder() / "fifo") << "x\n"; }
   EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
-  EXPECT_TRUE(child.ends());
+  EXPECT_TRUE(child.wait_for_exit());
 }
 
-TEST_F(Up, WaitsWhileSuspendedAndGoesOnWhenTold) {
+TEST_F(Up, WaitsWhileSuspendedAndResumesOnRequest) {
   manifest("  runPolicy: {suspend: true}");
   worker("echo ran");
   RunningProgram up = start();
-  up.say("kill -USR1");
+  up.wait_for_output("kill -USR1");
   EXPECT_EQ(status()["phase"], "Suspended");
   EXPECT_THAT(up.output(), Not(HasSubstr("ran\n")));
   manifest("  runPolicy: {suspend: false}");
@@ -303,17 +399,18 @@ TEST_F(Up, EndsAJobAtItsDeadline) {
   worker(kIdle);
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kJobFailed)) << up.output();
-  EXPECT_THAT(up.output(), HasSubstr("longer than its activeDeadlineSeconds of 1"));
+  EXPECT_THAT(up.output(),
+              HasSubstr("the job was active for longer than its activeDeadlineSeconds of 1"));
 }
 
-TEST_F(Up, StopsEverybodyAtTheEndWhateverCleanPodPolicySays) {
+TEST_F(Up, StopsAllWorkersForAnyCleanPodPolicy) {
   manifest("  runPolicy: {cleanPodPolicy: None}", "    restartPolicy: Never");
   worker("if [ $I = 1 ]; then exit 1; fi; " + std::string(kIdle));
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kJobFailed)) << up.output();
 }
 
-TEST_F(Up, GivesEachRunANameOfItsOwnWhereAskedTo) {
+TEST_F(Up, GivesEachRunAGeneratedName) {
   manifest("", "", "generateName: run-");
   worker("echo \"name $TILEWRIGHT_JOB_NAME\"");
   for (int run = 0; run < 2; ++run) {
@@ -328,7 +425,7 @@ TEST_F(Up, GivesEachRunANameOfItsOwnWhereAskedTo) {
   EXPECT_EQ(uids.size(), 2U);
 }
 
-TEST_F(Up, RunsAFinishedJobAnewOnlyWhenAskedTo) {
+TEST_F(Up, RerunsAFinishedJobOnlyWithReplace) {
   worker("exit 0");
   EXPECT_EQ(start().wait(), code(ExitCode::kOk));
   const std::string uid = job()["metadata"]["uid"];
@@ -341,18 +438,33 @@ TEST_F(Up, RunsAFinishedJobAnewOnlyWhenAskedTo) {
   EXPECT_NE(job()["metadata"]["uid"], uid);
 }
 
-TEST_F(Up, KeepsASecondOneOut) {
+TEST_F(Up, RejectsASecondUpOfTheSameJob) {
   worker("echo here; " + std::string(kIdle));
   RunningProgram first = start();
-  first.say("worker-0 | here");
+  first.wait_for_output("worker-0 | here");
   RunningProgram second = start();
   EXPECT_EQ(second.wait(), code(ExitCode::kUsage));
-  EXPECT_THAT(second.output(), HasSubstr("run by another `tilewright up`"));
+  EXPECT_THAT(second.output(), HasSubstr("another `tilewright up` runs job job"));
   first.send(SIGTERM);
   EXPECT_EQ(first.wait(), code(ExitCode::kTerminated));
 }
 
-TEST_F(Up, RefusesWhatCannotRunInOneSentenceAndLeavesNothingBehind) {
+TEST_F(Up, DeletesNothingOutsideOfItsStateDirectory) {
+  worker("exit 0");
+  fs::create_directories(folder() / "project/logs");
+  write("project/job.json", "{}");
+  RunningProgram outside = start({"--name", "../project", "--replace"});
+  EXPECT_EQ(outside.wait(), code(ExitCode::kUsage)) << outside.output();
+  EXPECT_THAT(outside.output(),
+              HasSubstr("--name: found ../project, expected lower-case letters, digits and '-'"));
+  RunningProgram beside = start({"--state_dir", ".", "--name", "project", "--replace"});
+  EXPECT_EQ(beside.wait(), code(ExitCode::kUsage)) << beside.output();
+  EXPECT_THAT(beside.output(), HasSubstr("project: found files but no tilewright-up.lock"));
+  EXPECT_EQ(testing::read_text(folder() / "project/job.json"), "{}");
+  EXPECT_TRUE(fs::is_directory(folder() / "project/logs"));
+}
+
+TEST_F(Up, RejectsAnInvalidJobAndCreatesNoState) {
   worker("exit 0");
   const auto expect_refused = [&](ExitCode exit_code, const std::string& sentence,
                                   const std::vector<std::string>& more = {}) {
@@ -370,11 +482,11 @@ TEST_F(Up, RefusesWhatCannotRunInOneSentenceAndLeavesNothingBehind) {
   fs::remove_all(folder() / "data/pairs");
   expect_refused(ExitCode::kData, "spec.trainer.data: data:pairs is ");
   fs::create_directories(folder() / "data/pairs");
-  write("results", "a file where the folder should be");
+  write("results", "a file in place of the directory");
   expect_refused(ExitCode::kOutput, "the volume output is ");
   fs::remove(folder() / "results");
   fs::remove(folder() / "worker.sh");
-  expect_refused(ExitCode::kUsage, "--worker_binary: ./worker.sh is no program");
+  expect_refused(ExitCode::kUsage, "--worker_binary: ./worker.sh is not an executable file");
   fs::remove(folder() / "job.yaml");
   expect_refused(ExitCode::kManifest, "job.yaml");
 }

@@ -1,4 +1,4 @@
-// What a controller says in /metrics of the requests that it has made.
+// Parses the API request counters in a controller's /metrics.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace tilewright::testing {
 
 using ApiCall = std::pair<std::string, std::string>;  // verb and resource: "create", "pods"
 
-// How often it made which, whatever the answer; `exposition` is Prometheus' text.
+// Number of requests by verb and resource, for all status codes; `exposition` is in the Prometheus
+// text format.
 std::map<ApiCall, std::uint64_t> api_calls(const std::string& exposition);
 
 }  // namespace tilewright::testing

@@ -13,9 +13,9 @@
 namespace tilewright::testing {
 namespace {
 
-// Longer than any test, shorter than anybody would trust them for.
+// Longer than any test run, short enough that leaked certificates are useless.
 constexpr long kLifeSeconds = 24L * 3600;
-// A machine whose clock is a little behind must take them too.
+// Tolerates machines whose clocks are slightly behind.
 constexpr long kBackdatedSeconds = 300;
 
 struct Deleter {
@@ -69,7 +69,7 @@ void add_extension(X509* certificate, int kind, const std::string& value) {
           "an extension");
 }
 
-// Version 3, a random number, valid from now on, with the public half of `key`.
+// X.509 version 3, a random serial number, valid from now, with the public half of `key`.
 Certificate make_certificate(EVP_PKEY* key) {
   Certificate certificate(X509_new());
   require(certificate != nullptr, "a certificate");

@@ -1,5 +1,4 @@
-// A certificate authority of the tests' own, made in process: what a control plane and its clients
-// prove who they are with.
+// A test certificate authority, created in process, for a control plane and its clients.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +16,8 @@ struct CertificatePaths {
 
 class CertificateAuthority {
  public:
-  // Makes a new key and writes ca.crt into `folder`. Everything here throws std::runtime_error when
-  // OpenSSL or the disk refuses.
+  // Creates a new key and writes ca.crt into `folder`. All functions throw std::runtime_error on
+  // OpenSSL and file errors.
   explicit CertificateAuthority(const std::filesystem::path& folder);
   ~CertificateAuthority();
   CertificateAuthority(const CertificateAuthority&) = delete;
@@ -26,10 +25,10 @@ class CertificateAuthority {
 
   const std::filesystem::path& certificate() const { return certificate_; }
 
-  // NAME.crt and NAME.key for a server. `names` as X.509 has them: IP:127.0.0.1, DNS:localhost.
+  // Issues NAME.crt and NAME.key for a server. `names` in X.509 form: IP:127.0.0.1, DNS:localhost.
   CertificatePaths issue_server(const std::string& name, const std::vector<std::string>& names);
-  // NAME.crt and NAME.key for a client: to an API server the common name is the user, and the
-  // organizations are its groups.
+  // Issues NAME.crt and NAME.key for a client. The API server reads the common name as the user and
+  // the organizations as its groups.
   CertificatePaths issue_client(const std::string& name, const std::vector<std::string>& groups);
 
  private:
@@ -42,8 +41,8 @@ class CertificateAuthority {
   std::unique_ptr<Keys> keys_;
 };
 
-// A pair of keys alone, in PEM: an API server signs its service accounts' tokens with the one and
-// checks them with the other.
+// Writes only a key pair, in PEM: an API server signs service account tokens with the private key
+// and verifies them with the public key.
 void write_signing_keys(const std::filesystem::path& private_key,
                         const std::filesystem::path& public_key);
 

@@ -7,7 +7,7 @@
 
 namespace tilewright::testing {
 
-// One that does not start is not tried again by every test.
+// If the control plane does not start, later tests do not retry.
 struct ClusterTest::Shared {
   std::unique_ptr<ControlPlane> plane;
   std::string failure;
@@ -35,7 +35,7 @@ void ClusterTest::SetUp() {
   std::string reason = ControlPlane::missing();
   if (reason.empty()) reason = ControlPlane::missing(more_programs_);
   if (reason.empty()) return;
-  if (must_run_all()) FAIL() << reason;
+  if (prerequisites_required()) FAIL() << reason;
   GTEST_SKIP() << reason;
 }
 

@@ -1,4 +1,4 @@
-// The fixture of tests that need a Kubernetes API server: one for a whole test program.
+// Fixture of tests that need a Kubernetes API server, one per test program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,15 +11,15 @@
 
 namespace tilewright::testing {
 
-// Without the programs such a test fails in CI (CI=true) and is skipped elsewhere, with what to do.
-// A test that fails leaves the control plane's folder behind and names it.
+// Without the programs, a test fails in CI (CI=true) and is skipped elsewhere, with a message that
+// says what to do. A failed test keeps the control plane's folder and prints its path.
 class ClusterTest : public ::testing::Test {
  protected:
-  // `more`: programs of .ci/control-plane that it needs beside a control plane's.
+  // `more`: additional programs of .ci/control-plane that the test needs.
   explicit ClusterTest(std::vector<std::string> more = {}) : more_programs_(std::move(more)) {}
   void SetUp() override;
   void TearDown() override;
-  // Started by the first test that asks, stopped when the program ends. Throws if it did not start.
+  // Started on first use and stopped when the program ends. Throws if it did not start.
   static ControlPlane& control_plane();
 
  private:

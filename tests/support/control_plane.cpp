@@ -21,15 +21,15 @@ namespace {
 
 using nlohmann::json;
 
-// Six seconds on an idle machine; beside several compilers and a sanitizer far more.
-constexpr std::chrono::seconds kPatience{180};
-// Between two looks at an API server that is starting: it tells nobody when it is ready.
-constexpr std::chrono::milliseconds kTick{50};
-constexpr std::chrono::seconds kStopPatience{10};
+// Six seconds on an idle machine, much longer next to compilers or under a sanitizer.
+constexpr std::chrono::seconds kStartTimeout{180};
+// Poll interval of a starting API server, which sends no readiness notification.
+constexpr std::chrono::milliseconds kPollInterval{50};
+constexpr std::chrono::seconds kStopTimeout{10};
 
 bool is_free(int port) {
   const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;  // as Go's servers do: connections of an earlier one in TIME_WAIT do not matter
+  const int on = 1;  // like Go's servers: ignores connections in TIME_WAIT
   setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -38,8 +38,8 @@ bool is_free(int port) {
   return bind(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
 }
 
-// Below the ports that the kernel hands out to clients, so that nobody's connection takes one while
-// the API server is down. Two test programs at once start looking at different places.
+// Searches below the ephemeral port range, so that no client connection takes a port while the API
+// server is down. Concurrent test programs start at different ports.
 std::vector<int> find_ports(std::size_t wanted) {
   constexpr int kFirst = 20000;
   constexpr int kCount = 12000;
@@ -57,13 +57,13 @@ std::filesystem::path programs_folder() {
   ChildCommand command;
   command.program = source_dir() / ".ci/control-plane";
   command.arguments = {"folder"};
-  command.environment = environment_with({});
-  const CommandOutcome outcome = run_command(command);
+  command.environment = environment_with_overrides({});
+  const CommandResult outcome = run_command(command);
   if (outcome.exit_code != 0) throw std::runtime_error(outcome.output);
   return outcome.output.substr(0, outcome.output.find('\n'));
 }
 
-// For the shell. None of our paths and addresses has a quote in it.
+// Quotes for the shell. None of the paths and addresses contains a quote.
 std::string quoted(const std::string& text) { return fmt::format("'{}'", text); }
 
 void write_file(const std::filesystem::path& path, const std::string& content) {
@@ -122,12 +122,12 @@ ControlPlane::ControlPlane(ControlPlaneOptions options) : options_(std::move(opt
 }
 
 ControlPlane::~ControlPlane() {
-  // The API server first: without etcd it would only complain. Then by force, if it must be.
+  // The API server first, because it logs errors without etcd. SIGKILL after a timeout.
   for (std::optional<ChildProcess>* child : {&api_server_, &etcd_}) {
     if (!child->has_value()) continue;
     (*child)->signal_group(SIGTERM);
     pollfd polled{(*child)->exit_fd(), POLLIN, 0};
-    poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kStopPatience).count()));
+    poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kStopTimeout).count()));
     child->reset();
   }
   std::error_code ignored;
@@ -142,7 +142,7 @@ ChildProcess ControlPlane::start(const std::string& program,
   ChildCommand command;
   command.program = "/bin/sh";
   command.arguments = {"-c", line};
-  command.environment = environment_with({});
+  command.environment = environment_with_overrides({});
   command.working_directory = folder_;
   Result<ChildProcess> child = ChildProcess::start(command);
   if (!child.ok()) throw std::runtime_error(child.error().message);
@@ -174,9 +174,10 @@ void ControlPlane::start_api_server() {
       "--service-account-key-file=" + file("service-accounts.pub"),
       "--service-account-signing-key-file=" + file("service-accounts.key"),
       "--service-cluster-ip-range=10.0.0.0/24",
-      // Nobody here makes service accounts, and pods would wait for them.
+      // No controller creates service accounts here, so pods would be rejected.
       "--disable-admission-plugins=ServiceAccount",
-      // It would publish a loopback address, which is refused.
+      "--allow-privileged=true",  // as in a real cluster: left to Pod Security
+      // The endpoint reconciler would publish a loopback address, which is rejected.
       "--endpoint-reconciler-type=none",
       "--profiling=false",
   };
@@ -184,8 +185,8 @@ void ControlPlane::start_api_server() {
   api_server_.reset();
   api_server_.emplace(start("kube-apiserver", flags));
   await("/readyz");
-  await("/api/v1/namespaces/default");  // made in the background after that
-  for (const Grant& grant : grants_) await_granted(grant);
+  await("/api/v1/namespaces/default");  // created asynchronously after /readyz
+  for (const Grant& grant : grants_) wait_until_granted(grant);
 }
 
 void ControlPlane::kill_api_server() { api_server_.reset(); }
@@ -198,20 +199,20 @@ void ControlPlane::await(const std::string& path) {
 }
 
 void ControlPlane::await(const std::string& complaint,
-                         const std::function<std::pair<bool, std::string>()>& look) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+                         const std::function<std::pair<bool, std::string>()>& check) {
+  const auto deadline = std::chrono::steady_clock::now() + kStartTimeout;
   while (true) {
-    const auto [there, seen] = look();
+    const auto [there, seen] = check();
     if (there) return;
-    require_alive();
+    check_running();
     if (std::chrono::steady_clock::now() > deadline) fail(fmt::format("{}: {}", complaint, seen));
     pollfd polled{api_server_->exit_fd(), POLLIN, 0};
-    poll(&polled, 1, static_cast<int>(kTick.count()));
+    poll(&polled, 1, static_cast<int>(kPollInterval.count()));
   }
 }
 
-// The authorizer follows the rules through a cache of its own.
-void ControlPlane::await_granted(const Grant& grant) {
+// The authorizer reads rules from a cache.
+void ControlPlane::wait_until_granted(const Grant& grant) {
   for (const json& rule : grant.rules) {
     const json review = {{"apiVersion", "authorization.k8s.io/v1"},
                          {"kind", "SubjectAccessReview"},
@@ -231,7 +232,7 @@ void ControlPlane::await_granted(const Grant& grant) {
   }
 }
 
-void ControlPlane::require_alive() {
+void ControlPlane::check_running() {
   if (const auto code = etcd_->poll_exit()) fail(fmt::format("etcd has ended with {}", *code));
   if (const auto code = api_server_->poll_exit()) {
     fail(fmt::format("kube-apiserver has ended with {}", *code));
@@ -268,17 +269,18 @@ void ControlPlane::grant(const std::string& user, const json& rules) {
     const HttpResponse made = admin_->post(api + path, object);
     if (!made.ok()) fail("no rights for " + user + ": " + made.message());
   }
-  await_granted(grants_.emplace_back(Grant{user, rules}));
+  wait_until_granted(grants_.emplace_back(Grant{user, rules}));
 }
 
-CommandOutcome ControlPlane::kubectl(const std::vector<std::string>& arguments) const {
+CommandResult ControlPlane::kubectl(const std::vector<std::string>& arguments) const {
   ChildCommand command;
   command.program = programs_ / "kubectl";
   command.arguments = arguments;
-  command.environment = environment_with({{"KUBECONFIG", kubeconfig_.string()},
-                                          // Its cache of what the API server has to offer.
-                                          {"KUBECACHEDIR", (folder_ / "kubectl").string()}});
-  command.separate_error = true;  // warnings must not get into JSON
+  command.environment =
+      environment_with_overrides({{"KUBECONFIG", kubeconfig_.string()},
+                                  // kubectl's discovery cache.
+                                  {"KUBECACHEDIR", (folder_ / "kubectl").string()}});
+  command.separate_error = true;  // keeps warnings out of the JSON
   return run_command(command);
 }
 

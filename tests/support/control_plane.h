@@ -1,5 +1,5 @@
-// A real Kubernetes control plane on this machine: etcd and kube-apiserver, as .ci/control-plane
-// finds or builds them, on free ports of 127.0.0.1. No scheduler, no controllers, no node.
+// A Kubernetes control plane on this machine: the etcd and kube-apiserver that .ci/control-plane
+// finds or builds, on free ports of 127.0.0.1. No scheduler, no controllers, no node.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@
 
 namespace tilewright::testing {
 
-// Somebody whom the API server knows by a bearer token.
+// A user that authenticates with a bearer token.
 struct ApiUser {
   std::string name;
   std::string token;
@@ -27,18 +27,18 @@ struct ApiUser {
 
 struct ControlPlaneOptions {
   std::vector<ApiUser> users;
-  std::vector<std::string> api_server_flags;  // the last one of a name wins
+  std::vector<std::string> api_server_flags;  // the last value of a flag wins
 };
 
 class ControlPlane {
  public:
-  // Which of the programs that it needs is missing here, with what to do; empty: none is.
+  // Names the required programs that are missing and how to get them; empty if none is missing.
   static std::string missing();
-  // The same of others that .ci/control-plane builds.
+  // The same for other programs of .ci/control-plane.
   static std::string missing(const std::vector<std::string>& programs);
 
-  // Returns when the API server is ready, within seconds. Whatever it started dies with the calling
-  // thread. Throws std::runtime_error naming the logs when something does not start.
+  // Returns when the API server is ready, which takes seconds. The processes die with the calling
+  // thread. Throws std::runtime_error with the log paths if a program does not start.
   explicit ControlPlane(ControlPlaneOptions options = {});
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
@@ -48,36 +48,36 @@ class ControlPlane {
   const std::filesystem::path& authority() const { return authority_->certificate(); }
   // A client certificate of the group system:masters.
   const CertificatePaths& admin_certificate() const { return admin_certificate_; }
-  // For the administrator.
+  // The kubeconfig of the administrator.
   const std::filesystem::path& kubeconfig() const { return kubeconfig_; }
-  // For one of the users.
+  // The kubeconfig of one of the users.
   std::filesystem::path kubeconfig_for(const ApiUser& user);
-  // A client certificate for somebody new.
+  // A client certificate for a new user.
   CertificatePaths issue_client(const std::string& user, const std::vector<std::string>& groups) {
     return authority_->issue_client(user, groups);
   }
-  // etcd.log, kube-apiserver.log, data and keys.
+  // Contains etcd.log, kube-apiserver.log, data and keys.
   const std::filesystem::path& folder() const { return folder_; }
-  // Leaves the folder on disk, for somebody to read the logs.
+  // Keeps the folder, so that its logs can be read.
   void keep_folder() { keep_folder_ = true; }
 
-  // As the administrator.
+  // A client with the administrator's permissions.
   HttpsClient& admin() { return *admin_; }
   std::unique_ptr<HttpsClient> client(Credentials credentials) const;
-  // Gives the user these rules (of RBAC: apiGroups, resources, verbs) in every namespace, and
-  // returns when they are in force.
+  // Grants the user these RBAC rules (apiGroups, resources, verbs) in all namespaces and returns
+  // when they are effective.
   void grant(const std::string& user, const nlohmann::json& rules);
-  // kubectl as the administrator.
-  CommandOutcome kubectl(const std::vector<std::string>& arguments) const;
+  // Runs kubectl as the administrator.
+  CommandResult kubectl(const std::vector<std::string>& arguments) const;
 
-  // Another of .ci/control-plane's programs, its output in NAME.log of the folder.
+  // Starts another program of .ci/control-plane; its output goes to NAME.log in the folder.
   ChildProcess start(const std::string& program, const std::vector<std::string>& arguments) const;
 
   pid_t etcd_pid() const { return etcd_->pid(); }
   pid_t api_server_pid() const { return api_server_->pid(); }
-  // As a crash: SIGKILL. Connections break, what was acknowledged stays in etcd.
+  // Simulates a crash with SIGKILL: connections break, acknowledged writes remain in etcd.
   void kill_api_server();
-  // On the same port with the same data; returns when it is ready.
+  // Starts it on the same port with the same data; returns when it is ready.
   void start_api_server();
 
  private:
@@ -86,14 +86,14 @@ class ControlPlane {
     std::string user;
     nlohmann::json rules;
   };
-  // Until a GET of the path succeeds.
+  // Waits until a GET of the path succeeds.
   void await(const std::string& path);
-  // Until `look` says true; it also says what it saw, for the complaint.
+  // Waits until `check` returns true; its string goes into the error message.
   void await(const std::string& complaint,
-             const std::function<std::pair<bool, std::string>()>& look);
-  void await_granted(const Grant& grant);
-  // Throws if one of the two has ended.
-  void require_alive();
+             const std::function<std::pair<bool, std::string>()>& check);
+  void wait_until_granted(const Grant& grant);
+  // Throws if etcd or the API server has exited.
+  void check_running();
   [[noreturn]] void fail(const std::string& what);
 
   ControlPlaneOptions options_;

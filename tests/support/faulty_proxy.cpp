@@ -16,7 +16,7 @@ using nlohmann::json;
 using Kind = Fault::Kind;
 
 // Longer than any watch of a test.
-constexpr long kSeconds = 600;
+constexpr long kTimeoutSeconds = 600;
 
 const char* reason_of(int status, const std::string& method) {
   switch (status) {
@@ -42,7 +42,7 @@ json status_of(int status, const std::string& method) {
           {"code", status}};
 }
 
-// FNV-1a, with its bits stirred: the same everywhere.
+// FNV-1a with a final bit mix: equal on all platforms.
 std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char letter : text) {
@@ -65,10 +65,10 @@ std::vector<std::string> split(std::string_view path) {
 
 }  // namespace
 
-// A connection to the API server, kept from one request to the next.
+// A connection to the API server that is reused for the next request.
 class FaultyProxy::Upstream {
  public:
-  // Of the answer: its head, once; then its body in pieces. Returning false gives it up.
+  // Receives the response: the head once, then the body in pieces. Returning false aborts it.
   struct Sink {
     std::function<void(int status)> head;
     std::function<bool(std::string_view bytes)> body;
@@ -90,8 +90,8 @@ class FaultyProxy::Upstream {
   Upstream(const Upstream&) = delete;
   Upstream& operator=(const Upstream&) = delete;
 
-  // False when the answer was not whole: the API server broke off, the sink gave it up, or the
-  // client whose connection is `client` went away.
+  // Returns false if the response is incomplete: the API server disconnected, the sink aborted, or
+  // the client of the socket `client` disconnected.
   bool send(const Request& request, int client, const Sink& sink) {
     curl_easy_reset(easy_);
     const std::string url = server_ + request.target;
@@ -103,7 +103,7 @@ class FaultyProxy::Upstream {
     set(CURLOPT_SSLKEY, certificate_.key.c_str());
     set(CURLOPT_NOPROXY, "*");
     set(CURLOPT_NOSIGNAL, 1L);
-    set(CURLOPT_TIMEOUT, kSeconds);
+    set(CURLOPT_TIMEOUT, kTimeoutSeconds);
     if (!request.body.empty()) {
       set(CURLOPT_POSTFIELDS, request.body.c_str());
       set(CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
@@ -115,49 +115,49 @@ class FaultyProxy::Upstream {
       headers = curl_slist_append(headers, (header->first + ": " + header->second).c_str());
     }
     set(CURLOPT_HTTPHEADER, headers);
-    Passing passing{sink, easy_};
-    set(CURLOPT_HEADERFUNCTION, take_header);
-    set(CURLOPT_HEADERDATA, &passing);
-    set(CURLOPT_WRITEFUNCTION, take_body);
-    set(CURLOPT_WRITEDATA, &passing);
+    Transfer transfer{sink, easy_};
+    set(CURLOPT_HEADERFUNCTION, on_header);
+    set(CURLOPT_HEADERDATA, &transfer);
+    set(CURLOPT_WRITEFUNCTION, on_body);
+    set(CURLOPT_WRITEDATA, &transfer);
     const bool whole = perform(client);
     curl_slist_free_all(headers);
     return whole;
   }
 
  private:
-  struct Passing {
+  struct Transfer {
     const Sink& sink;
     CURL* easy;
   };
-  static std::size_t take_header(char* data, std::size_t size, std::size_t count, void* target) {
+  static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* target) {
     const std::string_view line(data, size * count);
-    auto& passing = *static_cast<Passing*>(target);
+    auto& transfer = *static_cast<Transfer*>(target);
     if (line == "\r\n") {
       long status = 0;
-      curl_easy_getinfo(passing.easy, CURLINFO_RESPONSE_CODE, &status);
-      passing.sink.head(static_cast<int>(status));
+      curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+      transfer.sink.head(static_cast<int>(status));
     }
     return line.size();
   }
-  static std::size_t take_body(char* data, std::size_t size, std::size_t count, void* target) {
+  static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* target) {
     const std::string_view bytes(data, size * count);
-    return static_cast<Passing*>(target)->sink.body(bytes) ? bytes.size() : bytes.size() + 1;
+    return static_cast<Transfer*>(target)->sink.body(bytes) ? bytes.size() : bytes.size() + 1;
   }
   template <typename Value>
   void set(CURLoption option, Value value) {
     curl_easy_setopt(easy_, option, value);
   }
   bool perform(int client) {
-    constexpr int kMilliseconds = 1000;
+    constexpr int kPollMilliseconds = 1000;
     bool whole = false;
     curl_multi_add_handle(multi_, easy_);
     for (int running = 1; running > 0;) {
       curl_multi_perform(multi_, &running);
       if (running == 0) break;
-      // A client says nothing while it is being answered, unless it goes.
+      // A client sends nothing during the response; readable means that it disconnected.
       curl_waitfd leaving{client, CURL_WAIT_POLLIN, 0};
-      curl_multi_poll(multi_, &leaving, 1, kMilliseconds, nullptr);
+      curl_multi_poll(multi_, &leaving, 1, kPollMilliseconds, nullptr);
       if (leaving.revents != 0) break;
     }
     int left = 0;
@@ -178,8 +178,8 @@ class FaultyProxy::Upstream {
 FaultyProxy::FaultyProxy(const ControlPlane& control_plane, Script script)
     : script_(std::move(script)),
       server_(control_plane.url()),
-      authority_of_server_(control_plane.authority()),
-      administrator_(control_plane.admin_certificate()),
+      server_ca_certificate_(control_plane.authority()),
+      admin_certificate_(control_plane.admin_certificate()),
       tls_(SSL_CTX_new(TLS_server_method()), SSL_CTX_free) {
   const CertificatePaths own = authority_.issue_server("proxy", {"IP:127.0.0.1"});
   if (SSL_CTX_use_certificate_file(tls_.get(), own.certificate.c_str(), SSL_FILETYPE_PEM) != 1 ||
@@ -203,7 +203,7 @@ std::map<Kind, int> FaultyProxy::faults() const {
   return faults_;
 }
 
-void FaultyProxy::came_to_pass(Kind kind) {
+void FaultyProxy::count_fault(Kind kind) {
   const std::lock_guard lock(mutex_);
   ++faults_[kind];
 }
@@ -230,7 +230,7 @@ ProxiedRequest FaultyProxy::describe(const Request& request) {
     const json object = json::parse(request.body, nullptr, false);
     described.name = object.value(json::json_pointer("/metadata/name"), "");
   }
-  // Their names hold UIDs, which no seed knows.
+  // Their names contain UIDs, which differ in every run.
   if (described.resource == "secrets" || described.resource == "events") described.name.clear();
   const std::lock_guard lock(mutex_);
   described.occurrence =
@@ -242,7 +242,7 @@ FaultyProxy::Upstream& FaultyProxy::upstream_of(int connection) {
   const std::lock_guard lock(mutex_);
   auto& upstream = upstreams_[connection];
   if (!upstream) {
-    upstream = std::make_unique<Upstream>(server_, authority_of_server_, administrator_);
+    upstream = std::make_unique<Upstream>(server_, server_ca_certificate_, admin_certificate_);
   }
   return *upstream;
 }
@@ -251,20 +251,20 @@ void FaultyProxy::serve(Connection& connection, const Request& request) {
   const ProxiedRequest described = describe(request);
   const Fault fault = script_(described);
   switch (fault.kind) {
-    case Kind::kRefuse:
-      came_to_pass(fault.kind);
+    case Kind::kReject:
+      count_fault(fault.kind);
       return connection.answer(fault.status, status_of(fault.status, request.method).dump(),
                                fault.status == 429 ? "Retry-After: 1\r\n" : "");
     case Kind::kReset:
-      came_to_pass(fault.kind);
+      count_fault(fault.kind);
       return connection.reset();
     default:
-      return described.watch ? pass_watch_on(connection, request, fault)
-                             : pass_on(connection, request, fault);
+      return described.watch ? forward_watch(connection, request, fault)
+                             : forward(connection, request, fault);
   }
 }
 
-void FaultyProxy::pass_on(Connection& connection, const Request& request, const Fault& fault) {
+void FaultyProxy::forward(Connection& connection, const Request& request, const Fault& fault) {
   int status = 0;
   std::string body;
   const Upstream::Sink sink{[&](int code) { status = code; },
@@ -272,24 +272,24 @@ void FaultyProxy::pass_on(Connection& connection, const Request& request, const 
                               body += bytes;
                               return true;
                             }};
-  for (int times = fault.kind == Kind::kTwice ? 2 : 1; times > 0; --times) {
+  for (int times = fault.kind == Kind::kDuplicate ? 2 : 1; times > 0; --times) {
     body.clear();
     if (!upstream_of(request.connection).send(request, connection.fd(), sink)) {
       return connection.hang_up();
     }
   }
-  if (fault.kind != Kind::kNone) came_to_pass(fault.kind);
+  if (fault.kind != Kind::kNone) count_fault(fault.kind);
   switch (fault.kind) {
-    case Kind::kLie:
+    case Kind::kWrongStatus:
       return connection.answer(fault.status, status_of(fault.status, request.method).dump(),
                                fault.status == 429 ? "Retry-After: 1\r\n" : "");
     case Kind::kResetAfter:
       return connection.reset();
-    case Kind::kHalf:
+    case Kind::kTruncate:
       connection.head(status, fmt::format("Content-Length: {}\r\n", body.size()));
       connection.send(std::string_view(body).substr(0, body.size() / 2));
       return connection.reset();
-    case Kind::kStall:
+    case Kind::kDelayResponse:
       pause(fault.pause);
       break;
     default:
@@ -298,29 +298,29 @@ void FaultyProxy::pass_on(Connection& connection, const Request& request, const 
   connection.answer(status, body);
 }
 
-void FaultyProxy::pass_watch_on(Connection& connection, const Request& request,
+void FaultyProxy::forward_watch(Connection& connection, const Request& request,
                                 const Fault& fault) {
   bool ends_well = true;
   int events = 0;
-  std::string pending;  // of an event that is not whole yet
-  // False: no more.
+  std::string pending;  // of an incomplete event
+  // Returns false when the stream ends.
   const auto pass_event = [&](const std::string& event) {
     const bool due = events++ >= fault.events;
-    if (due && fault.kind == Kind::kCut) {
+    if (due && fault.kind == Kind::kBreakStream) {
       connection.chunk(std::string_view(event).substr(0, event.size() / 2));
       ends_well = false;
-    } else if (due && fault.kind == Kind::kExpire) {
+    } else if (due && fault.kind == Kind::kExpireStream) {
       connection.chunk(json{{"type", "ERROR"}, {"object", status_of(410, request.method)}}.dump() +
                        "\n");
-    } else if (!due || fault.kind != Kind::kEnd) {
-      if (fault.kind == Kind::kDelay) pause(fault.pause);
+    } else if (!due || fault.kind != Kind::kEndStream) {
+      if (fault.kind == Kind::kDelayEvents) pause(fault.pause);
       connection.chunk(event);
-      if (fault.kind == Kind::kRepeat) connection.chunk(event);
-      if (fault.kind != Kind::kDelay && fault.kind != Kind::kRepeat) return true;
-      came_to_pass(fault.kind);
+      if (fault.kind == Kind::kRepeatEvents) connection.chunk(event);
+      if (fault.kind != Kind::kDelayEvents && fault.kind != Kind::kRepeatEvents) return true;
+      count_fault(fault.kind);
       return true;
     }
-    came_to_pass(fault.kind);
+    count_fault(fault.kind);
     return false;
   };
   bool given_up = false;
@@ -338,15 +338,15 @@ void FaultyProxy::pass_watch_on(Connection& connection, const Request& request,
   const bool whole = upstream_of(request.connection).send(request, connection.fd(), sink);
   if (!ends_well) return connection.reset();
   if (!whole && !given_up) return connection.hang_up();
-  if (!pending.empty()) connection.chunk(pending);  // an answer that is no stream of events
+  if (!pending.empty()) connection.chunk(pending);  // a response that is not an event stream
   connection.end_chunks();
 }
 
 Fault RandomFaults::operator()(const ProxiedRequest& request) const {
-  const std::vector<Fault>& faults = request.watch        ? options_.of_watches
-                                     : request.is_write() ? options_.of_writes
-                                                          : options_.of_reads;
-  if (faults.empty() || request.occurrence > options_.most_times) return {};
+  const std::vector<Fault>& faults = request.watch        ? options_.watch_faults
+                                     : request.is_write() ? options_.write_faults
+                                                          : options_.read_faults;
+  if (faults.empty() || request.occurrence > options_.max_occurrences) return {};
   const std::uint64_t hash =
       hash_of(fmt::format("{} {} {} {} {} {}", options_.seed, request.method, request.resource,
                           request.name, request.watch, request.occurrence));

@@ -7,8 +7,8 @@
 namespace tilewright::testing {
 namespace {
 
-// A request that takes longer than this hangs.
-constexpr long kSeconds = 60;
+// Requests that take longer fail.
+constexpr long kTimeoutSeconds = 60;
 
 std::size_t append(char* data, std::size_t size, std::size_t count, void* target) {
   static_cast<std::string*>(target)->append(data, size * count);
@@ -41,7 +41,7 @@ HttpsClient::~HttpsClient() = default;
 HttpResponse HttpsClient::send(const std::string& method, const std::string& path,
                                const std::string& body, const std::string& content_type) {
   CURL* curl = handle_->curl;
-  curl_easy_reset(curl);  // the options; the connection stays
+  curl_easy_reset(curl);  // resets the options, keeps the connection
   HttpResponse response;
   const std::string url = base_url_ + path;
   const auto set = [curl](CURLoption option, auto value) { curl_easy_setopt(curl, option, value); };
@@ -50,7 +50,7 @@ HttpResponse HttpsClient::send(const std::string& method, const std::string& pat
   set(CURLOPT_CAINFO, authority_.c_str());
   set(CURLOPT_NOPROXY, "*");
   set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_TIMEOUT, kSeconds);
+  set(CURLOPT_TIMEOUT, kTimeoutSeconds);
   if (!credentials_.certificate.certificate.empty()) {
     set(CURLOPT_SSLCERT, credentials_.certificate.certificate.c_str());
     set(CURLOPT_SSLKEY, credentials_.certificate.key.c_str());

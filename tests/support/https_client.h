@@ -1,4 +1,4 @@
-// Requests to an API server for tests, through libcurl: another client than the one under test.
+// HTTPS requests to an API server through libcurl, independent of the client under test.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,17 @@
 namespace tilewright::testing {
 
 struct HttpResponse {
-  long status = 0;   // 0: there was no answer
-  std::string body;  // without an answer: why
+  long status = 0;   // 0: no response
+  std::string body;  // without a response: the error
 
   bool ok() const { return status >= 200 && status < 300; }
-  // The body as JSON; discarded() where it is none.
+  // The body as JSON; discarded() if it is not JSON.
   nlohmann::json json() const { return nlohmann::json::parse(body, nullptr, false); }
-  // What an API server's Status says, or else the body.
+  // The message of the API server's Status, otherwise the body.
   std::string message() const;
 };
 
-// How a client proves who it is: by a certificate, a bearer token or not at all.
+// Authentication of a client: a certificate, a bearer token or none.
 struct Credentials {
   CertificatePaths certificate;
   std::string token;
@@ -31,7 +31,7 @@ struct Credentials {
 
 class HttpsClient {
  public:
-  // Keeps its connection from one request to the next; for one thread.
+  // Reuses its connection; not thread-safe.
   HttpsClient(std::string base_url, std::filesystem::path authority, Credentials credentials);
   ~HttpsClient();
   HttpsClient(const HttpsClient&) = delete;
@@ -44,7 +44,7 @@ class HttpsClient {
   HttpResponse put(const std::string& path, const nlohmann::json& body) {
     return send("PUT", path, body.dump(), "application/json");
   }
-  // RFC 7386: members given replace, null removes.
+  // RFC 7386: given members are replaced, null removes a member.
   HttpResponse merge_patch(const std::string& path, const nlohmann::json& body) {
     return send("PATCH", path, body.dump(), "application/merge-patch+json");
   }

@@ -1,4 +1,4 @@
-// A kubeconfig of one cluster and one user.
+// Writes a kubeconfig with one cluster and one user.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace tilewright::testing {
 
-// `user` as kubeconfigs have it: {"token": ...} or {"client-certificate": ..., "client-key": ...}.
-// Throws std::runtime_error where the file cannot be written.
+// `user` as in a kubeconfig: {"token": ...} or {"client-certificate": ..., "client-key": ...}.
+// Throws std::runtime_error if the file cannot be written.
 void write_kubeconfig(const std::filesystem::path& path, const std::string& server,
                       const std::filesystem::path& authority, const nlohmann::json& user);
 

@@ -1,5 +1,4 @@
-// The objects of a kind in a namespace, as the API server shows them, with a way to wait for what a
-// test expects: by events, never by sleeping.
+// Watches the objects of a kind in a namespace and waits for an expected state without polling.
 #pragma once
 
 #include <chrono>
@@ -9,35 +8,35 @@
 #include <mutex>
 #include <string>
 
-#include "controller/kube/informer.h"
+#include "controller/client/informer.h"
 
 namespace tilewright::testing {
 
 class ObjectWatch {
  public:
   using Objects = std::map<std::string, nlohmann::json>;  // by name
-  // Called from the watch's thread, without a lock, with the object as it now is; null: deleted.
-  using Changed = std::function<void(const std::string& name, const nlohmann::json& object)>;
+  // Called from the watch thread, without a lock, with the current object; null if it was deleted.
+  using ChangeCallback = std::function<void(const std::string& name, const nlohmann::json& object)>;
 
   ObjectWatch(kube::Client& client, const kube::ResourceType& type,
-              const std::string& namespace_name, Changed changed = {})
-      : changed_(std::move(changed)),
+              const std::string& namespace_name, ChangeCallback on_change = {})
+      : on_change_(std::move(on_change)),
         informer_(
             client, options(type, namespace_name),
             [](const nlohmann::json& object) { return object; },
-            {[this](const Item& item) { take(item->name, item->value); },
-             [this](const Item&, const Item& item) { take(item->name, item->value); },
-             [this](const Item& item, bool) { take(item->name, nullptr); }},
+            {[this](const Item& item) { update(item->name, item->value); },
+             [this](const Item&, const Item& item) { update(item->name, item->value); },
+             [this](const Item& item, bool) { update(item->name, nullptr); }},
             make_silent_logger()) {
     informer_.start();
   }
   ~ObjectWatch() { informer_.stop(); }
 
-  // False when it did not come to be.
+  // Returns false on timeout.
   bool wait_until(const std::function<bool(const Objects&)>& holds,
-                  std::chrono::milliseconds patience = std::chrono::seconds(60)) {
+                  std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
     std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, patience, [&] { return holds(objects_); });
+    return updated_.wait_for(lock, timeout, [&] { return holds(objects_); });
   }
   Objects objects() const {
     const std::lock_guard lock(mutex_);
@@ -53,7 +52,7 @@ class ObjectWatch {
     made.selection.namespace_name = namespace_name;
     return made;
   }
-  void take(const std::string& name, const nlohmann::json& object) {
+  void update(const std::string& name, const nlohmann::json& object) {
     {
       const std::lock_guard lock(mutex_);
       if (object.is_null()) {
@@ -62,13 +61,13 @@ class ObjectWatch {
         objects_[name] = object;
       }
     }
-    came_.notify_all();
-    if (changed_) changed_(name, object);
+    updated_.notify_all();
+    if (on_change_) on_change_(name, object);
   }
 
-  const Changed changed_;
+  const ChangeCallback on_change_;
   mutable std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable updated_;
   Objects objects_;
   kube::Informer<nlohmann::json> informer_;  // last: its thread uses all of the above
 };

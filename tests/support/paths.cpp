@@ -16,6 +16,10 @@ std::filesystem::path program(const std::string& name) {
   return std::filesystem::path(TILEWRIGHT_BINARY_DIR) / "bin" / name;
 }
 
+std::filesystem::path test_program(const std::string& name) {
+  return std::filesystem::path(TILEWRIGHT_BINARY_DIR) / "tests" / name;
+}
+
 std::filesystem::path model_dir() {
   const char* given = std::getenv("TILEWRIGHT_MODEL_DIR");
   const bool named = given != nullptr && *given != '\0';
@@ -27,7 +31,7 @@ std::string missing_model() {
   return model_dir().string() + " is missing: `make model` fetches it, or set TILEWRIGHT_MODEL_DIR";
 }
 
-bool must_run_all() {
+bool prerequisites_required() {
   const char* ci = std::getenv("CI");
   return ci != nullptr && std::string_view(ci) == "true";
 }

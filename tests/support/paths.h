@@ -1,5 +1,5 @@
-// What tests find around them: the source tree, the built programs, the model, files, and a folder
-// of their own.
+// Locations that tests use: the source tree, the built programs, the model, files and temporary
+// directories.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,20 @@ std::filesystem::path source_dir();
 // The built program `tilewright` or `tilewright-worker`.
 std::filesystem::path program(const std::string& name);
 
-// The MiniLM that tests train: TILEWRIGHT_MODEL_DIR, or where `make model` puts it.
-std::filesystem::path model_dir();
-// What to do about it where it is not there; empty where it is.
-std::string missing_model();
-// Whether what a test lacks is a failure, as in CI, and not a reason to skip it.
-bool must_run_all();
+// A program that only tests use.
+std::filesystem::path test_program(const std::string& name);
 
-// The bytes of a file, at most so many. Throws where it cannot be read.
+// The MiniLM model that tests train: TILEWRIGHT_MODEL_DIR, by default the output of `make model`.
+std::filesystem::path model_dir();
+// A message that says how to get the model if it is missing; otherwise empty.
+std::string missing_model();
+// Whether a missing prerequisite fails a test, as in CI, instead of skipping it.
+bool prerequisites_required();
+
+// The first `most` bytes of a file. Throws if it cannot be read.
 std::string read_text(const std::filesystem::path& path, std::size_t most = std::string::npos);
 
-// A new empty folder, removed with all it holds when the object goes.
+// A new empty directory, removed with its content by the destructor.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();

@@ -6,12 +6,12 @@
 
 namespace tilewright::testing {
 
-CommandOutcome run_command(const ChildCommand& command, std::chrono::seconds patience) {
+CommandResult run_command(const ChildCommand& command, std::chrono::seconds timeout) {
   Result<ChildProcess> started = ChildProcess::start(command);
   if (!started.ok()) throw std::runtime_error(started.error().message);
   ChildProcess& child = *started;
-  CommandOutcome outcome;
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  CommandResult outcome;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -27,7 +27,7 @@ CommandOutcome run_command(const ChildCommand& command, std::chrono::seconds pat
     if (polled[2].revents == 0) continue;
     const std::optional<int> code = child.poll_exit();
     if (!code) continue;
-    // What it wrote before it ended stands in the pipes still.
+    // The pipes may still hold output of the ended process.
     for (std::string more; !(more = child.read_output()).empty();) outcome.output += more;
     for (std::string more; !(more = child.read_error()).empty();) outcome.error += more;
     outcome.exit_code = *code;

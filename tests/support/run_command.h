@@ -1,4 +1,4 @@
-// A command run to its end, with what it printed.
+// Runs a command to completion and captures its output.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace tilewright::testing {
 
-struct CommandOutcome {
+struct CommandResult {
   int exit_code = 0;
   std::string output;  // standard output and, unless the two are separate, standard error
   std::string error;
 };
 
-// Throws std::runtime_error when the command does not start, or does not end in time.
-CommandOutcome run_command(const ChildCommand& command,
-                           std::chrono::seconds patience = std::chrono::seconds(120));
+// Throws std::runtime_error if the command does not start or exceeds its timeout.
+CommandResult run_command(const ChildCommand& command,
+                          std::chrono::seconds timeout = std::chrono::seconds(120));
 
 }  // namespace tilewright::testing

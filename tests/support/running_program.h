@@ -1,4 +1,4 @@
-// A program under test: started with its output on a pipe, waited for by events with deadlines.
+// A program under test: its output is read from a pipe, and waits are event-driven with deadlines.
 #pragma once
 
 #include <fcntl.h>
@@ -14,16 +14,17 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern char** environ;
 
 namespace tilewright::testing {
 
-// Far beyond what anything here takes, sanitizers and a busy machine included.
-inline constexpr std::chrono::seconds kPatience{60};
+// Far above any expected duration, with sanitizers and on a busy machine.
+inline constexpr std::chrono::seconds kTimeout{60};
 
-// Waits until `fd` is readable or hung up; false when the time is over.
+// Waits until `fd` is readable or hung up; returns false on timeout.
 inline bool wait_readable(int fd, std::chrono::steady_clock::time_point deadline) {
   for (;;) {
     const auto left =
@@ -34,44 +35,84 @@ inline bool wait_readable(int fd, std::chrono::steady_clock::time_point deadline
   }
 }
 
-// A process that is not our child: told to be gone by its pidfd.
-class Watched {
+// Detects the exit of a process that is not a child, through its pidfd.
+class ProcessExitWatch {
  public:
-  explicit Watched(pid_t pid) : fd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
+  explicit ProcessExitWatch(pid_t pid) : fd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
     if (fd_ < 0) throw std::runtime_error("no process " + std::to_string(pid));
   }
-  ~Watched() { close(fd_); }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-  bool ends() const { return wait_readable(fd_, std::chrono::steady_clock::now() + kPatience); }
+  ~ProcessExitWatch() { close(fd_); }
+  ProcessExitWatch(const ProcessExitWatch&) = delete;
+  ProcessExitWatch& operator=(const ProcessExitWatch&) = delete;
+  bool wait_for_exit() const {
+    return wait_readable(fd_, std::chrono::steady_clock::now() + kTimeout);
+  }
 
  private:
   int fd_;
 };
 
+// Starts a program in `folder` with `output` as its standard output and standard error.
+inline pid_t spawn_program(const std::filesystem::path& program,
+                           const std::vector<std::string>& arguments,
+                           const std::filesystem::path& folder, int output) {
+  std::vector<std::string> words = arguments;
+  words.insert(words.begin(), program.string());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  posix_spawn_file_actions_adddup2(&actions, output, 1);
+  posix_spawn_file_actions_adddup2(&actions, output, 2);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw std::runtime_error("cannot start " + program.string());
+  return pid;
+}
+
+// Returns the exit code of a process that has exited: 128 + n after signal n.
+inline int reap(pid_t pid) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Runs a program whose output goes to a full pipe that has no reader. Returns its exit code, or -1
+// and a test failure on timeout.
+inline int run_without_reader(const std::filesystem::path& program,
+                              const std::vector<std::string>& arguments,
+                              const std::filesystem::path& folder) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  const std::vector<char> filler(static_cast<std::size_t>(fcntl(ends[1], F_GETPIPE_SZ)));
+  if (::write(ends[1], filler.data(), filler.size()) != static_cast<ssize_t>(filler.size())) {
+    throw std::runtime_error("cannot fill a pipe");
+  }
+  const pid_t pid = spawn_program(program, arguments, folder, ends[1]);
+  const bool exited = ProcessExitWatch(pid).wait_for_exit();
+  if (!exited) {
+    ADD_FAILURE() << program << " waits for a reader of its output";
+    kill(pid, SIGKILL);
+  }
+  const int code = reap(pid);
+  close(ends[0]);
+  close(ends[1]);
+  return exited ? code : -1;
+}
+
 class RunningProgram {
  public:
-  // Standard output and standard error come together; the working folder is `folder`.
+  // Captures standard output and standard error together; the working directory is `folder`.
   RunningProgram(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                  const std::filesystem::path& folder) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
     output_ = ends[0];
-    std::vector<std::string> words = arguments;
-    words.insert(words.begin(), program.string());
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    const int error =
-        posix_spawn(&pid_, program.c_str(), &actions, nullptr, pointers.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
+    pid_ = spawn_program(program, arguments, folder, ends[1]);
     close(ends[1]);
-    if (error != 0) throw std::runtime_error("cannot start " + program.string());
   }
   ~RunningProgram() {
     if (pid_ > 0) {
@@ -84,33 +125,33 @@ class RunningProgram {
   RunningProgram& operator=(const RunningProgram&) = delete;
 
   pid_t pid() const { return pid_; }
-  // To one that was waited for: nothing. (Without a process of its own this would be everybody's.)
+  // Does nothing after wait(), because pid -1 would signal every process.
   void send(int signal_number) const {
     if (pid_ > 0) kill(pid_, signal_number);
   }
   const std::string& output() const { return text_; }
 
-  // Waits until the output holds `text`; fails the test if it ends or time runs out before.
-  bool say(const std::string& text) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  // Waits until the output contains `text`; fails the test if the program exits or on timeout.
+  bool wait_for_output(const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     while (text_.find(text) == std::string::npos) {
       if (!wait_readable(output_, deadline) || !read_some()) {
-        ADD_FAILURE() << "it never said \"" << text << "\" but:\n" << text_;
+        ADD_FAILURE() << "no \"" << text << "\" in the output:\n" << text_;
         return false;
       }
     }
     return true;
   }
 
-  // Whether it has ended by now.
-  bool ended() const {
+  // Whether it has exited.
+  bool has_exited() const {
     if (pid_ <= 0) return true;
     siginfo_t info{};
     return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid != 0;
   }
 
-  // Whether it stands still: by SIGSTOP, until SIGCONT.
+  // Whether SIGSTOP has stopped it.
   bool stopped() const {
     siginfo_t info{};
     return pid_ > 0 &&
@@ -118,20 +159,17 @@ class RunningProgram {
            info.si_pid != 0;
   }
 
-  // The exit code, 128 + n after signal n; -1, and a failure, if it does not end. The same again
-  // when asked again.
+  // Returns the exit code, 128 + n after signal n, or -1 and a test failure on timeout. Further
+  // calls return the same value.
   int wait() {
     if (pid_ <= 0) return exit_code_;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     while (wait_readable(output_, deadline)) {
       if (read_some()) continue;
-      int status = 0;
-      waitpid(pid_, &status, 0);
-      pid_ = -1;
-      exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      exit_code_ = reap(std::exchange(pid_, -1));
       return exit_code_;
     }
-    ADD_FAILURE() << "it does not end:\n" << text_;
+    ADD_FAILURE() << "the program does not exit:\n" << text_;
     return -1;
   }
 
@@ -144,7 +182,7 @@ class RunningProgram {
     return true;
   }
 
-  pid_t pid_ = -1;  // once it was waited for
+  pid_t pid_ = -1;  // -1 after wait()
   int exit_code_ = -1;
   int output_ = -1;
   std::string text_;

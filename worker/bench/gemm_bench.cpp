@@ -31,28 +31,29 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Numbers in (-1, 1); which ones does not matter to the speed, but zeros might.
-template <typename T>
-Buffer<T> filled(std::int64_t count, std::uint32_t seed) {
-  Buffer<T> values(static_cast<std::size_t>(count));
-  for (T& value : values.span()) {
+// Random numbers in (-1, 1); zeros could change the speed.
+template <typename Activation>
+Buffer<Activation> random_buffer(std::int64_t count, std::uint32_t seed) {
+  Buffer<Activation> values(static_cast<std::size_t>(count));
+  for (Activation& value : values.span()) {
     seed = seed * 1664525u + 1013904223u;
-    value = runtime::from_float<T>(static_cast<float>(static_cast<std::int32_t>(seed)) * 0x1p-31f);
+    value = runtime::from_float<Activation>(static_cast<float>(static_cast<std::int32_t>(seed)) *
+                                            0x1p-31f);
   }
   return values;
 }
 
-// One layer with one backend, ready to run.
-template <typename T>
+// One linear layer on one backend with its operands.
+template <typename Activation>
 class Layer {
  public:
-  Layer(const Ops<T>& ops, const GemmShape& shape, int shards, int threads)
+  Layer(const Ops<Activation>& ops, const GemmShape& shape, int shards, int threads)
       : ops_(ops),
         shape_(shape),
-        w_(filled<float>(shape.n * shape.k, 1)),
-        bias_(filled<float>(shape.n, 2)),
-        x_(filled<T>(shape.rows * shape.k, 3)),
-        dy_(filled<T>(shape.rows * shape.n, 4)),
+        w_(random_buffer<float>(shape.n * shape.k, 1)),
+        bias_(random_buffer<float>(shape.n, 2)),
+        x_(random_buffer<Activation>(shape.rows * shape.k, 3)),
+        dy_(random_buffer<Activation>(shape.rows * shape.n, 4)),
         forward_(ops.packed_weight_size(shape.n, shape.k)),
         backward_(ops.packed_weight_size(shape.n, shape.k)),
         y_(static_cast<std::size_t>(shape.rows * shape.n)),
@@ -81,27 +82,28 @@ class Layer {
   }
 
  private:
-  const Ops<T>& ops_;
+  const Ops<Activation>& ops_;
   GemmShape shape_;
   Buffer<float> w_, bias_;
-  Buffer<T> x_, dy_, forward_, backward_, y_, dx_;
+  Buffer<Activation> x_, dy_, forward_, backward_, y_, dx_;
   Buffer<float> dw_, dbias_;
   Buffer<std::byte> scratch_;
   std::vector<std::int32_t> shards_;
 };
 
-template <typename T>
+template <typename Activation>
 void run(const GemmBenchOptions& options, GemmBench& bench) {
-  const bool onednn = kernels::limit_onednn(options.isa, options.bf16);
-  const Ops<T> ours = kernels::make_ops<T>(options.isa);
-  const Ops<T> theirs = kernels::make_ops<T>(options.isa, kernels::GemmBackend::kOneDnn);
+  const bool onednn = kernels::limit_onednn_isa(options.isa, options.bf16);
+  const Ops<Activation> ours = kernels::make_ops<Activation>(options.isa);
+  const Ops<Activation> theirs =
+      kernels::make_ops<Activation>(options.isa, kernels::GemmBackend::kOneDnn);
   bench.kernel = ours.linear_forward.name;
   for (const int threads : options.threads) {
     ThreadPool pool(threads);
     for (const GemmShape& shape : options.shapes) {
-      Layer<T> our_layer(ours, shape, options.shards, threads);
-      Layer<T> their_layer(theirs, shape, options.shards, threads);
-      const double ceiling = kernels::measure_peak_gflops(options.isa, options.bf16, pool);
+      Layer<Activation> our_layer(ours, shape, options.shards, threads);
+      Layer<Activation> their_layer(theirs, shape, options.shards, threads);
+      kernels::PeakMeter peak(options.isa, options.bf16, pool);
       for (int operation = 0; operation < 3; ++operation) {
         std::vector<double> our_times;
         std::vector<double> their_times;
@@ -121,7 +123,7 @@ void run(const GemmBenchOptions& options, GemmBench& bench) {
         row.threads = threads;
         row.gflops = work / median(our_times);
         row.onednn_gflops = onednn ? work / median(their_times) : 0;
-        row.ceiling_gflops = ceiling;
+        row.peak_gflops = peak.peak_for(row.gflops);
         bench.rows.push_back(row);
       }
     }
@@ -152,8 +154,8 @@ std::string GemmBench::to_json() const {
                             {"operation", row.operation},
                             {"threads", row.threads},
                             {"gflops", row.gflops},
-                            {"ceiling_gflops", row.ceiling_gflops},
-                            {"share_of_ceiling", row.gflops / row.ceiling_gflops}};
+                            {"peak_gflops", row.peak_gflops},
+                            {"share_of_peak", row.gflops / row.peak_gflops}};
     if (row.onednn_gflops > 0) entry["onednn_gflops"] = row.onednn_gflops;
     entries.push_back(std::move(entry));
   }
@@ -165,11 +167,11 @@ std::string GemmBench::to_json() const {
 std::string GemmBench::to_text() const {
   std::string out = fmt::format("{}, {}, {}: {}\n", cpu, isa, type, kernel);
   out += fmt::format("{:>16}  {:<8}{:>8}{:>10}{:>12}{:>10}{:>8}\n", "rows x K x N", "", "threads",
-                     "GFLOP/s", "of ceiling", "oneDNN", "ratio");
+                     "GFLOP/s", "of peak", "oneDNN", "ratio");
   for (const GemmBenchRow& row : rows) {
     const std::string shape = fmt::format("{}x{}x{}", row.shape.rows, row.shape.k, row.shape.n);
     out += fmt::format("{:>16}  {:<8}{:>8}{:>10.0f}{:>10.0f} %", shape, row.operation, row.threads,
-                       row.gflops, 100 * row.gflops / row.ceiling_gflops);
+                       row.gflops, 100 * row.gflops / row.peak_gflops);
     out += row.onednn_gflops > 0 ? fmt::format("{:>10.0f}{:>8.2f}\n", row.onednn_gflops,
                                                row.gflops / row.onednn_gflops)
                                  : fmt::format("{:>10}{:>8}\n", "-", "-");

@@ -1,4 +1,4 @@
-// How fast the linear layers are, beside oneDNN in the same run and beside this CPU's ceiling.
+// Benchmarks the linear layers against oneDNN and against this CPU's peak in the same run.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,21 @@ struct GemmBenchOptions {
   runtime::Isa isa = runtime::Isa::kRef;
   bool bf16 = true;
   std::vector<int> threads = {1, 2};
-  // The layers of a 384-wide model with about 1,700 tokens, of BERT-base with 12 x 384, and the
-  // two of BERT-large whose rows are a power of two.
-  std::vector<GemmShape> shapes = {{1700, 384, 384},   {1700, 384, 1536}, {1700, 1536, 384},
-                                   {4608, 768, 768},   {4608, 768, 3072}, {4608, 3072, 768},
-                                   {4608, 1024, 4096}, {4608, 4096, 1024}};
-  int shards = 8;  // of the tree that sums dW
+  std::vector<GemmShape> shapes = {
+      // MiniLM (hidden size 384) with 1,700 tokens.
+      {1700, 384, 384},
+      {1700, 384, 1536},
+      {1700, 1536, 384},
+      // BERT-base (768) with 12 x 384 tokens.
+      {4608, 768, 768},
+      {4608, 768, 3072},
+      {4608, 3072, 768},
+      // The feed-forward layers of BERT-large (1024). Rows whose length is a power of two compete
+      // for the same sets of the L1 cache.
+      {4608, 1024, 4096},
+      {4608, 4096, 1024},
+  };
+  int shards = 8;  // virtual shards over which dW is summed
   int repetitions = 7;
 };
 
@@ -34,8 +43,8 @@ struct GemmBenchRow {
   const char* operation = "";  // "forward", "dX", "dW"
   int threads = 1;
   double gflops = 0;         // median of the repetitions
-  double onednn_gflops = 0;  // likewise; 0 where oneDNN has nothing for this type and ISA
-  double ceiling_gflops = 0;
+  double onednn_gflops = 0;  // median; 0: no kernels for this type and ISA
+  double peak_gflops = 0;
 };
 
 struct GemmBench {
@@ -45,11 +54,11 @@ struct GemmBench {
   std::string kernel;
   std::vector<GemmBenchRow> rows;
   std::string to_json() const;
-  std::string to_text() const;  // for a terminal, one line a row
+  std::string to_text() const;  // for a terminal, one line per row
 };
 
-// Runs our kernels and oneDNN's in turns, each after one untimed call, and takes medians. oneDNN is
-// held to the same instruction set if it has not run in this process before.
+// Runs our kernels and oneDNN alternately, each after one untimed call, and reports medians. oneDNN
+// is limited to the same instruction set unless it has already run in this process.
 GemmBench bench_gemm(const GemmBenchOptions& options);
 
 }  // namespace tilewright::bench

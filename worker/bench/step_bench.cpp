@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kWarmUp = 2;
 
-// A linear congruential sequence is random enough for token ids whose values do not matter.
+// The values of the token ids do not matter, so a linear congruential generator is sufficient.
 std::int32_t next_id(std::uint64_t& state) {
   state = state * 6364136223846793005u + 1442695040888963407u;
   return static_cast<std::int32_t>(1000 + (state >> 33) % 29000);
@@ -41,16 +41,16 @@ nn::Batch make_batch(const StepBenchOptions& options) {
   return batch;
 }
 
-template <typename T>
+template <typename Activation>
 StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
   const nn::BertConfig config = bench_config(options.model);
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   runtime::ThreadPool pool(options.threads > 0 ? options.threads
                                                : std::min(cpu.physical_cores, cpu.usable_cpus));
-  const auto ops = kernels::make_ops<T>(isa, options.backend);
+  const auto ops = kernels::make_ops<Activation>(isa, options.backend);
   const auto parameter_ops = kernels::make_parameter_ops(isa);
-  const nn::Context<T> context{pool, ops, parameter_ops};
-  nn::BertClassifier<T> model(config, context);
+  const nn::Context<Activation> context{pool, ops, parameter_ops};
+  nn::BertClassifier<Activation> model(config, context);
   for (const nn::Tensor& tensor : model.layout().tensors) {
     nn::initialise_tensor(tensor, 1, 0.02f, model.parameters().data() + tensor.offset);
     if (tensor.name.ends_with("LayerNorm.weight")) {
@@ -58,7 +58,7 @@ StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
     }
   }
   model.pack_weights();
-  nn::Optimizer<T> optimizer(model, context, {});
+  nn::Optimizer<Activation> optimizer(model, context, {});
   const nn::Batch batch = make_batch(options);
   nn::TouchedRows touched(config.vocab_size);
   touched.mark(batch.ids);
@@ -89,7 +89,7 @@ StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
   result.examples_per_second = static_cast<double>(batch.B()) / result.median;
   result.tokens_per_second = static_cast<double>(batch.T()) / result.median;
   result.gflops = nn::step_flops(config, batch) / result.median * 1e-9;
-  result.peak_gflops = kernels::measure_peak_gflops(isa, options.bf16, pool);
+  result.peak_gflops = kernels::PeakMeter(isa, options.bf16, pool).peak_for(result.gflops);
   return result;
 }
 
@@ -111,8 +111,9 @@ nn::BertConfig bench_config(const std::string& model) {
     config.intermediate_size = 1536;
     return config;
   }
-  throw Failure(ExitCode::kUsage,
-                fmt::format("--model: found {}, expected bert-base, bert-large or minilm", model));
+  throw Failure(
+      ExitCode::kUsage,
+      fmt::format("--model: found \"{}\", expected one of bert-base, bert-large, minilm", model));
 }
 
 StepBenchResult bench_step(const StepBenchOptions& options, runtime::Isa isa) {

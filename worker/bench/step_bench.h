@@ -1,5 +1,5 @@
-// Times whole training steps (forward, backward, AdamW, dropout on) of sequence classification on
-// random tokens of one length: the shapes that PyTorch's own step is timed on.
+// Benchmarks complete training steps (forward, backward, AdamW, with dropout) of sequence
+// classification on random tokens of equal length. bench/ times the same shapes in PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct StepBenchOptions {
   std::string model = "bert-base";  // bert-base, bert-large, minilm
   std::int64_t examples = 32;
   std::int64_t seqlen = 128;
-  std::int64_t steps = 5;   // counted, after two that are not
-  std::int64_t shards = 8;  // virtual shards; 1: exact mode off
+  std::int64_t steps = 5;   // timed, after two warm-up steps
+  std::int64_t shards = 8;  // virtual shards; 1: exact mode is off
   bool bf16 = true;
-  int threads = 0;  // 0: one a physical core
+  int threads = 0;  // 0: one per physical core
   kernels::GemmBackend backend = kernels::GemmBackend::kNative;
 };
 
@@ -28,17 +28,17 @@ struct StepBenchResult {
   std::string isa;
   std::string backend;
   StepBenchOptions options;
-  std::vector<double> seconds;  // each counted step
+  std::vector<double> seconds;  // of each timed step
   double median = 0;
   double examples_per_second = 0;
   double tokens_per_second = 0;
-  double gflops = 0;  // nn/flops.h
+  double gflops = 0;  // operations as counted by nn/flops.h
   double peak_gflops = 0;
   std::string to_json() const;
   std::string to_text() const;
 };
 
-// Sizes of a known model; a Failure (kUsage) that lists the names for another.
+// Dimensions of a known model; throws Failure (kUsage) that lists the known names otherwise.
 nn::BertConfig bench_config(const std::string& model);
 
 StepBenchResult bench_step(const StepBenchOptions& options, runtime::Isa isa);

@@ -1,57 +1,53 @@
-// A directory that is complete or absent: built aside in the same parent, synced, renamed into
-// place. Whoever dies on the way leaves an aside-folder ".NAME.tmp-PID" that no reader looks at.
+// Changes to an output directory that happen completely or not at all. New files are written to a
+// staging directory, synced, and moved into place after the ownership marker was read again. A
+// process that dies before that leaves only its staging directory, which readers ignore.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
-#include <vector>
 
-#include "common/base/result.h"
+#include "worker/checkpoint/output_writer.h"
+#include "worker/checkpoint/staging.h"
 
 namespace tilewright::checkpoint {
 
-// All Failures carry kOutput. One object a target and process at a time.
+// A directory, or several files, to be added to an output directory. Failures have
+// output_error_code(), or kSuperseded if `output` is no longer the writer.
 class AtomicDirectory {
  public:
-  // Makes the aside-folder. The parent must exist.
-  explicit AtomicDirectory(const std::filesystem::path& target);
-  // Without a commit, removes the aside-folder and all it holds.
-  ~AtomicDirectory();
+  // Creates the staging directory in output.directory(). `output` must outlive the object.
+  AtomicDirectory(const OutputWriter& output, const std::string& name);
+  // Removes the staging directory with what was not committed.
+  ~AtomicDirectory() = default;
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
 
-  // Where the files are to be written.
-  const std::filesystem::path& aside() const { return aside_; }
+  // The directory to write files to.
+  const std::filesystem::path& content() const { return content_; }
 
-  // Syncs every file and puts the folder in the target's place, which it takes over in one step
-  // when something stands there.
+  // Makes it OUTPUT/NAME. An existing one is replaced, atomically where the file system can
+  // exchange two directories.
   void commit();
 
-  // For a folder that must stay (it is a mount point, or holds other things): moves the files into
-  // `folder`, on the same file system, instead. `last` (one of them) is removed first and comes
-  // last, so that at any instant the new files are all there, or `last` is not.
-  void commit_into(const std::filesystem::path& folder, const std::string& last);
+  // Moves the files into the output directory itself, which cannot be replaced: it may be a mount
+  // point and has other content. `last` is one of the files: it is removed first and moved last, so
+  // that whenever `last` exists, all new files exist.
+  void commit_files(const std::string& last);
 
  private:
+  void commit_with(const std::function<void()>& move_into_place);
   void sync() const;
 
-  std::filesystem::path target_;
-  std::filesystem::path aside_;
-  int lock_ = -1;  // held as long as the aside-folder is in use
+  const OutputWriter& output_;
+  const std::string name_;
+  StagingDirectory staging_;
+  std::filesystem::path content_;
   bool committed_ = false;
 };
 
-// Renames aside, then removes: a reader never sees half of it. Failures carry kOutput.
-void remove_directory_atomically(const std::filesystem::path& directory);
-
-// Renames `from` to `to` unless something stands there: false then.
-bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
-
-// Whether a name is that of something left aside: ".NAME.tmp-PID".
-bool is_aside_name(const std::string& name);
-
-// Removes what dead processes left aside in `parent`; gives their names. What a living process
-// holds (by its lock, or by its id where the file system has no locks) stays.
-std::vector<std::string> remove_stale_asides(const std::filesystem::path& parent);
+// Removes a directory in the output directory so that readers never see a part of it. The same
+// Failures.
+void remove_atomically(const OutputWriter& output, const std::string& name);
 
 }  // namespace tilewright::checkpoint

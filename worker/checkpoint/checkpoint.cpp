@@ -1,9 +1,12 @@
 #include "worker/checkpoint/checkpoint.h"
 
+#include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
+#include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
 namespace tilewright::checkpoint {
@@ -13,9 +16,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
-constexpr const char* kStateFile = "trainer_state.json";
+constexpr std::string_view kPrefix = "checkpoint-";
 
-// The same memory under the name it has in a file.
+// Views of the same memory with the names in the file.
 std::vector<TensorView> prefixed(const std::string& prefix, const std::vector<TensorView>& views) {
   std::vector<TensorView> renamed;
   renamed.reserve(views.size());
@@ -39,8 +42,8 @@ FileDigest write_views(const fs::path& path, const std::vector<TensorView>& view
   return write_safetensors(path, std::move(tensors));
 }
 
-// The file must hold these tensors in fp32 and no other: a checkpoint restores bits.
-void require_fit(const SafetensorsFile& file, const std::vector<TensorView>& views) {
+// The file must contain exactly these tensors in fp32, so that the restored bits are identical.
+void require_matching_tensors(const SafetensorsFile& file, const std::vector<TensorView>& views) {
   std::set<std::string> wanted;
   for (const TensorView& view : views) {
     const Tensor& tensor = file.at(view.name, view.shape);
@@ -52,7 +55,7 @@ void require_fit(const SafetensorsFile& file, const std::vector<TensorView>& vie
   }
   for (const auto& [name, unused] : file.tensors()) {
     if (!wanted.contains(name)) {
-      file.fail(fmt::format("holds tensor {}, which this model does not have", quote(name)));
+      file.fail(fmt::format("found tensor {}, which this model does not have", quote(name)));
     }
   }
 }
@@ -63,24 +66,45 @@ void read_views(const SafetensorsFile& file, const std::vector<TensorView>& view
   }
 }
 
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string digits = name.substr(kPrefix.size());
+  std::int64_t step = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, step);
+  if (error != std::errc() || stop != end || std::to_string(step) != digits) return std::nullopt;
+  return step < 0 ? std::nullopt : std::optional(step);
+}
+
+bool is_complete(const fs::path& checkpoint) {
+  try {
+    verify_sizes(checkpoint, read_checksums(checkpoint));
+    return true;
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
 }  // namespace
 
-fs::path write_checkpoint(const fs::path& output_dir, const CheckpointContent& content) {
-  fs::path target = output_dir / fmt::format("checkpoint-{}", content.state.global_step);
-  AtomicDirectory folder(target);
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{}", kPrefix, step); }
+
+fs::path write_checkpoint(const OutputWriter& output, const CheckpointContent& content) {
+  const std::string name = checkpoint_name(content.state.global_step);
+  AtomicDirectory directory(output, name);
   Checksums checksums;
-  checksums[kModelFile] = write_views(folder.aside() / kModelFile, content.tensors.weights);
+  checksums[kModelFile] = write_views(directory.content() / kModelFile, content.tensors.weights);
   checksums[kOptimizerFile] =
-      write_views(folder.aside() / kOptimizerFile, moments(content.tensors));
+      write_views(directory.content() / kOptimizerFile, moments(content.tensors));
   checksums[kStateFile] =
-      write_hashed(folder.aside() / kStateFile, trainer_state_json(content.state));
-  for (const auto& [name, bytes] : content.extra_files) {
-    checksums[name] = write_hashed(folder.aside() / name, bytes);
+      write_hashed(directory.content() / kStateFile, trainer_state_json(content.state));
+  for (const auto& [file, bytes] : content.extra_files) {
+    checksums[file] = write_hashed(directory.content() / file, bytes);
   }
-  write_hashed(folder.aside() / kChecksumsFile, checksums_json(checksums));
+  write_hashed(directory.content() / kChecksumsFile, checksums_json(checksums));
   if (content.before_commit) content.before_commit();
-  folder.commit();
-  return target;
+  directory.commit();
+  return output.directory() / name;
 }
 
 TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& expected_settings,
@@ -88,13 +112,13 @@ TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& e
   std::error_code ignored;
   if (!fs::is_directory(checkpoint, ignored)) {
     throw Failure(ExitCode::kCheckpoint,
-                  fmt::format("{}: there is no such checkpoint folder", checkpoint.string()));
+                  fmt::format("{}: checkpoint directory not found", checkpoint.string()));
   }
   const Checksums checksums = read_checksums(checkpoint);
   for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
     if (checksums.contains(name)) continue;
     throw Failure(ExitCode::kCheckpoint,
-                  fmt::format("{}: does not name {}, expected in every checkpoint",
+                  fmt::format("{}: {} is missing; expected it in every checkpoint",
                               (checkpoint / kChecksumsFile).string(), name));
   }
   verify_content(checkpoint, checksums);
@@ -105,11 +129,59 @@ TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& e
   const SafetensorsFile weights(checkpoint / kModelFile, ExitCode::kCheckpoint);
   const SafetensorsFile optimizer(checkpoint / kOptimizerFile, ExitCode::kCheckpoint);
   const auto moment_views = moments(into);
-  require_fit(weights, into.weights);
-  require_fit(optimizer, moment_views);
+  require_matching_tensors(weights, into.weights);
+  require_matching_tensors(optimizer, moment_views);
   read_views(weights, into.weights);
   read_views(optimizer, moment_views);
   return state;
+}
+
+std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(output_dir, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    const auto step = step_of(entry->path().filename());
+    if (step && fs::exists(entry->path() / kChecksumsFile, ignored)) {
+      found.emplace_back(*step, entry->path());
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<fs::path> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+ValidCheckpoint latest_valid_checkpoint(const fs::path& output_dir) {
+  ValidCheckpoint out;
+  for (const fs::path& path : list_checkpoints(output_dir)) {
+    try {
+      verify_content(path, read_checksums(path));
+      out.path = path;
+      return out;
+    } catch (const Failure& failure) {
+      out.warnings.push_back(fmt::format("ignoring {}: {}", path.string(), failure.what()));
+    }
+  }
+  return out;
+}
+
+std::vector<fs::path> prune(const OutputWriter& output, int keep) {
+  std::vector<fs::path> removed;
+  if (keep <= 0) return removed;
+  int complete = 0;
+  for (const fs::path& path : list_checkpoints(output.directory())) {
+    if (complete >= keep) {
+      removed.push_back(path);
+    } else if (is_complete(path)) {
+      ++complete;
+    }
+  }
+  std::reverse(removed.begin(), removed.end());  // oldest first
+  for (const fs::path& path : removed) remove_atomically(output, path.filename());
+  return removed;
 }
 
 }  // namespace tilewright::checkpoint

@@ -1,5 +1,4 @@
-// checksums.json: the SHA-256 and size of each file of a folder, written with them, read back
-// before they are used.
+// Reads, writes and verifies checksums.json: the SHA-256 and size of each file of a directory.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +15,12 @@ using Checksums = std::map<std::string, FileDigest>;  // by file name
 
 std::string checksums_json(const Checksums& checksums);
 
-// Failures carry kCheckpoint and name the file.
-Checksums read_checksums(const std::filesystem::path& folder);
+// Throws Failure with ExitCode::kCheckpoint; the message names the file.
+Checksums read_checksums(const std::filesystem::path& directory);
 
-// Every file there with its size: cheap, finds what was cut short.
-void verify_sizes(const std::filesystem::path& folder, const Checksums& checksums);
-// Every byte as it was written.
-void verify_content(const std::filesystem::path& folder, const Checksums& checksums);
+// Checks that every file exists with its size. Fast; detects truncated files.
+void verify_sizes(const std::filesystem::path& directory, const Checksums& checksums);
+// Checks the size and SHA-256 of every file.
+void verify_content(const std::filesystem::path& directory, const Checksums& checksums);
 
 }  // namespace tilewright::checkpoint

@@ -8,10 +8,12 @@
 #include <cstring>
 #include <vector>
 
+#include "common/base/files.h"
+
 namespace tilewright::checkpoint {
 namespace {
 
-constexpr std::size_t kBlock = 1u << 20;  // hashed and written while it is still in the cache
+constexpr std::size_t kBlock = 1u << 20;  // small enough to be hashed and written from the cache
 
 }  // namespace
 
@@ -56,7 +58,7 @@ FileDigest HashedFile::finish() {
 }
 
 void HashedFile::fail(const char* action) const {
-  throw Failure(ExitCode::kOutput,
+  throw Failure(output_error_code(errno),
                 fmt::format("{}: cannot {}: {}", path_.string(), action, std::strerror(errno)));
 }
 

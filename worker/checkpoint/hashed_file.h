@@ -1,4 +1,4 @@
-// Files whose SHA-256 is taken while they are written, and that of files that stand already.
+// Computes the SHA-256 of files: of new files during the write, and of existing files.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct FileDigest {
   friend bool operator==(const FileDigest&, const FileDigest&) = default;
 };
 
-// A new file; Failures carry kOutput, and unless finish() succeeded the file is removed.
+// A new file. Failures have output_error_code(). The file is removed unless finish() succeeded.
 class HashedFile {
  public:
   explicit HashedFile(std::filesystem::path path);
@@ -40,7 +40,7 @@ class HashedFile {
 
 FileDigest write_hashed(const std::filesystem::path& path, std::string_view content);
 
-// Reads the whole file; Failures carry `code`.
+// Reads the whole file. Throws Failure with `code`.
 FileDigest digest_of(const std::filesystem::path& path, ExitCode code);
 
 }  // namespace tilewright::checkpoint

@@ -6,14 +6,13 @@ namespace tilewright::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = 16u << 20;
-constexpr int kMaxDepth =
-    64;  // no file of ours nests deeper; a bound keeps the parser's cost small
+constexpr int kMaxDepth = 64;  // limits the parser's memory
 
-// What a field holds, short enough for a sentence.
-std::string shown(const nlohmann::json& value) {
-  constexpr std::size_t kLongest = 80;
+// A field's value, truncated for a message.
+std::string format_value(const nlohmann::json& value) {
+  constexpr std::size_t kMaxLength = 80;
   std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  if (text.size() > kMaxLength) text = text.substr(0, kMaxLength) + "...";
   return text;
 }
 
@@ -24,8 +23,8 @@ JsonFields::JsonFields(std::filesystem::path path, ExitCode code)
   const std::string content = read_file(path_, kMaxFileBytes, code).or_throw();
   const auto depth_bound = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth > kMaxDepth) {
-      throw Failure(code,
-                    fmt::format("{}: nests deeper than {} levels", path_.string(), kMaxDepth));
+      throw Failure(
+          code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(), kMaxDepth));
     }
     return true;
   };
@@ -35,11 +34,11 @@ JsonFields::JsonFields(std::filesystem::path path, ExitCode code)
     throw Failure(code,
                   fmt::format("{}: is not valid JSON at byte {}", path_.string(), error.byte));
   } catch (const nlohmann::json::exception&) {
-    throw Failure(code, fmt::format("{}: holds a number out of range", path_.string()));
+    throw Failure(code, fmt::format("{}: found a number out of range", path_.string()));
   }
   if (!json_.is_object()) {
-    throw Failure(
-        code, fmt::format("{}: found {}, expected a JSON object", path_.string(), shown(json_)));
+    throw Failure(code, fmt::format("{}: found {}, expected a JSON object", path_.string(),
+                                    format_value(json_)));
   }
 }
 
@@ -56,37 +55,36 @@ JsonFields JsonFields::object(const std::string& name) const {
   return {path_, code_, prefix_ + name + ".", json_[name]};
 }
 
-std::int64_t JsonFields::whole_number(const std::string& name, std::int64_t least,
-                                      std::int64_t most,
-                                      std::optional<std::int64_t> fallback) const {
+std::int64_t JsonFields::integer(const std::string& name, std::int64_t min, std::int64_t max,
+                                 std::optional<std::int64_t> fallback) const {
   if (fallback && !has(name)) return *fallback;
-  const std::string expected = fmt::format("a whole number from {} to {}", least, most);
+  const std::string expected = fmt::format("an integer from {} to {}", min, max);
   if (!has(name) || !json_[name].is_number_integer()) fail(name, expected);
   if (json_[name].is_number_unsigned() && json_[name].get<std::uint64_t>() > INT64_MAX) {
     fail(name, expected);
   }
   const auto value = json_[name].get<std::int64_t>();
-  if (value < least || value > most) fail(name, expected);
+  if (value < min || value > max) fail(name, expected);
   return value;
 }
 
-double JsonFields::number(const std::string& name, double least, double most,
+double JsonFields::number(const std::string& name, double min, double max,
                           std::optional<double> fallback) const {
   if (fallback && !has(name)) return *fallback;
-  const std::string expected = fmt::format("a number from {} to {}", least, most);
+  const std::string expected = fmt::format("a number from {} to {}", min, max);
   if (!has(name) || !json_[name].is_number()) fail(name, expected);
   const auto value = json_[name].get<double>();
-  if (!(value >= least && value <= most)) fail(name, expected);
+  if (!(value >= min && value <= max)) fail(name, expected);
   return value;
 }
 
-std::string JsonFields::text(const std::string& name, std::optional<std::string> fallback) const {
+std::string JsonFields::string(const std::string& name, std::optional<std::string> fallback) const {
   if (fallback && !has(name)) return *fallback;
-  if (!has(name) || !json_[name].is_string()) fail(name, "a text");
+  if (!has(name) || !json_[name].is_string()) fail(name, "a string");
   return json_[name].get<std::string>();
 }
 
-bool JsonFields::truth(const std::string& name, bool fallback) const {
+bool JsonFields::boolean(const std::string& name, bool fallback) const {
   if (!has(name)) return fallback;
   if (!json_[name].is_boolean()) fail(name, "true or false");
   return json_[name].get<bool>();
@@ -94,8 +92,9 @@ bool JsonFields::truth(const std::string& name, bool fallback) const {
 
 void JsonFields::fail(const std::string& name, const std::string& expected) const {
   const auto found = json_.find(name);
-  throw Failure(code_, fmt::format("{}: {}{} is {}, expected {}", path_.string(), prefix_, name,
-                                   found == json_.end() ? "missing" : shown(*found), expected));
+  throw Failure(
+      code_, fmt::format("{}: {}{} is {} expected {}", path_.string(), prefix_, name,
+                         found == json_.end() ? "missing;" : format_value(*found) + ",", expected));
 }
 
 }  // namespace tilewright::checkpoint

@@ -1,5 +1,5 @@
-// A JSON object from a file, read field by field; whatever does not fit is a sentence that names
-// the file and the field, what was found and what was expected.
+// Reads the fields of a JSON object in a file. Errors name the file, the field, the found value and
+// the expected value.
 #pragma once
 
 #include <filesystem>
@@ -13,22 +13,22 @@ namespace tilewright::checkpoint {
 
 class JsonFields {
  public:
-  // Reads a file of at most 16 MiB that holds one object. Failures carry `code`.
+  // Reads a file of at most 16 MiB that contains one object. Throws Failure with `code`.
   JsonFields(std::filesystem::path path, ExitCode code);
   // The object in field `name`.
   JsonFields object(const std::string& name) const;
 
-  // A field that is absent or null takes the fallback; without a fallback it is an error.
-  std::int64_t whole_number(const std::string& name, std::int64_t least, std::int64_t most,
-                            std::optional<std::int64_t> fallback = {}) const;
-  double number(const std::string& name, double least, double most,
+  // A field that is missing or null has the value `fallback`; without a fallback it is an error.
+  std::int64_t integer(const std::string& name, std::int64_t min, std::int64_t max,
+                       std::optional<std::int64_t> fallback = {}) const;
+  double number(const std::string& name, double min, double max,
                 std::optional<double> fallback = {}) const;
-  std::string text(const std::string& name, std::optional<std::string> fallback = {}) const;
-  bool truth(const std::string& name, bool fallback) const;
+  std::string string(const std::string& name, std::optional<std::string> fallback = {}) const;
+  bool boolean(const std::string& name, bool fallback) const;
 
   bool has(const std::string& name) const;  // present and not null
   const nlohmann::json& json() const { return json_; }
-  // "FILE: FIELD is FOUND, expected EXPECTED"
+  // "FILE: FIELD is FOUND, expected EXPECTED" or "FILE: FIELD is missing; expected EXPECTED".
   [[noreturn]] void fail(const std::string& name, const std::string& expected) const;
 
  private:

@@ -5,9 +5,9 @@
 namespace tilewright::checkpoint {
 namespace {
 
-// Far above any BERT, far below what would overflow a product of two sizes.
-constexpr std::int64_t kMost = 1 << 24;
-constexpr std::int64_t kMostLabels = 1 << 16;
+// Larger than in any BERT model, and small enough that the product of two sizes does not overflow.
+constexpr std::int64_t kMaxSize = 1 << 24;
+constexpr std::int64_t kMaxLabels = 1 << 16;
 
 std::vector<std::string> default_labels(std::int64_t count) {
   std::vector<std::string> labels;
@@ -17,26 +17,26 @@ std::vector<std::string> default_labels(std::int64_t count) {
 
 std::vector<std::string> labels_of(const JsonFields& fields) {
   if (!fields.has("id2label"))
-    return default_labels(fields.whole_number("num_labels", 1, kMostLabels, 2));
+    return default_labels(fields.integer("num_labels", 1, kMaxLabels, 2));
   const JsonFields names = fields.object("id2label");
   const std::size_t count = names.json().size();
-  if (count == 0 || count > static_cast<std::size_t>(kMostLabels)) {
-    fields.fail("id2label", fmt::format("1 to {} labels", kMostLabels));
+  if (count == 0 || count > static_cast<std::size_t>(kMaxLabels)) {
+    fields.fail("id2label", fmt::format("1 to {} labels", kMaxLabels));
   }
   std::vector<std::string> labels;
-  for (std::size_t i = 0; i < count; ++i) labels.push_back(names.text(std::to_string(i)));
+  for (std::size_t i = 0; i < count; ++i) labels.push_back(names.string(std::to_string(i)));
   return labels;
 }
 
 void require_architecture(const JsonFields& fields) {
-  if (fields.text("model_type", "") != "bert") fields.fail("model_type", "\"bert\"");
-  if (fields.text("hidden_act", "gelu") != "gelu") {
-    fields.fail("hidden_act", "\"gelu\" (the exact one, by erf)");
+  if (fields.string("model_type", "") != "bert") fields.fail("model_type", "\"bert\"");
+  if (fields.string("hidden_act", "gelu") != "gelu") {
+    fields.fail("hidden_act", "\"gelu\" (exact GELU with erf)");
   }
-  if (fields.text("position_embedding_type", "absolute") != "absolute") {
+  if (fields.string("position_embedding_type", "absolute") != "absolute") {
     fields.fail("position_embedding_type", "\"absolute\"");
   }
-  if (fields.truth("is_decoder", false)) fields.fail("is_decoder", "false: an encoder");
+  if (fields.boolean("is_decoder", false)) fields.fail("is_decoder", "false (an encoder)");
 }
 
 }  // namespace
@@ -44,23 +44,23 @@ void require_architecture(const JsonFields& fields) {
 ModelConfig read_bert_config(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    throw Failure(ExitCode::kModel, fmt::format("{}: there is no such model folder, expected one "
-                                                "with config.json and model.safetensors",
+    throw Failure(ExitCode::kModel, fmt::format("{}: model directory not found; expected one with "
+                                                "config.json and model.safetensors",
                                                 path.string()));
   }
-  const bool folder = std::filesystem::is_directory(path, ignored);
-  const JsonFields fields(folder ? path / "config.json" : path, ExitCode::kModel);
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  const JsonFields fields(is_directory ? path / "config.json" : path, ExitCode::kModel);
   require_architecture(fields);
 
   ModelConfig out;
   nn::BertConfig& bert = out.bert;
-  bert.vocab_size = fields.whole_number("vocab_size", 1, kMost);
-  bert.hidden_size = fields.whole_number("hidden_size", 1, kMost);
-  bert.num_hidden_layers = fields.whole_number("num_hidden_layers", 1, 1024);
-  bert.num_attention_heads = fields.whole_number("num_attention_heads", 1, kMost);
-  bert.intermediate_size = fields.whole_number("intermediate_size", 1, kMost);
-  bert.max_position_embeddings = fields.whole_number("max_position_embeddings", 1, kMost);
-  bert.type_vocab_size = fields.whole_number("type_vocab_size", 1, kMost);
+  bert.vocab_size = fields.integer("vocab_size", 1, kMaxSize);
+  bert.hidden_size = fields.integer("hidden_size", 1, kMaxSize);
+  bert.num_hidden_layers = fields.integer("num_hidden_layers", 1, 1024);
+  bert.num_attention_heads = fields.integer("num_attention_heads", 1, kMaxSize);
+  bert.intermediate_size = fields.integer("intermediate_size", 1, kMaxSize);
+  bert.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxSize);
+  bert.type_vocab_size = fields.integer("type_vocab_size", 1, kMaxSize);
   if (bert.hidden_size % bert.num_attention_heads != 0) {
     fields.fail("hidden_size", fmt::format("a multiple of num_attention_heads, which is {}",
                                            bert.num_attention_heads));
@@ -90,11 +90,11 @@ std::string classifier_config_json(const std::string& source_json,
     json["id2label"][std::to_string(i)] = labels[i];
     json["label2id"][labels[i]] = i;
   }
-  json.erase("num_labels");  // id2label says it
+  json.erase("num_labels");  // implied by id2label
   json["problem_type"] = nullptr;
   if (labels.size() > 1) json["problem_type"] = "single_label_classification";
   json.erase("dtype");
-  json["torch_dtype"] = "float32";  // understood by transformers 4 and 5
+  json["torch_dtype"] = "float32";  // read by transformers 4 and 5
   return json.dump(2) + "\n";
 }
 

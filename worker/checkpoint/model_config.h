@@ -1,5 +1,5 @@
-// config.json of a Hugging Face model folder: read into the sizes that nn wants, and written back
-// with everything it held for the fine-tuned model.
+// Reads config.json of a Hugging Face model directory as an nn::BertConfig, and makes the
+// config.json of the fine-tuned model.
 #pragma once
 
 #include <filesystem>
@@ -12,16 +12,17 @@ namespace tilewright::checkpoint {
 
 struct ModelConfig {
   nn::BertConfig bert;
-  std::vector<std::string> labels;  // id2label in order; "LABEL_0", ... where it has none
-  std::string json;                 // the file as it was
+  std::vector<std::string> labels;  // id2label in order; default: "LABEL_0", "LABEL_1", ...
+  std::string json;                 // the whole object, as JSON
 };
 
-// `path` is a model folder or its config.json. Anything but a BERT encoder with erf GELU and
-// absolute positions, or a size missing or out of range: a Failure with kModel.
+// `path` is a model directory or its config.json. Throws Failure with ExitCode::kModel if the model
+// is not a BERT encoder with erf GELU and absolute positions, or if a size is missing or out of
+// range.
 ModelConfig read_bert_config(const std::filesystem::path& path);
 
-// The text of a config.json for a sequence classifier with these labels and fp32 weights; every
-// other field stays as it is in `source_json`, which read_bert_config has accepted.
+// The content of config.json for a sequence classifier with these labels and fp32 weights. Other
+// fields are copied from `source_json`, the `json` of a ModelConfig.
 std::string classifier_config_json(const std::string& source_json,
                                    const std::vector<std::string>& labels);
 

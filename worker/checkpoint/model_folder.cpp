@@ -25,7 +25,7 @@ std::map<std::string, std::string> tokenizer_files(const fs::path& model_folder)
   return files;
 }
 
-FileDigest write_model_folder(const fs::path& output_dir, const ModelFolderContent& content) {
+FileDigest write_model_folder(const OutputWriter& output, const ModelFolderContent& content) {
   auto files = tokenizer_files(content.tokenizer_source);
   for (const auto& [name, bytes] : content.extra_files) files[name] = bytes;
   files["config.json"] = content.config_json;
@@ -35,17 +35,11 @@ FileDigest write_model_folder(const fs::path& output_dir, const ModelFolderConte
     tensors.push_back(float_tensor(view.name, view.shape, view.data));
   }
 
-  std::error_code ignored;
-  const bool stands = fs::is_directory(output_dir, ignored);
-  AtomicDirectory folder(stands ? output_dir / "model" : output_dir);
-  const FileDigest digest = write_safetensors(folder.aside() / kModelFile, std::move(tensors));
-  for (const auto& [name, bytes] : files) write_hashed(folder.aside() / name, bytes);
+  AtomicDirectory directory(output, "model");
+  const FileDigest digest = write_safetensors(directory.content() / kModelFile, std::move(tensors));
+  for (const auto& [name, bytes] : files) write_hashed(directory.content() / name, bytes);
   if (content.before_commit) content.before_commit();
-  if (stands) {
-    folder.commit_into(output_dir, kModelFile);
-  } else {
-    folder.commit();
-  }
+  directory.commit_files(kModelFile);
   return digest;
 }
 

@@ -7,22 +7,22 @@ namespace tilewright::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "bert.";
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kOlderEndings = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kLegacySuffixes = {
     {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}};
 
 std::vector<std::string> candidates(const std::string& hf_name) {
   std::vector<std::string> names = {hf_name};
   if (hf_name.starts_with(kPrefix)) names.push_back(hf_name.substr(kPrefix.size()));
-  for (const auto& [ending, older] : kOlderEndings) {
-    if (!hf_name.ends_with(ending)) continue;
+  for (const auto& [suffix, legacy] : kLegacySuffixes) {
+    if (!hf_name.ends_with(suffix)) continue;
     for (std::size_t i = 0, count = names.size(); i < count; ++i) {
-      names.push_back(names[i].substr(0, names[i].size() - ending.size()) + std::string(older));
+      names.push_back(names[i].substr(0, names[i].size() - suffix.size()) + std::string(legacy));
     }
   }
   return names;
 }
 
-// The name under which the file holds it, or a Failure that says what was looked for.
+// The name of the parameter in the file. Throws Failure with the expected names if it is missing.
 std::string require_parameter(const SafetensorsFile& file, const std::string& hf_name,
                               const Shape& shape) {
   if (auto name = find_parameter(file, hf_name)) return *std::move(name);
@@ -49,8 +49,8 @@ std::unique_ptr<SafetensorsFile> open_weights(const std::filesystem::path& model
     for (const char* other : {"model.safetensors.index.json", "pytorch_model.bin", "tf_model.h5"}) {
       if (std::filesystem::exists(model_folder / other, ignored)) {
         throw Failure(ExitCode::kWeights,
-                      fmt::format("{}: is missing, found {} in its place, expected the weights in "
-                                  "one safetensors file",
+                      fmt::format("{}: is missing; found {}, expected the weights in one "
+                                  "safetensors file",
                                   path.string(), other));
       }
     }

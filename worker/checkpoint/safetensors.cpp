@@ -14,7 +14,8 @@
 namespace tilewright::checkpoint {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors are read in place");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors files hold little-endian data");
 
 // IEEE 754 binary16 to binary32, exact for every value.
 float half_to_float(std::uint16_t half) {
@@ -27,51 +28,33 @@ float half_to_float(std::uint16_t half) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// The file's bytes need not be aligned, hence memcpy.
-template <typename T, typename Convert, typename Out>
-void convert(std::span<const std::byte> bytes, std::span<Out> out, Convert to) {
+// Converts elements of two bytes. memcpy: data in a file may be unaligned.
+template <typename Convert>
+void convert(std::span<const std::byte> bytes, std::span<float> out, Convert to) {
   for (std::size_t i = 0; i < out.size(); ++i) {
-    T value;
-    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    out[i] = to(value);
+    std::uint16_t bits;
+    std::memcpy(&bits, bytes.data() + i * sizeof bits, sizeof bits);
+    out[i] = to(bits);
   }
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 }  // namespace
 
-std::int64_t Tensor::size() const {
-  return static_cast<std::int64_t>(bytes.size() / dtype_size(dtype));
-}
-
 SafetensorsFile::SafetensorsFile(std::filesystem::path path, ExitCode code)
     : path_(std::move(path)), code_(code) {
-  const Descriptor file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) fail(fmt::format("cannot open: {}", std::strerror(errno)));
+  file_ = FileDescriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file_) fail(fmt::format("cannot open: {}", std::strerror(errno)));
   struct stat status {};
-  if (fstat(file.get(), &status) != 0) fail(fmt::format("cannot stat: {}", std::strerror(errno)));
+  if (fstat(file_.get(), &status) != 0) fail(fmt::format("cannot stat: {}", std::strerror(errno)));
   if (!S_ISREG(status.st_mode)) fail("is not a regular file");
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size > 0) {
-    void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file_.get(), 0);
     if (mapped == MAP_FAILED) fail(fmt::format("cannot map: {}", std::strerror(errno)));
     content_ = {static_cast<const std::byte*>(mapped), size};
   }
   try {
-    header_ = parse_safetensors(content_, path_, code_);
+    tensors_ = parse_safetensors(content_, path_, code_);
   } catch (...) {
     if (size > 0) munmap(const_cast<std::byte*>(content_.data()), size);
     throw;
@@ -83,8 +66,8 @@ SafetensorsFile::~SafetensorsFile() {
 }
 
 const Tensor* SafetensorsFile::find(const std::string& name) const {
-  const auto found = header_.tensors.find(name);
-  return found == header_.tensors.end() ? nullptr : &found->second;
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
 }
 
 const Tensor& SafetensorsFile::at(const std::string& name, const Shape& shape) const {
@@ -111,19 +94,19 @@ void SafetensorsFile::read_floats(const std::string& name, const Shape& shape,
   check_floats(name, shape);
   const Tensor& tensor = at(name, shape);
   TW_CHECK(static_cast<std::int64_t>(out.size()) == tensor.size(),
-           "{} numbers of {} read into room for {}", tensor.size(), name, out.size());
+           "{} elements of {} read into a buffer of {}", tensor.size(), name, out.size());
   using runtime::bf16;
   switch (tensor.dtype) {
     case DType::kF32:
       if (!out.empty()) std::memcpy(out.data(), tensor.bytes.data(), tensor.bytes.size());
       return;
     case DType::kF16:
-      return convert<std::uint16_t>(tensor.bytes, out, half_to_float);
+      return convert(tensor.bytes, out, half_to_float);
     case DType::kBf16:
-      return convert<std::uint16_t>(
-          tensor.bytes, out, [](std::uint16_t bits) { return runtime::to_float(bf16{bits}); });
+      return convert(tensor.bytes, out,
+                     [](std::uint16_t bits) { return runtime::to_float(bf16{bits}); });
     default:
-      TW_CHECK(false, "{} of a type that check_floats refuses", name);
+      TW_CHECK(false, "{} has a dtype that check_floats() refuses", name);
   }
 }
 
@@ -133,20 +116,13 @@ std::vector<float> SafetensorsFile::read_floats(const std::string& name, const S
   return out;
 }
 
-std::vector<std::int64_t> SafetensorsFile::read_integers(const std::string& name) const {
-  const Tensor* tensor = find(name);
-  if (tensor == nullptr) fail(fmt::format("has no tensor {}", quote(name)));
-  std::vector<std::int64_t> out(static_cast<std::size_t>(tensor->size()));
-  const auto same = [](auto value) { return static_cast<std::int64_t>(value); };
-  if (tensor->dtype == DType::kI32) {
-    convert<std::int32_t>(tensor->bytes, std::span(out), same);
-  } else if (tensor->dtype == DType::kI64) {
-    convert<std::int64_t>(tensor->bytes, std::span(out), same);
-  } else {
-    fail(fmt::format("tensor {}: found dtype {}, expected I32 or I64", quote(name),
-                     dtype_name(tensor->dtype)));
+void SafetensorsFile::check_size() const {
+  struct stat status {};
+  if (fstat(file_.get(), &status) != 0) fail(fmt::format("cannot stat: {}", std::strerror(errno)));
+  if (static_cast<std::size_t>(status.st_size) < content_.size()) {
+    fail(fmt::format("has been truncated: found {} bytes, expected {}", status.st_size,
+                     content_.size()));
   }
-  return out;
 }
 
 void SafetensorsFile::fail(const std::string& what) const {

@@ -1,11 +1,10 @@
-// The header of a safetensors file: its JSON read and every claim in it checked.
+#include "worker/checkpoint/safetensors_header.h"
+
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
-
-#include "worker/checkpoint/safetensors.h"
+#include <tuple>
 
 namespace tilewright::checkpoint {
 namespace {
@@ -30,7 +29,7 @@ constexpr std::array<DTypeRow, 13> kDTypes = {{{"BOOL", 1},
                                                {"I64", 8},
                                                {"U64", 8}}};
 
-// Header objects nest file -> tensor -> list; anything deeper is refused before it costs memory.
+// The nesting of the header: file, tensor, list. Deeper JSON is refused before it uses memory.
 constexpr int kMaxDepth = 3;
 
 class HeaderParser {
@@ -38,19 +37,19 @@ class HeaderParser {
   HeaderParser(std::span<const std::byte> content, const std::filesystem::path& path, ExitCode code)
       : content_(content), path_(path), code_(code) {}
 
-  SafetensorsHeader parse() {
+  Tensors parse() {
     const Json json = parse_json(header_text());
     if (!json.is_object()) fail("the header is not a JSON object");
-    SafetensorsHeader header;
+    Tensors tensors;
     for (const auto& [name, value] : json.items()) {
       if (name == "__metadata__") {
-        header.metadata = metadata(value);
+        check_metadata(value);
       } else {
-        header.tensors.emplace(name, tensor(name, value));
+        tensors.emplace(name, tensor(name, value));
       }
     }
     check_layout();
-    return header;
+    return tensors;
   }
 
  private:
@@ -68,35 +67,36 @@ class HeaderParser {
 
   std::string_view header_text() {
     if (content_.size() < 8) {
-      fail(fmt::format("is {} bytes long, expected at least the 8 of a safetensors header length",
+      fail(fmt::format("is {} bytes long, expected at least 8 bytes for the header length",
                        content_.size()));
     }
     std::uint64_t length = 0;
     for (int i = 7; i >= 0; --i) length = length << 8 | std::to_integer<std::uint64_t>(content_[i]);
     if (length > kMaxHeaderBytes) {
-      fail(fmt::format("the header's length is given as {} bytes, expected at most {}", length,
+      fail(fmt::format("found a header length of {} bytes, expected at most {}", length,
                        kMaxHeaderBytes));
     }
     if (length > content_.size() - 8) {
-      fail(fmt::format("the header of {} bytes runs past the end of the file of {} bytes", length,
+      fail(fmt::format("the header of {} bytes is past the end of the file of {} bytes", length,
                        content_.size()));
     }
     data_ = content_.subspan(8 + length);
     return {reinterpret_cast<const char*>(content_.data()) + 8, static_cast<std::size_t>(length)};
   }
 
-  // The library keeps the last of two equal keys; here the second one is an error.
+  // nlohmann::json keeps the last of duplicate keys; here a duplicate is an error.
   Json parse_json(std::string_view text) {
     std::vector<std::set<std::string>> keys(kMaxDepth + 1);
     const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
       using Event = Json::parse_event_t;
       const bool opens = event == Event::object_start || event == Event::array_start;
-      if (opens && depth >= kMaxDepth) fail("the header nests deeper than names, fields and lists");
+      if (opens && depth >= kMaxDepth)
+        fail(fmt::format("the header nests deeper than {} levels", kMaxDepth));
       if (event == Event::object_start) keys[depth].clear();
       if (event == Event::key) {
         const auto& key = value.get_ref<const std::string&>();
         if (!keys[depth - 1].insert(key).second) {
-          fail(fmt::format("{} stands twice in the header", quote(key)));
+          fail(fmt::format("the header has {} twice", quote(key)));
         }
       }
       return true;
@@ -108,51 +108,49 @@ class HeaderParser {
     }
   }
 
-  std::map<std::string, std::string> metadata(const Json& value) const {
-    std::map<std::string, std::string> pairs;
+  // __metadata__ holds strings. Its content is not used.
+  void check_metadata(const Json& value) const {
     if (!value.is_object()) fail("__metadata__ is not an object");
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) {
-        fail(fmt::format("__metadata__: the value of {} is not a text", quote(key)));
+        fail(fmt::format("__metadata__: the value of {} is not a string", quote(key)));
       }
-      pairs[key] = text.get<std::string>();
     }
-    return pairs;
   }
 
   Tensor tensor(const std::string& name, const Json& value) {
-    if (!value.is_object()) fail(name, "is described by something other than an object");
+    if (!value.is_object()) fail(name, "the description is not an object");
     for (const auto& [key, unused] : value.items()) {
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
-        fail(name, fmt::format("has the unknown field {}", quote(key)));
+        fail(name, fmt::format("unknown field {}", quote(key)));
       }
     }
     for (const char* key : {"dtype", "shape", "data_offsets"}) {
-      if (!value.contains(key)) fail(name, fmt::format("has no {}", key));
+      if (!value.contains(key)) fail(name, fmt::format("{} is missing", key));
     }
     Tensor out;
     out.dtype = dtype(name, value["dtype"]);
     std::uint64_t bytes = dtype_size(out.dtype);
-    for (const std::uint64_t extent : whole_numbers(name, "shape", value["shape"])) {
+    for (const std::uint64_t extent : unsigned_integers(name, "shape", value["shape"])) {
       out.shape.push_back(static_cast<std::int64_t>(extent));
       if (__builtin_mul_overflow(bytes, extent, &bytes)) {
         fail(name, fmt::format("shape {} is larger than any file", value["shape"].dump()));
       }
     }
-    const auto offsets = whole_numbers(name, "data_offsets", value["data_offsets"]);
+    const auto offsets = unsigned_integers(name, "data_offsets", value["data_offsets"]);
     if (offsets.size() != 2 || offsets[0] > offsets[1]) {
-      fail(name, fmt::format("data_offsets are {}, expected a begin and an end",
-                             value["data_offsets"].dump()));
+      fail(name,
+           fmt::format("data_offsets is {}, expected [begin, end]", value["data_offsets"].dump()));
     }
     if (offsets[1] > data_.size()) {
-      fail(name, fmt::format("its bytes {} to {} run past the end of the data of {} bytes "
+      fail(name, fmt::format("bytes {} to {} are past the end of the data of {} bytes "
                              "(is the file truncated?)",
                              offsets[0], offsets[1], data_.size()));
     }
     if (offsets[1] - offsets[0] != bytes) {
-      fail(name,
-           fmt::format("data_offsets hold {} bytes, expected {} for {} {}", offsets[1] - offsets[0],
-                       bytes, dtype_name(out.dtype), to_string(out.shape)));
+      fail(name, fmt::format("data_offsets cover {} bytes, expected {} for {} {}",
+                             offsets[1] - offsets[0], bytes, dtype_name(out.dtype),
+                             to_string(out.shape)));
     }
     out.bytes = data_.subspan(offsets[0], bytes);
     extents_.push_back({offsets[0], offsets[1], name});
@@ -165,21 +163,22 @@ class HeaderParser {
       for (std::size_t i = 0; i < kDTypes.size(); ++i) {
         if (kDTypes[i].name == text) return static_cast<DType>(i);
       }
-      fail(name, fmt::format("dtype is {}, expected one such as F32, F16 or BF16", quote(text)));
+      fail(name, fmt::format("dtype is {}, expected a safetensors dtype such as F32, F16 or BF16",
+                             quote(text)));
     }
-    fail(name, "dtype is not a text");
+    fail(name, "dtype is not a string");
   }
 
-  // At most 16 numbers of at most 63 bits: no tensor has more dimensions.
-  std::vector<std::uint64_t> whole_numbers(const std::string& name, const char* field,
-                                           const Json& value) const {
+  // A list of at most 16 integers of at most 63 bits. 16 is more than any tensor's dimensions.
+  std::vector<std::uint64_t> unsigned_integers(const std::string& name, const char* field,
+                                               const Json& value) const {
     if (!value.is_array() || value.size() > 16) {
-      fail(name, fmt::format("{} is not a list of at most 16 numbers", field));
+      fail(name, fmt::format("{} is not a list of at most 16 integers", field));
     }
     std::vector<std::uint64_t> numbers;
     for (const Json& number : value) {
       if (!number.is_number_unsigned() || number.get<std::uint64_t>() > INT64_MAX) {
-        fail(name, fmt::format("{} holds {}, expected whole numbers from 0", field,
+        fail(name, fmt::format("{} contains {}, expected non-negative integers", field,
                                quote(number.dump(-1, ' ', true, Json::error_handler_t::replace))));
       }
       numbers.push_back(number.get<std::uint64_t>());
@@ -187,7 +186,7 @@ class HeaderParser {
     return numbers;
   }
 
-  // Sorted by place, each tensor must begin where the one before it ends.
+  // Sorted by offset, each tensor must begin at the end of the previous one.
   void check_layout() {
     std::sort(extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) {
       return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
@@ -201,14 +200,13 @@ class HeaderParser {
       }
       if (extent.begin > end) {
         fail(extent.name,
-             fmt::format("begins at byte {}, expected {}: the data has a gap", extent.begin, end));
+             fmt::format("begins at byte {}, expected {} (the data has a gap)", extent.begin, end));
       }
       end = extent.end;
       before = &extent.name;
     }
     if (end != data_.size()) {
-      fail(fmt::format("holds {} bytes of data, expected the {} that its tensors take",
-                       data_.size(), end));
+      fail(fmt::format("has {} bytes of data, expected {} for its tensors", data_.size(), end));
     }
   }
 
@@ -220,6 +218,10 @@ class HeaderParser {
 };
 
 }  // namespace
+
+std::int64_t Tensor::size() const {
+  return static_cast<std::int64_t>(bytes.size() / dtype_size(dtype));
+}
 
 std::string_view dtype_name(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 std::size_t dtype_size(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].size; }
@@ -238,8 +240,8 @@ std::string quote(std::string_view name) {
       .dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-SafetensorsHeader parse_safetensors(std::span<const std::byte> content,
-                                    const std::filesystem::path& path, ExitCode code) {
+Tensors parse_safetensors(std::span<const std::byte> content, const std::filesystem::path& path,
+                          ExitCode code) {
   return HeaderParser(content, path, code).parse();
 }
 

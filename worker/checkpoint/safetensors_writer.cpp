@@ -8,18 +8,12 @@
 namespace tilewright::checkpoint {
 namespace {
 
-NamedTensor named(std::string name, DType dtype, Shape shape, const void* data) {
-  std::size_t bytes = dtype_size(dtype);
-  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
-  return {std::move(name), {dtype, std::move(shape), {static_cast<const std::byte*>(data), bytes}}};
-}
-
 std::string header_of(const std::vector<NamedTensor>& tensors) {
   nlohmann::ordered_json header;
   header["__metadata__"]["format"] = "pt";
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
-    TW_CHECK(!header.contains(name), "tensor {} is to be written twice", name);
+    TW_CHECK(!header.contains(name), "tensor {} is passed twice", name);
     auto& entry = header[name];
     entry["dtype"] = dtype_name(tensor.dtype);
     entry["shape"] = tensor.shape;
@@ -27,20 +21,17 @@ std::string header_of(const std::vector<NamedTensor>& tensors) {
     offset += tensor.bytes.size();
   }
   std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');  // the data begins at a multiple of 8
+  text.append((8 - text.size() % 8) % 8, ' ');  // align the data to 8 bytes
   return text;
 }
 
 }  // namespace
 
 NamedTensor float_tensor(std::string name, Shape shape, const float* data) {
-  return named(std::move(name), DType::kF32, std::move(shape), data);
-}
-NamedTensor int32_tensor(std::string name, Shape shape, const std::int32_t* data) {
-  return named(std::move(name), DType::kI32, std::move(shape), data);
-}
-NamedTensor int64_tensor(std::string name, Shape shape, const std::int64_t* data) {
-  return named(std::move(name), DType::kI64, std::move(shape), data);
+  std::size_t bytes = sizeof(float);
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
+  return {std::move(name),
+          {DType::kF32, std::move(shape), {reinterpret_cast<const std::byte*>(data), bytes}}};
 }
 
 FileDigest write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors) {

@@ -1,5 +1,5 @@
-// Writes safetensors files: the same tensors always give the same bytes, those of the format's own
-// library (wider types first, then by name; no time stamps).
+// Writes safetensors files. The same tensors always give the same bytes, equal to those of the
+// safetensors library: wider types first, then by name, no timestamps.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "worker/checkpoint/hashed_file.h"
-#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/safetensors_header.h"
 
 namespace tilewright::checkpoint {
 
@@ -17,12 +17,10 @@ struct NamedTensor {
 };
 
 NamedTensor float_tensor(std::string name, Shape shape, const float* data);
-NamedTensor int32_tensor(std::string name, Shape shape, const std::int32_t* data);
-NamedTensor int64_tensor(std::string name, Shape shape, const std::int64_t* data);
 
-// Creates `path` (which may not exist yet) and streams the tensors into it, hashing on the way;
-// syncing is left to AtomicDirectory. Metadata is {"format": "pt"}, without which transformers
-// refuses a file. Failures carry kOutput; a half-written file is removed.
+// Creates `path`, which must not exist, writes the tensors and returns the file's digest. Does not
+// sync; AtomicDirectory does. The metadata is {"format": "pt"}, which transformers requires.
+// Failures have output_error_code(); an incomplete file is removed.
 FileDigest write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors);
 
 }  // namespace tilewright::checkpoint

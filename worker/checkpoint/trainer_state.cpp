@@ -5,7 +5,7 @@
 namespace tilewright::checkpoint {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53;  // whole numbers that survive any JSON reader
+constexpr std::int64_t kMaxJsonInteger = std::int64_t{1} << 53;  // exact in a double
 
 std::string value_of(const nlohmann::json& settings, const std::string& name) {
   return settings.contains(name) ? settings[name].dump() : "missing";
@@ -46,15 +46,15 @@ std::string trainer_state_json(const TrainerState& state) {
 TrainerState read_trainer_state(const std::filesystem::path& path) {
   const JsonFields fields(path, ExitCode::kCheckpoint);
   TrainerState state;
-  state.global_step = fields.whole_number("global_step", 0, kMost);
-  state.max_steps = fields.whole_number("max_steps", 0, kMost);
+  state.global_step = fields.integer("global_step", 0, kMaxJsonInteger);
+  state.max_steps = fields.integer("max_steps", 0, kMaxJsonInteger);
   state.epoch = fields.number("epoch", 0, 1e15);
-  state.num_train_epochs = fields.whole_number("num_train_epochs", 0, kMost, 0);
-  state.train_batch_size = fields.whole_number("train_batch_size", 0, kMost, 0);
-  state.logging_steps = fields.whole_number("logging_steps", 0, kMost, 0);
-  state.save_steps = fields.whole_number("save_steps", 0, kMost, 0);
-  state.eval_steps = fields.whole_number("eval_steps", 0, kMost, 0);
-  state.num_input_tokens_seen = fields.whole_number("num_input_tokens_seen", 0, kMost, 0);
+  state.num_train_epochs = fields.integer("num_train_epochs", 0, kMaxJsonInteger, 0);
+  state.train_batch_size = fields.integer("train_batch_size", 0, kMaxJsonInteger, 0);
+  state.logging_steps = fields.integer("logging_steps", 0, kMaxJsonInteger, 0);
+  state.save_steps = fields.integer("save_steps", 0, kMaxJsonInteger, 0);
+  state.eval_steps = fields.integer("eval_steps", 0, kMaxJsonInteger, 0);
+  state.num_input_tokens_seen = fields.integer("num_input_tokens_seen", 0, kMaxJsonInteger, 0);
   state.total_flos = fields.number("total_flos", 0, 1e300, 0);
   if (!fields.has("log_history") || !fields.json()["log_history"].is_array()) {
     fields.fail("log_history", "a list");
@@ -62,10 +62,10 @@ TrainerState read_trainer_state(const std::filesystem::path& path) {
   state.log_history = fields.json()["log_history"];
 
   const JsonFields own = fields.object("stateful_callbacks").object("tilewright");
-  state.job_uid = own.text("job_uid");
+  state.job_uid = own.string("job_uid");
   state.settings = own.object("settings").json();
-  state.membership_epoch = own.whole_number("membership_epoch", 0, kMost);
-  state.examples_consumed = own.whole_number("examples_consumed", 0, kMost);
+  state.membership_epoch = own.integer("membership_epoch", 0, kMaxJsonInteger);
+  state.examples_consumed = own.integer("examples_consumed", 0, kMaxJsonInteger);
   return state;
 }
 
@@ -78,8 +78,8 @@ void require_same_settings(const TrainerState& found, const nlohmann::json& expe
     const std::string now = value_of(expected, name);
     if (before == now) continue;
     throw Failure(ExitCode::kCheckpoint,
-                  fmt::format("{}: was written with {} = {}, this job has {}", path.string(), name,
-                              before, now));
+                  fmt::format("{}: found setting {} = {}, expected {} as in this job",
+                              path.string(), name, before, now));
   }
 }
 

@@ -1,5 +1,6 @@
-// trainer_state.json: where a training stands. Fields are Hugging Face's where it has them; ours
-// are under stateful_callbacks.tilewright, so that transformers' TrainerState still loads the file.
+// Reads and writes trainer_state.json, the progress of a training. Fields have Hugging Face's
+// names; fields that Hugging Face does not have are under stateful_callbacks.tilewright, so that
+// transformers' TrainerState loads the file.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace tilewright::checkpoint {
 struct TrainerState {
   std::int64_t global_step = 0;
   std::int64_t max_steps = 0;
-  double epoch = 0;  // passes over the data, with its fraction
+  double epoch = 0;  // with fraction
   std::int64_t num_train_epochs = 0;
   std::int64_t train_batch_size = 0;
   std::int64_t logging_steps = 0;
@@ -23,19 +24,20 @@ struct TrainerState {
   nlohmann::json log_history = nlohmann::json::array();  // objects: step, epoch, loss, ...
 
   std::string job_uid;
-  // What must not change between a checkpoint and its resumption: seed, batch, sizes, learning
-  // rate, files. Any JSON values; compared one by one.
+  // Settings that must be equal when the training resumes: seed, batch, sizes, learning rate,
+  // files. Any JSON values; compared one by one.
   nlohmann::json settings = nlohmann::json::object();
-  std::int64_t membership_epoch = 0;   // of the rendezvous, when it was written
-  std::int64_t examples_consumed = 0;  // since the training's start: the data position
+  std::int64_t membership_epoch = 0;   // of the rendezvous at the time of the checkpoint
+  std::int64_t examples_consumed = 0;  // since the start of the training: the data position
 };
 
 std::string trainer_state_json(const TrainerState& state);
 
-// A Failure with kCheckpoint that names the file and the field.
+// Throws Failure with ExitCode::kCheckpoint; the message names the file and the field.
 TrainerState read_trainer_state(const std::filesystem::path& path);
 
-// A Failure with kCheckpoint that names the first setting that differs from the file's.
+// Throws Failure with ExitCode::kCheckpoint if a setting differs from the file's; the message names
+// the first one.
 void require_same_settings(const TrainerState& found, const nlohmann::json& expected,
                            const std::filesystem::path& path);
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "common/base/text.h"
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "worker/bench/gemm_bench.h"
 #include "worker/bench/step_bench.h"
@@ -11,7 +11,7 @@
 namespace tilewright::cli {
 namespace {
 
-runtime::Isa isa_of_environment() {
+runtime::Isa isa_from_environment() {
   return runtime::choose_isa(runtime::detect_cpu(), environment_variable(env::kIsa)).or_throw();
 }
 
@@ -20,31 +20,36 @@ void add_step(CLI::App& bench, int& exit_code) {
   auto json = std::make_shared<bool>(false);
   auto fp32 = std::make_shared<bool>(false);
   auto backend = std::make_shared<std::string>("native");
-  CLI::App* step = bench.add_subcommand("step", "forward, backward and AdamW on random tokens");
-  step->add_option("--model", options->model, "bert-base, bert-large or minilm")
+  CLI::App* step = bench.add_subcommand("step", "Forward, backward and AdamW on random tokens");
+  step->add_option("--model", options->model, "Model size: bert-base, bert-large or minilm")
       ->capture_default_str();
-  step->add_option("--batch", options->examples, "examples")
+  step->add_option("--batch", options->examples, "Examples per step")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  step->add_option("--seq", options->seqlen, "tokens an example")
+  step->add_option("--seq", options->seqlen, "Tokens per example")
       ->check(CLI::Range(1, 512))
       ->capture_default_str();
-  step->add_option("--steps", options->steps, "steps timed")
+  step->add_option("--steps", options->steps, "Measured steps")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  step->add_option("--shards", options->shards, "virtual shards; 1: exact mode off")
+  step->add_option("--shards", options->shards,
+                   "Virtual shards, as train --virtual_shards (8 for up to 8 processes); use 1 to "
+                   "measure a step without exact mode")
       ->check(CLI::IsMember({1, 2, 4, 8, 16, 32}))
       ->capture_default_str();
-  step->add_option("--threads", options->threads, "0: one a physical core")
+  step->add_option("--threads", options->threads, "Threads; 0: one per physical core")
       ->check(CLI::Range(0, 1024));
-  step->add_option("--gemm_backend", *backend)->check(CLI::IsMember({"native", "onednn"}));
-  step->add_flag("--fp32", *fp32, "fp32 in place of bf16");
-  step->add_flag("--json", *json, "print JSON");
+  step->add_option("--gemm_backend", *backend,
+                   "GEMM backend of the linear layers; use onednn to compare the native kernels "
+                   "with oneDNN")
+      ->check(CLI::IsMember({"native", "onednn"}));
+  step->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
+  step->add_flag("--json", *json, "Print JSON");
   step->callback([=, &exit_code] {
     options->bf16 = !*fp32;
     options->backend =
         *backend == "onednn" ? kernels::GemmBackend::kOneDnn : kernels::GemmBackend::kNative;
-    const bench::StepBenchResult result = bench::bench_step(*options, isa_of_environment());
+    const bench::StepBenchResult result = bench::bench_step(*options, isa_from_environment());
     std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
     exit_code = 0;
   });
@@ -54,19 +59,24 @@ void add_gemm(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::GemmBenchOptions>();
   auto json = std::make_shared<bool>(false);
   auto fp32 = std::make_shared<bool>(false);
-  CLI::App* gemm = bench.add_subcommand("gemm", "the linear layers beside oneDNN's");
-  gemm->add_option("--threads", options->threads, "numbers of threads")->capture_default_str();
-  gemm->add_option("--repetitions", options->repetitions)
+  CLI::App* gemm = bench.add_subcommand("gemm", "Linear layers, compared with oneDNN");
+  gemm->add_option("--threads", options->threads, "Thread counts to measure")
+      ->capture_default_str();
+  gemm->add_option("--repetitions", options->repetitions,
+                   "Timed runs of each layer; the median is reported")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  gemm->add_option("--shards", options->shards, "virtual shards that dW is summed over")
+  gemm->add_option("--shards", options->shards,
+                   "Virtual shards over which the weight gradient dW is summed, as train "
+                   "--virtual_shards (8 for up to 8 processes); use 1 to measure without exact "
+                   "mode")
       ->check(CLI::IsMember({1, 2, 4, 8, 16, 32}))
       ->capture_default_str();
-  gemm->add_flag("--fp32", *fp32, "fp32 in place of bf16");
-  gemm->add_flag("--json", *json, "print JSON");
+  gemm->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
+  gemm->add_flag("--json", *json, "Print JSON");
   gemm->callback([=, &exit_code] {
     options->bf16 = !*fp32;
-    options->isa = isa_of_environment();
+    options->isa = isa_from_environment();
     const bench::GemmBench result = bench::bench_gemm(*options);
     std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
     exit_code = 0;
@@ -76,7 +86,7 @@ void add_gemm(CLI::App& bench, int& exit_code) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
-  CLI::App* bench = app.add_subcommand("bench", "measures this machine");
+  CLI::App* bench = app.add_subcommand("bench", "Measure the speed of this machine");
   bench->require_subcommand(1);
   add_gemm(*bench, exit_code);
   add_step(*bench, exit_code);

@@ -6,6 +6,7 @@
 #include "common/base/commit.h"
 #include "common/base/result.h"
 #include "common/base/version.h"
+#include "common/cli/command_line.h"
 
 namespace tilewright::cli {
 
@@ -20,10 +21,7 @@ int run_worker(int argc, char** argv) {
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+    return parse_command_line(app, argc, argv).value_or(exit_code);
   } catch (const Failure& failure) {
     std::fprintf(stderr, "tilewright-worker: %s\n", failure.what());
     return static_cast<int>(failure.code());
@@ -34,7 +32,6 @@ int run_worker(int argc, char** argv) {
     std::fprintf(stderr, "tilewright-worker: internal error: %s\n", error.what());
     return static_cast<int>(ExitCode::kInternal);
   }
-  return exit_code;
 }
 
 }  // namespace tilewright::cli

@@ -9,42 +9,43 @@
 namespace tilewright::collectives {
 namespace {
 
-// One frame on its way to a peer.
+// A frame that is sent to a peer.
 struct Outgoing {
   int peer = 0;
   FrameHeader header;
-  std::array<iovec, 2> pieces;
+  std::array<iovec, 2> iovecs;
   std::span<iovec> left;
 };
 
-// One frame on its way from a peer: into `text` when it is given, else into `bytes`.
+// A frame that is received from a peer: into `text` if set, otherwise into `bytes`.
 struct Incoming {
   int peer = 0;
   std::string* text = nullptr;
   std::span<std::byte> bytes;
   std::size_t max_bytes = 0;
   FrameHeader header;
-  std::size_t got = 0;  // bytes of header and payload
+  std::size_t received = 0;  // bytes of header and payload
+  bool complete = false;
 };
 
-// Sends and receives frames of one operation, all at once, so that no order of sends can block.
+// Sends and receives the frames of one operation. All transfers are non-blocking and run
+// concurrently, so ranks cannot deadlock on the order of their sends.
 class Exchange {
  public:
   Exchange(Mesh& mesh, FrameKind kind, MonotonicTime deadline)
       : mesh_(mesh), kind_(kind), deadline_(deadline), operation_(mesh.next_operation()) {
-    out_.reserve(static_cast<std::size_t>(mesh.world()));  // pieces point into the elements
+    out_.reserve(static_cast<std::size_t>(mesh.world()));  // iovecs point into the elements
   }
 
   void send(int peer, std::span<const std::byte> bytes) {
     Outgoing& one = out_.emplace_back();
     one.peer = peer;
     one.header.kind = kind_;
-    one.header.epoch = mesh_.epoch();
     one.header.operation = operation_;
-    one.header.bytes = bytes.size();
-    one.pieces = {net::piece(&one.header, sizeof one.header),
-                  net::piece(bytes.data(), bytes.size())};
-    one.left = one.pieces;
+    one.iovecs = {net::make_iovec(&one.header, sizeof one.header),
+                  net::make_iovec(bytes.data(), bytes.size())};
+    one.left = one.iovecs;
+    mesh_.seal(peer, one.header, std::span(one.iovecs).subspan(1));
   }
   void receive(int peer, std::string* text, std::size_t max_bytes) {
     Incoming& one = in_.emplace_back();
@@ -61,11 +62,12 @@ class Exchange {
   void run() {
     while (true) {
       mesh_.throw_if_aborted();
-      std::vector<pollfd> fds{{mesh_.bell().fd(), POLLIN, 0}};
+      std::vector<pollfd> fds{{mesh_.cancel_token().fd(), POLLIN, 0}};
       std::string waiting_for;
       for (Outgoing& one : out_) {
         if (advance(one)) continue;
-        // Somebody who hung up will not take the rest, even while the kernel still has room.
+        // POLLRDHUP: a peer that closed the connection will not read the rest, even if the kernel
+        // still accepts it.
         fds.push_back(mesh_.watch(one.peer, POLLOUT | POLLRDHUP));
         waiting_for = mesh_.name(one.peer);
       }
@@ -77,7 +79,8 @@ class Exchange {
       if (fds.size() == 1) return;
       if (monotonic_now() >= deadline_) {
         throw Failure(ExitCode::kPeerLost,
-                      fmt::format("{} of epoch {} is not finished by the deadline: waiting for {}",
+                      fmt::format("the {} in membership epoch {} is not finished by the deadline: "
+                                  "waiting for {}",
                                   name_of(kind_), mesh_.epoch(), waiting_for));
       }
       poll(fds.data(), fds.size(), net::poll_timeout(deadline_));
@@ -85,7 +88,7 @@ class Exchange {
   }
 
  private:
-  // True when all is sent.
+  // Returns true when the whole frame is sent.
   bool advance(Outgoing& one) {
     while (!one.left.empty()) {
       const auto sent = mesh_.socket(one.peer).try_write(one.left);
@@ -96,26 +99,31 @@ class Exchange {
     return true;
   }
 
-  // True when all has come.
+  // Returns true when the whole frame is received.
   bool advance(Incoming& one) {
-    while (true) {
-      std::span<std::byte> room = std::as_writable_bytes(std::span(&one.header, 1));
-      if (one.got >= sizeof(FrameHeader)) {
-        if (one.got == sizeof(FrameHeader)) open(one);
-        room = one.text ? std::as_writable_bytes(std::span(*one.text)) : one.bytes;
-        room = room.subspan(one.got - sizeof(FrameHeader));
-        if (room.empty()) return true;
+    while (!one.complete) {
+      std::span<std::byte> buffer = std::as_writable_bytes(std::span(&one.header, 1));
+      if (one.received >= sizeof(FrameHeader)) {
+        if (one.received == sizeof(FrameHeader)) open(one);
+        const auto payload = one.text ? std::as_writable_bytes(std::span(*one.text)) : one.bytes;
+        buffer = payload.subspan(one.received - sizeof(FrameHeader));
+        if (buffer.empty()) {
+          mesh_.check_payload(one.peer, one.header, payload);
+          one.complete = true;
+          break;
+        }
       } else {
-        room = room.subspan(one.got);
+        buffer = buffer.subspan(one.received);
       }
-      const auto got = mesh_.socket(one.peer).try_read(room);
-      if (!got.ok()) throw mesh_.lost(one.peer, "is lost: " + got.error().message);
-      if (*got == 0) return false;
-      one.got += *got;
+      const auto received = mesh_.socket(one.peer).try_read(buffer);
+      if (!received.ok()) throw mesh_.lost(one.peer, "is lost: " + received.error().message);
+      if (*received == 0) return false;
+      one.received += *received;
     }
+    return true;
   }
 
-  // The header is complete: checks it and makes room.
+  // Checks a complete header and allocates memory for the payload.
   void open(Incoming& one) {
     mesh_.check(one.peer, one.header, operation_);
     if (one.header.kind != kind_) {
@@ -125,8 +133,8 @@ class Exchange {
     const std::size_t bytes = one.header.bytes;
     if (one.text) {
       if (bytes > one.max_bytes) {
-        throw mesh_.lost(one.peer, fmt::format("sent {} bytes in a {}, at most {} are allowed",
-                                               bytes, name_of(kind_), one.max_bytes));
+        throw mesh_.lost(one.peer, fmt::format("sent {} bytes in a {}, expected at most {}", bytes,
+                                               name_of(kind_), one.max_bytes));
       }
       one.text->resize(bytes);
     } else if (bytes != one.bytes.size()) {
@@ -164,8 +172,8 @@ void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime d
   exchange.run();
 }
 
-std::string broadcast_text(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
-                           MonotonicTime deadline) {
+std::string broadcast_string(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
+                             MonotonicTime deadline) {
   Exchange exchange(mesh, FrameKind::kBroadcast, deadline);
   std::string result;
   if (mesh.rank() != root) {

@@ -1,6 +1,6 @@
-// The small collective operations of a mesh: barrier, broadcast, gathering byte strings. All ranks
-// call the same ones in the same order, never while a step of a Reducer runs. Each ends by its
-// deadline: with the result, or with Failure(kPeerLost) that names a rank.
+// Barrier, broadcast and all-gather over a mesh. All ranks call the same operations in the same
+// order, never during a step of a Reducer. Each operation returns its result by the deadline or
+// throws Failure(kPeerLost) that names a rank.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,16 @@ namespace tilewright::collectives {
 // Returns when every rank has called it.
 void barrier(Mesh& mesh, MonotonicTime deadline);
 
-// The root's bytes on every rank; `bytes` has the same size everywhere (a mismatch is a Failure).
+// Copies the root's bytes to every rank. `bytes` has the same size on all ranks; another size is a
+// Failure.
 void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime deadline);
 
-// The root's text on every rank; more than max_bytes is a Failure. `text` counts on the root only.
-std::string broadcast_text(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
-                           MonotonicTime deadline);
+// Returns the root's `text` on every rank; other ranks' `text` is ignored. A text of more than
+// max_bytes is a Failure.
+std::string broadcast_string(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
+                             MonotonicTime deadline);
 
-// Every rank's text on every rank, by rank; max_bytes bounds each.
+// Returns the texts of all ranks, by rank. A text of more than max_bytes is a Failure.
 std::vector<std::string> all_gather(Mesh& mesh, std::string_view text, std::size_t max_bytes,
                                     MonotonicTime deadline);
 

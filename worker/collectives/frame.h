@@ -1,12 +1,15 @@
-// What goes over a connection between two ranks: a fixed header, then that many bytes.
+// The wire format between two ranks: frames of a fixed header and a payload.
 #pragma once
+
+#include <sys/uio.h>
 
 #include <bit>
 #include <cstdint>
+#include <span>
 
 namespace tilewright::collectives {
 
-static_assert(std::endian::native == std::endian::little, "frames carry little-endian numbers");
+static_assert(std::endian::native == std::endian::little, "frames hold little-endian numbers");
 
 enum class FrameKind : std::uint32_t {
   kPartials = 1,  // reduce-scatter: the sender's partial sums of the receiver's slice of a chunk
@@ -14,20 +17,28 @@ enum class FrameKind : std::uint32_t {
   kBarrier = 3,
   kBroadcast = 4,
   kGather = 5,
-  kGivenUp = 6,  // why the sender takes no further part in this epoch; text
+  kAbort = 6,  // the sender leaves this membership epoch; the payload is the reason as text
 };
 
 struct FrameHeader {
-  static constexpr std::uint32_t kMagic = 0x31465754;  // "TWF1"
+  static constexpr std::uint32_t kMagic = 0x32465754;  // "TWF2"
   std::uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kBarrier;
-  std::uint64_t epoch = 0;
-  std::uint64_t operation = 0;  // counts the collective operations of an epoch, steps among them
-  std::uint64_t chunk = 0;      // within a step
-  std::uint64_t bytes = 0;      // that follow
-  static constexpr std::size_t kMaxReason = 2048;  // bytes of a kGivenUp
+  std::uint64_t epoch = 0;      // membership epoch
+  std::uint64_t operation = 0;  // index of the collective operation (steps included) in `epoch`
+  std::uint64_t chunk = 0;      // index in the step
+  std::uint64_t bytes = 0;      // of the payload
+  // CRC-32C. TCP's checksum has only 16 bits, and no connection covers the memory of a host on the
+  // way. 0 with TLS, which detects altered bytes itself.
+  std::uint32_t payload_crc = 0;
+  std::uint32_t header_crc = 0;                    // CRC-32C of the fields above
+  static constexpr std::size_t kMaxReason = 2048;  // bytes of a kAbort payload
 };
-static_assert(sizeof(FrameHeader) == 40);
+static_assert(sizeof(FrameHeader) == 48);
+
+// Completes a header whose other fields are final: the size of the payload and the checksums.
+void seal(FrameHeader& header, std::span<const iovec> payload, bool tls = false);
+bool header_is_intact(const FrameHeader& header);
 
 inline const char* name_of(FrameKind kind) {
   switch (kind) {
@@ -41,8 +52,8 @@ inline const char* name_of(FrameKind kind) {
       return "broadcast";
     case FrameKind::kGather:
       return "gather";
-    case FrameKind::kGivenUp:
-      return "farewell";
+    case FrameKind::kAbort:
+      return "abort";
   }
   return "unknown frame";
 }

@@ -1,5 +1,5 @@
-// What one worker brings to the exchange of a step: the flat fp32 gradient summed over each of its
-// aligned subtrees of shards, and where the sum over all workers goes.
+// The input and output of one step's all-reduce on one worker: the flat fp32 gradient summed over
+// each of the worker's aligned subtrees of shards, and the buffer for the sum over all workers.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct GradientPart {
 
 struct GradientParts {
   std::int64_t count = 0;           // elements of the flat gradient
-  std::vector<GradientPart> parts;  // left to right; used up by the exchange
-  // [count]: the result, equal on all ranks. One of the parts' buffers (then the exchange works in
-  // place, the usual case) or one that overlaps none of them.
+  std::vector<GradientPart> parts;  // left to right; the all-reduce overwrites their data
+  // [count]: the result, equal on all ranks. Either one of the parts' buffers (in place, the usual
+  // case) or a buffer that overlaps none of them.
   float* sum = nullptr;
 };
 

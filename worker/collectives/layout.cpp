@@ -10,7 +10,8 @@ Layout::Layout(ReduceMode reduce_mode, std::span<const Range> split, int shards)
   std::vector<Subtree> slots_in_order;
   for (const Range& range : split) {
     TW_CHECK(range.begin == next && range.end >= range.begin,
-             "a rank has shards {} to {}, expected a range from {}", range.begin, range.end, next);
+             "found shards {} to {} of a rank, expected a range from {}", range.begin, range.end,
+             next);
     next = range.end;
     first_slot.push_back(static_cast<int>(slots_in_order.size()));
     if (mode == ReduceMode::kExact) {
@@ -21,10 +22,10 @@ Layout::Layout(ReduceMode reduce_mode, std::span<const Range> split, int shards)
     slots_in_order.insert(slots_in_order.end(), parts_of.back().begin(), parts_of.back().end());
   }
   first_slot.push_back(static_cast<int>(slots_in_order.size()));
-  TW_CHECK(next == shards, "the ranks have {} shards together, expected {}", next, shards);
+  TW_CHECK(next == shards, "found {} shards on all ranks, expected {}", next, shards);
   if (mode == ReduceMode::kExact) {
     merges = merges_of(slots_in_order);
-    TW_CHECK(merges.size() + 1 == slots_in_order.size(), "{} shards are no full tree", shards);
+    TW_CHECK(merges.size() + 1 == slots_in_order.size(), "{} shards are not a full tree", shards);
   } else {
     for (int rank = 1; rank < world(); ++rank) merges.push_back({0, rank, rank});
   }

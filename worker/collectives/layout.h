@@ -1,5 +1,6 @@
-// Who sums what: the slots of all ranks in the order of the tree, and how buckets of the flat
-// gradient fall into chunks and chunks into one slice a rank. Pure; the same on every rank.
+// The plan of an all-reduce: the parts of all ranks in the order of the tree, and how buckets of
+// the flat gradient are split into chunks and chunks into one slice per rank. Pure functions; every
+// rank computes the same plan.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 namespace tilewright::collectives {
 
 enum class ReduceMode {
-  kExact,  // in the order of the shard tree: bit-identical for every number of workers
-  kPlain,  // in the order of the ranks, one part a rank: for measuring what exactness costs
+  kExact,  // in the order of the shard tree: bit-identical for any number of workers
+  kPlain,  // in the order of the ranks, one part per rank: to measure the cost of kExact
 };
 
 struct Layout {
-  // `split`: the shards of each rank, adjacent, together all V of them.
+  // `split`: the shards of each rank. Ranges are adjacent and cover [0, shards).
   Layout(ReduceMode mode, std::span<const Range> split, int shards);
 
   int world() const { return static_cast<int>(parts_of.size()); }
@@ -27,17 +28,18 @@ struct Layout {
 
   ReduceMode mode;
   std::vector<std::vector<Subtree>> parts_of;  // by rank, left to right
-  std::vector<int> first_slot;                 // of each rank; one more at the end
+  std::vector<int> first_slot;                 // by rank, then the number of slots
   std::vector<Merge> merges;                   // over all slots; the root ends in slot 0
 };
 
-// Slices begin at multiples of this within a chunk: 64 bytes, a cache line.
+// Slices begin at multiples of this many elements (64 bytes, a cache line) in their chunk.
 inline constexpr std::int64_t kSliceAlignment = 16;
 
-// The elements of a chunk that `rank` sums; empty for the last ranks of a short chunk.
+// The elements of a chunk that `rank` sums. In a short chunk the slices of the last ranks are
+// empty.
 Range slice_of(Range chunk, int rank, int world);
 
-// The chunks of one bucket: pieces of at most chunk_elements, at least one (perhaps empty).
+// The number of chunks of at most chunk_elements in one bucket; 1 for an empty bucket.
 int chunks_in(Range bucket, std::int64_t chunk_elements);
 
 }  // namespace tilewright::collectives

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 
+#include "worker/collectives/crc32c.h"
+
 namespace tilewright::collectives {
 
-std::unique_ptr<Mesh> Mesh::alone() {
+std::unique_ptr<Mesh> Mesh::single_rank() {
   MeshConfig config;
   config.peers.resize(1);
   return std::unique_ptr<Mesh>(new Mesh(std::move(config), std::vector<net::Socket>(1)));
@@ -15,7 +17,7 @@ std::unique_ptr<Mesh> Mesh::alone() {
 
 std::string Mesh::name(int peer) const {
   return fmt::format("rank {} ({})", peer,
-                     net::to_string(config_.peers[static_cast<std::size_t>(peer)]));
+                     net::to_string(config_.peers[static_cast<std::size_t>(peer)].address));
 }
 
 void Mesh::abort(const std::string& reason) {
@@ -23,61 +25,80 @@ void Mesh::abort(const std::string& reason) {
     const std::lock_guard lock(reason_mutex_);
     if (reason_.empty()) reason_ = reason.empty() ? "no reason given" : reason;
   }
-  bell_.signal();
+  cancel_token_.signal();
 }
 
 void Mesh::throw_if_aborted() const {
-  if (!bell_.signalled()) return;
+  if (!cancel_token_.signalled()) return;
   const std::lock_guard lock(reason_mutex_);
-  throw Failure(ExitCode::kPeerLost,
-                fmt::format("the exchange of epoch {} was aborted: {}", epoch(), reason_));
+  throw Failure(
+      ExitCode::kPeerLost,
+      fmt::format("the exchange in membership epoch {} was aborted: {}", epoch(), reason_));
 }
 
 Failure Mesh::lost(int peer, const std::string& what) const {
-  return {ExitCode::kPeerLost,
-          fmt::format("{} {} in epoch {} (this is rank {})", name(peer), what, epoch(), rank())};
+  return {ExitCode::kPeerLost, fmt::format("{} {} in membership epoch {} (this is rank {})",
+                                           name(peer), what, epoch(), rank())};
 }
 
-void Mesh::give_up(int peer, bool frame_under_way, std::string_view reason) {
-  if (!frame_under_way) {
+void Mesh::send_abort(int peer, bool frame_in_flight, std::string_view reason) {
+  if (!frame_in_flight) {
     reason = reason.substr(0, FrameHeader::kMaxReason);
     FrameHeader header;
-    header.kind = FrameKind::kGivenUp;
-    header.epoch = epoch();
-    header.bytes = reason.size();
-    std::array<iovec, 2> pieces{net::piece(&header, sizeof header),
-                                net::piece(reason.data(), reason.size())};
-    (void)socket(peer).try_write(pieces);  // a peer that takes no word sees the end of the stream
+    header.kind = FrameKind::kAbort;
+    std::array<iovec, 2> iovecs{net::make_iovec(&header, sizeof header),
+                                net::make_iovec(reason.data(), reason.size())};
+    seal(peer, header, std::span(iovecs).subspan(1));
+    (void)socket(peer).try_write(iovecs);  // best effort: the peer also sees the end of the stream
   }
   socket(peer).shutdown_write();
 }
 
-Failure Mesh::told(int peer, const FrameHeader& header) {
-  // The reason came with the header; the limit is for a peer that does not keep to the protocol.
+Failure Mesh::read_abort_reason(int peer, const FrameHeader& header) {
+  // The reason arrives with the header; the limit is for a peer that violates the protocol.
   constexpr auto kLimit = std::chrono::seconds(1);
   std::string reason(std::min<std::size_t>(header.bytes, FrameHeader::kMaxReason), ' ');
   const auto status =
       socket(peer).read_exact(std::as_writable_bytes(std::span(reason)), monotonic_now() + kLimit);
-  if (!status.ok()) return lost(peer, "gave up and is lost: " + status.error().message);
+  if (!status.ok()) return lost(peer, "aborted and is lost: " + status.error().message);
   std::ranges::replace_if(
-      reason, [](unsigned char c) { return c < ' '; }, '?');  // it goes to a log
-  return {ExitCode::kPeerLost, fmt::format("rank {} of epoch {} is told by {}: {}", rank(), epoch(),
-                                           name(peer), reason)};
+      reason, [](unsigned char c) { return c < ' '; }, '?');  // the reason is written to a log
+  return {ExitCode::kPeerLost, fmt::format("rank {} in membership epoch {}: {} aborted: {}", rank(),
+                                           epoch(), name(peer), reason)};
+}
+
+void Mesh::seal(int peer, FrameHeader& header, std::span<const iovec> payload) const {
+  header.epoch = epoch();
+  collectives::seal(header, payload, sockets_[static_cast<std::size_t>(peer)].encrypted());
 }
 
 void Mesh::check(int peer, const FrameHeader& header, std::uint64_t operation) {
   if (header.magic != FrameHeader::kMagic) {
-    throw lost(peer, "sent bytes that are no frame");
+    throw lost(peer, "sent bytes that are not a frame");
+  }
+  if (!header_is_intact(header)) {
+    throw lost(peer,
+               "sent a frame header that does not match its checksum: it was altered on the "
+               "way,");
   }
   if (header.epoch != epoch()) {
-    throw lost(peer, fmt::format("sent a frame of epoch {}, which is refused", header.epoch));
+    throw lost(peer, fmt::format("sent a frame of membership epoch {}", header.epoch));
   }
-  if (header.kind == FrameKind::kGivenUp) throw told(peer, header);
+  if (header.kind == FrameKind::kAbort) throw read_abort_reason(peer, header);
   if (header.operation != operation) {
-    throw lost(peer, fmt::format("sent a frame ({}) of operation {}, expected operation {}: the "
-                                 "ranks do not do the same things in the same order",
+    throw lost(peer, fmt::format("sent a {} frame of operation {}, expected operation {}: the "
+                                 "ranks call different operations",
                                  name_of(header.kind), header.operation, operation));
   }
+}
+
+void Mesh::check_payload(int peer, const FrameHeader& header,
+                         std::span<const std::byte> payload) const {
+  if (sockets_[static_cast<std::size_t>(peer)].encrypted()) return;
+  if (crc32c(payload) == header.payload_crc) return;
+  throw lost(peer, fmt::format("sent {} bytes of {} that do not match their checksum: they were "
+                               "altered on the way,",
+                               payload.size(), name_of(header.kind)));
 }
 
 }  // namespace tilewright::collectives

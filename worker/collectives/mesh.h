@@ -1,5 +1,5 @@
-// The connections of one epoch: every rank with every other over TCP, each proved to know the job's
-// secret and to be the rank it says, in this epoch of this job.
+// The TCP connections of one membership epoch, one between each pair of ranks. Each peer has proved
+// that it has the job's secret, and both ends have checked version, job, epoch, ranks and instances.
 #pragma once
 
 #include <poll.h>
@@ -7,60 +7,73 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/net/connect.h"
 #include "common/net/secret.h"
 #include "common/net/socket.h"
 #include "worker/collectives/frame.h"
 
 namespace tilewright::collectives {
 
-struct MeshConfig {
-  std::string job_uid;
-  std::uint64_t epoch = 0;
-  int rank = 0;
-  std::vector<net::Address> peers;  // of all ranks, by rank; one's own is not used
-  // A stranger that says nothing is dropped after this.
-  Duration handshake_limit = std::chrono::seconds(5);
-  bool tls = false;  // the same on all ranks: a rank with it and one without do not meet
+struct MeshPeer {
+  net::Address address;
+  std::uint64_t instance_id = 0;  // of its process, from the rendezvous; 0 in a single process
 };
 
-// One thread at a time may use a mesh, except for abort().
+struct MeshConfig {
+  std::string job_uid;
+  std::uint64_t epoch = 0;  // membership epoch
+  int rank = 0;
+  std::vector<MeshPeer> peers;  // by rank; the address of peers[rank] is not used
+  // A connection that has not authenticated itself by then is closed.
+  Duration handshake_timeout = std::chrono::seconds(5);
+  bool tls = false;  // must be equal on all ranks
+};
+
+// Not thread-safe, except for abort().
 class Mesh {
  public:
-  // A world of one: no sockets.
-  static std::unique_ptr<Mesh> alone();
+  // A mesh with one rank and no sockets.
+  static std::unique_ptr<Mesh> single_rank();
 
   int rank() const { return config_.rank; }
   int world() const { return static_cast<int>(sockets_.size()); }
   std::uint64_t epoch() const { return config_.epoch; }
   net::Socket& socket(int peer) { return sockets_[static_cast<std::size_t>(peer)]; }
-  // What poll(2) has to watch for a caller that waits for `events` of a peer.
+  // The poll(2) entry for a caller that waits for `events` of a peer.
   pollfd watch(int peer, short events) const {
     const net::Socket& one = sockets_[static_cast<std::size_t>(peer)];
     return {one.fd(), one.poll_events(events), 0};
   }
-  std::string name(int peer) const;  // "rank 2 (10.0.0.3:29500)", for sentences
+  std::string name(int peer) const;  // for messages: "rank 2 (10.0.0.3:29500)"
 
-  // Ends every wait of this mesh, now and later, with a Failure that gives the reason. Any thread.
+  // Ends all current and later operations with a Failure that contains the reason. Thread-safe.
   void abort(const std::string& reason);
-  const net::WakeUp& bell() const { return bell_; }  // rung by abort()
+  const net::WakeUp& cancel_token() const { return cancel_token_; }  // signalled by abort()
   void throw_if_aborted() const;
 
-  // All ranks call the same operations in the same order; this counts them.
+  // Returns the number of the next operation. All ranks call the same operations in the same order.
   std::uint64_t next_operation() { return ++operation_; }
-  // Throws when a header is not of this epoch and operation, or when it says that the peer has
-  // given up; the reason is then read from the socket.
+  // Completes the header of a frame to a peer: epoch, size of the payload, checksums. The payload
+  // must not change before it is sent.
+  void seal(int peer, FrameHeader& header, std::span<const iovec> payload) const;
+  // Throws if a header was altered or is not of this epoch and operation, or if it is a kAbort;
+  // then reads the reason from the socket.
   void check(int peer, const FrameHeader& header, std::uint64_t operation);
-  // A Failure with kPeerLost about a peer; `what` continues the sentence after its name.
+  // Throws if a received payload does not match the checksum in its header.
+  void check_payload(int peer, const FrameHeader& header, std::span<const std::byte> payload) const;
+  // Returns a Failure with ExitCode::kPeerLost: the peer's name, then `what`.
   Failure lost(int peer, const std::string& what) const;
-  // Tells a peer, where no frame to it is under way, why this rank gives up, and hangs up: the peer
-  // may be waiting for this rank alone and would never learn who failed. Never waits or throws.
-  void give_up(int peer, bool frame_under_way, std::string_view reason);
+  // Tells a peer why this rank leaves the epoch and closes the sending direction. Without it, a
+  // peer that waits only for this rank would not learn which rank failed. Sends no reason in the
+  // middle of a frame. Never blocks or throws.
+  void send_abort(int peer, bool frame_in_flight, std::string_view reason);
 
  private:
   friend class MeshBuilder;
@@ -68,19 +81,20 @@ class Mesh {
       : config_(std::move(config)), sockets_(std::move(sockets)) {}
 
   MeshConfig config_;
-  std::vector<net::Socket> sockets_;  // by rank; one's own is not connected
+  std::vector<net::Socket> sockets_;  // by rank; this rank's own is not connected
   std::uint64_t operation_ = 0;
-  net::WakeUp bell_;
-  Failure told(int peer, const FrameHeader& header);
+  net::WakeUp cancel_token_;
+  Failure read_abort_reason(int peer, const FrameHeader& header);
 
   mutable std::mutex reason_mutex_;
   std::string reason_;
 };
 
-// Connects to the lower ranks, accepts the higher ones and checks who everybody is. Connections of
-// strangers and of other epochs are turned away while the others are waited for. Throws
-// Failure(kPeerLost) when the mesh is not complete by the deadline, when a peer says that this
-// epoch is over, when a peer is lost again, or when `cancel` rings.
+// Connects to the lower ranks, accepts the higher ranks and authenticates all of them. Meanwhile it
+// rejects unauthenticated connections and those of other epochs. Throws Failure(kPeerLost) if the
+// mesh is not complete by the deadline, if a peer reports that this epoch is over, if a connected
+// peer is lost, or if `cancel` is signalled; Failure(kUnsupported) if a peer uses another version of
+// the protocol.
 std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
                                  const net::SecretKey& key, MonotonicTime deadline,
                                  const net::WakeUp* cancel = nullptr);

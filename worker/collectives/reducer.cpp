@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "worker/collectives/sum.h"
+#include "worker/runtime/float_mode.h"
 
 namespace tilewright::collectives {
 
@@ -13,23 +14,23 @@ Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOp
            layout_.world(), mesh.world());
   if (mesh.world() == 1) return;
   exchange_.emplace(mesh, layout_, options_);
-  thread_ = std::thread([this] { communicate(); });
+  thread_ = std::thread([this] { communication_loop(); });
 }
 
-Reducer::~Reducer() { end_thread(); }
+Reducer::~Reducer() { stop_thread(); }
 
-void Reducer::end_thread() {
+void Reducer::stop_thread() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  kick_.signal();
+  wake_up_.signal();
   thread_.join();
 }
 
-const std::vector<Subtree>& Reducer::own_parts() const {
+const std::vector<Subtree>& Reducer::local_parts() const {
   return layout_.parts_of[static_cast<std::size_t>(mesh_.rank())];
 }
 
@@ -44,9 +45,9 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
   TW_CHECK(static_cast<int>(parts.parts.size()) == parts_expected() && parts.sum != nullptr,
            "{} parts, expected {}", parts.parts.size(), parts_expected());
   for (std::size_t i = 0; i < parts.parts.size(); ++i) {
-    TW_CHECK(layout_.mode == ReduceMode::kPlain || parts.parts[i].subtree == own_parts()[i],
+    TW_CHECK(layout_.mode == ReduceMode::kPlain || parts.parts[i].subtree == local_parts()[i],
              "part {} covers shards {} to {}, expected {} to {}", i, parts.parts[i].subtree.begin,
-             parts.parts[i].subtree.end(), own_parts()[i].begin, own_parts()[i].end());
+             parts.parts[i].subtree.end(), local_parts()[i].begin, local_parts()[i].end());
   }
   for (const Range& bucket : buckets) {
     TW_CHECK(0 <= bucket.begin && bucket.begin <= bucket.end && bucket.end <= parts.count,
@@ -54,11 +55,11 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
   }
   {
     const std::lock_guard lock(mutex_);
-    TW_CHECK(!begun_, "begin_step() before wait() returned");
+    TW_CHECK(!step_begun_, "begin_step() before wait() returned");
     parts_ = parts;
     buckets_.assign(buckets.begin(), buckets.end());
     started_ = 0;
-    begun_ = stepping_ = true;
+    step_begun_ = step_active_ = true;
   }
   changed_.notify_all();
 }
@@ -67,12 +68,12 @@ void Reducer::start(int bucket) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) throw Failure(*failure_);
-    TW_CHECK(begun_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
+    TW_CHECK(step_begun_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
              "start({}), expected {} of {}", bucket, started_, buckets_.size());
     ++started_;
   }
   if (exchange_) {
-    kick_.signal();
+    wake_up_.signal();
     return;
   }
   const Range& range = buckets_[static_cast<std::size_t>(bucket)];
@@ -85,32 +86,33 @@ void Reducer::start(int bucket) {
 void Reducer::wait(MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
   if (failure_) throw Failure(*failure_);
-  TW_CHECK(begun_ && started_ == static_cast<int>(buckets_.size()),
+  TW_CHECK(step_begun_ && started_ == static_cast<int>(buckets_.size()),
            "wait() with {} of {} buckets started", started_, buckets_.size());
-  if (!exchange_) stepping_ = false;
-  if (!changed_.wait_until(lock, deadline, [this] { return !stepping_ || failure_; })) {
+  if (!exchange_) step_active_ = false;
+  if (!changed_.wait_until(lock, deadline, [this] { return !step_active_ || failure_; })) {
     failure_ = Error{ExitCode::kPeerLost,
-                     fmt::format("rank {}: the sum of the gradients of epoch {} is not there by "
-                                 "the deadline",
+                     fmt::format("rank {}: the all-reduce of the gradients in membership epoch {} "
+                                 "is not finished by the deadline",
                                  mesh_.rank(), mesh_.epoch())};
     lock.unlock();
-    end_thread();  // so that nothing touches the parts any more
-    if (exchange_) exchange_->give_up(failure_->message);
+    stop_thread();  // after this no thread accesses the parts
+    if (exchange_) exchange_->send_abort(failure_->message);
     lock.lock();
   }
   if (failure_) throw Failure(*failure_);
-  begun_ = false;
+  step_begun_ = false;
 }
 
-// The communication thread.
+// Functions of the communication thread.
 
-void Reducer::communicate() {
+void Reducer::communication_loop() {
+  runtime::flush_denormals();
   try {
-    while (await_step()) run_step();
+    while (wait_for_step()) run_step();
   } catch (const Failure& failure) {
     fail(failure.error());
   } catch (const std::exception& problem) {
-    fail({ExitCode::kInternal, fmt::format("the exchange of gradients: {}", problem.what())});
+    fail({ExitCode::kInternal, fmt::format("all-reduce of the gradients: {}", problem.what())});
   }
 }
 
@@ -120,13 +122,13 @@ void Reducer::fail(Error error) {
     if (!failure_) failure_ = std::move(error);
   }
   changed_.notify_all();
-  exchange_->give_up(failure_->message);
+  exchange_->send_abort(failure_->message);
 }
 
-// False when there will be none.
-bool Reducer::await_step() {
+// Returns false when the thread must end.
+bool Reducer::wait_for_step() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stop_ || stepping_; });
+  changed_.wait(lock, [this] { return stop_ || step_active_; });
   return !stop_;
 }
 
@@ -134,41 +136,42 @@ void Reducer::run_step() {
   exchange_->begin(parts_, buckets_);
   const int all = static_cast<int>(buckets_.size());
   int started = 0;
-  MonotonicTime last_move = monotonic_now();
+  MonotonicTime last_progress = monotonic_now();
   std::vector<pollfd> fds;
   fds.reserve(static_cast<std::size_t>(mesh_.world()) + 2);
   while (started < all || !exchange_->complete()) {
-    kick_.clear();  // before the look at what it announces
-    bool news = false;
+    wake_up_.clear();  // before started_ is read, so that no signal is lost
+    bool has_new_buckets = false;
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
-      news = started_ > started;
+      has_new_buckets = started_ > started;
       started = started_;
     }
     mesh_.throw_if_aborted();
-    if (news) exchange_->start(started);
-    if (exchange_->advance() || news) {
-      last_move = monotonic_now();
+    if (has_new_buckets) exchange_->start(started);
+    if (exchange_->advance() || has_new_buckets) {
+      last_progress = monotonic_now();
       continue;
     }
-    // While nothing is asked of the peers, the next event may be hours of computing away.
-    const bool waits = exchange_->waits_for_peers();
+    // While no bucket is pending, the next event depends on the computation, which has no timeout.
+    const bool waits = exchange_->is_waiting_for_peers();
     const MonotonicTime deadline =
-        waits ? last_move + options_.idle_deadline : monotonic_now() + std::chrono::hours(1);
+        waits ? last_progress + options_.idle_timeout : monotonic_now() + std::chrono::hours(1);
     if (monotonic_now() >= deadline) {
-      throw Failure(
-          ExitCode::kPeerLost,
-          fmt::format("rank {}: no byte moved for {} in epoch {}; waiting for {}", mesh_.rank(),
-                      to_words(options_.idle_deadline), mesh_.epoch(), exchange_->waiting_for()));
+      throw Failure(ExitCode::kPeerLost,
+                    fmt::format("rank {}: no data transferred for {} in membership epoch {}; "
+                                "waiting for {}",
+                                mesh_.rank(), format_duration(options_.idle_timeout), mesh_.epoch(),
+                                exchange_->waiting_for()));
     }
-    fds.assign({{kick_.fd(), POLLIN, 0}, {mesh_.bell().fd(), POLLIN, 0}});
+    fds.assign({{wake_up_.fd(), POLLIN, 0}, {mesh_.cancel_token().fd(), POLLIN, 0}});
     exchange_->watch(fds);
     poll(fds.data(), fds.size(), net::poll_timeout(deadline));
   }
   {
     const std::lock_guard lock(mutex_);
-    stepping_ = false;
+    step_active_ = false;
   }
   changed_.notify_all();
 }

@@ -1,7 +1,7 @@
-// The all-reduce of a step's gradient, overlapped with the backward pass: the compute thread starts
-// buckets as their gradients become final, a communication thread exchanges them, wait() ends when
-// every rank's sums are here. In exact mode the result has the same bits for every number of ranks
-// and every split of the shards among them.
+// The all-reduce of a step's gradient, overlapped with backward. The compute thread starts each
+// bucket when its gradients are final, a communication thread transfers it, and wait() returns when
+// the sums of all ranks have arrived. In exact mode the result has the same bits for any number of
+// ranks and any split of the shards among them.
 #pragma once
 
 #include <condition_variable>
@@ -19,37 +19,38 @@ namespace tilewright::collectives {
 
 class Reducer {
  public:
-  // `split`: the shards of every rank (even_split(mesh.world(), shards)). In plain mode each rank
-  // has one part, whatever its shards. A world of one has no thread and uses no socket.
+  // `split`: the shards of every rank, usually even_split(mesh.world(), shards). In plain mode each
+  // rank has one part. With one rank there is no thread and no socket.
   Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOptions options = {});
-  // Ends the communication thread, in the middle of a step if need be.
+  // Stops the communication thread, even in the middle of a step.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // The aligned subtrees this rank must bring, in this order; in plain mode one of any kind.
-  const std::vector<Subtree>& own_parts() const;
+  // The subtrees of the parts that this rank passes to begin_step(), in this order. In plain mode
+  // one part of any subtree.
+  const std::vector<Subtree>& local_parts() const;
 
-  // A new step. The buckets, disjoint ranges of elements, are the same on every rank and in the
-  // order in which they will start. The buffers of the parts are the exchange's until wait()
-  // returns or any call throws; they outlive the Reducer where a step is left otherwise.
+  // Begins a step. `buckets` are disjoint ranges of elements, equal on all ranks, in the order in
+  // which they start. The buffers of `parts` belong to the Reducer until wait() returns or a call
+  // throws; if the step is abandoned otherwise, they must outlive the Reducer.
   void begin_step(const GradientParts& parts, std::span<const Range> buckets);
-  // The elements of the next bucket, number `bucket` of the list, are final in all parts.
+  // Starts the next bucket: its elements are final in all parts. `bucket` is its index.
   void start(int bucket);
-  // After the last start(): returns when parts.sum holds the sums of all ranks.
+  // Call after the last start(). Returns when parts.sum holds the sum over all ranks.
   void wait(MonotonicTime deadline);
 
-  // begin_step, start and wait throw Failure(kPeerLost), which names the rank, once a peer is lost,
-  // Mesh::abort() was called, no byte moved for the idle deadline or wait() met its own. The mesh
-  // is then good for nothing but destruction, which tells the other ranks; make it soon.
+  // begin_step, start and wait throw Failure(kPeerLost), which names the rank, if a peer is lost,
+  // Mesh::abort() was called, no byte was transferred for idle_timeout, or wait() reached its
+  // deadline. Destroy the mesh soon afterwards: that tells the other ranks.
   void throw_if_failed() const;
 
  private:
-  void communicate();
+  void communication_loop();
   void run_step();
-  bool await_step();
+  bool wait_for_step();
   void fail(Error error);
-  void end_thread();
+  void stop_thread();
   int parts_expected() const { return layout_.slots_of(mesh_.rank()); }
 
   Mesh& mesh_;
@@ -62,13 +63,13 @@ class Reducer {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool begun_ = false;     // between begin_step() and the end of wait()
-  bool stepping_ = false;  // the exchange of a step was begun and is not complete
+  bool step_begun_ = false;   // between begin_step() and the end of wait()
+  bool step_active_ = false;  // the communication of a step is not complete
   int started_ = 0;
   bool stop_ = false;
   std::optional<Error> failure_;
 
-  net::WakeUp kick_;  // ends the communication thread's poll
+  net::WakeUp wake_up_;  // interrupts the communication thread's poll
   std::optional<StepExchange> exchange_;
   std::thread thread_;
 };

@@ -10,18 +10,19 @@ namespace tilewright::collectives {
 Status check_shards(int shards, int max_workers, std::int64_t examples) {
   const auto refuse = [](std::string why) { return Error{ExitCode::kUsage, std::move(why)}; };
   if (shards < 1 || !std::has_single_bit(static_cast<unsigned>(shards))) {
-    return refuse(fmt::format("{} virtual shards: expected a power of two (1, 2, 4, ...)", shards));
+    return refuse(
+        fmt::format("found {} virtual shards, expected a power of two (1, 2, 4, ...)", shards));
   }
   if (shards < max_workers) {
     return refuse(
-        fmt::format("{} virtual shards for up to {} workers: expected at least one shard a worker, "
-                    "{} or more",
+        fmt::format("found {} virtual shards for up to {} workers, expected at least {}: one shard "
+                    "per worker",
                     shards, max_workers, std::bit_ceil(static_cast<unsigned>(max_workers))));
   }
   if (shards > examples) {
     return refuse(
-        fmt::format("{} virtual shards for a global batch of {} examples: expected at "
-                    "most one shard an example",
+        fmt::format("found {} virtual shards for a global batch of {} examples, expected at most "
+                    "one shard per example",
                     shards, examples));
   }
   return {};
@@ -30,7 +31,7 @@ Status check_shards(int shards, int max_workers, std::int64_t examples) {
 Range shard_examples(int shard, int shards, std::int64_t examples) {
   TW_CHECK(0 <= shard && shard < shards && examples >= 0, "shard {} of {}, {} examples", shard,
            shards, examples);
-  // i * V / n >= s exactly when i >= s * n / V: a shard begins at the ceiling.
+  // i * V / n >= s if and only if i >= s * n / V, so shard s begins at s * n / V rounded up.
   const auto begin = [=](std::int64_t s) { return (s * examples + shards - 1) / shards; };
   return {begin(shard), begin(shard + 1)};
 }
@@ -77,7 +78,7 @@ std::vector<Merge> merges_of(std::span<const Subtree> parts) {
   std::vector<Merge> merges;
   for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
     const Subtree& subtree = parts[static_cast<std::size_t>(part)];
-    TW_CHECK(is_aligned(subtree), "part {} over shards {} to {} is no aligned subtree", part,
+    TW_CHECK(is_aligned(subtree), "part {} over shards {} to {} is not an aligned subtree", part,
              subtree.begin, subtree.end());
     TW_CHECK(stack.empty() || stack.back().subtree.end() == subtree.begin,
              "part {} begins at shard {}, expected {}", part, subtree.begin,

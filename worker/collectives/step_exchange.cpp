@@ -22,7 +22,7 @@ StepExchange::StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& opti
     if (peer == mesh.rank()) continue;
     Link& link = links_.emplace_back();
     link.peer = peer;
-    link.pieces.reserve(static_cast<std::size_t>(1 + layout_.slots_of(mesh.rank())));
+    link.iovecs.reserve(static_cast<std::size_t>(1 + layout_.slots_of(mesh.rank())));
     link.partials = runtime::Buffer<float>(
         static_cast<std::size_t>(options_.window * layout_.slots_of(peer) * widest_slice_));
   }
@@ -46,9 +46,9 @@ void StepExchange::begin(const GradientParts& parts, std::span<const Range> buck
   }
   started_ = started_chunks_ = summed_ = buckets_sent_ = buckets_done_ = 0;
   for (Link& link : links_) {
-    link.partials_sent = link.sums_sent = link.partials_got = link.sums_got = 0;
+    link.partials_sent = link.sums_sent = link.partials_received = link.sums_received = 0;
     link.in_payload = false;
-    link.in_piece = net::piece(&link.in, sizeof link.in);
+    link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
   }
 }
 
@@ -64,8 +64,8 @@ bool StepExchange::advance() {
     moved |= receive(link);
   }
   moved |= sum();
-  count_sent();
-  count_done();
+  update_buckets_sent();
+  update_buckets_done();
   return moved;
 }
 
@@ -91,48 +91,47 @@ bool StepExchange::send(Link& link) {
   return moved;
 }
 
-// Sums first: others wait for them, and they are always welcome. Partial sums only as far ahead as
-// the peer has buffers: a peer whose sums of chunk c came has summed c.
+// Sums have priority: other ranks wait for them and can always receive them. Partial sums are sent
+// only while the peer has buffers: once its sums of chunk c have arrived, its buffer of c is free.
 bool StepExchange::load_next_frame(Link& link) {
   const bool sums = link.sums_sent < summed_;
-  const bool partials =
-      link.partials_sent < started_chunks_ && link.partials_sent < link.sums_got + options_.window;
+  const bool partials = link.partials_sent < started_chunks_ &&
+                        link.partials_sent < link.sums_received + options_.window;
   if (!sums && !partials) return false;
   const int index = sums ? link.sums_sent : link.partials_sent;
   const Range slice =
       slice_of(chunk(index).elements, sums ? mesh_.rank() : link.peer, mesh_.world());
   const std::size_t bytes = static_cast<std::size_t>(slice.size()) * sizeof(float);
-  link.pieces.assign(1, net::piece(&link.out, sizeof link.out));
+  link.iovecs.assign(1, net::make_iovec(&link.out, sizeof link.out));
   if (sums) {
-    link.pieces.push_back(net::piece(parts_->sum + slice.begin, bytes));
+    link.iovecs.push_back(net::make_iovec(parts_->sum + slice.begin, bytes));
   } else {
     for (const GradientPart& part : parts_->parts) {
-      link.pieces.push_back(net::piece(part.data + slice.begin, bytes));
+      link.iovecs.push_back(net::make_iovec(part.data + slice.begin, bytes));
     }
   }
   link.out.kind = sums ? FrameKind::kSums : FrameKind::kPartials;
-  link.out.epoch = mesh_.epoch();
   link.out.operation = operation_;
   link.out.chunk = static_cast<std::uint64_t>(index);
-  link.out.bytes = bytes * (link.pieces.size() - 1);
-  link.left = link.pieces;
+  link.left = link.iovecs;
+  mesh_.seal(link.peer, link.out, link.left.subspan(1));
   return true;
 }
 
 bool StepExchange::receive(Link& link) {
   bool moved = false;
-  // Exactly the frames of this step: what follows belongs to the next operation.
+  // Reads only the frames of this step, because the next bytes belong to the next operation.
   while (expects(link)) {
-    if (link.in_piece.iov_len > 0) {
+    if (link.in_iovec.iov_len > 0) {
       const auto got = mesh_.socket(link.peer).try_read(
-          std::span(static_cast<std::byte*>(link.in_piece.iov_base), link.in_piece.iov_len));
+          std::span(static_cast<std::byte*>(link.in_iovec.iov_base), link.in_iovec.iov_len));
       if (!got.ok()) throw mesh_.lost(link.peer, "is lost: " + got.error().message);
       if (*got == 0) break;
       moved = true;
-      link.in_piece.iov_base = static_cast<std::byte*>(link.in_piece.iov_base) + *got;
-      link.in_piece.iov_len -= *got;
+      link.in_iovec.iov_base = static_cast<std::byte*>(link.in_iovec.iov_base) + *got;
+      link.in_iovec.iov_len -= *got;
     }
-    if (link.in_piece.iov_len > 0) continue;
+    if (link.in_iovec.iov_len > 0) continue;
     if (!link.in_payload) {
       open_payload(link);
     } else {
@@ -152,11 +151,11 @@ void StepExchange::open_payload(Link& link) {
   const bool sums = link.in.kind == FrameKind::kSums;
   if (!sums && link.in.kind != FrameKind::kPartials) {
     throw mesh_.lost(link.peer,
-                     fmt::format("sent a frame ({}) amidst a step", name_of(link.in.kind)));
+                     fmt::format("sent a {} frame during a step", name_of(link.in.kind)));
   }
-  const int expected = sums ? link.sums_got : link.partials_got;
-  // A chunk is welcome when there is room for it: sums only after this rank's own partial sums of
-  // the chunk have gone (the same memory), partial sums within the window.
+  const int expected = sums ? link.sums_received : link.partials_received;
+  // Sums are valid only after this rank's partial sums of the chunk are sent, because both use the
+  // same memory. Partial sums are valid within the window.
   const int bound = sums ? link.partials_sent : std::min(summed_ + options_.window, chunks());
   if (link.in.chunk != static_cast<std::uint64_t>(expected) || expected >= bound) {
     throw mesh_.lost(link.peer, fmt::format("sent {} of chunk {}, expected chunk {} below {}",
@@ -172,22 +171,25 @@ void StepExchange::open_payload(Link& link) {
                                  "in shards or buckets",
                                  link.in.bytes, name_of(link.in.kind), expected, bytes));
   }
-  link.in_piece = net::piece(sums ? parts_->sum + slice.begin : partials_at(link, expected), bytes);
+  float* into = sums ? parts_->sum + slice.begin : partials_at(link, expected);
+  link.in_iovec = net::make_iovec(into, bytes);
+  link.payload = {reinterpret_cast<const std::byte*>(into), bytes};
   link.in_payload = true;
 }
 
 void StepExchange::close_payload(Link& link) {
-  ++(link.in.kind == FrameKind::kSums ? link.sums_got : link.partials_got);
+  mesh_.check_payload(link.peer, link.in, link.payload);
+  ++(link.in.kind == FrameKind::kSums ? link.sums_received : link.partials_received);
   link.in_payload = false;
-  link.in_piece = net::piece(&link.in, sizeof link.in);
-  // While the chunk is still in the cache.
+  link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
+  // Sums while the chunk is still in the cache.
   if (link.in.kind == FrameKind::kPartials) sum();
 }
 
 bool StepExchange::sum() {
   bool moved = false;
   while (summed_ < started_chunks_ && std::ranges::all_of(links_, [this](const Link& link) {
-           return link.partials_got > summed_;
+           return link.partials_received > summed_;
          })) {
     sum_chunk(summed_);
     if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
@@ -211,7 +213,7 @@ void StepExchange::sum_chunk(int index) {
   run_merges(layout_.merges, slots_, parts_->sum + slice.begin, slice.size());
 }
 
-void StepExchange::count_sent() {
+void StepExchange::update_buckets_sent() {
   const auto sent = [this](int chunks_wanted) {
     return std::ranges::all_of(
         links_, [chunks_wanted](const Link& link) { return link.partials_sent >= chunks_wanted; });
@@ -223,11 +225,11 @@ void StepExchange::count_sent() {
   }
 }
 
-void StepExchange::count_done() {
+void StepExchange::update_buckets_done() {
   while (buckets_done_ < started_) {
     const int wanted = chunks_before_[static_cast<std::size_t>(buckets_done_) + 1];
-    const bool gathered =
-        std::ranges::all_of(links_, [wanted](const Link& link) { return link.sums_got >= wanted; });
+    const bool gathered = std::ranges::all_of(
+        links_, [wanted](const Link& link) { return link.sums_received >= wanted; });
     if (!gathered || summed_ < wanted) return;
     ++buckets_done_;
     options_.faults.hit("bucket.done");
@@ -244,16 +246,16 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
   }
 }
 
-void StepExchange::give_up(std::string_view reason) {
-  for (const Link& link : links_) mesh_.give_up(link.peer, !link.left.empty(), reason);
+void StepExchange::send_abort(std::string_view reason) {
+  for (const Link& link : links_) mesh_.send_abort(link.peer, !link.left.empty(), reason);
 }
 
 std::string StepExchange::waiting_for() const {
   std::string text;
   for (const Link& link : links_) {
     const bool done = link.left.empty() && link.partials_sent >= started_chunks_ &&
-                      link.sums_sent >= summed_ && link.partials_got >= started_chunks_ &&
-                      link.sums_got >= started_chunks_;
+                      link.sums_sent >= summed_ && link.partials_received >= started_chunks_ &&
+                      link.sums_received >= started_chunks_;
     if (!done) text += (text.empty() ? "" : ", ") + mesh_.name(link.peer);
   }
   return text;

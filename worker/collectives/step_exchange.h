@@ -1,5 +1,5 @@
-// The exchange of one step as a state machine over non-blocking sockets; the communication thread
-// of a Reducer drives it. Protocol and order of sums: README.md of this room.
+// The all-reduce of one step as a state machine over non-blocking sockets, driven by the
+// communication thread of a Reducer. README.md describes the protocol and the order of sums.
 #pragma once
 
 #include <poll.h>
@@ -21,14 +21,14 @@ namespace tilewright::collectives {
 
 struct ReducerOptions {
   ReduceMode mode = ReduceMode::kExact;
-  // Buckets travel in chunks of so many floats, so that sums begin before a bucket has come whole
-  // and find their data in the cache.
+  // Floats per chunk. Buckets are sent in chunks so that summing starts before a whole bucket has
+  // arrived and its data is in the cache.
   std::int64_t chunk_elements = std::int64_t{1} << 19;
-  // Chunks that may be under way to a rank before it has summed the first of them; it holds buffers
-  // for so many.
+  // Chunks that may be sent to a rank before it has summed the first of them. Each rank has receive
+  // buffers for this many.
   int window = 4;
-  // A started bucket that sees no byte move for so long ends the step.
-  Duration idle_deadline = std::chrono::seconds(60);
+  // The step fails if no byte of a started bucket is transferred for this long.
+  Duration idle_timeout = std::chrono::seconds(60);
   FaultPoints faults;
 };
 
@@ -36,46 +36,47 @@ class StepExchange {
  public:
   StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& options);
 
-  // A new step; the one before was complete. Nothing is allocated once the number of chunks of a
-  // step has stopped growing.
+  // Begins a step; the previous one must be complete. Allocates memory only if the step has more
+  // chunks than all before.
   void begin(const GradientParts& parts, std::span<const Range> buckets);
-  // Buckets [0, count) are ready in the parts.
+  // Starts buckets [0, count): their elements are final in the parts.
   void start(int count);
-  // Sends, receives and sums what can be done without waiting; true when anything moved. Throws
+  // Sends, receives and sums as far as possible without blocking; true if it made progress. Throws
   // Failure(kPeerLost) that names the rank.
   bool advance();
   int buckets_done() const { return buckets_done_; }
-  // All buckets are summed here and all that others need is sent.
+  // True when all buckets are summed on this rank and all data for other ranks is sent.
   bool complete() const;
-  // Something that was started is not done: a peer has to move.
-  bool waits_for_peers() const { return buckets_done_ < started_ || unsent(); }
-  // Tells all peers why there will be nothing more from this rank.
-  void give_up(std::string_view reason);
-  // What poll(2) should watch; appended.
+  // True while a started bucket is incomplete or data is unsent: only a peer can make progress.
+  bool is_waiting_for_peers() const { return buckets_done_ < started_ || unsent(); }
+  // Tells all peers why this rank leaves the membership epoch.
+  void send_abort(std::string_view reason);
+  // Appends the poll(2) entries to watch.
   void watch(std::vector<pollfd>& fds) const;
-  // The ranks that have to move: "rank 1 (10.0.0.2:29500), rank 3 (...)".
+  // The ranks that this rank waits for: "rank 1 (10.0.0.2:29500), rank 3 (...)".
   std::string waiting_for() const;
 
  private:
   struct Chunk {
     Range elements;
     int bucket = 0;
-    bool first = false;  // of its bucket
+    bool first = false;  // the first chunk of its bucket
   };
-  // The two directions of the connection to one peer; counters are of chunks.
+  // The state of the connection to one peer. Counters count chunks.
   struct Link {
     int peer = 0;
-    // Sending. `left` is what remains of the frame in flight, partials_sent and sums_sent count
-    // whole frames.
+    // Sending. `left` is the unsent rest of the current frame; partials_sent and sums_sent count
+    // complete frames.
     FrameHeader out;
-    std::vector<iovec> pieces;
+    std::vector<iovec> iovecs;
     std::span<iovec> left;
     int partials_sent = 0, sums_sent = 0;
-    // Receiving. in_pieces: the header, then the payload.
+    // Receiving. in_iovec is the unread rest of the header or of the payload.
     FrameHeader in;
-    iovec in_piece{};
+    std::span<const std::byte> payload;  // of `in`, if in_payload
+    iovec in_iovec{};
     bool in_payload = false;
-    int partials_got = 0, sums_got = 0;
+    int partials_received = 0, sums_received = 0;
     runtime::Buffer<float> partials;  // [window][slots_of(peer)][widest slice]
   };
 
@@ -86,11 +87,11 @@ class StepExchange {
   void close_payload(Link& link);
   bool sum();
   void sum_chunk(int chunk);
-  void count_done();
-  void count_sent();
+  void update_buckets_done();
+  void update_buckets_sent();
   bool unsent() const;
   bool expects(const Link& link) const {
-    return link.partials_got < chunks() || link.sums_got < chunks();
+    return link.partials_received < chunks() || link.sums_received < chunks();
   }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   float* partials_at(const Link& link, int chunk) const;
@@ -100,17 +101,17 @@ class StepExchange {
   const Layout layout_;
   const ReducerOptions options_;
   const std::int64_t widest_slice_;
-  std::vector<Link> links_;    // of every rank but this
-  std::vector<float*> slots_;  // pointers for one chunk's sum, by slot
+  std::vector<Link> links_;    // to every other rank
+  std::vector<float*> slots_;  // inputs of one chunk's sum, by slot
   const GradientParts* parts_ = nullptr;
   std::uint64_t operation_ = 0;
   std::vector<Chunk> chunks_;
-  std::vector<int> chunks_before_;  // of each bucket; one more at the end
+  std::vector<int> chunks_before_;  // by bucket, then the number of chunks
   int buckets_ = 0;
   int started_ = 0;  // buckets
   int started_chunks_ = 0;
-  int summed_ = 0;        // chunks whose slice of this rank is summed
-  int buckets_sent_ = 0;  // whose partial sums have all gone
+  int summed_ = 0;        // chunks of which this rank's slice is summed
+  int buckets_sent_ = 0;  // buckets of which all partial sums are sent
   int buckets_done_ = 0;
 };
 

@@ -8,8 +8,7 @@
 namespace tilewright::collectives {
 namespace {
 
-// 16 KiB a slot: the blocks of half a dozen slots stay in the second-level cache from one merge to
-// the next.
+// 16 KiB per slot: the blocks of six slots stay in the L2 cache from one merge to the next.
 constexpr std::int64_t kBlock = 4096;
 
 }  // namespace
@@ -25,7 +24,8 @@ void run_merges(std::span<const Merge> merges, std::span<float* const> slots, fl
     if (out != slots[0]) std::memcpy(out, slots[0], static_cast<std::size_t>(count) * sizeof *out);
     return;
   }
-  TW_CHECK(merges.back().left == 0, "the last merge goes to slot {}", merges.back().left);
+  TW_CHECK(merges.back().left == 0, "the last merge writes slot {}, expected slot 0",
+           merges.back().left);
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t length = std::min(kBlock, count - begin);
     for (const Merge& merge : merges) {

@@ -1,4 +1,4 @@
-// The additions of the exchange: plain fp32 sums whose order is given by a list of merges.
+// The additions of the all-reduce: fp32 sums in the order of a list of merges.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tilewright::collectives {
 
-// out[i] = left[i] + right[i]. out may be left or right, but not overlap them otherwise.
+// out[i] = left[i] + right[i]. out may equal left or right but must not overlap them partially.
 void add(float* out, const float* left, const float* right, std::int64_t count);
 
-// Carries out merges over slots of `count` elements (used up on the way); the value of slot 0,
-// which must be the last to merge, goes to out. out may be one of the slots.
+// Performs merges over slots of `count` elements, overwriting them, and writes the result to out.
+// The last merge must have slot 0 on the left. out may be one of the slots.
 void run_merges(std::span<const Merge> merges, std::span<float* const> slots, float* out,
                 std::int64_t count);
 

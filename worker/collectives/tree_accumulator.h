@@ -1,6 +1,6 @@
-// Sums the gradients of a worker that computes its shards in several passes. Each pass gives the
-// gradient of one aligned subtree; siblings merge as in a binary counter, so that at the end of the
-// step the parts are the largest aligned subtrees, ready for the exchange.
+// Sums the gradients of a worker that computes its shards in several micro-batches. Each
+// micro-batch gives the gradient of one aligned subtree. Siblings merge as in a binary counter, so
+// the parts at the end of the step are the largest aligned subtrees, as the all-reduce requires.
 #pragma once
 
 #include <atomic>
@@ -9,48 +9,46 @@
 #include <vector>
 
 #include "worker/collectives/gradient_parts.h"
-#include "worker/runtime/memory.h"
 
 namespace tilewright::collectives {
 
 class TreeAccumulator {
  public:
-  // Buffers of `count` floats that these passes need at once; at least 1.
-  static int buffers_needed(std::span<const Subtree> passes);
+  // The number of gradient buffers that these micro-batches need at the same time; at least 1.
+  static int buffers_needed(std::span<const Subtree> micro_batches);
 
-  // The passes of every step: adjacent aligned subtrees from left to right; empty for a worker
-  // without shards. Allocates buffers_needed() buffers.
-  TreeAccumulator(std::vector<Subtree> passes, std::int64_t count);
-  // The same on buffers of the caller, buffers_needed() of them.
-  TreeAccumulator(std::vector<Subtree> passes, std::int64_t count, std::vector<float*> buffers);
+  // `micro_batches` of every step: adjacent aligned subtrees from left to right; empty for a worker
+  // without shards. `buffers`: buffers_needed() buffers of `count` floats, owned by the caller.
+  TreeAccumulator(std::vector<Subtree> micro_batches, std::int64_t count,
+                  std::vector<float*> buffers);
 
-  // Forgets what was summed and begins with the first pass again.
+  // Discards all sums and starts again with the first micro-batch.
   void begin_step();
-  // Where the next pass writes its gradient, shards combined in tree order; content undefined.
-  std::span<float> begin_pass();
-  // Elements [begin, end) of the current pass are final: merges them. Every element once a pass;
-  // disjoint ranges may come from several threads.
+  // The buffer for the gradient of the next micro-batch, its shards summed in tree order. Its
+  // content is undefined.
+  std::span<float> begin_micro_batch();
+  // Merges elements of the current micro-batch, which are final. Call it once for each element.
+  // Several threads may finish disjoint ranges concurrently.
   void finish(Range elements);
-  void end_pass();  // every element was finished
-  bool last_pass() const { return pass_ + 1 == static_cast<int>(passes_.size()); }
+  void end_micro_batch();  // after finish() of every element
+  bool is_last_micro_batch() const {
+    return micro_batch_ + 1 == static_cast<int>(micro_batches_.size());
+  }
 
-  // The parts at the end of the step. Valid from the last begin_pass() on, so that an exchange can
-  // be prepared before; the elements are final as finish() says.
+  // The parts at the end of the step. Valid from the last begin_micro_batch() on, so that the
+  // all-reduce can begin before the elements are final.
   const GradientParts& parts() const { return parts_; }
 
  private:
-  void plan();
-
-  std::vector<Subtree> passes_;
+  std::vector<Subtree> micro_batches_;
   std::int64_t count_;
-  std::vector<runtime::Buffer<float>> owned_;
   std::vector<float*> buffers_;
-  std::vector<int> buffer_of_pass_;
-  std::vector<Merge> merges_;     // in terms of passes
-  std::vector<int> first_merge_;  // of each pass, in merges_; one more at the end
+  std::vector<int> buffer_of_micro_batch_;
+  std::vector<Merge> merges_;     // slot i is that of micro-batch i
+  std::vector<int> first_merge_;  // index in merges_, by micro-batch; the last is merges_.size()
   GradientParts parts_;
-  int pass_ = -1;  // the current pass, or the last one that ended
-  bool in_pass_ = false;
+  int micro_batch_ = -1;  // the current micro-batch, or the last one that ended
+  bool in_micro_batch_ = false;
   std::atomic<std::int64_t> finished_{0};
 };
 

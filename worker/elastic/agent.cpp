@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "common/base/output_queue.h"
 #include "common/contract/environment.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/process/child_process.h"
@@ -17,24 +18,16 @@
 namespace tilewright::elastic {
 namespace {
 
-// Codes from here on may be tried again (common/base/exit_codes.h).
+// Exit codes from here on are retryable (common/base/exit_codes.h).
 constexpr int kFirstRetryable = 128;
-// How long an epoch waits for a process that is started again, beyond the delay before it.
-constexpr Duration kRestartPatience = std::chrono::seconds(60);
-// How long the first host serves on for the processes of others.
-constexpr Duration kOthersLimit = std::chrono::seconds(60);
+// How long a membership epoch waits for a restarted process, in addition to the restart delay.
+constexpr Duration kRestartTimeout = std::chrono::seconds(60);
+// How long the first host keeps serving the rendezvous for the processes of other hosts.
+constexpr Duration kOtherHostsTimeout = std::chrono::seconds(60);
 
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t sent = write(fd, text.data(), text.size());
-    if (sent < 0 && errno != EINTR) return;  // nobody reads: the work goes on
-    if (sent > 0) text.remove_prefix(static_cast<std::size_t>(sent));
-  }
-}
-
-// A place for one process, and the process that has it now.
-struct Slot {
-  explicit Slot(const std::string& prefix) : output(prefix), error(prefix) {}
+// One local rank: its process, its output and its next restart.
+struct LocalWorker {
+  explicit LocalWorker(const std::string& prefix) : output(prefix), error(prefix) {}
   std::unique_ptr<ChildProcess> process;
   LinePrefixer output, error;
   std::optional<MonotonicTime> restart_at;
@@ -44,51 +37,56 @@ class Agent {
  public:
   Agent(const AgentOptions& options, const StopSignals& signals, const std::shared_ptr<Logger>& log)
       : options_(options), signals_(signals), log_(log), rendezvous_(options, log) {
-    for (int slot = 0; slot < options_.nproc_per_node; ++slot)
-      slots_.emplace_back(fmt::format("[worker {}.{}] ", index(), slot));
+    for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank)
+      local_workers_.emplace_back(fmt::format("[worker {}.{}] ", index(), local_rank));
   }
 
   int run() {
-    for (std::size_t i = 0; i < slots_.size(); ++i) start(i);
-    while (!over()) {
+    for (std::size_t i = 0; i < local_workers_.size(); ++i) start(i);
+    while (!finished()) {
       wait();
-      for (std::size_t i = 0; i < slots_.size(); ++i) serve(i);
-      if (signals_.stopped() && !ending_) {
+      for (std::size_t i = 0; i < local_workers_.size(); ++i) poll_worker(i);
+      if (signals_.stopped() && !stopping_) {
         log_->info("agent: stopping the processes");
-        end_all(signals_.number(), static_cast<int>(*signals_.exit_code()));
+        stop_all(signals_.number(), static_cast<int>(*signals_.exit_code()));
       }
       if (kill_at_ && monotonic_now() >= *kill_at_) {
-        log_->warn("agent: killing what has not ended");
-        for (Slot& slot : slots_)
-          if (slot.process) slot.process->signal_group(SIGKILL);
+        log_->warn("agent: killing the processes that have not stopped");
+        for (LocalWorker& worker : local_workers_)
+          if (worker.process) worker.process->signal_group(SIGKILL);
         kill_at_.reset();
       }
     }
-    if (result_ == 0) rendezvous_.await_others(kOthersLimit, signals_.bell());
-    return result_;
+    if (exit_code_ == 0)
+      rendezvous_.wait_for_other_hosts(kOtherHostsTimeout, signals_.cancel_token());
+    return exit_code_;
   }
 
  private:
-  int index() const { return options_.coordinated ? options_.worker_index : options_.node_rank; }
-
-  bool over() const {
-    return std::ranges::all_of(slots_, [](const Slot& s) { return !s.process && !s.restart_at; });
+  int index() const {
+    return options_.external_rendezvous ? options_.worker_index : options_.node_rank;
   }
 
-  std::map<std::string, std::string> environment(std::size_t slot) const {
+  bool finished() const {
+    return std::ranges::all_of(local_workers_,
+                               [](const LocalWorker& s) { return !s.process && !s.restart_at; });
+  }
+
+  std::map<std::string, std::string> environment(std::size_t local_rank) const {
     const int n = options_.nproc_per_node;
     std::map<std::string, std::string> result = rendezvous_.environment();
     const auto set = [&](const char* name, int value) { result[name] = fmt::format("{}", value); };
     set(env::kWorkerIndex, index());
-    set(env::kLocalRank, static_cast<int>(slot));
+    set(env::kLocalRank, static_cast<int>(local_rank));
     set(env::kLocalWorldSize, n);
     set(env::kTorchelasticRestartCount, restarts_);
     set(env::kTorchelasticMaxRestarts, options_.max_restarts);
-    // In a pod the operator has said it already, unless the agent was told, too.
-    if (options_.tls || !options_.coordinated) result[env::kTls] = options_.tls ? "true" : "false";
-    if (options_.coordinated) return result;
-    // Nominal ones, for programs that want them: the rendezvous gives the true ones.
-    set(env::kRank, index() * n + static_cast<int>(slot));
+    // In a pod the operator sets the variable, unless --rdzv_conf sets it too.
+    if (options_.tls || !options_.external_rendezvous)
+      result[env::kTls] = options_.tls ? "true" : "false";
+    if (options_.external_rendezvous) return result;
+    // Nominal values, for programs that read them; the rendezvous assigns the actual ones.
+    set(env::kRank, index() * n + static_cast<int>(local_rank));
     set(env::kWorldSize, options_.max_nodes * n);
     set(env::kGroupRank, index());
     set(env::kGroupWorldSize, options_.max_nodes);
@@ -96,60 +94,62 @@ class Agent {
   }
 
   void start(std::size_t i) {
-    slots_[i].restart_at.reset();
+    local_workers_[i].restart_at.reset();
     ChildCommand command;
     command.program = options_.command.front();
     command.arguments.assign(options_.command.begin() + 1, options_.command.end());
-    command.environment = environment_with(environment(i));
+    command.environment = environment_with_overrides(environment(i));
     command.separate_error = true;
-    slots_[i].process = std::make_unique<ChildProcess>(ChildProcess::start(command).or_throw());
-    log_->debug("agent: process {} is {}", i, slots_[i].process->pid());
+    local_workers_[i].process =
+        std::make_unique<ChildProcess>(ChildProcess::start(command).or_throw());
+    log_->debug("agent: process {} is {}", i, local_workers_[i].process->pid());
   }
 
   void wait() {
     std::vector<pollfd> fds;
-    if (!ending_) fds.push_back({signals_.bell().fd(), POLLIN, 0});
+    if (!stopping_) fds.push_back({signals_.cancel_token().fd(), POLLIN, 0});
     MonotonicTime wake = kill_at_.value_or(monotonic_now() + std::chrono::hours(1));
-    for (const Slot& slot : slots_) {
-      if (slot.restart_at) wake = std::min(wake, *slot.restart_at);
-      if (!slot.process) continue;
-      // A pipe at its end is -1, which poll passes over.
+    for (const LocalWorker& worker : local_workers_) {
+      if (worker.restart_at) wake = std::min(wake, *worker.restart_at);
+      if (!worker.process) continue;
+      // A closed pipe has descriptor -1, which poll() ignores.
       for (const int fd :
-           {slot.process->exit_fd(), slot.process->output_fd(), slot.process->error_fd()})
+           {worker.process->exit_fd(), worker.process->output_fd(), worker.process->error_fd()})
         fds.push_back({fd, POLLIN, 0});
     }
     poll(fds.data(), fds.size(), net::poll_timeout(wake));
   }
 
-  void serve(std::size_t i) {
-    Slot& slot = slots_[i];
-    if (slot.restart_at && monotonic_now() >= *slot.restart_at) start(i);
-    if (!slot.process) return;
-    // Before its output: what it wrote until its end is in the pipes then.
-    const std::optional<int> code = slot.process->poll_exit();
-    pass_on(slot, code.has_value());
+  void poll_worker(std::size_t i) {
+    LocalWorker& worker = local_workers_[i];
+    if (worker.restart_at && monotonic_now() >= *worker.restart_at) start(i);
+    if (!worker.process) return;
+    // Checked before the output is read, so that the pipes hold everything it wrote.
+    const std::optional<int> code = worker.process->poll_exit();
+    forward_output(worker, code.has_value());
     if (!code) return;
-    slot.process.reset();
-    ended(slot, i, *code);
+    worker.process.reset();
+    handle_exit(worker, i, *code);
   }
 
-  void pass_on(Slot& slot, bool to_the_end) {
+  void forward_output(LocalWorker& worker, bool drain) {
     std::string output, error;
     do {
-      output = slot.process->read_output();
-      error = slot.process->read_error();
-      write_all(options_.output_fd, slot.output.feed(output));
-      write_all(options_.error_fd, slot.error.feed(error));
-    } while (to_the_end && !(output.empty() && error.empty()));
-    if (!to_the_end) return;
-    write_all(options_.output_fd, slot.output.flush());
-    write_all(options_.error_fd, slot.error.flush());
+      output = worker.process->read_output();
+      error = worker.process->read_error();
+      output_.write(options_.output_fd, worker.output.feed(output));
+      output_.write(options_.error_fd, worker.error.feed(error));
+    } while (drain && !(output.empty() && error.empty()));
+    if (!drain) return;
+    output_.write(options_.output_fd, worker.output.flush());
+    output_.write(options_.error_fd, worker.error.flush());
   }
 
-  void ended(Slot& slot, std::size_t i, int code) {
-    if (code == 0 || ending_) return;
+  void handle_exit(LocalWorker& worker, std::size_t i, int code) {
+    if (code == 0 || stopping_) return;
+    rendezvous_.process_exited(static_cast<int>(i));
     const std::string what =
-        fmt::format("process {} of worker {} ended with exit code {}{}", i, index(), code,
+        fmt::format("process {} of worker {} exited with code {}{}", i, index(), code,
                     code > kFirstRetryable && code <= kFirstRetryable + 64
                         ? fmt::format(" (signal {})", code - kFirstRetryable)
                         : "");
@@ -158,24 +158,24 @@ class Agent {
                                       options_.restart_delay_limit);
       ++restarts_;
       log_->warn("agent: {}; restart {} of {}", what, restarts_, options_.max_restarts);
-      slot.restart_at = monotonic_now() + delay;
-      rendezvous_.expect_restart(delay + kRestartPatience);
+      worker.restart_at = monotonic_now() + delay;
+      rendezvous_.expect_restart(delay + kRestartTimeout);
       return;
     }
     if (signals_.stopped()) return;
     log_->error("agent: {}, {}", what,
-                code < kFirstRetryable ? "which is permanent" : "and no restart is left");
-    rendezvous_.fail(fmt::format("the job has failed: {}", what));
-    end_all(SIGTERM, code);
+                code < kFirstRetryable ? "a permanent failure" : "no restarts left");
+    rendezvous_.fail(fmt::format("the job failed: {}", what));
+    stop_all(SIGTERM, code);
   }
 
-  void end_all(int signal, int result) {
-    ending_ = true;
-    result_ = result;
-    kill_at_ = monotonic_now() + options_.grace;
-    for (Slot& slot : slots_) {
-      slot.restart_at.reset();
-      if (slot.process) slot.process->signal_group(signal);
+  void stop_all(int signal, int result) {
+    stopping_ = true;
+    exit_code_ = result;
+    kill_at_ = monotonic_now() + options_.grace_period;
+    for (LocalWorker& worker : local_workers_) {
+      worker.restart_at.reset();
+      if (worker.process) worker.process->signal_group(signal);
     }
   }
 
@@ -183,14 +183,15 @@ class Agent {
   const StopSignals& signals_;
   const std::shared_ptr<Logger> log_;
   HostRendezvous rendezvous_;
-  std::vector<Slot> slots_;
+  OutputQueue output_;
+  std::vector<LocalWorker> local_workers_;
   int restarts_ = 0;
-  bool ending_ = false;
-  int result_ = 0;
+  bool stopping_ = false;
+  int exit_code_ = 0;
   std::optional<MonotonicTime> kill_at_;
 };
 
-int positive(std::string_view text, const std::string& whole) {
+int parse_node_count(std::string_view text, const std::string& whole) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
@@ -203,12 +204,12 @@ int positive(std::string_view text, const std::string& whole) {
 
 }  // namespace
 
-void set_nodes(AgentOptions& options, const std::string& text) {
+void set_nnodes(AgentOptions& options, const std::string& text) {
   const std::size_t colon = text.find(':');
-  options.min_nodes = positive(std::string_view(text).substr(0, colon), text);
+  options.min_nodes = parse_node_count(std::string_view(text).substr(0, colon), text);
   options.max_nodes = colon == std::string::npos
                           ? options.min_nodes
-                          : positive(std::string_view(text).substr(colon + 1), text);
+                          : parse_node_count(std::string_view(text).substr(colon + 1), text);
 }
 
 void set_rdzv_conf(AgentOptions& options, const std::string& text) {
@@ -225,14 +226,14 @@ void complete_options(AgentOptions& options, const Environment& environment) {
   if (!options.rdzv_endpoint && options.max_nodes == 1) {
     const SessionSettings given = settings_from_environment(environment);
     if (given.coordinator) {
-      options.coordinated = true;
-      options.worker_index = given.seat.index;
+      options.external_rendezvous = true;
+      options.worker_index = given.process.worker_index;
     }
   }
   if (options.command.empty()) refuse("agent: no command is given after --");
-  if (options.nproc_per_node < 1 || options.nproc_per_node > rendezvous::kMaxSlot + 1)
+  if (options.nproc_per_node < 1 || options.nproc_per_node > rendezvous::kMaxLocalRank + 1)
     refuse(fmt::format("--nproc_per_node is {}, expected 1 to {}", options.nproc_per_node,
-                       rendezvous::kMaxSlot + 1));
+                       rendezvous::kMaxLocalRank + 1));
   if (options.min_nodes > options.max_nodes)
     refuse(fmt::format("--nnodes: the minimum {} is above the maximum {}", options.min_nodes,
                        options.max_nodes));

@@ -1,6 +1,6 @@
-// What `tilewright-worker agent` does: torchrun's place. It starts the worker processes of one
-// host, puts their seat before each line they write, passes signals on, starts again what failed
-// for a passing reason, and on the first host serves the rendezvous.
+// The launcher behind `tilewright-worker agent`, the counterpart of torchrun. It starts the worker
+// processes of one host, prefixes each line they write, forwards signals, restarts processes that
+// failed with a retryable exit code, and serves the rendezvous on the first host.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@
 
 #include "common/base/log.h"
 #include "common/net/address.h"
+#include "common/process/signals.h"
 #include "common/rendezvous/types.h"
 #include "worker/elastic/session.h"
-#include "worker/elastic/signals.h"
 
 namespace tilewright::elastic {
 
@@ -25,39 +25,39 @@ struct AgentOptions {
   int max_nodes = 1;
   int node_rank = 0;
   int max_restarts = 3;  // of all processes of this host together
-  // Where the rendezvous is, or on host 0 shall be; nullopt: on this host, at a free port.
+  // Address of the rendezvous, which host 0 serves; nullopt: this host, any free port.
   std::optional<net::Address> rdzv_endpoint;
-  std::string rdzv_id;  // the job's uid; empty: drawn at random, on a single host
-  // The job's secret. On a single host it is made (0600) where it is absent or not named; several
-  // hosts need the same file.
+  std::string rdzv_id;  // the job's UID; empty: random, on a single host only
+  // The job's secret. On a single host it is created (mode 0600) if it is missing or not named;
+  // several hosts need a copy of the same file.
   std::filesystem::path rdzv_key_file;
   bool tls = false;  // --rdzv_conf tls=true: all traffic of the workers under TLS
-  // Somebody else coordinates (a pod of the operator): the environment names the rendezvous, the
-  // job and the key; this agent only starts processes.
-  bool coordinated = false;
-  int worker_index = 0;  // with `coordinated`; else it is node_rank
+  // In a pod of the operator: the environment names the rendezvous, the job and the key, and this
+  // agent only starts processes.
+  bool external_rendezvous = false;
+  int worker_index = 0;  // with `external_rendezvous`; otherwise node_rank is used
 
-  rendezvous::Settings rendezvous;            // its times; the numbers come from the nodes
-  Duration grace = std::chrono::seconds(30);  // from the signal to the kill
+  rendezvous::Settings rendezvous;  // timeouts; the world sizes come from the nodes
+  Duration grace_period = std::chrono::seconds(30);         // from the signal to the kill
   Duration restart_delay = std::chrono::milliseconds(100);  // doubling up to restart_delay_limit
   Duration restart_delay_limit = std::chrono::seconds(10);
-  int output_fd = 1;  // where the processes' lines go
+  int output_fd = 1;  // destination of the processes' lines
   int error_fd = 2;
 };
 
 // "2" or "1:4", as torchrun's --nnodes. Throws Failure(kUsage).
-void set_nodes(AgentOptions& options, const std::string& text);
+void set_nnodes(AgentOptions& options, const std::string& text);
 
 // "tls=true", as torchrun's --rdzv_conf. Throws Failure(kUsage).
 void set_rdzv_conf(AgentOptions& options, const std::string& text);
 
-// Takes over a rendezvous that the environment names already, unless an endpoint is given. Throws
-// Failure(kUsage) on options that do not go together.
+// Uses the rendezvous that the environment names, unless an endpoint is given. Throws
+// Failure(kUsage) for options that exclude each other.
 void complete_options(AgentOptions& options, const Environment& environment);
 
-// Runs until all processes have ended. 0 when all did well; else the exit code of the first failure
-// that was permanent (1 to 127) or found no restart left; 143 or 130 after a signal. Throws Failure
-// when it cannot begin.
+// Runs until all processes have exited. Returns 0 if all succeeded; otherwise the exit code of the
+// first failure that was permanent (1 to 127) or exceeded max_restarts; 143 or 130 after a signal.
+// Throws Failure if it cannot start.
 int run_agent(const AgentOptions& options, const StopSignals& signals,
               const std::shared_ptr<Logger>& log);
 

@@ -1,5 +1,5 @@
-// The rendezvous as an agent provides it to its processes: the key's file, the job's uid, and on
-// the first host the server.
+// The rendezvous that an agent provides to its processes: key file, job UID and, on the first host,
+// the server.
 #pragma once
 
 #include <filesystem>
@@ -13,26 +13,29 @@ namespace tilewright::elastic {
 
 class HostRendezvous {
  public:
-  // Throws Failure(kUsage): no secret where one is needed, an address in use.
+  // Throws Failure(kUsage): the key file cannot be read, or the address is in use.
   HostRendezvous(const AgentOptions& options, std::shared_ptr<Logger> log);
-  ~HostRendezvous();  // removes a key file that it made for itself
+  ~HostRendezvous();  // deletes a temporary key file
 
   // What the processes need: TILEWRIGHT_RENDEZVOUS, TILEWRIGHT_JOB_UID, TILEWRIGHT_JOB_KEY_FILE.
   const std::map<std::string, std::string>& environment() const { return environment_; }
-  // A process is about to be started again: an epoch may wait for it.
-  void expect_restart(Duration patience);
-  // The processes of this host are done: waits for those of other hosts, as long as `limit`.
-  void await_others(Duration limit, const net::WakeUp& cancel);
-  // The job has failed: all that wait or train are sent away with the sentence.
+  // A process of this host has exited without finishing.
+  void process_exited(int local_rank);
+  // A process will be restarted; the next membership epoch waits for it up to `timeout`.
+  void expect_restart(Duration timeout);
+  // Waits up to `timeout` for the processes of other hosts to finish.
+  void wait_for_other_hosts(Duration timeout, const net::WakeUp& cancel);
+  // Ends the job for all members, with `sentence` as the reason.
   void fail(const std::string& sentence);
 
  private:
-  void provide_key(const AgentOptions& options);
+  void prepare_key_file(const AgentOptions& options);
 
   std::map<std::string, std::string> environment_;
   std::filesystem::path key_file_;
-  std::filesystem::path own_folder_;  // of a key that nobody named
+  std::filesystem::path temporary_dir_;  // holds the key file if none is named
   std::string uid_;
+  int worker_index_ = 0;  // of this host's processes
   int min_world_ = 0;
   int world_ = 0;
   std::unique_ptr<rendezvous::Server> server_;  // on the first host

@@ -1,4 +1,4 @@
-// The prefix that tells which process wrote a line.
+// Prefixes output lines with the name of the process that wrote them.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ class LinePrefixer {
   explicit LinePrefixer(std::string prefix) : prefix_(std::move(prefix)) {}
   // The whole lines that `bytes` complete, prefixed, each with its newline.
   std::string feed(std::string_view bytes);
-  // What is left of a line without an end.
+  // The rest of the last line, if it had no newline.
   std::string flush();
 
  private:
   std::string prefix_;
-  std::string rest_;
+  std::string partial_line_;
 };
 
 }  // namespace tilewright::elastic

@@ -1,6 +1,7 @@
 #include "worker/elastic/session.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <charconv>
 
@@ -10,7 +11,7 @@
 namespace tilewright::elastic {
 namespace {
 
-int number_from(const Environment& environment, const char* name, int most) {
+int integer_from_environment(const Environment& environment, const char* name, int most) {
   const std::string text = environment(name);
   if (text.empty()) return 0;
   int value = 0;
@@ -21,24 +22,25 @@ int number_from(const Environment& environment, const char* name, int most) {
   return value;
 }
 
-std::string required(const Environment& environment, const char* name) {
+std::string required_variable(const Environment& environment, const char* name) {
   std::string text = environment(name);
   if (text.empty())
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{} is not set, expected beside {}", name, env::kRendezvous));
+    throw Failure(ExitCode::kUsage, fmt::format("{} is not set, expected a value because {} is set",
+                                                name, env::kRendezvous));
   return text;
 }
 
-// The first process' port is named, and each has the one after the process before it.
-std::uint16_t transport_port_from(const Environment& environment, int slot) {
-  constexpr int kLast = 65535;
-  const int first = number_from(environment, env::kTransportPort, kLast);
+// TILEWRIGHT_TRANSPORT_PORT is the port of local rank 0; local rank i uses that port + i.
+std::uint16_t transport_port_from(const Environment& environment, int local_rank) {
+  constexpr int kMaxPort = 65535;
+  const int first = integer_from_environment(environment, env::kTransportPort, kMaxPort);
   if (first == 0) return 0;
-  if (first + slot > kLast)
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{} is \"{}\", expected at most {} for a process of {} {}",
-                              env::kTransportPort, first, kLast - slot, env::kLocalRank, slot));
-  return static_cast<std::uint16_t>(first + slot);
+  if (first + local_rank > kMaxPort)
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("{} is \"{}\", expected at most {} for a process of {} {}", env::kTransportPort,
+                    first, kMaxPort - local_rank, env::kLocalRank, local_rank));
+  return static_cast<std::uint16_t>(first + local_rank);
 }
 
 }  // namespace
@@ -46,9 +48,11 @@ std::uint16_t transport_port_from(const Environment& environment, int slot) {
 SessionSettings settings_from_environment(const Environment& environment) {
   SessionSettings settings;
   settings.job_uid = environment(env::kJobUid);
-  settings.seat.index = number_from(environment, env::kWorkerIndex, rendezvous::kMaxIndex);
-  settings.seat.slot = number_from(environment, env::kLocalRank, rendezvous::kMaxSlot);
-  settings.transport_port = transport_port_from(environment, settings.seat.slot);
+  settings.process.worker_index =
+      integer_from_environment(environment, env::kWorkerIndex, rendezvous::kMaxWorkerIndex);
+  settings.process.local_rank =
+      integer_from_environment(environment, env::kLocalRank, rendezvous::kMaxLocalRank);
+  settings.transport_port = transport_port_from(environment, settings.process.local_rank);
   const std::string coordinator = environment(env::kRendezvous);
   if (coordinator.empty()) return settings;
   const auto address = net::parse_address(coordinator);
@@ -56,13 +60,13 @@ SessionSettings settings_from_environment(const Environment& environment) {
     throw Failure(ExitCode::kUsage,
                   fmt::format("{} is \"{}\", expected host:port", env::kRendezvous, coordinator));
   settings.coordinator = *address;
-  required(environment, env::kJobUid);
+  required_variable(environment, env::kJobUid);
   if (!rendezvous::is_job_uid(settings.job_uid))
     throw Failure(ExitCode::kUsage,
                   fmt::format("{} is \"{}\", expected 1 to {} letters, digits, '-', '_', '.' and "
                               "':'",
                               env::kJobUid, settings.job_uid, rendezvous::kMaxUidBytes));
-  settings.key_file = required(environment, env::kJobKeyFile);
+  settings.key_file = required_variable(environment, env::kJobKeyFile);
   const std::string tls = environment(env::kTls);
   if (!tls.empty() && tls != "true" && tls != "false")
     throw Failure(ExitCode::kUsage,
@@ -71,60 +75,58 @@ SessionSettings settings_from_environment(const Environment& environment) {
   return settings;
 }
 
-Session::Session(SessionSettings settings, std::string isa, const StopSignals* signals,
-                 std::shared_ptr<Logger> log)
-    : settings_(std::move(settings)),
-      isa_(std::move(isa)),
-      signals_(signals),
-      log_(std::move(log)) {
+Session::Session(SessionSettings settings, const StopSignals* signals, std::shared_ptr<Logger> log)
+    : settings_(std::move(settings)), signals_(signals), log_(std::move(log)) {
   if (!settings_.coordinator) return;
   key_ = net::SecretKey::from_file(settings_.key_file).or_throw();
 }
 
 const net::SecretKey& Session::key() const {
-  TW_CHECK(key_.has_value(), "a single process has no key");
+  TW_CHECK(key_.has_value(), "a standalone process has no key");
   return *key_;
 }
 
 net::Address Session::address() const {
   if (!settings_.coordinator) return {"127.0.0.1", settings_.transport_port};
-  const net::Wait wait =
-      net::within(settings_.join_limit, signals_ != nullptr ? &signals_->bell() : nullptr);
+  const net::Wait wait = net::within(settings_.join_timeout,
+                                     signals_ != nullptr ? &signals_->cancel_token() : nullptr);
   auto socket = net::connect_to(*settings_.coordinator, wait, net::Retry::kUntilDeadline);
   if (const auto code = stopped())
-    throw Failure(*code, "stopped while looking for the coordinator");
+    throw Failure(*code, "stopped while connecting to the coordinator");
   if (!socket.ok()) throw Failure(socket.error());
   return {socket->local_address().or_throw().host, settings_.transport_port};
 }
 
-void Session::listen_at(const net::Address& transport) {
-  TW_CHECK(client_ == nullptr, "listen_at() after the first join()");
+void Session::advertise_address(const net::Address& transport) {
+  TW_CHECK(client_ == nullptr, "advertise_address() after the first join()");
   address_ = net::to_string(transport);
 }
 
 std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint_step) {
-  if (const auto code = stopped()) throw Failure(*code, "stopped before the next epoch");
+  if (const auto code = stopped()) throw Failure(*code, "stopped before the next membership epoch");
+  TW_CHECK(!isas_.empty(), "join() before set_isas()");
   if (!settings_.coordinator) {
     rendezvous::Assignment assignment;
-    assignment.epoch = ++alone_epoch_;
+    assignment.isa = isas_.back();
+    assignment.epoch = ++standalone_epoch_;
     assignment.resume_step = last_checkpoint_step;
     return assignment;
   }
   if (client_ == nullptr) {
-    TW_CHECK(!address_.empty(), "join() before listen_at()");
+    TW_CHECK(!address_.empty(), "join() before advertise_address()");
     rendezvous::Client::Options options;
     options.coordinator = *settings_.coordinator;
     options.job_uid = settings_.job_uid;
-    options.seat = settings_.seat;
+    options.process = settings_.process;
     options.address = address_;
-    options.isa = isa_;
+    options.isas = isas_;
     options.tls = settings_.tls;
     options.heartbeat_interval = settings_.heartbeat_interval;
     client_ = std::make_unique<rendezvous::Client>(std::move(options), key_->clone(), log_);
   }
-  auto assignment =
-      client_->join(last_checkpoint_step,
-                    net::within(settings_.join_limit, signals_ ? &signals_->bell() : nullptr));
+  auto assignment = client_->join(
+      last_checkpoint_step,
+      net::within(settings_.join_timeout, signals_ ? &signals_->cancel_token() : nullptr));
   if (assignment.ok()) return std::move(assignment).value();
   if (assignment.error().code == ExitCode::kOk) {
     log_->info("rendezvous: {}", assignment.error().message);
@@ -137,27 +139,32 @@ void Session::report(const rendezvous::Progress& progress) {
   if (client_ != nullptr) client_->report(progress);
 }
 
-const net::WakeUp& Session::epoch_bell() const {
-  return client_ != nullptr ? client_->epoch_bell() : never_;
+const net::WakeUp& Session::epoch_cancel_token() const {
+  return client_ != nullptr ? client_->epoch_cancel_token() : never_cancelled_;
 }
 
 void Session::on_epoch_end(rendezvous::Client::EpochEndHandler handler) {
   if (client_ != nullptr) client_->on_epoch_end(std::move(handler));
 }
 
-bool Session::should_leave() const {
-  return stopped().has_value() || (client_ != nullptr && client_->reform_asked());
+bool Session::stop_requested() const {
+  return stopped().has_value() || (client_ != nullptr && client_->reform_requested());
 }
 
 std::optional<ExitCode> Session::stopped() const {
   return signals_ != nullptr ? signals_->exit_code() : std::nullopt;
 }
 
+bool Session::sleep(Duration duration) const {
+  const net::Wait wait = net::within(duration, signals_ ? &signals_->cancel_token() : nullptr);
+  return net::wait_ready(epoch_cancel_token().fd(), POLLIN, wait) == net::Ready::kTimedOut;
+}
+
 std::string Session::reason() const { return client_ != nullptr ? client_->reason() : ""; }
 
 bool Session::finish() {
   if (client_ == nullptr) return true;
-  const Status status = client_->finish(net::within(settings_.finish_limit));
+  const Status status = client_->finish(net::within(settings_.finish_timeout));
   if (status.ok()) return true;
   log_->warn("rendezvous: {}", status.error().message);
   return !client_->epoch_ended();

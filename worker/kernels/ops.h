@@ -1,24 +1,27 @@
-// The arithmetic of a training step, as the layers call it: one table of kernels for a type of
-// activations T (float or bf16) and an instruction set.
+// The kernels of a training step as the layers call them: Ops<Activation> for bf16 or float
+// activations and one instruction set.
 //
-// Common rules
-// - Tokens are packed: a matrix of activations is [T, columns] row-major without padding; tokens of
-//   example b are the rows cu_seqlens[b] .. cu_seqlens[b + 1]. No padded position exists, unless
-//   the caller puts some into the rows to compare: then attention alone must know which rows they
-//   are.
-// - Activations and packed weights are T; accumulation, statistics, masters and gradients of
-//   parameters are fp32. In bf16 an output is rounded once, to nearest even, when it is stored.
-// - Kernels allocate nothing, log nothing, throw nothing. Scratch comes from the caller, 64-byte
-//   aligned; its size comes from the function `..._scratch` beside the kernel.
-// - The pool shares work between threads only where results do not depend on each other: for one
-//   instruction set each result's bits are the same for any number of threads, any number of rows
-//   beside its own, and any place of a row in the batch. K is never split by threads or by T.
-// - Sums over tokens (gradients of parameters) follow the tree of shards: `shards` holds 2^k + 1
-//   offsets of consecutive shards in token rows; within a shard rows are added in rising order, and
-//   the 2^k sums are combined as ((s0 + s1) + (s2 + s3)) + ...; an empty shard is an exact zero.
-//   A gradient therefore does not depend on who computes which subtree.
-// - No libm: exp, erf and tanh are the room's own polynomials; FMA is used where the source says
-// so.
+// Dimensions: T tokens, B examples, S tokens of one example, H hidden size, A heads, D head size.
+//
+// Rules for all kernels
+// - Tokens are packed: an activation matrix is [T, columns], row-major, without padding. The tokens
+//   of example b are the rows cu_seqlens[b] .. cu_seqlens[b + 1]. A caller may add padding rows for
+//   comparison; only attention then needs the number of padding rows.
+// - Activations and packed weights have the type Activation; accumulators, statistics, master
+//   weights and parameter gradients are fp32. A bf16 output is rounded once, to nearest even, when
+//   it is stored.
+// - Kernels do not allocate, log or throw. The caller provides scratch, 64-byte aligned, of the
+//   size that the function `..._scratch` next to the kernel returns.
+// - Threads share work only where results are independent. On one instruction set the bits of a
+//   result do not depend on the number of threads, on the number of other rows, or on the position
+//   of a row in the batch. The summed dimension K is never split by threads or by the number of
+//   rows.
+// - Sums over tokens (parameter gradients) follow the shard tree: `shards` holds the 2^k + 1 row
+//   offsets of consecutive shards. Rows of a shard are added in ascending order, and the 2^k sums
+//   are combined as ((s0 + s1) + (s2 + s3)) + ...; an empty shard is an exact zero. A gradient
+//   therefore does not depend on which worker computes which subtree.
+// - No libm: exp, tanh and the normal distribution are polynomials (math/math.inl). FMA is used
+//   only where the source requests it.
 #pragma once
 
 #include <cstddef>
@@ -35,34 +38,53 @@ using runtime::bf16;
 using runtime::Isa;
 using runtime::ThreadPool;
 
-// A function and the name that the log shows for it: "avx512_bf16 14x32".
+// A kernel as the layers call it: a launcher bound to the table of single-threaded kernels (or GEMM
+// engine) of one instruction set. Calling it costs two indirect calls.
 template <typename Signature>
 struct Kernel;
-template <typename R, typename... Arguments>
-struct Kernel<R(Arguments...)> {
-  R (*run)(Arguments...) = nullptr;
-  const char* name = "";
-  R operator()(Arguments... arguments) const { return run(arguments...); }
+template <typename Result, typename... Arguments>
+struct Kernel<Result(Arguments...)> {
+  const char* name = "";  // for the log: "avx512_bf16 14x32"
+
+  Result operator()(Arguments... arguments) const { return run_(table_, arguments...); }
+  // Calls kLauncher(table, arguments...). The table must have static storage duration.
+  template <auto kLauncher, typename Table>
+  void bind(const Table& table) {
+    run_ = [](const void* bound, Arguments... arguments) -> Result {
+      return kLauncher(*static_cast<const Table*>(bound), arguments...);
+    };
+    table_ = &table;
+    name = table.name;
+  }
+  // Calls kFunction(arguments...).
+  template <auto kFunction>
+  void bind(const char* kernel_name) {
+    run_ = [](const void*, Arguments... arguments) -> Result { return kFunction(arguments...); };
+    name = kernel_name;
+  }
+
+ private:
+  Result (*run_)(const void* table, Arguments...) = nullptr;
+  const void* table_ = nullptr;
 };
 
-// 2^k + 1 rising row offsets of 2^k consecutive shards; see the rules above.
+// 2^k + 1 ascending row offsets of 2^k consecutive shards; see the rules above.
 using Shards = std::span<const std::int32_t>;
 
-// Dropout decided by a counter-based generator (Philox 4x32-10; Salmon et al., SC'11), so nothing
-// is stored and any worker decides alike. An element is kept when its 16 random bits are at least
-// `threshold` (round(p * 65536); 0 switches dropout off), and then multiplied by `scale`
-// (65536 / (65536 - threshold)). See dropout.h for the key, the counter and which bits an element
-// gets.
+// Dropout from a counter-based generator (Philox4x32-10; Salmon et al., SC'11): no mask is stored,
+// and every worker computes the same one. An element is kept if its 16 random bits are at least
+// `threshold` (round(p * 65536); 0: no dropout), and is then multiplied by `scale`
+// (65536 / (65536 - threshold)). dropout/dropout.h defines the key, the counter and the bits.
 struct Dropout {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::uint32_t site = 0;  // layer * 8 + place in the layer
+  std::uint32_t site = 0;  // layer * 8 + position in the layer
   std::uint32_t threshold = 0;
   float scale = 1.0f;
 };
 
-// Who the rows of a packed matrix are: the example's index in the global batch and the token's
-// position in its example, per row. Rows of one-row-per-example matrices have position 0.
+// Identity of each row of a packed matrix: the index of its example in the global batch and the
+// position of its token in the example. In a matrix with one row per example the position is 0.
 struct RowIdentity {
   const std::int32_t* example = nullptr;
   const std::int32_t* position = nullptr;
@@ -74,57 +96,55 @@ struct LayerNorm {
   float epsilon = 1e-12f;
 };
 
-// softmax(Q K^T / sqrt(D)) V, for each example and head apart. No S x S matrix is kept.
-template <typename T>
+// softmax(Q K^T / sqrt(D)) V for each example and head. No S x S matrix is stored.
+template <typename Activation>
 struct AttentionForward {
-  const T* qkv = nullptr;                    // [T, 3 * A * D]: a row is all of Q, then K, then V
+  const Activation* qkv = nullptr;           // [T, 3 * A * D]: a row is all of Q, then K, then V
   const std::int32_t* cu_seqlens = nullptr;  // [B + 1]
-  const std::int32_t* example = nullptr;     // [B], index in the global batch, keys dropout
-  // [B], at least 1: only the first so many tokens of an example are attended to; the rest are
-  // padding, of weight exactly zero. null: all are.
+  const std::int32_t* example = nullptr;     // [B], index in the global batch, for dropout
+  // [B], at least 1: the number of leading tokens of each example that are attended to. The others
+  // are padding with weight exactly zero. null: all tokens.
   const std::int32_t* attended = nullptr;
   std::int64_t B = 0;
   std::int64_t heads = 0;
-  std::int64_t head_size = 0;    // D, a multiple of 8
-  std::int64_t max_seqlen = 0;   // the longest example of the batch, sizes the scratch
-  Dropout dropout;               // of the probabilities; row = query, column = key
-  T* context = nullptr;          // [T, A * D]
-  float* log_sum_exp = nullptr;  // [T, A], of the scaled scores: all that backward needs
+  std::int64_t head_size = 0;     // D, a multiple of 8
+  std::int64_t max_seqlen = 0;    // longest example of the batch; sizes the scratch
+  Dropout dropout;                // of probabilities; row = query, column = key
+  Activation* context = nullptr;  // [T, A * D]
+  float* log_sum_exp = nullptr;   // [T, A], of the scaled scores; input of backward
 };
 
-template <typename T>
+template <typename Activation>
 struct AttentionBackward {
-  AttentionForward<T> forward;   // as given to forward, context and log_sum_exp filled
-  const T* d_context = nullptr;  // [T, A * D]
-  T* d_qkv = nullptr;            // [T, 3 * A * D]
+  AttentionForward<Activation> forward;   // as passed to forward, with its results
+  const Activation* d_context = nullptr;  // [T, A * D]
+  Activation* d_qkv = nullptr;            // [T, 3 * A * D]
 };
 
-template <typename T>
+template <typename Activation>
 struct Ops {
-  Isa isa = Isa::kRef;
-
   // ---- Linear layers: y = x W^T + b, W [N, K] as Hugging Face stores it.
 
-  // Elements of T that each packed copy of an [N, K] weight takes.
+  // Number of elements of each packed copy of an [N, K] weight.
   Kernel<std::size_t(std::int64_t n, std::int64_t k)> packed_weight_size;
-  // Writes rows [row_begin, row_end) of W (fp32 master) into both packed copies: `forward` for
-  // y = x W^T, `backward` for dx = dy W. row_begin is a multiple of 64; row_end too, or N. The call
-  // that ends at N also writes the padding. Disjoint ranges may be packed by different threads.
+  // Packs rows [row_begin, row_end) of W (fp32 master weight) into both copies: `forward` for
+  // y = x W^T, `backward` for dx = dy W. row_begin is a multiple of 64; row_end is one too, or N.
+  // The call with row_end = N also writes the padding. Threads may pack disjoint ranges.
   Kernel<void(const float* w, std::int64_t n, std::int64_t k, std::int64_t row_begin,
-              std::int64_t row_end, T* forward, T* backward)>
+              std::int64_t row_end, Activation* forward, Activation* backward)>
       pack_weight;
   // y[T, N] = x[T, K] W^T + bias; bias [N] or null.
-  Kernel<void(ThreadPool& pool, const T* x, const T* packed_forward, const float* bias,
-              std::int64_t rows, std::int64_t k, std::int64_t n, T* y)>
+  Kernel<void(ThreadPool& pool, const Activation* x, const Activation* packed_forward,
+              const float* bias, std::int64_t rows, std::int64_t k, std::int64_t n, Activation* y)>
       linear_forward;
   // dx[T, K] = dy[T, N] W.
-  Kernel<void(ThreadPool& pool, const T* dy, const T* packed_backward, std::int64_t rows,
-              std::int64_t k, std::int64_t n, T* dx)>
+  Kernel<void(ThreadPool& pool, const Activation* dy, const Activation* packed_backward,
+              std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx)>
       linear_backward_input;
-  // dw[N, K] = dy^T x and dbias[N] = column sums of dy (null: not wanted), both overwritten, summed
-  // over rows by the tree of shards. rows = [shards.front(), shards.back()) of x and dy.
-  Kernel<void(ThreadPool& pool, const T* x, const T* dy, Shards shards, std::int64_t k,
-              std::int64_t n, float* dw, float* dbias, std::byte* scratch)>
+  // dw[N, K] = dy^T x and dbias[N] = column sums of dy (null: not computed), both overwritten,
+  // summed by the shard tree over the rows [shards.front(), shards.back()) of x and dy.
+  Kernel<void(ThreadPool& pool, const Activation* x, const Activation* dy, Shards shards,
+              std::int64_t k, std::int64_t n, float* dw, float* dbias, std::byte* scratch)>
       linear_backward_weight;
   // Bytes of scratch for up to `rows` rows in up to `shards` shards.
   Kernel<std::size_t(std::int64_t rows, std::int64_t shards, std::int64_t k, std::int64_t n,
@@ -132,74 +152,78 @@ struct Ops {
       linear_backward_weight_scratch;
 
   // ---- Attention.
-  Kernel<void(ThreadPool& pool, const AttentionForward<T>& a, std::byte* scratch)>
+  Kernel<void(ThreadPool& pool, const AttentionForward<Activation>& a, std::byte* scratch)>
       attention_forward;
-  Kernel<void(ThreadPool& pool, const AttentionBackward<T>& a, std::byte* scratch)>
+  Kernel<void(ThreadPool& pool, const AttentionBackward<Activation>& a, std::byte* scratch)>
       attention_backward;
-  // Bytes of scratch that either direction needs at most.
+  // Bytes of scratch for either direction.
   Kernel<std::size_t(std::int64_t max_seqlen, std::int64_t heads, std::int64_t head_size,
                      int threads)>
       attention_scratch;
 
-  // ---- Embeddings: sum[t] = word[ids[t]] + position[positions[t]] + type[types[t]] (fp32 masters,
-  // added in that order), y = dropout(norm(sum)). sum [T, H] and stats [T, 2] (mean, 1 / deviation)
-  // are kept for backward. y32 and y hold the same values, y rounded to T (for T = float, y may be
-  // null, and y32 then serves as both).
+  // ---- Embeddings: sum[t] = word[ids[t]] + position[positions[t]] + type[types[t]] (fp32 master
+  // weights, added in that order), y = dropout(norm(sum)). Backward needs sum [T, H] and
+  // stats [T, 2] (mean, 1 / standard deviation). y is y32 rounded to Activation; it may be null if
+  // Activation is float.
   Kernel<void(ThreadPool& pool, const std::int32_t* ids, const std::int32_t* positions,
               const std::int32_t* types, const float* word, const float* position,
               const float* type, std::int64_t rows, std::int64_t H, LayerNorm norm, Dropout dropout,
-              RowIdentity identity, float* sum, float* stats, float* y32, T* y)>
+              RowIdentity identity, float* sum, float* stats, float* y32, Activation* y)>
       embed_norm_forward;
 
-  // ---- Residual and layer norm: sum = residual + dropout(x), y = norm(sum), biased variance as in
-  // PyTorch. Same outputs as above.
-  Kernel<void(ThreadPool& pool, const T* x, const float* residual, std::int64_t rows,
+  // ---- Residual and layer norm: sum = residual + dropout(x), y = norm(sum), with biased variance
+  // as in PyTorch. Outputs as for embeddings.
+  Kernel<void(ThreadPool& pool, const Activation* x, const float* residual, std::int64_t rows,
               std::int64_t H, LayerNorm norm, Dropout dropout, RowIdentity identity, float* sum,
-              float* stats, float* y32, T* y)>
+              float* stats, float* y32, Activation* y)>
       add_norm_forward;
-  // The gradient of y arrives in two parts, dy32 (residual path) and dy_branch (through the next
-  // linear layer; null: absent): on return dy32 holds their sum (what norm_backward_parameters
-  // wants), d_sum the gradient of `sum` (the residual's too), and dx = dropout's mask and scale
-  // applied to d_sum, rounded to T. dx null: not wanted. d_sum may not alias dy32.
-  Kernel<void(ThreadPool& pool, float* dy32, const T* dy_branch, const float* sum,
+  // The gradient of y has two parts: dy32 (residual path) and dy_branch (through the next linear
+  // layer; may be null). Outputs: dy32 = their sum (input of norm_backward_parameters); d_sum =
+  // gradient of `sum`, which is also the residual's; dx = mask and scale of dropout applied to
+  // d_sum, rounded to Activation (null: not computed). d_sum must not alias dy32.
+  Kernel<void(ThreadPool& pool, float* dy32, const Activation* dy_branch, const float* sum,
               const float* stats, std::int64_t rows, std::int64_t H, LayerNorm norm,
-              Dropout dropout, RowIdentity identity, float* d_sum, T* dx)>
+              Dropout dropout, RowIdentity identity, float* d_sum, Activation* dx)>
       add_norm_backward;
-  // Backward of embed_norm_forward's dropout: dy32 = mask and scale applied to (dy32 + dy_branch),
-  // in place; its norm is then taken back by add_norm_backward without dropout.
-  Kernel<void(ThreadPool& pool, float* dy32, const T* dy_branch, std::int64_t rows, std::int64_t H,
-              Dropout dropout, RowIdentity identity)>
+  // Backward of the dropout in embed_norm_forward: dy32 = mask and scale applied to
+  // (dy32 + dy_branch), in place. add_norm_backward without dropout then handles the norm.
+  Kernel<void(ThreadPool& pool, float* dy32, const Activation* dy_branch, std::int64_t rows,
+              std::int64_t H, Dropout dropout, RowIdentity identity)>
       dropout_backward;
-  // d_gamma[H] and d_beta[H], overwritten, summed over rows by the tree of shards.
+  // d_gamma[H] and d_beta[H], overwritten, summed over rows by the shard tree.
   Kernel<void(ThreadPool& pool, const float* dy32, const float* sum, const float* stats,
               Shards shards, std::int64_t H, float* d_gamma, float* d_beta)>
       norm_backward_parameters;
 
-  // ---- GELU, x/2 (1 + erf(x / sqrt 2)) as BERT has it, on `count` elements; may run in place.
-  Kernel<void(ThreadPool& pool, const T* x, std::int64_t count, T* y)> gelu_forward;
+  // ---- GELU as in BERT, x/2 (1 + erf(x / sqrt 2)), of `count` elements; x may be y.
+  Kernel<void(ThreadPool& pool, const Activation* x, std::int64_t count, Activation* y)>
+      gelu_forward;
   // dx = dy * gelu'(x); dx may be dy.
-  Kernel<void(ThreadPool& pool, const T* x, const T* dy, std::int64_t count, T* dx)> gelu_backward;
+  Kernel<void(ThreadPool& pool, const Activation* x, const Activation* dy, std::int64_t count,
+              Activation* dx)>
+      gelu_backward;
 
-  // ---- Pooler and head, one row an example.
+  // ---- Pooler and classification head, one row per example.
   // activation = tanh(x), y = dropout(activation).
-  Kernel<void(ThreadPool& pool, const T* x, std::int64_t rows, std::int64_t H, Dropout dropout,
-              RowIdentity identity, T* activation, T* y)>
+  Kernel<void(ThreadPool& pool, const Activation* x, std::int64_t rows, std::int64_t H,
+              Dropout dropout, RowIdentity identity, Activation* activation, Activation* y)>
       tanh_dropout_forward;
   // dx = dropout'(dy) * (1 - activation^2); dx may be dy.
-  Kernel<void(ThreadPool& pool, const T* activation, const T* dy, std::int64_t rows, std::int64_t H,
-              Dropout dropout, RowIdentity identity, T* dx)>
+  Kernel<void(ThreadPool& pool, const Activation* activation, const Activation* dy,
+              std::int64_t rows, std::int64_t H, Dropout dropout, RowIdentity identity,
+              Activation* dx)>
       tanh_dropout_backward;
-  // losses[b] = -log softmax(logits[b])[labels[b]]; d_logits = (softmax - onehot) * scale, where
-  // scale is 1 / (examples of the global batch): a mean is taken once, never a mean of means.
-  Kernel<void(const T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
-              float scale, float* losses, T* d_logits)>
+  // losses[b] = -log softmax(logits[b])[labels[b]]; d_logits = (softmax - onehot) * scale. scale is
+  // 1 / (examples of the global batch), so that the mean is taken once over the global batch.
+  Kernel<void(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
+              std::int64_t classes, float scale, float* losses, Activation* d_logits)>
       softmax_cross_entropy;
 };
 
-// Embedding gradients: rows of `grad` [R, H], overwritten, one for each of R distinct ids of the
-// global batch in rising order, so that a gradient is as long as the ids it touches, not as the
-// vocabulary. occurrences[row_offsets[r] .. row_offsets[r + 1]) are the token rows where id r
-// stands, rising (none: the row is zero); d_sum [T, H].
+// Embedding gradients: `grad` [R, H], overwritten, has one row for each of the R distinct ids of
+// the global batch in ascending order, so its size follows the batch and not the vocabulary.
+// occurrences[row_offsets[r] .. row_offsets[r + 1]) are the token rows of id r in ascending order
+// (if there are none, the gradient row is zero); d_sum is [T, H].
 struct EmbeddingBackward {
   const float* d_sum = nullptr;
   const std::int32_t* occurrences = nullptr;
@@ -223,16 +247,16 @@ struct AdamW {
   float gradient_scale = 1;  // clipping: min(1, max_norm / (norm + 1e-6))
 };
 
-// What does not depend on the type of activations.
+// Kernels that do not depend on the activation type.
 struct ParameterOps {
-  Isa isa = Isa::kRef;
   Kernel<void(ThreadPool& pool, const EmbeddingBackward& e)> embedding_backward;
-  // Updates elements [0, count) in place, single-threaded: the caller cuts the vector. gradient may
-  // be null: an all-zero gradient (rows that no token of the batch touched).
+  // Updates elements [0, count) in place, single-threaded; the caller splits the vector. A null
+  // gradient means all zeros (embedding rows without a token in the batch).
   Kernel<void(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
               float* v)>
       adamw;
-  // Sum of squares of up to kNormBlock elements in double, in an order fixed by the index alone.
+  // Sum of squares of up to kNormBlock elements in double, in an order that depends only on the
+  // index.
   Kernel<double(const float* x, std::int64_t count)> sum_of_squares;
 };
 
@@ -241,10 +265,10 @@ inline constexpr std::int64_t kNormBlock = 4096;
 
 enum class GemmBackend { kNative, kOneDnn };
 
-// The one dispatch point. `isa` must be one that this CPU runs (runtime::choose_isa). kOneDnn puts
-// oneDNN under the linear layers (no promise of bits across numbers of rows or threads).
-template <typename T>
-Ops<T> make_ops(Isa isa, GemmBackend backend = GemmBackend::kNative);
+// Makes the kernels of an instruction set, which this CPU must support (runtime::choose_isa). With
+// kOneDnn the linear layers run on oneDNN, whose bits depend on the number of rows and threads.
+template <typename Activation>
+Ops<Activation> make_ops(Isa isa, GemmBackend backend = GemmBackend::kNative);
 extern template Ops<float> make_ops<float>(Isa, GemmBackend);
 extern template Ops<bf16> make_ops<bf16>(Isa, GemmBackend);
 ParameterOps make_parameter_ops(Isa isa);

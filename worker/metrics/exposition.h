@@ -1,4 +1,4 @@
-// What Prometheus reads from a worker: GET /metrics, served by prometheus-cpp's own HTTP server.
+// Serves a worker's Prometheus metrics at GET /metrics.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,36 @@
 
 namespace tilewright::metrics {
 
-// Labels of every series.
+// The labels of every series.
 struct Identity {
   std::string trainjob;
   int worker = 0;   // index
-  int process = 0;  // of that worker, LOCAL_RANK
+  int process = 0;  // LOCAL_RANK
 };
 
-// The part of an epoch that a progress report does not say.
-struct Place {
+// Membership data that a progress report does not contain.
+struct EpochMembership {
   rendezvous::Epoch epoch = 0;
   int rank = 0;
   int world = 1;
 };
 
-// Figures of the whole job (loss, examples and tokens a second, step) are the same on every worker:
-// sum none of them. All functions may be called from any thread and never wait for a scrape.
+// Metrics of the whole job (step, loss, examples and tokens per second) have the same value on
+// every worker; do not sum them over workers. All functions are thread-safe and do not wait for a
+// scrape.
 class Exposition {
  public:
-  // Serves until the object goes, at a numeric address. Errors carry kUsage: an address that cannot
-  // be listened on.
+  // Serves at a numeric address until the object is destroyed. An Error with kUsage if the address
+  // cannot be used.
   static Result<std::unique_ptr<Exposition>> serve(const net::Address& address,
                                                    const Identity& identity);
   ~Exposition();
   Exposition(const Exposition&) = delete;
   Exposition& operator=(const Exposition&) = delete;
 
-  std::uint16_t port() const;  // the one that was picked, for port 0
-  // A new membership epoch has begun; from the second on it counts as a restart.
-  void begin_epoch(const Place& place);
+  std::uint16_t port() const;  // the actual port, also if port 0 was requested
+  // Records a new membership epoch. Every epoch after the first counts as a restart.
+  void begin_epoch(const EpochMembership& membership);
   void set(const rendezvous::Progress& progress);
 
  private:

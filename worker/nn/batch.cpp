@@ -16,8 +16,8 @@ void RowIndex::build(std::span<const std::int32_t> ids, std::int64_t begin, std:
   };
   for (auto t = begin; t < end; ++t) row_offsets[row(t)]++;
   std::partial_sum(row_offsets.begin(), row_offsets.end(), row_offsets.begin());
-  // row_offsets[r] is now the end of row r. Filling from the back leaves each row's tokens rising
-  // and turns the ends into beginnings; the last entry stays the number of tokens.
+  // At this point row_offsets[r] is the end of row r. Filling from the back lists each row's tokens
+  // in ascending order and turns the ends into beginnings; the last entry remains the token count.
   for (auto t = end; t-- > begin;) {
     occurrences[static_cast<std::size_t>(--row_offsets[row(t)])] = static_cast<std::int32_t>(t);
   }

@@ -1,5 +1,5 @@
-// One pass through the model: packed examples of consecutive shards, without a padded position
-// unless it is asked for.
+// The input of one forward and backward pass: packed examples of consecutive shards. Positions are
+// padded only on request.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 namespace tilewright::nn {
 
 // 2^k consecutive, aligned shards: a subtree of the gradient's tree. Offsets count from the
-// beginning of the pass; both have 2^k + 1 entries.
+// beginning of the batch; both lists have 2^k + 1 entries.
 struct ShardGroup {
   std::int64_t first_shard = 0;
   std::vector<std::int32_t> example_offsets;
   std::vector<std::int32_t> token_offsets;
 };
 
-// Where each embedding row of a group's gradient gets its terms from; see EmbeddingBackward.
+// Lists, for each embedding row, the tokens whose gradients it sums; see EmbeddingBackward.
 struct RowIndex {
   std::vector<std::int32_t> row_offsets;
   std::vector<std::int32_t> occurrences;
-  // rows_of: for each id its row, in [0, rows). Tokens [begin, end) are indexed.
+  // Indexes tokens [begin, end). row_of_id[id] is the row of an id, in [0, rows).
   void build(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end,
              const std::int32_t* row_of_id, std::int64_t rows);
 };
 
-// Rows up to `length` behind each example, computed for comparison though no token attends to them.
+// Pads each example to `length` rows. The model computes these rows, but no token attends to them.
 struct Padding {
-  std::int64_t length = 0;  // 0: none
+  std::int64_t length = 0;  // 0: no padding
   std::int32_t id = 0;      // of [PAD]
 };
 
@@ -45,7 +45,7 @@ struct Batch {
   void clear();
   void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,
            std::int32_t label, std::int32_t index_in_global_batch, const Padding& padding = {});
-  // Opens a group at shard `first_shard`; close_shard() ends each of its shards in turn.
+  // Starts a group at shard `first_shard`. Call close_shard() after the last example of each shard.
   void open_group(std::int64_t first_shard);
   void close_shard();
 };

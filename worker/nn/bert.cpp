@@ -9,18 +9,18 @@
 namespace tilewright::nn {
 namespace {
 
-// The linear layers in the order of ParameterLayout::linears(): classifier, pooler, then four a
-// layer from the last layer down.
+// Indexes into ParameterLayout::linears(): classifier, pooler, then four per encoder layer from the
+// last layer to the first.
 constexpr std::size_t kClassifier = 0;
 constexpr std::size_t kPooler = 1;
 std::size_t first_linear_of(const BertConfig& config, std::int64_t layer) {
   return static_cast<std::size_t>(2 + 4 * (config.num_hidden_layers - 1 - layer));
 }
 
-template <typename T>
-std::size_t kernel_scratch_bytes(const BertConfig& config, const Context<T>& c, std::int64_t tokens,
-                                 std::int64_t examples, std::int64_t max_seqlen,
-                                 std::int64_t shards) {
+template <typename Element>
+std::size_t kernel_scratch_bytes(const BertConfig& config, const Context<Element>& c,
+                                 std::int64_t tokens, std::int64_t examples,
+                                 std::int64_t max_seqlen, std::int64_t shards) {
   const int threads = c.pool.size();
   std::size_t bytes =
       c.ops.attention_scratch(max_seqlen, config.num_attention_heads, config.head_size(), threads);
@@ -40,86 +40,89 @@ std::size_t kernel_scratch_bytes(const BertConfig& config, const Context<T>& c, 
 
 }  // namespace
 
-template <typename T>
-struct BertClassifier<T>::Activations {
+template <typename Element>
+struct BertClassifier<Element>::Activations {
   float* embedding_sum = nullptr;    // [T, H]
   float* embedding_stats = nullptr;  // [T, 2]
-  T* embedded = nullptr;             // [T, H]
-  std::vector<LayerActivations<T>> layers;
-  LayerScratch<T> scratch;
-  T* first_token = nullptr;       // [B, H] the last layer's output at each [CLS]
-  T* pooled = nullptr;            // [B, H] before tanh
-  T* activated = nullptr;         // [B, H] after tanh
-  T* dropped = nullptr;           // [B, H] after dropout
-  T* logits = nullptr;            // [B, C]
-  T* d_logits = nullptr;          // [B, C]
-  T* d_pooled = nullptr;          // [B, H]
-  T* d_first_token = nullptr;     // [B, H]
-  float* losses = nullptr;        // [B]
-  std::int32_t* zeros = nullptr;  // [B] positions of one-row-per-example matrices
+  Element* embedded = nullptr;       // [T, H]
+  std::vector<LayerActivations<Element>> layers;
+  LayerScratch<Element> scratch;
+  Element* first_token = nullptr;    // [B, H] the last layer's output at each [CLS]
+  Element* pooled = nullptr;         // [B, H] before tanh
+  Element* activated = nullptr;      // [B, H] after tanh
+  Element* dropped = nullptr;        // [B, H] after dropout
+  Element* logits = nullptr;         // [B, C]
+  Element* d_logits = nullptr;       // [B, C]
+  Element* d_pooled = nullptr;       // [B, H]
+  Element* d_first_token = nullptr;  // [B, H]
+  float* losses = nullptr;           // [B]
+  std::int32_t* zeros = nullptr;     // [B] positions of matrices with one row per example
   RowIndex rows;
-  std::vector<std::int32_t> own_row;  // [max positions] each id is its own row
-  kernels::RowIdentity tokens;        // of the batch at work
+  std::vector<std::int32_t> identity_rows;  // [max positions] row_of_id[i] = i
+  kernels::RowIdentity tokens;              // of the current batch
   kernels::RowIdentity examples;
 
-  void lay_out(runtime::Arena& arena, const BertConfig& config, std::int64_t T_, std::int64_t B,
-               std::size_t kernel_bytes) {
+  void allocate(runtime::Arena& arena, const BertConfig& config, std::int64_t T, std::int64_t B,
+                std::size_t kernel_bytes) {
     const std::int64_t H = config.hidden_size;
-    embedding_sum = arena.take<float>(T_ * H);
-    embedding_stats = arena.take<float>(T_ * 2);
-    embedded = arena.take<T>(T_ * H);
+    embedding_sum = arena.take<float>(T * H);
+    embedding_stats = arena.take<float>(T * 2);
+    embedded = arena.take<Element>(T * H);
     layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
-    for (LayerActivations<T>& layer : layers) layer.lay_out(arena, config, T_);
-    scratch.lay_out(arena, config, T_, kernel_bytes);
-    first_token = arena.take<T>(B * H);
-    pooled = arena.take<T>(B * H);
-    activated = arena.take<T>(B * H);
-    dropped = arena.take<T>(B * H);
-    logits = arena.take<T>(B * config.num_labels);
-    d_logits = arena.take<T>(B * config.num_labels);
-    d_pooled = arena.take<T>(B * H);
-    d_first_token = arena.take<T>(B * H);
+    for (LayerActivations<Element>& layer : layers) layer.allocate(arena, config, T);
+    scratch.allocate(arena, config, T, kernel_bytes);
+    first_token = arena.take<Element>(B * H);
+    pooled = arena.take<Element>(B * H);
+    activated = arena.take<Element>(B * H);
+    dropped = arena.take<Element>(B * H);
+    logits = arena.take<Element>(B * config.num_labels);
+    d_logits = arena.take<Element>(B * config.num_labels);
+    d_pooled = arena.take<Element>(B * H);
+    d_first_token = arena.take<Element>(B * H);
     losses = arena.take<float>(B);
     zeros = arena.take<std::int32_t>(B);
   }
 };
 
-template <typename T>
-std::size_t BertClassifier<T>::activation_bytes(const BertConfig& config, const Context<T>& context,
-                                                std::int64_t tokens, std::int64_t examples,
-                                                std::int64_t max_seqlen, std::int64_t shards) {
+template <typename Element>
+std::size_t BertClassifier<Element>::activation_bytes(const BertConfig& config,
+                                                      const Context<Element>& context,
+                                                      std::int64_t tokens, std::int64_t examples,
+                                                      std::int64_t max_seqlen,
+                                                      std::int64_t shards) {
   runtime::Arena measure;
   Activations activations;
-  activations.lay_out(measure, config, tokens, examples,
-                      kernel_scratch_bytes(config, context, tokens, examples, max_seqlen, shards));
+  activations.allocate(measure, config, tokens, examples,
+                       kernel_scratch_bytes(config, context, tokens, examples, max_seqlen, shards));
   return measure.used();
 }
 
-template <typename T>
-std::size_t BertClassifier<T>::packed_bytes(const BertConfig& config, const Context<T>& context) {
+template <typename Element>
+std::size_t BertClassifier<Element>::packed_bytes(const BertConfig& config,
+                                                  const Context<Element>& context) {
   std::size_t elements = 0;
   for (const LinearLayout& linear : ParameterLayout(config).linears()) {
     elements += 2 * (context.ops.packed_weight_size(linear.N, linear.K) + 31) / 32 * 32;
   }
-  return elements * sizeof(T);
+  return elements * sizeof(Element);
 }
 
-template <typename T>
-BertClassifier<T>::BertClassifier(const BertConfig& config, const Context<T>& context)
+template <typename Element>
+BertClassifier<Element>::BertClassifier(const BertConfig& config, const Context<Element>& context)
     : config_(config),
       c_(context),
       layout_(config),
       parameters_(static_cast<std::size_t>(layout_.count)),
       a_(std::make_unique<Activations>()) {
-  // Packed copies begin on cache lines: 32 elements are at least 64 bytes for either T.
+  // Packed copies begin on cache lines: 32 elements are at least 64 bytes for both element types.
   const auto padded = [&](const LinearLayout& l) {
     return (c_.ops.packed_weight_size(l.N, l.K) + 31) / 32 * 32;
   };
   const std::vector<LinearLayout> linears = layout_.linears();
   std::size_t elements = 0;
   for (const LinearLayout& l : linears) elements += 2 * padded(l);
-  packed_ = runtime::Buffer<T>(elements);
-  T* packed = packed_.data();
+  packed_ = runtime::Buffer<Element>(elements);
+  Element* packed = packed_.data();
   float* const values = parameters_.data();
   for (const LinearLayout& l : linears) {
     linears_.push_back({l.N, l.K, values + l.weight, values + l.bias, packed, packed + padded(l)});
@@ -135,41 +138,41 @@ BertClassifier<T>::BertClassifier(const BertConfig& config, const Context<T>& co
                        linears_[first], norm(at.attention_norm), norm(at.output_norm)});
   }
   const auto most = std::max(config_.max_position_embeddings, config_.type_vocab_size);
-  a_->own_row.resize(static_cast<std::size_t>(most));
-  std::iota(a_->own_row.begin(), a_->own_row.end(), 0);
+  a_->identity_rows.resize(static_cast<std::size_t>(most));
+  std::iota(a_->identity_rows.begin(), a_->identity_rows.end(), 0);
 }
 
-template <typename T>
-BertClassifier<T>::~BertClassifier() = default;
+template <typename Element>
+BertClassifier<Element>::~BertClassifier() = default;
 
-template <typename T>
-void BertClassifier<T>::pack_rows(std::size_t linear, std::int64_t row_begin,
-                                  std::int64_t row_end) {
-  const Linear<T>& l = linears_[linear];
+template <typename Element>
+void BertClassifier<Element>::pack_rows(std::size_t linear, std::int64_t row_begin,
+                                        std::int64_t row_end) {
+  const Linear<Element>& l = linears_[linear];
   c_.ops.pack_weight(l.weight, l.N, l.K, row_begin, row_end, l.packed_forward, l.packed_backward);
 }
 
-template <typename T>
-void BertClassifier<T>::pack_weights() {
+template <typename Element>
+void BertClassifier<Element>::pack_weights() {
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     c_.pool.for_ranges(linears_[i].N, 64,
                        [&](std::int64_t begin, std::int64_t end) { pack_rows(i, begin, end); });
   }
 }
 
-template <typename T>
-void BertClassifier<T>::reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
-                                std::int64_t shards) {
+template <typename Element>
+void BertClassifier<Element>::reserve(std::int64_t tokens, std::int64_t examples,
+                                      std::int64_t max_seqlen, std::int64_t shards) {
   const std::size_t kernel =
       kernel_scratch_bytes(config_, c_, tokens, examples, max_seqlen, shards);
-  arena_ = runtime::Arena();  // the old block goes before the new one comes
+  arena_ = runtime::Arena();  // frees the old block before the new one is allocated
   arena_ = runtime::Arena(activation_bytes(config_, c_, tokens, examples, max_seqlen, shards));
-  a_->lay_out(arena_, config_, tokens, examples, kernel);
+  a_->allocate(arena_, config_, tokens, examples, kernel);
 }
 
-template <typename T>
-std::span<const T> BertClassifier<T>::forward(const Batch& batch, const DropoutKey& key,
-                                              bool training) {
+template <typename Element>
+std::span<const Element> BertClassifier<Element>::forward(const Batch& batch, const DropoutKey& key,
+                                                          bool training) {
   const std::int64_t rows = batch.T();
   const std::int64_t B = batch.B();
   const std::int64_t H = config_.hidden_size;
@@ -187,14 +190,14 @@ std::span<const T> BertClassifier<T>::forward(const Batch& batch, const DropoutK
                              values + layout_.embedding_norm.beta, config_.layer_norm_eps},
                             key.at(-1, DropoutKey::kEmbeddings, p), a_->tokens, a_->embedding_sum,
                             a_->embedding_stats, a_->scratch.hidden32, a_->embedded);
-  const T* hidden = a_->embedded;
+  const Element* hidden = a_->embedded;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].forward(c_, config_, batch, key, training, hidden, a_->layers[l], a_->scratch);
     hidden = a_->layers[l].output;
   }
 
   for (std::int64_t b = 0; b < B; ++b) {
-    const T* row =
+    const Element* row =
         hidden + static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
     std::copy_n(row, H, a_->first_token + b * H);
   }
@@ -207,28 +210,28 @@ std::span<const T> BertClassifier<T>::forward(const Batch& batch, const DropoutK
   return {a_->logits, static_cast<std::size_t>(B * config_.num_labels)};
 }
 
-template <typename T>
-std::span<const float> BertClassifier<T>::losses(const Batch& batch) {
+template <typename Element>
+std::span<const float> BertClassifier<Element>::losses(const Batch& batch) {
   c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), batch.B(), config_.num_labels, 1.0f,
                                a_->losses, a_->d_logits);
   return {a_->losses, static_cast<std::size_t>(batch.B())};
 }
 
-template <typename T>
-void BertClassifier<T>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
-                                 const TouchedRows& touched, const GradientSink& sink) {
+template <typename Element>
+void BertClassifier<Element>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
+                                       const TouchedRows& touched, const GradientSink& sink) {
   const std::int64_t rows = batch.T();
   const std::int64_t B = batch.B();
   const std::int64_t H = config_.hidden_size;
-  const LayerScratch<T>& scratch = a_->scratch;
+  const LayerScratch<Element>& scratch = a_->scratch;
   TW_CHECK(sink.groups.size() == batch.groups.size(), "{} gradient vectors for {} groups",
            sink.groups.size(), batch.groups.size());
   counters_.backward += rows;
 
   c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), B, config_.num_labels, loss_scale,
                                a_->losses, a_->d_logits);
-  // Head: rows are examples, so shards are cut by examples.
-  const auto head_gradient = [&](const LinearLayout& linear, const T* x, const T* dy) {
+  // In the head a row is an example, so shards are split by example offsets.
+  const auto head_gradient = [&](const LinearLayout& linear, const Element* x, const Element* dy) {
     for (std::size_t g = 0; g < batch.groups.size(); ++g) {
       c_.ops.linear_backward_weight(c_.pool, x, dy, batch.groups[g].example_offsets, linear.K,
                                     linear.N, sink.groups[g] + linear.weight,
@@ -245,7 +248,7 @@ void BertClassifier<T>::backward(const Batch& batch, const DropoutKey& key, floa
   const std::int64_t head_end = layout_.pooler.bias + layout_.pooler.N;
   sink.ready(0, head_end);
 
-  // Only the first token of each example feeds the head.
+  // Only the first token of each example ([CLS]) is an input of the head.
   std::memset(scratch.d_hidden32, 0, static_cast<std::size_t>(rows * H) * sizeof(float));
   for (std::int64_t b = 0; b < B; ++b) {
     float* row = scratch.d_hidden32 +
@@ -253,9 +256,9 @@ void BertClassifier<T>::backward(const Batch& batch, const DropoutKey& key, floa
     for (std::int64_t h = 0; h < H; ++h) row[h] = runtime::to_float(a_->d_first_token[b * H + h]);
   }
 
-  const T* d_branch = nullptr;
+  const Element* d_branch = nullptr;
   for (std::size_t l = layers_.size(); l-- > 0;) {
-    const T* input = l == 0 ? a_->embedded : a_->layers[l - 1].output;
+    const Element* input = l == 0 ? a_->embedded : a_->layers[l - 1].output;
     layers_[l].backward(c_, config_, batch, key, input, a_->layers[l], scratch, d_branch, sink);
     d_branch = scratch.d_input;
   }
@@ -282,14 +285,14 @@ void BertClassifier<T>::backward(const Batch& batch, const DropoutKey& key, floa
           c_.pool, {scratch.d_sum, a_->rows.occurrences.data(), a_->rows.row_offsets.data(), R, H,
                     group.token_offsets, gradient + offset});
     };
-    table(batch.positions, a_->own_row.data(), config_.max_position_embeddings,
+    table(batch.positions, a_->identity_rows.data(), config_.max_position_embeddings,
           layout_.position_embeddings);
-    table(batch.types, a_->own_row.data(), config_.type_vocab_size, layout_.type_embeddings);
+    table(batch.types, a_->identity_rows.data(), config_.type_vocab_size, layout_.type_embeddings);
     table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings);
   }
   sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
 
-  // The loss takes the same tree: shards summed in order, then pairwise, each group its own root.
+  // Sums the loss in the tree of the gradient: within each shard in order, then shards pairwise.
   const std::int64_t last = gradient_count(touched.R()) - 1;
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
     const auto& offsets = batch.groups[g].example_offsets;

@@ -16,48 +16,47 @@
 
 namespace tilewright::nn {
 
-// Rows that went through the encoder's linear layers; padded positions show here.
+// Rows computed by the encoder's linear layers, padded positions included.
 struct TokenCounters {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
 };
 
-template <typename T>
+template <typename Element>
 class BertClassifier {
  public:
-  // Bytes of activations and scratch that a pass of at most these sizes needs.
-  static std::size_t activation_bytes(const BertConfig& config, const Context<T>& context,
+  // Bytes of activations and scratch for batches of at most these sizes.
+  static std::size_t activation_bytes(const BertConfig& config, const Context<Element>& context,
                                       std::int64_t tokens, std::int64_t examples,
                                       std::int64_t max_seqlen, std::int64_t shards);
   // Bytes of packed weights.
-  static std::size_t packed_bytes(const BertConfig& config, const Context<T>& context);
+  static std::size_t packed_bytes(const BertConfig& config, const Context<Element>& context);
 
-  // Masters start at zero; fill parameters() and call pack_weights().
-  BertClassifier(const BertConfig& config, const Context<T>& context);
+  // The fp32 master weights are initially zero. Fill parameters(), then call pack_weights().
+  BertClassifier(const BertConfig& config, const Context<Element>& context);
   ~BertClassifier();
 
   const BertConfig& config() const { return config_; }
   const ParameterLayout& layout() const { return layout_; }
   std::span<float> parameters() const { return parameters_.span(); }
-  // Elements of a gradient vector that touches R word rows (the last: the loss).
+  // Elements of a gradient vector with this many word rows. The last element is the loss.
   std::int64_t gradient_count(std::int64_t touched_rows) const {
     return layout_.word_embeddings + touched_rows * config_.hidden_size + 1;
   }
-  // Rewrites the packed copies of rows [row_begin, row_end) of linear layer i of
-  // layout().linears().
+  // Rewrites the packed copies of rows [row_begin, row_end) of layout().linears()[linear].
   void pack_rows(std::size_t linear, std::int64_t row_begin, std::int64_t row_end);
   void pack_weights();
 
-  // Makes room for passes of these sizes; a pass that exceeds them is a bug.
+  // Allocates memory for batches of at most these sizes. A larger batch is a programming error.
   void reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
                std::int64_t shards);
-  // Logits [B, num_labels] of the batch, valid until the next pass.
-  std::span<const T> forward(const Batch& batch, const DropoutKey& key, bool training);
-  // Sum of cross entropies times loss_scale, and its gradient into `sink`, one vector a group of
-  // the batch; follows a forward of the same batch with training = true.
+  // Returns the logits [B, num_labels], valid until the next forward().
+  std::span<const Element> forward(const Batch& batch, const DropoutKey& key, bool training);
+  // Writes the gradient of loss_scale * (sum of cross entropies) to `sink`, one vector per group of
+  // the batch. Call it after forward() of the same batch with training = true.
   void backward(const Batch& batch, const DropoutKey& key, float loss_scale,
                 const TouchedRows& touched, const GradientSink& sink);
-  // Cross entropies [B] of the last forward, without a gradient.
+  // Cross entropies [B] of the last forward(), without a gradient.
   std::span<const float> losses(const Batch& batch);
 
   const TokenCounters& counters() const { return counters_; }
@@ -66,12 +65,12 @@ class BertClassifier {
   struct Activations;
 
   BertConfig config_;
-  Context<T> c_;
+  Context<Element> c_;
   ParameterLayout layout_;
   runtime::Buffer<float> parameters_;
-  runtime::Buffer<T> packed_;
-  std::vector<Linear<T>> linears_;  // as layout_.linears()
-  std::vector<EncoderLayer<T>> layers_;
+  runtime::Buffer<Element> packed_;
+  std::vector<Linear<Element>> linears_;  // in the order of layout_.linears()
+  std::vector<EncoderLayer<Element>> layers_;
   runtime::Arena arena_;
   std::unique_ptr<Activations> a_;
   TokenCounters counters_;

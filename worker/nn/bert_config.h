@@ -1,5 +1,5 @@
-// Sizes and constants of a BERT encoder with a sequence-classification head, as config.json names
-// them.
+// Sizes and constants of a BERT encoder with a sequence-classification head. Fields are named as in
+// config.json.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BertConfig {
   float layer_norm_eps = 1e-12f;
   float hidden_dropout_prob = 0.1f;
   float attention_probs_dropout_prob = 0.1f;
-  float classifier_dropout = 0.1f;  // config.json's, or hidden_dropout_prob where it has none
+  float classifier_dropout = 0.1f;  // from config.json; its default is hidden_dropout_prob
   float initializer_range = 0.02f;
 
   std::int64_t head_size() const { return hidden_size / num_attention_heads; }

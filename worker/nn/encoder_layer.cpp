@@ -5,10 +5,11 @@
 namespace tilewright::nn {
 namespace {
 
-template <typename T>
-kernels::AttentionForward<T> attention(const BertConfig& config, const Batch& batch,
-                                       kernels::Dropout dropout, const LayerActivations<T>& a) {
-  kernels::AttentionForward<T> attention;
+template <typename Element>
+kernels::AttentionForward<Element> attention(const BertConfig& config, const Batch& batch,
+                                             kernels::Dropout dropout,
+                                             const LayerActivations<Element>& a) {
+  kernels::AttentionForward<Element> attention;
   attention.qkv = a.qkv;
   attention.cu_seqlens = batch.cu_seqlens.data();
   attention.example = batch.example.data();
@@ -23,10 +24,11 @@ kernels::AttentionForward<T> attention(const BertConfig& config, const Batch& ba
   return attention;
 }
 
-// The gradient of a linear layer's weight and bias, for each group of shards.
-template <typename T>
-void weight_gradient(const Context<T>& c, const LinearLayout& linear, const Batch& batch,
-                     const T* x, const T* dy, std::byte* scratch, const GradientSink& sink) {
+// Computes the gradient of a linear layer's weight and bias for each group of shards.
+template <typename Element>
+void weight_gradient(const Context<Element>& c, const LinearLayout& linear, const Batch& batch,
+                     const Element* x, const Element* dy, std::byte* scratch,
+                     const GradientSink& sink) {
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
     c.ops.linear_backward_weight(c.pool, x, dy, batch.groups[g].token_offsets, linear.K, linear.N,
                                  sink.groups[g] + linear.weight, sink.groups[g] + linear.bias,
@@ -34,9 +36,9 @@ void weight_gradient(const Context<T>& c, const LinearLayout& linear, const Batc
   }
 }
 
-template <typename T>
-void norm_gradient(const Context<T>& c, const NormLayout& norm, std::int64_t H, const Batch& batch,
-                   const float* dy, const float* sum, const float* stats,
+template <typename Element>
+void norm_gradient(const Context<Element>& c, const NormLayout& norm, std::int64_t H,
+                   const Batch& batch, const float* dy, const float* sum, const float* stats,
                    const GradientSink& sink) {
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
     c.ops.norm_backward_parameters(c.pool, dy, sum, stats, batch.groups[g].token_offsets, H,
@@ -46,44 +48,45 @@ void norm_gradient(const Context<T>& c, const NormLayout& norm, std::int64_t H, 
 
 }  // namespace
 
-template <typename T>
-void LayerActivations<T>::lay_out(runtime::Arena& arena, const BertConfig& config,
-                                  std::int64_t tokens) {
+template <typename Element>
+void LayerActivations<Element>::allocate(runtime::Arena& arena, const BertConfig& config,
+                                         std::int64_t tokens) {
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
-  qkv = arena.take<T>(tokens * 3 * H);
-  context = arena.take<T>(tokens * H);
+  qkv = arena.take<Element>(tokens * 3 * H);
+  context = arena.take<Element>(tokens * H);
   log_sum_exp = arena.take<float>(tokens * config.num_attention_heads);
   attention_sum = arena.take<float>(tokens * H);
   attention_stats = arena.take<float>(tokens * 2);
-  attended = arena.take<T>(tokens * H);
-  intermediate = arena.take<T>(tokens * I);
-  activated = arena.take<T>(tokens * I);
+  attended = arena.take<Element>(tokens * H);
+  intermediate = arena.take<Element>(tokens * I);
+  activated = arena.take<Element>(tokens * I);
   output_sum = arena.take<float>(tokens * H);
   output_stats = arena.take<float>(tokens * 2);
-  output = arena.take<T>(tokens * H);
+  output = arena.take<Element>(tokens * H);
 }
 
-template <typename T>
-void LayerScratch<T>::lay_out(runtime::Arena& arena, const BertConfig& config, std::int64_t tokens,
-                              std::size_t kernel_bytes) {
+template <typename Element>
+void LayerScratch<Element>::allocate(runtime::Arena& arena, const BertConfig& config,
+                                     std::int64_t tokens, std::size_t kernel_bytes) {
   const std::int64_t H = config.hidden_size;
-  branch = arena.take<T>(tokens * H);
+  branch = arena.take<Element>(tokens * H);
   attended32 = arena.take<float>(tokens * H);
   hidden32 = arena.take<float>(tokens * H);
   d_hidden32 = arena.take<float>(tokens * H);
   d_sum = arena.take<float>(tokens * H);
-  d_branch = arena.take<T>(tokens * H);
-  d_input = arena.take<T>(tokens * H);
-  d_intermediate = arena.take<T>(tokens * config.intermediate_size);
-  d_qkv = arena.take<T>(tokens * 3 * H);
+  d_branch = arena.take<Element>(tokens * H);
+  d_input = arena.take<Element>(tokens * H);
+  d_intermediate = arena.take<Element>(tokens * config.intermediate_size);
+  d_qkv = arena.take<Element>(tokens * 3 * H);
   kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
 }
 
-template <typename T>
-void EncoderLayer<T>::forward(const Context<T>& c, const BertConfig& config, const Batch& batch,
-                              const DropoutKey& key, bool training, const T* input,
-                              const LayerActivations<T>& a, const LayerScratch<T>& scratch) const {
+template <typename Element>
+void EncoderLayer<Element>::forward(const Context<Element>& c, const BertConfig& config,
+                                    const Batch& batch, const DropoutKey& key, bool training,
+                                    const Element* input, const LayerActivations<Element>& a,
+                                    const LayerScratch<Element>& scratch) const {
   const std::int64_t rows = batch.T();
   const std::int64_t H = config.hidden_size;
   const float p_hidden = training ? config.hidden_dropout_prob : 0.0f;
@@ -107,11 +110,12 @@ void EncoderLayer<T>::forward(const Context<T>& c, const BertConfig& config, con
                          a.output_stats, scratch.hidden32, a.output);
 }
 
-template <typename T>
-void EncoderLayer<T>::backward(const Context<T>& c, const BertConfig& config, const Batch& batch,
-                               const DropoutKey& key, const T* input, const LayerActivations<T>& a,
-                               const LayerScratch<T>& scratch, const T* d_branch,
-                               const GradientSink& sink) const {
+template <typename Element>
+void EncoderLayer<Element>::backward(const Context<Element>& c, const BertConfig& config,
+                                     const Batch& batch, const DropoutKey& key,
+                                     const Element* input, const LayerActivations<Element>& a,
+                                     const LayerScratch<Element>& scratch, const Element* d_branch,
+                                     const GradientSink& sink) const {
   const std::int64_t rows = batch.T();
   const std::int64_t H = config.hidden_size;
   const kernels::RowIdentity identity{batch.token_example.data(), batch.positions.data()};
@@ -130,7 +134,7 @@ void EncoderLayer<T>::backward(const Context<T>& c, const BertConfig& config, co
                   sink);
   intermediate.backward_input(c, scratch.d_intermediate, rows, scratch.d_input);
 
-  // d_sum is the residual's gradient at the attention norm; d_hidden32 is free to take the next.
+  // d_sum is the gradient of the residual stream at the attention norm; d_hidden32 can be reused.
   c.ops.add_norm_backward(c.pool, scratch.d_sum, scratch.d_input, a.attention_sum,
                           a.attention_stats, rows, H, attention_norm,
                           key.at(index, DropoutKey::kAttentionOutput, config.hidden_dropout_prob),
@@ -140,7 +144,7 @@ void EncoderLayer<T>::backward(const Context<T>& c, const BertConfig& config, co
   weight_gradient(c, layout.attention_output, batch, a.context, scratch.d_branch, scratch.kernel,
                   sink);
   attention_output.backward_input(c, scratch.d_branch, rows, scratch.d_input);
-  kernels::AttentionBackward<T> back;
+  kernels::AttentionBackward<Element> back;
   back.forward =
       attention(config, batch,
                 key.at(index, DropoutKey::kProbabilities, config.attention_probs_dropout_prob), a);

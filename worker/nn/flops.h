@@ -1,4 +1,4 @@
-// Floating-point operations of real tokens: what GFLOP/s in logs and benchmarks counts.
+// Counts the floating-point operations of real tokens, for GFLOP/s in logs and benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace tilewright::nn {
 
 // A multiply-add counts 2. With P = 4 H^2 + 2 H I weights in a layer's matrices, L layers, examples
-// of S_b tokens (padding is none) and C labels, one forward takes
-//   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ],
-// backward twice that. Embeddings, norms, GELU, softmax, the optimizer and whatever backward
-// computes again are work but do not count.
+// of S_b tokens (without padding) and C labels, one forward pass takes
+//   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ]
+// operations, backward twice as many. Embeddings, norms, GELU, softmax, the optimizer and values
+// that backward recomputes are not counted.
 double example_flops(const BertConfig& config, std::size_t tokens);  // one example's forward
 double forward_flops(const BertConfig& config, const Batch& batch);
 inline double step_flops(const BertConfig& config, const Batch& batch) {

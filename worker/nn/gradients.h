@@ -1,5 +1,5 @@
-// Where a pass leaves its gradients: one flat vector for each group of shards, laid out as
-// parameters.h says. Activations +=, gradients =: a pass overwrites every element of its vectors.
+// The destination of backward's gradients: one flat vector for each group of shards, laid out as in
+// parameters.h. Backward overwrites every element; it does not accumulate.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tilewright::nn {
 
-// The word rows that the global batch touches: the same on every worker, so that the compact
-// gradients of all workers have the same rows.
+// The rows of the word embeddings that occur in the global batch. Every worker has the ids of
+// the whole batch, so the compact gradients of all workers have the same rows.
 struct TouchedRows {
-  std::vector<std::int32_t> ids;        // rising
+  std::vector<std::int32_t> ids;        // ascending
   std::vector<std::int32_t> row_of_id;  // [V], valid for touched ids only
 
   explicit TouchedRows(std::int64_t vocab_size)
@@ -28,11 +28,11 @@ struct TouchedRows {
 };
 
 struct GradientSink {
-  // One vector a group, each dense + R * H + 1 long (the last element: the group's sum of losses,
-  // scaled like the gradient).
+  // One vector per group, of BertClassifier::gradient_count(R) elements. The last element is the
+  // group's sum of losses, scaled like the gradient.
   std::vector<float*> groups;
-  // Called when elements [begin, end) of all vectors are final. Ranges come in rising order and
-  // cover the vector. May be empty.
+  // Called when elements [begin, end) of all vectors are final. Ranges arrive in ascending order
+  // and cover the vector. May be empty.
   std::function<void(std::int64_t begin, std::int64_t end)> on_gradient_ready;
 
   void ready(std::int64_t begin, std::int64_t end) const {

@@ -6,16 +6,16 @@
 namespace tilewright::nn {
 namespace {
 
-// About 64 KiB of each of the four vectors a task.
-constexpr std::int64_t kPiece = 16384;
+// 64 KiB of each of the four vectors per task.
+constexpr std::int64_t kChunkElements = 16384;
 constexpr std::int64_t kWordRows = 64;
-constexpr std::int64_t kPackRows = 64;  // what pack_weight wants its ranges to be multiples of
+constexpr std::int64_t kPackRows = 64;  // pack_weight requires ranges in multiples of this
 
 }  // namespace
 
-template <typename T>
-Optimizer<T>::Optimizer(BertClassifier<T>& model, const Context<T>& context,
-                        const AdamWSettings& settings)
+template <typename Element>
+Optimizer<Element>::Optimizer(BertClassifier<Element>& model, const Context<Element>& context,
+                              const AdamWSettings& settings)
     : model_(model),
       c_(context),
       settings_(settings),
@@ -38,8 +38,8 @@ Optimizer<T>::Optimizer(BertClassifier<T>& model, const Context<T>& context,
   };
   for (const Tensor& tensor : layout.tensors) {
     if (tensor.offset == layout.word_embeddings || in_linear(tensor.offset)) continue;
-    for (std::int64_t at = 0; at < tensor.count; at += kPiece) {
-      const std::int64_t end = std::min(tensor.count, at + kPiece);
+    for (std::int64_t at = 0; at < tensor.count; at += kChunkElements) {
+      const std::int64_t end = std::min(tensor.count, at + kChunkElements);
       tasks_.push_back({tensor.offset + at, tensor.offset + end, -1, 0, 0, tensor.decays, false});
     }
   }
@@ -49,8 +49,8 @@ Optimizer<T>::Optimizer(BertClassifier<T>& model, const Context<T>& context,
   }
 }
 
-template <typename T>
-double Optimizer<T>::norm(std::span<const float> gradient) {
+template <typename Element>
+double Optimizer<Element>::norm(std::span<const float> gradient) {
   const auto count = static_cast<std::int64_t>(gradient.size());
   const std::int64_t blocks = (count + kernels::kNormBlock - 1) / kernels::kNormBlock;
   block_sums_.resize(static_cast<std::size_t>(blocks));
@@ -67,9 +67,9 @@ double Optimizer<T>::norm(std::span<const float> gradient) {
   return block_sums_.empty() ? 0.0 : std::sqrt(block_sums_[0]);
 }
 
-template <typename T>
-void Optimizer<T>::update_words(const Task& task, const kernels::AdamW& adamw,
-                                const float* gradient, const TouchedRows& touched) {
+template <typename Element>
+void Optimizer<Element>::update_word_embeddings(const Task& task, const kernels::AdamW& adamw,
+                                                const float* gradient, const TouchedRows& touched) {
   const std::int64_t H = model_.config().hidden_size;
   const std::int64_t base = model_.layout().word_embeddings;
   const auto update = [&](std::int64_t row_begin, std::int64_t row_end, const float* g) {
@@ -90,9 +90,9 @@ void Optimizer<T>::update_words(const Task& task, const kernels::AdamW& adamw,
   }
 }
 
-template <typename T>
-double Optimizer<T>::step(std::int64_t step, float learning_rate, std::span<const float> gradient,
-                          const TouchedRows& touched) {
+template <typename Element>
+double Optimizer<Element>::step(std::int64_t step, float learning_rate,
+                                std::span<const float> gradient, const TouchedRows& touched) {
   TW_CHECK(static_cast<std::int64_t>(gradient.size()) == model_.gradient_count(touched.R()),
            "gradient of {} elements, expected {}", gradient.size(),
            model_.gradient_count(touched.R()));
@@ -102,7 +102,7 @@ double Optimizer<T>::step(std::int64_t step, float learning_rate, std::span<cons
   adamw.beta1 = settings_.beta1;
   adamw.beta2 = settings_.beta2;
   adamw.epsilon = settings_.epsilon;
-  // Powers by repeated squaring in double, so that they depend on no library.
+  // Computes powers by repeated squaring in double, so the result does not depend on libm.
   const auto power = [](double base, std::int64_t exponent) {
     double result = 1.0;
     for (; exponent > 0; exponent /= 2, base *= base) {
@@ -113,7 +113,7 @@ double Optimizer<T>::step(std::int64_t step, float learning_rate, std::span<cons
   adamw.correction1 = static_cast<float>(1.0 - power(settings_.beta1, step));
   adamw.correction2 = static_cast<float>(1.0 - power(settings_.beta2, step));
   if (settings_.max_grad_norm > 0) {
-    // As torch.nn.utils.clip_grad_norm_.
+    // Same formula as torch.nn.utils.clip_grad_norm_.
     adamw.gradient_scale =
         static_cast<float>(std::min(1.0, settings_.max_grad_norm / (norm_before + 1e-6)));
   }
@@ -122,8 +122,8 @@ double Optimizer<T>::step(std::int64_t step, float learning_rate, std::span<cons
     const Task& task = tasks_[static_cast<std::size_t>(index)];
     kernels::AdamW own = adamw;
     own.weight_decay = task.decays ? settings_.weight_decay : 0.0f;
-    if (task.words) {
-      update_words(task, own, gradient.data(), touched);
+    if (task.word_rows) {
+      update_word_embeddings(task, own, gradient.data(), touched);
       return;
     }
     c_.parameter_ops.adamw(own, task.end - task.begin, gradient.data() + task.begin,

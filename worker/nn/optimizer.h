@@ -1,4 +1,5 @@
-// AdamW over the flat vector, rewriting the packed copies of a weight while it is in the cache.
+// AdamW over the flat parameter vector. It rewrites the packed copies of each weight while the
+// weight is in the cache.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +18,24 @@ struct AdamWSettings {
   float max_grad_norm = 1.0f;  // 0: no clipping
 };
 
-template <typename T>
+template <typename Element>
 class Optimizer {
  public:
-  Optimizer(BertClassifier<T>& model, const Context<T>& context, const AdamWSettings& settings);
+  Optimizer(BertClassifier<Element>& model, const Context<Element>& context,
+            const AdamWSettings& settings);
 
-  // First and second moments, laid out as the parameters.
+  // First and second moments, laid out like the parameters.
   std::span<float> exp_avg() const { return m_.span(); }
   std::span<float> exp_avg_sq() const { return v_.span(); }
 
-  // One update with the compact gradient of parameters.h (its last element, the loss, is left out).
-  // `step` counts from 1. Returns the gradient's norm before clipping: blocks of kNormBlock
-  // elements summed in double, the blocks' sums added pairwise.
+  // Performs one update with the compact gradient of parameters.h; ignores its last element, the
+  // loss. `step` counts from 1. Returns the gradient norm before clipping: blocks of kNormBlock
+  // elements are summed in double, and the block sums are added pairwise.
   double step(std::int64_t step, float learning_rate, std::span<const float> gradient,
               const TouchedRows& touched);
 
  private:
-  // A piece of the vector that one thread updates and, for rows of a linear weight, packs.
+  // A part of the vector that one thread updates and, if it belongs to a linear weight, packs.
   struct Task {
     std::int64_t begin = 0;
     std::int64_t end = 0;
@@ -41,14 +43,14 @@ class Optimizer {
     std::int64_t row_begin = 0;
     std::int64_t row_end = 0;
     bool decays = false;
-    bool words = false;  // begin and end are then rows of the word embeddings
+    bool word_rows = false;  // if true, begin and end are rows of the word embeddings
   };
   double norm(std::span<const float> gradient);
-  void update_words(const Task& task, const kernels::AdamW& adamw, const float* gradient,
-                    const TouchedRows& touched);
+  void update_word_embeddings(const Task& task, const kernels::AdamW& adamw, const float* gradient,
+                              const TouchedRows& touched);
 
-  BertClassifier<T>& model_;
-  Context<T> c_;
+  BertClassifier<Element>& model_;
+  Context<Element> c_;
   AdamWSettings settings_;
   runtime::Buffer<float> m_;
   runtime::Buffer<float> v_;

@@ -9,7 +9,7 @@
 namespace tilewright::nn {
 namespace {
 
-// Appends tensors one after the other.
+// Appends tensors to a layout.
 class Builder {
  public:
   explicit Builder(ParameterLayout& layout) : layout_(layout) {}
@@ -22,7 +22,7 @@ class Builder {
     layout_.count += count;
     return layout_.count - count;
   }
-  // `parts` linear layers of [n, k] that compute as one [parts * n, k].
+  // Linear layers of [n, k] each that compute as one layer [parts.size() * n, k].
   LinearLayout linear(const std::vector<std::string>& parts, std::int64_t n, std::int64_t k) {
     LinearLayout linear;
     linear.N = static_cast<std::int64_t>(parts.size()) * n;
@@ -84,17 +84,17 @@ std::vector<LinearLayout> ParameterLayout::linears() const {
   return all;
 }
 
-void initialise_tensor(const Tensor& tensor, std::uint64_t seed, float deviation, float* values) {
-  if (!tensor.decays) deviation = 0.0f;
+void initialise_tensor(const Tensor& tensor, std::uint64_t seed, float stddev, float* values) {
+  if (!tensor.decays) stddev = 0.0f;
   std::uint64_t key = seed;
   for (const char c : tensor.name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   runtime::SplitMix64 random(key);
-  // In [0, 1), of 24 bits.
+  // Uniform in [0, 1) with 24 bits.
   const auto uniform = [&random] { return static_cast<double>(random.next() >> 40) * 0x1p-24; };
   for (std::int64_t i = 0; i < tensor.count; ++i) {
     double sum = -6.0;
     for (int draw = 0; draw < 12; ++draw) sum += uniform();
-    values[i] = deviation == 0.0f ? 0.0f : static_cast<float>(sum) * deviation;
+    values[i] = stddev == 0.0f ? 0.0f : static_cast<float>(sum) * stddev;
   }
 }
 

@@ -1,11 +1,11 @@
-// The parameters of a BERT classifier as one flat fp32 vector, and where each tensor lies in it.
+// The layout of a BERT classifier's parameters in one flat fp32 vector.
 //
-// Order: the order in which backward finishes gradients (head first, embeddings last), so that a
-// bucket of the exchange is a consecutive range that fills from its beginning. The vector ends with
-// the word embeddings, because their gradient is kept by touched rows only:
-//   values    [ head | pooler | layer L-1 ... layer 0 | embedding norm, positions, types | words
-//   V*H ] gradient  [ the same                                                        | R touched
-//   rows*H | loss ]
+// Tensors are in the order in which backward finishes their gradients (head first, embeddings
+// last), so a bucket of the all-reduce is one consecutive range. The word embeddings come last
+// because their gradient holds only the R rows that occur in the batch:
+//
+//   values    [ head | pooler | layer L-1 ... 0 | embedding norm, positions, types | words [V, H] ]
+//   gradient  [ the same                                                    | [R, H] | loss ]
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct Tensor {
   std::vector<std::int64_t> shape;
   std::int64_t offset = 0;  // in elements of the flat vector
   std::int64_t count = 0;
-  bool decays = false;  // weight decay: not on biases and layer norm
+  bool decays = false;  // has weight decay: everything except biases and layer norm
 };
 
-// A linear layer [N, K] inside the flat vector. Query, key and value stand together as one [3H, H].
+// A linear layer [N, K] inside the flat vector. Query, key and value form one layer [3H, H].
 struct LinearLayout {
   std::int64_t weight = 0;
   std::int64_t bias = 0;
@@ -42,7 +42,7 @@ struct NormLayout {
 struct EncoderLayerLayout {
   LinearLayout qkv, attention_output, intermediate, output;
   NormLayout attention_norm, output_norm;
-  std::int64_t begin = 0;  // its part of the flat vector
+  std::int64_t begin = 0;  // the layer's elements of the flat vector: [begin, end)
   std::int64_t end = 0;
 };
 
@@ -55,15 +55,16 @@ struct ParameterLayout {
   NormLayout embedding_norm;
   std::int64_t position_embeddings = 0;
   std::int64_t type_embeddings = 0;
-  std::int64_t word_embeddings = 0;  // also the number of elements before them
-  std::int64_t count = 0;            // of the whole vector
+  std::int64_t word_embeddings = 0;  // offset, and so the number of elements before them
+  std::int64_t count = 0;            // elements of the whole vector
 
   // All linear layers, for packing and the optimizer.
   std::vector<LinearLayout> linears() const;
 };
 
-// Draws every element of the tensors named `names` from a normal distribution (sum of 12 uniform
-// numbers less 6) of deviation `deviation`, biases zero; decided by seed and place alone.
-void initialise_tensor(const Tensor& tensor, std::uint64_t seed, float deviation, float* values);
+// Draws every element from a normal distribution with this standard deviation (approximated by
+// the sum of 12 uniform numbers minus 6). Biases and layer norm become zero. The result depends
+// only on the seed, the tensor's name and the element's index.
+void initialise_tensor(const Tensor& tensor, std::uint64_t seed, float stddev, float* values);
 
 }  // namespace tilewright::nn

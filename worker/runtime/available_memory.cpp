@@ -1,5 +1,5 @@
-// How much memory a process may still use, and with whom it shares that: the machine, its cgroups;
-// its address space is its own.
+// Determines the memory that a process may still use: the limits that it shares with other
+// processes (the machine and its cgroups) and its address space limit.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,41 +22,41 @@ std::uint64_t left(std::uint64_t limit, std::uint64_t used) {
   return limit > used ? limit - used : 0;
 }
 
-// The first number of a file; `otherwise` where there is none ("max").
-std::uint64_t read_number(const fs::path& path, std::uint64_t otherwise) {
+// Returns the number at the start of a file, `fallback` if there is none ("max").
+std::uint64_t read_number(const fs::path& path, std::uint64_t fallback) {
   std::ifstream in(path);
   std::uint64_t number = 0;
-  return in >> number ? number : otherwise;
+  return in >> number ? number : fallback;
 }
 
-// The number after `key` at the beginning of a line.
-std::uint64_t read_entry(const fs::path& path, std::string_view key, std::uint64_t otherwise) {
+// Returns the number after `key` in the first line that starts with it.
+std::uint64_t read_entry(const fs::path& path, std::string_view key, std::uint64_t fallback) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with(key)) continue;
     const std::size_t begin = line.find_first_not_of(' ', key.size());
-    if (begin == std::string::npos) return otherwise;
+    if (begin == std::string::npos) return fallback;
     std::uint64_t number = 0;
     const auto [end, error] =
         std::from_chars(line.data() + begin, line.data() + line.size(), number);
-    return error == std::errc() ? number : otherwise;
+    return error == std::errc() ? number : fallback;
   }
-  return otherwise;
+  return fallback;
 }
 
-// The names that a version of cgroups has for its files.
+// File names of a cgroup version.
 struct CgroupFiles {
   const char* root;
   const char* limit;
   const char* usage;
   const char* cache;  // entry of memory.stat
 };
-constexpr CgroupFiles kVersion2 = {"sys/fs/cgroup", "memory.max", "memory.current",
+constexpr CgroupFiles kCgroupV2 = {"sys/fs/cgroup", "memory.max", "memory.current",
                                    "inactive_file "};
-constexpr CgroupFiles kVersion1 = {"sys/fs/cgroup/memory", "memory.limit_in_bytes",
+constexpr CgroupFiles kCgroupV1 = {"sys/fs/cgroup/memory", "memory.limit_in_bytes",
                                    "memory.usage_in_bytes", "total_inactive_file "};
 
-// What tells machines apart. It is one for all containers of a machine, which share its memory.
+// Identifies the machine. The boot id is the same in all containers of a machine.
 std::string machine(const fs::path& root) {
   std::ifstream in(root / "proc/sys/kernel/random/boot_id");
   std::string id;
@@ -64,20 +64,21 @@ std::string machine(const fs::path& root) {
   return "machine " + id;
 }
 
-// Of the process's own group and all above it. Cached files that nobody reads are given back before
-// anything is refused, so they do not count as used (the kubelet reckons alike). In a container the
-// own group's path may be the host's, which is not there: then the mounted root holds the limit.
-// Every container may see its group at the same path: the folder's inode tells them apart.
+// Adds the limits of the process's cgroup and of all its parents. Inactive file cache does not
+// count as used, because the kernel reclaims it before it refuses memory (the kubelet's working set
+// is defined the same way). In a container /proc/self/cgroup may show the host's path, which is not
+// mounted; the mounted root then holds the limit. Containers may see different cgroups at the same
+// path, so the inode of the directory identifies a cgroup.
 void add_cgroups(const fs::path& root, const CgroupFiles& files, const fs::path& group,
                  std::vector<MemoryPool>& pools) {
   const fs::path top = root / files.root;
   for (fs::path at = group.relative_path();; at = at.parent_path()) {
-    const fs::path folder = top / at;
-    const std::uint64_t limit = read_number(folder / files.limit, kNoLimit);
+    const fs::path directory = top / at;
+    const std::uint64_t limit = read_number(directory / files.limit, kNoLimit);
     struct stat status {};
-    if (limit != kNoLimit && stat(folder.c_str(), &status) == 0) {
-      const std::uint64_t usage = read_number(folder / files.usage, 0);
-      const std::uint64_t cache = read_entry(folder / "memory.stat", files.cache, 0);
+    if (limit != kNoLimit && stat(directory.c_str(), &status) == 0) {
+      const std::uint64_t usage = read_number(directory / files.usage, 0);
+      const std::uint64_t cache = read_entry(directory / "memory.stat", files.cache, 0);
       pools.push_back({machine(root) + " cgroup " + std::to_string(status.st_dev) + ":" +
                            std::to_string(status.st_ino),
                        left(limit, usage - std::min(usage, cache))});
@@ -95,8 +96,8 @@ std::vector<MemoryPool> memory_pools(const fs::path& root) {
   const std::uint64_t kib = read_entry(root / "proc/meminfo", "MemAvailable:", kNoLimit);
   if (kib != kNoLimit) pools.push_back({machine(root), kib * 1024});
 
-  fs::path group1;
-  fs::path group2;
+  fs::path v1_group;
+  fs::path v2_group;
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // hierarchy:controllers:path
     const std::size_t first = line.find(':');
@@ -104,30 +105,29 @@ std::vector<MemoryPool> memory_pools(const fs::path& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     std::string controllers = ",";
     controllers.append(line, first + 1, second - first - 1).append(",");
-    if (controllers == ",,") group2 = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos) group1 = line.substr(second + 1);
+    if (controllers == ",,") v2_group = line.substr(second + 1);
+    if (controllers.find(",memory,") != std::string::npos) v1_group = line.substr(second + 1);
   }
-  add_cgroups(root, kVersion2, group2, pools);
-  add_cgroups(root, kVersion1, group1, pools);
+  add_cgroups(root, kCgroupV2, v2_group, pools);
+  add_cgroups(root, kCgroupV1, v1_group, pools);
   return pools;
 }
 
 std::uint64_t available_memory(const fs::path& root) {
-  // `ulimit -v`, as batch systems set it. statm counts pages; the first number is all that is
-  // mapped.
+  // `ulimit -v`, which batch systems set. The first number of statm is the mapped size in pages.
   const std::uint64_t space = read_entry(root / "proc/self/limits", "Max address space", kNoLimit);
   std::uint64_t available = left(space, read_number(root / "proc/self/statm", 0) * page_bytes());
   for (const MemoryPool& pool : memory_pools(root)) available = std::min(available, pool.left);
   return available;
 }
 
-std::uint64_t held_memory(const fs::path& root) {
+std::uint64_t anonymous_rss(const fs::path& root) {
   std::ifstream in(root / "proc/self/statm");
   std::uint64_t mapped = 0;
   std::uint64_t resident = 0;
-  std::uint64_t of_files = 0;
-  if (!(in >> mapped >> resident >> of_files)) return 0;
-  return (resident - std::min(resident, of_files)) * page_bytes();
+  std::uint64_t file_pages = 0;
+  if (!(in >> mapped >> resident >> file_pages)) return 0;
+  return (resident - std::min(resident, file_pages)) * page_bytes();
 }
 
 }  // namespace tilewright::runtime

@@ -15,8 +15,6 @@
 namespace tilewright::runtime {
 namespace {
 
-constexpr std::string_view kNames[] = {"ref", "avx2", "avx512", "avx512_bf16", "amx"};
-
 struct Registers {
   unsigned a = 0, b = 0, c = 0, d = 0;
 };
@@ -27,7 +25,46 @@ Registers cpuid(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
-// XCR0: which register files the operating system saves (Intel SDM vol. 1, 13.3).
+// One CPU feature: a bit of a CPUID result (Intel SDM vol. 2, CPUID).
+struct Feature {
+  unsigned leaf = 0;  // 0: none
+  unsigned subleaf = 0;
+  unsigned Registers::*result = nullptr;
+  int bit = 0;
+};
+constexpr Feature kFma = {1, 0, &Registers::c, 12};
+constexpr Feature kF16c = {1, 0, &Registers::c, 29};
+constexpr Feature kAvx2 = {7, 0, &Registers::b, 5};
+constexpr Feature kAvx512f = {7, 0, &Registers::b, 16};
+constexpr Feature kAvx512dq = {7, 0, &Registers::b, 17};
+constexpr Feature kAvx512bw = {7, 0, &Registers::b, 30};
+constexpr Feature kAvx512vl = {7, 0, &Registers::b, 31};
+constexpr Feature kAvx512Bf16 = {7, 1, &Registers::a, 5};
+constexpr Feature kAmxBf16 = {7, 0, &Registers::d, 22};
+constexpr Feature kAmxTile = {7, 0, &Registers::d, 24};
+
+// Register state that the operating system must save, as bits of XCR0 (Intel SDM vol. 1, 13.3).
+constexpr std::uint64_t kYmmState = 0x6;
+constexpr std::uint64_t kZmmState = 0xe6;
+constexpr std::uint64_t kTileState = 0x60000;
+
+// One row per instruction set, in the order of Isa.
+struct IsaRow {
+  Isa isa;
+  std::string_view name;
+  Isa base;  // must be supported too; the row lists only additional features
+  std::array<Feature, 4> features;
+  std::uint64_t state = 0;
+};
+constexpr IsaRow kIsaRows[] = {
+    {Isa::kRef, "ref", Isa::kRef, {}},
+    {Isa::kAvx2, "avx2", Isa::kRef, {kAvx2, kFma, kF16c}, kYmmState},
+    {Isa::kAvx512, "avx512", Isa::kAvx2, {kAvx512f, kAvx512dq, kAvx512bw, kAvx512vl}, kZmmState},
+    {Isa::kAvx512Bf16, "avx512_bf16", Isa::kAvx512, {kAvx512Bf16}},
+    {Isa::kAmx, "amx", Isa::kAvx512Bf16, {kAmxBf16, kAmxTile}, kTileState},
+};
+static_assert(std::ranges::equal(kIsaRows, kAllIsas, {}, &IsaRow::isa));
+
 std::uint64_t enabled_state() {
   if ((cpuid(1, 0).c & (1u << 27)) == 0) return 0;  // OSXSAVE
   std::uint32_t low = 0;
@@ -36,7 +73,7 @@ std::uint64_t enabled_state() {
   return static_cast<std::uint64_t>(high) << 32 | low;
 }
 
-// Linux gives tile data (state component 18) to a process that asks for it once.
+// Linux allows tile data (state component 18) only to a process that has requested it.
 bool request_tile_data() {
   constexpr long kArchReqXcompPerm = 0x1023;
   constexpr long kXtileData = 18;
@@ -44,30 +81,25 @@ bool request_tile_data() {
 }
 
 std::vector<Isa> detect_isas() {
-  std::vector<Isa> isas = {Isa::kRef};
-  const Registers basic = cpuid(1, 0);
-  const Registers seven = cpuid(7, 0);
-  const Registers seven_one = cpuid(7, 1);
   const std::uint64_t state = enabled_state();
-  const auto bit = [](unsigned word, int n) { return (word >> n & 1u) != 0; };
-  const bool ymm = (state & 0x6) == 0x6;
-  const bool zmm = (state & 0xe6) == 0xe6;
-  if (!(ymm && bit(seven.b, 5) && bit(basic.c, 12) && bit(basic.c, 29))) return isas;
-  isas.push_back(Isa::kAvx2);  // AVX2, FMA, F16C
-  const bool foundation =
-      bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
-  if (!(zmm && foundation)) return isas;
-  isas.push_back(Isa::kAvx512);  // F, DQ, BW, VL
-  if (!bit(seven_one.a, 5)) return isas;
-  isas.push_back(Isa::kAvx512Bf16);
-  if (bit(seven.d, 22) && bit(seven.d, 24) && (state & 0x60000) == 0x60000 && request_tile_data()) {
-    isas.push_back(Isa::kAmx);  // AMX-BF16, AMX-TILE
+  std::vector<Isa> isas = {Isa::kRef};
+  const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
+  for (const IsaRow& row : kIsaRows) {
+    if (has(row.isa) || !has(row.base) || (state & row.state) != row.state) continue;
+    const bool supported =
+        std::all_of(row.features.begin(), row.features.end(), [](const Feature& feature) {
+          if (feature.leaf == 0) return true;
+          return (cpuid(feature.leaf, feature.subleaf).*feature.result >> feature.bit & 1u) != 0;
+        });
+    if (!supported) continue;
+    if ((row.state & kTileState) != 0 && !request_tile_data()) continue;
+    isas.push_back(row.isa);
   }
   return isas;
 }
 
-// The value of the first line `key: value` of one of /proc's files; "unknown" without one.
-std::string value_in(const char* file, std::string_view key) {
+// Returns the value of the first line `key: value` of a file in /proc, "unknown" if it has none.
+std::string read_proc_field(const char* file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with(key)) continue;
@@ -77,8 +109,8 @@ std::string value_in(const char* file, std::string_view key) {
   return "unknown";
 }
 
-// CPUs the cgroup's quota pays for (v2, then v1); infinity without a quota.
-double quota_cpus() {
+// CPU quota of the cgroup (v2, then v1) in CPUs; infinity if it has none.
+double cgroup_cpu_limit() {
   double quota = -1;
   double period = 0;
   std::string first;
@@ -92,7 +124,7 @@ double quota_cpus() {
   return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
 
-// Hyper-threads share the matrix units, so one thread a core is what the kernels want.
+// The threads of a core share its multiply units, so the kernels use one thread per core.
 int count_physical_cores(const cpu_set_t& mask) {
   std::set<std::string> siblings;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -107,19 +139,19 @@ int count_physical_cores(const cpu_set_t& mask) {
 
 }  // namespace
 
-std::string_view name(Isa isa) { return kNames[static_cast<int>(isa)]; }
+std::string_view name(Isa isa) { return kIsaRows[static_cast<std::size_t>(isa)].name; }
 
-std::optional<Isa> parse_isa(std::string_view text) {
-  for (int i = 0; i < 5; ++i) {
-    if (kNames[i] == text) return static_cast<Isa>(i);
+std::optional<Isa> parse_isa(std::string_view name) {
+  for (const IsaRow& row : kIsaRows) {
+    if (row.name == name) return row.isa;
   }
   return std::nullopt;
 }
 
 CpuInfo detect_cpu() {
   CpuInfo info;
-  info.model = value_in("/proc/cpuinfo", "model name");
-  info.allowed = value_in("/proc/thread-self/status", "Cpus_allowed_list");
+  info.model = read_proc_field("/proc/cpuinfo", "model name");
+  info.cpus_allowed = read_proc_field("/proc/thread-self/status", "Cpus_allowed_list");
   info.isas = detect_isas();
   cpu_set_t mask;
   CPU_ZERO(&mask);
@@ -128,24 +160,29 @@ CpuInfo detect_cpu() {
     usable = CPU_COUNT(&mask);
     info.physical_cores = count_physical_cores(mask);
   }
-  const double quota = std::ceil(quota_cpus());
+  const double quota = std::ceil(cgroup_cpu_limit());
   info.usable_cpus = std::max(1, quota < usable ? static_cast<int>(quota) : usable);
   return info;
 }
 
 Result<Isa> choose_isa(const CpuInfo& cpu, std::string_view forced) {
   if (forced.empty()) return cpu.isas.back();
-  std::string has;
-  for (const Isa isa : cpu.isas) has += (has.empty() ? "" : ", ") + std::string(name(isa));
+  const auto names = [](const auto& isas) {
+    std::string list;
+    for (const Isa isa : isas) list += (list.empty() ? "" : ", ") + std::string(name(isa));
+    return list;
+  };
   const std::optional<Isa> isa = parse_isa(forced);
   if (!isa) {
     return Error{
         ExitCode::kUnsupported,
-        fmt::format("TILEWRIGHT_ISA={} is not one of ref, avx2, avx512, avx512_bf16, amx", forced)};
+        fmt::format("TILEWRIGHT_ISA: found \"{}\", expected one of {}", forced, names(kAllIsas))};
   }
   if (std::find(cpu.isas.begin(), cpu.isas.end(), *isa) == cpu.isas.end()) {
-    return Error{ExitCode::kUnsupported, fmt::format("TILEWRIGHT_ISA={}: this CPU ({}) has {} only",
-                                                     forced, cpu.model, has)};
+    return Error{ExitCode::kUnsupported,
+                 fmt::format("TILEWRIGHT_ISA: found \"{}\", expected one of {}: this CPU ({}) "
+                             "supports no other instruction set",
+                             forced, names(cpu.isas), cpu.model)};
   }
   return *isa;
 }

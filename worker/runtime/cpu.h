@@ -1,6 +1,7 @@
-// What this CPU can do, and which instruction set the kernels will therefore use.
+// Detects what this CPU supports and chooses the instruction set that the kernels use.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,27 +11,30 @@
 
 namespace tilewright::runtime {
 
-// In rising order of speed. kAvx512Bf16 needs AVX512-BF16 with BW, VL and DQ; kAmx needs that and
-// AMX-BF16 with the kernel's permission to use tile data.
+// The instruction sets that kernels exist for, slowest first. cpu.cpp holds the name and the
+// required CPU features of each, worker/kernels/isa_table.cpp its kernels.
 enum class Isa { kRef, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+inline constexpr std::array kAllIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
+                                        Isa::kAmx};
 
-// "ref", "avx2", "avx512", "avx512_bf16", "amx": what TILEWRIGHT_ISA takes.
+// "ref", "avx2", "avx512", "avx512_bf16", "amx": the values of TILEWRIGHT_ISA.
 std::string_view name(Isa isa);
-std::optional<Isa> parse_isa(std::string_view text);
+std::optional<Isa> parse_isa(std::string_view name);
 
 struct CpuInfo {
-  std::string model;       // "model name" of /proc/cpuinfo
-  std::vector<Isa> isas;   // all that this CPU (and operating system) can run, rising
-  std::string allowed;     // the affinity mask, as the kernel lists it: "0-3,8"
-  int physical_cores = 1;  // of the cores this process may run on
-  int usable_cpus = 1;     // CPUs of the affinity mask, bounded by the cgroup's quota, rounded up
+  std::string model;         // "model name" in /proc/cpuinfo
+  std::vector<Isa> isas;     // supported by the CPU and the operating system, slowest first
+  std::string cpus_allowed;  // affinity mask in the kernel's list format: "0-3,8"
+  int physical_cores = 1;    // in the affinity mask
+  int usable_cpus = 1;       // CPUs in the affinity mask, at most the cgroup quota rounded up
 };
 
-// Reads CPUID and /proc; asks the operating system once for AMX tile data where the CPU has it.
+// Reads CPUID, /proc, /sys and the cgroup. On a CPU with AMX, requests permission to use tile data.
 CpuInfo detect_cpu();
 
-// The best ISA of `cpu`, or `forced` (the value of TILEWRIGHT_ISA; empty = none). A name that is
-// unknown or an ISA that the CPU lacks is an Error with kUnsupported that names what it has.
+// Returns the fastest ISA of `cpu`, or `forced` (the value of TILEWRIGHT_ISA; empty: not forced).
+// Error kUnsupported if `forced` is unknown or the CPU does not support it; the message lists the
+// supported ones.
 Result<Isa> choose_isa(const CpuInfo& cpu, std::string_view forced);
 
 }  // namespace tilewright::runtime

@@ -19,10 +19,10 @@ Block::Block(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Failure(ExitCode::kMemory, fmt::format("cannot get {} MiB of memory: {}", bytes >> 20,
-                                                 std::strerror(errno)));
+    throw Failure(ExitCode::kMemory, fmt::format("cannot allocate {} MiB of memory: {}",
+                                                 bytes >> 20, std::strerror(errno)));
   }
-  if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: refusal changes nothing
+  if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);  // only advice, may fail
   data_ = static_cast<std::byte*>(memory);
 }
 

@@ -1,6 +1,6 @@
-// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): a
-// counter with a fixed step and a bijective mix of its 64 bits. Wherever a stream of numbers must
-// follow from a seed alone.
+// The SplitMix64 random number generator (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// generators", OOPSLA 2014): a counter with a fixed step and a bijective mix of its 64 bits. Used
+// where numbers must depend only on a seed.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class SplitMix64 {
 
   explicit constexpr SplitMix64(std::uint64_t seed) : state_(seed) {}
   constexpr std::uint64_t next() { return mix(state_ += kStep); }
-  // What the n-th next() of SplitMix64(seed) returns, n counted from 1.
+  // Returns the n-th number of SplitMix64(seed), with n starting at 1.
   static constexpr std::uint64_t nth(std::uint64_t seed, std::uint64_t n) {
     return mix(seed + n * kStep);
   }

@@ -1,10 +1,12 @@
 #include "worker/runtime/thread_pool.h"
 
+#include "worker/runtime/float_mode.h"
+
 namespace tilewright::runtime {
 namespace {
 
-// A step is thousands of short jobs: spin about 20 microseconds for the next before going to sleep.
-// Longer would take the CPU from a neighbour process where cores are shared.
+// A step runs thousands of short jobs, so threads spin for about 20 us before they sleep. A longer
+// spin would take CPU time from other processes on shared cores.
 constexpr int kSpins = 2000;
 
 inline void relax() { __builtin_ia32_pause(); }
@@ -12,8 +14,9 @@ inline void relax() { __builtin_ia32_pause(); }
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
+  flush_denormals();
   for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { serve(thread); });
+    workers_.emplace_back([this, thread] { worker_loop(thread); });
   }
 }
 
@@ -27,7 +30,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::take_tasks(int thread) {
+void ThreadPool::run_tasks(int thread) {
   for (;;) {
     const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
     if (task >= tasks_) return;
@@ -50,7 +53,7 @@ void ThreadPool::dispatch(std::int64_t tasks, Job job) {
     generation_.fetch_add(1, std::memory_order_release);
   }
   start_.notify_all();
-  take_tasks(0);
+  run_tasks(0);
   for (int spin = 0; spin < kSpins; ++spin) {
     if (busy_.load(std::memory_order_acquire) == 0) return;
     relax();
@@ -59,7 +62,8 @@ void ThreadPool::dispatch(std::int64_t tasks, Job job) {
   done_.wait(lock, [this] { return busy_.load(std::memory_order_acquire) == 0; });
 }
 
-void ThreadPool::serve(int thread) {
+void ThreadPool::worker_loop(int thread) {
+  flush_denormals();
   std::uint64_t seen = 0;
   for (;;) {
     for (int spin = 0; spin < kSpins; ++spin) {
@@ -72,7 +76,7 @@ void ThreadPool::serve(int thread) {
       seen = generation_.load(std::memory_order_acquire);
       if (stop_) return;
     }
-    take_tasks(thread);
+    run_tasks(thread);
     if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       const std::lock_guard lock(mutex_);
       done_.notify_one();

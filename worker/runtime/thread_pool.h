@@ -1,5 +1,5 @@
-// Threads that share the work of one process. Work is cut into tasks that do not depend on each
-// other, so which thread takes which task never changes a result.
+// A pool of threads that runs independent tasks. Tasks do not depend on each other, so the
+// assignment of tasks to threads does not change results.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,8 @@ namespace tilewright::runtime {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller: 1 makes no further thread.
+  // `threads` includes the calling thread, which must be the one that constructs the pool: 1 starts
+  // no thread. Sets the floating-point mode of all of them (float_mode.h).
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -22,9 +23,10 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(task, thread) for every task in [0, tasks), threads taking the next free task;
-  // thread in [0, size()) names a scratch slot that no other running task uses. Returns when all
-  // are done. Not reentrant, and to be called from one thread at a time. body may not throw.
+  // Calls body(task, thread) for every task in [0, tasks); each thread takes the next free task.
+  // `thread` in [0, size()) differs between tasks that run at the same time, so it can index
+  // scratch. Returns when all tasks are done. Not reentrant; only one thread may call it at a time.
+  // body must not throw.
   template <typename Body>
   void run(std::int64_t tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -34,8 +36,8 @@ class ThreadPool {
                      const_cast<void*>(static_cast<const void*>(&body))});
   }
 
-  // Calls body(begin, end) for consecutive ranges that cover [0, count), each a multiple of
-  // `grain` long except the last.
+  // Calls body(begin, end) for consecutive ranges of `grain` elements, the last one shorter, that
+  // cover [0, count).
   template <typename Body>
   void for_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
     const std::int64_t tasks = (count + grain - 1) / grain;
@@ -51,8 +53,8 @@ class ThreadPool {
     void* object = nullptr;
   };
   void dispatch(std::int64_t tasks, Job job);
-  void take_tasks(int thread);
-  void serve(int thread);
+  void run_tasks(int thread);
+  void worker_loop(int thread);
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
@@ -61,8 +63,9 @@ class ThreadPool {
   Job job_;
   std::int64_t tasks_ = 0;
   std::atomic<std::int64_t> next_{0};
-  std::atomic<std::uint64_t> generation_{0};  // of the job; raised under mutex_, spun upon outside
-  std::atomic<int> busy_{0};                  // pool threads that have not finished the job
+  std::atomic<std::uint64_t> generation_{
+      0};                     // number of the job; written under mutex_, polled without it
+  std::atomic<int> busy_{0};  // pool threads that have not finished the job
   bool stop_ = false;
 };
 

@@ -1,4 +1,5 @@
-// Examples as the trainer takes them: token ids of all examples behind each other, never padded.
+// The examples of a split in the form that the trainer reads: token ids of all examples, packed
+// without padding.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +26,12 @@ struct Dataset {
   std::span<const std::int32_t> ids_of(std::size_t example) const;
   std::span<const std::int32_t> types_of(std::size_t example) const;
 
-  // Adds an example's tokens; its label or target is the caller's to add.
+  // Adds an example's tokens. The caller adds its label or target.
   void append(const text::Encoding& encoding);
 };
 
-// Failure with kData if a token id is not below vocab_size, the rows of the model's word embedding:
-// the tokenizer's files and the model's then do not belong together.
+// Throws Failure(kData) if a token id is not below vocab_size, the rows of the model's word
+// embeddings: tokenizer and model then do not match.
 void check_ids(const Dataset& dataset, std::int64_t vocab_size);
 
 }  // namespace tilewright::tasks

@@ -1,4 +1,4 @@
-// Metrics of classification, with the values that scikit-learn gives.
+// Classification metrics with the same values as in scikit-learn.
 #pragma once
 
 #include <cstdint>

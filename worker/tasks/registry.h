@@ -1,4 +1,4 @@
-// Finds a task by its name. A new task is a new folder and one line in registry.cpp.
+// Finds a task by its name.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace tilewright::tasks {
 
-// Names of all tasks, in the order in which help texts list them.
+// Names of all tasks, in the order of common/contract/tasks.h.
 std::vector<std::string> task_names();
 
-// Case does not matter ("MRPC" is "mrpc"). Failure with kUsage, with the names there are, if there
-// is no such task.
+// Ignores case ("MRPC" is "mrpc"). Throws Failure(kUsage), which lists all names, for an unknown
+// task.
 std::unique_ptr<const Task> find_task(std::string_view name);
 
 }  // namespace tilewright::tasks

@@ -1,5 +1,5 @@
-// What the trainer knows of a task: how to read it and how to score it. It knows no task by name;
-// find_task (registry.h) makes one from the name the user gave.
+// The interface of a task: how to read its data and how to score predictions. find_task()
+// (registry.h) creates one from its name.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ enum class Split { kTrain, kDev };
 struct ReadOptions {
   std::filesystem::path data_dir;    // holds the files that file_name names
   std::size_t max_seq_length = 128;  // tokens with [CLS] and [SEP]; at least 3
-  std::size_t max_samples = 0;       // the first so many rows; 0: all
+  std::size_t max_samples = 0;       // read the first N rows only; 0: all
 };
 
-// What a rule without a model reaches on the dev split.
+// The metrics of a rule without a model on the dev split.
 struct Baseline {
   std::string name;
   Metrics metrics;
@@ -41,10 +41,11 @@ class Task {
   virtual int num_labels() const = 0;
   virtual bool is_regression() const { return false; }
 
-  // Relative to the data folder: "train.tsv".
+  // Relative to the data directory: "train.tsv".
   virtual std::string file_name(Split split) const = 0;
 
-  // Throws Failure with kData and one sentence (file, line, what was found, what was expected).
+  // Throws Failure with ExitCode::kData and one sentence: file, line, what was found, what was
+  // expected.
   virtual Dataset read(Split split, const text::Tokenizer& tokenizer,
                        const ReadOptions& options) const = 0;
 

@@ -9,7 +9,7 @@
 namespace tilewright::text {
 namespace {
 
-bool touches_words(std::string_view text, std::size_t begin, std::size_t end) {
+bool is_adjacent_to_word(std::string_view text, std::size_t begin, std::size_t end) {
   return (begin > 0 && is_word_character(decode_utf8_before(text, begin).code_point)) ||
          (end < text.size() && is_word_character(decode_utf8(text, end).code_point));
 }
@@ -22,7 +22,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     return a.content.size() > b.content.size();
   });
   for (const AddedToken& token : tokens_) {
-    begins_[static_cast<unsigned char>(token.content[0])] = true;
+    first_bytes_[static_cast<unsigned char>(token.content[0])] = true;
   }
 }
 
@@ -38,15 +38,15 @@ void AddedTokens::split(std::string_view text, std::vector<Part>& parts) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* token =
-        begins_[static_cast<unsigned char>(text[at])] ? token_at(text, at) : nullptr;
+        first_bytes_[static_cast<unsigned char>(text[at])] ? token_at(text, at) : nullptr;
     if (token == nullptr) {
       ++at;
       continue;
     }
     std::size_t begin = at;
-    at += token->content.size();  // the search goes on behind a match even if it is not taken
+    at += token->content.size();  // also if single_word rejects the match
     std::size_t end = at;
-    if (token->single_word && touches_words(text, begin, end)) continue;
+    if (token->single_word && is_adjacent_to_word(text, begin, end)) continue;
     while (token->lstrip && begin > done) {
       const Decoded last = decode_utf8_before(text, begin);
       if (!is_whitespace(last.code_point)) break;

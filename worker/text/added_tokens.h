@@ -1,5 +1,5 @@
-// Finds the added tokens of a tokenizer ([CLS], [MASK], ...) in a text before it is split into
-// words.
+// Finds the added tokens of a tokenizer ([CLS], [MASK], ...) in a text, before the text is split
+// into words.
 #pragma once
 
 #include <array>
@@ -16,35 +16,35 @@ namespace tilewright::text {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and after it
-  bool normalized = false;   // looked for in normalised text, by its normalised content
+  bool single_word = false;  // matches only between non-word characters
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // its normalised content is matched in normalised text
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  // Tokens of one kind: all to be found in raw text, or all in normalised text.
+  // `tokens` have the same value of `normalized`.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   struct Part {
     std::string_view text;           // empty for a token
-    std::optional<std::int32_t> id;  // of a token
+    std::optional<std::int32_t> id;  // set for a token
   };
 
   bool empty() const { return tokens_.empty(); }
 
-  // Replaces `parts` by the pieces of `text`, left to right, views into it: at each place the
-  // longest token wins.
+  // Replaces `parts` by the parts of `text` from left to right, as views into it. At each position
+  // the longest token matches.
   void split(std::string_view text, std::vector<Part>& parts) const;
 
  private:
   // The longest token that begins at `at`, or null.
   const AddedToken* token_at(std::string_view text, std::size_t at) const;
 
-  std::vector<AddedToken> tokens_;     // longest first
-  std::array<bool, 256> begins_ = {};  // by first byte
+  std::vector<AddedToken> tokens_;          // longest first
+  std::array<bool, 256> first_bytes_ = {};  // by byte: a token begins with it
 };
 
 }  // namespace tilewright::text

@@ -1,6 +1,6 @@
-// What BERT's normaliser asks about one code point. The answers are those of Hugging Face's
-// tokenizers library, whose tables are of other Unicode versions than utf8proc's: its categories
-// are Unicode 8's, its decompositions Unicode 9's, its lower case is Unicode 17's.
+// Properties of code points for BERT's normaliser. Results equal those of Hugging Face's tokenizers
+// library, which uses other Unicode versions than utf8proc: categories of Unicode 8, decompositions
+// of Unicode 9, lower case of Unicode 17.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +13,30 @@ bool is_whitespace(char32_t c);
 // Categories Cc, Cf and Co, without tab, line feed and carriage return. Removed from clean text.
 bool is_control(char32_t c);
 
-// Category P*, and every ASCII character that is printable and neither letter, digit nor space.
+// Category P*, and every printable ASCII character except letters, digits and space.
 bool is_punctuation(char32_t c);
 
-// Category Mn: what is left of an accent after decomposition.
+// Category Mn: an accent after decomposition.
 bool is_nonspacing_mark(char32_t c);
 
-// The ideographs that BERT sets apart as words: the CJK blocks it was trained with, and no kana,
-// no hangul and none of the extensions after E.
+// Ideographs that BERT treats as separate words: CJK blocks up to extension E, without kana and
+// hangul.
 bool is_cjk_ideograph(char32_t c);
 
-// \w of regular expressions: alphabetic characters, marks, decimal digits, connectors, joiners.
+// \w in regular expressions: alphabetic characters, marks, decimal digits, connectors, joiners.
 bool is_word_character(char32_t c);
 
-// Simple lower case; U+0130 alone has two code points there and is the caller's affair.
+// Simple lower case. The caller handles U+0130, whose full lower case has two code points.
 char32_t to_lower(char32_t c);
 
 // Canonical combining class, 0 for starters.
 int combining_class(char32_t c);
 
-// The longest canonical decomposition of any code point, in code points (Unicode's stability policy
-// lets none grow); room to spare.
+// Upper bound of a canonical decomposition, in code points. Unicode's stability policy guarantees
+// that decompositions do not become longer.
 constexpr std::size_t kMaxDecomposition = 16;
 
-// Writes the full canonical decomposition of c (c itself if it has none); how many were written.
+// Writes the full canonical decomposition of c (c itself if it has none) and returns its length.
 std::size_t decompose(char32_t c, char32_t (&out)[kMaxDecomposition]);
 
 }  // namespace tilewright::text

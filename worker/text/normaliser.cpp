@@ -13,8 +13,9 @@ constexpr unsigned char kDropped = 0xFF;
 
 }  // namespace
 
-// Collects the characters of one text. With accents stripped, characters with a combining class
-// wait in `marks_` until the next starter, for canonical order; non-spacing marks vanish here.
+// Writes the characters of one text. If accents are stripped, it removes non-spacing marks and
+// keeps other characters with a combining class in `marks_` until the next starter, to write them
+// in canonical order.
 class Normaliser::Writer {
  public:
   Writer(bool strip_accents, bool lowercase, std::string& out)
@@ -34,7 +35,7 @@ class Normaliser::Writer {
     const std::size_t count = decompose(c, parts);
     for (std::size_t i = 0; i < count; ++i) {
       const int order = combining_class(parts[i]);
-      if (order == 0) flush();  // also a vanishing mark of class 0 bars those before it
+      if (order == 0) flush();  // also for removed marks: class 0 is a boundary for reordering
       if (is_nonspacing_mark(parts[i])) continue;
       if (order == 0) {
         write(parts[i]);
@@ -61,7 +62,7 @@ class Normaliser::Writer {
   void write(char32_t c) {
     if (!lowercase_) {
       append_utf8(c, out_);
-    } else if (c == 0x130) {  // capital I with dot above: the one letter whose lower case is two
+    } else if (c == 0x130) {  // capital I with dot above: the only lower case of two code points
       append_utf8(U'i', out_);
       append_utf8(0x307, out_);
     } else {

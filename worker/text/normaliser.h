@@ -1,5 +1,5 @@
-// BERT's text normalisation: control characters removed, white space made blanks, ideographs set
-// apart, accents stripped, lower case.
+// BERT's text normalisation: removes control characters, turns white space into spaces, puts spaces
+// around ideographs, strips accents, converts to lower case.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace tilewright::text {
 struct NormaliserOptions {
   bool clean_text = true;
   bool handle_chinese_chars = true;
-  std::optional<bool> strip_accents;  // not set: follows `lowercase`
+  std::optional<bool> strip_accents;  // default: the value of `lowercase`
   bool lowercase = true;
 };
 
@@ -21,7 +21,7 @@ class Normaliser {
  public:
   explicit Normaliser(const NormaliserOptions& options);
 
-  // Replaces `out` by the normalised `text`. Equal to BertNormalizer on every valid UTF-8 text.
+  // Sets `out` to the normalised `text`. Equal to BertNormalizer for every valid UTF-8 text.
   void normalise(std::string_view text, std::string& out) const;
 
  private:
@@ -31,7 +31,7 @@ class Normaliser {
   bool handle_chinese_chars_;
   bool strip_accents_;
   bool lowercase_;
-  // What each ASCII character becomes; kDropped: nothing.
+  // The result for each ASCII character; kDropped removes it.
   std::array<unsigned char, 128> ascii_;
 };
 

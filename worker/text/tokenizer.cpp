@@ -66,7 +66,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   return Tokenizer(read_tokenizer_files(model_dir));
 }
 
-// White space separates and goes, each punctuation character is a word of its own.
+// White space separates words and is dropped. Each punctuation character is a word.
 void Tokenizer::tokenize_words(std::string_view text, std::vector<std::int32_t>& ids) const {
   std::size_t begin = 0;
   std::size_t characters = 0;
@@ -124,7 +124,8 @@ void Tokenizer::tokenize(std::string_view text, std::vector<std::int32_t>& ids) 
 }
 
 Encoding Tokenizer::encode(std::string_view text, std::size_t max_length) const {
-  TW_CHECK(max_length >= 2, "max_length {} leaves no room for [CLS] and [SEP]", max_length);
+  TW_CHECK(max_length >= 2, "found max_length {}, expected at least 2 for [CLS] and [SEP]",
+           max_length);
   Encoding encoding;
   encoding.ids.push_back(special_.cls);
   tokenize(text, encoding.ids);
@@ -136,7 +137,8 @@ Encoding Tokenizer::encode(std::string_view text, std::size_t max_length) const 
 
 Encoding Tokenizer::encode_pair(std::string_view a, std::string_view b,
                                 std::size_t max_length) const {
-  TW_CHECK(max_length >= 3, "max_length {} leaves no room for [CLS] and two [SEP]", max_length);
+  TW_CHECK(max_length >= 3, "found max_length {}, expected at least 3 for [CLS] and two [SEP]",
+           max_length);
   Encoding encoding;
   encoding.ids.push_back(special_.cls);
   tokenize(a, encoding.ids);
@@ -154,14 +156,14 @@ Encoding Tokenizer::encode_pair(std::string_view a, std::string_view b,
   return encoding;
 }
 
-std::pair<std::size_t, std::size_t> longest_first(std::size_t a, std::size_t b, std::size_t room) {
-  if (a + b <= room) return {a, b};
-  // Where only the longer must shrink, it takes what the shorter leaves; else both get half, and
-  // the odd one goes to the one that was longer (to b when they are equal).
-  const std::size_t half = room / 2;
+std::pair<std::size_t, std::size_t> longest_first(std::size_t a, std::size_t b, std::size_t limit) {
+  if (a + b <= limit) return {a, b};
+  // If the shorter text fits into half of the limit, only the longer is truncated. Otherwise both
+  // get half, and an odd token goes to the longer text (to b if they have the same length).
+  const std::size_t half = limit / 2;
   const std::size_t shorter = std::min(a, b);
   const std::size_t keep_shorter = std::min(shorter, half);
-  const std::size_t keep_longer = room - keep_shorter;
+  const std::size_t keep_longer = limit - keep_shorter;
   return a > b ? std::pair{keep_longer, keep_shorter} : std::pair{keep_shorter, keep_longer};
 }
 

@@ -1,5 +1,5 @@
-// Text to token ids, equal to Hugging Face's BertTokenizerFast: normalise, cut into words, split
-// into pieces, wrap in [CLS] and [SEP].
+// Converts text to token ids like Hugging Face's BertTokenizerFast: normalises, splits into words
+// and word pieces, adds [CLS] and [SEP].
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace tilewright::text {
 
-// Ids of the tokens with a part of their own; -1 where the vocabulary has none ([MASK] only).
+// Ids of the special tokens. Only `mask` may be missing (-1).
 struct SpecialTokens {
   std::int32_t cls = -1;
   std::int32_t sep = -1;
@@ -26,7 +26,7 @@ struct SpecialTokens {
   std::int32_t mask = -1;
 };
 
-// All that tells one tokenizer from another; read_tokenizer_files makes it from a model folder.
+// The complete definition of a tokenizer; read_tokenizer_files() reads it from a model directory.
 struct TokenizerSpec {
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
   std::vector<AddedToken> added_tokens;
@@ -36,36 +36,38 @@ struct TokenizerSpec {
   std::size_t max_characters_per_word = 100;
 };
 
-// One sequence as the model takes it: type 0 for [CLS] a [SEP], type 1 for b [SEP].
+// One input sequence of the model: type 0 for [CLS] a [SEP], type 1 for b [SEP].
 struct Encoding {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> types;
 };
 
-// Immutable after construction; any number of threads may use one.
+// Immutable after construction, so threads can share one.
 class Tokenizer {
  public:
   static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
   explicit Tokenizer(const TokenizerSpec& spec);
 
-  // From a Hugging Face model folder; Failure with kModel when that cannot be done.
+  // Loads the tokenizer of a Hugging Face model directory. Throws Failure with
+  // ExitCode::kModel.
   static Tokenizer load(const std::filesystem::path& model_dir);
 
-  // Appends the ids of the text alone, without [CLS] and [SEP]. The text must be valid UTF-8
-  // (find_invalid_utf8); elsewhere the ids mean nothing, but no bound is overstepped.
+  // Appends the ids of the text without [CLS] and [SEP]. The text should be valid UTF-8
+  // (find_invalid_utf8). For other text the ids are undefined, but memory access is still safe.
   void tokenize(std::string_view text, std::vector<std::int32_t>& ids) const;
 
-  // [CLS] a [SEP], cut at the end to max_length (at least 2) tokens in all.
+  // [CLS] a [SEP], truncated at the end of a to max_length tokens in total (at least 2).
   Encoding encode(std::string_view text, std::size_t max_length = kNoLimit) const;
 
-  // [CLS] a [SEP] b [SEP] of at most max_length (at least 3) tokens, "longest_first": the longer of
-  // the two loses tokens from its end until both are as long as each other, then both in turn.
+  // [CLS] a [SEP] b [SEP] with at most max_length tokens (at least 3). Truncation "longest_first":
+  // removes tokens from the end of the longer text until both have the same length, then from both
+  // in turn.
   Encoding encode_pair(std::string_view a, std::string_view b,
                        std::size_t max_length = kNoLimit) const;
 
   const SpecialTokens& special() const { return special_; }
-  // One more than the largest id: what the model's vocab_size must at least be.
+  // The largest id plus one: the minimum of the model's vocab_size.
   std::int32_t vocab_size() const { return vocab_size_; }
 
  private:
@@ -79,7 +81,7 @@ class Tokenizer {
   std::int32_t vocab_size_ = 0;
 };
 
-// How many tokens of a pair's two parts remain when together they may have at most `room`.
-std::pair<std::size_t, std::size_t> longest_first(std::size_t a, std::size_t b, std::size_t room);
+// The number of tokens of each text that remain if both together may have at most `limit`.
+std::pair<std::size_t, std::size_t> longest_first(std::size_t a, std::size_t b, std::size_t limit);
 
 }  // namespace tilewright::text

@@ -25,16 +25,16 @@ struct TokenNames {
   std::string unk = "[UNK]", sep = "[SEP]", pad = "[PAD]", cls = "[CLS]", mask = "[MASK]";
 };
 
-[[noreturn]] void fail(const fs::path& path, const std::string& sentence) {
-  throw Failure(ExitCode::kModel, fmt::format("{}: {}", path.string(), sentence));
+[[noreturn]] void fail(const fs::path& path, const std::string& message) {
+  throw Failure(ExitCode::kModel, fmt::format("{}: {}", path.string(), message));
 }
 
-// A JSON document with the name of its file, for sentences.
+// A JSON document with its path for error messages.
 struct Document {
   fs::path path;
   Json root;
 
-  // The value at a path of keys ("model.type"), null when absent.
+  // The value at a path of keys such as "model.type"; null if it is missing.
   const Json& at(std::string_view keys) const {
     static const Json kNull;
     const Json* value = &root;
@@ -48,25 +48,25 @@ struct Document {
     return *value;
   }
 
-  [[noreturn]] void wrong(std::string_view where, const Json& found, const char* expected) const {
+  [[noreturn]] void reject(std::string_view where, const Json& found, const char* expected) const {
     const std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
     fail(path, fmt::format("{} is {}, expected {}", where,
                            found.is_null() ? "missing or null" : text.substr(0, 60), expected));
   }
 
-  bool boolean(std::string_view keys, bool otherwise) const {
+  bool boolean(std::string_view keys, bool default_value) const {
     const Json& value = at(keys);
-    if (value.is_null()) return otherwise;
-    if (!value.is_boolean()) wrong(keys, value, "true or false");
+    if (value.is_null()) return default_value;
+    if (!value.is_boolean()) reject(keys, value, "true or false");
     return value.get<bool>();
   }
 
   void require(std::string_view keys, const std::string& expected) const {
-    if (at(keys) != expected) wrong(keys, at(keys), fmt::format("\"{}\"", expected).c_str());
+    if (at(keys) != expected) reject(keys, at(keys), fmt::format("\"{}\"", expected).c_str());
   }
 };
 
-// Parses and refuses a vocabulary with the same key twice, of which a parser would keep one.
+// Parses a file. Refuses duplicate keys in the vocabulary: the parser would keep only one of them.
 Document read_json(const fs::path& path) {
   const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
   std::string section;
@@ -78,24 +78,23 @@ Document read_json(const fs::path& path) {
     if (depth == 1) section = key;
     if (depth == 2) field = key;
     if (depth == 3 && section == "model" && field == "vocab" && !seen.insert(key).second) {
-      fail(path, fmt::format("model.vocab has \"{}\" twice, expected distinct entries", key));
+      fail(path, fmt::format("model.vocab: found \"{}\" twice, expected distinct entries", key));
     }
     return true;
   };
   try {
     Document document{path, Json::parse(content, watch)};
-    if (!document.root.is_object()) document.wrong("the document", document.root, "an object");
+    if (!document.root.is_object()) document.reject("the document", document.root, "an object");
     return document;
   } catch (const Json::parse_error& error) {
-    fail(path, fmt::format("is no JSON: at byte {} a syntax error, expected a complete document",
-                           error.byte));
+    fail(path, fmt::format("is not valid JSON: syntax error at byte {}", error.byte));
   }
 }
 
 std::int32_t read_id(const Document& document, const std::string& where, const Json& value) {
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
       value.get<std::int64_t>() > kMaxId) {
-    document.wrong(where, value, "a whole number from 0 to 16777215");
+    document.reject(where, value, "an integer from 0 to 16777215");
   }
   return value.get<std::int32_t>();
 }
@@ -113,12 +112,12 @@ void check_bounds(const fs::path& path, const TokenizerSpec& spec) {
 
 void read_vocabulary(const Document& document, TokenizerSpec& spec) {
   const Json& vocabulary = document.at("model.vocab");
-  if (!vocabulary.is_object()) document.wrong("model.vocab", vocabulary, "an object");
+  if (!vocabulary.is_object()) document.reject("model.vocab", vocabulary, "an object");
   std::unordered_set<std::int32_t> taken;
   for (const auto& [token, value] : vocabulary.items()) {
     const std::int32_t id = read_id(document, fmt::format("model.vocab[\"{}\"]", token), value);
     if (!taken.insert(id).second) {
-      fail(document.path, fmt::format("model.vocab gives id {} to \"{}\" and to another entry, "
+      fail(document.path, fmt::format("model.vocab: found id {} for \"{}\" and another entry, "
                                       "expected distinct ids",
                                       id, token));
     }
@@ -130,15 +129,15 @@ void read_added_tokens(const Document& document, TokenizerSpec& spec) {
   const Json& added = document.at("added_tokens");
   if (added.is_null()) return;
   if (!added.is_array() || added.size() > kMaxAddedTokens) {
-    document.wrong("added_tokens", added, "a list of at most 10000 tokens");
+    document.reject("added_tokens", added, "a list of at most 10000 tokens");
   }
   for (std::size_t i = 0; i < added.size(); ++i) {
     const std::string where = fmt::format("added_tokens[{}]", i);
-    if (!added[i].is_object()) document.wrong(where, added[i], "an object");
+    if (!added[i].is_object()) document.reject(where, added[i], "an object");
     const Document entry{document.path, added[i]};
     const Json& content = entry.at("content");
     if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
-      document.wrong(where + ".content", content, "a string that is not empty");
+      document.reject(where + ".content", content, "a non-empty string");
     }
     spec.added_tokens.push_back({.id = read_id(document, where + ".id", entry.at("id")),
                                  .content = content.get<std::string>(),
@@ -149,7 +148,7 @@ void read_added_tokens(const Document& document, TokenizerSpec& spec) {
   }
 }
 
-// "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1" of a TemplateProcessing's list.
+// Formats the list of a TemplateProcessing: "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1".
 std::string template_text(const Json& list) {
   std::string text;
   if (!list.is_array()) return text;
@@ -163,7 +162,7 @@ std::string template_text(const Json& list) {
   return text;
 }
 
-// Which tokens go around a text is fixed in Tokenizer; a file that says otherwise is refused.
+// Tokenizer implements one template; refuses files with another one.
 void check_post_processor(const Document& document, const TokenNames& names) {
   const Json& type = document.at("post_processor.type");
   if (document.at("post_processor").is_null() || type == "BertProcessing") return;
@@ -175,14 +174,16 @@ void check_post_processor(const Document& document, const TokenNames& names) {
   for (const auto& [key, expected] :
        {std::pair{"post_processor.single", single}, std::pair{"post_processor.pair", pair}}) {
     if (template_text(document.at(key)) != expected) {
-      document.wrong(key, document.at(key), expected.c_str());
+      document.reject(key, document.at(key), expected.c_str());
     }
   }
 }
 
 void read_tokenizer_json(const Document& document, const TokenNames& names, TokenizerSpec& spec) {
   const Json& type = document.at("model.type");
-  if (type != "WordPiece") document.wrong("model.type", type, "\"WordPiece\", a BERT tokenizer");
+  if (type != "WordPiece") {
+    document.reject("model.type", type, "\"WordPiece\", the model of a BERT tokenizer");
+  }
   document.require("normalizer.type", "BertNormalizer");
   document.require("pre_tokenizer.type", "BertPreTokenizer");
   check_post_processor(document, names);
@@ -193,7 +194,7 @@ void read_tokenizer_json(const Document& document, const TokenNames& names, Toke
     spec.normaliser.strip_accents = document.boolean("normalizer.strip_accents", true);
   }
   if (const Json& prefix = document.at("model.continuing_subword_prefix"); !prefix.is_null()) {
-    if (!prefix.is_string()) document.wrong("model.continuing_subword_prefix", prefix, "a string");
+    if (!prefix.is_string()) document.reject("model.continuing_subword_prefix", prefix, "a string");
     spec.continuation = prefix.get<std::string>();
   }
   if (const Json& most = document.at("model.max_input_chars_per_word"); !most.is_null()) {
@@ -215,13 +216,14 @@ void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
     ++line;
     if (token.ends_with('\r')) token.remove_suffix(1);
     if (const auto bad = find_invalid_utf8(token)) {
-      fail(path, fmt::format("line {} has invalid UTF-8 at its byte {}, expected a token", line,
-                             *bad + 1));
+      fail(path,
+           fmt::format("line {}: found invalid UTF-8 at byte {} of the line, expected a token",
+                       line, *bad + 1));
     }
-    if (token.empty()) continue;  // its number is used up, but no word can match it
+    if (token.empty()) continue;  // an empty line has an id, but no word matches it
     const auto [first, fresh] = lines.emplace(token, line);
     if (!fresh) {
-      fail(path, fmt::format("line {} repeats \"{}\" of line {}, expected distinct entries", line,
+      fail(path, fmt::format("line {}: found \"{}\" as on line {}, expected distinct entries", line,
                              token, first->second));
     }
     if (line > kMaxVocabularyEntries) break;
@@ -229,15 +231,15 @@ void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
   }
 }
 
-std::string token_name(const Document& config, const char* key, const std::string& otherwise) {
+std::string token_name(const Document& config, const char* key, const std::string& default_value) {
   const Json& value = config.at(key);
   const Json& name = value.is_object() ? config.at(std::string(key) + ".content") : value;
-  if (name.is_null()) return otherwise;
-  if (!name.is_string()) config.wrong(key, name, "a token");
+  if (name.is_null()) return default_value;
+  if (!name.is_string()) config.reject(key, name, "a token");
   return name.get<std::string>();
 }
 
-void follow_config(const Document& config, TokenNames& names) {
+void apply_config(const Document& config, TokenNames& names) {
   names.unk = token_name(config, "unk_token", names.unk);
   names.sep = token_name(config, "sep_token", names.sep);
   names.pad = token_name(config, "pad_token", names.pad);
@@ -245,7 +247,7 @@ void follow_config(const Document& config, TokenNames& names) {
   names.mask = token_name(config, "mask_token", names.mask);
 }
 
-void follow_config(const Document& config, NormaliserOptions& options) {
+void apply_config(const Document& config, NormaliserOptions& options) {
   options.lowercase = config.boolean("do_lower_case", options.lowercase);
   options.handle_chinese_chars =
       config.boolean("tokenize_chinese_chars", options.handle_chinese_chars);
@@ -259,7 +261,8 @@ void follow_config(const Document& config, NormaliserOptions& options) {
 TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   std::error_code ignored;
   if (!fs::is_directory(model_dir, ignored)) {
-    fail(model_dir, "no such folder, expected a model folder with tokenizer.json or vocab.txt");
+    fail(model_dir,
+         "directory not found; expected a model directory with tokenizer.json or vocab.txt");
   }
   const fs::path json = model_dir / "tokenizer.json";
   const fs::path vocab = model_dir / "vocab.txt";
@@ -267,7 +270,7 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   Document config{config_path, Json::object()};
   if (fs::exists(config_path, ignored)) config = read_json(config_path);
   TokenNames names;
-  follow_config(config, names);
+  apply_config(config, names);
 
   TokenizerSpec spec;
   const bool from_json = fs::exists(json, ignored);
@@ -279,9 +282,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   } else if (fs::exists(vocab, ignored)) {
     read_vocab_txt(vocab, spec);
   } else {
-    fail(model_dir, "has neither tokenizer.json nor vocab.txt, expected one of them");
+    fail(model_dir, "found neither tokenizer.json nor vocab.txt, expected one of them");
   }
-  follow_config(config, spec.normaliser);
+  apply_config(config, spec.normaliser);
   check_bounds(source, spec);
 
   std::unordered_map<std::string, std::int32_t> ids(spec.vocabulary.begin(), spec.vocabulary.end());
@@ -295,7 +298,7 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   for (const std::string* name : {&names.unk, &names.cls, &names.sep, &names.pad}) {
     if (find(*name) < 0) {
       fail(source,
-           fmt::format("the special token {} is missing, expected it in the vocabulary", *name));
+           fmt::format("the special token {} is missing; expected it in the vocabulary", *name));
     }
   }
   if (!from_json) {

@@ -1,4 +1,4 @@
-// Reads a tokenizer from the files of a Hugging Face model folder.
+// Reads a tokenizer from the files of a Hugging Face model directory.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace tilewright::text {
 
-// From tokenizer.json, or where there is none from vocab.txt; in both cases tokenizer_config.json's
-// do_lower_case, strip_accents, tokenize_chinese_chars and token names are followed where it has
-// them. Throws Failure with kModel: a missing folder or file, JSON or UTF-8 that is none, a model
-// that is no WordPiece, other normalisers or templates than BERT's, an empty vocabulary, an entry
-// or id that comes twice, a special token missing.
+// Reads tokenizer.json or, if it is missing, vocab.txt. In both cases do_lower_case, strip_accents,
+// tokenize_chinese_chars and the token names in tokenizer_config.json take precedence. Throws
+// Failure with ExitCode::kModel for a missing directory or file, invalid JSON or UTF-8, a model
+// other than WordPiece, a normaliser or template other than BERT's, an empty vocabulary, a
+// duplicate entry or id, and a missing special token.
 TokenizerSpec read_tokenizer_files(const std::filesystem::path& model_dir);
 
 }  // namespace tilewright::text

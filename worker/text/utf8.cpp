@@ -7,7 +7,8 @@ namespace {
 
 constexpr Decoded kIllFormed = {0xFFFD, 0};
 
-// The sequence at `at`, or size 0. Second bytes have narrower ranges after E0, ED, F0 and F4.
+// The sequence at `at`; size 0 if it is ill-formed. After E0, ED, F0 and F4 the second byte has a
+// smaller range.
 Decoded decode_strictly(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(text[at + i]));

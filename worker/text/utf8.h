@@ -1,4 +1,4 @@
-// UTF-8: the check that every text must pass before it is tokenised, decoding and encoding.
+// UTF-8: validation, decoding and encoding. Text is validated before it is tokenized.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,21 @@
 
 namespace tilewright::text {
 
-// The offset of the first byte that begins no well-formed sequence (overlong forms, surrogates and
-// code points above U+10FFFF are ill-formed: Unicode standard, table 3-7); nothing if all is well.
+// The offset of the first byte that does not begin a well-formed sequence; nullopt for valid text.
+// Overlong forms, surrogates and code points above U+10FFFF are ill-formed (Unicode standard, table
+// 3-7).
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
 struct Decoded {
   char32_t code_point;
-  std::uint32_t size;  // bytes taken, 1 to 4
+  std::uint32_t size;  // bytes of the sequence, 1 to 4
 };
 
-// The code point that begins at `at`. An ill-formed sequence gives U+FFFD and takes one byte, so
-// that no text can make a reader leave its bounds.
+// The code point that begins at `at`. An ill-formed sequence gives U+FFFD with size 1, so that
+// reading stays within the text.
 Decoded decode_utf8(std::string_view text, std::size_t at);
 
-// The code point that ends just before `end` (end > 0), with the bytes it takes.
+// The code point that ends before offset `end` (end > 0).
 Decoded decode_utf8_before(std::string_view text, std::size_t end);
 
 void append_utf8(char32_t code_point, std::string& out);

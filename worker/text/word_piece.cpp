@@ -11,10 +11,11 @@ WordPiece::WordPiece(const std::vector<std::pair<std::string, std::int32_t>>& en
     : options_(options) {
   std::size_t bytes = options_.continuation.size();
   for (const auto& entry : entries) bytes += entry.first.size();
-  TW_CHECK(bytes <= kMaxVocabularyBytes, "{} bytes of vocabulary, at most {}", bytes,
+  TW_CHECK(bytes <= kMaxVocabularyBytes, "vocabulary of {} bytes, expected at most {}", bytes,
            kMaxVocabularyBytes);
   ids_.assign(1, -1);
-  // Grown before it is half full; entries share beginnings, so far fewer nodes than bytes come.
+  // The table grows as nodes are added: entries share prefixes, so there are far fewer nodes than
+  // bytes.
   const auto resize = [this](std::size_t capacity) {
     const std::vector<Edge> old = std::move(edges_);
     edges_.assign(capacity, Edge{});
@@ -32,14 +33,14 @@ WordPiece::WordPiece(const std::vector<std::pair<std::string, std::int32_t>>& en
     }
     return node;
   };
-  inside_ = walk(options_.continuation);
+  continuation_root_ = walk(options_.continuation);
   for (const auto& [word, id] : entries) {
     if (!word.empty()) ids_[walk(word)] = id;
   }
 }
 
 std::size_t WordPiece::slot(std::uint32_t key) const {
-  // Fibonacci hashing: the high bits of the product are well mixed.
+  // Fibonacci hashing: uses the high bits of the product, which depend on all bits of the key.
   std::size_t at = (key * 0x9E3779B97F4A7C15U) >> shift_;
   while (edges_[at].child != kNone && edges_[at].key != key) at = (at + 1) & (edges_.size() - 1);
   return at;
@@ -62,9 +63,9 @@ void WordPiece::split(std::string_view word, std::size_t characters,
                       std::vector<std::int32_t>& ids) const {
   const std::size_t before = ids.size();
   std::size_t at = characters > options_.max_characters ? word.size() + 1 : 0;
-  // An entry is whole UTF-8, so the longest match cannot end inside a character.
+  // Entries are valid UTF-8, so the longest match cannot end inside a character.
   while (at < word.size()) {
-    std::uint32_t node = at == 0 ? 0 : inside_;
+    std::uint32_t node = at == 0 ? 0 : continuation_root_;
     std::size_t end = at;
     std::int32_t best = -1;
     for (std::size_t i = at; i < word.size(); ++i) {

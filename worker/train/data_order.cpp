@@ -18,8 +18,8 @@ DataOrder::DataOrder(std::int64_t examples, std::int64_t global_batch, std::uint
            global_batch);
 }
 
-// Fisher-Yates. The bound of a random number is taken by multiplication (Lemire, 2019, without the
-// rejection: a bias below 2^-32 for any data set that fits in memory).
+// Fisher-Yates shuffle. A random number below i is drawn by multiplication (Lemire, 2019) without
+// the rejection step, which leaves a bias below i * 2^-32.
 void DataOrder::shuffle(std::int64_t epoch) {
   std::iota(order_.begin(), order_.end(), 0);
   runtime::SplitMix64 random(seed_ * runtime::SplitMix64::kStep +

@@ -1,5 +1,5 @@
-// Which examples make up each step's global batch: decided by the seed alone, so that any worker
-// can name any step's examples without asking, before and after any failure.
+// The examples of each step's global batch. The order depends only on the seed, so every worker
+// computes it without communication, also after a restart.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ class DataOrder {
   DataOrder(std::int64_t examples, std::int64_t global_batch, std::uint64_t seed);
 
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  // The examples of step `step` (counted from 0 over the whole training) in the order of the global
-  // batch; the last step of an epoch may have fewer than global_batch. Valid until the next call.
+  // The examples of step `step`, counted from 0 over the whole training, in the order of the global
+  // batch. The last step of an epoch may have fewer than global_batch. Valid until the next call.
   std::span<const std::int32_t> batch(std::int64_t step);
 
  private:

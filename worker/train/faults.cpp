@@ -16,7 +16,7 @@ std::optional<std::int64_t> number(std::string_view text) {
   return value;
 }
 
-Error bad(std::string_view text, const std::string& why) {
+Error invalid(std::string_view text, const std::string& why) {
   return {ExitCode::kUsage,
           fmt::format("TILEWRIGHT_FAULT={}: {}, expected POINT[@STEP][,worker=INDEX][,epoch=EPOCH]",
                       text, why)};
@@ -31,14 +31,16 @@ Result<Faults> Faults::parse(std::string_view text) {
   std::string_view head = rest.substr(0, rest.find(','));
   rest = head.size() < rest.size() ? rest.substr(head.size() + 1) : std::string_view();
   if (const auto at = head.find('@'); at != std::string_view::npos) {
-    faults.wanted_step_ = number(head.substr(at + 1));
-    if (!faults.wanted_step_) return bad(text, "the step is not a number");
+    faults.target_step_ = number(head.substr(at + 1));
+    if (!faults.target_step_) return invalid(text, "the step is not an integer");
     head = head.substr(0, at);
   }
   if (std::find(std::begin(kFaultPoints), std::end(kFaultPoints), head) == std::end(kFaultPoints)) {
     std::string known;
-    for (const std::string_view point : kFaultPoints) known += fmt::format(" {}", point);
-    return bad(text, fmt::format("no point is named {} (there are{})", head, known));
+    for (const std::string_view point : kFaultPoints) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", point);
+    }
+    return invalid(text, fmt::format("unknown point \"{}\" (known: {})", head, known));
   }
   faults.point_ = head;
   while (!rest.empty()) {
@@ -48,22 +50,22 @@ Result<Faults> Faults::parse(std::string_view text) {
     const auto value =
         equals == std::string_view::npos ? std::nullopt : number(part.substr(equals + 1));
     if (value && part.substr(0, equals) == "worker") {
-      faults.wanted_worker_ = *value;
+      faults.target_worker_ = *value;
     } else if (value && part.substr(0, equals) == "epoch") {
-      faults.wanted_epoch_ = static_cast<std::uint64_t>(*value);
+      faults.target_epoch_ = static_cast<std::uint64_t>(*value);
     } else {
-      return bad(text, fmt::format("found {}", part));
+      return invalid(text, fmt::format("found \"{}\"", part));
     }
   }
   return faults;
 }
 
 void Faults::hit(std::string_view point) const {
-  if (point_.empty() || point != point_ || epoch_ != wanted_epoch_) return;
-  if (wanted_step_ && step_ != *wanted_step_) return;
-  if (wanted_worker_ && worker_ != *wanted_worker_) return;
+  if (point_.empty() || point != point_ || epoch_ != target_epoch_) return;
+  if (target_step_ && step_ != *target_step_) return;
+  if (target_worker_ && worker_ != *target_worker_) return;
   kill(getpid(), SIGKILL);
-  // As the first process of a container it cannot kill itself.
+  // The first process of a container (PID 1) cannot kill itself with SIGKILL.
   _exit(128 + SIGKILL);
 }
 

@@ -1,10 +1,10 @@
-// Named points where a test can make this process die, by TILEWRIGHT_FAULT. Nothing is hit unless
-// the variable is set.
+// Named points where a test can kill this process through the variable TILEWRIGHT_FAULT.
 //
 //   TILEWRIGHT_FAULT=POINT[@STEP][,worker=INDEX][,epoch=EPOCH]
 //
-// kills the process with SIGKILL when it passes POINT (in step STEP, as worker INDEX, in membership
-// epoch EPOCH; by default any step, any worker, epoch 1, so that a restarted worker lives).
+// kills the process with SIGKILL when it reaches POINT in step STEP, as worker INDEX, in membership
+// epoch EPOCH. The defaults are any step, any worker and epoch 1, so a restarted worker survives.
+// Without the variable nothing happens.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tilewright::train {
 
-// Every point of this room; worker/collectives names its own.
+// All points. Those of the exchange (reduce_scatter to bucket.done) are hit by worker/collectives.
 inline constexpr std::string_view kFaultPoints[] = {
     "step.begin",
     "step.after_backward",
@@ -38,7 +38,7 @@ inline constexpr std::string_view kFaultPoints[] = {
 class Faults {
  public:
   Faults() = default;
-  // An empty text means no fault; an unknown point is an Error (kUsage) that lists the known.
+  // An empty string means no fault. An unknown point is an Error (kUsage) that lists all points.
   static Result<Faults> parse(std::string_view text);
 
   void enter(std::int64_t worker, std::uint64_t epoch) {
@@ -46,14 +46,14 @@ class Faults {
     epoch_ = epoch;
   }
   void at_step(std::int64_t step) { step_ = step; }
-  // Does not return when the fault is due.
+  // Kills the process if the configured point, step, worker and epoch match.
   void hit(std::string_view point) const;
 
  private:
   std::string point_;
-  std::optional<std::int64_t> wanted_step_;
-  std::optional<std::int64_t> wanted_worker_;
-  std::uint64_t wanted_epoch_ = 1;
+  std::optional<std::int64_t> target_step_;
+  std::optional<std::int64_t> target_worker_;
+  std::uint64_t target_epoch_ = 1;
   std::int64_t worker_ = 0;
   std::uint64_t epoch_ = 0;
   std::int64_t step_ = -1;

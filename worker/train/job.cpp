@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/base/random.h"
 #include "common/base/sha256.h"
 #include "worker/checkpoint/parameters.h"
+#include "worker/kernels/numerics_version.h"
 #include "worker/nn/parameters.h"
 #include "worker/tasks/registry.h"
 #include "worker/text/tokenizer.h"
 
 namespace tilewright::train {
 namespace {
+
+constexpr const char* kStartingWeights = "starting_weights";  // in the fingerprint
 
 std::string digest_of(const tasks::Dataset& data) {
   Sha256 sha;
@@ -24,60 +28,78 @@ std::string digest_of(const tasks::Dataset& data) {
   return sha.hex();
 }
 
-void describe(const char* split, const tasks::Dataset& data, Logger& log) {
-  std::size_t longest = 0;
-  for (std::size_t i = 0; i < data.size(); ++i) longest = std::max(longest, data.length(i));
-  log.info("{} data: {} examples, {} tokens ({:.1f} on average, {} at most)", split, data.size(),
-           data.tokens(), static_cast<double>(data.tokens()) / static_cast<double>(data.size()),
-           longest);
+std::string digest_of(const checkpoint::SafetensorsFile& file) {
+  Sha256 sha;
+  sha.update(file.content().data(), file.content().size());
+  return sha.hex();
 }
 
-// Before anything is written: whoever reads the weights later finds them good.
+// Checks all tensors before the output directory is touched; reading them later cannot fail.
 void check_weights(const checkpoint::SafetensorsFile& file, const nn::BertConfig& config) {
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
-    if (may_be_missing(tensor.name) && !checkpoint::find_parameter(file, tensor.name)) continue;
+    if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(file, tensor.name)) continue;
     checkpoint::check_parameter(file, tensor.name, tensor.shape);
   }
 }
 
 }  // namespace
 
-Job load_job(const Settings& settings, const std::string& uid, Logger& log) {
+void open_starting_weights(Job& job) {
+  job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
+  check_weights(*job.weights, job.model.bert);
+  job.fingerprint[kStartingWeights] = digest_of(*job.weights);
+}
+
+void check_weights_unchanged(const Job& job) {
+  job.weights->check_size();
+  const std::string found = digest_of(*job.weights);
+  const std::string expected = job.fingerprint.at(kStartingWeights);
+  if (found == expected) return;
+  job.weights->fail(
+      fmt::format("has changed since this process started: found SHA-256 {}, expected {}; the "
+                  "starting weights of a job must not change",
+                  found, expected));
+}
+
+Job load_job(const Settings& settings, const std::string& uid) {
+  const std::filesystem::path model_dir = settings.model_name_or_path;
   Job job;
   job.settings = settings;
   job.uid = uid;
   job.task = tasks::find_task(settings.task_name);
-  if (!std::filesystem::is_directory(settings.model_dir)) {
+  if (!std::filesystem::is_directory(model_dir)) {
     throw Failure(ExitCode::kModel,
-                  fmt::format("--model_name_or_path={}: no such folder, expected one with "
+                  fmt::format("--model_name_or_path={}: no such directory, expected one with "
                               "config.json, model.safetensors and a tokenizer",
-                              settings.model_dir.string()));
+                              settings.model_name_or_path));
   }
-  job.model = checkpoint::read_bert_config(settings.model_dir);
+  job.model = checkpoint::read_bert_config(model_dir);
   nn::BertConfig& bert = job.model.bert;
   if (bert.max_position_embeddings < settings.max_seq_length) {
     throw Failure(ExitCode::kUsage,
-                  fmt::format("--max_seq_length={}: the model in {} has {} positions",
-                              settings.max_seq_length, settings.model_dir.string(),
-                              bert.max_position_embeddings));
+                  fmt::format("--max_seq_length={}: expected at most the {} positions of the model "
+                              "in {}",
+                              settings.max_seq_length, bert.max_position_embeddings,
+                              settings.model_name_or_path));
   }
   bert.num_labels = job.task->num_labels();
   job.model.labels = job.task->label_names();
-  if (settings.hidden_dropout_prob) bert.hidden_dropout_prob = *settings.hidden_dropout_prob;
-  if (settings.attention_probs_dropout_prob) {
-    bert.attention_probs_dropout_prob = *settings.attention_probs_dropout_prob;
-  }
-  if (settings.classifier_dropout) bert.classifier_dropout = *settings.classifier_dropout;
+  const auto override_dropout = [](float& probability, float flag) {
+    if (flag >= 0) probability = flag;
+  };
+  override_dropout(bert.hidden_dropout_prob, settings.hidden_dropout_prob);
+  override_dropout(bert.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
+  override_dropout(bert.classifier_dropout, settings.classifier_dropout);
 
-  const text::Tokenizer tokenizer = text::Tokenizer::load(settings.model_dir);
+  const text::Tokenizer tokenizer = text::Tokenizer::load(model_dir);
   if (settings.pad_to_max_length) {
     job.padding = {settings.max_seq_length, tokenizer.special().pad};
     if (job.padding.id >= bert.vocab_size) {
       throw Failure(
           ExitCode::kModel,
-          fmt::format("--pad_to_max_length: the tokenizer in {} has [PAD] as {}, expected "
+          fmt::format("--pad_to_max_length: the tokenizer in {} has id {} for [PAD], expected "
                       "an id below the model's vocab_size {}",
-                      settings.model_dir.string(), job.padding.id, bert.vocab_size));
+                      settings.model_name_or_path, job.padding.id, bert.vocab_size));
     }
   }
   const auto read = [&](tasks::Split split, std::int64_t limit) {
@@ -92,22 +114,23 @@ Job load_job(const Settings& settings, const std::string& uid, Logger& log) {
   job.fingerprint = fingerprint(settings);
   if (settings.do_train) {
     job.train_data = read(tasks::Split::kTrain, settings.max_train_samples);
-    describe("training", job.train_data, log);
     job.fingerprint["train_data"] = digest_of(job.train_data);
-    job.schedule = make_schedule(
-        settings.schedule, static_cast<std::int64_t>(job.train_data.size()), settings.global_batch);
+    job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),
+                                 settings.global_batch);
   }
   if (settings.do_eval) {
     job.dev_data = read(tasks::Split::kDev, settings.max_eval_samples);
-    describe("evaluation", job.dev_data, log);
   }
-  const auto weights = checkpoint::open_weights(settings.model_dir);
-  check_weights(*weights, bert);
-  Sha256 sha;
-  sha.update(weights->content().data(), weights->content().size());
-  job.fingerprint["starting_weights"] = sha.hex();
-  // Without a runtime that names the job, the same flags on the same data are the same job.
-  if (job.uid.empty()) job.uid = "flags-" + sha256_hex(job.fingerprint.dump()).substr(0, 16);
+  open_starting_weights(job);
+  // Without a UID from the environment, equal flags, data and weights are the same job, which the
+  // next launch resumes. With --overwrite_output_dir each launch is a new job, as in Hugging Face's
+  // scripts.
+  if (job.uid.empty()) {
+    job.uid = settings.overwrite_output_dir
+                  ? "launch-" + random_uuid()
+                  : "flags-" + sha256_hex(job.fingerprint.dump()).substr(0, 16);
+  }
+  job.fingerprint["kernels"] = kernels::kNumericsVersion;
   return job;
 }
 

@@ -1,5 +1,5 @@
-// All that a training reads before it starts, and that does not change while it runs: task, data,
-// the model's sizes. Every worker reads the same.
+// The input of a training, read before it starts and constant afterwards: settings, task, data and
+// the sizes of the model. All workers read the same.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/safetensors.h"
 #include "worker/nn/batch.h"
 #include "worker/nn/bert_config.h"
 #include "worker/tasks/task.h"
@@ -15,24 +16,41 @@
 
 namespace tilewright::train {
 
+// The instruction set in Job::fingerprint.
+inline constexpr const char* kInstructionSetSetting = "instruction_set";
+
 struct Job {
   Settings settings;
   std::string uid;
   std::unique_ptr<const tasks::Task> task;
-  tasks::Dataset train_data, dev_data;  // empty where there is no training or no evaluation
+  tasks::Dataset train_data, dev_data;  // empty without do_train, or without do_eval
   checkpoint::ModelConfig model;        // config.json with the task's labels and the flags' dropout
-  nn::Padding padding;                  // none without --pad_to_max_length
+  nn::Padding padding;                  // length 0 without --pad_to_max_length
   Schedule schedule;
-  // settings' fingerprint with digests of data and starting weights: equal on all workers.
+  // The starting weights, mapped for the whole run: a file that replaces them later has no effect.
+  std::unique_ptr<const checkpoint::SafetensorsFile> weights;
+  // All that determines the weights: the settings' fingerprint, the digests of data and starting
+  // weights, the version of the kernels and, if the training is exact, the instruction set, once it
+  // is known. Equal on all workers, and in a checkpoint and the training that resumes from it.
   nlohmann::json fingerprint;
 };
 
-// The head, which a model that was only pre-trained lacks: then it is drawn anew.
-inline bool may_be_missing(const std::string& tensor) {
+// Tensors of the classification head. A pre-trained model may lack them; they are then initialised
+// at random.
+inline bool is_head_tensor(const std::string& tensor) {
   return tensor.starts_with("classifier.") || tensor.starts_with("bert.pooler.");
 }
 
-// Throws Failure: kModel, kWeights, kData or kUsage with one sentence.
-Job load_job(const Settings& settings, const std::string& uid, Logger& log);
+// Maps the model's weights, checks all tensors and adds their digest to the fingerprint. Failures
+// have kWeights.
+void open_starting_weights(Job& job);
+
+// A Failure (kWeights) if the content of the mapped starting weights has changed since load_job(),
+// so that training from it would give other bits.
+void check_weights_unchanged(const Job& job);
+
+// `uid`: the job's UID from the environment; if empty, one is derived from the fingerprint. Throws
+// Failure (kModel, kWeights, kData or kUsage).
+Job load_job(const Settings& settings, const std::string& uid);
 
 }  // namespace tilewright::train

@@ -1,5 +1,5 @@
-// What a person sees of a running training: a bar on a terminal, a plain line now and then
-// elsewhere.
+// The progress of a running training: a report per step, rates, and how both are shown: a bar on a
+// terminal, otherwise a log line every logging_steps steps.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace tilewright::train {
 
 // One optimizer step of the whole job, all workers together.
 struct StepReport {
-  std::int64_t step = 0;  // done, counted from 1
+  std::int64_t step = 0;  // completed steps
   std::int64_t total_steps = 0;
-  double epoch = 0;
+  double epoch = 0;  // passes over the training data, with fraction
   double loss = 0;
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
   double flops = 0;
-  bool leave = false;  // some worker is to stop: all do, after this step
+  bool stop_requested = false;  // by any worker: all stop after this step
 };
 
 // Rates over the last kWindow steps.
@@ -36,40 +36,45 @@ struct Rates {
 class RateMeter {
  public:
   static constexpr std::size_t kWindow = 20;
-  // `now`: the end of the step that `report` tells of.
+  // `now`: the end of the reported step.
   Rates add(const StepReport& report, MonotonicTime now);
-  // Begins anew: what follows is no continuation of the steps before (a restart, an evaluation).
+  // Drops all samples, after a restart or an evaluation. `now`: the start of the next step.
   void restart(MonotonicTime now);
 
  private:
-  struct Mark {
+  struct Sample {
     MonotonicTime at;
-    double examples = 0, tokens = 0, flops = 0;  // since the beginning
+    double examples = 0, tokens = 0, flops = 0;  // since restart()
   };
-  std::deque<Mark> marks_;
+  std::deque<Sample> samples_;
 };
 
-// "step 120/690 | epoch 1.04 | loss 0.5321 | ..."; peak_gflops is the ceiling of all workers' CPUs
-// (0: not known).
+// "step 120/690  epoch 1.04  loss 0.5321  231 examples/s  46 % of peak  ETA 1:35"; see
+// common/contract/log_lines.h. At most 90 columns below 100,000 steps, 100 epochs, 10,000
+// examples/s and 100 hours: with its timestamp a log line stays under 120. Without `peak_gflops`
+// (of all workers' CPUs together; 0: unknown) it has the GFLOP/s in place of the share.
 std::string describe(const StepReport& report, const Rates& rates, double peak_gflops);
+
+struct ProgressOptions {
+  bool terminal = false;  // draw a bar on standard error instead of logging lines
+  std::int64_t logging_steps = 1;
+  bool logging_first_step = false;
+};
 
 class ProgressPrinter {
  public:
-  // On a terminal the bar is redrawn in place on standard error; else lines go to `logger`.
-  ProgressPrinter(Logger& logger, bool terminal, double peak_gflops);
-  void show(const StepReport& report, const Rates& rates, MonotonicTime now);
-  // Leaves the bar where it is, so that what is logged next begins on a line of its own.
-  void release();
+  ProgressPrinter(Logger& logger, const ProgressOptions& options);
+  // `peak_gflops` as for describe().
+  void show(const StepReport& report, const Rates& rates, double peak_gflops, MonotonicTime now);
+  // Ends the bar's line, so that the next log line starts on a new one.
+  void end_line();
 
  private:
-  // Lines: the first step, then one every so often, and the last.
-  static constexpr std::chrono::seconds kLineInterval{5};
   static constexpr std::chrono::milliseconds kBarInterval{100};
   Logger& logger_;
-  bool terminal_;
-  double peak_gflops_;
+  ProgressOptions options_;
   bool drawn_ = false;
-  MonotonicTime next_{};
+  MonotonicTime next_bar_{};
 };
 
 }  // namespace tilewright::train

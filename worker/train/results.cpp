@@ -2,13 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/contract/reported.h"
+#include "common/contract/training_report.h"
 
 namespace tilewright::train {
 namespace {
 
-// Mean over all steps, from the log history: its entries hold the mean of the steps since the one
-// before.
+// Mean loss of all steps. An entry of the log history holds the mean of the steps since the entry
+// before it.
 double mean_loss(const checkpoint::TrainerState& state) {
   double sum = 0;
   std::int64_t before = 0;
@@ -24,6 +24,7 @@ double mean_loss(const checkpoint::TrainerState& state) {
 }  // namespace
 
 std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
+                                                runtime::Isa isa,
                                                 const std::optional<EvaluationResult>& evaluation) {
   using Json = nlohmann::ordered_json;
   const checkpoint::TrainerState& state = trainer.state();
@@ -33,12 +34,15 @@ std::map<std::string, std::string> result_files(const Job& job, const Trainer& t
   if (job.settings.do_train) {
     const double seconds = trainer.train_seconds();
     Json train;
+    if (!job.settings.run_name.empty()) train["run_name"] = job.settings.run_name;
     train["epoch"] = state.epoch;
     train["total_flos"] = state.total_flos;
     train["train_loss"] = mean_loss(state);
     train["train_runtime"] = seconds;
     train["train_samples"] = job.train_data.size();
     train["train_samples_per_second"] = rate(static_cast<double>(state.examples_consumed), seconds);
+    train["train_instruction_set"] = runtime::name(isa);
+    train["train_exact"] = job.settings.exact;
     train["train_steps_per_second"] = rate(static_cast<double>(state.global_step), seconds);
     all.update(train);
     files["train_results.json"] = train.dump(2) + "\n";
@@ -54,7 +58,7 @@ std::map<std::string, std::string> result_files(const Job& job, const Trainer& t
     eval["eval_samples_per_second"] =
         rate(static_cast<double>(evaluation->examples), evaluation->seconds);
     all.update(eval);
-    files[reported::kEvaluationFile] = eval.dump(2) + "\n";
+    files[training_report::kEvaluationFile] = eval.dump(2) + "\n";
   }
   files["all_results.json"] = all.dump(2) + "\n";
   return files;

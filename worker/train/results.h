@@ -1,5 +1,5 @@
-// The result files beside the model: train_results.json, eval_results.json, all_results.json, in
-// Hugging Face's names.
+// The result files in the output directory: train_results.json, eval_results.json, all_results.json
+// and trainer_state.json, with Hugging Face's names and fields.
 #pragma once
 
 #include <map>
@@ -10,8 +10,9 @@
 
 namespace tilewright::train {
 
-// File name -> content. `evaluation`: none where there was no evaluation.
+// File name -> content. `isa`: of the trainer. `evaluation`: nullopt without do_eval.
 std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
+                                                runtime::Isa isa,
                                                 const std::optional<EvaluationResult>& evaluation);
 
 }  // namespace tilewright::train

@@ -1,29 +1,45 @@
 #include "worker/train/run.h"
 
-#include "common/contract/reported.h"
-#include "worker/checkpoint/output_claim.h"
+#include <functional>
+
+#include "common/contract/log_lines.h"
+#include "common/contract/training_report.h"
+#include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
 #include "worker/kernels/gemm/peak.h"
+#include "worker/train/collective_timeout.h"
+#include "worker/train/instruction_set.h"
+#include "worker/train/output_retry.h"
 #include "worker/train/results.h"
+#include "worker/train/summary.h"
 #include "worker/train/trainer.h"
 
 namespace tilewright::train {
 namespace {
 
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
+constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
-// Workers of one epoch are there already when it begins.
-constexpr std::chrono::seconds kConnectLimit{30};
+// The workers of a membership epoch are running when it begins, so connecting is fast.
+constexpr std::chrono::seconds kConnectTimeout{30};
 
-// Meets the other workers, epoch after epoch, through one listening socket.
+// A membership epoch of this worker.
+struct Connection {
+  std::unique_ptr<collectives::Mesh> mesh;
+  runtime::Isa isa;               // that all its workers use
+  std::int64_t resume_step = -1;  // see rendezvous::Assignment
+};
+
+// Joins membership epochs and connects to their workers through one listening socket.
 class Connector {
  public:
   Connector(elastic::Session& session, Logger& log) : session_(session), log_(log) {
-    if (session.alone()) return;
+    if (session.is_standalone()) return;
     listener_.emplace(net::Listener::bind(session.address()).or_throw());
-    session.listen_at(listener_->local_address());
+    session.advertise_address(listener_->local_address());
   }
-  std::unique_ptr<collectives::Mesh> connect(std::int64_t last_checkpoint_step);
+  // Waits for the next membership epoch and connects its workers. nullopt: the job is finished.
+  std::optional<Connection> connect(std::int64_t last_checkpoint_step);
 
  private:
   elastic::Session& session_;
@@ -31,66 +47,55 @@ class Connector {
   std::optional<net::Listener> listener_;
 };
 
-// While it lives, the end of the epoch ends the waits of the mesh.
-class AbortWithEpoch {
+// Aborts the waits of the mesh when the membership epoch ends.
+class AbortOnEpochEnd {
  public:
-  AbortWithEpoch(elastic::Session& session, collectives::Mesh& mesh) : session_(session) {
+  AbortOnEpochEnd(elastic::Session& session, collectives::Mesh& mesh) : session_(session) {
     session.on_epoch_end([&mesh](const std::string& reason) { mesh.abort(reason); });
   }
-  ~AbortWithEpoch() { session_.on_epoch_end({}); }
-  AbortWithEpoch(const AbortWithEpoch&) = delete;
-  AbortWithEpoch& operator=(const AbortWithEpoch&) = delete;
+  ~AbortOnEpochEnd() { session_.on_epoch_end({}); }
+  AbortOnEpochEnd(const AbortOnEpochEnd&) = delete;
+  AbortOnEpochEnd& operator=(const AbortOnEpochEnd&) = delete;
 
  private:
   elastic::Session& session_;
 };
 
-std::string in_words(const tasks::Metrics& metrics) {
-  std::string text;
-  for (const auto& [name, value] : metrics) {
-    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
-  }
-  return text;
-}
-
-// What rank 0 finds in the output folder: whether this job has been there before. All fail with its
-// sentence when the folder cannot be had.
-template <typename Find>
-bool on_first(collectives::Mesh& mesh, const Find& find) {
-  std::string outcome;
+// Runs `call` on rank 0 and sends its result to all ranks. If it throws a Failure, all ranks throw
+// the same.
+std::string run_on_rank0(collectives::Mesh& mesh, const std::function<std::string()>& call) {
+  nlohmann::json outcome;
   if (mesh.rank() == 0) {
     try {
-      outcome = find() == checkpoint::Claim::kResumed ? "resume" : "new";
+      outcome["result"] = call();
     } catch (const Failure& failure) {
-      outcome = "E" + std::string(failure.what());
+      outcome = {{"code", static_cast<int>(failure.code())}, {"error", failure.what()}};
     }
   }
-  outcome =
-      collectives::broadcast_text(mesh, 0, outcome, kMaxTextBytes, monotonic_now() + kPatience);
-  if (outcome.starts_with("E")) throw Failure(ExitCode::kOutput, outcome.substr(1));
-  return outcome == "resume";
+  const std::string text = collectives::broadcast_string(
+      mesh, 0, outcome.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+      kMaxMessageBytes, monotonic_now() + kCollectiveTimeout);
+  outcome = nlohmann::json::parse(text);
+  if (!outcome.contains("error")) return outcome.at("result");
+  throw Failure(static_cast<ExitCode>(outcome.at("code").get<int>()), outcome.at("error"));
 }
 
-// The state to train from, then the claim: a start that is refused leaves nothing behind.
-void restore_and_claim(const Job& job, Trainer& trainer, collectives::Mesh& mesh) {
-  const Settings& s = job.settings;
-  const bool resume = on_first(mesh, [&] {
-    return checkpoint::examine_output(s.output_dir, job.uid, s.overwrite_output_dir);
-  });
-  trainer.restore(mesh, resume);
-  on_first(mesh,
-           [&] { return checkpoint::claim_output(s.output_dir, job.uid, s.overwrite_output_dir); });
+// Whether a failure ends only the membership epoch: a peer was lost, or a newer process writes to
+// the output directory, so that this one has missed a change of the membership.
+bool ends_epoch(ExitCode code) {
+  return code == ExitCode::kPeerLost || code == ExitCode::kSuperseded;
 }
 
-// Workers that read other data or flags would compute another sum; better to stop.
-void check_alike(const Job& job, collectives::Mesh& mesh) {
+// Refuses workers whose flags, model or data differ: their gradients would not belong together.
+void check_consistent(const Job& job, collectives::Mesh& mesh) {
   const std::string own = job.fingerprint.dump();
-  const auto all = collectives::all_gather(mesh, own, kMaxTextBytes, monotonic_now() + kPatience);
+  const auto all =
+      collectives::all_gather(mesh, own, kMaxMessageBytes, monotonic_now() + kCollectiveTimeout);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    const auto first = nlohmann::json::parse(all[0], nullptr, false);
+    const auto expected = nlohmann::json::parse(all[0], nullptr, false);
     const auto other = nlohmann::json::parse(all[rank], nullptr, false);
-    for (const auto& [name, value] : first.items()) {
+    for (const auto& [name, value] : expected.items()) {
       if (!other.contains(name) || other[name] != value) {
         throw Failure(
             ExitCode::kUsage,
@@ -100,188 +105,330 @@ void check_alike(const Job& job, collectives::Mesh& mesh) {
                         value.dump()));
       }
     }
-    throw Failure(ExitCode::kUsage, fmt::format("rank {} has other settings than rank 0", rank));
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("rank {} has different settings from rank 0", rank));
   }
 }
 
-// Processes that fit singly need not fit together. Those that were in an epoch before hold what
-// they need and are only counted: whoever comes anew has to find room beside them.
-void check_memory_together(const Trainer& trainer, collectives::Mesh& mesh, bool newcomer) {
+// Checks that processes that share memory fit together. Processes that were in an earlier
+// membership epoch have allocated their memory already; only a newcomer can be refused.
+void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, bool newcomer) {
   if (mesh.world() == 1) return;
   std::vector<MemoryDemand> demands;
   for (const std::string& text :
-       collectives::all_gather(mesh, encode(demand_now(trainer.memory_need().total())),
-                               kMaxTextBytes, monotonic_now() + kPatience)) {
+       collectives::all_gather(mesh, encode(current_demand(trainer.memory_estimate().total())),
+                               kMaxMessageBytes, monotonic_now() + kCollectiveTimeout)) {
     demands.push_back(decode_demand(text));
   }
   if (!newcomer) return;
-  check_shared_memory(trainer.memory_need(), demands, static_cast<std::size_t>(mesh.rank()));
+  check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
 }
 
-void stop_if_told(elastic::Session& session) {
+void throw_if_stopped(elastic::Session& session) {
   const std::optional<ExitCode> code = session.stopped();
   if (!code) return;
   session.leave("stopped by a signal");
   throw Failure(*code, "stopped by a signal");
 }
 
-// Waits for the next epoch and connects its workers; null: the job is finished.
-std::unique_ptr<collectives::Mesh> Connector::connect(std::int64_t last_checkpoint_step) {
+runtime::Isa isa_of(const rendezvous::Assignment& assignment) {
+  const std::optional<runtime::Isa> isa = runtime::parse_isa(assignment.isa);
+  if (isa) return *isa;
+  throw Failure(
+      ExitCode::kPeerLost,
+      fmt::format("the coordinator assigned the unknown instruction set \"{}\"", assignment.isa));
+}
+
+std::optional<Connection> Connector::connect(std::int64_t last_checkpoint_step) {
   for (;;) {
     const std::optional<rendezvous::Assignment> assignment = session_.join(last_checkpoint_step);
-    if (!assignment) return nullptr;
-    if (session_.alone()) return collectives::Mesh::alone();
-    log_.info("membership epoch {}: rank {} of {}", assignment->epoch, assignment->rank,
-              assignment->world);
+    if (!assignment) return std::nullopt;
+    const runtime::Isa isa = isa_of(*assignment);
+    if (session_.is_standalone()) {
+      return Connection{collectives::Mesh::single_rank(), isa, assignment->resume_step};
+    }
+    log_.log(assignment->rank == 0 ? spdlog::level::info : spdlog::level::debug,
+             "membership epoch {}: rank {} of {}", assignment->epoch, assignment->rank,
+             assignment->world);
     collectives::MeshConfig config;
     config.job_uid = session_.job_uid();
     config.epoch = assignment->epoch;
     config.rank = assignment->rank;
     config.tls = session_.tls();
     for (const rendezvous::Peer& peer : assignment->peers) {
-      config.peers.push_back(net::parse_address(peer.address).or_throw());
+      config.peers.push_back({net::parse_address(peer.address).or_throw(), peer.who.instance_id});
     }
     try {
-      return collectives::build_mesh(*listener_, config, session_.key(),
-                                     monotonic_now() + kConnectLimit, &session_.epoch_bell());
+      return Connection{collectives::build_mesh(*listener_, config, session_.key(),
+                                                monotonic_now() + kConnectTimeout,
+                                                &session_.epoch_cancel_token()),
+                        isa, assignment->resume_step};
     } catch (const Failure& failure) {
-      stop_if_told(session_);
+      throw_if_stopped(session_);
       if (failure.code() != ExitCode::kPeerLost) throw;
       log_.warn("membership epoch {} ended before it began: {}", config.epoch, failure.what());
     }
   }
 }
 
-// Everything of one membership epoch. False: the epoch was left for the next one. `newcomer` until
-// the memory of all has been checked once.
-bool run_epoch(const Job& job, Trainer& trainer, collectives::Mesh& mesh, double peak_gflops,
-               const RunOptions& options, elastic::Session& session,
-               metrics::Exposition* exposition, bool& newcomer, Logger& log) {
-  check_alike(job, mesh);
-  trainer.begin_epoch(mesh);
-  check_memory_together(trainer, mesh, newcomer);
-  newcomer = false;
-  restore_and_claim(job, trainer, mesh);
-  const bool first = mesh.rank() == 0;
-  rendezvous::Progress progress;
-  progress.total_steps = job.schedule.total_steps;
-  progress.last_checkpoint_step = trainer.last_checkpoint_step();
-  ProgressPrinter printer(log, options.terminal, peak_gflops * mesh.world());
-  const auto report_progress = [&] {
-    session.report(progress);
-    if (exposition != nullptr) exposition->set(progress);
-  };
-  const auto phase = [&](const char* name) {
-    progress.phase = name;
-    report_progress();
-  };
-  if (job.settings.do_train) {
-    phase(reported::kTrainingPhase);
+// Sends the progress of this worker to the coordinator, to /metrics, and, on rank 0, to the log.
+class ProgressReporter {
+ public:
+  // `peak`: of the CPUs of one of the `world` workers. The references outlive the object.
+  ProgressReporter(const Job& job, const Trainer& trainer, elastic::Session& session,
+                   metrics::Exposition* exposition, ProgressPrinter* printer,
+                   kernels::PeakMeter& peak, int world)
+      : trainer_(trainer),
+        session_(session),
+        exposition_(exposition),
+        printer_(printer),
+        peak_(peak),
+        world_(world) {
+    progress_.total_steps = job.schedule.total_steps;
+    progress_.last_checkpoint_step = trainer.last_checkpoint_step();
+  }
+
+  void begin_phase(const char* phase) {
+    progress_.phase = phase;
+    send();
+  }
+
+  void add_step(const StepReport& report, const Rates& rates) {
+    const double peak_gflops = peak_.peak_for(rates.gflops, world_);
+    progress_.step = report.step;
+    progress_.epoch_of_data = report.epoch;
+    progress_.loss = report.loss;
+    progress_.learning_rate = report.learning_rate;
+    progress_.examples_per_second = rates.examples_per_second;
+    progress_.tokens_per_second = rates.tokens_per_second;
+    progress_.last_checkpoint_step = trainer_.last_checkpoint_step();
+    progress_.metrics = {
+        {training_report::kGflops, rates.gflops},
+        {training_report::kPeakGflops, peak_gflops},
+        {training_report::kEtaSeconds, rates.eta_seconds},
+        {training_report::kGradNorm, report.grad_norm},
+        {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())}};
+    send();
+    if (printer_ != nullptr) printer_->show(report, rates, peak_gflops, monotonic_now());
+  }
+
+  // Sent with the next phase.
+  void add_evaluation(const EvaluationResult& evaluation) {
+    for (const auto& [name, value] : evaluation.metrics) {
+      progress_.metrics[fmt::format("{}{}", training_report::kEvaluationPrefix, name)] = value;
+    }
+  }
+
+ private:
+  void send() {
+    session_.report(progress_);
+    if (exposition_ != nullptr) exposition_->set(progress_);
+  }
+
+  const Trainer& trainer_;
+  elastic::Session& session_;
+  metrics::Exposition* exposition_;  // nullptr: /metrics is not served
+  ProgressPrinter* printer_;         // nullptr: not rank 0
+  kernels::PeakMeter& peak_;
+  const int world_;
+  rendezvous::Progress progress_;
+};
+
+// One process's part in the training, over all membership epochs.
+class TrainingRun {
+ public:
+  TrainingRun(const TrainingArguments& arguments, const RunOptions& options,
+              elastic::Session& session, Logger& log)
+      : options_(options),
+        session_(session),
+        log_(log),
+        settings_(make_settings(arguments, options.default_world_size)),
+        faults_(Faults::parse(options.fault).or_throw()) {
+    if (options.metrics_address) {
+      exposition_ =
+          metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
+    }
+    job_ = load_job(settings_, session.job_uid());
+    pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads);
+    const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
+    std::vector<std::string> names;
+    for (const runtime::Isa isa : isas) names.emplace_back(runtime::name(isa));
+    session.set_isas(names);
+    // Before the first join, so that a machine with too little memory disturbs no other worker.
+    use_isa(isas.back());
+  }
+
+  void run() {
+    Connector connector(session_, log_);
+    for (;;) {
+      const std::optional<Connection> connection =
+          connector.connect(trainer_->last_checkpoint_step());
+      if (!connection) return;
+      const auto& mesh = connection->mesh;
+      use_isa(connection->isa);
+      if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
+      // A standalone worker has one membership epoch.
+      faults_.enter(options_.worker_index, session_.is_standalone() ? 1 : mesh->epoch());
+      try {
+        bool complete = false;
+        {
+          const AbortOnEpochEnd abort(session_, *mesh);
+          complete = run_epoch(*mesh, connection->resume_step);
+        }
+        if (complete && session_.finish()) return;
+      } catch (const Failure& failure) {
+        throw_if_stopped(session_);
+        if (!ends_epoch(failure.code()) || session_.is_standalone()) throw;
+        log_.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
+      }
+      throw_if_stopped(session_);
+    }
+  }
+
+ private:
+  // Makes the trainer that computes with `isa`, unless it exists.
+  void use_isa(runtime::Isa isa) {
+    if (trainer_ != nullptr && isa == isa_) return;
+    isa_ = isa;
+    if (settings_.exact) job_.fingerprint[kInstructionSetSetting] = runtime::name(isa);
+    trainer_.reset();  // frees its memory first
+    trainer_ = make_trainer(job_, isa, *pool_, faults_, log_);
+    peak_.emplace(isa, settings_.bf16, *pool_);
+    start_logged_ = false;
+  }
+
+  // False: the workers stopped before the last step to form the next membership epoch.
+  bool run_epoch(collectives::Mesh& mesh, std::int64_t resume_step) {
+    check_consistent(job_, mesh);
+    trainer_->begin_epoch(mesh);
+    check_memory_across_ranks(*trainer_, mesh, newcomer_);
+    newcomer_ = false;
+    const bool is_rank0 = mesh.rank() == 0;
+    if (is_rank0 && !start_logged_) log_start(mesh.world());
+    restore_and_acquire_output_dir(mesh, resume_step);
+    ProgressPrinter printer(log_, {.terminal = options_.terminal,
+                                   .logging_steps = settings_.logging_steps,
+                                   .logging_first_step = settings_.logging_first_step});
+    ProgressReporter reporter(job_, *trainer_, session_, exposition_.get(),
+                              is_rank0 ? &printer : nullptr, *peak_, mesh.world());
+    if (settings_.do_train) {
+      const Outcome outcome = train(mesh, reporter);
+      printer.end_line();
+      if (outcome == Outcome::kStopped) {
+        // Saves the steps since the last checkpoint from being trained again.
+        if (is_rank0 && trainer_->step() > trainer_->last_checkpoint_step()) {
+          trainer_->save_checkpoint(mesh.epoch());
+        }
+        return false;
+      }
+      if (is_rank0) {
+        log_.info("{}: {} steps in {}", log_lines::kTrained, trainer_->step(),
+                  format_duration(std::chrono::duration<double>(trainer_->train_seconds())));
+      }
+    }
+    std::optional<EvaluationResult> evaluation;
+    if (settings_.do_eval) evaluation = evaluate(mesh, reporter);
+    if (is_rank0) write_output(evaluation, reporter);
+    collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);
+    reporter.begin_phase("finished");
+    return true;
+  }
+
+  // Restores the state before it writes the ownership marker, so that a refused start leaves no
+  // files.
+  void restore_and_acquire_output_dir(collectives::Mesh& mesh, std::int64_t resume_step) {
+    const checkpoint::OutputRequest request{
+        job_.uid,
+        session_.is_standalone() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
+        settings_.overwrite_output_dir};
+    const std::string found = run_on_rank0(mesh, [&] {
+      const auto ownership = checkpoint::check_output_dir(settings_.output_dir, request);
+      return std::string(ownership == checkpoint::OutputOwnership::kResumed ? kResume : "");
+    });
+    trainer_->restore(mesh, {found == kResume, resume_step});
+    run_on_rank0(mesh, [&] {
+      retry_output([&] {
+        trainer_->set_output(checkpoint::acquire_output_dir(settings_.output_dir, request));
+      });
+      return std::string();
+    });
+  }
+
+  void retry_output(const std::function<void()>& write) {
+    write_with_retry(write,
+                     {.wait = [&](Duration delay) { return session_.sleep(delay); },
+                      .warn = [&](const std::string& message) { log_.warn("{}", message); }});
+  }
+
+  void log_start(int world) {
+    start_logged_ = true;
+    log_.info("{}", machine_line({.cpu_model = options_.cpu_model,
+                                  .workers = world,
+                                  .threads = pool_->size(),
+                                  .isa = isa_,
+                                  .bf16 = settings_.bf16,
+                                  .peak_gflops = peak_->gflops()}));
+    std::string kernels;
+    for (const auto& [operations, names] : trainer_->kernel_names()) {
+      kernels += fmt::format("{}{} {}", kernels.empty() ? "" : ", ", operations, names);
+    }
+    log_.info("kernels: {}", kernels);
+    log_.info("{}", data_line(job_));
+    log_.info("{}", model_line(job_));
+    if (settings_.do_train) log_.info("{}", training_line(job_));
+  }
+
+  Outcome train(collectives::Mesh& mesh, ProgressReporter& reporter) {
+    reporter.begin_phase(training_report::kTrainingPhase);
     TrainerHooks hooks;
-    hooks.should_leave = [&] { return session.should_leave(); };
+    hooks.stop_requested = [&] { return session_.stop_requested(); };
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
-      progress.step = report.step;
-      progress.epoch_of_data = report.epoch;
-      progress.loss = report.loss;
-      progress.learning_rate = report.learning_rate;
-      progress.examples_per_second = rates.examples_per_second;
-      progress.tokens_per_second = rates.tokens_per_second;
-      progress.last_checkpoint_step = trainer.last_checkpoint_step();
-      progress.metrics = {{reported::kGflops, rates.gflops},
-                          {reported::kPeakGflops, peak_gflops * mesh.world()},
-                          {reported::kEtaSeconds, rates.eta_seconds},
-                          {reported::kGradNorm, report.grad_norm}};
-      report_progress();
-      if (first) printer.show(report, rates, monotonic_now());
+      reporter.add_step(report, rates);
     };
-    const Outcome outcome = trainer.train(mesh, hooks);
-    printer.release();
-    if (outcome == Outcome::kLeft) {
-      // What was trained since the last checkpoint is not to be trained again.
-      if (first && trainer.step() > trainer.last_checkpoint_step()) {
-        trainer.write_checkpoint(mesh.epoch());
-      }
-      return false;
-    }
-    if (first) {
-      log.info("trained {} steps in {}", trainer.step(),
-               to_words(std::chrono::duration<double>(trainer.train_seconds())));
-    }
+    return trainer_->train(mesh, hooks);
   }
-  std::optional<EvaluationResult> evaluation;
-  if (job.settings.do_eval) {
-    phase("evaluating");
-    evaluation = trainer.evaluate(mesh);
-    for (const auto& [name, value] : evaluation->metrics) {
-      progress.metrics[fmt::format("{}{}", reported::kEvaluationPrefix, name)] = value;
+
+  EvaluationResult evaluate(collectives::Mesh& mesh, ProgressReporter& reporter) {
+    reporter.begin_phase("evaluating");
+    EvaluationResult evaluation = trainer_->evaluate(mesh);
+    reporter.add_evaluation(evaluation);
+    if (mesh.rank() == 0) {
+      log_.info("{}", results_line(evaluation));
+      const auto baselines = job_.task->baselines(settings_.data_dir);
+      if (!baselines.empty()) log_.info("{}", baselines_line(baselines));
     }
-    if (first) {
-      log.info("evaluation on {} examples: {}, loss {:.4f}", evaluation->examples,
-               in_words(evaluation->metrics), evaluation->loss);
-      for (const tasks::Baseline& baseline : job.task->baselines(job.settings.data_dir)) {
-        log.info("baseline {}: {}", baseline.name, in_words(baseline.metrics));
-      }
-    }
+    return evaluation;
   }
-  if (first) {
-    phase("writing the model");
-    const std::string digest = trainer.write_model(result_files(job, trainer, evaluation));
-    log.info("model written to {} (SHA-256 of model.safetensors {})",
-             job.settings.output_dir.string(), digest);
+
+  void write_output(const std::optional<EvaluationResult>& evaluation, ProgressReporter& reporter) {
+    reporter.begin_phase("writing the model");
+    const auto results = result_files(job_, *trainer_, isa_, evaluation);
+    std::string digest;
+    retry_output([&] { digest = trainer_->write_model(results); });
+    log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);
+    log_.info("{}: SHA-256 {}", log_lines::kOutput, digest);
   }
-  collectives::barrier(mesh, monotonic_now() + kPatience);
-  phase("finished");
-  return true;
-}
+
+  const RunOptions& options_;
+  elastic::Session& session_;
+  Logger& log_;
+  const Settings settings_;
+  Faults faults_;
+  std::unique_ptr<metrics::Exposition> exposition_;  // null: /metrics is not served
+  Job job_;
+  std::optional<runtime::ThreadPool> pool_;
+  runtime::Isa isa_ = runtime::Isa::kRef;
+  std::unique_ptr<Trainer> trainer_;
+  std::optional<kernels::PeakMeter> peak_;  // of this worker's CPUs
+  bool newcomer_ = true;                    // until the first check of the memory of all processes
+  bool start_logged_ = false;
+};
 
 }  // namespace
 
 void run_training(const TrainingArguments& arguments, const RunOptions& options,
                   elastic::Session& session, Logger& log) {
-  const Settings settings = make_settings(arguments, options.world_at_start);
-  Faults faults = Faults::parse(options.fault).or_throw();
-  std::unique_ptr<metrics::Exposition> exposition;
-  if (options.metrics_address) {
-    exposition = metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
-  }
-  const Job job = load_job(settings, session.job_uid(), log);
-  runtime::ThreadPool pool(settings.threads > 0 ? settings.threads : options.threads);
-  const std::unique_ptr<Trainer> trainer = make_trainer(job, options.isa, pool, faults, log);
-  const double peak = kernels::measure_peak_gflops(options.isa, settings.bf16, pool);
-  log.info("{}, {} threads, {} ({}), ceiling {:.0f} GFLOP/s", options.cpu_model, pool.size(),
-           runtime::name(options.isa), settings.bf16 ? "bf16" : "fp32", peak);
-  for (const auto& [operation, kernel] : trainer->kernel_names()) {
-    log.info("kernel of {}: {}", operation, kernel);
-  }
-  if (settings.do_train) {
-    log.info("{} steps of {} examples in {} shards, {}", job.schedule.total_steps,
-             settings.global_batch, settings.virtual_shards,
-             settings.exact ? "exact" : "exact mode off");
-  }
-  Connector connector(session, log);
-  bool newcomer = true;
-  for (;;) {
-    const std::unique_ptr<collectives::Mesh> mesh =
-        connector.connect(trainer->last_checkpoint_step());
-    if (mesh == nullptr) return;
-    if (exposition) exposition->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
-    // A worker that is alone has one epoch.
-    faults.enter(options.worker_index, session.alone() ? 1 : mesh->epoch());
-    try {
-      bool done = false;
-      {
-        const AbortWithEpoch abort(session, *mesh);
-        done = run_epoch(job, *trainer, *mesh, peak, options, session, exposition.get(), newcomer,
-                         log);
-      }
-      if (done && session.finish()) return;
-    } catch (const Failure& failure) {
-      stop_if_told(session);
-      if (failure.code() != ExitCode::kPeerLost || session.alone()) throw;
-      log.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
-    }
-    stop_if_told(session);
-  }
+  TrainingRun(arguments, options, session, log).run();
 }
 
 }  // namespace tilewright::train

@@ -1,9 +1,10 @@
-// A whole training from flags to results: joins the job's workers, trains, evaluates, writes; takes
-// up a new membership epoch whenever the old one ends.
+// Runs a training from flags to results: joins the job's workers, trains, evaluates and writes the
+// model. When a membership epoch ends early, it joins the next one and resumes.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/contract/training_flags.h"
@@ -14,19 +15,19 @@
 namespace tilewright::train {
 
 struct RunOptions {
-  runtime::Isa isa = runtime::Isa::kRef;
+  std::vector<runtime::Isa> isas;  // that this process can use, slowest first
   std::string cpu_model;
   int threads = 1;
-  int world_at_start = 1;  // where the flags name no number of workers
+  int default_world_size = 1;  // if --nominal_workers is 0
   std::int64_t worker_index = 0;
   std::string fault;  // TILEWRIGHT_FAULT
-  // Where /metrics is served, and by whom; nullopt: nowhere.
+  // Address of /metrics; nullopt: not served.
   std::optional<net::Address> metrics_address;
   metrics::Identity identity;
-  bool terminal = false;
+  bool terminal = false;  // standard error is a terminal
 };
 
-// Throws Failure for everything that keeps the training from its end.
+// Throws Failure if the training cannot complete.
 void run_training(const TrainingArguments& arguments, const RunOptions& options,
                   elastic::Session& session, Logger& log);
 

@@ -15,7 +15,7 @@ double Schedule::learning_rate(std::int64_t step) const {
   return peak * std::max(0.0, left / span);
 }
 
-Schedule make_schedule(const ScheduleSettings& settings, std::int64_t examples,
+Schedule make_schedule(const TrainingSettings& settings, std::int64_t examples,
                        std::int64_t global_batch) {
   Schedule schedule;
   schedule.steps_per_epoch = (examples + global_batch - 1) / global_batch;
@@ -30,7 +30,7 @@ Schedule make_schedule(const ScheduleSettings& settings, std::int64_t examples,
           : static_cast<std::int64_t>(
                 std::ceil(settings.warmup_ratio * static_cast<double>(schedule.total_steps)));
   schedule.peak = settings.learning_rate;
-  schedule.decay = settings.decay;
+  schedule.decay = settings.lr_scheduler_type == "constant" ? Decay::kConstant : Decay::kLinear;
   return schedule;
 }
 

@@ -2,7 +2,7 @@
 {{ default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* The release's name where it says tilewright already. Short enough for what is appended to it. */ -}}
+{{- /* The release name if it contains "tilewright". Truncated to leave space for suffixes. */ -}}
 {{- define "tilewright.fullname" -}}
 {{- $name := include "tilewright.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -26,7 +26,7 @@
 {{ include "tilewright.fullname" . }}-master-key
 {{- end }}
 
-{{- /* Of what stands outside namespaces: releases of one name in two namespaces are two. */ -}}
+{{- /* Name of cluster-scoped objects. It contains the namespace, because releases in two namespaces may have the same name. */ -}}
 {{- define "tilewright.clusterName" -}}
 {{ printf "%s-%s" .Release.Namespace (include "tilewright.fullname" .) }}
 {{- end }}

@@ -1,4 +1,4 @@
-// helm, which installs the chart, pinned; .ci/control-plane builds it.
+// helm, which the chart tests and `make cluster` use, pinned; .ci/control-plane builds it.
 module tilewright.dev/tests/cluster/helm
 
 go 1.26.0

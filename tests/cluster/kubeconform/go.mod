@@ -1,4 +1,5 @@
-// kubeconform, which holds what the chart renders against schemas, pinned; .ci/control-plane builds it.
+// kubeconform, which validates the rendered chart against schemas, pinned; .ci/control-plane builds
+// it.
 module tilewright.dev/tests/cluster/kubeconform
 
 go 1.26.0

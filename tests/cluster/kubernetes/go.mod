@@ -1,4 +1,4 @@
-// The Kubernetes programs that the cluster tests run, pinned; .ci/control-plane builds them.
+// The Kubernetes programs of the cluster tests, pinned; .ci/control-plane builds them.
 module tilewright.dev/tests/cluster/kubernetes
 
 go 1.24.0

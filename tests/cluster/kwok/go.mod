@@ -1,4 +1,4 @@
-// kwok, nodes without kubelets for load figures, pinned; .ci/control-plane builds it.
+// kwok, which simulates nodes for load tests, pinned; .ci/control-plane builds it.
 module tilewright.dev/tests/cluster/kwok
 
 go 1.24.0

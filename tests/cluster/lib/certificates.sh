@@ -1,4 +1,4 @@
-# Who is who in the cluster: an authority, certificates of servers and clients, and the kubeconfigs made of them.
+# Creates the certificate authority, the server and client certificates and the kubeconfigs.
 # shellcheck shell=bash
 
 keys=$state/keys
@@ -10,7 +10,8 @@ make_authority() {
   openssl req -x509 -key "$keys/ca.key" -days 3650 -subj /CN=tilewright-cluster -out "$keys/ca.crt"
 }
 
-# issue NAME SUBJECT [ALTERNATIVE,...]: NAME.crt and NAME.key; to the API server CN is a user and O its group.
+# issue NAME SUBJECT [ALTERNATIVE,...]: creates NAME.crt and NAME.key. The API server reads CN as
+# the user and O as the group.
 issue() {
   new_key "$1"
   openssl req -new -key "$keys/$1.key" -subj "$2" |
@@ -42,7 +43,7 @@ DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.clu
   cp "$keys/admin.kubeconfig" "$state/kubeconfig"
 }
 
-# Self-contained, so that it can be copied anywhere.
+# Embeds the certificates, so that the file can be copied to another machine.
 write_kubeconfig() {
   cat <<END
 apiVersion: v1

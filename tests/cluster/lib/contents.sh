@@ -1,9 +1,9 @@
-# What the cluster holds once it runs: images, volumes, the CRD or the whole chart.
+# Loads images, creates volumes and installs the chart in the running cluster.
 # shellcheck shell=bash
 
-ours() { "$programs/kubectl" --kubeconfig="$state/kubeconfig" "$@"; }
+kubectl_admin() { "$programs/kubectl" --kubeconfig="$state/kubeconfig" "$@"; }
 
-# load_images ARCHIVE...: OCI archives, as `docker/build` writes them. What is there already is not loaded again.
+# load_images ARCHIVE...: imports OCI archives of `docker/build`, unless they are loaded already.
 load_images() {
   local archive known
   for archive in "$@"; do
@@ -15,13 +15,13 @@ load_images() {
 }
 digest_of() { tar --extract --to-stdout --file "$1" index.json | sha256sum | cut -c 1-32; }
 
-# A default class of local volumes, so that a plain claim is bound. One that was released is emptied and offered again.
-offer_volumes() {
+# Creates a default StorageClass with local volumes. Released volumes are emptied and reused.
+create_volumes() {
   local index name
   while read -r name; do
-    ours delete persistentvolume "$name" >/dev/null
+    kubectl_admin delete persistentvolume "$name" >/dev/null
     rm -rf "${state:?}/var/lib/volumes/$name"
-  done < <(ours get persistentvolume \
+  done < <(kubectl_admin get persistentvolume \
     -o 'jsonpath={range .items[?(@.status.phase=="Released")]}{.metadata.name}{"\n"}{end}')
   {
     cat <<END
@@ -37,7 +37,7 @@ END
       mkdir -p "$state/var/lib/volumes/volume-$index"
       volume "volume-$index"
     done
-  } | ours apply --server-side -f - >/dev/null
+  } | kubectl_admin apply --server-side -f - >/dev/null
 }
 
 volume() {
@@ -59,22 +59,22 @@ spec:
 END
 }
 
-# The operator by its chart, which brings the CRD; in the cluster of the kubeconfig $1.
+# Installs the chart, which includes the CRD, in the cluster of the kubeconfig $1.
 install_operator() {
   local chart=$checkout/charts/tilewright options=(--namespace tilewright-system --create-namespace)
   local image=$state/etc/tilewright-controller.tar.digest
-  # Another image under the same name shall replace the pods of the one before.
+  # A changed image with the same name must restart the pods.
   if [ "$1" = "$state/kubeconfig" ] && [ -e "$image" ]; then
     options+=(--set-string "podAnnotations.tilewright\.dev/image=$(cat "$image")")
   fi
-  # Another cluster pulls them; by whose name, TILEWRIGHT_IMAGES says, as to the tests.
+  # Another cluster pulls the images with the prefix TILEWRIGHT_IMAGES, as in the tests.
   if [ "$1" != "$state/kubeconfig" ] && [ -n "${TILEWRIGHT_IMAGES:-}" ]; then
     local version
     version=$(sed -n 's/^appVersion: *"\?\([^"]*\)"\?$/\1/p' "$chart/Chart.yaml")
     options+=(--set "image.repository=${TILEWRIGHT_IMAGES}tilewright-controller"
       --set "workerImage=${TILEWRIGHT_IMAGES}tilewright-worker:$version")
   fi
-  local said
-  said=$("$programs/helm" --kubeconfig="$1" upgrade --install tilewright "$chart" "${options[@]}" --wait \
-    --timeout 120s 2>&1) || die "the chart could not be installed: $said"
+  local output
+  output=$("$programs/helm" --kubeconfig="$1" upgrade --install tilewright "$chart" "${options[@]}" --wait \
+    --timeout 120s 2>&1) || die "the chart could not be installed: $output"
 }

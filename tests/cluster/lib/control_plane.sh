@@ -1,11 +1,11 @@
-# The control plane's programs and their flags: etcd, API server, controller manager, scheduler.
+# Control plane: etcd, API server, controller manager and scheduler with their flags.
 # shellcheck shell=bash
 
-start_etcd() {
+start_etcd() { # --unsafe-no-fsync: the data need not survive a power failure
   start_program etcd /run/programs/etcd --name=cluster --data-dir=/var/lib/etcd \
     --listen-client-urls=http://127.0.0.1:2379 --advertise-client-urls=http://127.0.0.1:2379 \
     --listen-peer-urls=http://127.0.0.1:2380 --initial-advertise-peer-urls=http://127.0.0.1:2380 \
-    --initial-cluster=cluster=http://127.0.0.1:2380 --unsafe-no-fsync # nobody keeps this cluster over a power cut
+    --initial-cluster=cluster=http://127.0.0.1:2380 --unsafe-no-fsync
 }
 
 start_kube_apiserver() {

@@ -1,27 +1,29 @@
-# The cluster's machine: a set of namespaces (processes, mounts, network, host name) that holds everything that
-# runs. When its first process dies the kernel ends all others and takes mounts, links and packet filters with
-# them; only control groups are left to remove. Nothing of the host is changed but one link, which goes with it.
+# The cluster's machine: a set of namespaces (PID, mount, network, UTS) that contains all programs.
+# When its PID 1 dies, the kernel kills all other processes and removes mounts, links and packet
+# filters. Only cgroups must be removed explicitly. On the host, the machine adds one link and its
+# cgroups.
 # shellcheck shell=bash
 
-# The first record is written by the very process it names before that makes anything, so that even a start that
-# was killed leaves a trace; the second names the first process inside.
+# The process of outer_record writes it before it creates anything, so that `down` can clean up
+# after a killed start. inner_record names the machine's PID 1.
 outer_record=$state/machine
 inner_record=$state/machine-init
 
 machine_number() { cut -d ' ' -f 3 "$outer_record"; }
 machine_init() { cut -d ' ' -f 1 "$inner_record"; }
-machine_lives() {
+machine_is_running() {
   local record
-  [ -e "$inner_record" ] && read -r -a record <"$inner_record" && lives "${record[0]}" "${record[1]}"
+  [ -e "$inner_record" ] && read -r -a record <"$inner_record" && is_running "${record[0]}" "${record[1]}"
 }
 
-# on_machine COMMAND...: runs it inside; it has the host's files but for /var and /run, so a folder that the user's
-# session has in /run is not there (runc would write to it).
+# on_machine COMMAND...: runs a command inside the machine, which has the host's files except /var
+# and /run. XDG_RUNTIME_DIR is unset because it names a directory in the host's /run, which runc
+# would use.
 on_machine() {
   nsenter --target "$(machine_init)" --mount --net --uts --pid -- env --unset=XDG_RUNTIME_DIR "$@" 9>&-
 }
 
-# 198.18.0.0/15 is set aside for tests of networks; several clusters take different numbers of it.
+# 198.18.0.0/15 is reserved for network tests; each cluster uses a different subnet.
 machine_address() { echo "198.18.$(machine_number).2"; }
 host_address() { echo "198.18.$(machine_number).1"; }
 link_name() { echo "tilewright$1"; }
@@ -39,31 +41,31 @@ free_number() {
 make_machine() {
   local number init
   number=$(free_number)
-  # As the first process it reaps what loses its parent; a pod's sandbox has the same one.
+  # PID 1, which reaps orphans; the pods' sandboxes use the same program.
   cc -static -Os -o "$state/init" "$checkout/docker/pause.c"
   (
     exec 9>&- </dev/null >"$state/logs/machine.log" 2>&1
-    trap '' INT # Ctrl-C is the script's, which takes the machine down
-    self=$BASHPID # in $(...) it is another
-    echo "$self $(start_time "$self") $number" >"$outer_record.aside"
-    mv "$outer_record.aside" "$outer_record"
+    trap '' INT # the script handles Ctrl-C and removes the machine
+    self=$BASHPID # differs inside $(...)
+    echo "$self $(start_time "$self") $number" >"$outer_record.staging"
+    mv "$outer_record.staging" "$outer_record"
     exec setsid unshare --mount --net --uts --pid --fork --kill-child --mount-proc -- "$state/init"
   ) &
-  await 10 "the machine's first process" find_init "$!"
+  await 10 "the machine's PID 1" find_init "$!"
   make_cgroups "$number"
-  join_networks "$number"
-  on_machine bash -euc "$(declare -f lay_out_machine); lay_out_machine \"\$@\"" - "$state" "$programs" "$node"
+  connect_network "$number"
+  on_machine bash -euc "$(declare -f set_up_machine); set_up_machine \"\$@\"" - "$state" "$programs" "$node"
 }
 
-find_init() { # the child of process $1, once it is the program that it shall be
+find_init() { # the child of process $1, after its exec
   local init
   init=$(pgrep -P "$1")
   [ "$(readlink "/proc/$init/exe")" = "$state/init" ] || return 1
   echo "$init $(start_time "$init")" >"$inner_record"
 }
 
-# Runs inside. /var and /run are the machine's own, so that every program finds its usual places empty.
-lay_out_machine() {
+# Runs inside the machine. /var and /run are private, so that programs find their directories empty.
+set_up_machine() {
   local state=$1 programs=$2 name=$3
   hostname "$name"
   mount --make-rshared /
@@ -74,10 +76,10 @@ lay_out_machine() {
   mount --bind "$state/var" /var
   mount --rbind "$state/run" /run
   echo 1 >/proc/sys/net/ipv4/ip_forward
-  echo 0 >/proc/sys/net/ipv4/icmp_ratelimit # a pod's every question to the missing name server is refused at once
+  echo 0 >/proc/sys/net/ipv4/icmp_ratelimit # refuses every DNS query at once
 }
 
-join_networks() {
+connect_network() {
   local link
   link=$(link_name "$1")
   ip link add "$link" type veth peer name eth0 netns "$(machine_init)"
@@ -86,12 +88,12 @@ join_networks() {
   on_machine ip link set lo up
   on_machine ip address add "$(machine_address)/30" dev eth0
   on_machine ip link set eth0 up
-  # Not a default route: nothing leaves the machine. The services' addresses are translated on their way there.
+  # No default route: nothing leaves the machine. DNAT rewrites Service addresses on this route.
   on_machine ip route add "$service_range" via "$(host_address)"
   on_machine ip route add unreachable "$dns_service"
 }
 
-# The pods' control groups stand below one of ours, in every hierarchy: cgroup v2, or v1 with its many.
+# The pods' cgroups are below one cgroup per hierarchy: one in cgroup v2, several in v1.
 cgroup_roots() {
   local root
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
@@ -108,25 +110,27 @@ make_cgroups() {
   while read -r root; do
     group=$root/$(cgroup_name "$1")
     mkdir -p "$group"
-    for file in cpuset.cpus cpuset.mems; do # in v1 a new one has none
+    for file in cpuset.cpus cpuset.mems; do # empty in a new v1 cgroup
       [ ! -e "$root/$file" ] || [ -e "$root/cgroup.controllers" ] || cat "$root/$file" >"$group/$file"
     done
-    [ "$root" != /sys/fs/cgroup ] || hand_down_controllers "$root" "$group"
+    [ "$root" != /sys/fs/cgroup ] || enable_controllers "$root" "$group"
   done < <(cgroup_roots)
 }
-# A group of v2 has the controllers that the one above it hands down. systemd hands down what its own units want, and may
-# take back what nobody uses; the kubelet wants all of these that the kernel has. What ours hands down on stays with it.
-hand_down_controllers() { # from the root $1 to its group $2
+# A v2 cgroup has the controllers in its parent's subtree_control. systemd enables those that its
+# units use and may disable unused ones; the kubelet requires all of these that the kernel has.
+# Those in use by the machine's cgroup stay enabled.
+enable_controllers() { # for the root $1 and its cgroup $2
   local group controller
   cp "$1/cgroup.subtree_control" "$state/etc/controllers"
   for group in "$1" "$2"; do
     for controller in cpu cpuset hugetlb memory pids; do
       ! grep -qw "$controller" "$1/cgroup.controllers" || echo "+$controller" >"$group/cgroup.subtree_control" ||
-        die "the control group $group cannot hand down the controller $controller"
+        die "cannot enable the controller $controller in the cgroup $group"
     done
   done
 }
-take_back_controllers() { # that were not handed down before, runc's among them; who needs one by now keeps it
+# Disables controllers that were not enabled before, including those of runc, except those in use.
+disable_controllers() {
   local root=/sys/fs/cgroup controller
   [ -e "$state/etc/controllers" ] || return 0
   for controller in $(cat "$root/cgroup.subtree_control"); do
@@ -142,26 +146,26 @@ remove_cgroups() { # succeeds when none is left
   done < <(cgroup_roots)
 }
 
-no_process() { ! lives "$@"; }
+no_process() { ! is_running "$@"; }
 no_link() { ! ip link show "$1" 2>/dev/null; }
 
-take_down_machine() {
+delete_machine() {
   local outer=() inner=()
   [ ! -e "$outer_record" ] || read -r -a outer <"$outer_record" || true
   [ ! -e "$inner_record" ] || read -r -a inner <"$inner_record" || true
-  # Died before it wrote which process is the first inside: that one is its only child.
-  if [ ${#inner[@]} -lt 2 ] && lives "${outer[@]:0:2}" && inner=("$(pgrep -P "${outer[0]}")"); then
+  # The start died before it wrote inner_record: PID 1 is the only child of the outer process.
+  if [ ${#inner[@]} -lt 2 ] && is_running "${outer[@]:0:2}" && inner=("$(pgrep -P "${outer[0]}")"); then
     inner+=("$(start_time "${inner[0]}")")
   fi
-  if lives "${outer[@]:0:2}"; then kill -KILL "${outer[0]}"; fi # its child dies with it
-  if lives "${inner[@]}"; then kill -KILL "${inner[0]}"; fi
+  if is_running "${outer[@]:0:2}"; then kill -KILL "${outer[0]}"; fi # unshare --kill-child
+  if is_running "${inner[@]}"; then kill -KILL "${inner[0]}"; fi
   rm -f "$state"/pids/*
-  [ ${#inner[@]} -lt 2 ] || await 60 "the end of every process of the cluster" no_process "${inner[@]}"
+  [ ${#inner[@]} -lt 2 ] || await 60 "the exit of all processes of the cluster" no_process "${inner[@]}"
   if [ ${#outer[@]} -eq 3 ]; then
-    # The kernel would do it, but only after the last half-closed connection.
+    # The kernel deletes the link only after the last half-closed connection.
     ip link delete "$(link_name "${outer[2]}")" 2>/dev/null || no_link "$(link_name "${outer[2]}")"
-    await 60 "the removal of the cluster's control groups" remove_cgroups "${outer[2]}"
-    take_back_controllers
+    await 60 "the removal of the cluster's cgroups" remove_cgroups "${outer[2]}"
+    disable_controllers
   fi
-  rm -f "$inner_record" "$outer_record" "$outer_record.aside"
+  rm -f "$inner_record" "$outer_record" "$outer_record.staging"
 }

@@ -1,11 +1,11 @@
-# The node's programs and what they read: containerd, the pods' network, kubelet, kube-proxy.
+# Node: containerd, the pod network, kubelet and kube-proxy with their configuration.
 # shellcheck shell=bash
 
 etc=$state/etc
 
 start_containerd() {
-  # restrict_oom_score_adj: without CAP_SYS_RESOURCE no process may have its score lowered.
-  # disable_apparmor: profiles are the whole kernel's, and the one that containerd loads would stay with the host.
+  # restrict_oom_score_adj: lowering a score requires CAP_SYS_RESOURCE.
+  # disable_apparmor: profiles are global to the kernel; containerd's would remain on the host.
   cat >"$etc/containerd.toml" <<END
 version = 2
 root = "/var/lib/containerd"
@@ -20,7 +20,7 @@ state = "/run/containerd"
     bin_dir = "/usr/lib/cni"
     conf_dir = "$inside/etc/cni"
 END
-  # Each pod has a link of its own and no bridge, so that a service's answers are always routed, and translated.
+  # ptp instead of a bridge: replies of a Service are always routed, so NAT applies to them.
   mkdir -p "$etc/cni"
   cat >"$etc/cni/10-tilewright.conflist" <<END
 {"cniVersion": "0.4.0", "name": "tilewright", "plugins": [
@@ -50,11 +50,11 @@ failSwapOn: false
 oomScoreAdj: 0
 clusterDNS: [$dns_service]
 clusterDomain: cluster.local
-resolvConf: ""   # the host's name servers cannot be reached from here
+resolvConf: ""   # the host's name servers are unreachable from the machine
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
-imageGCHighThresholdPercent: 100   # images were loaded by hand and cannot be pulled again
-cpuManagerPolicy: static           # a Guaranteed pod of whole CPUs has them to itself
-kubeReserved: {cpu: 100m}          # the policy wants something kept, and keeps a whole CPU that is nobody's own
+imageGCHighThresholdPercent: 100   # images are loaded manually and cannot be pulled again
+cpuManagerPolicy: static           # exclusive CPUs for Guaranteed pods with integer CPUs
+kubeReserved: {cpu: 100m}          # required by "static", which rounds it up to one CPU
 END
   start_program kubelet /run/programs/kubelet --config=$inside/etc/kubelet.yaml \
     --kubeconfig=$inside/keys/kubelet.kubeconfig --hostname-override="$node" --node-ip="$(machine_address)" \
@@ -70,7 +70,7 @@ clientConnection: {kubeconfig: $inside/keys/kube-proxy.kubeconfig}
 hostnameOverride: $node
 clusterCIDR: $pod_range
 oomScoreAdj: 0
-conntrack:   # the table's size is the host's to set; the times cannot be set before some rule has loaded the module
+conntrack:   # 0: unset. The host owns the table size; timeouts need the module
   {maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 END
   start_program kube-proxy /run/programs/kube-proxy --config=$inside/etc/kube-proxy.yaml

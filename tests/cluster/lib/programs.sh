@@ -1,7 +1,7 @@
-# Starts and stops the long-running programs inside the machine, each with a record of its process and a log.
+# Starts and stops the daemons inside the machine. Each has a PID record and a log.
 # shellcheck shell=bash
 
-# Runs inside, in a shell that ends at once: the program is then a child of the machine's first process.
+# Runs inside the machine in a shell that exits at once, so that PID 1 adopts the program.
 run_program() {
   local name=$1
   shift
@@ -12,30 +12,30 @@ start_program() { # NAME COMMAND...
   on_machine bash -euc "$(declare -f start_time run_program); run_program \"\$@\"" - "$@"
 }
 
-program_lives() {
+program_is_running() {
   local record
   [ -e "$state/pids/$1" ] && read -r -a record <"$state/pids/$1" &&
-    on_machine bash -c "$(declare -f start_time lives); lives \"\$@\"" - "${record[@]}"
+    on_machine bash -c "$(declare -f start_time is_running); is_running \"\$@\"" - "${record[@]}"
 }
 
-# A program that ended by itself is a failure of the start.
+# Fails if a program has exited by itself.
 require_programs() {
   local record name
   for record in "$state"/pids/*; do
     [ -e "$record" ] || continue
     name=${record##*/}
-    program_lives "$name" || die "$name has ended; the last lines of $state/logs/$name.log:
+    program_is_running "$name" || die "$name has exited; the last lines of $state/logs/$name.log:
 $(tail -n 5 "$state/logs/$name.log")"
   done
 }
 
-# Programs that take their time to end, as the API server does while it is watched, are killed.
+# Sends SIGKILL after 10 s: the API server, for example, waits for its watches to end.
 stop_program() { # NAME [SIGNAL]
   local record end=$((SECONDS + 10))
-  program_lives "$1" || return 0
+  program_is_running "$1" || return 0
   read -r -a record <"$state/pids/$1"
   on_machine kill -s "${2:-TERM}" "${record[0]}"
-  while program_lives "$1"; do
+  while program_is_running "$1"; do
     [ "$SECONDS" -lt "$end" ] || on_machine kill -KILL "${record[0]}" || true
     sleep 0.05
   done

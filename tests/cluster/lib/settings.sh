@@ -1,5 +1,5 @@
-# Names, places and small helpers of the cluster's scripts; sourced by `cluster`.
-# shellcheck shell=bash disable=SC2034  # most of this is read by the files sourced after it
+# Names, paths and helpers of the cluster scripts; sourced by `cluster`.
+# shellcheck shell=bash disable=SC2034  # used by the files sourced after it
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 state=${TILEWRIGHT_CLUSTER_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/tilewright/cluster}
@@ -9,59 +9,59 @@ node=tilewright-node
 node_label=tilewright.dev/pool=cpu
 pod_range=10.244.0.0/24
 service_range=10.96.0.0/16
-api_service=10.96.0.1  # the first of service_range is the API server's own
-dns_service=10.96.0.10 # what pods are told to ask; nobody is there, and they learn it at once
+api_service=10.96.0.1  # the API server's Service has the first address of service_range
+dns_service=10.96.0.10 # the pods' name server; unreachable, so that lookups fail at once
 volume_count=64
 
-# What the machine of the cluster sees $state as, wherever that is.
+# Path of $state inside the machine.
 inside=/run/tilewright
 
-say() { printf 'cluster: %s\n' "$*" >&2; }
+log() { printf 'cluster: %s\n' "$*" >&2; }
 die() {
-  say "$*"
+  log "$*"
   exit 1
 }
 
-# await SECONDS WHAT COMMAND...: until the command succeeds. Nobody tells us, so it asks 20 times a second.
+# await SECONDS WHAT COMMAND...: polls 20 times a second until the command succeeds.
 await() {
-  local patience=$1 what=$2 end
+  local timeout=$1 what=$2 end
   shift 2
-  end=$((SECONDS + patience))
+  end=$((SECONDS + timeout))
   until "$@" >/dev/null 2>&1; do
     require_programs
-    [ "$SECONDS" -lt "$end" ] || die "$what: not within $patience s; $state/logs may say why"
+    [ "$SECONDS" -lt "$end" ] || die "$what: timeout after $timeout s; see $state/logs"
     sleep 0.05
   done
 }
 
-# A process id alone may be somebody else's by now; with the time of its start it is not.
+# PIDs are reused; a PID with its start time is unique.
 start_time() { # of process $1, in clock ticks since boot
   local stat
   stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-  stat=${stat##*) } # the name before it may hold anything
+  stat=${stat##*) } # the name before it may contain spaces and parentheses
   set -- $stat
   [ "$1" != Z ] || return 1
   echo "${20}"
 }
-lives() { [ -n "${1:-}" ] && [ "$(start_time "$1")" = "${2:-}" ]; }
+is_running() { [ -n "${1:-}" ] && [ "$(start_time "$1")" = "${2:-}" ]; }
 
-# Everything below is removed again, so it must be a folder of ours.
+# `down` deletes the content of this directory, so it must belong to a cluster.
 check_state() {
   case $state in
     /*) ;;
     *) die "TILEWRIGHT_CLUSTER_DIR=$state: expected an absolute path" ;;
   esac
   case $state/ in
-    "$checkout"/*) die "TILEWRIGHT_CLUSTER_DIR=$state: expected a folder outside the checkout" ;;
+    "$checkout"/*) die "TILEWRIGHT_CLUSTER_DIR=$state: expected a directory outside the checkout" ;;
   esac
   if [ -d "$state" ] && [ ! -e "$state/lock" ] && [ -n "$(ls -A "$state")" ]; then
-    die "$state holds something that is not a cluster's"
+    die "$state is not empty and does not belong to a cluster"
   fi
 }
 
-# One command of these scripts at a time; what they start does not inherit descriptor 9.
+# Allows one command at a time; started programs do not inherit descriptor 9.
 lock_state() {
   mkdir -p "$state"
   exec 9>>"$state/lock"
-  flock --wait 20 9 || die "another command is at work on $state"
+  flock --wait 20 9 || die "another command is using $state"
 }

@@ -1,14 +1,15 @@
-// Holds loss, logits, every gradient and ten AdamW steps against PyTorch's
-// (tests/golden/README.md), in fp32 and bf16, on every instruction set of this CPU.
+// Compares loss, logits, every gradient and ten AdamW steps with PyTorch (tests/golden/README.md),
+// in fp32 and bf16, on every instruction set of this CPU.
 //
-// Tolerances. The file tells, for each tensor, how far PyTorch itself is from the exact gradient in
-// that dtype. We may be kSlack times as far, but need not be nearer than the dtype's rounding times
-// the square root of the number of roundings on the way: an element passes about ten of them a
-// layer, L layers forth and back.
+// Tolerances. The golden file contains, for each tensor, PyTorch's own error in that dtype relative
+// to the exact gradient. The error allowed here is kSlack times PyTorch's error, and at least the
+// rounding error times the square root of the number of roundings: about ten per layer and
+// direction.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -26,17 +27,19 @@ using runtime::Isa;
 
 constexpr double kSlack = 3.0;
 
-template <typename T>
-constexpr double unit_roundoff() {
-  return std::is_same_v<T, float> ? 0x1p-24 : 0x1p-9;
+// fp32: the unit round-off. bf16: half the unit round-off 2^-8, which is the stricter bound.
+template <typename Element>
+constexpr double rounding_error() {
+  return std::is_same_v<Element, float> ? 0x1p-24 : 0x1p-9;
 }
-template <typename T>
+template <typename Element>
 const char* dtype() {
-  return std::is_same_v<T, float> ? "fp32." : "bf16.";
+  return std::is_same_v<Element, float> ? "fp32." : "bf16.";
 }
-template <typename T>
-double floor_of(const BertConfig& config) {
-  return unit_roundoff<T>() * std::sqrt(20.0 * static_cast<double>(config.num_hidden_layers));
+template <typename Element>
+double rounding_bound(const BertConfig& config) {
+  return rounding_error<Element>() *
+         std::sqrt(20.0 * static_cast<double>(config.num_hidden_layers));
 }
 
 BertConfig small_config(const std::string& name) {
@@ -60,21 +63,35 @@ BertConfig minilm_config() {
   return config;
 }
 
-// A model at work on the golden batch, cut into shards and groups of shards.
-template <typename T>
+// The elements of an I32 tensor, or of an I64 tensor.
+std::vector<std::int64_t> read_integers(const SafetensorsFile& file, const std::string& name) {
+  const checkpoint::Tensor* tensor = file.find(name);
+  TW_CHECK(tensor != nullptr, "{}: {} is missing", file.path().string(), name);
+  const auto read = [&]<typename Integer>(Integer) {
+    std::vector<Integer> values(static_cast<std::size_t>(tensor->size()));
+    std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
+  if (tensor->dtype == checkpoint::DType::kI32) return read(std::int32_t{});
+  TW_CHECK(tensor->dtype == checkpoint::DType::kI64, "{} is not of integers", name);
+  return read(std::int64_t{});
+}
+
+// A model and the golden batch, split into shards and groups of shards.
+template <typename Element>
 struct Run {
   Run(BertConfig config, Isa isa, int threads, const SafetensorsFile& expected,
       std::int64_t group_shards)
       : pool(threads),
-        ops(kernels::make_ops<T>(isa)),
+        ops(kernels::make_ops<Element>(isa)),
         parameter_ops(kernels::make_parameter_ops(isa)),
         context{pool, ops, parameter_ops},
         model(without_dropout(config), context),
         touched(config.vocab_size) {
-    const auto ids = expected.read_integers("input_ids");
-    const auto types = expected.read_integers("token_type_ids");
-    const auto offsets = expected.read_integers("cu_seqlens");
-    const auto labels = expected.read_integers("labels");
+    const auto ids = read_integers(expected, "input_ids");
+    const auto types = read_integers(expected, "token_type_ids");
+    const auto offsets = read_integers(expected, "cu_seqlens");
+    const auto labels = read_integers(expected, "labels");
     const auto n = static_cast<std::int64_t>(labels.size());
     for (std::int64_t shard = 0; shard < kShards; ++shard) {
       if (shard % group_shards == 0) batch.open_group(shard);
@@ -98,7 +115,7 @@ struct Run {
     config.classifier_dropout = 0;
     return config;
   }
-  // The gradient of the whole batch: groups added up pairwise, as the exchange does.
+  // The gradient of the whole batch: groups are added pairwise, as in the all-reduce.
   std::vector<float> gradient() {
     const auto count = static_cast<std::size_t>(model.gradient_count(touched.R()));
     std::vector<std::vector<float>> parts(batch.groups.size(),
@@ -120,7 +137,7 @@ struct Run {
     }
     return parts[0];
   }
-  // A tensor's gradient at full size.
+  // A tensor's gradient with all rows.
   std::vector<float> dense(const Tensor& tensor, const std::vector<float>& gradient) const {
     const auto offset = static_cast<std::size_t>(tensor.offset);
     if (tensor.offset < model.layout().word_embeddings) {
@@ -139,10 +156,10 @@ struct Run {
 
   static constexpr std::int64_t kShards = 4;
   runtime::ThreadPool pool;
-  kernels::Ops<T> ops;
+  kernels::Ops<Element> ops;
   kernels::ParameterOps parameter_ops;
-  Context<T> context;
-  BertClassifier<T> model;
+  Context<Element> context;
+  BertClassifier<Element> model;
   Batch batch;
   TouchedRows touched;
   DropoutKey key;
@@ -163,21 +180,20 @@ double distance(const std::vector<float>& x, const std::vector<float>& y) {
 double scalar(const SafetensorsFile& file, const std::string& name) {
   return file.read_floats(name, {1})[0];
 }
-// A key's bias has the exact gradient zero: terms of the size of the query's cancel over all
-// tokens, and what they leave is their own rounding, which is several times that of a sum that
-// stays.
+// The exact gradient of a key bias is zero: terms as large as the query bias's cancel over all
+// tokens. The remaining rounding error is several times that of a sum without cancellation.
 constexpr double kCancellation = 4.0;
-double cancellation(const std::string& name) {
+double cancellation_factor(const std::string& name) {
   return name.ends_with("key.bias") ? kCancellation : 1.0;
 }
-// Its rounding is measured against the query's.
-std::string yardstick(const std::string& name) {
+// The error of a key bias is relative to the query bias.
+std::string norm_reference(const std::string& name) {
   const auto at = name.find("key.bias");
   return at == std::string::npos ? name : name.substr(0, at) + "query.bias";
 }
 
-template <typename T>
-void load(BertClassifier<T>& model, const SafetensorsFile& weights,
+template <typename Element>
+void load(BertClassifier<Element>& model, const SafetensorsFile& weights,
           const SafetensorsFile* head = nullptr) {
   for (const Tensor& tensor : model.layout().tensors) {
     std::span<float> out = model.parameters().subspan(static_cast<std::size_t>(tensor.offset),
@@ -195,56 +211,60 @@ std::filesystem::path golden(const std::string& name) {
   return testing::source_dir() / "tests/golden/data" / name;
 }
 
-template <typename T>
+template <typename Element>
 void expect_small_gradients(const std::string& name, Isa isa, int threads,
                             std::int64_t group_shards) {
   const SafetensorsFile expected(golden(name) / "expected.safetensors");
-  Run<T> run(small_config(name), isa, threads, expected, group_shards);
+  Run<Element> run(small_config(name), isa, threads, expected, group_shards);
   load(run.model, SafetensorsFile(golden(name) / "model.safetensors"));
-  const double floor = floor_of<T>(run.model.config());
+  const double bound = rounding_bound<Element>(run.model.config());
   const std::vector<float> gradient = run.gradient();
   const double loss = scalar(expected, "loss");
   EXPECT_NEAR(
       gradient.back(), loss,
-      loss * floor + kSlack * std::abs(scalar(expected, std::string(dtype<T>()) + "loss") - loss));
+      loss * bound +
+          kSlack * std::abs(scalar(expected, std::string(dtype<Element>()) + "loss") - loss));
   for (const Tensor& tensor : run.model.layout().tensors) {
     const auto exact = expected.read_floats("grad." + tensor.name, tensor.shape);
     std::vector<std::int64_t> shape = tensor.shape;
-    const double size = norm(expected.read_floats("grad." + yardstick(tensor.name), shape));
-    const double torch = scalar(expected, std::string(dtype<T>()) + "grad_error." + tensor.name);
+    const double size = norm(expected.read_floats("grad." + norm_reference(tensor.name), shape));
+    const double torch =
+        scalar(expected, std::string(dtype<Element>()) + "grad_error." + tensor.name);
     EXPECT_LE(distance(run.dense(tensor, gradient), exact) / size,
-              cancellation(tensor.name) * std::max(floor, kSlack * torch))
+              cancellation_factor(tensor.name) * std::max(bound, kSlack * torch))
         << tensor.name << " (PyTorch: " << torch << ")";
   }
-  // Padded positions never went through.
-  EXPECT_EQ(run.model.counters().forward, expected.read_integers("cu_seqlens").back());
+  // No padded position was computed.
+  EXPECT_EQ(run.model.counters().forward, read_integers(expected, "cu_seqlens").back());
 }
 
-template <typename T>
+template <typename Element>
 void expect_ten_steps(const std::string& name, Isa isa) {
   const SafetensorsFile expected(golden(name) / "expected.safetensors");
-  Run<T> run(small_config(name), isa, 2, expected, 4);
+  Run<Element> run(small_config(name), isa, 2, expected, 4);
   load(run.model, SafetensorsFile(golden(name) / "model.safetensors"));
   AdamWSettings settings;
   settings.weight_decay = 0.01f;
-  Optimizer<T> optimizer(run.model, run.context, settings);
+  Optimizer<Element> optimizer(run.model, run.context, settings);
   const auto losses = expected.read_floats("adamw.losses", {10});
-  const auto torch = expected.read_floats(std::string(dtype<T>()) + "adamw.losses", {10});
+  const auto torch = expected.read_floats(std::string(dtype<Element>()) + "adamw.losses", {10});
   const auto norms = expected.read_floats("adamw.grad_norms", {10});
-  // Errors grow from step to step: each may be kSlack times PyTorch's largest, or the floor a step.
+  // Errors grow with each step. Allowed: kSlack times PyTorch's largest error so far, and at least
+  // the rounding bound per step.
   double torch_error = 0;
   for (std::size_t step = 0; step < 10; ++step) {
     const std::vector<float> gradient = run.gradient();
     torch_error = std::max<double>(torch_error, std::abs(torch[step] - losses[step]));
-    const double floor =
-        floor_of<T>(run.model.config()) * losses[0] * static_cast<double>(step + 1);
-    EXPECT_NEAR(gradient.back(), losses[step], std::max(floor, kSlack * torch_error)) << step;
+    const double bound =
+        rounding_bound<Element>(run.model.config()) * losses[0] * static_cast<double>(step + 1);
+    EXPECT_NEAR(gradient.back(), losses[step], std::max(bound, kSlack * torch_error)) << step;
     const double before =
         optimizer.step(static_cast<std::int64_t>(step) + 1, 1e-3f, gradient, run.touched);
-    const double relative = floor_of<T>(run.model.config()) * static_cast<double>(step + 1) +
-                            kSlack * torch_error / losses[0];
-    // AdamW divides a gradient by its own size, so an element near zero moves by the rounding's
-    // sign: the weights, and with them the next gradient, differ more than the loss does.
+    const double relative =
+        rounding_bound<Element>(run.model.config()) * static_cast<double>(step + 1) +
+        kSlack * torch_error / losses[0];
+    // AdamW divides a gradient by its magnitude, so the update of an element near zero depends on
+    // the sign of its rounding error. Weights and gradients therefore differ more than the loss.
     EXPECT_NEAR(before, norms[step], norms[step] * 16 * relative) << step;
   }
 }
@@ -279,30 +299,32 @@ TEST_P(Golden, TenStepsInBf16AgreeWithPyTorch) {
   expect_ten_steps<bf16>(GetParam().model, GetParam().isa);
 }
 
-template <typename T>
+template <typename Element>
 void expect_minilm(Isa isa) {
   ASSERT_EQ(testing::missing_model(), "");
   const SafetensorsFile expected(golden("minilm") / "expected.safetensors");
-  Run<T> run(minilm_config(), isa, 2, expected, 4);
+  Run<Element> run(minilm_config(), isa, 2, expected, 4);
   load(run.model, SafetensorsFile(testing::model_dir() / "model.safetensors"), &expected);
-  const double floor = floor_of<T>(run.model.config());
+  const double bound = rounding_bound<Element>(run.model.config());
   const std::vector<float> gradient = run.gradient();
   const double loss = scalar(expected, "loss");
   EXPECT_NEAR(
       gradient.back(), loss,
-      loss * floor + kSlack * std::abs(scalar(expected, std::string(dtype<T>()) + "loss") - loss));
+      loss * bound +
+          kSlack * std::abs(scalar(expected, std::string(dtype<Element>()) + "loss") - loss));
   for (const Tensor& tensor : run.model.layout().tensors) {
     const auto ours = run.dense(tensor, gradient);
     const double exact = scalar(expected, "norm." + tensor.name);
-    const double size = scalar(expected, "norm." + yardstick(tensor.name));
-    const double torch = scalar(expected, std::string(dtype<T>()) + "grad_error." + tensor.name);
-    const double allowed = cancellation(tensor.name) * std::max(floor, kSlack * torch);
+    const double size = scalar(expected, "norm." + norm_reference(tensor.name));
+    const double torch =
+        scalar(expected, std::string(dtype<Element>()) + "grad_error." + tensor.name);
+    const double allowed = cancellation_factor(tensor.name) * std::max(bound, kSlack * torch);
     EXPECT_NEAR(norm(ours), exact, size * allowed) << tensor.name;
-    const auto index = expected.read_integers("sample_index." + tensor.name);
+    const auto index = read_integers(expected, "sample_index." + tensor.name);
     const auto value = expected.read_floats("sample_value." + tensor.name,
                                             {static_cast<std::int64_t>(index.size())});
-    // An error spread evenly over n elements leaves each with size * allowed / sqrt(n); eight of
-    // those for the worst of the samples.
+    // An error spread evenly over n elements is size * allowed / sqrt(n) per element. The worst of
+    // the samples may have eight times this error.
     const double each =
         8 * size * allowed /
         std::sqrt(static_cast<double>(run.touched.R() * 384 < tensor.count ? run.touched.R() * 384

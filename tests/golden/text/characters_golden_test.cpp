@@ -1,5 +1,5 @@
-// Every code point of Unicode through the normaliser and the word cutter, and every small
-// truncation, against the reference's hashes. Needs neither model nor data.
+// Compares the normaliser and the word splitter for every Unicode code point, and every small
+// truncation, with the reference's hashes. Needs neither model nor data.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -27,7 +27,7 @@ void for_each_code_point(std::string_view before, std::string_view after, const 
   }
 }
 
-TEST(EveryCodePoint, IsNormalisedAsTheReferenceDoes) {
+TEST(EveryCodePoint, IsNormalisedLikeTheReference) {
   const NormaliserOptions off{.clean_text = false,
                               .handle_chinese_chars = false,
                               .strip_accents = false,
@@ -60,7 +60,7 @@ TEST(EveryCodePoint, IsNormalisedAsTheReferenceDoes) {
   }
 }
 
-TEST(EveryCodePoint, SeparatesWordsAsTheReferenceDoes) {
+TEST(EveryCodePoint, SeparatesWordsLikeTheReference) {
   TokenizerSpec spec;
   spec.vocabulary = {{"[UNK]", 0}, {"a", 1}, {"b", 2}};
   spec.normaliser = {.clean_text = false,
@@ -79,12 +79,12 @@ TEST(EveryCodePoint, SeparatesWordsAsTheReferenceDoes) {
   EXPECT_EQ(hash.hex(), testing::golden_hashes().at("code_points").at("words").get<std::string>());
 }
 
-TEST(Truncation, KeepsAsManyOfEachPartAsTheReferenceDoes) {
+TEST(Truncation, KeepsTheReferencesNumberOfTokensOfEachText) {
   SequenceHash hash;
-  for (std::size_t room = 3; room < 65; ++room) {
+  for (std::size_t max_length = 3; max_length < 65; ++max_length) {
     for (std::size_t a = 0; a <= 40; ++a) {
       for (std::size_t b = 0; b <= 40; ++b) {
-        const auto [keep_a, keep_b] = longest_first(a, b, room - 3);
+        const auto [keep_a, keep_b] = longest_first(a, b, max_length - 3);
         const std::int32_t kept[] = {static_cast<std::int32_t>(keep_a),
                                      static_cast<std::int32_t>(keep_b)};
         hash.sequence(kept);

@@ -1,5 +1,5 @@
-// The examples that the GLUE tasks make of the public files, against the reference's hashes, and
-// their baselines.
+// Compares the examples that the GLUE tasks read from the public files with the reference's hashes,
+// and checks their baselines.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,35 +15,35 @@ namespace {
 
 using testing::SequenceHash;
 
-const std::map<std::string, std::string> kFolders = {
+const std::map<std::string, std::string> kDirectories = {
     {"mrpc", "MRPC"}, {"sst2", "SST-2"}, {"cola", "CoLA"}, {"rte", "RTE"}};
 
-TEST(Examples, OfEveryTaskEqualTheReference) {
+TEST(Examples, EqualTheReferenceForEveryTask) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   TILEWRIGHT_NEEDS(testing::data_dir() / "glue", "TILEWRIGHT_DATA_DIR");
   const text::Tokenizer tokenizer = text::Tokenizer::load(testing::model_dir());
   const auto golden = testing::golden_hashes().at("files");
-  for (const auto& [name, folder] : kFolders) {
+  for (const auto& [name, directory] : kDirectories) {
     const auto task = find_task(name);
     for (const Split split : {Split::kTrain, Split::kDev}) {
       const Dataset data =
           task->read(split, tokenizer,
-                     {.data_dir = testing::data_dir() / "glue" / folder, .max_seq_length = 128});
+                     {.data_dir = testing::data_dir() / "glue" / directory, .max_seq_length = 128});
       SequenceHash hash;
       for (std::size_t example = 0; example < data.size(); ++example) {
         hash.sequence(data.ids_of(example));
         hash.sequence(data.types_of(example));
       }
-      const std::string file = "glue/" + folder + "/" + task->file_name(split);
+      const std::string file = "glue/" + directory + "/" + task->file_name(split);
       EXPECT_EQ(hash.hex(), golden.at(file).at("examples").get<std::string>()) << file;
       EXPECT_EQ(data.labels.size(), data.size());
     }
   }
 }
 
-// Counted with a few lines of Python over the same files: majority 0.68382 and 0.52708; a rule on
-// \w+ words 0.723 and 0.513, which cuts words a little differently.
-TEST(Baselines, OfTheRealPairsAreWhatACountGives) {
+// Expected values were computed in Python from the same files: majority class 0.68382 and 0.52708;
+// word overlap 0.723 and 0.513, with words matched by \w+, which splits slightly differently.
+TEST(Baselines, EqualTheValuesComputedInPython) {
   TILEWRIGHT_NEEDS(testing::data_dir() / "glue", "TILEWRIGHT_DATA_DIR");
   const auto mrpc = find_task("mrpc")->baselines(testing::data_dir() / "glue/MRPC");
   ASSERT_EQ(mrpc.size(), 2U);

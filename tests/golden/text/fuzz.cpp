@@ -8,10 +8,10 @@
 namespace tilewright::testing {
 namespace {
 
-struct Range {
+struct CodePointRange {
   char32_t first, last;
 };
-using Ranges = std::vector<Range>;
+using Ranges = std::vector<CodePointRange>;
 
 const std::vector<std::string_view> kWords = {
     "the",    "unaffable", "Tokenization", "HELLO",
@@ -34,8 +34,7 @@ const Ranges kMarks = {{0x300, 0x36F},   {0x483, 0x487},    {0x591, 0x5C7},   {0
                        {0x93C, 0x94D},   {0xE31, 0xE4E},    {0x1AB0, 0x1ACE}, {0x1BAA, 0x1BAD},
                        {0x1DC0, 0x1DFF}, {0x20D0, 0x20F0},  {0x302A, 0x302F}, {0x3099, 0x309A},
                        {0xFE00, 0xFE2F}, {0x1D165, 0x1D172}};
-// By kind of segment from 9 on: CJK, emoji, right-to-left, letters, kana and hangul, new or
-// private.
+// Segments of kind 9 to 14: CJK, emoji, right-to-left, letters, kana and hangul, new or private.
 const std::vector<Ranges> kScripts = {
     {{0x3400, 0x4DBF},
      {0x4E00, 0x9FFF},
@@ -83,12 +82,12 @@ class Random {  // SplitMix64 (Steele, Lea, Flood 2014)
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
     return static_cast<std::uint32_t>((z ^ (z >> 31)) % n);
   }
-  template <typename T>
-  const T& pick(const std::vector<T>& items) {
+  template <typename Item>
+  const Item& pick(const std::vector<Item>& items) {
     return items[below(static_cast<std::uint32_t>(items.size()))];
   }
   char32_t in(const Ranges& ranges) {
-    const Range range = pick(ranges);
+    const CodePointRange range = pick(ranges);
     return range.first + below(range.last - range.first + 1);
   }
 

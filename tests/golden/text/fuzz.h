@@ -1,4 +1,4 @@
-// Seeded strings that try a tokenizer: the same ones as fuzz.py makes, number for number.
+// Makes seeded random strings for tokenizer tests, the same strings as fuzz.py.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""Seeded strings that try a tokenizer: the same ones as fuzz.cpp makes, number for number."""
+"""Makes seeded random strings for tokenizer tests, the same strings as fuzz.cpp."""
 
 MASK = (1 << 64) - 1
 

@@ -1,4 +1,4 @@
-// The committed hashes, and where the data that they were taken from lie.
+// The committed hashes and the location of the data that they were computed from.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tilewright::testing {
 
-// token_hashes.json.
+// The content of token_hashes.json.
 nlohmann::json golden_hashes();
 
-// TILEWRIGHT_DATA_DIR, else shared/data beside the source tree.
+// TILEWRIGHT_DATA_DIR; default: ../shared/data relative to the source tree.
 std::filesystem::path data_dir();
 
-// Hashes sequences as write_token_hashes.py describes them.
+// Hashes sequences with the algorithm of write_token_hashes.py.
 class SequenceHash {
  public:
   void sequence(std::span<const std::int32_t> ids);
@@ -31,12 +31,12 @@ class SequenceHash {
 
 }  // namespace tilewright::testing
 
-// Leaves the test unless `path` is there: failed in CI, elsewhere skipped with what to set.
-#define TILEWRIGHT_NEEDS(path, variable)                                                 \
-  do {                                                                                   \
-    if (!std::filesystem::exists(path)) {                                                \
-      if (tilewright::testing::must_run_all())                                           \
-        FAIL() << (path) << " is missing: set " variable " to a folder that has it";     \
-      GTEST_SKIP() << (path) << " is missing: set " variable " to a folder that has it"; \
-    }                                                                                    \
+// Skips the test if `path` does not exist, and names the variable to set. In CI the test fails.
+#define TILEWRIGHT_NEEDS(path, variable)                                          \
+  do {                                                                            \
+    if (!std::filesystem::exists(path)) {                                         \
+      if (tilewright::testing::prerequisites_required())                          \
+        FAIL() << (path) << " is missing: set " variable " to its directory";     \
+      GTEST_SKIP() << (path) << " is missing: set " variable " to its directory"; \
+    }                                                                             \
   } while (false)

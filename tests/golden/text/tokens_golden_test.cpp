@@ -1,5 +1,5 @@
-// Token ids of real files and of fuzzed strings with the real vocabulary, against the reference's
-// hashes.
+// Compares token ids of real files and of random strings, with the real vocabulary, with the
+// reference's hashes.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -40,7 +40,7 @@ std::string hash_of_texts(const Tokenizer& tokenizer, const std::vector<std::str
   return hash.hex();
 }
 
-TEST(TokenIds, OfEveryLineEqualTheReference) {
+TEST(TokenIds, EqualTheReferenceForEveryLine) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   TILEWRIGHT_NEEDS(testing::data_dir() / "glue", "TILEWRIGHT_DATA_DIR");
   const Tokenizer tokenizer = Tokenizer::load(testing::model_dir());
@@ -57,7 +57,7 @@ TEST(TokenIds, OfEveryLineEqualTheReference) {
   EXPECT_EQ(files, 8);
 }
 
-TEST(TokenIds, OfContextsAndQuestionsEqualTheReference) {
+TEST(TokenIds, EqualTheReferenceForContextsAndQuestions) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   TILEWRIGHT_NEEDS(testing::data_dir() / "squad/xquad.en.json", "TILEWRIGHT_DATA_DIR");
   const Tokenizer tokenizer = Tokenizer::load(testing::model_dir());
@@ -75,7 +75,7 @@ TEST(TokenIds, OfContextsAndQuestionsEqualTheReference) {
   EXPECT_EQ(hash_of_texts(tokenizer, texts), golden.at("texts").get<std::string>());
 }
 
-TEST(FuzzedStrings, AreTheOnesTheReferenceSaw) {
+TEST(FuzzedStrings, EqualTheStringsOfTheReference) {
   SequenceHash hash;
   for (int seed = 0; seed < kStrings; ++seed) {
     const std::string text = testing::fuzz_string(static_cast<std::uint64_t>(seed));
@@ -85,7 +85,7 @@ TEST(FuzzedStrings, AreTheOnesTheReferenceSaw) {
   EXPECT_EQ(hash.hex(), testing::golden_hashes().at("fuzz").at("strings").get<std::string>());
 }
 
-TEST(FuzzedStrings, HaveTheReferencesTokensUnderEverySetOfOptions) {
+TEST(FuzzedStrings, HaveTheReferenceTokensForEverySetOfOptions) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   const std::map<std::string, std::function<void(NormaliserOptions&)>> sets = {
       {"as_configured", [](NormaliserOptions&) {}},
@@ -114,7 +114,7 @@ TEST(FuzzedStrings, HaveTheReferencesTokensUnderEverySetOfOptions) {
   }
 }
 
-TEST(FuzzedStrings, AsTruncatedPairsEqualTheReference) {
+TEST(FuzzedStrings, HaveTheReferenceTokensAsTruncatedPairs) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   const Tokenizer tokenizer = Tokenizer::load(testing::model_dir());
   SequenceHash hash;

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Writes token_hashes.json: what Hugging Face's BERT tokenizer says, as hashes.
+"""Writes token_hashes.json: hashes of the results of Hugging Face's BERT tokenizer.
 
     write_token_hashes.py MODEL_DIR DATA_DIR > token_hashes.json
 
-Every hash is SHA-256 over sequences; a sequence is its length and its numbers, all little-endian
-int32. Where nothing else is said a sequence is the ids of one text without [CLS] and [SEP].
+Every hash is SHA-256 over sequences. A sequence is hashed as its length and its numbers, all
+little-endian int32. By default a sequence is the ids of one text without [CLS] and [SEP].
 
-  files     per file of the data folder. A TSV has "lines" (each raw line a text) and "examples"
-            (what a GLUE task feeds: ids, then type ids of [CLS] a [SEP] b [SEP], at most 128);
-            a SQuAD file has "texts" (each context, then its questions).
-  fuzz      per set of normaliser options the hashes of 5,000 strings (fuzz.py), 100 a hash; "pairs"
-            are strings 2k and 2k+1 with max_length 3 + k % 60, ids then type ids; "strings" is the
-            hash of the strings themselves (UTF-8, each preceded by its byte length)
-  truncation  for a, b in 0..40, max_length in 3..64: how many tokens of each remain
-  code_points for every code point c: the normalised forms of "a" + c + "b" under single options, as
-            UTF-8 bytes; "words": its pieces without normaliser, vocabulary [UNK] a b
+  files       per file of the data directory. A TSV has "lines" (each raw line is a text) and
+              "examples" (the input of a GLUE task: ids, then type ids of [CLS] a [SEP] b [SEP], at
+              most 128); a SQuAD file has "texts" (each context, then its questions)
+  fuzz        per set of normaliser options: the hashes of 5,000 strings (fuzz.py), 100 per hash.
+              "pairs": strings 2k and 2k+1 with max_length 3 + k % 60, ids then type ids.
+              "strings": the strings themselves (UTF-8, each preceded by its byte length)
+  truncation  for a, b in 0..40 and max_length in 3..64: the number of tokens of each that remain
+  code_points for every code point c: the normalised forms of "a" + c + "b" with single options, as
+              UTF-8 bytes; "words": its pieces without normaliser, with the vocabulary [UNK] a b
 """
 import hashlib
 import json
@@ -39,7 +39,7 @@ OPTIONS = {
 }
 EXAMPLE_COLUMNS = {"MRPC": (True, [3, 4]), "CoLA": (False, [3]), "RTE": (True, [1, 2]),
                    "SST-2": (True, [0])}
-# Spacing marks of classes 224 and 9 around c tell its own class, and whether it bars reordering.
+# The order of the spacing marks of classes 224 and 9 around c depends on the class of c.
 CODE_POINT_CASES = {
     "clean_text": ("a{}b", dict(clean_text=True)),
     "handle_chinese_chars": ("a{}b", dict(handle_chinese_chars=True)),
@@ -66,7 +66,7 @@ class Hash:
 
 
 def hash_texts(backend, texts):
-    backend.no_truncation()  # a call of the transformers tokenizer leaves its own behind
+    backend.no_truncation()  # a call of the transformers tokenizer sets truncation and padding
     backend.no_padding()
     result = Hash()
     for encoding in backend.encode_batch(list(texts), add_special_tokens=False):
@@ -80,7 +80,7 @@ def lines_of(path):
 
 
 def sequences_of_pair(tokenizer, texts, max_length):
-    """Of one text or two, in lists as run_glue calls it: alone, a second text "" would be none."""
+    """One text or two, in lists as in run_glue: outside a list, a second text "" is ignored."""
     encoded = tokenizer(*[[text] for text in texts], truncation=True, max_length=max_length)
     return encoded["input_ids"][0], encoded["token_type_ids"][0]
 
@@ -141,8 +141,8 @@ def hash_truncation(model_dir):
     backend = with_options(model_dir, {})
     backend.no_padding()
     result = Hash()
-    for room in range(3, 65):
-        backend.enable_truncation(room, strategy="longest_first")
+    for max_length in range(3, 65):
+        backend.enable_truncation(max_length, strategy="longest_first")
         for encoding in backend.encode_batch([("a " * a, "b " * b) for a in range(41)
                                               for b in range(41)]):
             types = encoding.type_ids

@@ -1,4 +1,4 @@
-// The generator in plain integer arithmetic; the vector versions must agree with it bit for bit.
+// The generator in plain integer arithmetic. The vector versions return the same bits.
 #include "worker/kernels/dropout/dropout.h"
 
 #include "worker/runtime/split_mix.h"

@@ -1,6 +1,6 @@
-// What an instruction set offers to the linear layers: packers and block multiplications over plain
-// pointers. linear.h cuts the work into blocks and shares them between threads; the files
-// gemm_<isa>.cpp compute a block. Plain data only, so that those files share no code with others.
+// The GEMM interface of an instruction set: packers and block products on plain pointers.
+// linear.cpp cuts the work into blocks and hands them to threads; gemm_<isa>.cpp computes a block.
+// Plain data only, so that those files share no code with others.
 #pragma once
 
 #include <cstdint>
@@ -10,93 +10,89 @@
 namespace tilewright::kernels {
 
 // y[rows, columns] = a[rows, k] B + bias for one block; B is packed in panels of `nr` columns.
-template <typename T>
+template <typename Element>
 struct ForwardBlock {
-  const T* a = nullptr;
+  const Element* a = nullptr;
   std::int64_t lda = 0;
-  const T* panels = nullptr;      // the block's first panel
-  std::int64_t panel_stride = 0;  // elements from a panel to the next
-  const float* bias = nullptr;    // of the block's first column, or null
-  T* y = nullptr;
+  const Element* panels = nullptr;  // the block's first panel
+  std::int64_t panel_stride = 0;    // elements between panels
+  const float* bias = nullptr;      // of the block's first column, or null
+  Element* y = nullptr;
   std::int64_t ldy = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t k = 0;
 };
 
-// A run of tokens of one shard, and what becomes of its sum. The sums of the shards are combined
-// like the digits of a binary counter: slots 0 .. level - 1 hold finished subtrees, rising from
-// left to right. What is born and merged within a chunk is kept near: in slots that all register
-// tiles share, so they stay in the L1 cache. Only what outlives the chunk has slots of its own.
+// Consecutive tokens of one shard, and the destination of their sum. The sums of the shards are
+// combined like the digits of a binary counter: slots 0 .. level - 1 hold finished subtrees from
+// left to right. Sums that are created and merged within one chunk use the local slots, which all
+// register tiles share and which stay in the L1 cache. Sums that outlive the chunk have slots per
+// register tile.
 struct Segment {
   std::int64_t first_group = 0;  // in the packed chunk, in groups of `granularity` tokens
   std::int64_t groups = 0;
-  int level = 0;        // the slot of this shard's running sum
-  int near_merges = 0;  // then: sum = near slot[level - 1] + sum, and so on, this many times
-  int merges = 0;       // then the same with the slots below, this many times
-  bool fresh = true;    // start from zero; else go on from slot[level]
-  bool near = false;    // the result is merged within this chunk
-  bool last = false;    // the result is the gradient: store it to dw instead of a slot
+  int level = 0;         // slot of this shard's running sum
+  int local_merges = 0;  // number of merges with local slots: sum = local[level - 1] + sum, ...
+  int merges = 0;        // number of merges with the slots below those
+  bool fresh = true;     // start from zero, else from slot[level]
+  bool local = false;    // store the sum to a local slot
+  bool last = false;     // the sum is the gradient: store it to dw instead of a slot
 };
 
 // dw[rows, columns] += a^T b over one chunk of packed tokens, for one block of dw.
-template <typename T>
+template <typename Element>
 struct WeightBlock {
-  const T* a = nullptr;  // dy, panels of `mr` columns
-  const T* b = nullptr;  // x, panels of `nr` columns
+  const Element* a = nullptr;  // dy, panels of `mr` columns
+  const Element* b = nullptr;  // x, panels of `nr` columns
   std::int64_t a_stride = 0;
   std::int64_t b_stride = 0;
   const Segment* segments = nullptr;
   std::int64_t segment_count = 0;
   float* slots = nullptr;  // [b panel][a panel][slot_count][mr * nr]
   std::int64_t slot_count = 0;
-  float* near = nullptr;  // [slot_count][mr * nr]
+  float* local = nullptr;  // [slot_count][mr * nr]
   float* dw = nullptr;
   std::int64_t ldw = 0;
   std::int64_t rows = 0;     // of dw: columns of dy
   std::int64_t columns = 0;  // of dw: columns of x
-  // What is packed after this block: `next_count` rows of x, a line each, to be fetched to L2.
-  const T* next = nullptr;
+  // The operand to pack after this block, prefetched into L2: a cache line of `next_count` rows of
+  // x.
+  const Element* next = nullptr;
   std::int64_t next_stride = 0;
   std::int64_t next_count = 0;
 };
 
-// Elements between two panels of a packed chunk: packers may write a vector past a panel's end, and
-// panels whose distance is no multiple of 4 KiB do not compete for the same sets of the L1 cache.
-inline constexpr std::int64_t kPanelGap = 96;
+// Gap between two panels of a packed chunk, in elements. Packers may write one vector past the end
+// of a panel. The gap also keeps the distance of panels from being a multiple of 4 KiB, because
+// such panels compete for the same sets of the L1 cache.
+inline constexpr std::int64_t kPanelPadding = 96;
 
-template <typename T>
+template <typename Element>
 struct Engine {
   const char* name = "";
   int mr = 0;           // rows of a register tile
   int nr = 0;           // columns of a register tile, and of a packed panel; divides 64
-  int granularity = 1;  // summed elements per dot product: packed data are padded to it with zeros
+  int granularity = 1;  // summed elements per dot product; packed data is zero-padded to it
 
-  void (*forward)(const ForwardBlock<T>&) = nullptr;
-  void (*weight)(const WeightBlock<T>&) = nullptr;
-  // Packs `tokens` rows of `columns` columns into the groups from `out` on, panels `stride` apart;
-  // pads tokens to the granularity and columns to the panel with zeros.
-  void (*pack_dy)(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns, T* out,
-                  std::int64_t stride) = nullptr;
-  void (*pack_x)(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns, T* out,
-                 std::int64_t stride) = nullptr;
-  // sums[c] += in[t, c] over the tokens in rising order.
-  void (*add_rows)(const T* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
+  // Null in the engines of the reference, whose linear layers are plain loops (gemm/ref.cpp).
+  void (*forward)(const ForwardBlock<Element>&) = nullptr;
+  void (*weight)(const WeightBlock<Element>&) = nullptr;
+  // Packs `tokens` rows of `columns` columns into panels that are `stride` elements apart, starting
+  // at `out`. Zero-pads the tokens to the granularity and the columns to the panel.
+  void (*pack_dy)(const Element* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
+                  Element* out, std::int64_t stride) = nullptr;
+  void (*pack_x)(const Element* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
+                 Element* out, std::int64_t stride) = nullptr;
+  // sums[c] += in[t, c] over the tokens in ascending order.
+  void (*add_rows)(const Element* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
                    float* sums) = nullptr;
-  // Multiplies and adds on operands that never leave the registers, `rounds` times over a tile;
-  // returns how many floating-point operations that was. What no product can exceed.
+  // Multiplies and adds a register tile `rounds` times on operands that stay in registers. Returns
+  // the number of floating-point operations; their rate is the upper bound for any product.
   double (*peak)(std::int64_t rounds) = nullptr;
   // Rows [begin, end) of W [n, k], see Ops::pack_weight.
   void (*pack_weight)(const float* w, std::int64_t n, std::int64_t k, std::int64_t begin,
-                      std::int64_t end, T* forward, T* backward) = nullptr;
+                      std::int64_t end, Element* forward, Element* backward) = nullptr;
 };
-
-extern const Engine<float> kAvx2Float;
-extern const Engine<float> kAvx512Float;
-extern const Engine<runtime::bf16> kAvx2Bf16;
-extern const Engine<runtime::bf16> kAvx512Widened;
-extern const Engine<runtime::bf16> kAvx512Bf16;
-extern const Engine<runtime::bf16> kAmx;
-extern const Engine<runtime::bf16> kAmxTwin;  // the AMX kernels on tiles of plain C++
 
 }  // namespace tilewright::kernels

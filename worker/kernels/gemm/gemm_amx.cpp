@@ -1,12 +1,13 @@
-// Linear layers in bf16 with AMX: TDPBF16PS on tiles of 16 x 16.
+// bf16 linear layers with AMX: TDPBF16PS on tiles of 16 x 16 accumulators.
 #include "worker/kernels/gemm/amx_blocks.h"
 #include "worker/kernels/gemm/vectors_avx512.h"
+#include "worker/kernels/isa_entries.h"
 
 namespace tilewright::kernels {
 namespace {
 
-// The tile registers of this thread, configured while the object lives. GCC's own intrinsics want
-// the registers' numbers as literals; these take them as template arguments.
+// The tile registers of this thread, configured during the lifetime of the object. Inline assembly
+// because GCC's intrinsics require literal register numbers; these are template arguments.
 class HardwareTiles {
  public:
   HardwareTiles() {
@@ -17,8 +18,8 @@ class HardwareTiles {
       std::uint16_t bytes_a_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
       std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     } config;
-    // GCC's _tile_loadconfig names only the first eight bytes as read and lets the others go
-    // unwritten.
+    // GCC's _tile_loadconfig declares only the first eight bytes as read, so the compiler may drop
+    // the stores to the others.
     asm volatile("ldtilecfg %0" : : "m"(config));
   }
   ~HardwareTiles() { asm volatile("tilerelease"); }

@@ -1,16 +1,18 @@
-// Linear layers with AVX2 and FMA: fp32, and bf16 widened to fp32 (exact) in front of the same FMA.
+// Linear layers with AVX2 and FMA: fp32, and bf16 widened to fp32 (exact) before the same FMA.
 #include <immintrin.h>
 
 #include "worker/kernels/gemm/tiles.h"
+#include "worker/kernels/isa_entries.h"
+#include "worker/kernels/math/bf16_avx2.h"
 
 namespace tilewright::kernels {
 namespace {
 
 struct Vectors256 {
-  using Packing = PlainRows;
+  using Packing = PortablePacking;
   using Vec = __m256;
-  using A = __m256;
-  using B = __m256;
+  using Left = __m256;
+  using Right = __m256;
   static constexpr int kLanes = 8;
   static constexpr int kVectors = 2;
 
@@ -22,34 +24,34 @@ struct Vectors256 {
   static Vec load(const float* p) { return _mm256_loadu_ps(p); }
   static Vec load_part(const float* p, int count) { return _mm256_maskload_ps(p, lanes(count)); }
   static void store_float(float* p, Vec x) { _mm256_storeu_ps(p, x); }
-  static Vec multiply_add(Vec acc, A a, B b) { return _mm256_fmadd_ps(a, b, acc); }
+  static Vec multiply_add(Vec acc, Left a, Right b) { return _mm256_fmadd_ps(a, b, acc); }
 };
 
 struct Float : Vectors256 {
-  using T = float;
+  using Element = float;
   static constexpr int kRows = 6;
   static constexpr int kGroup = 1;
   static constexpr int kPhases = 1;
 
   template <int>
-  static A load_a(const float* p) {
+  static Left load_a(const float* p) {
     return _mm256_broadcast_ss(p);
   }
   template <int>
-  static A load_a_last(const float* p) {
+  static Left load_a_last(const float* p) {
     return _mm256_broadcast_ss(p);
   }
   template <int>
-  static B load_b(const float* p) {
+  static Right load_b(const float* p) {
     return _mm256_loadu_ps(p);
   }
   static void store(float* p, Vec x) { store_float(p, x); }
   static void store_part(float* p, Vec x, int count) { _mm256_maskstore_ps(p, lanes(count), x); }
 };
 
-// Phase 0 multiplies the first elements of the pairs, phase 1 the second.
+// Phase 0 multiplies the first elements of the pairs, phase 1 the second elements.
 struct Widened : Vectors256 {
-  using T = bf16;
+  using Element = bf16;
   static constexpr int kRows = 5;  // a sixth row leaves no register for the widening
   static constexpr int kGroup = 2;
   static constexpr int kPhases = 2;
@@ -61,33 +63,22 @@ struct Widened : Vectors256 {
                     : _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
   template <int kPhase>
-  static A load_a(const bf16* p) {
+  static Left load_a(const bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, sizeof pair);
     return half<kPhase>(_mm256_set1_epi32(pair));
   }
   template <int kPhase>
-  static A load_a_last(const bf16* p) {
+  static Left load_a_last(const bf16* p) {
     return half<kPhase>(_mm256_set1_epi32(p->bits));
   }
   template <int kPhase>
-  static B load_b(const bf16* p) {
+  static Right load_b(const bf16* p) {
     return half<kPhase>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
-  static __m128i rounded(Vec x) {
-    const __m256i bits = _mm256_castps_si256(x);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    const __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
-    const __m256i kept =
-        _mm256_srli_epi32(_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(up),
-                                                               _mm256_castsi256_ps(quiet), nan)),
-                          16);
-    const __m256i packed = _mm256_packus_epi32(kept, kept);
-    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+  static void store(bf16* p, Vec x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), round_to_bf16(x));
   }
-  static void store(bf16* p, Vec x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), rounded(x)); }
   static void store_part(bf16* p, Vec x, int count) {
     bf16 all[kLanes];
     store(all, x);

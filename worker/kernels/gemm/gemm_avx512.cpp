@@ -1,43 +1,44 @@
-// Linear layers with AVX-512: fp32, and bf16 widened to fp32 (exact) in front of the same FMA.
+// Linear layers with AVX-512: fp32, and bf16 widened to fp32 (exact) before the same FMA.
 #include <immintrin.h>
 
 #include "worker/kernels/gemm/tiles.h"
 #include "worker/kernels/gemm/vectors_avx512.h"
+#include "worker/kernels/isa_entries.h"
 
 namespace tilewright::kernels {
 namespace {
 
 struct Float : Vectors512 {
-  using T = float;
-  using A = __m512;
-  using B = __m512;
+  using Element = float;
+  using Left = __m512;
+  using Right = __m512;
   static constexpr int kGroup = 1;
   static constexpr int kPhases = 1;
   static constexpr int kRows = 14;
   static constexpr int kVectors = 2;
 
   template <int>
-  static A load_a(const float* p) {
+  static Left load_a(const float* p) {
     return _mm512_set1_ps(*p);
   }
   template <int>
-  static A load_a_last(const float* p) {
+  static Left load_a_last(const float* p) {
     return _mm512_set1_ps(*p);
   }
   template <int>
-  static B load_b(const float* p) {
+  static Right load_b(const float* p) {
     return _mm512_loadu_ps(p);
   }
-  static Vec multiply_add(Vec acc, A a, B b) { return _mm512_fmadd_ps(a, b, acc); }
+  static Vec multiply_add(Vec acc, Left a, Right b) { return _mm512_fmadd_ps(a, b, acc); }
   static void store(float* p, Vec x) { store_float(p, x); }
   static void store_part(float* p, Vec x, int count) { _mm512_mask_storeu_ps(p, lanes(count), x); }
 };
 
-// Phase 0 multiplies the first elements of the pairs, phase 1 the second.
-struct Widened : RoundedStores512<Widened> {
-  using T = bf16;
-  using A = __m512;
-  using B = __m512;
+// Phase 0 multiplies the first elements of the pairs, phase 1 the second elements.
+struct Widened : Bf16Vectors512 {
+  using Element = bf16;
+  using Left = __m512;
+  using Right = __m512;
   static constexpr int kGroup = 2;
   static constexpr int kPhases = 2;
   static constexpr int kRows = 12;
@@ -50,21 +51,20 @@ struct Widened : RoundedStores512<Widened> {
                     : _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
   }
   template <int kPhase>
-  static A load_a(const bf16* p) {
+  static Left load_a(const bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, sizeof pair);
     return half<kPhase>(_mm512_set1_epi32(pair));
   }
   template <int kPhase>
-  static A load_a_last(const bf16* p) {
+  static Left load_a_last(const bf16* p) {
     return half<kPhase>(_mm512_set1_epi32(p->bits));
   }
   template <int kPhase>
-  static B load_b(const bf16* p) {
+  static Right load_b(const bf16* p) {
     return half<kPhase>(_mm512_loadu_si512(p));
   }
-  static Vec multiply_add(Vec acc, A a, B b) { return _mm512_fmadd_ps(a, b, acc); }
-  static __m256i rounded(Vec x) { return _mm512_cvtepi32_epi16(narrow_words(x)); }
+  static Vec multiply_add(Vec acc, Left a, Right b) { return _mm512_fmadd_ps(a, b, acc); }
 };
 
 }  // namespace

@@ -1,13 +1,34 @@
-// The ceiling of this CPU: what its multiply-add units do on operands that stay in registers.
+// Measures this CPU's peak: the rate of its multiply-add units on operands that stay in registers.
 #pragma once
+
+#include <functional>
 
 #include "worker/kernels/ops.h"
 
 namespace tilewright::kernels {
 
-// GFLOP/s of all threads of the pool together, with the instruction that `isa` gives the linear
-// layers for bf16 or float activations. Takes about 50 ms; the best slice of a few milliseconds
-// counts, so that a neighbour on the same cores disturbs it little.
+// Returns the GFLOP/s of all threads of the pool together, with the instructions that the linear
+// layers use on `isa` for bf16 or float activations. Takes about 50 ms and counts each thread's
+// best slice of 0.2 to 2 ms, which reduces the effect of other processes on the same cores.
 double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool);
+
+// The largest peak seen: a measurement on a busy CPU is too low.
+class PeakMeter {
+ public:
+  // `measure` returns GFLOP/s and is called at once.
+  explicit PeakMeter(std::function<double()> measure);
+  PeakMeter(Isa isa, bool bf16, ThreadPool& pool);
+
+  double gflops() const { return gflops_; }
+
+  // The peak of `processes` processes like this one, which reached `achieved` GFLOP/s together. If
+  // that exceeds the known peak, measures again; if it still does, the achieved rate is the best
+  // known peak. So achieved / peak_for(achieved) is at most 1.
+  double peak_for(double achieved, int processes = 1);
+
+ private:
+  std::function<double()> measure_;
+  double gflops_;
+};
 
 }  // namespace tilewright::kernels

@@ -1,13 +1,17 @@
-// Register tiles for vector instruction sets, for the files of one instruction set to include:
-// everything is in an unnamed namespace and is compiled with that file's flags.
+// Register tiles for vector instruction sets. Included by the files of one instruction set and
+// compiled with their flags, so everything is in an unnamed namespace.
 //
-// A tile is MR rows by NV vectors of accumulators that stay in registers over the whole summed
-// dimension: one accumulator an element, k rising, whatever the number of rows. P, the policy of an
-// instruction set, says how a group of summed elements is multiplied:
-//   T, kGroup, kPhases, kRows (the most MR), kVectors (NV), kLanes, Vec (kLanes floats), A, B
-//   zero, load, add, store, load_part, store_part (the first `count` lanes)
-//   load_a<phase>(p)       one group of a row, spread over all lanes
-//   load_a_last<phase>(p)  the same where only the first element of the group exists
+// A tile is MR rows by kVectors vectors of accumulators that stay in registers over the whole
+// summed dimension: one accumulator per element, k ascending, for any number of rows. The policy P
+// of an instruction set defines how a group of summed elements is multiplied:
+//   Element                the type of the operands
+//   kGroup, kPhases        summed elements per group; multiplications per group
+//   kRows, kVectors        largest MR; vectors per row
+//   Vec, kLanes            kLanes floats
+//   Left, Right            loaded operands
+//   zero, load, add, store, store_float, load_part, store_part (the first `count` lanes)
+//   load_a<phase>(p)       one group of a row, broadcast to all lanes
+//   load_a_last<phase>(p)  the same if only the first element of the group exists
 //   load_b<phase>(p)       one group of kLanes columns
 //   multiply_add(acc, a, b)
 //   Packing                see packing.h
@@ -18,7 +22,7 @@
 namespace tilewright::kernels {
 namespace {
 
-// Where row r of group g of the left operand stands: rows of a matrix as it is, or a packed panel.
+// Addresses of the left operand: rows of a row-major matrix, or a packed panel.
 template <class P>
 struct MatrixRows {
   std::int64_t stride;
@@ -74,16 +78,16 @@ struct Tile {
   }
 
   template <int kPhase, bool kLast, class Rows>
-  __attribute__((always_inline)) void phase(const typename P::T* a, Rows rows,
-                                            const typename P::T* b) {
-    typename P::B right[P::kVectors];
+  __attribute__((always_inline)) void phase(const typename P::Element* a, Rows rows,
+                                            const typename P::Element* b) {
+    typename P::Right right[P::kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < P::kVectors; ++v) {
       right[v] = P::template load_b<kPhase>(b + v * P::kLanes * P::kGroup);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < MR; ++r) {
-      typename P::A left;
+      typename P::Left left;
       if constexpr (kLast) {
         left = P::template load_a_last<kPhase>(a + rows.at(r));
       } else {
@@ -97,20 +101,21 @@ struct Tile {
   }
 
   template <bool kLast, class Rows>
-  __attribute__((always_inline)) void group(const typename P::T* a, Rows rows,
-                                            const typename P::T* b) {
+  __attribute__((always_inline)) void group(const typename P::Element* a, Rows rows,
+                                            const typename P::Element* b) {
     phase<0, kLast>(a, rows, b);
     if constexpr (P::kPhases == 2) {
-      // Both phases read the same pairs. Kept in registers from one to the other (as the compiler
-      // would), they push accumulators out to memory; loading them again is cheaper.
+      // Both phases read the same pairs. The barrier makes the compiler load them twice: keeping
+      // them in registers would spill accumulators.
       asm volatile("" : : : "memory");
       phase<1, kLast>(a, rows, b);
     }
   }
 
   template <class Rows>
-  __attribute__((always_inline)) void accumulate(const typename P::T* a, Rows rows,
-                                                 const typename P::T* b, std::int64_t groups) {
+  __attribute__((always_inline)) void accumulate(const typename P::Element* a, Rows rows,
+                                                 const typename P::Element* b,
+                                                 std::int64_t groups) {
     for (std::int64_t g = 0; g < groups; ++g) {
       group<false>(a, rows, b);
       a += Rows::kStep;
@@ -120,8 +125,8 @@ struct Tile {
 };
 
 template <class P, int MR>
-void forward_tile(const ForwardBlock<typename P::T>& block, const typename P::T* a,
-                  const typename P::T* panel, const float* bias, typename P::T* y,
+void forward_tile(const ForwardBlock<typename P::Element>& block, const typename P::Element* a,
+                  const typename P::Element* panel, const float* bias, typename P::Element* y,
                   std::int64_t columns) {
   Tile<P, MR> tile;
   tile.clear();
@@ -145,7 +150,7 @@ void forward_tile(const ForwardBlock<typename P::T>& block, const typename P::T*
 #pragma GCC unroll 16
     for (int r = 0; r < MR; ++r) {
       const typename P::Vec sum = P::add(tile.acc[r][v], add);
-      typename P::T* out = y + r * block.ldy + v * P::kLanes;
+      typename P::Element* out = y + r * block.ldy + v * P::kLanes;
       if (whole) {
         P::store(out, sum);
       } else {
@@ -157,9 +162,9 @@ void forward_tile(const ForwardBlock<typename P::T>& block, const typename P::T*
 
 // The tile with exactly `rows` rows.
 template <class P, int MR>
-void forward_rows(int rows, const ForwardBlock<typename P::T>& block, const typename P::T* a,
-                  const typename P::T* panel, const float* bias, typename P::T* y,
-                  std::int64_t columns) {
+void forward_rows(int rows, const ForwardBlock<typename P::Element>& block,
+                  const typename P::Element* a, const typename P::Element* panel, const float* bias,
+                  typename P::Element* y, std::int64_t columns) {
   if (rows == MR) {
     forward_tile<P, MR>(block, a, panel, bias, y, columns);
   } else if constexpr (MR > 1) {
@@ -167,9 +172,9 @@ void forward_rows(int rows, const ForwardBlock<typename P::T>& block, const type
   }
 }
 
-// How many rows of the left operand go through a tile. Rows whose distance is a multiple of 4 KiB
-// (K = 4096) all want the same set of the L1 cache, which has 8 or 12 ways: there half a tile is
-// faster than rows that push each other out. Bits do not depend on it.
+// Number of rows per tile. Rows at a distance of a multiple of 4 KiB (K = 4096) share one set of
+// the L1 cache, which has 8 or 12 ways; half as many rows are then faster, because they do not
+// evict each other. The bits of the result do not depend on the number of rows.
 template <class P>
 std::int64_t forward_tile_rows(std::int64_t row_bytes) {
   constexpr int kWays = 8;
@@ -177,11 +182,11 @@ std::int64_t forward_tile_rows(std::int64_t row_bytes) {
 }
 
 template <class P>
-void forward_block(const ForwardBlock<typename P::T>& block) {
+void forward_block(const ForwardBlock<typename P::Element>& block) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   const std::int64_t most =
-      forward_tile_rows<P>(block.lda * static_cast<std::int64_t>(sizeof(typename P::T)));
-  const typename P::T* panel = block.panels;
+      forward_tile_rows<P>(block.lda * static_cast<std::int64_t>(sizeof(typename P::Element)));
+  const typename P::Element* panel = block.panels;
   for (std::int64_t c = 0; c < block.columns; c += kColumns, panel += block.panel_stride) {
     const std::int64_t columns = block.columns - c < kColumns ? block.columns - c : kColumns;
     for (std::int64_t r = 0; r < block.rows; r += most) {
@@ -194,13 +199,13 @@ void forward_block(const ForwardBlock<typename P::T>& block) {
 }
 
 template <int kFloats>
-inline void fetch(const float* slot) {
+inline void prefetch(const float* slot) {
   for (int i = 0; i < kFloats; i += 16) __builtin_prefetch(slot + i, 1);
 }
 
 template <class P, int MR>
-void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a,
-                 const typename P::T* b, float* slots, float* dw, std::int64_t columns) {
+void weight_tile(const WeightBlock<typename P::Element>& block, const typename P::Element* a,
+                 const typename P::Element* b, float* slots, float* dw, std::int64_t columns) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   constexpr int kSlot = P::kRows * kColumns;
   for (std::int64_t s = 0; s < block.segment_count; ++s) {
@@ -212,22 +217,22 @@ void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a
       tile.load(slots + segment.level * kSlot);
     }
     const bool direct = segment.last && columns == kColumns;
-    float* slot = slots + (segment.level - segment.near_merges) * kSlot;
-    // What is read or written after the sum comes from L2 meanwhile; and what the next tile starts
-    // from, where it goes on with a shard.
-    if (!segment.near) {
+    float* slot = slots + (segment.level - segment.local_merges) * kSlot;
+    // Prefetches from L2 the data read or written after the sum, and the sum that the next tile
+    // continues.
+    if (!segment.local) {
       for (int m = segment.merges > 0 ? 1 : 0; m <= segment.merges; ++m) {
-        fetch<MR * kColumns>(slot - m * kSlot);
+        prefetch<MR * kColumns>(slot - m * kSlot);
       }
     }
     if (direct) {
-      for (int r = 0; r < MR; ++r) fetch<kColumns>(dw + r * block.ldw);
+      for (int r = 0; r < MR; ++r) prefetch<kColumns>(dw + r * block.ldw);
     }
-    if (s == 0 && !segment.fresh) fetch<MR * kColumns>(slot + block.slot_count * kSlot);
+    if (s == 0 && !segment.fresh) prefetch<MR * kColumns>(slot + block.slot_count * kSlot);
     tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
                     b + segment.first_group * kColumns * P::kGroup, segment.groups);
-    for (int m = 1; m <= segment.near_merges; ++m) {
-      tile.add_left(block.near + (segment.level - m) * kSlot);
+    for (int m = 1; m <= segment.local_merges; ++m) {
+      tile.add_left(block.local + (segment.level - m) * kSlot);
     }
     for (int m = 1; m <= segment.merges; ++m) tile.add_left(slot - m * kSlot);
     if (direct) {
@@ -235,7 +240,7 @@ void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a
       continue;
     }
     slot -= segment.merges * kSlot;
-    if (segment.near) slot += block.near - slots;
+    if (segment.local) slot += block.local - slots;
     tile.store(slot, kColumns);
     if (segment.last) {
       for (std::int64_t r = 0; r < MR; ++r) {
@@ -247,8 +252,9 @@ void weight_tile(const WeightBlock<typename P::T>& block, const typename P::T* a
 
 // The tile with exactly `rows` rows.
 template <class P, int MR>
-void weight_rows(int rows, const WeightBlock<typename P::T>& block, const typename P::T* a,
-                 const typename P::T* b, float* slots, float* dw, std::int64_t columns) {
+void weight_rows(int rows, const WeightBlock<typename P::Element>& block,
+                 const typename P::Element* a, const typename P::Element* b, float* slots,
+                 float* dw, std::int64_t columns) {
   if (rows == MR) {
     weight_tile<P, MR>(block, a, b, slots, dw, columns);
   } else if constexpr (MR > 1) {
@@ -257,17 +263,17 @@ void weight_rows(int rows, const WeightBlock<typename P::T>& block, const typena
 }
 
 template <class P>
-void weight_block(const WeightBlock<typename P::T>& block) {
+void weight_block(const WeightBlock<typename P::Element>& block) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   float* slots = block.slots;
-  const typename P::T* b = block.b;
-  // Each tile fetches its share of the rows that are packed next.
+  const typename P::Element* b = block.b;
+  // Each tile prefetches its share of the rows that are packed next.
   const std::int64_t tiles = (block.rows + P::kRows - 1) / P::kRows;
   const std::int64_t share = (block.next_count + tiles - 1) / tiles;
   std::int64_t next = 0;
   for (std::int64_t c = 0; c < block.columns; c += kColumns, b += block.b_stride) {
     const std::int64_t columns = block.columns - c < kColumns ? block.columns - c : kColumns;
-    const typename P::T* a = block.a;
+    const typename P::Element* a = block.a;
     for (std::int64_t r = 0; r < block.rows; r += P::kRows, a += block.a_stride) {
       for (std::int64_t i = 0; i < share && next < block.next_count; ++i, ++next) {
         __builtin_prefetch(block.next + next * block.next_stride, 0, 2);
@@ -283,12 +289,12 @@ void weight_block(const WeightBlock<typename P::T>& block) {
 template <class P>
 double peak(std::int64_t rounds) {
   constexpr int kTile = P::kRows * P::kVectors * P::kLanes;
-  // The compiler may not know the numbers, nor that accumulators are alike: it would keep one.
-  typename P::T operand[4 * P::kGroup * P::kLanes] = {};
+  // Hides the values from the compiler, which would otherwise merge equal accumulators.
+  typename P::Element operand[4 * P::kGroup * P::kLanes] = {};
   float sums[kTile] = {};
   asm volatile("" : : "r"(operand), "r"(sums) : "memory");
-  const typename P::A left = P::template load_a<0>(operand);
-  const typename P::B right = P::template load_b<0>(operand);
+  const typename P::Left left = P::template load_a<0>(operand);
+  const typename P::Right right = P::template load_b<0>(operand);
   Tile<P, P::kRows> tile;
   tile.load(sums);
   for (std::int64_t i = 0; i < rounds; ++i) {
@@ -307,21 +313,22 @@ double peak(std::int64_t rounds) {
 }
 
 template <class P>
-constexpr Engine<typename P::T> make_engine(const char* name) {
-  using T = typename P::T;
+constexpr Engine<typename P::Element> make_engine(const char* name) {
+  using Element = typename P::Element;
   constexpr int kColumns = P::kVectors * P::kLanes;
-  Engine<T> engine;
+  Engine<Element> engine;
   engine.name = name;
   engine.mr = P::kRows;
   engine.nr = kColumns;
   engine.granularity = P::kGroup;
   engine.forward = forward_block<P>;
   engine.weight = weight_block<P>;
-  engine.pack_dy = pack_tokens<typename P::Packing, P::kRows, P::kGroup, T>;
-  engine.pack_x = pack_tokens<typename P::Packing, kColumns, P::kGroup, T>;
-  engine.add_rows = add_rows<T>;
+  engine.pack_dy = pack_tokens<typename P::Packing, P::kRows, P::kGroup, Element>;
+  engine.pack_x = pack_tokens<typename P::Packing, kColumns, P::kGroup, Element>;
+  engine.add_rows = add_rows<Element>;
   engine.peak = peak<P>;
-  engine.pack_weight = pack_weight_panels<typename P::Packing, kColumns, P::kGroup, P::kGroup, T>;
+  engine.pack_weight =
+      pack_weight_panels<typename P::Packing, kColumns, P::kGroup, P::kGroup, Element>;
   return engine;
 }
 

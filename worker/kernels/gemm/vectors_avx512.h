@@ -1,24 +1,15 @@
-// The part of a tile policy (tiles.h) that AVX-512 files share.
+// The part of the tile policies (tiles.h) shared by the AVX-512 files.
 #pragma once
 
 #include <immintrin.h>
 
 #include "worker/kernels/gemm/packing.h"
+#include "worker/kernels/math/bf16_avx512.h"
 
 namespace tilewright::kernels {
 namespace {
 
-// To nearest even, as runtime::to_bf16: 16 floats to the lower halves of 16 words.
-inline __m512i narrow_words(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  return _mm512_srli_epi32(_mm512_mask_mov_epi32(up, nan, quiet), 16);
-}
-
-// The transpose of 16 x 16 words of 32 bits, in place.
+// Transposes 16 x 16 words of 32 bits in place.
 inline void transpose(__m512i (&m)[16]) {
   __m512i t[16];
 #pragma GCC unroll 8
@@ -52,14 +43,15 @@ inline void transpose(__m512i (&m)[16]) {
 struct Packing512 {
   static constexpr bool kWeightBlocks = true;
 
-  // 16 rows by 32 columns of W: to `forward`, 16 pairs of columns 64 words apart, 16 rows each; and
-  // to `backward`, 8 pairs of rows, 32 columns each.
+  // Packs 16 rows by 32 columns of W: into `forward` 16 pairs of columns, 64 words apart, of 16
+  // rows each; into `backward` 8 pairs of rows of 32 columns each.
   static void pack_weight_block(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
     __m512i rows[16];
 #pragma GCC unroll 16
     for (int r = 0; r < 16; ++r) {
-      const __m256i low = _mm512_cvtepi32_epi16(narrow_words(_mm512_loadu_ps(w + r * ld)));
-      const __m256i high = _mm512_cvtepi32_epi16(narrow_words(_mm512_loadu_ps(w + r * ld + 16)));
+      const __m256i low = _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(w + r * ld)));
+      const __m256i high =
+          _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(w + r * ld + 16)));
       rows[r] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     }
 #pragma GCC unroll 8
@@ -72,7 +64,7 @@ struct Packing512 {
     for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 64, rows[pair]);
   }
 
-  // Word 2 i of the result is word i of the first row, word 2 i + 1 that of the second.
+  // Word 2 i of the result is word from + i of `row`, word 2 i + 1 is word from + i of `next`.
   static __m512i interleaved(__m512i row, __m512i next, int from) {
     const __m512i rising =
         _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
@@ -81,7 +73,7 @@ struct Packing512 {
     return _mm512_permutex2var_epi16(row, index, next);
   }
 
-  // Pairs of rows side by side, then transposed as words of 32 bits.
+  // Interleaves pairs of rows, then transposes them as words of 32 bits.
   static void transpose_block(const bf16* in, std::int64_t ld, bf16* out) {
     for (int half = 0; half < 2; ++half) {
       __m512i pairs[16];
@@ -99,7 +91,7 @@ struct Packing512 {
   }
 
   template <int W>
-  static void one_row(const float* row, float* out) {
+  static void copy_row(const float* row, float* out) {
     if constexpr (W == 32) {
       _mm512_storeu_ps(out, _mm512_loadu_ps(row));
       _mm512_storeu_ps(out + 16, _mm512_loadu_ps(row + 16));
@@ -110,7 +102,7 @@ struct Packing512 {
   }
 
   template <int W>
-  static void row_pair(const bf16* row, const bf16* next, bf16* out) {
+  static void interleave_rows(const bf16* row, const bf16* next, bf16* out) {
     if constexpr (W == 32) {
       const __m512i a = _mm512_loadu_si512(row);
       const __m512i b = _mm512_loadu_si512(next);
@@ -140,14 +132,13 @@ struct Vectors512 {
   static void store_float(float* p, Vec x) { _mm512_storeu_ps(p, x); }
 };
 
-// Of policies that store bf16; Policy::rounded() makes 16 of them.
-template <typename Policy>
-struct RoundedStores512 : Vectors512 {
+// For policies that store bf16.
+struct Bf16Vectors512 : Vectors512 {
   static void store(bf16* p, Vec x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), Policy::rounded(x));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_to_bf16(x));
   }
   static void store_part(bf16* p, Vec x, int count) {
-    _mm256_mask_storeu_epi16(p, lanes(count), Policy::rounded(x));
+    _mm256_mask_storeu_epi16(p, lanes(count), round_to_bf16(x));
   }
 };
 

@@ -1,14 +1,15 @@
-// exp, tanh, log and the normal distribution, from own polynomials (minimax by the Remez exchange,
-// coefficients then rounded to float). One text for every vector type: the including file has
-// defined Vec, Mask and their functions (vector/vec_*.inl). Errors that the tests hold, against
-// double precision: README.md.
+// exp, tanh, log and the normal distribution as polynomials (minimax coefficients from the Remez
+// algorithm, rounded to float). Written once for every vector type: the including file
+// defines Vec, Mask and their functions first (vector/vec_*.inl). README.md lists the measured
+// errors.
 
 namespace tilewright::kernels {
 namespace {
 
-// exp(x) for x <= 0: zero below -87.33 (where exp leaves the normal numbers), NaN for NaN.
-// x = n ln 2 + r, |r| <= ln 2 / 2, ln 2 in two parts (Cody and Waite) the first of which has 15
-// bits, so that n * kLn2High is exact; exp(r) = 1 + r + r^2 q(r), relative error of q 3.1e-9.
+// exp(x) for x <= 0: zero below -87.33 (where the result is no longer a normal number), NaN for
+// NaN. x = n ln 2 + r, |r| <= ln 2 / 2, with ln 2 in two parts (Cody and Waite). The first part has
+// 15 bits, so its product with n is exact. exp(r) = 1 + r + r^2 q(r), relative error of q
+// 3.1e-9.
 inline Vec exp_nonpositive(Vec x) {
   const Vec n = round_to_integer(x * broadcast(1.44269504f));
   Vec r = mul_add(n, broadcast(-0.693145751953125f), x);
@@ -24,8 +25,8 @@ inline Vec exp_nonpositive(Vec x) {
 
 // The normal distribution at x: cdf = P(X <= x) and density. The tail P(X > a), a = |x|, is
 // exp(-a^2 / 2) t p(t) with t = 1 / (1 + 0.3 a), the form of Hastings' approximations (Abramowitz
-// and Stegun, 26.2.17) with an own p of degree 9: relative error of p 3.5e-9 for a <= 14, beyond
-// which exp is zero. So both tails keep their relative precision.
+// and Stegun, 26.2.17) with a minimax p of degree 9: relative error of p 3.5e-9 for a <= 14; beyond
+// 14 exp is zero. This keeps the relative precision of both tails.
 struct Normal {
   Vec cdf;
   Vec density;
@@ -49,14 +50,14 @@ inline Normal normal(Vec x) {
           e * broadcast(0.398942280f)};
 }
 
-// x Phi(x), and its derivative Phi(x) + x phi(x) (Hendrycks and Gimpel, 2016, the exact form).
+// GELU, x Phi(x), and its derivative Phi(x) + x phi(x) (Hendrycks and Gimpel, 2016, exact form).
 inline Vec gelu(Vec x) { return x * normal(x).cdf; }
 inline Vec gelu_derivative(Vec x) {
   const Normal n = normal(x);
   return mul_add(x, n.density, n.cdf);
 }
 
-// Below 0.625 an odd polynomial (relative error 5e-9), above (1 - e) / (1 + e), e = exp(-2 |x|).
+// Below 0.625 an odd polynomial (relative error 5e-9), above it (1 - e) / (1 + e), e = exp(-2 |x|).
 inline Vec tanh(Vec x) {
   const Vec a = absolute(x);
   const Vec u = x * x;
@@ -73,7 +74,8 @@ inline Vec tanh(Vec x) {
 }
 
 // Natural logarithm of one finite x > 0, normal: x = 2^n m with m in [sqrt 1/2, sqrt 2), and
-// log m = 2 artanh s, s = (m - 1) / (m + 1), by its series (s^2 < 0.0295, so s^11 / 11 is lost).
+// log m = 2 artanh s, s = (m - 1) / (m + 1), by its series (s^2 < 0.0295, so the term s^11 / 11 is
+// below the round-off).
 inline float log_of(float x) {
   std::uint32_t bits = 0;
   __builtin_memcpy(&bits, &x, sizeof bits);

@@ -1,4 +1,4 @@
-// Layer norm with residual, embedding and dropout around it, in plain loops.
+// Reference layer norm with residual, embeddings and dropout, in plain loops.
 #include <cmath>
 
 #include "worker/kernels/ref/ref.h"
@@ -9,7 +9,7 @@ namespace {
 using runtime::from_float;
 using runtime::to_float;
 
-// The dropout masks of one row at a time.
+// Dropout masks of one row.
 class RowMasks {
  public:
   RowMasks(const DropoutStream& stream, RowIdentity identity, std::int64_t columns)
@@ -33,7 +33,7 @@ class RowMasks {
 
 struct Statistics {
   float mean;
-  float inverse_deviation;
+  float rstd;
 };
 
 Statistics statistics(const float* x, std::int64_t H, float epsilon) {
@@ -46,12 +46,12 @@ Statistics statistics(const float* x, std::int64_t H, float epsilon) {
   return {static_cast<float>(mean), static_cast<float>(1.0 / std::sqrt(variance + epsilon))};
 }
 
-float normalised(float x, Statistics s) { return (x - s.mean) * s.inverse_deviation; }
+float normalised(float x, Statistics s) { return (x - s.mean) * s.rstd; }
 
 }  // namespace
 
-template <typename T>
-void embed_norm_forward(const NormForward<T>& a, Range rows) {
+template <typename Activation>
+void embed_norm_forward(const NormForward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     float* sum = a.sum + t * a.H;
@@ -61,18 +61,18 @@ void embed_norm_forward(const NormForward<T>& a, Range rows) {
     }
     const Statistics s = statistics(sum, a.H, a.norm.epsilon);
     a.stats[2 * t] = s.mean;
-    a.stats[2 * t + 1] = s.inverse_deviation;
+    a.stats[2 * t + 1] = s.rstd;
     masks.draw(t);
     for (std::int64_t h = 0; h < a.H; ++h) {
       const float normed = normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h];
       a.y32[t * a.H + h] = masks.apply(h, normed);
-      if (a.y != nullptr) a.y[t * a.H + h] = from_float<T>(a.y32[t * a.H + h]);
+      if (a.y != nullptr) a.y[t * a.H + h] = from_float<Activation>(a.y32[t * a.H + h]);
     }
   }
 }
 
-template <typename T>
-void add_norm_forward(const NormForward<T>& a, Range rows) {
+template <typename Activation>
+void add_norm_forward(const NormForward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
@@ -82,18 +82,18 @@ void add_norm_forward(const NormForward<T>& a, Range rows) {
     }
     const Statistics s = statistics(sum, a.H, a.norm.epsilon);
     a.stats[2 * t] = s.mean;
-    a.stats[2 * t + 1] = s.inverse_deviation;
+    a.stats[2 * t + 1] = s.rstd;
     for (std::int64_t h = 0; h < a.H; ++h) {
       a.y32[t * a.H + h] = normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h];
-      if (a.y != nullptr) a.y[t * a.H + h] = from_float<T>(a.y32[t * a.H + h]);
+      if (a.y != nullptr) a.y[t * a.H + h] = from_float<Activation>(a.y32[t * a.H + h]);
     }
   }
 }
 
-// With x^ = (sum - mean) / deviation and g = dy gamma:
+// With x^ = (sum - mean) / deviation (standard deviation) and g = dy gamma:
 // d_sum = (g - mean(g) - x^ mean(g x^)) / deviation.
-template <typename T>
-void add_norm_backward(const NormBackward<T>& a, Range rows) {
+template <typename Activation>
+void add_norm_backward(const NormBackward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     const Statistics s = {a.stats[2 * t], a.stats[2 * t + 1]};
@@ -112,15 +112,15 @@ void add_norm_backward(const NormBackward<T>& a, Range rows) {
     masks.draw(t);
     for (std::int64_t h = 0; h < a.H; ++h) {
       const float g = dy[h] * a.norm.gamma[h];
-      const float d = (g - g_mean - normalised(sum[h], s) * gx_mean) * s.inverse_deviation;
+      const float d = (g - g_mean - normalised(sum[h], s) * gx_mean) * s.rstd;
       a.d_sum[t * a.H + h] = d;
-      if (a.dx != nullptr) a.dx[t * a.H + h] = from_float<T>(masks.apply(h, d));
+      if (a.dx != nullptr) a.dx[t * a.H + h] = from_float<Activation>(masks.apply(h, d));
     }
   }
 }
 
-template <typename T>
-void dropout_backward(const NormBackward<T>& a, Range rows) {
+template <typename Activation>
+void dropout_backward(const NormBackward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
@@ -131,15 +131,15 @@ void dropout_backward(const NormBackward<T>& a, Range rows) {
   }
 }
 
-template <typename T>
-void tanh_dropout_backward(const TanhDropout<T>& a, Range rows) {
+template <typename Activation>
+void tanh_dropout_backward(const TanhDropout<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
       const float y = to_float(a.activation[i]);
       const float d = masks.apply(i - t * a.H, to_float(a.dy[i]));
-      a.out[i] = from_float<T>(d * (1.0f - y * y));
+      a.out[i] = from_float<Activation>(d * (1.0f - y * y));
     }
   }
 }

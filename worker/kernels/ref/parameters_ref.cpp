@@ -1,4 +1,4 @@
-// The optimizer, the norm of the gradient and sums of rows, in plain loops.
+// Reference AdamW, sum of squares and sums of rows, in plain loops.
 #include <cmath>
 
 #include "worker/kernels/ref/ref.h"
@@ -31,8 +31,9 @@ void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* par
   }
 }
 
-// Element i goes to partial sum i mod 16; these are added pairwise by halves. The square of a float
-// is exact in double, so every instruction set has the same bits.
+// Element i is added to partial sum i mod 16; then the upper half of the partial sums is added to
+// the lower half until one is left. The square of a float is exact in double, so the bits are the
+// same on every instruction set.
 double sum_of_squares(const float* x, std::int64_t count) {
   double partial[16] = {};
   for (std::int64_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// GELU, tanh with dropout and the loss, in plain loops.
+// Reference GELU, tanh with dropout and the loss, in plain loops.
 #include "worker/kernels/ref/ref.h"
 #include "worker/kernels/vector/vec_scalar.inl"
 // After the vector type:
@@ -9,21 +9,21 @@ namespace tilewright::kernels::ref {
 using runtime::from_float;
 using runtime::to_float;
 
-template <typename T>
-void gelu_forward(const T* x, std::int64_t count, T* y) {
-  for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(gelu(to_float(x[i])));
+template <typename Activation>
+void gelu_forward(const Activation* x, std::int64_t count, Activation* y) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<Activation>(gelu(to_float(x[i])));
 }
 
-template <typename T>
-void gelu_backward(const T* x, const T* dy, std::int64_t count, T* dx) {
+template <typename Activation>
+void gelu_backward(const Activation* x, const Activation* dy, std::int64_t count, Activation* dx) {
   for (std::int64_t i = 0; i < count; ++i) {
-    dx[i] = from_float<T>(to_float(dy[i]) * gelu_derivative(to_float(x[i])));
+    dx[i] = from_float<Activation>(to_float(dy[i]) * gelu_derivative(to_float(x[i])));
   }
 }
 
-// y is dropped out of the activation as it is stored, rounded.
-template <typename T>
-void tanh_dropout_forward(const TanhDropout<T>& a, Range rows) {
+// Dropout applies to the stored activation, after rounding.
+template <typename Activation>
+void tanh_dropout_forward(const TanhDropout<Activation>& a, Range rows) {
   std::uint64_t masks[kMaxHidden / kDropoutBlock];
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     if (a.dropout.threshold != 0) {
@@ -31,19 +31,20 @@ void tanh_dropout_forward(const TanhDropout<T>& a, Range rows) {
     }
     for (std::int64_t h = 0; h < a.H; ++h) {
       const std::int64_t i = t * a.H + h;
-      a.activation_out[i] = from_float<T>(tanh(to_float(a.x[i])));
+      a.activation_out[i] = from_float<Activation>(tanh(to_float(a.x[i])));
       const bool kept =
           a.dropout.threshold == 0 || (masks[h / kDropoutBlock] >> h % kDropoutBlock & 1) != 0;
-      a.out[i] = from_float<T>(kept ? to_float(a.activation_out[i]) * a.dropout.scale : 0.0f);
+      a.out[i] =
+          from_float<Activation>(kept ? to_float(a.activation_out[i]) * a.dropout.scale : 0.0f);
     }
   }
 }
 
-template <typename T>
-void softmax_cross_entropy(const T* logits, const std::int32_t* labels, std::int64_t rows,
-                           std::int64_t classes, float scale, float* losses, T* d_logits) {
+template <typename Activation>
+void softmax_cross_entropy(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
+                           std::int64_t classes, float scale, float* losses, Activation* d_logits) {
   for (std::int64_t b = 0; b < rows; ++b) {
-    const T* z = logits + b * classes;
+    const Activation* z = logits + b * classes;
     float largest = to_float(z[0]);
     for (std::int64_t c = 1; c < classes; ++c) {
       if (to_float(z[c]) > largest) largest = to_float(z[c]);
@@ -55,7 +56,7 @@ void softmax_cross_entropy(const T* logits, const std::int32_t* labels, std::int
     losses[b] = log_of(sum) - (to_float(z[label]) - largest);
     for (std::int64_t c = 0; c < classes; ++c) {
       const float p = exp_nonpositive(to_float(z[c]) - largest) / sum;
-      d_logits[b * classes + c] = from_float<T>((p - (c == label ? 1.0f : 0.0f)) * scale);
+      d_logits[b * classes + c] = from_float<Activation>((p - (c == label ? 1.0f : 0.0f)) * scale);
     }
   }
 }

@@ -1,35 +1,35 @@
-// The reference loops: plain, sequential, the oracle of every other version and the path of a CPU
-// without any of the vector instruction sets. Sums of a row are taken in double.
+// The reference kernels: plain sequential loops. They are the expected result in tests and run on
+// CPUs without a supported vector instruction set. Sums over a row are in double.
 #pragma once
 
-#include "worker/kernels/loops.h"
+#include "worker/kernels/kernel_table.h"
 
 namespace tilewright::kernels::ref {
 
-template <typename T>
-void embed_norm_forward(const NormForward<T>& a, Range rows);
-template <typename T>
-void add_norm_forward(const NormForward<T>& a, Range rows);
-template <typename T>
-void add_norm_backward(const NormBackward<T>& a, Range rows);
-template <typename T>
-void dropout_backward(const NormBackward<T>& a, Range rows);
-template <typename T>
-void gelu_forward(const T* x, std::int64_t count, T* y);
-template <typename T>
-void gelu_backward(const T* x, const T* dy, std::int64_t count, T* dx);
-template <typename T>
-void tanh_dropout_forward(const TanhDropout<T>& a, Range rows);
-template <typename T>
-void tanh_dropout_backward(const TanhDropout<T>& a, Range rows);
-template <typename T>
-void softmax_cross_entropy(const T* logits, const std::int32_t* labels, std::int64_t rows,
-                           std::int64_t classes, float scale, float* losses, T* d_logits);
-template <typename T>
-void attention_forward(const AttentionForward<T>& a, const DropoutStream& stream,
+template <typename Activation>
+void embed_norm_forward(const NormForward<Activation>& a, Range rows);
+template <typename Activation>
+void add_norm_forward(const NormForward<Activation>& a, Range rows);
+template <typename Activation>
+void add_norm_backward(const NormBackward<Activation>& a, Range rows);
+template <typename Activation>
+void dropout_backward(const NormBackward<Activation>& a, Range rows);
+template <typename Activation>
+void gelu_forward(const Activation* x, std::int64_t count, Activation* y);
+template <typename Activation>
+void gelu_backward(const Activation* x, const Activation* dy, std::int64_t count, Activation* dx);
+template <typename Activation>
+void tanh_dropout_forward(const TanhDropout<Activation>& a, Range rows);
+template <typename Activation>
+void tanh_dropout_backward(const TanhDropout<Activation>& a, Range rows);
+template <typename Activation>
+void softmax_cross_entropy(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
+                           std::int64_t classes, float scale, float* losses, Activation* d_logits);
+template <typename Activation>
+void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
                        std::int64_t example, std::int64_t head, std::byte* scratch);
-template <typename T>
-void attention_backward(const AttentionBackward<T>& a, const DropoutStream& stream,
+template <typename Activation>
+void attention_backward(const AttentionBackward<Activation>& a, const DropoutStream& stream,
                         std::int64_t example, std::int64_t head, std::byte* scratch);
 std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size);
 

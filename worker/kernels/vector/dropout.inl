@@ -1,5 +1,6 @@
-// Dropout's masks (dropout/dropout.h says which bits are whose), and their application to a row.
-#include "worker/kernels/loops.h"
+// Computes dropout masks (bit layout: dropout/dropout.h) and applies them to a row. Also holds the
+// loop over the vectors of a row.
+#include "worker/kernels/kernel_table.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -23,8 +24,8 @@ inline PhiloxState philox(PhiloxState s, std::uint32_t key0, std::uint32_t key1)
   return s;
 }
 
-// One vector of even counters and one of odd ones make kWordLanes / 4 blocks of 64 columns at once:
-// even counters' words are the even pairs of columns.
+// One vector of even counters and one of odd counters yield kWordLanes / 4 blocks of 64 columns;
+// the words of the even counters are the even pairs of columns.
 void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32_t row,
                    std::int32_t head, std::int64_t columns, std::uint64_t* masks) {
   constexpr int kBlocks = kWordLanes / 4;
@@ -35,13 +36,13 @@ void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32
   for (std::int64_t block = 0; block < blocks; block += kBlocks) {
     const auto first = static_cast<std::uint32_t>(block * 8);
     const PhiloxState even =
-        philox({{rising_words(first, 2), c1, c2, c3}}, stream.key[0], stream.key[1]);
+        philox({{iota_words(first, 2), c1, c2, c3}}, stream.key[0], stream.key[1]);
     const PhiloxState odd =
-        philox({{rising_words(first + 1, 2), c1, c2, c3}}, stream.key[0], stream.key[1]);
+        philox({{iota_words(first + 1, 2), c1, c2, c3}}, stream.key[0], stream.key[1]);
     std::uint64_t mask[2] = {0, 0};
     if (stream.threshold < 65536) {
       for (int q = 0; q < 4; ++q) {
-        const std::uint32_t kept = at_least(even.c[q], odd.c[q], stream.threshold);
+        const std::uint32_t kept = greater_equal_mask(even.c[q], odd.c[q], stream.threshold);
         mask[0] |= std::uint64_t{kept & 0xffffu} << (16 * q);
         mask[1] |= std::uint64_t{kept >> 16} << (16 * q);
       }
@@ -50,14 +51,14 @@ void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32
   }
 }
 
-// The mask of the kLanes columns from `column`, a multiple of kLanes (words are little-endian).
+// The mask of kLanes columns starting at `column`, a multiple of kLanes (little-endian words).
 inline Mask mask_at(const std::uint64_t* masks, std::int64_t column) {
   std::uint16_t bits = 0;
   __builtin_memcpy(&bits, reinterpret_cast<const char*>(masks) + column / 8, kLanes / 8);
-  return mask_of_bits(bits);
+  return mask_from_bits(bits);
 }
 
-// The masks of one row at a time, for kernels whose rows are tokens.
+// Dropout masks of one row, for kernels whose rows are tokens.
 class RowMasks {
  public:
   RowMasks(const DropoutStream& stream, RowIdentity identity, std::int64_t columns)
@@ -66,11 +67,11 @@ class RowMasks {
     if (stream_.threshold == 0) return;
     dropout_masks(stream_, identity_.example[row], identity_.position[row], 0, columns_, bits_);
   }
-  // x holds the kLanes columns from `column`, a multiple of kLanes.
+  // x: the kLanes columns starting at `column`, a multiple of kLanes.
   template <bool kDropout>
   Vec apply(std::int64_t column, Vec x) const {
     if constexpr (!kDropout) return x;
-    return keep_where(mask_at(bits_, column), x * scale_);
+    return select_or_zero(mask_at(bits_, column), x * scale_);
   }
 
  private:
@@ -81,7 +82,8 @@ class RowMasks {
   std::uint64_t bits_[kMaxHidden / kDropoutBlock];
 };
 
-// Calls body(column, n) for the vectors of a row of H columns: n is kLanes, and less in the last.
+// Calls body(column, n) for each vector of a row of H columns; n is kLanes, or less in the last
+// one.
 template <typename Body>
 inline void for_vectors(std::int64_t H, Body&& body) {
   std::int64_t h = 0;
@@ -89,13 +91,13 @@ inline void for_vectors(std::int64_t H, Body&& body) {
   if (h < H) body(h, H - h);
 }
 
-// Loads and stores of n <= kLanes elements; whole vectors without a mask.
-template <typename T>
-inline Vec load_n(const T* p, std::int64_t n) {
+// Loads and stores n <= kLanes elements; full vectors without a mask.
+template <typename Activation>
+inline Vec load_n(const Activation* p, std::int64_t n) {
   return n == kLanes ? load(p) : load_first(p, n);
 }
-template <typename T>
-inline void store_n(T* p, Vec x, std::int64_t n) {
+template <typename Activation>
+inline void store_n(Activation* p, Vec x, std::int64_t n) {
   n == kLanes ? store(p, x) : store_first(p, x, n);
 }
 

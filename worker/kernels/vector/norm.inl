@@ -1,10 +1,10 @@
-// Layer norm with residual, embedding and dropout around it. A row is read from memory once and
-// stays in the first-level cache for the further passes.
+// Layer norm with residual, embeddings and dropout. A row is read from memory once and stays in the
+// L1 cache for the following passes.
 namespace tilewright::kernels {
 namespace {
 
-// Sum over a row of body(column, n), lanes beyond n being zero: four vectors of partial sums, whose
-// order depends on the column alone.
+// Sums body(column, n), whose lanes beyond n must be zero, over a row. The order of additions, in
+// four vectors of partial sums, depends only on the column.
 template <typename Body>
 inline float row_sum(std::int64_t H, Body&& body) {
   Vec a = broadcast(0.0f), b = a, c = a, d = a;
@@ -22,14 +22,14 @@ inline float row_sum(std::int64_t H, Body&& body) {
 
 struct Statistics {
   float mean;
-  float inverse_deviation;
+  float rstd;
 };
 
 inline Statistics statistics(const float* x, float total, std::int64_t H, float epsilon) {
   const float mean = total / static_cast<float>(H);
   const Vec m = broadcast(mean);
   const float squares = row_sum(H, [&](std::int64_t h, std::int64_t n) {
-    const Vec d = keep_where(first_lanes(n), load_n(x + h, n) - m);
+    const Vec d = select_or_zero(first_lanes(n), load_n(x + h, n) - m);
     return d * d;
   });
   const Vec variance = broadcast(squares / static_cast<float>(H) + epsilon);
@@ -38,15 +38,15 @@ inline Statistics statistics(const float* x, float total, std::int64_t H, float 
   return {mean, inverse[0]};
 }
 
-// y = (x - mean) / deviation * gamma + beta, dropped out where kDropout.
-template <typename T, bool kDropout>
-inline void write_normed(const NormForward<T>& a, std::int64_t t, Statistics s,
+// y = (x - mean) / deviation * gamma + beta, with dropout if kDropout.
+template <typename Activation, bool kDropout>
+inline void write_normed(const NormForward<Activation>& a, std::int64_t t, Statistics s,
                          const RowMasks& masks) {
   const float* sum = a.sum + t * a.H;
   float* y32 = a.y32 + t * a.H;
-  T* y = a.y == nullptr ? nullptr : a.y + t * a.H;
+  Activation* y = a.y == nullptr ? nullptr : a.y + t * a.H;
   const Vec mean = broadcast(s.mean);
-  const Vec inverse = broadcast(s.inverse_deviation);
+  const Vec inverse = broadcast(s.rstd);
   for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
     const Vec x_hat = (load_n(sum + h, n) - mean) * inverse;
     const Vec normed = mul_add(x_hat, load_n(a.norm.gamma + h, n), load_n(a.norm.beta + h, n));
@@ -55,11 +55,11 @@ inline void write_normed(const NormForward<T>& a, std::int64_t t, Statistics s,
     if (y != nullptr) store_n(y + h, kept, n);
   });
   a.stats[2 * t] = s.mean;
-  a.stats[2 * t + 1] = s.inverse_deviation;
+  a.stats[2 * t + 1] = s.rstd;
 }
 
-template <typename T, bool kDropout>
-void embed_norm_forward_rows(const NormForward<T>& a, Range rows) {
+template <typename Activation, bool kDropout>
+void embed_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     const float* word = a.word + a.ids[t] * a.H;
@@ -72,16 +72,16 @@ void embed_norm_forward_rows(const NormForward<T>& a, Range rows) {
       return x;
     });
     masks.draw(t);
-    write_normed<T, kDropout>(a, t, statistics(sum, total, a.H, a.norm.epsilon), masks);
+    write_normed<Activation, kDropout>(a, t, statistics(sum, total, a.H, a.norm.epsilon), masks);
   }
 }
 
-template <typename T, bool kDropout>
-void add_norm_forward_rows(const NormForward<T>& a, Range rows) {
+template <typename Activation, bool kDropout>
+void add_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
-    const T* x = a.x + t * a.H;
+    const Activation* x = a.x + t * a.H;
     const float* residual = a.residual + t * a.H;
     float* sum = a.sum + t * a.H;
     const float total = row_sum(a.H, [&](std::int64_t h, std::int64_t n) {
@@ -89,17 +89,17 @@ void add_norm_forward_rows(const NormForward<T>& a, Range rows) {
       store_n(sum + h, v, n);
       return v;
     });
-    write_normed<T, false>(a, t, statistics(sum, total, a.H, a.norm.epsilon), masks);
+    write_normed<Activation, false>(a, t, statistics(sum, total, a.H, a.norm.epsilon), masks);
   }
 }
 
-// See ref/norm_ref.cpp for the formula.
-template <typename T, bool kDropout>
-void add_norm_backward_rows(const NormBackward<T>& a, Range rows) {
+// Formula: ref/norm_ref.cpp.
+template <typename Activation, bool kDropout>
+void add_norm_backward_rows(const NormBackward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     float* dy = a.dy32 + t * a.H;
-    const T* branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * a.H;
+    const Activation* branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * a.H;
     const float* sum = a.sum + t * a.H;
     const Vec mean = broadcast(a.stats[2 * t]);
     const Vec inverse = broadcast(a.stats[2 * t + 1]);
@@ -118,7 +118,7 @@ void add_norm_backward_rows(const NormBackward<T>& a, Range rows) {
     const Vec gx_mean = broadcast(horizontal_sum(gx_even) / static_cast<float>(a.H));
     masks.draw(t);
     float* d_sum = a.d_sum + t * a.H;
-    T* dx = a.dx == nullptr ? nullptr : a.dx + t * a.H;
+    Activation* dx = a.dx == nullptr ? nullptr : a.dx + t * a.H;
     for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
       const Vec g = load_n(dy + h, n) * load_n(a.norm.gamma + h, n);
       const Vec x_hat = (load_n(sum + h, n) - mean) * inverse;
@@ -129,29 +129,29 @@ void add_norm_backward_rows(const NormBackward<T>& a, Range rows) {
   }
 }
 
-template <typename T>
-void embed_norm_forward(const NormForward<T>& a, Range rows) {
-  a.dropout.threshold == 0 ? embed_norm_forward_rows<T, false>(a, rows)
-                           : embed_norm_forward_rows<T, true>(a, rows);
+template <typename Activation>
+void embed_norm_forward(const NormForward<Activation>& a, Range rows) {
+  a.dropout.threshold == 0 ? embed_norm_forward_rows<Activation, false>(a, rows)
+                           : embed_norm_forward_rows<Activation, true>(a, rows);
 }
-template <typename T>
-void add_norm_forward(const NormForward<T>& a, Range rows) {
-  a.dropout.threshold == 0 ? add_norm_forward_rows<T, false>(a, rows)
-                           : add_norm_forward_rows<T, true>(a, rows);
+template <typename Activation>
+void add_norm_forward(const NormForward<Activation>& a, Range rows) {
+  a.dropout.threshold == 0 ? add_norm_forward_rows<Activation, false>(a, rows)
+                           : add_norm_forward_rows<Activation, true>(a, rows);
 }
-template <typename T>
-void add_norm_backward(const NormBackward<T>& a, Range rows) {
-  a.dropout.threshold == 0 ? add_norm_backward_rows<T, false>(a, rows)
-                           : add_norm_backward_rows<T, true>(a, rows);
+template <typename Activation>
+void add_norm_backward(const NormBackward<Activation>& a, Range rows) {
+  a.dropout.threshold == 0 ? add_norm_backward_rows<Activation, false>(a, rows)
+                           : add_norm_backward_rows<Activation, true>(a, rows);
 }
 
-template <typename T, bool kDropout>
-void dropout_backward_rows(const NormBackward<T>& a, Range rows) {
+template <typename Activation, bool kDropout>
+void dropout_backward_rows(const NormBackward<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     float* dy = a.dy32 + t * a.H;
-    const T* branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * a.H;
+    const Activation* branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * a.H;
     for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
       Vec d = load_n(dy + h, n);
       if (branch != nullptr) d = d + load_n(branch + h, n);
@@ -159,14 +159,14 @@ void dropout_backward_rows(const NormBackward<T>& a, Range rows) {
     });
   }
 }
-template <typename T>
-void dropout_backward(const NormBackward<T>& a, Range rows) {
-  a.dropout.threshold == 0 ? dropout_backward_rows<T, false>(a, rows)
-                           : dropout_backward_rows<T, true>(a, rows);
+template <typename Activation>
+void dropout_backward(const NormBackward<Activation>& a, Range rows) {
+  a.dropout.threshold == 0 ? dropout_backward_rows<Activation, false>(a, rows)
+                           : dropout_backward_rows<Activation, true>(a, rows);
 }
 
-// kRows rows at a time, so that the running sums are loaded and stored once for so many; each
-// column still adds row after row.
+// kRows rows at a time, so that the running sums are loaded and stored once per kRows rows. Each
+// column still adds its rows in ascending order.
 template <int kRows>
 inline void norm_parameters_rows(const float* dy, const float* sum, const float* stats,
                                  std::int64_t H, std::int64_t t, Range columns, float* d_gamma,

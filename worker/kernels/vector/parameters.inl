@@ -1,4 +1,4 @@
-// The optimizer, the norm of the gradient and sums of rows.
+// AdamW, sum of squares and sums of rows.
 namespace tilewright::kernels {
 namespace {
 
@@ -25,9 +25,9 @@ void adamw_elements(const AdamW& a, std::int64_t count, const float* gradient, f
   const Vec minus_rate = broadcast(-(a.learning_rate / a.correction1));
   const Vec root_correction2 = square_root(broadcast(a.correction2));
   const Vec scale = broadcast(a.gradient_scale);
-  const Vec rest1 = broadcast(1.0f - a.beta1);
+  const Vec one_minus_beta1 = broadcast(1.0f - a.beta1);
   const Vec beta2 = broadcast(a.beta2);
-  const Vec rest2 = broadcast(1.0f - a.beta2);
+  const Vec one_minus_beta2 = broadcast(1.0f - a.beta2);
   const Vec epsilon = broadcast(a.epsilon);
   for_vectors(count, [&](std::int64_t i, std::int64_t n) {
     Vec g = broadcast(0.0f);
@@ -35,8 +35,8 @@ void adamw_elements(const AdamW& a, std::int64_t count, const float* gradient, f
     const Vec p = load_n(parameter + i, n);
     const Vec decayed = mul_add(minus_decay, p, p);
     const Vec old_m = load_n(m + i, n);
-    const Vec new_m = mul_add(rest1, g - old_m, old_m);
-    const Vec new_v = mul_add(rest2, g * g, beta2 * load_n(v + i, n));
+    const Vec new_m = mul_add(one_minus_beta1, g - old_m, old_m);
+    const Vec new_v = mul_add(one_minus_beta2, g * g, beta2 * load_n(v + i, n));
     const Vec denominator = square_root(new_v) / root_correction2 + epsilon;
     store_n(m + i, new_m, n);
     store_n(v + i, new_v, n);
@@ -49,7 +49,7 @@ void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* par
                       : adamw_elements<true>(a, count, gradient, parameter, m, v);
 }
 
-// As the reference: element i goes to partial sum i mod 16, the partial sums are folded in halves.
+// The order equals the reference's (ref/parameters_ref.cpp), so the bits are equal.
 double sum_of_squares(const float* x, std::int64_t count) {
   Doubles16 sums;
   std::int64_t i = 0;

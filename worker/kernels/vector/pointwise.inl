@@ -1,26 +1,26 @@
-// GELU, and tanh with dropout.
+// GELU and tanh with dropout.
 namespace tilewright::kernels {
 namespace {
 
-template <typename T>
-void gelu_forward(const T* x, std::int64_t count, T* y) {
+template <typename Activation>
+void gelu_forward(const Activation* x, std::int64_t count, Activation* y) {
   for_vectors(count,
               [&](std::int64_t i, std::int64_t n) { store_n(y + i, gelu(load_n(x + i, n)), n); });
 }
 
-template <typename T>
-void gelu_backward(const T* x, const T* dy, std::int64_t count, T* dx) {
+template <typename Activation>
+void gelu_backward(const Activation* x, const Activation* dy, std::int64_t count, Activation* dx) {
   for_vectors(count, [&](std::int64_t i, std::int64_t n) {
     store_n(dx + i, load_n(dy + i, n) * gelu_derivative(load_n(x + i, n)), n);
   });
 }
 
-template <typename T, bool kDropout>
-void tanh_dropout_forward_rows(const TanhDropout<T>& a, Range rows) {
+template <typename Activation, bool kDropout>
+void tanh_dropout_forward_rows(const TanhDropout<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
-    T* activation = a.activation_out + t * a.H;
+    Activation* activation = a.activation_out + t * a.H;
     for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
       store_n(activation + h, tanh(load_n(a.x + t * a.H + h, n)), n);
       const Vec stored = load_n(activation + h, n);
@@ -29,8 +29,8 @@ void tanh_dropout_forward_rows(const TanhDropout<T>& a, Range rows) {
   }
 }
 
-template <typename T, bool kDropout>
-void tanh_dropout_backward_rows(const TanhDropout<T>& a, Range rows) {
+template <typename Activation, bool kDropout>
+void tanh_dropout_backward_rows(const TanhDropout<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
@@ -42,15 +42,15 @@ void tanh_dropout_backward_rows(const TanhDropout<T>& a, Range rows) {
   }
 }
 
-template <typename T>
-void tanh_dropout_forward(const TanhDropout<T>& a, Range rows) {
-  a.dropout.threshold == 0 ? tanh_dropout_forward_rows<T, false>(a, rows)
-                           : tanh_dropout_forward_rows<T, true>(a, rows);
+template <typename Activation>
+void tanh_dropout_forward(const TanhDropout<Activation>& a, Range rows) {
+  a.dropout.threshold == 0 ? tanh_dropout_forward_rows<Activation, false>(a, rows)
+                           : tanh_dropout_forward_rows<Activation, true>(a, rows);
 }
-template <typename T>
-void tanh_dropout_backward(const TanhDropout<T>& a, Range rows) {
-  a.dropout.threshold == 0 ? tanh_dropout_backward_rows<T, false>(a, rows)
-                           : tanh_dropout_backward_rows<T, true>(a, rows);
+template <typename Activation>
+void tanh_dropout_backward(const TanhDropout<Activation>& a, Range rows) {
+  a.dropout.threshold == 0 ? tanh_dropout_backward_rows<Activation, false>(a, rows)
+                           : tanh_dropout_backward_rows<Activation, true>(a, rows);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The small matrix products of attention: C[m, n] = A[m, k] B[k, n], fp32 sums, B and C in scratch.
-// An element E is a float, or a Pair of two bf16 next to each other along k (then k counts pairs).
-// Every sum runs over k in rising order by itself, so tiling never shows in the bits.
+// The small matrix products of attention: C[m, n] = A[m, k] B[k, n] with fp32 sums; B and C are in
+// scratch. An element E is a float, or a Pair of two bf16 adjacent along k (k then counts pairs).
+// Each output is one sum over ascending k, so the bits do not depend on the tiling.
 namespace tilewright::kernels {
 namespace {
 
@@ -13,31 +13,31 @@ inline __m512i load_elements(const Pair* p) { return load_pairs(p); }
 inline Vec multiply_element(const Pair* a, __m512i b, Vec sum) { return multiply_pairs(a, b, sum); }
 #endif
 
-// Element (i, k) of A stands at p[i * row + k * step].
+// Element (i, k) of A is p[i * row + k * step].
 template <typename E>
 struct Left {
   const E* p;
   std::int64_t row;
   std::int64_t step;
 };
-// Row i at p + i * stride.
+// Row i starts at p + i * stride.
 template <typename E>
 struct Rows {
   E* p;
   std::int64_t stride;
 };
-// B [k, n] in panels of `width` columns, each of them k rows of `width` elements: a tile then reads
-// one stretch of memory, whatever n is. Columns beyond n are padding.
+// B [k, n] in panels of k rows of `width` elements, so that a tile reads contiguous memory for any
+// n. Columns beyond n are padding.
 inline constexpr std::int64_t kPanel = kTileVectors * kLanes;
 template <typename E>
 struct Panels {
   Panels(E* start, std::int64_t rows, std::int64_t columns)
       : p(start), k(rows), width(columns < kPanel ? columns : kPanel) {}
-  // The kLanes elements of row i from column j, a multiple of kLanes.
+  // The kLanes elements of row i starting at column j, a multiple of kLanes.
   E* at(std::int64_t i, std::int64_t j) const {
     return p + j / kPanel * k * width + i * width + j % kPanel;
   }
-  // Elements for k rows and n columns, n a multiple of kLanes.
+  // Number of elements for k rows and n columns; n is a multiple of kLanes.
   static std::int64_t size(std::int64_t rows, std::int64_t columns) {
     return rows * (columns < kPanel ? columns : (columns + kPanel - 1) / kPanel * kPanel);
   }
@@ -46,7 +46,7 @@ struct Panels {
   std::int64_t width;
 };
 
-// kAdd: C += A B.
+// One register tile of C = A B, or of C += A B if kAdd.
 template <bool kAdd, int kRows, int kVectors, typename E>
 inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, float* c,
                  std::int64_t c_stride) {
@@ -88,7 +88,7 @@ inline void last_rows(std::int64_t rows, Left<E> a, const E* b, std::int64_t b_s
   }
 }
 
-// All rows of kVectors columns of vectors, in tiles of as many rows as registers allow.
+// All rows of kVectors vectors of columns, in tiles of as many rows as the registers allow.
 template <bool kAdd, int kVectors, typename E>
 void columns(std::int64_t m, Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, float* c,
              std::int64_t c_stride) {
@@ -102,7 +102,7 @@ void columns(std::int64_t m, Left<E> a, const E* b, std::int64_t b_stride, std::
                                        k, c + i * c_stride, c_stride);
 }
 
-// The first k rows of b; n is a multiple of kLanes.
+// C = A B, or C += A B if kAdd, over the first k rows of b. n is a multiple of kLanes.
 template <bool kAdd, typename E>
 void product(std::int64_t m, std::int64_t n, std::int64_t k, Left<E> a, Panels<E> b,
              Rows<float> c) {

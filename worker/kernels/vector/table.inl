@@ -1,31 +1,31 @@
-// Gathers the loops of one instruction set; the including file gives the table its name.
+// Builds the kernel tables of one instruction set.
+#include "worker/kernels/isa_entries.h"
 #include "worker/kernels/ref/ref.h"
-#include "worker/kernels/vector/vector_loops.h"
 
 namespace tilewright::kernels {
 namespace {
 
-// The loss has as many elements as examples have classes: the reference is good enough.
-template <typename T>
-constexpr Loops<T> make_loops(const char* name) {
+// The loss is too small to vectorize (examples x classes), so it uses the reference.
+template <typename Activation>
+constexpr KernelTable<Activation> make_kernel_table(const char* name) {
   return {name,
-          embed_norm_forward<T>,
-          add_norm_forward<T>,
-          add_norm_backward<T>,
-          dropout_backward<T>,
-          gelu_forward<T>,
-          gelu_backward<T>,
-          tanh_dropout_forward<T>,
-          tanh_dropout_backward<T>,
-          ref::softmax_cross_entropy<T>,
-          attention_forward<T>,
-          attention_backward<T>,
-          attention_scratch<T>};
+          embed_norm_forward<Activation>,
+          add_norm_forward<Activation>,
+          add_norm_backward<Activation>,
+          dropout_backward<Activation>,
+          gelu_forward<Activation>,
+          gelu_backward<Activation>,
+          tanh_dropout_forward<Activation>,
+          tanh_dropout_backward<Activation>,
+          ref::softmax_cross_entropy<Activation>,
+          attention_forward<Activation>,
+          attention_backward<Activation>,
+          attention_scratch<Activation>};
 }
 
-constexpr VectorLoops make_table(const char* name) {
-  return {make_loops<float>(name),
-          make_loops<bf16>(name),
+constexpr KernelTables make_kernel_tables(const char* name) {
+  return {make_kernel_table<float>(name),
+          make_kernel_table<bf16>(name),
           {name, norm_parameters, add_rows, add, adamw, sum_of_squares, dropout_masks}};
 }
 

@@ -1,9 +1,9 @@
-// The vector type of AVX2 with FMA: 8 floats. Parts of a vector go through a buffer, so that their
-// lanes see the same arithmetic as whole ones.
+// The vector type of AVX2 with FMA: 8 floats. Partial vectors of bf16 are copied through a buffer.
 #include <immintrin.h>
 
 #include <cstdint>
 
+#include "worker/kernels/math/bf16_avx2.h"
 #include "worker/runtime/bf16.h"
 
 namespace tilewright::kernels {
@@ -12,7 +12,7 @@ namespace {
 using runtime::bf16;
 
 using Vec = __m256;
-using Mask = __m256;  // lanes of all ones or zeros
+using Mask = __m256;  // each lane all ones or all zeros
 inline constexpr int kLanes = 8;
 
 inline __m256i lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
@@ -20,7 +20,7 @@ inline __m256i first_lanes_integer(std::int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane_numbers());
 }
 inline Mask first_lanes(std::int64_t n) { return _mm256_castsi256_ps(first_lanes_integer(n)); }
-inline Mask mask_of_bits(std::uint32_t bits) {
+inline Mask mask_from_bits(std::uint32_t bits) {
   const __m256i places = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
   const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), places);
   return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, places));
@@ -32,16 +32,16 @@ inline Vec absolute(Vec x) {
   return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
 }
 // NaN in `x` passes through.
-inline Vec maximum(Vec floor, Vec x) { return _mm256_max_ps(floor, x); }
-inline Vec minimum(Vec ceiling, Vec x) { return _mm256_min_ps(ceiling, x); }
+inline Vec maximum(Vec lower, Vec x) { return _mm256_max_ps(lower, x); }
+inline Vec minimum(Vec upper, Vec x) { return _mm256_min_ps(upper, x); }
 inline Vec square_root(Vec x) { return _mm256_sqrt_ps(x); }
 inline Mask less(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 inline Vec select(Mask mask, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, mask); }
-inline Vec keep_where(Mask mask, Vec x) { return _mm256_and_ps(mask, x); }
+inline Vec select_or_zero(Mask mask, Vec x) { return _mm256_and_ps(mask, x); }
 inline Vec round_to_integer(Vec x) {
   return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-// x 2^n for an integer n with a normal result; anything where n is out of range.
+// x 2^n for an integer n if the result is a normal number, otherwise unspecified.
 inline Vec scale_by_power(Vec x, Vec n) {
   return _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
@@ -65,26 +65,16 @@ inline Vec load_first(const bf16* p, std::int64_t n) {
   __builtin_memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(bf16));
   return load(reinterpret_cast<const bf16*>(buffer));
 }
-// Round to nearest even; see runtime::to_bf16.
-inline __m128i narrow(Vec x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-  const __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
-  const __m256i result = _mm256_castps_si256(
-      _mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), nan));
-  const __m256i high = _mm256_srli_epi32(result, 16);
-  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+inline void store(bf16* p, Vec x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), round_to_bf16(x));
 }
-inline void store(bf16* p, Vec x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(x)); }
 inline void store_first(bf16* p, Vec x, std::int64_t n) {
   alignas(16) std::uint16_t buffer[8];
-  _mm_store_si128(reinterpret_cast<__m128i*>(buffer), narrow(x));
+  _mm_store_si128(reinterpret_cast<__m128i*>(buffer), round_to_bf16(x));
   __builtin_memcpy(p, buffer, static_cast<std::size_t>(n) * sizeof(bf16));
 }
 
-// Lanes are folded in halves: 4 apart, 2, 1.
+// Adds lanes 4 apart, then 2 apart, then 1 apart.
 inline float horizontal_sum(Vec x) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -110,7 +100,7 @@ inline void transpose(Vec (&r)[8]) {
     u[g + 2] = _mm256_shuffle_ps(b, d, 0x44);
     u[g + 3] = _mm256_shuffle_ps(b, d, 0xee);
   }
-  // Half L of u[g + c] is now column 4 L + c of rows g .. g + 3.
+  // Half L of u[g + c] now holds column 4 L + c of rows g .. g + 3.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     r[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
@@ -118,12 +108,12 @@ inline void transpose(Vec (&r)[8]) {
   }
 }
 
-// Register tiles of attention's products: sums of `vectors` columns times these rows, beside the
-// columns of B and one element of A.
+// Register tiles of attention's products: tile_rows(vectors) x `vectors` accumulators leave
+// registers for `vectors` vectors of B and one element of A.
 inline constexpr int kTileVectors = 2;
 constexpr int tile_rows(int vectors) { return vectors == 1 ? 10 : 6; }
 
-// Sixteen squares in double, added to sixteen partial sums; two vectors in turn make sixteen.
+// Adds squares in double to 16 partial sums; two successive vectors fill all 16.
 struct Doubles16 {
   __m256d part[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(),
                      _mm256_setzero_pd()};
@@ -140,14 +130,14 @@ struct Doubles16 {
   }
 };
 
-// Integers of Philox: counters in 64-bit lanes of which the low half counts.
+// Integers of Philox: 32-bit values in the low halves of 64-bit lanes.
 struct Words {
   __m256i v;
 };
 inline constexpr int kWordLanes = 4;
 inline Words words(std::uint32_t x) { return {_mm256_set1_epi64x(x)}; }
 // first, first + step, first + 2 step, ...
-inline Words rising_words(std::uint32_t first, std::uint32_t step) {
+inline Words iota_words(std::uint32_t first, std::uint32_t step) {
   const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
   return {_mm256_add_epi64(_mm256_set1_epi64x(first),
                            _mm256_mul_epu32(lanes, _mm256_set1_epi64x(step)))};
@@ -157,9 +147,9 @@ inline Words high_half(Words a) { return {_mm256_srli_epi64(a.v, 32)}; }
 inline Words exclusive_or(Words a, Words b, Words c) {
   return {_mm256_xor_si256(_mm256_xor_si256(a.v, b.v), c.v)};
 }
-// The low halves of even lanes' and odd lanes' counters, side by side: 16 numbers of 16 bits, of
-// which those at least `threshold` make a set bit.
-inline std::uint32_t at_least(Words even, Words odd, std::uint32_t threshold) {
+// Interleaves the values of `even` and `odd` as 16 numbers of 16 bits. Bit i of the result is set
+// if number i is at least `threshold`.
+inline std::uint32_t greater_equal_mask(Words even, Words odd, std::uint32_t threshold) {
   const __m256i both = _mm256_blend_epi32(even.v, _mm256_slli_epi64(odd.v, 32), 0xaa);
   const __m256i limit = _mm256_set1_epi16(static_cast<short>(threshold));
   const __m256i kept = _mm256_cmpeq_epi16(_mm256_max_epu16(both, limit), both);

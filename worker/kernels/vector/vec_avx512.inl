@@ -1,9 +1,10 @@
-// The vector type of AVX-512 (F, BW, VL, DQ): 16 floats. With AVX512-BF16 conversions to bf16 are
-// one instruction, which differs from the other only in taking subnormal numbers as zero.
+// The vector type of AVX-512 (F, BW, VL, DQ): 16 floats. With AVX512-BF16 it also has pairs of
+// bf16.
 #include <immintrin.h>
 
 #include <cstdint>
 
+#include "worker/kernels/math/bf16_avx512.h"
 #include "worker/runtime/bf16.h"
 
 namespace tilewright::kernels {
@@ -16,18 +17,18 @@ using Mask = __mmask16;
 inline constexpr int kLanes = 16;
 
 inline Mask first_lanes(std::int64_t n) { return static_cast<Mask>((1u << n) - 1u); }
-inline Mask mask_of_bits(std::uint32_t bits) { return static_cast<Mask>(bits); }
+inline Mask mask_from_bits(std::uint32_t bits) { return static_cast<Mask>(bits); }
 
 inline Vec broadcast(float x) { return _mm512_set1_ps(x); }
 inline Vec mul_add(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec absolute(Vec x) { return _mm512_abs_ps(x); }
 // NaN in `x` passes through.
-inline Vec maximum(Vec floor, Vec x) { return _mm512_max_ps(floor, x); }
-inline Vec minimum(Vec ceiling, Vec x) { return _mm512_min_ps(ceiling, x); }
+inline Vec maximum(Vec lower, Vec x) { return _mm512_max_ps(lower, x); }
+inline Vec minimum(Vec upper, Vec x) { return _mm512_min_ps(upper, x); }
 inline Vec square_root(Vec x) { return _mm512_sqrt_ps(x); }
 inline Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 inline Vec select(Mask mask, Vec yes, Vec no) { return _mm512_mask_blend_ps(mask, no, yes); }
-inline Vec keep_where(Mask mask, Vec x) { return _mm512_maskz_mov_ps(mask, x); }
+inline Vec select_or_zero(Mask mask, Vec x) { return _mm512_maskz_mov_ps(mask, x); }
 inline Vec round_to_integer(Vec x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
@@ -45,32 +46,20 @@ inline void store_first(float* p, Vec x, std::int64_t n) {
 inline Vec widen(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
-// Round to nearest even; see runtime::to_bf16.
-inline __m256i narrow(Vec x) {
-#ifdef __AVX512BF16__
-  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
-#else
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-  const Mask nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  const __m512i result = _mm512_mask_blend_epi32(nan, rounded, quiet);
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(result, 16));
-#endif
-}
 inline Vec load(const bf16* p) {
   return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 inline Vec load_first(const bf16* p, std::int64_t n) {
   return widen(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
-inline void store(bf16* p, Vec x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
+inline void store(bf16* p, Vec x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_to_bf16(x));
+}
 inline void store_first(bf16* p, Vec x, std::int64_t n) {
-  _mm256_mask_storeu_epi16(p, first_lanes(n), narrow(x));
+  _mm256_mask_storeu_epi16(p, first_lanes(n), round_to_bf16(x));
 }
 
-// Lanes are folded in halves: 8 apart, 4, 2, 1.
+// Adds lanes 8 apart, then 4, 2 and 1 apart.
 inline float horizontal_sum(Vec x) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -104,7 +93,7 @@ inline void transpose(Vec (&r)[16]) {
     u[g + 2] = low(b, d);
     u[g + 3] = high(b, d);
   }
-  // Quarter L of u[g + c] is now column 4 L + c of rows g .. g + 3.
+  // Quarter L of u[g + c] now holds column 4 L + c of rows g .. g + 3.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const Vec even_top = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);
@@ -118,28 +107,28 @@ inline void transpose(Vec (&r)[16]) {
   }
 }
 
-// Register tiles of attention's products: sums of `vectors` columns times these rows, beside the
-// columns of B and one element of A.
+// Register tiles of attention's products: tile_rows(vectors) x `vectors` accumulators leave
+// registers for `vectors` vectors of B and one element of A.
 inline constexpr int kTileVectors = 4;
 constexpr int tile_rows(int vectors) { return vectors <= 2 ? 12 : 24 / vectors; }
 
 #ifdef __AVX512BF16__
-// Two bf16 side by side, the earlier one in the low half.
+// Two adjacent bf16, the first one in the low half.
 using Pair = std::uint32_t;
 inline __m512bh as_pairs(__m512i x) { return reinterpret_cast<__m512bh>(x); }
 inline Vec multiply_pairs(const Pair* a, __m512i b, Vec sum) {
   return _mm512_dpbf16_ps(sum, as_pairs(_mm512_set1_epi32(static_cast<int>(*a))), as_pairs(b));
 }
 inline __m512i load_pairs(const Pair* p) { return _mm512_loadu_si512(p); }
-// Lane i: first's rounded to bf16, then second's.
+// Stores in lane i the pair (first[i], second[i]), rounded to bf16.
 inline void store_pairs(Pair* p, Vec first, Vec second) {
-  const __m512i low = _mm512_cvtepu16_epi32(narrow(first));
-  const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow(second)), 16);
+  const __m512i low = _mm512_cvtepu16_epi32(round_to_bf16(first));
+  const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_to_bf16(second)), 16);
   _mm512_storeu_si512(p, _mm512_or_si512(low, high));
 }
 #endif
 
-// Sixteen squares in double, added to sixteen partial sums.
+// Adds 16 squares in double to 16 partial sums.
 struct Doubles16 {
   __m512d low = _mm512_setzero_pd();
   __m512d high = _mm512_setzero_pd();
@@ -155,14 +144,14 @@ struct Doubles16 {
   }
 };
 
-// Integers of Philox: counters in 64-bit lanes of which the low half counts.
+// Integers of Philox: 32-bit values in the low halves of 64-bit lanes.
 struct Words {
   __m512i v;
 };
 inline constexpr int kWordLanes = 8;
 inline Words words(std::uint32_t x) { return {_mm512_set1_epi64(x)}; }
 // first, first + step, first + 2 step, ...
-inline Words rising_words(std::uint32_t first, std::uint32_t step) {
+inline Words iota_words(std::uint32_t first, std::uint32_t step) {
   const __m512i lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
   return {
       _mm512_add_epi64(_mm512_set1_epi64(first), _mm512_mul_epu32(lanes, _mm512_set1_epi64(step)))};
@@ -172,9 +161,9 @@ inline Words high_half(Words a) { return {_mm512_srli_epi64(a.v, 32)}; }
 inline Words exclusive_or(Words a, Words b, Words c) {
   return {_mm512_ternarylogic_epi64(a.v, b.v, c.v, 0x96)};
 }
-// The low halves of even lanes' and odd lanes' counters, side by side: 32 numbers of 16 bits, of
-// which those at least `threshold` make a set bit.
-inline std::uint32_t at_least(Words even, Words odd, std::uint32_t threshold) {
+// Interleaves the values of `even` and `odd` as 32 numbers of 16 bits. Bit i of the result is set
+// if number i is at least `threshold`.
+inline std::uint32_t greater_equal_mask(Words even, Words odd, std::uint32_t threshold) {
   const __m512i both = _mm512_mask_blend_epi32(0xaaaa, even.v, _mm512_slli_epi64(odd.v, 32));
   return _mm512_cmpge_epu16_mask(both, _mm512_set1_epi16(static_cast<short>(threshold)));
 }

@@ -1,5 +1,5 @@
-// The vector type of the reference kernels: one float. No fused multiply-add, so that the portable
-// path needs no instruction that the compiler's baseline lacks.
+// The vector type of the reference kernels: one float. mul_add is not fused, because the portable
+// path may use only instructions of the compiler's baseline.
 #include <cstdint>
 
 namespace tilewright::kernels {
@@ -15,13 +15,13 @@ inline Vec absolute(Vec x) { return x < 0 ? -x : x; }
 inline Mask less(Vec a, Vec b) { return a < b; }
 inline Vec select(Mask mask, Vec yes, Vec no) { return mask ? yes : no; }
 
-// Adding 1.5 * 2^23 leaves no bits for a fraction: round to nearest even, for |x| < 2^22.
+// Adding 1.5 * 2^23 leaves no bits for a fraction, which rounds to nearest even for |x| < 2^22.
 inline Vec round_to_integer(Vec x) {
   const float shifted = x + 12582912.0f;
   return shifted - 12582912.0f;
 }
 
-// x 2^n for an integer n with a normal result; anything where n is out of range.
+// x 2^n for an integer n if the result is a normal number, otherwise unspecified.
 inline Vec scale_by_power(Vec x, Vec n) {
   if (!(n >= -126.0f && n <= 0.0f)) return x;
   std::uint32_t bits = 0;

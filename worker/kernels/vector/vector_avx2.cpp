@@ -1,6 +1,6 @@
-// The vector loops for AVX2: nothing but its table has external linkage.
+// The vector kernels for AVX2. Only the table has external linkage.
 
-// The vector type comes first, then what is written in it: the order matters.
+// Order matters: the vector type, then the code that uses it.
 // clang-format off
 #include "worker/kernels/vector/vec_avx2.inl"
 #include "worker/kernels/math/math.inl"
@@ -16,7 +16,6 @@
 
 namespace tilewright::kernels {
 
-constexpr VectorLoops kTable = make_table("avx2");
-const VectorLoops kAvx2Loops = kTable;
+constinit const KernelTables kAvx2Kernels = make_kernel_tables("avx2");
 
 }  // namespace tilewright::kernels

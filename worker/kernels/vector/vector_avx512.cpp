@@ -1,6 +1,6 @@
-// The vector loops for AVX-512: nothing but its table has external linkage.
+// The vector kernels for AVX-512. Only the table has external linkage.
 
-// The vector type comes first, then what is written in it: the order matters.
+// Order matters: the vector type, then the code that uses it.
 // clang-format off
 #include "worker/kernels/vector/vec_avx512.inl"
 #include "worker/kernels/math/math.inl"
@@ -16,7 +16,6 @@
 
 namespace tilewright::kernels {
 
-constexpr VectorLoops kTable = make_table("avx512");
-const VectorLoops kAvx512Loops = kTable;
+constinit const KernelTables kAvx512Kernels = make_kernel_tables("avx512");
 
 }  // namespace tilewright::kernels

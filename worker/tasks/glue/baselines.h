@@ -1,4 +1,4 @@
-// Rules without a model, to see what a fine-tuned one adds: the majority class and word overlap.
+// Predictions without a model, to compare a fine-tuned model with: majority class and word overlap.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ struct Example {
   std::int32_t label = 0;
 };
 
-// The commonest label of `train` (the smallest of equals) for each example of dev.
+// The most frequent label of `train` (on a tie the smallest) for each example of dev.
 std::vector<std::int32_t> majority_class(const std::vector<Example>& train,
                                          const std::vector<Example>& dev);
 
-// |A n B| / |A u B| of the sets of lower-cased words; punctuation is passed over. 0 for two texts
-// without a word.
+// Jaccard index |A n B| / |A u B| of the sets of lower-cased words, without punctuation. 0 if
+// neither string has a word.
 double word_overlap(std::string_view first, std::string_view second);
 
 // For pairs with two labels: one label above a threshold of word_overlap, the other below. The
-// threshold, and which label is above, are those with the most right answers on train.
+// threshold, and which label is above, give the most correct answers on train.
 std::vector<std::int32_t> overlap_rule(const std::vector<Example>& train,
                                        const std::vector<Example>& dev);
 

@@ -7,38 +7,38 @@
 
 #include "common/base/check.h"
 #include "common/base/result.h"
+#include "common/contract/tasks.h"
 #include "worker/tasks/glue/baselines.h"
 #include "worker/tasks/glue/tsv.h"
 
 namespace tilewright::tasks::glue {
 namespace {
 
-enum class Metric { kAccuracy, kF1, kMatthews };
-
-// Where a value stands: under a name in the header or, without one, at an index.
-struct Column {
-  std::string_view name;
-  std::size_t index = 0;
-};
-
-struct GlueSpec {
-  std::string name;
-  std::vector<std::string> label_names;
-  std::size_t headless_fields;  // 0: there is a header
-  Column label;
-  std::vector<Column> sentences;  // one or two
-  std::vector<Metric> metrics;
-};
+double value_of(TaskMetric metric, std::span<const std::int32_t> predictions,
+                std::span<const std::int32_t> labels) {
+  switch (metric) {
+    case TaskMetric::kAccuracy:
+      return accuracy(predictions, labels);
+    case TaskMetric::kF1:
+      return f1(predictions, labels);
+    case TaskMetric::kMatthewsCorrelation:
+      return matthews_correlation(predictions, labels);
+  }
+  TW_CHECK(false, "unknown metric {}", static_cast<int>(metric));
+}
 
 class GlueTask : public Task {
  public:
-  explicit GlueTask(GlueSpec spec) : spec_(std::move(spec)) {}
+  explicit GlueTask(const TaskDescription& description)
+      : description_(description),
+        name_(description.name),
+        label_names_(description.label_names.begin(), description.label_names.end()) {}
 
-  const std::string& name() const override { return spec_.name; }
-  const std::vector<std::string>& label_names() const override { return spec_.label_names; }
-  int num_labels() const override { return static_cast<int>(spec_.label_names.size()); }
+  const std::string& name() const override { return name_; }
+  const std::vector<std::string>& label_names() const override { return label_names_; }
+  int num_labels() const override { return static_cast<int>(label_names_.size()); }
   std::string file_name(Split split) const override {
-    return split == Split::kTrain ? "train.tsv" : "dev.tsv";
+    return std::string(split == Split::kTrain ? description_.train_file : description_.eval_file);
   }
 
   Dataset read(Split split, const text::Tokenizer& tokenizer,
@@ -70,7 +70,7 @@ class GlueTask : public Task {
     std::vector<std::int32_t> labels;
     labels.reserve(dev.size());
     for (const Example& example : dev) labels.push_back(example.label);
-    std::vector<Baseline> found = {{"majority class", score(majority_class(train, dev), labels)}};
+    std::vector<Baseline> found = {{"majority", score(majority_class(train, dev), labels)}};
     if (is_pair() && num_labels() == 2) {
       found.push_back({"word overlap", score(overlap_rule(train, dev), labels)});
     }
@@ -78,17 +78,17 @@ class GlueTask : public Task {
   }
 
  private:
-  bool is_pair() const { return spec_.sentences.size() == 2; }
+  bool is_pair() const { return description_.sentences.size() == 2; }
 
   std::vector<Example> examples(Split split, const std::filesystem::path& data_dir,
                                 std::size_t max_samples) const {
-    const Tsv tsv(data_dir / file_name(split), spec_.headless_fields, max_samples);
-    const auto place = [&](const Column& column) {
-      return spec_.headless_fields > 0 ? column.index : tsv.column(column.name);
+    const Tsv tsv(data_dir / file_name(split), description_.headerless_fields, max_samples);
+    const auto index_of = [&](const TaskColumn& column) {
+      return description_.headerless_fields > 0 ? column.index : tsv.column(column.name);
     };
-    const std::size_t label = place(spec_.label);
-    const std::size_t first = place(spec_.sentences.front());
-    const std::size_t second = place(spec_.sentences.back());
+    const std::size_t label = index_of(description_.label);
+    const std::size_t first = index_of(description_.sentences.front());
+    const std::size_t second = index_of(description_.sentences.back());
     std::vector<Example> examples;
     examples.reserve(tsv.rows().size());
     for (const TsvRow& row : tsv.rows()) {
@@ -99,33 +99,23 @@ class GlueTask : public Task {
     return examples;
   }
 
-  // A label is its number or its name.
+  // The label is given as its id or its name.
   std::int32_t label_of(const Tsv& tsv, std::size_t line, std::string_view text) const {
     std::string expected;
-    for (std::size_t id = 0; id < spec_.label_names.size(); ++id) {
+    for (std::size_t id = 0; id < label_names_.size(); ++id) {
       const std::string number = std::to_string(id);
-      if (text == number || text == spec_.label_names[id]) return static_cast<std::int32_t>(id);
-      expected += fmt::format("{}{} ({})", id == 0 ? "" : " or ", number, spec_.label_names[id]);
+      if (text == number || text == label_names_[id]) return static_cast<std::int32_t>(id);
+      expected += fmt::format("{}{} ({})", id == 0 ? "" : " or ", number, label_names_[id]);
     }
     tsv.fail(line, fmt::format("the label is \"{}\", expected {}", text.substr(0, 60), expected));
   }
 
-  // As run_glue reports them: where there are several, their mean is the combined_score.
+  // As in run_glue: several metrics are followed by their mean, combined_score.
   Metrics score(std::span<const std::int32_t> predictions,
                 std::span<const std::int32_t> labels) const {
     Metrics found;
-    for (const Metric metric : spec_.metrics) {
-      switch (metric) {
-        case Metric::kAccuracy:
-          found.emplace_back("accuracy", accuracy(predictions, labels));
-          break;
-        case Metric::kF1:
-          found.emplace_back("f1", f1(predictions, labels));
-          break;
-        case Metric::kMatthews:
-          found.emplace_back("matthews_correlation", matthews_correlation(predictions, labels));
-          break;
-      }
+    for (const TaskMetric metric : description_.metrics) {
+      found.emplace_back(to_string(metric), value_of(metric, predictions, labels));
     }
     if (found.size() > 1) {
       double sum = 0;
@@ -135,41 +125,18 @@ class GlueTask : public Task {
     return found;
   }
 
-  GlueSpec spec_;
+  const TaskDescription& description_;  // in the constant list of tasks
+  const std::string name_;
+  const std::vector<std::string> label_names_;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<const Task>> make_tasks() {
-  const std::vector<GlueSpec> specs = {
-      {.name = "mrpc",
-       .label_names = {"not_equivalent", "equivalent"},
-       .headless_fields = 0,
-       .label = {"Quality"},
-       .sentences = {{"#1 String"}, {"#2 String"}},
-       .metrics = {Metric::kAccuracy, Metric::kF1}},
-      {.name = "sst2",
-       .label_names = {"negative", "positive"},
-       .headless_fields = 0,
-       .label = {"label"},
-       .sentences = {{"sentence"}},
-       .metrics = {Metric::kAccuracy}},
-      {.name = "cola",
-       .label_names = {"unacceptable", "acceptable"},
-       .headless_fields = 4,
-       .label = {"", 1},
-       .sentences = {{"", 3}},
-       .metrics = {Metric::kMatthews}},
-      {.name = "rte",
-       .label_names = {"entailment", "not_entailment"},
-       .headless_fields = 0,
-       .label = {"label"},
-       .sentences = {{"sentence1"}, {"sentence2"}},
-       .metrics = {Metric::kAccuracy}},
-  };
   std::vector<std::unique_ptr<const Task>> tasks;
-  tasks.reserve(specs.size());
-  for (const GlueSpec& spec : specs) tasks.push_back(std::make_unique<GlueTask>(spec));
+  for (const TaskDescription& description : task_descriptions()) {
+    tasks.push_back(std::make_unique<GlueTask>(description));
+  }
   return tasks;
 }
 

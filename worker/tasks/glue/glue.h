@@ -1,5 +1,4 @@
-// The GLUE tasks of one or two sentences and a class: mrpc, sst2, cola, rte, by the names, labels
-// and metrics of Hugging Face's run_glue and the layouts of the public GLUE download.
+// The GLUE classification tasks of common/contract/tasks.h.
 #pragma once
 
 #include <memory>
@@ -9,6 +8,7 @@
 
 namespace tilewright::tasks::glue {
 
+// One for each entry of task_descriptions(), in its order.
 std::vector<std::unique_ptr<const Task>> make_tasks();
 
 }  // namespace tilewright::tasks::glue

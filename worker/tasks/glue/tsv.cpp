@@ -23,24 +23,24 @@ std::vector<std::string_view> split_fields(std::string_view line) {
   }
 }
 
-std::string counted(std::size_t fields) {
+std::string format_field_count(std::size_t fields) {
   return fmt::format("{} tab-separated field{}", fields, fields == 1 ? "" : "s");
 }
 
 }  // namespace
 
-Tsv::Tsv(const std::filesystem::path& path, std::size_t headless_fields, std::size_t max_rows)
+Tsv::Tsv(const std::filesystem::path& path, std::size_t headerless_fields, std::size_t max_rows)
     : path_(path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path.parent_path(), ignored)) {
     throw Failure(ExitCode::kData,
-                  fmt::format("{}: no such folder, expected the data folder with {} in it",
+                  fmt::format("{}: no such directory, expected the data directory with {} in it",
                               path.parent_path().string(), path.filename().string()));
   }
   content_ = read_file(path, kMaxFileBytes, ExitCode::kData).or_throw();
   const std::string_view content = content_;
   std::size_t at = content.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  std::size_t expected = headless_fields;
+  std::size_t expected = headerless_fields;
   for (std::size_t number = 1; at < content.size(); ++number) {
     const std::size_t begin = at;
     const std::size_t end = std::min(content.find('\n', begin), content.size());
@@ -53,7 +53,7 @@ Tsv::Tsv(const std::filesystem::path& path, std::size_t headless_fields, std::si
            fmt::format("the line has {} bytes, expected at most {}", line.size(), kMaxLineBytes));
     }
     if (const auto bad = text::find_invalid_utf8(line)) {
-      fail(number, fmt::format("byte {} of the line (byte {} of the file) is no valid UTF-8, "
+      fail(number, fmt::format("byte {} of the line (byte {} of the file) is not valid UTF-8, "
                                "expected text in UTF-8",
                                *bad + 1, begin + *bad + 1));
     }
@@ -64,7 +64,8 @@ Tsv::Tsv(const std::filesystem::path& path, std::size_t headless_fields, std::si
       continue;
     }
     if (fields.size() != expected) {
-      fail(number, fmt::format("the line has {}, expected {}", counted(fields.size()), expected));
+      fail(number, fmt::format("the line has {}, expected {}", format_field_count(fields.size()),
+                               expected));
     }
     rows_.push_back({number, std::move(fields)});
     if (max_rows > 0 && rows_.size() == max_rows) break;

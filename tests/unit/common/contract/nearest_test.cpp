@@ -10,20 +10,20 @@ namespace {
 const std::vector<std::string_view> kNames = {"replicas", "resources", "restartPolicy", "image",
                                               "per_device_train_batch_size"};
 
-TEST(NearestName, ForgivesTypingErrors) {
+TEST(NearestName, CorrectsTypingErrors) {
   EXPECT_EQ(nearest_name("replica", kNames), "replicas");
   EXPECT_EQ(nearest_name("relpicas", kNames), "replicas");
   EXPECT_EQ(nearest_name("resorces", kNames), "resources");
   EXPECT_EQ(nearest_name("imgae", kNames), "image");
 }
 
-TEST(NearestName, ForgivesAnotherStyleOfWriting) {
+TEST(NearestName, IgnoresCaseAndSeparators) {
   EXPECT_EQ(nearest_name("restart_policy", kNames), "restartPolicy");
   EXPECT_EQ(nearest_name("perDeviceTrainBatchSize", kNames), "per_device_train_batch_size");
   EXPECT_EQ(nearest_name("per-device-train-batch-size", kNames), "per_device_train_batch_size");
 }
 
-TEST(NearestName, SaysNothingWhereNothingIsNear) {
+TEST(NearestName, ReturnsEmptyWithoutACloseMatch) {
   EXPECT_EQ(nearest_name("tolerations", kNames), "");
   EXPECT_EQ(nearest_name("x", kNames), "");
   EXPECT_EQ(nearest_name("", kNames), "");

@@ -13,7 +13,7 @@ std::string refusal(std::string_view text) {
   return status.error().message;
 }
 
-TEST(RdzvConf, TakesTorchrunsForm) {
+TEST(RdzvConf, ParsesTorchrunSyntax) {
   RdzvConf conf;
   EXPECT_TRUE(parse_rdzv_conf(conf, "").ok());
   EXPECT_FALSE(conf.tls);
@@ -23,7 +23,7 @@ TEST(RdzvConf, TakesTorchrunsForm) {
   EXPECT_FALSE(conf.tls);
 }
 
-TEST(RdzvConf, RefusesWhatIsNotKnown) {
+TEST(RdzvConf, RejectsUnknownKeysAndValues) {
   EXPECT_EQ(refusal("tsl=true"), "found the key \"tsl\", expected tls; did you mean tls?");
   EXPECT_EQ(refusal("timeout=30"), "found the key \"timeout\", expected tls");
   EXPECT_EQ(refusal("tls=yes"), "found \"yes\" for tls, expected true or false");

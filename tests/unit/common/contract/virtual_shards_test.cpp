@@ -7,7 +7,7 @@
 namespace tilewright {
 namespace {
 
-TEST(VirtualShards, AreTheSameForAnyNumberOfWorkersUpToEight) {
+TEST(VirtualShards, AreConstantUpToEightWorkers) {
   for (std::int64_t workers = 1; workers <= 8; ++workers) {
     EXPECT_EQ(choose_virtual_shards(32, workers), 8) << workers;
   }
@@ -20,7 +20,7 @@ TEST(VirtualShards, AreAPowerOfTwoWithinTheBatch) {
       const std::int64_t shards = choose_virtual_shards(batch, workers);
       ASSERT_TRUE(std::has_single_bit(static_cast<std::uint64_t>(shards)));
       ASSERT_LE(shards, batch);
-      // Too few for the workers only where no power of two lies between them and the batch.
+      // Fewer shards than workers only if the next power of two exceeds the batch.
       if (shards < workers) {
         ASSERT_GT(shards * 2, batch);
       }

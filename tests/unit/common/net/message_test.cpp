@@ -7,7 +7,7 @@
 namespace tilewright::net {
 namespace {
 
-TEST(Message, ComesWholeAndInOrder) {
+TEST(Message, ArrivesCompleteAndInOrder) {
   auto [client, server] = connected_pair();
   const std::string large(5'000'000, 'y');
   std::thread writer([&client = client, &large] {
@@ -21,7 +21,7 @@ TEST(Message, ComesWholeAndInOrder) {
   writer.join();
 }
 
-TEST(Message, LongerThanAllowedIsRefusedBeforeItIsRead) {
+TEST(Message, OverLimitIsRejectedBeforeReading) {
   auto [client, server] = connected_pair();
   ASSERT_TRUE(client.write_all(bytes_of(std::string_view("\xff\xff\xff\xff", 4)), soon()).ok());
   const auto message = read_message(server, 1000, soon());
@@ -30,14 +30,14 @@ TEST(Message, LongerThanAllowedIsRefusedBeforeItIsRead) {
   EXPECT_NE(message.error().message.find("4294967295 bytes, at most 1000"), std::string::npos);
 }
 
-TEST(Message, ThatEndsEarlyIsAnError) {
+TEST(Message, TruncatedIsAnError) {
   auto [client, server] = connected_pair();
   ASSERT_TRUE(client.write_all(bytes_of(message_prefix(10) + "12345"), soon()).ok());
   client.close();
   EXPECT_FALSE(read_message(server, 1000, soon()).ok());
 }
 
-TEST(MessageReader, FindsTheSameMessagesHoweverTheStreamIsCut) {
+TEST(MessageReader, ReassemblesMessagesFromAnyFragmentation) {
   const std::string stream =
       message_prefix(3) + "one" + message_prefix(0) + message_prefix(300) + std::string(300, 'z');
   for (std::size_t cut = 1; cut <= stream.size(); ++cut) {
@@ -48,11 +48,20 @@ TEST(MessageReader, FindsTheSameMessagesHoweverTheStreamIsCut) {
       while (auto message = reader.next().value()) messages.push_back(*message);
     }
     EXPECT_EQ(messages, (std::vector<std::string>{"one", "", std::string(300, 'z')})) << cut;
-    EXPECT_EQ(reader.rest(), "");
+    EXPECT_EQ(reader.remaining(), "");
   }
 }
 
-TEST(MessageReader, RefusesALongerMessageByItsPrefixAlone) {
+TEST(MessageReader, ReturnsTheMemoryOfALongMessage) {
+  MessageReader reader(1 << 20);
+  reader.append(message_prefix(1 << 20) + std::string(1 << 20, 'z'));
+  EXPECT_GT(reader.capacity(), 1u << 20);
+  ASSERT_TRUE(reader.next().value());
+  ASSERT_FALSE(reader.next().value());
+  EXPECT_LE(reader.capacity(), 4u << 10);
+}
+
+TEST(MessageReader, RejectsAnOverlongPrefix) {
   MessageReader reader(299);
   reader.append(message_prefix(300));
   EXPECT_FALSE(reader.next().ok());

@@ -1,4 +1,4 @@
-// A connected pair of sockets over loopback, for the tests of common/net and what stands on it.
+// A connected pair of loopback sockets, for the tests of common/net and of modules that use it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,11 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "common/net/connect.h"
 #include "common/net/socket.h"
 
 namespace tilewright::net {
 
-// Generous: it only ends a test that would otherwise hang.
+// A generous deadline: it only ends a test that would otherwise hang.
 inline Wait soon() { return within(std::chrono::seconds(20)); }
 
 inline Listener loopback_listener() {

@@ -1,7 +1,8 @@
-// Somebody on the way: passes on what goes over connections, keeps a copy and may alter a byte.
+// A man-in-the-middle relay: forwards connections, records their bytes and can alter one byte.
 #pragma once
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "common/net/connect.h"
 #include "common/net/socket.h"
 
 namespace tilewright::net {
@@ -28,12 +30,17 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   const Address& address() const { return listener_.local_address(); }
-  // All that went over it so far, in whatever direction.
+  // All bytes so far, in both directions.
   std::string recorded() const {
     const std::scoped_lock lock(mutex_);
     return recorded_;
   }
-  // The next byte that comes from the client is turned into another one.
+  // Breaks all connections with a TCP reset on both sides.
+  void reset_connections() {
+    reset_ = true;
+    wake_.signal();
+  }
+  // Alters the last byte of the next read from the client.
   void alter_next_byte() { alter_ = true; }
 
  private:
@@ -45,14 +52,24 @@ class Relay {
   void run() {
     std::list<Link> links;
     while (!stop_.signalled()) {
-      std::vector<pollfd> fds{{listener_.fd(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}};
+      std::vector<pollfd> fds{
+          {listener_.fd(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
       for (const Link& link : links) {
         fds.push_back({link.client.fd(), POLLIN, 0});
         fds.push_back({link.server.fd(), POLLIN, 0});
       }
       poll(fds.data(), fds.size(), 60'000);
+      wake_.clear();
+      if (reset_.exchange(false)) {
+        for (Link& link : links) {
+          send_reset_on_close(link.client);
+          send_reset_on_close(link.server);
+        }
+        links.clear();
+      }
       for (Link& link : links) {
-        link.over = !pass(link.client, link.server, alter_) || !pass(link.server, link.client, no_);
+        link.over =
+            !forward(link.client, link.server, alter_) || !forward(link.server, link.client, no_);
       }
       links.remove_if([](const Link& link) { return link.over; });
       auto client = listener_.try_accept();
@@ -62,8 +79,13 @@ class Relay {
     }
   }
 
-  // False when one of them is gone.
-  bool pass(Socket& from, Socket& to, std::atomic<bool>& alter) {
+  static void send_reset_on_close(const Socket& socket) {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+
+  // False if either end has closed.
+  bool forward(Socket& from, Socket& to, std::atomic<bool>& alter) {
     std::array<std::byte, 1 << 16> buffer;
     const auto got = from.try_read(buffer);
     if (!got.ok()) return false;
@@ -80,10 +102,10 @@ class Relay {
 
   const Address target_;
   Listener listener_;
-  WakeUp stop_;
+  WakeUp stop_, wake_;
   mutable std::mutex mutex_;
   std::string recorded_;
-  std::atomic<bool> alter_ = false, no_ = false;
+  std::atomic<bool> alter_ = false, no_ = false, reset_ = false;
   std::thread thread_;
 };
 

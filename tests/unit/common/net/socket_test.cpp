@@ -21,7 +21,7 @@ bool mentions(const Error& error, const std::string& text) {
   return error.message.find(text) != std::string::npos;
 }
 
-TEST(Socket, CarriesMoreThanTheKernelBuffersBothWaysAtOnce) {
+TEST(Socket, TransfersMoreThanTheKernelBuffersInBothDirections) {
   auto [client, server] = connected_pair();
   std::vector<int> sent(4 << 20);  // 16 MiB
   std::iota(sent.begin(), sent.end(), 0);
@@ -37,93 +37,94 @@ TEST(Socket, CarriesMoreThanTheKernelBuffersBothWaysAtOnce) {
   EXPECT_EQ(sent, echoed);
 }
 
-TEST(Socket, GathersAndScattersPiecesOfAnySizeInOrder) {
+TEST(Socket, GathersAndScattersBuffersInOrder) {
   auto [client, server] = connected_pair();
   const std::string a = "head", b, c(300'000, 'x'), d = "tail";
-  iovec out[] = {piece(a.data(), a.size()), piece(b.data(), b.size()), piece(c.data(), c.size()),
-                 piece(d.data(), d.size())};
+  iovec out[] = {make_iovec(a.data(), a.size()), make_iovec(b.data(), b.size()),
+                 make_iovec(c.data(), c.size()), make_iovec(d.data(), d.size())};
   std::thread writer([&client = client, &out] { EXPECT_TRUE(client.write_all(out, soon()).ok()); });
   std::string first(300'002, '\0'), second(6, '\0');
-  iovec in[] = {piece(first.data(), first.size()), piece(second.data(), second.size())};
+  iovec in[] = {make_iovec(first.data(), first.size()), make_iovec(second.data(), second.size())};
   EXPECT_TRUE(server.read_exact(in, soon()).ok());
   writer.join();
   EXPECT_EQ(first + second, a + b + c + d);
 }
 
-TEST(Socket, TakesMorePiecesThanOneSystemCallDoes) {
+TEST(Socket, AcceptsMoreBuffersThanIovMax) {
   auto [client, server] = connected_pair();
   const std::string text = "ab";
-  std::vector<iovec> out(3000, piece(text.data(), text.size()));
+  std::vector<iovec> out(3000, make_iovec(text.data(), text.size()));
   EXPECT_TRUE(client.write_all(out, soon()).ok());
   std::string want;
   for (int i = 0; i < 3000; ++i) want += text;
   EXPECT_EQ(read_text(server, 6000), want);
 }
 
-TEST(Socket, AReadEndsAtItsDeadlineAndSaysHowFarItCame) {
+TEST(Socket, ReadTimesOutAndReportsProgress) {
   auto [client, server] = connected_pair();
   ASSERT_TRUE(client.write_all(bytes_of("abc"), soon()).ok());
   std::byte buffer[8];
   const auto status = server.read_exact(buffer, within(milliseconds(30)));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ExitCode::kPeerLost);
-  EXPECT_TRUE(mentions(status.error(), "3 of 8 bytes came")) << status.error().message;
+  EXPECT_TRUE(mentions(status.error(), "timed out: received 3 of 8 bytes"))
+      << status.error().message;
   EXPECT_TRUE(mentions(status.error(), server.peer())) << status.error().message;
 }
 
-TEST(Socket, AWriteToAPeerThatDoesNotReadEndsAtItsDeadline) {
+TEST(Socket, WriteTimesOutWhenThePeerDoesNotRead) {
   auto [client, server] = connected_pair();
   const std::vector<std::byte> much(64 << 20);
   const auto status = client.write_all(much, within(milliseconds(50)));
   ASSERT_FALSE(status.ok());
-  EXPECT_TRUE(mentions(status.error(), "took too little by the deadline"));
+  EXPECT_TRUE(mentions(status.error(), "timed out: sent "));
 }
 
-TEST(Socket, APeerThatTricklesDoesNotExtendTheDeadline) {
+TEST(Socket, SlowPeerDoesNotExtendTheDeadline) {
   auto [client, server] = connected_pair();
   const std::vector<std::byte> some(100'000);
   ASSERT_TRUE(client.write_all(some, soon()).ok());
   ASSERT_EQ(wait_ready(server.fd(), POLLIN, soon()), Ready::kYes);
-  // More bytes wait than one piece holds, so there is always something to read.
+  // One-byte buffers, so that every read leaves bytes unread.
   std::vector<std::byte> buffer(some.size());
-  std::vector<iovec> pieces;
-  pieces.reserve(buffer.size());
-  for (std::byte& one : buffer) pieces.push_back(piece(&one, 1));
-  const auto status = server.read_exact(pieces, monotonic_now());
+  std::vector<iovec> buffers;
+  buffers.reserve(buffer.size());
+  for (std::byte& one : buffer) buffers.push_back(make_iovec(&one, 1));
+  const auto status = server.read_exact(buffers, monotonic_now());
   ASSERT_FALSE(status.ok());
-  EXPECT_TRUE(mentions(status.error(), "sent too little by the deadline"));
+  EXPECT_TRUE(mentions(status.error(), "timed out: received "));
 }
 
-TEST(Socket, AReadIsCancelledFromAnotherThread) {
+TEST(Socket, ReadIsCancelledFromAnotherThread) {
   auto [client, server] = connected_pair();
-  WakeUp bell;
-  std::thread ringer([&bell] { bell.signal(); });
+  WakeUp cancel;
+  std::thread canceller([&cancel] { cancel.signal(); });
   std::byte buffer[8];
   const auto status =
-      server.read_exact(buffer, within(std::chrono::seconds(20), &bell));  // fails by then
-  ringer.join();
+      server.read_exact(buffer, within(std::chrono::seconds(20), &cancel));  // fails by then
+  canceller.join();
   ASSERT_FALSE(status.ok());
   EXPECT_TRUE(mentions(status.error(), "cancelled")) << status.error().message;
 }
 
-TEST(Socket, AClosedPeerIsNoticedByReadersWritersAndOnAsking) {
+TEST(Socket, DetectsAClosedPeerOnReadWriteAndQuery) {
   auto [client, server] = connected_pair();
   EXPECT_FALSE(server.peer_closed());
   ASSERT_TRUE(client.write_all(bytes_of("bye"), soon()).ok());
   client.close();
   EXPECT_EQ(wait_ready(server.fd(), POLLIN, soon()), Ready::kYes);
-  EXPECT_EQ(read_text(server, 3), "bye");  // what came before the end is still there
+  EXPECT_EQ(read_text(server, 3), "bye");  // bytes sent before the end can still be read
   std::byte buffer[1];
   const auto status = server.read_exact(buffer, soon());
   ASSERT_FALSE(status.ok());
   EXPECT_TRUE(mentions(status.error(), "closed the connection"));
   EXPECT_TRUE(server.peer_closed());
-  // The first write provokes the reset, a later one reports it; none raises SIGPIPE.
+  // The first write causes the reset, a later one reports it; none raises SIGPIPE.
   const std::vector<std::byte> much(64 << 20);
   EXPECT_FALSE(server.write_all(much, soon()).ok());
 }
 
-TEST(Socket, TheDeathOfTheOtherProcessIsNoticed) {
+TEST(Socket, DetectsAKilledPeerProcess) {
   Listener listener = loopback_listener();
   const pid_t child = fork();
   if (child == 0) {
@@ -141,7 +142,7 @@ TEST(Socket, TheDeathOfTheOtherProcessIsNoticed) {
   waitpid(child, nullptr, 0);
 }
 
-TEST(Socket, TriesTransferOnlyWhatGoesWithoutWaiting) {
+TEST(Socket, TryCallsDoNotBlock) {
   auto [client, server] = connected_pair();
   std::byte buffer[8];
   EXPECT_EQ(server.try_read(buffer).value(), 0u);
@@ -154,39 +155,39 @@ TEST(Socket, TriesTransferOnlyWhatGoesWithoutWaiting) {
   client.close();
 }
 
-TEST(Connect, RetriesUntilSomebodyListens) {
+TEST(Connect, RetriesUntilThePeerListens) {
   Address address;
   {
-    const Listener taken = loopback_listener();
-    address = taken.local_address();
+    const Listener closed = loopback_listener();
+    address = closed.local_address();
   }
-  EXPECT_FALSE(connect_to(address, soon()).ok());  // without a retry, refused at once
+  EXPECT_FALSE(connect_to(address, soon()).ok());  // refused at once without a retry
   auto later = std::async(std::launch::async,
                           [address] { return connect_to(address, soon(), Retry::kUntilDeadline); });
-  // Give the connector a chance to fail first; the test is right in either order.
+  // Whether the connector fails before this point does not affect the result.
   std::this_thread::yield();
   Listener listener = Listener::bind(address).or_throw();
   EXPECT_TRUE(listener.accept(soon()).ok());
   EXPECT_TRUE(later.get().ok());
 }
 
-TEST(Connect, GivesUpAtTheDeadlineOrWhenCancelledAndNamesTheAddress) {
+TEST(Connect, FailsOnTimeoutOrCancelAndNamesTheAddress) {
   Address address;
   {
-    const Listener taken = loopback_listener();
-    address = taken.local_address();
+    const Listener closed = loopback_listener();
+    address = closed.local_address();
   }
   auto socket = connect_to(address, within(milliseconds(30)), Retry::kUntilDeadline);
   ASSERT_FALSE(socket.ok());
   EXPECT_EQ(socket.error().code, ExitCode::kPeerLost);
   EXPECT_TRUE(mentions(socket.error(), to_string(address)));
-  WakeUp bell;
-  bell.signal();
+  WakeUp cancel;
+  cancel.signal();
   EXPECT_FALSE(
-      connect_to(address, within(std::chrono::hours(1), &bell), Retry::kUntilDeadline).ok());
+      connect_to(address, within(std::chrono::hours(1), &cancel), Retry::kUntilDeadline).ok());
 }
 
-TEST(Connect, ResolvesNamesAndSaysWhenThereIsNone) {
+TEST(Connect, ResolvesNamesAndReportsUnknownHosts) {
   Listener listener = Listener::bind({"", 0}).or_throw();
   EXPECT_TRUE(connect_to({"localhost", listener.local_address().port}, soon()).ok());
   const auto none = connect_to({"no-such-host.invalid", 1}, soon());
@@ -194,7 +195,7 @@ TEST(Connect, ResolvesNamesAndSaysWhenThereIsNone) {
   EXPECT_TRUE(mentions(none.error(), "no-such-host.invalid")) << none.error().message;
 }
 
-TEST(Listener, PicksAFreePortAndRefusesOneInUse) {
+TEST(Listener, PicksAFreePortAndRejectsOneInUse) {
   const Listener first = loopback_listener();
   EXPECT_EQ(first.local_address().host, "127.0.0.1");
   EXPECT_NE(first.local_address().port, 0);
@@ -204,13 +205,13 @@ TEST(Listener, PicksAFreePortAndRefusesOneInUse) {
   EXPECT_TRUE(mentions(second.error(), to_string(first.local_address())));
 }
 
-TEST(Listener, AcceptEndsAtItsDeadlineAndTriesWithoutWaiting) {
+TEST(Listener, AcceptTimesOutAndTryAcceptDoesNotBlock) {
   Listener listener = loopback_listener();
   EXPECT_FALSE(listener.accept(within(milliseconds(20))).ok());
   EXPECT_FALSE(listener.try_accept().value().connected());
 }
 
-TEST(Listener, ListensOnIpv6WhereTheSystemHasIt) {
+TEST(Listener, ListensOnIpv6WhenAvailable) {
   auto listener = Listener::bind({"::1", 0});
   if (!listener.ok()) GTEST_SKIP() << listener.error().message;
   EXPECT_EQ(to_string(listener->local_address()).rfind("[::1]:", 0), 0u);
@@ -220,27 +221,27 @@ TEST(Listener, ListensOnIpv6WhereTheSystemHasIt) {
 TEST(Listener, ListensOnBothFamiliesWithoutAHost) {
   Listener listener = Listener::bind({"", 0}).or_throw();
   const std::uint16_t port = listener.local_address().port;
-  // A system may know IPv6 and have no address of it, not even its own.
+  // A system may support IPv6 without having an IPv6 address.
   EXPECT_EQ(listener.local_address().host, Listener::bind({"::", 0}).ok() ? "::" : "0.0.0.0");
   for (const std::string host : {"127.0.0.1", "::1"}) {
     if (!Listener::bind({host, 0}).ok()) continue;
     const Socket caller = connect_to({host, port}, soon()).or_throw();
     const Socket called = listener.accept(soon()).or_throw();
-    // As the caller sees itself, not as IPv6 writes an address of IPv4.
+    // The IPv4 form, not the IPv4-mapped IPv6 form.
     EXPECT_EQ(called.peer(), to_string(caller.local_address().or_throw()));
     EXPECT_EQ(called.local_address().or_throw().host, host);
   }
 }
 
-TEST(WakeUp, StaysRungUntilItIsCleared) {
-  WakeUp bell;
-  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &bell)), Ready::kTimedOut);
-  bell.signal();
-  bell.signal();
-  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &bell)), Ready::kCancelled);
-  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &bell)), Ready::kCancelled);
-  bell.clear();
-  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &bell)), Ready::kTimedOut);
+TEST(WakeUp, StaysSignalledUntilCleared) {
+  WakeUp cancel;
+  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &cancel)), Ready::kTimedOut);
+  cancel.signal();
+  cancel.signal();
+  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &cancel)), Ready::kCancelled);
+  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &cancel)), Ready::kCancelled);
+  cancel.clear();
+  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &cancel)), Ready::kTimedOut);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Child processes: how they start, end and are ended.
+// Starting, ending and killing child processes.
 #include "common/process/child_process.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace tilewright {
 namespace {
 
-constexpr int kPatienceMs = 30'000;
+constexpr int kTimeoutMs = 30'000;
 
 ChildCommand shell(const std::string& script) {
   ChildCommand command;
@@ -28,50 +28,50 @@ ChildCommand shell(const std::string& script) {
   return command;
 }
 
-void await(int fd) {
+void wait_readable(int fd) {
   pollfd polled{fd, POLLIN, 0};
-  ASSERT_EQ(poll(&polled, 1, kPatienceMs), 1) << "nothing happened";
+  ASSERT_EQ(poll(&polled, 1, kTimeoutMs), 1) << "timed out";
 }
 
-int end_of(ChildProcess& process) {
-  await(process.exit_fd());
+int wait_for_exit(ChildProcess& process) {
+  wait_readable(process.exit_fd());
   return process.poll_exit().value_or(-1);
 }
 
-// All that comes until the pipe is closed.
+// All output until the pipe closes.
 std::string output_of(ChildProcess& process) {
   std::string text;
   char buffer[512];
   for (;;) {
-    await(process.output_fd());
+    wait_readable(process.output_fd());
     const ssize_t size = read(process.output_fd(), buffer, sizeof(buffer));
     if (size <= 0) return text;
     text.append(buffer, static_cast<std::size_t>(size));
   }
 }
 
-TEST(ChildProcess, TellsItsExitCodeOnceItHasEnded) {
+TEST(ChildProcess, ReportsItsExitCode) {
   ChildProcess process =
       ChildProcess::start(shell("read x; exit 7")).or_throw();  // stdin is /dev/null
-  EXPECT_EQ(end_of(process), 7);
-  EXPECT_EQ(process.poll_exit(), 7) << "and again";
+  EXPECT_EQ(wait_for_exit(process), 7);
+  EXPECT_EQ(process.poll_exit(), 7) << "a second call returns the same";
 }
 
-TEST(ChildProcess, RunsUntilItEnds) {
+TEST(ChildProcess, RunsUntilSignalled) {
   ChildProcess process = ChildProcess::start(shell("exec tail -f /dev/null")).or_throw();
   EXPECT_FALSE(process.poll_exit());
   process.signal_group(SIGTERM);
-  EXPECT_EQ(end_of(process), 128 + SIGTERM);
-  process.signal_group(SIGTERM);  // to nobody
+  EXPECT_EQ(wait_for_exit(process), 128 + SIGTERM);
+  process.signal_group(SIGTERM);  // no effect
 }
 
-TEST(ChildProcess, HasItsEnvironmentFolderAndOneOrderedOutput) {
-  const testing::TemporaryDirectory folder;
+TEST(ChildProcess, UsesItsEnvironmentDirectoryAndMergedOutput) {
+  const testing::TemporaryDirectory directory;
   ChildCommand command = shell("echo one; echo two >&2; echo $NAME; pwd");
   command.environment.push_back("NAME=value");
-  command.working_directory = folder.path();
+  command.working_directory = directory.path();
   ChildProcess process = ChildProcess::start(command).or_throw();
-  EXPECT_EQ(output_of(process), "one\ntwo\nvalue\n" + folder.path().string() + "\n");
+  EXPECT_EQ(output_of(process), "one\ntwo\nvalue\n" + directory.path().string() + "\n");
 }
 
 TEST(ChildProcess, RunsOnItsCpusOnly) {
@@ -87,7 +87,7 @@ TEST(ChildProcess, RunsOnItsCpusOnly) {
   EXPECT_EQ(output_of(process), std::to_string(last) + "\n");
 }
 
-TEST(ChildProcess, InheritsNoBlockedSignalAndNoIgnoredPipe) {
+TEST(ChildProcess, InheritsNeitherBlockedSignalsNorIgnoredSigpipe) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -105,31 +105,31 @@ TEST(ChildProcess, InheritsNoBlockedSignalAndNoIgnoredPipe) {
   EXPECT_EQ(ignored & (1ULL << (SIGPIPE - 1)), 0U);
 }
 
-TEST(ChildProcess, SaysWhyItCannotStart) {
+TEST(ChildProcess, ReportsWhyItCannotStart) {
   ChildCommand missing;
   missing.program = "/nonexistent/worker";
   const auto unknown = ChildProcess::start(missing);
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().message, "cannot start /nonexistent/worker: No such file or directory");
   ChildCommand nowhere = shell("exit 0");
-  nowhere.working_directory = "/nonexistent/folder";
+  nowhere.working_directory = "/nonexistent/directory";
   const auto lost = ChildProcess::start(nowhere);
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().message,
-            "cannot enter the folder /nonexistent/folder: No such file or directory");
+            "cannot enter the directory /nonexistent/directory: No such file or directory");
 }
 
-TEST(ChildProcess, TakesItsGroupAlongWhenItEnds) {
+TEST(ChildProcess, KillsItsProcessGroupOnExit) {
   ChildProcess process = ChildProcess::start(shell("tail -f /dev/null & echo $!")).or_throw();
-  await(process.output_fd());
+  wait_readable(process.output_fd());
   char buffer[32] = {};
   ASSERT_GT(read(process.output_fd(), buffer, sizeof(buffer) - 1), 0);
   const FileDescriptor child(static_cast<int>(syscall(SYS_pidfd_open, std::stoi(buffer), 0)));
-  EXPECT_EQ(end_of(process), 0);
-  if (child) await(child.get());  // else it is gone already
+  EXPECT_EQ(wait_for_exit(process), 0);
+  if (child) wait_readable(child.get());  // invalid if it has already ended
 }
 
-TEST(ChildProcess, EndsWithItsObject) {
+TEST(ChildProcess, IsKilledByItsDestructor) {
   FileDescriptor watch;
   {
     ChildProcess process =
@@ -137,11 +137,11 @@ TEST(ChildProcess, EndsWithItsObject) {
     watch = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process.pid(), 0)));
     ASSERT_TRUE(watch);
   }
-  await(watch.get());
+  wait_readable(watch.get());
 }
 
-// The starter is killed with SIGKILL, which runs no destructor: only the kernel can end the child.
-TEST(ChildProcess, DoesNotOutliveItsStarter) {
+// SIGKILL runs no destructor in the parent, so only the kernel can end the child.
+TEST(ChildProcess, DoesNotOutliveItsParent) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const FileDescriptor reading(ends[0]);
@@ -155,32 +155,32 @@ TEST(ChildProcess, DoesNotOutliveItsStarter) {
   }
   writing.reset();
   pid_t child = -1;
-  await(reading.get());
+  wait_readable(reading.get());
   ASSERT_EQ(read(reading.get(), &child, sizeof child), static_cast<ssize_t>(sizeof child));
   ASSERT_GT(child, 0);
   const FileDescriptor watch(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
   ASSERT_TRUE(watch);
   kill(starter, SIGKILL);
   waitpid(starter, nullptr, 0);
-  await(watch.get());
+  wait_readable(watch.get());
 }
 
-TEST(ChildProcess, HasItsErrorsApartWhereAsked) {
+TEST(ChildProcess, SeparatesStderrOnRequest) {
   ChildCommand command = shell("echo out; echo err >&2");
   command.separate_error = true;
   ChildProcess process = ChildProcess::start(command).or_throw();
-  EXPECT_EQ(end_of(process), 0);
+  EXPECT_EQ(wait_for_exit(process), 0);
   EXPECT_EQ(process.read_output(), "out\n");
   EXPECT_EQ(process.read_error(), "err\n");
   EXPECT_EQ(process.read_error(), "");
-  EXPECT_EQ(process.error_fd(), -1) << "closed at its end";
+  EXPECT_EQ(process.error_fd(), -1) << "closed at the end of the stream";
 }
 
-TEST(Environment, IsThisProcesssOwnWithOthersOverIt) {
+TEST(Environment, OverridesTheParentEnvironment) {
   ASSERT_EQ(setenv("TILEWRIGHT_TEST_KEPT", "a=b", 1), 0);
   ASSERT_EQ(setenv("TILEWRIGHT_TEST_REPLACED", "old", 1), 0);
-  const auto made =
-      environment_with({{"TILEWRIGHT_TEST_REPLACED", "new"}, {"TILEWRIGHT_TEST_ADDED", ""}});
+  const auto made = environment_with_overrides(
+      {{"TILEWRIGHT_TEST_REPLACED", "new"}, {"TILEWRIGHT_TEST_ADDED", ""}});
   EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_KEPT=a=b"), 1);
   EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_REPLACED=new"), 1);
   EXPECT_EQ(std::ranges::count(made, "TILEWRIGHT_TEST_REPLACED=old"), 0);

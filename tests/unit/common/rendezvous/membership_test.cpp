@@ -1,10 +1,11 @@
-// Scripted histories of one job's membership.
+// Scripted event sequences of one job's membership.
 #include "common/rendezvous/membership.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewright::rendezvous {
 namespace {
@@ -13,36 +14,46 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-MemberId member(int index, std::uint64_t incarnation = 1, int slot = 0) {
-  return {{index, slot}, incarnation};
+MemberId member(int index, std::uint64_t instance_id = 1, int local_rank = 0) {
+  return {{index, local_rank}, instance_id};
 }
 
-// Drives one State with a clock of its own and keeps the last step's actions.
+// Drives one State with its own time and keeps the actions of the last step.
 class Job {
  public:
-  explicit Job(int min, int max, int expected, Epoch floor = 0) {
+  explicit Job(int min, int max, int expected, Epoch last_epoch = 0) {
     settings.min_world = min;
     settings.max_world = max;
     settings.expected = expected;
-    state = make_state(settings, floor, now);
+    state = make_state(settings, {last_epoch}, now);
   }
-  // A restarted coordinator: nothing but the settings is left.
-  void restart(Epoch floor) { state = make_state(settings, floor, now); }
+  // A restarted coordinator keeps only the settings, and what its owner has stored.
+  void restart(Epoch last_epoch, const std::string& isa = "") {
+    state = make_state(settings, {last_epoch, -1, isa}, now);
+  }
 
-  const Actions& does(const Event& event) { return last = step(state, event, now); }
+  const Actions& handle(const Event& event) { return last = step(state, event, now); }
   const Actions& join(MemberId who, Epoch after = 0, const std::string& isa = "avx2",
                       std::int64_t checkpoint = -1) {
-    return does(Join{who, address(who), isa, checkpoint, after, {}});
+    return handle(Join{who, address(who), {isa}, checkpoint, after, {}});
   }
-  const Actions& claim(MemberId who, const Assignment& held) {
-    return does(Join{who, address(who), "avx2", -1, 0, held});
+  const Actions& join_with(MemberId who, std::vector<std::string> isas, Epoch after = 0) {
+    return handle(Join{who, address(who), std::move(isas), -1, after, {}});
+  }
+  const Actions& reconnect(MemberId who, const Assignment& held) {
+    return handle(Join{who, address(who), {"avx2"}, -1, 0, held});
   }
   const Actions& tick_after(Duration duration) {
     now += duration;
-    return does(Tick{});
+    return handle(Tick{});
+  }
+  // Closes the member's connection until it is lost.
+  const Actions& lose(MemberId who) {
+    handle(ConnectionClosed{who, "reset"});
+    return tick_after(settings.reconnect_timeout);
   }
   static std::string address(const MemberId& who) {
-    return "10.0.0." + std::to_string(who.seat.index) + ":29500";
+    return "10.0.0." + std::to_string(who.process.worker_index) + ":29500";
   }
 
   template <typename T>
@@ -78,7 +89,7 @@ Job running_pair(int max = 2) {
   return job;
 }
 
-TEST(Membership, FormsAtOnceWhenTheExpectedMembersHaveJoined) {
+TEST(Membership, FormsWhenTheExpectedMembersHaveJoined) {
   Job job(1, 4, 2);
   EXPECT_TRUE(job.join(member(1)).empty());
   job.join(member(0));
@@ -92,7 +103,7 @@ TEST(Membership, FormsAtOnceWhenTheExpectedMembersHaveJoined) {
   EXPECT_EQ(job.state.phase, Phase::kRunning);
 }
 
-TEST(Membership, RanksFollowIndexThenSlotAndLocalRanksHaveNoGaps) {
+TEST(Membership, RanksFollowWorkerIndexThenLocalRank) {
   Job job(1, 8, 4);
   job.join(member(7, 1, 3));
   job.join(member(2, 1, 1));
@@ -107,7 +118,7 @@ TEST(Membership, RanksFollowIndexThenSlotAndLocalRanksHaveNoGaps) {
   EXPECT_EQ(last.local_world, 2);
 }
 
-TEST(Membership, WithFewerThanExpectedTheLastCallIsAwaited) {
+TEST(Membership, WaitsForTheJoinQuietPeriodBelowExpected) {
   Job job(1, 2, 2);
   job.join(member(0));
   EXPECT_EQ(next_deadline(job.state), job.now + seconds(3));
@@ -116,7 +127,7 @@ TEST(Membership, WithFewerThanExpectedTheLastCallIsAwaited) {
   EXPECT_EQ(job.assigned(member(0))->world, 1);
 }
 
-TEST(Membership, EveryJoinBeginsTheLastCallAnewButARepeatedOneDoesNot) {
+TEST(Membership, OnlyNewJoinsRestartTheQuietPeriod) {
   Job job(1, 3, 3);
   job.join(member(0));
   job.tick_after(seconds(2));
@@ -137,10 +148,10 @@ TEST(Membership, NeverFormsBelowTheMinimum) {
   EXPECT_EQ(job.state.phase, Phase::kGathering);
 }
 
-TEST(Membership, TheOwnerCanMakeItWaitForAWorkerThatIsBeingRestarted) {
+TEST(Membership, WaitsForAWorkerThatIsBeingRestarted) {
   Job job = running_pair();
-  job.does(ConnectionClosed{member(1), "reset"});
-  job.does(Expect{1, 2, 2, seconds(8)});
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.handle(Expect{1, 2, 2, seconds(8)});
   job.join(member(0), 1);
   job.tick_after(seconds(7));
   EXPECT_EQ(job.state.phase, Phase::kGathering);
@@ -148,76 +159,216 @@ TEST(Membership, TheOwnerCanMakeItWaitForAWorkerThatIsBeingRestarted) {
   EXPECT_EQ(job.assigned(member(0))->world, 1);
 }
 
-TEST(Membership, AClosedConnectionBreaksTheEpochForAll) {
+TEST(Membership, ABrokenConnectionDoesNotEndTheEpoch) {
   Job job = running_pair();
-  job.does(ConnectionClosed{member(1), "connection reset"});
+  const Assignment held = *job.assigned(member(1));
+  const State before = job.state;
+  job.handle(ConnectionClosed{member(1), "connection reset"});
+  ASSERT_EQ(job.all<MemberDisconnected>().size(), 1u);
+  EXPECT_EQ(job.all<MemberDisconnected>()[0].epoch, 1u);
+  EXPECT_EQ(job.last.size(), 1u);
+  EXPECT_TRUE(job.tick_after(milliseconds(2999)).empty());
+  EXPECT_TRUE(job.reconnect(member(1), held).empty());
+  State after = job.state;
+  EXPECT_EQ(std::exchange(after.members.at({1, 0}).last_seen, before.members.at({1, 0}).last_seen),
+            job.now);
+  EXPECT_EQ(after, before);
+  EXPECT_TRUE(job.tick_after(seconds(3)).empty());
+}
+
+TEST(Membership, AMemberThatDoesNotReconnectEndsTheEpoch) {
+  Job job = running_pair();
+  job.handle(ConnectionClosed{member(1), "connection reset"});
+  EXPECT_EQ(next_deadline(job.state), job.now + seconds(3));
+  job.tick_after(seconds(3));
   ASSERT_TRUE(job.ended(member(0)));
   EXPECT_EQ(job.ended(member(0))->epoch, 1u);
-  EXPECT_THAT(job.ended(member(0))->reason, HasSubstr("worker 1"));
-  ASSERT_EQ(job.all<Lost>().size(), 1u);
-  EXPECT_EQ(job.all<Lost>()[0].who, member(1));
-  EXPECT_EQ(job.all<Lost>()[0].epoch, 1u);
+  EXPECT_THAT(job.ended(member(0))->reason,
+              HasSubstr("worker 1 was lost (connection closed): connection reset; it did not "
+                        "reconnect within 3.0 s"));
+  ASSERT_EQ(job.all<MemberLost>().size(), 1u);
+  EXPECT_EQ(job.all<MemberLost>()[0].who, member(1));
+  EXPECT_EQ(job.all<MemberLost>()[0].epoch, 1u);
   job.join(member(0), 1);
   job.join(member(1, 2));
   EXPECT_EQ(job.assigned(member(0))->epoch, 2u);
   EXPECT_EQ(job.assigned(member(1, 2))->epoch, 2u);
 }
 
-TEST(Membership, ALossSaysTheRankThatTheMemberHadLast) {
-  Job job(1, 3, 3);
-  for (int i = 1; i < 4; ++i) job.join(member(i));
-  job.does(ConnectionClosed{member(2), "reset"});
-  EXPECT_EQ(job.all<Lost>().at(0).rank, 1);
-  job.does(ConnectionClosed{member(3), "reset"});
-  EXPECT_EQ(job.all<Lost>().at(0).epoch, 0u) << "the epoch was over by then";
-  EXPECT_EQ(job.all<Lost>().at(0).rank, 2);
-  job.join(member(4));
-  job.does(ConnectionClosed{member(4), "reset"});
-  EXPECT_EQ(job.all<Lost>().at(0).rank, -1) << "it never had one";
+// The collectives of a survivor fail at once when another process dies.
+TEST(Membership, AMemberThatGivesUpTheEpochEndsTheWaitForADisconnectedOne) {
+  Job job = running_pair();
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.join(member(0), 1);
+  ASSERT_EQ(job.all<MemberLost>().size(), 1u);
+  EXPECT_EQ(job.all<MemberLost>()[0].who, member(1));
+  EXPECT_EQ(job.all<MemberLost>()[0].kind, LossKind::kConnectionClosed);
+  EXPECT_EQ(job.all<MemberLost>()[0].epoch, 1u);
+  EXPECT_EQ(job.all<MemberLost>()[0].rank, 1);
   job.join(member(1, 2));
-  EXPECT_EQ(job.all<Lost>().at(0).kind, LossKind::kReplaced);
-  EXPECT_EQ(job.all<Lost>().at(0).rank, 0);
+  EXPECT_EQ(job.assigned(member(0))->epoch, 2u);
 }
 
-TEST(Membership, ALossAfterARestartOfTheCoordinatorSaysTheRankToo) {
-  for (const bool came_back : {true, false}) {
+TEST(Membership, AllDisconnectedMembersAreLostWhenTheEpochEnds) {
+  Job job(1, 3, 3);
+  for (int i = 0; i < 3; ++i) job.join(member(i));
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.handle(ConnectionClosed{member(2), "reset"});
+  job.handle(Leave{member(0), 1, "stopped"});
+  EXPECT_EQ(job.all<MemberLost>().size(), 3u);
+  EXPECT_TRUE(job.all<EndEpoch>().empty());
+  EXPECT_TRUE(job.state.members.empty());
+}
+
+TEST(Membership, TheExitOfAWorkerEndsTheWaitForIt) {
+  Job job = running_pair();
+  job.handle(ConnectionClosed{member(1), "reset"});
+  EXPECT_TRUE(job.handle(WorkerExited{0, {}}).empty());
+  EXPECT_TRUE(job.handle(WorkerExited{1, 1}).empty()) << "another process of the worker";
+  job.handle(WorkerExited{1, {}});
+  ASSERT_TRUE(job.ended(member(0)));
+  EXPECT_THAT(job.ended(member(0))->reason, HasSubstr("worker 1 was lost (connection closed): "
+                                                      "reset; it exited"));
+}
+
+// The owner may see the exit before the coordinator sees the end of the connection.
+TEST(Membership, AConnectionThatClosesAfterTheReportOfAnExitIsALoss) {
+  for (const Duration later : {Duration(milliseconds(10)), Duration(seconds(3))}) {
     Job job = running_pair();
-    const Assignment held[] = {*job.assigned(member(0)), *job.assigned(member(1))};
-    job.restart(1);
-    job.claim(member(0), held[0]);
-    if (came_back) {
-      job.claim(member(1), held[1]);
-      job.does(ConnectionClosed{member(1), "reset"});
-    } else {
-      job.now += seconds(9);
-      job.does(Heartbeat{member(0), 1, {}});
-      job.tick_after(seconds(1));
-    }
-    ASSERT_EQ(job.all<Lost>().size(), 1u);
-    EXPECT_EQ(job.all<Lost>()[0].who, member(1));
-    EXPECT_EQ(job.all<Lost>()[0].rank, 1);
+    EXPECT_TRUE(job.handle(WorkerExited{1, {}}).empty()) << "perhaps an earlier process";
+    job.now += later;
+    job.handle(ConnectionClosed{member(1), "closed"});
+    EXPECT_EQ(job.ended(member(0)).has_value(), later < seconds(3));
   }
 }
 
-TEST(Membership, MissedHeartbeatsBreakTheEpoch) {
+TEST(Membership, ANewInstanceEndsTheWaitForTheOldOne) {
+  Job job(1, 1, 1);
+  job.join(member(0, 1));
+  job.handle(ConnectionClosed{member(0, 1), "reset"});
+  job.join(member(0, 2));
+  EXPECT_EQ(job.all<MemberLost>().at(0).kind, LossKind::kReplaced);
+  EXPECT_EQ(job.assigned(member(0, 2))->epoch, 2u);
+}
+
+TEST(Membership, ALostAssignmentIsSentAgainAfterAReconnect) {
   Job job = running_pair();
-  job.now += seconds(6);
-  job.does(Heartbeat{member(0), 1, {}});
-  job.tick_after(milliseconds(3999));
-  EXPECT_EQ(job.state.phase, Phase::kRunning);
-  job.tick_after(milliseconds(1));
-  ASSERT_EQ(job.all<Lost>().size(), 1u);
-  EXPECT_EQ(job.all<Lost>()[0].kind, LossKind::kHeartbeatsMissed);
-  EXPECT_EQ(job.all<Drop>()[0].to, member(1));
+  const Assignment sent = *job.assigned(member(1));
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.join(member(1));
+  EXPECT_EQ(job.assigned(member(1)), sent);
+  EXPECT_TRUE(job.tick_after(seconds(3)).empty()) << "it has reconnected";
+}
+
+TEST(Membership, AMemberThatDiesBeforeTheStepBoundaryIsLostWhenTheOthersAreThere) {
+  for (const bool died_first : {true, false}) {
+    Job job = running_pair(3);
+    job.join(member(2));
+    ASSERT_EQ(job.state.phase, Phase::kDraining);
+    if (died_first) job.handle(ConnectionClosed{member(1), "reset"});
+    EXPECT_EQ(job.state.epoch(), 1u) << "no member has reached the boundary";
+    job.join(member(0), 1);
+    if (!died_first) job.handle(ConnectionClosed{member(1), "reset"});
+    ASSERT_EQ(job.all<MemberLost>().size(), 1u);
+    EXPECT_EQ(job.all<MemberLost>()[0].epoch, 1u);
+    EXPECT_EQ(job.assigned(member(2))->epoch, 2u);
+    EXPECT_EQ(job.assigned(member(2))->world, 2);
+  }
+}
+
+TEST(Membership, AReconnectedMemberIsAskedAgainToReachTheStepBoundary) {
+  Job job = running_pair(3);
+  const Assignment held = *job.assigned(member(1));
+  job.join(member(2));
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.reconnect(member(1), held);
+  ASSERT_EQ(job.all<RequestReform>().size(), 1u);
+  EXPECT_EQ(job.all<RequestReform>()[0].to, member(1));
+}
+
+TEST(Membership, WithoutAReconnectTimeoutABrokenConnectionEndsTheEpoch) {
+  Job job(1, 2, 2);
+  job.settings.reconnect_timeout = {};
+  job.restart(0);
+  job.join(member(0));
+  job.join(member(1));
+  job.handle(ConnectionClosed{member(1), "reset"});
   EXPECT_TRUE(job.ended(member(0)));
 }
 
-TEST(Membership, WaitsForSurvivorsThatHaveNotComeBackYetButNotForEver) {
+TEST(Membership, ALossReportsTheLastRank) {
+  Job job(1, 3, 3);
+  for (int i = 1; i < 4; ++i) job.join(member(i));
+  job.lose(member(2));
+  EXPECT_EQ(job.all<MemberLost>().at(0).rank, 1);
+  job.handle(ConnectionClosed{member(3), "reset"});
+  EXPECT_EQ(job.all<MemberLost>().at(0).epoch, 0u) << "the epoch had already ended";
+  EXPECT_EQ(job.all<MemberLost>().at(0).rank, 2);
+  job.join(member(4));
+  job.handle(ConnectionClosed{member(4), "reset"});
+  EXPECT_EQ(job.all<MemberLost>().at(0).rank, -1) << "it never had a rank";
+  job.join(member(1, 2));
+  EXPECT_EQ(job.all<MemberLost>().at(0).kind, LossKind::kReplaced);
+  EXPECT_EQ(job.all<MemberLost>().at(0).rank, 0);
+}
+
+TEST(Membership, ALossAfterACoordinatorRestartReportsTheRank) {
+  for (const bool reconnects : {true, false}) {
+    Job job = running_pair();
+    const Assignment held[] = {*job.assigned(member(0)), *job.assigned(member(1))};
+    job.restart(1);
+    job.reconnect(member(0), held[0]);
+    if (reconnects) {
+      job.reconnect(member(1), held[1]);
+      job.lose(member(1));
+    } else {
+      job.now += seconds(9);
+      job.handle(Heartbeat{member(0), 1, {}});
+      job.tick_after(seconds(1));
+    }
+    ASSERT_EQ(job.all<MemberLost>().size(), 1u);
+    EXPECT_EQ(job.all<MemberLost>()[0].who, member(1));
+    EXPECT_EQ(job.all<MemberLost>()[0].rank, 1);
+  }
+}
+
+TEST(Membership, MissedHeartbeatsEndTheEpoch) {
+  Job job = running_pair();
+  job.now += seconds(6);
+  job.handle(Heartbeat{member(0), 1, {}});
+  job.tick_after(milliseconds(3999));
+  EXPECT_EQ(job.state.phase, Phase::kRunning);
+  job.tick_after(milliseconds(1));
+  ASSERT_EQ(job.all<MemberLost>().size(), 1u);
+  EXPECT_EQ(job.all<MemberLost>()[0].kind, LossKind::kHeartbeatsMissed);
+  EXPECT_EQ(job.all<CloseConnection>()[0].to, member(1));
+  EXPECT_TRUE(job.ended(member(0)));
+}
+
+TEST(Membership, AStallOfTheCoordinatorMovesTheDeadlines) {
+  Job job(1, 3, 3);
+  for (int i = 0; i < 3; ++i) job.join(member(i));
+  const Assignment held = *job.assigned(member(1));
+  job.now += seconds(1);
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.now += seconds(60);
+  EXPECT_TRUE(job.handle(Stalled{seconds(60)}).empty());
+  EXPECT_TRUE(job.handle(Tick{}).empty());
+  EXPECT_TRUE(job.tick_after(milliseconds(2999)).empty());
+  EXPECT_TRUE(job.reconnect(member(1), held).empty());
+  job.handle(Heartbeat{member(2), 1, {}});
+  EXPECT_TRUE(job.tick_after(milliseconds(6000)).empty());
+  job.tick_after(milliseconds(1));
+  ASSERT_EQ(job.all<MemberLost>().size(), 1u) << "10 s of silence while the coordinator ran";
+  EXPECT_EQ(job.all<MemberLost>()[0].who, member(0));
+}
+
+TEST(Membership, WaitsForSurvivorsUntilTheRejoinTimeout) {
   Job job(1, 3, 3);
   job.settings.heartbeat_timeout = seconds(1000);
   job.restart(0);
   for (int i = 0; i < 3; ++i) job.join(member(i));
-  job.does(ConnectionClosed{member(2), "reset"});
+  job.handle(ConnectionClosed{member(2), "reset"});
   job.join(member(0), 1);
   job.tick_after(seconds(29));
   EXPECT_EQ(job.state.phase, Phase::kGathering);
@@ -225,7 +376,7 @@ TEST(Membership, WaitsForSurvivorsThatHaveNotComeBackYetButNotForEver) {
   EXPECT_EQ(job.assigned(member(0))->world, 1);
 }
 
-TEST(Membership, AMemberThatGivesUpItsEpochEndsItForTheOthers) {
+TEST(Membership, ARejoinEndsTheEpochForTheOthers) {
   Job job = running_pair();
   job.join(member(0), 1);
   EXPECT_TRUE(job.ended(member(1)));
@@ -234,15 +385,15 @@ TEST(Membership, AMemberThatGivesUpItsEpochEndsItForTheOthers) {
   EXPECT_EQ(job.assigned(member(0))->epoch, 2u);
 }
 
-TEST(Membership, ANewcomerIsTakenInAtAStepBoundary) {
+TEST(Membership, ANewMemberJoinsAtAStepBoundary) {
   Job job = running_pair(3);
   job.join(member(2));
-  EXPECT_EQ(job.all<AskReform>().size(), 2u);
+  EXPECT_EQ(job.all<RequestReform>().size(), 2u);
   EXPECT_TRUE(job.all<EndEpoch>().empty());
   job.tick_after(seconds(9));
-  EXPECT_EQ(job.state.epoch(), 1u) << "a long step is not disturbed";
+  EXPECT_EQ(job.state.epoch(), 1u) << "a long step continues";
   job.join(member(0), 1);
-  EXPECT_TRUE(job.last.empty()) << "the others come to the boundary by themselves";
+  EXPECT_TRUE(job.last.empty()) << "the others reach the boundary by themselves";
   job.join(member(1), 1, "avx2", 40);
   EXPECT_TRUE(job.all<EndEpoch>().empty());
   const Assignment formed = *job.assigned(member(2));
@@ -251,7 +402,34 @@ TEST(Membership, ANewcomerIsTakenInAtAStepBoundary) {
   EXPECT_EQ(formed.resume_step, 40);
 }
 
-TEST(Membership, AMemberThatStaysBehindAtTheBoundaryIsNotAwaitedForEver) {
+// All members are gone, and their successors know no checkpoint.
+TEST(Membership, RemembersTheJobsLastCheckpoint) {
+  Job job(1, 1, 1);
+  job.join(member(0));
+  Progress progress;
+  progress.last_checkpoint_step = 40;
+  job.handle(Heartbeat{member(0), 1, progress});
+  job.handle(ConnectionClosed{member(0), "reset"});
+  job.join(member(0, 2));
+  EXPECT_EQ(job.assigned(member(0, 2))->resume_step, 40);
+
+  job.state = make_state(job.settings, {2, 60}, job.now);
+  job.tick_after(job.settings.recovery_timeout);
+  job.join(member(0, 3));
+  EXPECT_EQ(job.assigned(member(0, 3))->resume_step, 60);
+}
+
+TEST(Membership, IgnoresTheCheckpointOfAMemberWhoseEpochHasEnded) {
+  Job job = running_pair();
+  Progress progress;
+  progress.last_checkpoint_step = 40;
+  job.join(member(0, 2));  // replaces the first process
+  job.handle(Heartbeat{member(0), 1, progress});
+  job.join(member(1), 1);
+  EXPECT_EQ(job.assigned(member(1))->resume_step, -1);
+}
+
+TEST(Membership, AMemberMissingAtTheBoundaryTimesOut) {
   Job job(1, 3, 2);
   job.settings.heartbeat_timeout = seconds(1000);
   job.restart(0);
@@ -263,34 +441,34 @@ TEST(Membership, AMemberThatStaysBehindAtTheBoundaryIsNotAwaitedForEver) {
   EXPECT_TRUE(job.ended(member(1)));
 }
 
-TEST(Membership, ANewcomerBeyondTheMaximumWaitsAsASpare) {
+TEST(Membership, AMemberBeyondTheMaximumWaitsAsASpare) {
   Job job = running_pair();
   EXPECT_TRUE(job.join(member(2)).empty());
-  job.does(ConnectionClosed{member(0), "reset"});
+  job.handle(ConnectionClosed{member(0), "reset"});
   job.join(member(1), 1);
   EXPECT_EQ(job.assigned(member(1))->rank, 0);
   EXPECT_EQ(job.assigned(member(2))->rank, 1);
 }
 
-TEST(Membership, AHigherMaximumTakesTheSpareInAtAStepBoundary) {
+TEST(Membership, AHigherMaximumAdmitsTheSpareAtAStepBoundary) {
   Job job = running_pair();
   job.join(member(2));
-  job.does(Expect{1, 3, 3, {}});
-  EXPECT_EQ(job.all<AskReform>().size(), 2u);
+  job.handle(Expect{1, 3, 3, {}});
+  EXPECT_EQ(job.all<RequestReform>().size(), 2u);
   job.join(member(0), 1);
   job.join(member(1), 1);
   EXPECT_EQ(job.assigned(member(2))->world, 3);
 }
 
-TEST(Membership, ALowerMinimumLetsFewerFormAsSoonAsTheLastCallIsOver) {
+TEST(Membership, ALowerMinimumFormsAfterTheJoinQuietPeriod) {
   for (const Duration waited : {Duration(seconds(1)), Duration(seconds(9))}) {
     Job job(2, 4, 3);
     job.join(member(0));
     job.tick_after(waited);
     ASSERT_EQ(job.state.phase, Phase::kGathering);
-    job.does(Expect{1, 4, 3, {}});
+    job.handle(Expect{1, 4, 3, {}});
     if (waited < seconds(3)) {
-      EXPECT_EQ(job.state.phase, Phase::kGathering) << "the last call is not over";
+      EXPECT_EQ(job.state.phase, Phase::kGathering) << "the quiet period has not passed";
       EXPECT_EQ(next_deadline(job.state), job.now + seconds(2));
       job.tick_after(seconds(2));
     }
@@ -299,10 +477,10 @@ TEST(Membership, ALowerMinimumLetsFewerFormAsSoonAsTheLastCallIsOver) {
   }
 }
 
-TEST(Membership, AHigherMinimumHoldsBackTheNextEpochAndNotTheRunningOne) {
+TEST(Membership, AHigherMinimumAppliesToTheNextEpochOnly) {
   Job job(1, 3, 1);
   job.join(member(0));
-  job.does(Expect{2, 3, 2, {}});
+  job.handle(Expect{2, 3, 2, {}});
   EXPECT_TRUE(job.last.empty());
   EXPECT_EQ(job.state.epoch(), 1u);
   job.join(member(0), 1);
@@ -312,32 +490,32 @@ TEST(Membership, AHigherMinimumHoldsBackTheNextEpochAndNotTheRunningOne) {
   EXPECT_EQ(job.assigned(member(0))->world, 2);
 }
 
-TEST(Membership, ALowerMaximumLeavesTheRunningEpochAloneAndBoundsTheNext) {
+TEST(Membership, ALowerMaximumAppliesToTheNextEpochOnly) {
   Job job(1, 3, 3);
   for (int i = 0; i < 3; ++i) job.join(member(i));
   const Assignment held = *job.assigned(member(1));
-  job.does(Expect{1, 2, 2, {}});
+  job.handle(Expect{1, 2, 2, {}});
   EXPECT_TRUE(job.last.empty());
-  EXPECT_TRUE(job.claim(member(1), held).empty()) << "a new connection of a member";
-  EXPECT_EQ(job.state.roster.size(), 3u);
+  EXPECT_TRUE(job.reconnect(member(1), held).empty()) << "a new connection of a member";
+  EXPECT_EQ(job.state.epoch_members.size(), 3u);
   job.join(member(0), 1);
   job.join(member(1), 1);
   EXPECT_EQ(job.assigned(member(0))->world, 2);
   EXPECT_TRUE(job.join(member(2), 1).empty()) << "it waits as a spare";
 }
 
-TEST(Membership, BoundsThatNoJobCanHaveAreDrawnToTheNearestOnes) {
+TEST(Membership, InvalidBoundsAreClamped) {
   Job job(1, 2, 2);
-  job.does(Expect{0, kMaxWorld + 1, 0, {}});
+  job.handle(Expect{0, kMaxWorld + 1, 0, {}});
   EXPECT_EQ(job.state.settings.min_world, 1);
   EXPECT_EQ(job.state.settings.max_world, kMaxWorld);
   EXPECT_EQ(job.state.settings.expected, 1);
-  job.does(Expect{3, 2, 9, {}});
+  job.handle(Expect{3, 2, 9, {}});
   EXPECT_TRUE(check(job.state.settings).ok());
   EXPECT_EQ(job.state.settings.max_world, 3);
 }
 
-TEST(Membership, WithGrowthAtTheNextEpochNobodyIsAsked) {
+TEST(Membership, GrowthAtNextEpochRequestsNoReform) {
   Job job(1, 3, 2);
   job.settings.growth = Growth::kAtNextEpoch;
   job.restart(0);
@@ -346,22 +524,22 @@ TEST(Membership, WithGrowthAtTheNextEpochNobodyIsAsked) {
   EXPECT_TRUE(job.last.empty());
 }
 
-TEST(Membership, ANewIncarnationTakesTheSeatAndTheOldOneIsFenced) {
+TEST(Membership, ANewInstanceReplacesTheOldOneWhichIsFenced) {
   Job job = running_pair();
   job.join(member(1, 2));
   ASSERT_EQ(job.all<Refuse>().size(), 1u);
   EXPECT_EQ(job.all<Refuse>()[0].to, member(1, 1));
-  EXPECT_EQ(job.all<Lost>()[0].kind, LossKind::kReplaced);
+  EXPECT_EQ(job.all<MemberLost>()[0].kind, LossKind::kReplaced);
   EXPECT_TRUE(job.ended(member(0)));
   const State before = job.state;
   job.join(member(1, 1));
   EXPECT_EQ(job.all<Refuse>()[0].to, member(1, 1));
-  job.does(Heartbeat{member(1, 1), 1, {}});
-  job.does(ConnectionClosed{member(1, 1), "closed"});
+  job.handle(Heartbeat{member(1, 1), 1, {}});
+  job.handle(ConnectionClosed{member(1, 1), "closed"});
   EXPECT_EQ(job.state, before);
 }
 
-TEST(Membership, MessagesOfAnOldEpochChangeNothing) {
+TEST(Membership, StaleMessagesChangeNothing) {
   Job job = running_pair();
   job.join(member(0), 1);
   job.join(member(1), 1);
@@ -370,90 +548,91 @@ TEST(Membership, MessagesOfAnOldEpochChangeNothing) {
   job.now += seconds(1);
   Progress progress;
   progress.step = 99;
-  job.does(Heartbeat{member(0), 1, progress});
+  job.handle(Heartbeat{member(0), 1, progress});
   EXPECT_EQ(job.ended(member(0))->epoch, 1u);
-  job.does(Finished{member(0), 1});
-  job.does(Leave{member(0), 1, "old"});
+  job.handle(Finished{member(0), 1});
+  job.handle(Leave{member(0), 1, "old"});
   job.join(member(0), 1);
   EXPECT_EQ(job.assigned(member(0))->epoch, 2u) << "it has not seen its assignment yet";
   EXPECT_EQ(job.state, before);
 }
 
-TEST(Membership, AnotherInstructionSetIsRefusedWithASentence) {
+TEST(Membership, RejectsAMismatchedInstructionSet) {
   Job job(1, 2, 2);
   job.join(member(0), 0, "amx");
   job.join(member(1), 0, "avx2");
   ASSERT_EQ(job.all<Refuse>().size(), 1u);
-  EXPECT_THAT(job.all<Refuse>()[0].sentence, HasSubstr("worker 1 computes with the instruction set"
-                                                       " avx2, the job with amx (worker 0)"));
-  EXPECT_FALSE(job.state.members.contains(Seat{1, 0}));
+  EXPECT_THAT(job.all<Refuse>()[0].message,
+              HasSubstr("worker 1 can use the instruction sets avx2, the other workers of the job "
+                        "amx"));
+  EXPECT_FALSE(job.state.members.contains(WorkerProcess{1, 0}));
 }
 
-TEST(Membership, TheJobClosesInOrderAfterRankZero) {
+TEST(Membership, TheJobClosesAfterRankZeroFinishes) {
   Job job = running_pair();
-  job.does(Finished{member(0), 1});
+  job.handle(Finished{member(0), 1});
   EXPECT_EQ(job.all<Acknowledge>().size(), 1u);
-  job.does(ConnectionClosed{member(0), "closed"});
-  EXPECT_TRUE(job.last.empty()) << "a finished process ends, that is no loss";
+  job.handle(ConnectionClosed{member(0), "closed"});
+  EXPECT_TRUE(job.last.empty()) << "a finished process that exits is not a loss";
   EXPECT_EQ(job.state.phase, Phase::kClosing);
   job.join(member(4));
   EXPECT_TRUE(job.all<Refuse>()[0].job_finished);
-  job.does(Finished{member(1), 1});
+  job.handle(Finished{member(1), 1});
   EXPECT_EQ(job.state.phase, Phase::kClosed);
 }
 
-TEST(Membership, AStragglerIsEndedWhenTheJobHasFinished) {
+TEST(Membership, AStragglersEpochEndsAfterTheCloseTimeout) {
   Job job = running_pair();
-  job.does(Finished{member(0), 1});
+  job.handle(Finished{member(0), 1});
   for (int i = 0; i < 6; ++i) {
     job.tick_after(seconds(5));
-    if (i < 5) job.does(Heartbeat{member(1), 1, {}});
+    if (i < 5) job.handle(Heartbeat{member(1), 1, {}});
   }
   ASSERT_TRUE(job.ended(member(1)));
   EXPECT_TRUE(job.ended(member(1))->job_finished);
   EXPECT_EQ(job.state.phase, Phase::kClosed);
 }
 
-TEST(Membership, RankZeroMayGoOnAloneAfterTheOthersHaveFinished) {
+TEST(Membership, RankZeroMayFinishLast) {
   Job job = running_pair();
-  job.does(Finished{member(1), 1});
-  job.does(ConnectionClosed{member(1), "closed"});
+  job.handle(Finished{member(1), 1});
+  job.handle(ConnectionClosed{member(1), "closed"});
   EXPECT_EQ(job.state.epoch(), 1u);
-  job.does(Finished{member(0), 1});
+  job.handle(Finished{member(0), 1});
   EXPECT_EQ(job.state.phase, Phase::kClosed);
 }
 
-TEST(Membership, ARestartedCoordinatorTakesUpTheRunningEpoch) {
+TEST(Membership, ARestartedCoordinatorRecoversTheRunningEpoch) {
   Job job(1, 3, 3);
   std::vector<Assignment> held;
   for (int i = 0; i < 3; ++i) job.join(member(i), 0, "avx2", 7);
   for (int i = 0; i < 3; ++i) held.push_back(*job.assigned(member(i)));
   const State before = job.state;
-  for (const Epoch floor : {Epoch{0}, Epoch{1}}) {
-    job.restart(floor);
-    EXPECT_TRUE(job.claim(member(2), held[2]).empty());
+  for (const Epoch last_epoch : {Epoch{0}, Epoch{1}}) {
+    job.restart(last_epoch);
+    EXPECT_TRUE(job.reconnect(member(2), held[2]).empty());
     EXPECT_EQ(job.state.phase, Phase::kRebuilding);
-    EXPECT_TRUE(job.claim(member(0), held[0]).empty());
-    EXPECT_TRUE(job.claim(member(1), held[1]).empty());
+    EXPECT_TRUE(job.reconnect(member(0), held[0]).empty());
+    EXPECT_TRUE(job.reconnect(member(1), held[1]).empty());
     EXPECT_EQ(job.state.phase, Phase::kRunning);
-    EXPECT_EQ(job.state.roster, before.roster);
+    EXPECT_EQ(job.state.epoch_members, before.epoch_members);
     EXPECT_EQ(assignment_of(job.state, 1), held[1]);
   }
 }
 
-TEST(Membership, AMemberThatDoesNotComeBackAfterTheRestartIsLost) {
+TEST(Membership, AMemberMissingAfterACoordinatorRestartIsLost) {
   Job job = running_pair();
   const Assignment held = *job.assigned(member(0));
   job.restart(1);
-  job.claim(member(0), held);
+  job.reconnect(member(0), held);
   job.now += seconds(9);
-  job.does(Heartbeat{member(0), 1, {}});
+  job.handle(Heartbeat{member(0), 1, {}});
   job.tick_after(seconds(1));
   EXPECT_TRUE(job.ended(member(0)));
-  EXPECT_EQ(job.all<Lost>()[0].who, member(1));
+  EXPECT_EQ(job.all<MemberLost>()[0].who, member(1));
 }
 
-TEST(Membership, AProcessThatDiedWhileTheCoordinatorWasAwayIsNoticedByItsSuccessor) {
+TEST(Membership, ADeathDuringACoordinatorRestartIsDetected) {
   for (const bool successor_first : {true, false}) {
     Job job = running_pair();
     const Assignment held = *job.assigned(member(0));
@@ -461,9 +640,9 @@ TEST(Membership, AProcessThatDiedWhileTheCoordinatorWasAwayIsNoticedByItsSuccess
     if (successor_first) {
       job.join(member(1, 2));
       EXPECT_TRUE(job.all<Assign>().empty());
-      job.claim(member(0), held);
+      job.reconnect(member(0), held);
     } else {
-      job.claim(member(0), held);
+      job.reconnect(member(0), held);
       job.join(member(1, 2));
     }
     EXPECT_TRUE(job.ended(member(0)));
@@ -473,28 +652,62 @@ TEST(Membership, AProcessThatDiedWhileTheCoordinatorWasAwayIsNoticedByItsSuccess
   }
 }
 
-TEST(Membership, AfterARestartFreshMembersAreNotPutIntoAnEpochBeforeTheOldOnesHadTime) {
+TEST(Membership, NewMembersWaitForTheRecoveryTimeoutAfterARestart) {
   Job job(1, 3, 3, 5);
   job.join(member(2));
   job.tick_after(seconds(9));
   EXPECT_EQ(job.state.phase, Phase::kGathering);
-  job.does(Heartbeat{member(2), 0, {}});
+  job.handle(Heartbeat{member(2), 0, {}});
   job.tick_after(seconds(1));
   EXPECT_EQ(job.assigned(member(2))->epoch, 6u);
 }
 
-TEST(Membership, EpochNumbersGoOnAboveWhateverWasSeen) {
+TEST(Membership, EpochNumbersExceedAnySeenBefore) {
   Job job(1, 2, 2);
   job.join(member(0), 41);
   job.join(member(1));
   EXPECT_EQ(job.assigned(member(0))->epoch, 42u);
 }
 
-TEST(Membership, AClaimOfAnEpochThatIsOverIsTurnedOut) {
+// An epoch above kMaxEpoch cannot be sent, so such a report must not raise the numbers.
+TEST(Membership, AReportOfAnImpossibleEpochIsRefusedAndChangesNothing) {
+  for (const Epoch last_epoch : {Epoch{0}, Epoch{7}}) {
+    Job job(1, 2, 2, last_epoch);
+    const Epoch first = last_epoch + kMaxUnstoredEpochs + 1;
+    for (const Epoch reported : {first, Epoch{1} << 47, kMaxEpoch}) {
+      const State before = job.state;
+      job.join(member(0), reported);
+      ASSERT_EQ(job.all<Refuse>().size(), 1u);
+      EXPECT_THAT(job.all<Refuse>()[0].message,
+                  HasSubstr("worker 0 reports epoch " + std::to_string(reported) +
+                            ", expected at most " + std::to_string(first - 1)));
+      job.reconnect(member(0), {reported, 0, 1, 0, 1, -1, {{member(0), "a:1"}}});
+      EXPECT_EQ(job.all<Refuse>().size(), 1u);
+      EXPECT_EQ(job.state, before);
+    }
+    job.join(member(0));
+    job.now += seconds(9);
+    job.handle(Heartbeat{member(0), 0, {}});
+    job.tick_after(seconds(1));
+    EXPECT_EQ(job.assigned(member(0))->epoch, last_epoch + 1);
+  }
+}
+
+TEST(Membership, AMemberRaisesTheNumbersOnlyOnce) {
+  Job job(1, 1, 1, 7);
+  job.join(member(0), 7 + kMaxUnstoredEpochs);
+  ASSERT_EQ(job.assigned(member(0))->epoch, 8 + kMaxUnstoredEpochs) << "not stored before a crash";
+  const Assignment held = *job.assigned(member(0));
+  job.join(member(0), held.epoch + 1);
+  EXPECT_THAT(job.all<Refuse>().at(0).message, HasSubstr("the job cannot have reached it"));
+  EXPECT_TRUE(job.reconnect(member(0), held).empty()) << "an assigned number is possible";
+}
+
+TEST(Membership, AReconnectToAnEndedEpochIsRejected) {
   Job job = running_pair();
   const Assignment held = *job.assigned(member(1));
-  job.does(ConnectionClosed{member(1), "network"});
-  job.claim(member(1), held);
+  job.lose(member(1));
+  job.reconnect(member(1), held);
   EXPECT_EQ(job.ended(member(1))->epoch, 1u);
   EXPECT_EQ(job.state.phase, Phase::kGathering);
   job.join(member(1), 1);
@@ -502,41 +715,101 @@ TEST(Membership, AClaimOfAnEpochThatIsOverIsTurnedOut) {
   EXPECT_EQ(job.assigned(member(1))->epoch, 2u);
 }
 
-TEST(Membership, ANewConnectionOfAMemberDoesNotDisturbItsEpoch) {
+TEST(Membership, AReconnectDoesNotEndTheEpoch) {
   Job job = running_pair();
   const Assignment held = *job.assigned(member(1));
-  EXPECT_TRUE(job.claim(member(1), held).empty());
+  EXPECT_TRUE(job.reconnect(member(1), held).empty());
   EXPECT_EQ(job.state.epoch(), 1u);
 }
 
-TEST(Membership, TwoIdeasOfOneEpochEndIt) {
+TEST(Membership, ConflictingAssignmentsEndTheEpoch) {
   Job job = running_pair();
   Assignment other = *job.assigned(member(1));
   other.peers[0].address = "10.9.9.9:1";
-  job.claim(member(1), other);
+  job.reconnect(member(1), other);
   EXPECT_TRUE(job.ended(member(0)));
   EXPECT_TRUE(job.ended(member(1)));
   EXPECT_EQ(job.state.phase, Phase::kGathering);
 }
 
-TEST(Membership, TheEpochDecidesOnTheInstructionSetAfterARestart) {
+TEST(Membership, TheRecoveredEpochDefinesTheInstructionSet) {
   Job job = running_pair();
   const Assignment held = *job.assigned(member(0));
   job.restart(0);
   job.join(member(5), 0, "amx");
-  job.claim(member(0), held);
-  ASSERT_EQ(job.all<Refuse>().size(), 1u);
-  EXPECT_EQ(job.all<Refuse>()[0].to, member(5));
+  job.reconnect(member(0), held);
+  EXPECT_TRUE(lacks_isa(job.state, job.state.members.at({5, 0})));
+  EXPECT_EQ(job.state.isa, "avx2");
   EXPECT_EQ(job.state.phase, Phase::kRebuilding);
 }
 
-TEST(Membership, SettingsOutOfBoundsAreNamed) {
+TEST(Membership, InvalidSettingsAreNamed) {
   Settings settings;
   settings.min_world = 3;
   settings.max_world = 2;
   EXPECT_THAT(check(settings).error().message, HasSubstr("max_world is 2"));
   settings.max_world = 4;
   EXPECT_THAT(check(settings).error().message, HasSubstr("expected is 1"));
+}
+
+TEST(InstructionSet, IsTheFastestThatTheFirstMembersHaveInCommon) {
+  Job job(2, 2, 2);
+  job.join_with(member(0), {"ref", "avx2", "amx"});
+  job.join_with(member(1), {"ref", "avx2", "avx512"});
+  EXPECT_EQ(job.assigned(member(0))->isa, "avx2");
+  EXPECT_EQ(job.assigned(member(1))->isa, "avx2");
+}
+
+TEST(InstructionSet, StaysTheSameInAnExactJob) {
+  Job job(1, 2, 1);
+  job.join_with(member(0), {"avx2", "amx"});
+  EXPECT_EQ(job.assigned(member(0))->isa, "amx");
+  job.join_with(member(1), {"avx2"});
+  EXPECT_TRUE(job.last.empty()) << "the epoch goes on";
+  EXPECT_TRUE(lacks_isa(job.state, job.state.members.at({1, 0})));
+  // Without the only member that has it, the job waits.
+  job.lose(member(0));
+  for (int i = 0; i < 10; ++i) {
+    job.tick_after(seconds(5));
+    job.handle(Heartbeat{member(1), 0, {}});
+  }
+  EXPECT_FALSE(job.state.current());
+  job.join_with(member(0, 2), {"avx2", "amx"});
+  ASSERT_TRUE(job.assigned(member(0, 2)));
+  EXPECT_EQ(job.assigned(member(0, 2))->isa, "amx");
+  EXPECT_EQ(job.assigned(member(0, 2))->world, 1);
+}
+
+TEST(InstructionSet, ChangesWithTheMembersOfAnInexactJob) {
+  Job job(1, 2, 1);
+  job.settings.exact = false;
+  job.restart(0);
+  job.join_with(member(0), {"avx2", "amx"});
+  EXPECT_EQ(job.assigned(member(0))->isa, "amx");
+  job.join_with(member(1), {"avx2"});
+  EXPECT_EQ(job.all<RequestReform>().size(), 1U);
+  job.join_with(member(0), {"avx2", "amx"}, 1);
+  EXPECT_EQ(job.assigned(member(0))->isa, "avx2");
+  EXPECT_EQ(job.assigned(member(0))->world, 2);
+}
+
+TEST(InstructionSet, OfARestartedCoordinatorIsTheStoredOne) {
+  Job job(1, 1, 1);
+  job.restart(5, "avx2");
+  job.join_with(member(0), {"avx2", "amx"}, 5);
+  ASSERT_TRUE(job.assigned(member(0)));
+  EXPECT_EQ(job.assigned(member(0))->isa, "avx2");
+}
+
+TEST(InstructionSet, OfARestartedCoordinatorIsThatOfTheRunningEpoch) {
+  Job job = running_pair(3);
+  const Assignment held = assignment_of(job.state, 0), other = assignment_of(job.state, 1);
+  job.restart(1);
+  job.join_with(member(2), {"avx2", "amx"});
+  job.reconnect(member(0), held);
+  job.reconnect(member(1), other);
+  EXPECT_EQ(job.state.phase, Phase::kDraining) << "the new member has the instruction set, too";
+  EXPECT_EQ(job.state.isa, "avx2");
 }
 
 }  // namespace

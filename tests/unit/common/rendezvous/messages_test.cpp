@@ -13,7 +13,9 @@ namespace {
 using ::testing::HasSubstr;
 
 Assignment some_assignment() {
-  return {7, 1, 2, 0, 1, 40, {{{{0, 0}, 11}, "10.0.0.1:29500"}, {{{3, 1}, 12}, "[fd00::1]:29501"}}};
+  return {
+      7,    1, 2, 0, 1, 40, {{{{0, 0}, 11}, "10.0.0.1:29500"}, {{{3, 1}, 12}, "[fd00::1]:29501"}},
+      "amx"};
 }
 
 template <typename T>
@@ -25,20 +27,20 @@ T server_round_trip(const T& message) {
   return std::get<T>(decode_server_message(encode(ServerMessage(message))).value());
 }
 
-TEST(Messages, JoinKeepsAllItSays) {
+TEST(Messages, JoinRoundTrips) {
   const MemberId who{{65535, 1023}, std::numeric_limits<std::uint64_t>::max()};
-  const Join fresh = client_round_trip(Join{who, "10.0.0.1:1", "amx", 12, 5, {}});
+  const Join fresh = client_round_trip(Join{who, "10.0.0.1:1", {"avx2", "amx"}, 12, 5, {}});
   EXPECT_EQ(fresh.who, who);
   EXPECT_EQ(fresh.address, "10.0.0.1:1");
-  EXPECT_EQ(fresh.isa, "amx");
+  EXPECT_EQ(fresh.isas, (std::vector<std::string>{"avx2", "amx"}));
   EXPECT_EQ(fresh.last_checkpoint_step, 12);
   EXPECT_EQ(fresh.after_epoch, 5u);
-  EXPECT_FALSE(fresh.holding);
-  EXPECT_EQ(client_round_trip(Join{who, "a:1", "amx", -1, 0, some_assignment()}).holding,
+  EXPECT_FALSE(fresh.held_assignment);
+  EXPECT_EQ(client_round_trip(Join{who, "a:1", {"amx"}, -1, 0, some_assignment()}).held_assignment,
             some_assignment());
 }
 
-TEST(Messages, HeartbeatKeepsNumbersAndWhatIsNotFinite) {
+TEST(Messages, HeartbeatRoundTripsIncludingNonFiniteNumbers) {
   Progress progress{10, 100, 0.5, std::nan(""), 1e-4, 12.5, 3000, 8, "training", {{"f1", 0.25}}};
   const Heartbeat beat = client_round_trip(Heartbeat{{}, 3, progress});
   EXPECT_EQ(beat.epoch, 3u);
@@ -48,34 +50,36 @@ TEST(Messages, HeartbeatKeepsNumbersAndWhatIsNotFinite) {
   EXPECT_EQ(received, progress);
 }
 
-TEST(Messages, TheCoordinatorsMessagesKeepAllTheySay) {
+TEST(Messages, ServerMessagesRoundTrip) {
   EXPECT_EQ(server_round_trip(some_assignment()), some_assignment());
   const EndEpoch end = server_round_trip(EndEpoch{{}, 9, "worker 1 was lost", true});
   EXPECT_EQ(end.epoch, 9u);
   EXPECT_EQ(end.reason, "worker 1 was lost");
   EXPECT_TRUE(end.job_finished);
-  EXPECT_EQ(server_round_trip(AskReform{{}, 4, "why"}).epoch, 4u);
-  EXPECT_EQ(server_round_trip(Refuse{{}, "no", true}).sentence, "no");
+  EXPECT_EQ(server_round_trip(RequestReform{{}, 4, "why"}).epoch, 4u);
+  EXPECT_EQ(server_round_trip(Refuse{{}, "no", true}).message, "no");
+  EXPECT_EQ(server_round_trip(Unavailable{"too many"}).reason, "too many");
 }
 
-TEST(Messages, AReasonThatIsNoUtf8OrTooLongStillTravels) {
+TEST(Messages, InvalidUtf8AndLongReasonsAreSanitized) {
   const Leave leave = client_round_trip(Leave{{}, 1, "a\xff" + std::string(5000, 'b')});
   EXPECT_THAT(leave.reason, HasSubstr("bbb"));
   EXPECT_LT(leave.reason.size(), 2100u);
 }
 
 TEST(Messages, TheLargestAssignmentFitsAMessage) {
-  Assignment assignment{kMaxEpoch / 2, 0, kMaxWorld, 0, 1, 1LL << 48, {}};
+  Assignment assignment{kMaxEpoch / 2, 0, kMaxWorld, 0, 1, 1LL << 48, {}, std::string(32, 'x')};
   for (int i = 0; i < kMaxWorld; ++i)
-    assignment.peers.push_back({{{kMaxIndex, kMaxSlot}, ~0ULL}, std::string(259, 'h') + ":65535"});
-  const std::string text = encode(ClientMessage(Join{{}, "a:1", "amx", 0, 0, assignment}));
+    assignment.peers.push_back(
+        {{{kMaxWorkerIndex, kMaxLocalRank}, ~0ULL}, std::string(259, 'h') + ":65535"});
+  const std::string text = encode(ClientMessage(Join{{}, "a:1", {"amx"}, 0, 0, assignment}));
   EXPECT_LE(text.size(), kMaxMessageBytes);
   EXPECT_TRUE(decode_client_message(text).ok());
 }
 
-TEST(Messages, EachFaultIsNamed) {
+TEST(Messages, DecodeErrorsNameTheField) {
   const auto join_with = [](const std::string& from, const std::string& to) {
-    std::string text = encode(ClientMessage(Join{{{1, 2}, 3}, "a:1", "amx", 4, 5, {}}));
+    std::string text = encode(ClientMessage(Join{{{1, 2}, 3}, "a:1", {"amx"}, 4, 5, {}}));
     const auto at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from << " in " << text;
     return decode_client_message(text.replace(at, from.size(), to)).error().message;
@@ -86,34 +90,39 @@ TEST(Messages, EachFaultIsNamed) {
   EXPECT_THAT(join_with("\"index\":1", "\"index\":1.5"), HasSubstr("index"));
   EXPECT_THAT(join_with("\"slot\":2", "\"slot\":18446744073709551615"), HasSubstr("slot"));
   EXPECT_THAT(join_with("\"slot\"", "\"slut\""), HasSubstr("slot is missing"));
-  EXPECT_THAT(join_with("\"after_epoch\":5", "\"after_epoch\":281474976710655"),
-              HasSubstr("too high"));
-  EXPECT_THAT(
-      join_with("\"isa\":\"amx\"", "\"isa\":" + std::string("\"") + std::string(99, 'x') + "\""),
-      HasSubstr("isa is not a text of at most 32 bytes"));
+  EXPECT_THAT(join_with("\"after_epoch\":5", "\"after_epoch\":281474976710657"),
+              HasSubstr("after_epoch is not an integer from 0 to 281474976710656"));
+  EXPECT_THAT(join_with("[\"amx\"]", "[\"" + std::string(99, 'x') + "\"]"),
+              HasSubstr("isas has an element that is not a string of at most 32 bytes"));
+  EXPECT_THAT(join_with("[\"amx\"]", "[]"), HasSubstr("isas has no elements"));
   EXPECT_THAT(join_with("join", "jion"), HasSubstr("jion"));
-  EXPECT_THAT(join_with("{", "["), HasSubstr("no JSON object"));
+  EXPECT_THAT(join_with("{", "["), HasSubstr("not a JSON object"));
 }
 
-TEST(Messages, AnAssignmentWithAnotherNumberOfPeersIsRefused) {
+TEST(Messages, RejectsAnAssignmentWithWrongPeerCount) {
   Assignment assignment = some_assignment();
   assignment.peers.pop_back();
   EXPECT_THAT(decode_server_message(encode(ServerMessage(assignment))).error().message,
               HasSubstr("peers has 1 entries, expected 2"));
 }
 
-TEST(Messages, HelloNamesTheJobOrIsRefused) {
-  EXPECT_EQ(decode_hello(encode_hello("3f2a-77")).value(), "3f2a-77");
-  for (const char* bad : {"", "GET / HTTP/1.1", "tilewright-rendezvous 1 ",
-                          "tilewright-rendezvous 1 a b", "tilewright-rendezvous 2 a"})
+TEST(Messages, HelloRoundTripsOrIsRejected) {
+  const Hello hello = decode_hello(encode_hello("3f2a-77")).value();
+  EXPECT_EQ(hello.job_uid, "3f2a-77");
+  EXPECT_EQ(hello.version, kProtocolVersion);
+  EXPECT_EQ(decode_hello("tilewright-rendezvous 12 a").value().version, 12);
+  for (const char* bad :
+       {"", "GET / HTTP/1.1", "tilewright-rendezvous 1 ", "tilewright-rendezvous 1 a b",
+        "tilewright-rendezvous 0 a", "tilewright-rendezvous -1 a", "tilewright-rendezvous a",
+        "tilewright-rendezvous 1", "tilewright-rendezvous 1000000 a"})
     EXPECT_FALSE(decode_hello(bad).ok()) << bad;
   EXPECT_FALSE(is_job_uid(std::string(254, 'a')));
 }
 
-TEST(Messages, DamagedMessagesAreReadOrRefusedButNeverMore) {
+TEST(Messages, CorruptMessagesNeverCrashTheDecoder) {
   std::mt19937_64 random(17);
   const std::string originals[] = {
-      encode(ClientMessage(Join{{{1, 2}, 3}, "a:1", "amx", 4, 0, some_assignment()})),
+      encode(ClientMessage(Join{{{1, 2}, 3}, "a:1", {"amx"}, 4, 0, some_assignment()})),
       encode(ClientMessage(Heartbeat{{}, 3, {1, 2, 3, 4, 5, 6, 7, 8, "x", {{"f1", 1}}}})),
       encode(ServerMessage(some_assignment()))};
   int refused = 0;

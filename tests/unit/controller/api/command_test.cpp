@@ -13,7 +13,7 @@ using testing::with;
 
 std::vector<std::string> pod_command(const TrainJob& job) { return worker_command(job, pod_path); }
 
-TEST(WorkerCommand, IsTheManifestInFlags) {
+TEST(WorkerCommand, PassesTheManifestAsFlags) {
   const std::vector<std::string> expected = {
       "tilewright-worker",
       "train",
@@ -29,17 +29,17 @@ TEST(WorkerCommand, IsTheManifestInFlags) {
   EXPECT_EQ(pod_command(job_of()), expected);
 }
 
-TEST(WorkerCommand, IsWhatTheWorkersParserTakes) {
+TEST(WorkerCommand, ParsesAsTrainingArguments) {
   std::vector<std::string> words = pod_command(
       job_of(with("learning_rate: 1e-4",
                   "bf16: false\n    run_name: a b\n    resume_from_checkpoint: output:c")));
   words.erase(words.begin(), words.begin() + 2);
   const auto parsed = TrainingArguments::parse(words);
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
-  EXPECT_FALSE(parsed->boolean("bf16"));
-  EXPECT_EQ(parsed->text("run_name"), "a b");
-  EXPECT_EQ(parsed->text("resume_from_checkpoint"), "/mnt/tilewright/output/c");
-  EXPECT_EQ(parsed->integer("max_workers"), 4);
+  EXPECT_FALSE(parsed->settings().bf16);
+  EXPECT_EQ(parsed->settings().run_name, "a b");
+  EXPECT_EQ(parsed->settings().resume_from_checkpoint, "/mnt/tilewright/output/c");
+  EXPECT_EQ(parsed->settings().max_workers, 4);
 }
 
 TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
@@ -51,7 +51,7 @@ TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
   EXPECT_EQ(words.back(), "--max_workers=8");
 }
 
-TEST(WorkerEnvironment, AsksForTlsWhereTheManifestDoes) {
+TEST(WorkerEnvironment, SetsTlsIfTheManifestEnablesIt) {
   const std::string place = "rdzvBackend: c10d";
   const auto value_of = [&](const std::string& manifest) -> std::string {
     for (const auto& [name, value] : worker_environment(job_of(manifest), {"host:1", "/key", 0}))
@@ -64,7 +64,7 @@ TEST(WorkerEnvironment, AsksForTlsWhereTheManifestDoes) {
   EXPECT_TRUE(is_runtime_variable("TILEWRIGHT_TLS"));
 }
 
-TEST(WorkerCommand, KeepsTheSizesOfTheFirstStart) {
+TEST(WorkerCommand, KeepsNominalWorkersAndShardsOfTheFirstStart) {
   TrainJob job = job_of();
   job.status.nominal_workers = 2;
   job.status.virtual_shards = 4;
@@ -74,13 +74,7 @@ TEST(WorkerCommand, KeepsTheSizesOfTheFirstStart) {
   EXPECT_EQ(words[words.size() - 2], "--nominal_workers=2");
 }
 
-TEST(WorkerCommand, EndsWithTheFreeArgs) {
-  const auto words = pod_command(job_of(with("learning_rate: 1e-4", "args: [--extra, $(A)]")));
-  EXPECT_EQ(words[words.size() - 2], "--extra");
-  EXPECT_EQ(words.back(), "$(A)");
-}
-
-TEST(WorkerCommand, ExpandsAsTheKubeletWould) {
+TEST(WorkerCommand, ExpandsVariablesAsTheKubeletDoes) {
   const TrainJob job = job_of(with("sharedMemory: 64Mi",
                                    "env:\n      - {name: RUN, value: \"$(TILEWRIGHT_JOB_NAME)-$"
                                    "(TILEWRIGHT_WORKER_INDEX)\"}"));
@@ -92,7 +86,7 @@ TEST(WorkerCommand, ExpandsAsTheKubeletWould) {
             "--output_dir=/mnt/tilewright/output/mrpc");
 }
 
-TEST(TrainerPath, IsTheVolumesLocalFolderOnThisMachine) {
+TEST(TrainerPath, ResolvesToTheLocalDirectoryOfTheVolume) {
   const TrainJob job = job_of();
   EXPECT_EQ(local_path(job, "/home/me/examples", {"models", "minilm"}), "/home/me/models/minilm");
   EXPECT_EQ(local_path(job, "/home/me/examples", {"data", ""}), "/home/me/examples/data");

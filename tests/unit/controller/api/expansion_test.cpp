@@ -1,4 +1,4 @@
-// Expected values follow the rules in Kubernetes' reference for EnvVar.value and Container.args.
+// Expected values follow the API reference of Kubernetes for EnvVar.value and Container.args.
 #include "controller/api/expansion.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 const Environment kVariables = {{"A", "a"}, {"B", "$(A)"}, {"EMPTY", ""}, {"X.Y", "dotted"}};
 
-TEST(Expansion, PutsValuesInAndDoesNotExpandThemAgain) {
+TEST(Expansion, SubstitutesValuesOnce) {
   EXPECT_EQ(expand("$(A)", kVariables), "a");
   EXPECT_EQ(expand("x$(A)y$(A)z", kVariables), "xayaz");
   EXPECT_EQ(expand("$(B)", kVariables), "$(A)");
@@ -16,13 +16,13 @@ TEST(Expansion, PutsValuesInAndDoesNotExpandThemAgain) {
   EXPECT_EQ(expand("$(X.Y)", kVariables), "dotted");
 }
 
-TEST(Expansion, LeavesUnknownVariablesAsWritten) {
+TEST(Expansion, KeepsReferencesToUnknownVariables) {
   EXPECT_EQ(expand("$(NONE)", kVariables), "$(NONE)");
   EXPECT_EQ(expand("$()", kVariables), "$()");
   EXPECT_EQ(expand("$( A)", kVariables), "$( A)");
 }
 
-TEST(Expansion, HalvesDoubledDollars) {
+TEST(Expansion, UnescapesDoubledDollars) {
   EXPECT_EQ(expand("$$(A)", kVariables), "$(A)");
   EXPECT_EQ(expand("$$$(A)", kVariables), "$a");
   EXPECT_EQ(expand("$$$$(A)", kVariables), "$$(A)");
@@ -30,20 +30,20 @@ TEST(Expansion, HalvesDoubledDollars) {
   EXPECT_EQ(expand("a$$b", kVariables), "a$b");
 }
 
-TEST(Expansion, LeavesOtherDollarsAlone) {
+TEST(Expansion, KeepsOtherDollars) {
   EXPECT_EQ(expand("$A ${A} 5$", kVariables), "$A ${A} 5$");
   EXPECT_EQ(expand("$", kVariables), "$");
   EXPECT_EQ(expand("", kVariables), "");
   EXPECT_EQ(expand("$A$(A)", kVariables), "$Aa");
 }
 
-TEST(Expansion, TakesAnUnclosedReferenceForText) {
+TEST(Expansion, KeepsAnUnclosedReference) {
   EXPECT_EQ(expand("$(A", kVariables), "$(A");
   EXPECT_EQ(expand("$(A $(A)", kVariables), "$(A $(A)");  // names the variable "A $(A"
   EXPECT_EQ(expand("$(", kVariables), "$(");
 }
 
-TEST(Expansion, LetsAVariableSeeThoseBeforeIt) {
+TEST(Expansion, ResolvesEarlierVariables) {
   const Environment out = expand_environment({{"FIRST", "1"},
                                               {"SECOND", "$(FIRST)2"},
                                               {"THIRD", "$(SECOND)3"},
@@ -58,7 +58,7 @@ TEST(Expansion, LetsAVariableSeeThoseBeforeIt) {
   EXPECT_FALSE(out.contains("OUTSIDE"));
 }
 
-TEST(Expansion, LetsALaterVariableBuildOnAnEarlierOneOfItsName) {
+TEST(Expansion, ResolvesAnEarlierVariableOfTheSameName) {
   EXPECT_EQ(expand_environment({{"P", "a"}, {"P", "$(P):b"}}).at("P"), "a:b");
 }
 

@@ -1,4 +1,4 @@
-// A good manifest, and the same with one place changed: what the tests of this room start from.
+// A valid manifest for tests, and helpers that change one place of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace tilewright::api::testing {
 
-// Line numbers in the tests count from here.
+// Line 1 of the manifest is line 1 of the errors that tests expect.
 inline const std::string kManifest = R"(apiVersion: tilewright.dev/v1alpha1
 kind: TrainJob
 metadata:
@@ -55,13 +55,13 @@ inline std::string with(const std::string& place, const std::string& replacement
                         std::string manifest = kManifest) {
   const std::size_t at = manifest.find(place);
   EXPECT_NE(at, std::string::npos) << place;
-  EXPECT_EQ(manifest.find(place, at + 1), std::string::npos) << place << " stands there twice";
+  EXPECT_EQ(manifest.find(place, at + 1), std::string::npos) << place << " occurs twice";
   return manifest.replace(at, place.size(), replacement);
 }
 
-// All sentences about a manifest; empty if there are none.
-inline std::string refusal(const std::string& manifest, Target target = Target::kAnywhere) {
-  const Result<Checked> checked = check_manifest(manifest, "job.yaml", target);
+// The errors of a manifest; empty if it is valid.
+inline std::string errors_of(const std::string& manifest, Target target = Target::kAnywhere) {
+  const Result<ValidatedJob> checked = check_manifest(manifest, "job.yaml", target);
   if (checked.ok()) return "";
   EXPECT_EQ(checked.error().code, ExitCode::kManifest);
   return checked.error().message;
@@ -69,7 +69,7 @@ inline std::string refusal(const std::string& manifest, Target target = Target::
 
 // The manifest's job with defaults applied.
 inline TrainJob job_of(const std::string& manifest = kManifest) {
-  Result<Checked> checked = check_manifest(manifest, "job.yaml", Target::kAnywhere);
+  Result<ValidatedJob> checked = check_manifest(manifest, "job.yaml", Target::kAnywhere);
   EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message);
   return checked.ok() ? checked->job : TrainJob();
 }

@@ -37,7 +37,7 @@ TEST(Quantity, RoundsUpToThousandths) {
   EXPECT_EQ(parse_quantity("1.2")->rounded_up(), 2);
 }
 
-TEST(Quantity, RefusesEverythingElse) {
+TEST(Quantity, RejectsInvalidQuantities) {
   for (const char* text : {"",
                            " ",
                            "m",
@@ -62,7 +62,7 @@ TEST(Quantity, RefusesEverythingElse) {
   }
 }
 
-TEST(Quantity, ComparesAmountsNotTexts) {
+TEST(Quantity, ComparesAmountsNotStrings) {
   EXPECT_EQ(*parse_quantity("1Gi"), *parse_quantity("1024Mi"));
   EXPECT_FALSE(*parse_quantity("1G") == *parse_quantity("1Gi"));
 }

@@ -1,4 +1,4 @@
-// The cases follow Kubernetes' own description of strategic merge patches.
+// The cases follow the documentation of strategic merge patches in Kubernetes.
 #include "controller/api/strategic_merge.h"
 
 #include <gtest/gtest.h>
@@ -31,13 +31,13 @@ TEST(StrategicMerge, MergesContainersByNameAndTheirListsByTheirKeys) {
           {"name": "side", "image": "s"}]})"));
 }
 
-TEST(StrategicMerge, ReplacesListsWithoutAKey) {
+TEST(StrategicMerge, ReplacesListsWithoutAMergeKey) {
   EXPECT_EQ(merged(R"({"args": ["a", "b"], "tolerations": [{"key": "x"}]})",
                    R"({"args": ["c"], "tolerations": [{"key": "y"}]})"),
             json::parse(R"({"args": ["c"], "tolerations": [{"key": "y"}]})"));
 }
 
-TEST(StrategicMerge, SurvivesKindsThatDoNotMatch) {
+TEST(StrategicMerge, HandlesMismatchedTypes) {
   EXPECT_EQ(merged(R"({"containers": {"a": 1}})", R"({"containers": [{"name": "x"}]})"),
             json::parse(R"({"containers": [{"name": "x"}]})"));
   EXPECT_EQ(merged(R"({"containers": [{"name": "x"}]})", R"({"containers": [7, {"name": 3}]})"),

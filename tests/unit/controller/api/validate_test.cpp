@@ -1,4 +1,4 @@
-// What a decoded manifest may not say, with the exact sentence.
+// Tests validate(): the exact error for each kind of invalid manifest.
 #include "controller/api/validate.h"
 
 #include <fmt/format.h>
@@ -10,45 +10,43 @@
 namespace tilewright::api {
 namespace {
 
+using testing::errors_of;
 using testing::job_of;
 using testing::kManifest;
-using testing::refusal;
 using testing::with;
 
 struct Case {
   const char* place;
   const char* replacement;
-  const char* sentence;
+  const char* message;
 };
 
-void expect_sentences(std::initializer_list<Case> cases, Target target = Target::kAnywhere) {
+void expect_errors(std::initializer_list<Case> cases, Target target = Target::kAnywhere) {
   for (const Case& bad : cases) {
-    EXPECT_EQ(refusal(with(bad.place, bad.replacement), target), bad.sentence) << bad.replacement;
+    EXPECT_EQ(errors_of(with(bad.place, bad.replacement), target), bad.message) << bad.replacement;
   }
 }
 
-TEST(Validate, HasNothingAgainstTheGoodManifest) {
-  EXPECT_EQ(refusal(kManifest), "");
-  EXPECT_EQ(refusal(kManifest, Target::kLocal), "");
-  EXPECT_EQ(refusal(kManifest, Target::kCluster), "");
+TEST(Validate, AcceptsAValidManifest) {
+  EXPECT_EQ(errors_of(kManifest), "");
+  EXPECT_EQ(errors_of(kManifest, Target::kLocal), "");
+  EXPECT_EQ(errors_of(kManifest, Target::kCluster), "");
 }
 
-TEST(Validate, HoldsNamesToWhatPodsMayBeCalled) {
-  expect_sentences({
+TEST(Validate, ChecksNamesAgainstPodNameRules) {
+  expect_errors({
       {"  name: mrpc", "  labels: {}",
-       "job.yaml:3: metadata.name: found nothing, expected a name, or a generateName"},
+       "job.yaml:3: metadata.name: found nothing, expected a name or a generateName"},
       {"  name: mrpc", "  name: MRPC",
-       "job.yaml:4: metadata.name: found MRPC, expected lower-case letters, digits and '-', a "
-       "letter "
-       "first and no '-' last"},
+       "job.yaml:4: metadata.name: found MRPC, expected lower-case letters, digits and '-', "
+       "starting with a letter and not ending with '-'"},
       {"  name: mrpc", "  name: 2mrpc",
-       "job.yaml:4: metadata.name: found 2mrpc, expected lower-case letters, digits and '-', a "
-       "letter "
-       "first and no '-' last"},
+       "job.yaml:4: metadata.name: found 2mrpc, expected lower-case letters, digits and '-', "
+       "starting with a letter and not ending with '-'"},
       {"  name: mrpc", "  generateName: .mrpc-",
        "job.yaml:4: metadata.generateName: found .mrpc-, expected lower-case letters, digits and "
        "'-', "
-       "a letter first and no '-' last"},
+       "starting with a letter and not ending with '-'"},
       {"  name: mrpc", "  name: mrpc\n  namespace: my.space",
        "job.yaml:5: metadata.namespace: found my.space, expected up to 63 lower-case letters, "
        "digits "
@@ -59,53 +57,69 @@ TEST(Validate, HoldsNamesToWhatPodsMayBeCalled) {
        "'.'"},
   });
   // 63 - strlen("-worker-3") = 54.
-  EXPECT_EQ(refusal(with("  name: mrpc", "  name: " + std::string(54, 'm'))), "");
-  EXPECT_EQ(refusal(with("  name: mrpc", "  name: " + std::string(55, 'm'))),
-            "job.yaml:4: metadata.name: found 55 letters, expected at most 54, so that the pod "
-            "NAME-worker-3 has a name of at most 63");
-  EXPECT_EQ(refusal(with("  name: mrpc", "  generateName: " + std::string(50, 'm'))),
-            "job.yaml:4: metadata.generateName: found 50 letters, expected at most 49, so that the "
-            "pod NAME-worker-3 has a name of at most 63");
+  EXPECT_EQ(errors_of(with("  name: mrpc", "  name: " + std::string(54, 'm'))), "");
+  EXPECT_EQ(errors_of(with("  name: mrpc", "  name: " + std::string(55, 'm'))),
+            "job.yaml:4: metadata.name: found 55 characters, expected at most 54: the pod name "
+            "NAME-worker-3 has at most 63");
+  EXPECT_EQ(errors_of(with("  name: mrpc", "  generateName: " + std::string(50, 'm'))),
+            "job.yaml:4: metadata.generateName: found 50 characters, expected at most 49: the pod "
+            "name NAME-worker-3 has at most 63");
 }
 
-TEST(Validate, HoldsReplicasBetweenTheirBounds) {
-  expect_sentences({
+TEST(Validate, ChecksAnotherNameByTheSameRule) {
+  const TrainJob job = job_of();
+  EXPECT_TRUE(check_job_name("mrpc-2", job).ok());
+  for (const char* name : {"", "../project", "a/b", "..", "MRPC", "2mrpc", "mrpc-"}) {
+    const Status checked = check_job_name(name, job);
+    ASSERT_FALSE(checked.ok()) << name;
+    EXPECT_EQ(checked.error().code, ExitCode::kUsage);
+    EXPECT_EQ(checked.error().message,
+              fmt::format("found {}, expected lower-case letters, digits and '-', starting with a "
+                          "letter and not ending with '-'",
+                          *name == '\0' ? "nothing" : name));
+  }
+  EXPECT_EQ(check_job_name(std::string(55, 'm'), job).error().message,
+            "found 55 characters, expected at most 54: the pod name NAME-worker-3 has at most 63");
+}
+
+TEST(Validate, ChecksReplicaBounds) {
+  expect_errors({
       {"minReplicas: 1", "minReplicas: 5",
-       "job.yaml:9: spec.elasticPolicy.minReplicas: found 5, expected at most 4, as "
-       "spec.elasticPolicy.maxReplicas says"},
+       "job.yaml:9: spec.elasticPolicy.minReplicas: found 5, expected at most 4, the value of "
+       "spec.elasticPolicy.maxReplicas"},
       {"minReplicas: 1", "minReplicas: 3",
-       "job.yaml:9: spec.elasticPolicy.minReplicas: found 3, expected at most 2, as "
-       "spec.worker.replicas says"},
+       "job.yaml:9: spec.elasticPolicy.minReplicas: found 3, expected at most 2, the value of "
+       "spec.worker.replicas"},
       {"maxReplicas: 4", "maxReplicas: 1",
-       "job.yaml:10: spec.elasticPolicy.maxReplicas: found 1, expected at least 2, as "
-       "spec.worker.replicas says"},
+       "job.yaml:10: spec.elasticPolicy.maxReplicas: found 1, expected at least 2, the value of "
+       "spec.worker.replicas"},
       {"replicas: 2", "replicas: 0",
-       "job.yaml:22: spec.worker.replicas: found 0, expected a whole number from 1 to 1000"},
+       "job.yaml:22: spec.worker.replicas: found 0, expected an integer from 1 to 1000"},
       {"minReplicas: 1", "minReplicas: 0",
-       "job.yaml:9: spec.elasticPolicy.minReplicas: found 0, expected a whole number from 1 to "
+       "job.yaml:9: spec.elasticPolicy.minReplicas: found 0, expected an integer from 1 to "
        "1000"},
       {"maxReplicas: 4", "maxReplicas: 1001",
-       "job.yaml:10: spec.elasticPolicy.maxReplicas: found 1001, expected a whole number from 1 to "
+       "job.yaml:10: spec.elasticPolicy.maxReplicas: found 1001, expected an integer from 1 to "
        "1000"},
       {"nprocPerNode: 1", "nprocPerNode: 0",
-       "job.yaml:6: spec.nprocPerNode: found 0, expected a whole number from 1 to 256"},
+       "job.yaml:6: spec.nprocPerNode: found 0, expected an integer from 1 to 256"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tsl, value: \"true\"}]",
        "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found the key \"tsl\", expected tls; did you "
        "mean tls?"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"yes\"}]",
        "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found \"yes\" for tls, expected true or false"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"true\"}, {key: tls, value: \"false\"}]",
-       "job.yaml:8: spec.elasticPolicy.rdzvConf[1]: found the key tls again, expected it once"},
+       "job.yaml:8: spec.elasticPolicy.rdzvConf[1]: found the key tls twice, expected it once"},
       {"rdzvBackend: c10d", "rdzvBackend: etcd",
        "job.yaml:8: spec.elasticPolicy.rdzvBackend: found etcd, expected c10d"},
       {"maxRestarts: 3", "maxRestarts: -1",
-       "job.yaml:11: spec.elasticPolicy.maxRestarts: found -1, expected a whole number from 0 to "
+       "job.yaml:11: spec.elasticPolicy.maxRestarts: found -1, expected an integer from 0 to "
        "1000000"},
   });
 }
 
-TEST(Validate, RefusesMoreShardsThanTheBatchAllows) {
-  expect_sentences({
+TEST(Validate, RejectsMoreShardsThanTheGlobalBatchAllows) {
+  expect_errors({
       {"learning_rate: 1e-4", "virtual_shards: 64",
        "job.yaml:19: spec.trainer.virtual_shards: found 64, expected no more than the global batch "
        "of "
@@ -127,25 +141,25 @@ TEST(Validate, RefusesMoreShardsThanTheBatchAllows) {
 
 TEST(Validate, BoundsTheNumberOfProcesses) {
   EXPECT_EQ(
-      refusal(
+      errors_of(
           with("maxReplicas: 4", "maxReplicas: 5", with("nprocPerNode: 1", "nprocPerNode: 256"))),
       "job.yaml:10: spec.elasticPolicy.maxReplicas: found 1280 processes, expected at most 1024 "
       "(1024 virtual shards)");
 }
 
-TEST(Validate, CountsProcessesAndAccumulationIntoTheBatch) {
+TEST(Validate, ComputesTheGlobalBatchFromProcessesAndAccumulation) {
   const std::string manifest = with("nprocPerNode: 1", "nprocPerNode: 2");
-  EXPECT_EQ(refusal(with("learning_rate: 1e-4", "virtual_shards: 64", manifest)), "");
-  EXPECT_EQ(refusal(with("learning_rate: 1e-4",
-                         "gradient_accumulation_steps: 2\n    virtual_shards: 64")),
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "virtual_shards: 64", manifest)), "");
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4",
+                           "gradient_accumulation_steps: 2\n    virtual_shards: 64")),
             "");
 }
 
-TEST(Validate, RefusesTwoNamesOfOneThingThatDiffer) {
-  expect_sentences({
+TEST(Validate, RejectsAliasesThatDiffer) {
+  expect_errors({
       {"cleanPodPolicy: Running", "backoffLimit: 5",
-       "job.yaml:13: spec.runPolicy.backoffLimit: found 5, expected 3, as "
-       "spec.elasticPolicy.maxRestarts says, or only one of the two"},
+       "job.yaml:13: spec.runPolicy.backoffLimit: found 5, expected 3, the value of "
+       "spec.elasticPolicy.maxRestarts, or only one of the two fields"},
       {"cleanPodPolicy: Running", "backoffLimit: 3", ""},
   });
   EXPECT_EQ(*job_of(with("    maxRestarts: 3\n  runPolicy:\n    cleanPodPolicy: Running",
@@ -154,25 +168,24 @@ TEST(Validate, RefusesTwoNamesOfOneThingThatDiffer) {
             5);
 }
 
-TEST(Validate, HoldsTheRunPolicyToItsRanges) {
-  expect_sentences({
+TEST(Validate, ChecksRunPolicyRanges) {
+  expect_errors({
       {"cleanPodPolicy: Running", "activeDeadlineSeconds: 0",
-       "job.yaml:13: spec.runPolicy.activeDeadlineSeconds: found 0, expected a whole number from 1 "
+       "job.yaml:13: spec.runPolicy.activeDeadlineSeconds: found 0, expected an integer from 1 "
        "to "
        "316224000"},
       {"cleanPodPolicy: Running", "ttlSecondsAfterFinished: -1",
-       "job.yaml:13: spec.runPolicy.ttlSecondsAfterFinished: found -1, expected a whole number "
+       "job.yaml:13: spec.runPolicy.ttlSecondsAfterFinished: found -1, expected an integer "
        "from 0 "
        "to 316224000"},
       {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 5}",
-       "job.yaml:13: spec.runPolicy.schedulingPolicy.minAvailable: found 5, expected a whole "
-       "number "
+       "job.yaml:13: spec.runPolicy.schedulingPolicy.minAvailable: found 5, expected an integer "
        "from 1 to 4"},
   });
 }
 
-TEST(Validate, RefusesUnknownTasks) {
-  expect_sentences({
+TEST(Validate, RejectsUnknownTasks) {
+  expect_errors({
       {"task: mrpc", "task: sst-2",
        "job.yaml:15: spec.trainer.task: found sst-2, expected one of cola, mrpc, rte, sst2; did "
        "you "
@@ -184,8 +197,8 @@ TEST(Validate, RefusesUnknownTasks) {
   });
 }
 
-TEST(Validate, FollowsPathsToTheirVolumes) {
-  expect_sentences({
+TEST(Validate, ChecksPathsAgainstVolumes) {
+  expect_errors({
       {"    data: data:MRPC\n", "",
        "job.yaml:14: spec.trainer.data: found nothing, expected VOLUME:relative/path"},
       {"data: data:MRPC", "data: /data/MRPC",
@@ -204,12 +217,12 @@ TEST(Validate, FollowsPathsToTheirVolumes) {
        "sets, "
        "expected a variable such as $(TILEWRIGHT_JOB_NAME)"},
       {"output:$(TILEWRIGHT_JOB_NAME)", "output:.",
-       "job.yaml:18: spec.trainer.output: found output:., expected a folder on the volume, not the "
+       "job.yaml:18: spec.trainer.output: found output:., expected a directory on the volume, not "
+       "the "
        "volume itself"},
       {"{claimName: tilewright-output}", "{claimName: tilewright-output, readOnly: true}",
-       "job.yaml:18: spec.trainer.output: found the volume output, which is read-only, expected "
-       "one "
-       "that can be written"},
+       "job.yaml:18: spec.trainer.output: found the volume output, which is read-only, expected a "
+       "writable volume"},
       {"learning_rate: 1e-4", "resume_from_checkpoint: elsewhere:x",
        "job.yaml:19: spec.trainer.resume_from_checkpoint: found the volume elsewhere, expected one "
        "of "
@@ -219,7 +232,7 @@ TEST(Validate, FollowsPathsToTheirVolumes) {
   });
 }
 
-TEST(Validate, LooksAtPathsAsTheirVariablesMakeThem) {
+TEST(Validate, ChecksPathsAfterExpansion) {
   const std::string manifest =
       with("output:$(TILEWRIGHT_JOB_NAME)", "output:$(SUB)/$(TILEWRIGHT_JOB_NAME)");
   const auto env = [&](const char* value) {
@@ -228,25 +241,36 @@ TEST(Validate, LooksAtPathsAsTheirVariablesMakeThem) {
                     std::string(value) + "\"}",
                 manifest);
   };
-  EXPECT_EQ(refusal(env("runs")), "");
+  EXPECT_EQ(errors_of(env("runs")), "");
   EXPECT_EQ(
-      refusal(env("$(UP)/x")),
+      errors_of(env("$(UP)/x")),
       "job.yaml:18: spec.trainer.output: found output:../x/mrpc, expected a path that stays in "
       "its volume, without '..'");
-  EXPECT_EQ(
-      refusal(with("data: data:MRPC", "data: $(TILEWRIGHT_JOB_NAME):x")),
-      "job.yaml:17: spec.trainer.data: found $(TILEWRIGHT_JOB_NAME):x, expected a volume's plain "
-      "name");
+  EXPECT_EQ(errors_of(with("data: data:MRPC", "data: $(TILEWRIGHT_JOB_NAME):x")),
+            "job.yaml:17: spec.trainer.data: found $(TILEWRIGHT_JOB_NAME):x, expected the name of "
+            "a volume without variables");
 }
 
-TEST(Validate, WantsFlagsAsFieldsNotAsArgs) {
-  expect_sentences({
+TEST(Validate, RejectsTrainingFlagsInArgs) {
+  expect_errors({
       {"learning_rate: 1e-4", "args: [\"--seed=1\"]",
        "job.yaml:19: spec.trainer.args[0]: found --seed, expected the field spec.trainer.seed"},
       {"learning_rate: 1e-4", "args: [\"--max_workers\", \"3\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --max_workers, expected nothing: the runtime sets "
+       "job.yaml:19: spec.trainer.args[0]: found --max_workers, expected nothing: the operator "
+       "sets "
        "it"},
-      {"learning_rate: 1e-4", "args: [\"--a_newer_flag=$(HOME)\"]", ""},
+      {"learning_rate: 1e-4", "args: []", ""},
+      {"learning_rate: 1e-4", "args: [\"--lerning_rate=1e-4\"]",
+       "job.yaml:19: spec.trainer.args[0]: found --lerning_rate, which is no flag of the trainer; "
+       "did you mean the field spec.trainer.learning_rate?"},
+      {"learning_rate: 1e-4", "args: [\"--use_ipex\", \"--a_newer_flag=$(HOME)\"]",
+       "job.yaml:19: spec.trainer.args[0]: found --use_ipex, which is no flag of the trainer\n"
+       "job.yaml:19: spec.trainer.args[1]: found --a_newer_flag, which is no flag of the trainer"},
+      {"learning_rate: 1e-4", "args: [\"--seed=seven\"]",
+       "job.yaml:19: spec.trainer.args[0]: found --seed, expected the field spec.trainer.seed with "
+       "another value: found seven, expected an integer from 0 to 4294967295"},
+      {"learning_rate: 1e-4", "args: [word]",
+       "job.yaml:19: spec.trainer.args[0]: found word, expected fields of spec.trainer"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false",
        "job.yaml:19: spec.trainer.do_train: found do_train and do_eval false, expected at least "
        "one of "
@@ -254,36 +278,35 @@ TEST(Validate, WantsFlagsAsFieldsNotAsArgs) {
   });
 }
 
-TEST(Validate, HoldsResourcesAgainstEachOther) {
-  expect_sentences({
+TEST(Validate, ChecksResourcesForConsistency) {
+  expect_errors({
       {"sharedMemory: 64Mi", "sharedMemory: 2Gi",
-       "job.yaml:28: spec.worker.sharedMemory: found 2Gi, expected less than 2Gi, as "
-       "spec.worker.resources.memory says: pages of /dev/shm count against it"},
+       "job.yaml:28: spec.worker.sharedMemory: found 2Gi, expected less than 2Gi, the value of "
+       "spec.worker.resources.memory: pages of /dev/shm count against it"},
       {"memory: 2Gi", "memory: 2",
        "job.yaml:27: spec.worker.resources.memory: found 2 (2 bytes), expected at least 128Mi"},
       {"memory: 2Gi", "memory: 500m",
        "job.yaml:27: spec.worker.resources.memory: found 500m (1 bytes), expected at least 128Mi"},
       {"cpu: 1", "cpu: 0",
-       "job.yaml:26: spec.worker.resources.cpu: found 0, expected more than "
-       "nothing"},
+       "job.yaml:26: spec.worker.resources.cpu: found 0, expected a quantity above zero"},
       {"memory: 2Gi", "memroy: 2Gi",
        "job.yaml:27: spec.worker.resources.memroy: is not a known resource; did you mean memory?"},
       {"memory: 2Gi", "memory: 2Gi\n      example.org/device: 1", ""},
   });
 }
 
-TEST(Validate, WarnsOfCpusThatCannotBePinned) {
+TEST(Validate, WarnsAboutCpusThatCannotBePinned) {
   const auto checked = check_manifest(with("cpu: 1", "cpu: 1500m"), "job.yaml", Target::kAnywhere);
   ASSERT_TRUE(checked.ok());
   ASSERT_EQ(checked->warnings.size(), 1u);
   EXPECT_EQ(
       checked->warnings[0].sentence("job.yaml"),
-      "job.yaml:26: spec.worker.resources.cpu: found 1500m, which is no whole number of CPUs: "
-      "the kubelet's static CPU manager cannot pin such a worker");
+      "job.yaml:26: spec.worker.resources.cpu: found 1500m, expected an integer: the kubelet's "
+      "static CPU manager cannot pin a worker with a fraction of a CPU");
 }
 
-TEST(Validate, WarnsOfContainersBesideTheWorkerThatEndItsGuarantee) {
-  const auto advice = [](const std::string& container) {
+TEST(Validate, WarnsAboutSidecarsThatPreventTheGuaranteedQosClass) {
+  const auto warnings_of = [](const std::string& container) {
     const std::string overlay =
         "podTemplate: {spec: {containers: [{name: side, image: s, " + container + "}]}}";
     const auto checked =
@@ -296,37 +319,39 @@ TEST(Validate, WarnsOfContainersBesideTheWorkerThatEndItsGuarantee) {
   };
   const auto sentence = [](const std::string& limit, const std::string& request,
                            const std::string& resource) {
-    return "job.yaml:28: spec.worker.podTemplate.spec.containers[0].resources: found " + limit +
-           " as limit and " + request + " as request of " + resource +
-           ", expected the same amount: pods are not Guaranteed with this container, so that no "
-           "worker's CPUs are pinned, and a node short of memory evicts them sooner";
+    return "job.yaml:28: spec.worker.podTemplate.spec.containers[0].resources: found limit " +
+           limit + " and request " + request + " for " + resource +
+           ", expected equal amounts: with this container the pods are not Guaranteed, so their "
+           "CPUs are not pinned and a node that runs out of memory evicts them earlier";
   };
-  EXPECT_EQ(advice("env: []"), sentence("nothing", "nothing", "cpu"));
-  EXPECT_EQ(advice("resources: {limits: {cpu: 100m}}"), sentence("nothing", "nothing", "memory"));
-  EXPECT_EQ(advice("resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m}}"),
+  EXPECT_EQ(warnings_of("env: []"), sentence("nothing", "nothing", "cpu"));
+  EXPECT_EQ(warnings_of("resources: {limits: {cpu: 100m}}"),
+            sentence("nothing", "nothing", "memory"));
+  EXPECT_EQ(warnings_of("resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m}}"),
             sentence("1", "100m", "cpu"));
-  EXPECT_EQ(advice("resources: {requests: {cpu: 1, memory: 1Gi}}"),
+  EXPECT_EQ(warnings_of("resources: {requests: {cpu: 1, memory: 1Gi}}"),
             sentence("nothing", "1", "cpu"));
-  EXPECT_EQ(advice("resources: {limits: {cpu: 1, memory: 1Gi}}"), "");
-  EXPECT_EQ(advice("resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 1000m, memory: "
-                   "1024Mi}}"),
+  EXPECT_EQ(warnings_of("resources: {limits: {cpu: 1, memory: 1Gi}}"), "");
+  EXPECT_EQ(warnings_of("resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 1000m, memory: "
+                        "1024Mi}}"),
             "");
 }
 
-TEST(Validate, HoldsTheRestOfTheWorkerToKubernetesRules) {
-  expect_sentences({
+TEST(Validate, ChecksWorkerFieldsAgainstKubernetesRules) {
+  expect_errors({
       {"sharedMemory: 64Mi", "env: [{name: RANK, value: \"0\"}]",
-       "job.yaml:28: spec.worker.env[0].name: found RANK, expected a name that the runtime does "
+       "job.yaml:28: spec.worker.env[0].name: found RANK, expected a name that the operator does "
        "not "
        "set itself"},
       {"sharedMemory: 64Mi", "env: [{name: A}, {name: A}]",
        "job.yaml:28: spec.worker.env[1].name: found A twice, expected each name once"},
       {"sharedMemory: 64Mi", "env: [{name: a=b}]",
-       "job.yaml:28: spec.worker.env[0].name: found a=b, expected a variable's name"},
+       "job.yaml:28: spec.worker.env[0].name: found a=b, expected the name of an environment "
+       "variable"},
       {"sharedMemory: 64Mi", "env: [{name: A, value: b, valueFrom: {}}]",
        "job.yaml:28: spec.worker.env[0]: found value and valueFrom, expected one of them"},
       {"sharedMemory: 64Mi", "runAsUser: 0",
-       "job.yaml:28: spec.worker.runAsUser: found 0, expected a whole number from 1 to 2147483647"},
+       "job.yaml:28: spec.worker.runAsUser: found 0, expected an integer from 1 to 2147483647"},
       {"sharedMemory: 64Mi", "nodeSelector: {a b: c}",
        "job.yaml:28: spec.worker.nodeSelector[\"a b\"]: found c, expected a node's label and its "
        "value"},
@@ -335,16 +360,16 @@ TEST(Validate, HoldsTheRestOfTheWorkerToKubernetesRules) {
        "letters, "
        "digits, '-' and '.'"},
       {"image: tilewright-worker:0.1.0", "image: my image",
-       "job.yaml:23: spec.worker.image: found my image, expected an image's name without blanks"},
+       "job.yaml:23: spec.worker.image: found my image, expected an image name without whitespace"},
       {"sharedMemory: 64Mi", "terminationGracePeriodSeconds: -1",
-       "job.yaml:28: spec.worker.terminationGracePeriodSeconds: found -1, expected a whole number "
+       "job.yaml:28: spec.worker.terminationGracePeriodSeconds: found -1, expected an integer "
        "from "
        "0 to 86400"},
   });
 }
 
-TEST(Validate, HoldsVolumesToOneSourceAndOneName) {
-  expect_sentences({
+TEST(Validate, RejectsDuplicateVolumeNamesAndSources) {
+  expect_errors({
       {"- name: data", "- name: output",
        "job.yaml:17: spec.trainer.data: found the volume data, expected one of spec.volumes "
        "(models, "
@@ -359,57 +384,56 @@ TEST(Validate, HoldsVolumesToOneSourceAndOneName) {
        "job.yaml:35: spec.volumes[1].persistentVolumeClame: is not a known field; did you mean "
        "persistentVolumeClaim?"},
       {"{claimName: tilewright-data}", "{claimNam: tilewright-data}",
-       "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimName: found nothing, expected a "
-       "claim's name\n"
+       "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimName: found nothing, expected the "
+       "name of a claim\n"
        "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimNam: is not a known field; did you "
        "mean "
        "claimName?"},
       {"      local: data\n      persistentVolumeClaim: {claimName: tilewright-data}\n", "",
-       "job.yaml:33: spec.volumes[1]: found the name data alone, expected a volume source such as "
-       "persistentVolumeClaim, a local folder, or both"},
+       "job.yaml:33: spec.volumes[1]: found no source for data, expected a volume source such as "
+       "persistentVolumeClaim, a local directory, or both"},
       {"- name: output", "- name: tilewright-output",
        "job.yaml:18: spec.trainer.output: found the volume output, expected one of spec.volumes "
        "(models, data, tilewright-output)\n"
        "job.yaml:36: spec.volumes[2].name: found tilewright-output, expected a name that does not "
-       "begin with tilewright-, as the operator's own volumes do"},
+       "start with tilewright-, which is reserved for the operator's volumes"},
   });
 }
 
-TEST(ValidateForLocal, WantsALocalSideOfEveryVolume) {
+TEST(ValidateForLocal, RequiresALocalDirectoryForEveryVolume) {
   const std::string manifest = with("      local: data\n", "");
-  EXPECT_EQ(refusal(manifest), "");
-  EXPECT_EQ(refusal(manifest, Target::kCluster), "");
-  EXPECT_EQ(
-      refusal(manifest, Target::kLocal),
-      "job.yaml:33: spec.volumes[1].local: found nothing, expected the folder that stands for "
-      "the volume data on this machine");
+  EXPECT_EQ(errors_of(manifest), "");
+  EXPECT_EQ(errors_of(manifest, Target::kCluster), "");
+  EXPECT_EQ(errors_of(manifest, Target::kLocal),
+            "job.yaml:33: spec.volumes[1].local: found nothing, expected the local "
+            "directory of the volume data");
 }
 
-TEST(ValidateForLocal, WantsPlainVariables) {
+TEST(ValidateForLocal, RequiresPlainEnvValues) {
   const std::string manifest =
       with("sharedMemory: 64Mi", "env: [{name: N, valueFrom: {fieldRef: {fieldPath: x}}}]");
-  EXPECT_EQ(refusal(manifest, Target::kCluster), "");
-  EXPECT_EQ(refusal(manifest, Target::kLocal),
+  EXPECT_EQ(errors_of(manifest, Target::kCluster), "");
+  EXPECT_EQ(errors_of(manifest, Target::kLocal),
             "job.yaml:28: spec.worker.env[0].valueFrom: found a reference for N, expected a plain "
-            "value: outside a cluster there is nothing to look it up in");
+            "value: valueFrom needs a cluster");
 }
 
-TEST(ValidateForCluster, WantsASourceOfEveryVolume) {
+TEST(ValidateForCluster, RequiresASourceForEveryVolume) {
   const std::string manifest =
       with("      persistentVolumeClaim: {claimName: tilewright-data}\n", "");
-  EXPECT_EQ(refusal(manifest, Target::kLocal), "");
-  EXPECT_EQ(refusal(manifest, Target::kCluster),
+  EXPECT_EQ(errors_of(manifest, Target::kLocal), "");
+  EXPECT_EQ(errors_of(manifest, Target::kCluster),
             "job.yaml:33: spec.volumes[1]: found no volume source for data, expected one such as "
             "persistentVolumeClaim");
 }
 
-TEST(ValidateForCluster, RefusesWhatRestrictedPodSecurityForbids) {
+TEST(ValidateForCluster, RejectsWhatRestrictedPodSecurityForbids) {
   const auto overlay = [](const std::string& text) {
-    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
+    return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
   };
-  EXPECT_EQ(refusal(with("persistentVolumeClaim: {claimName: tilewright-data}",
-                         "hostPath: {path: /data}"),
-                    Target::kCluster),
+  EXPECT_EQ(errors_of(with("persistentVolumeClaim: {claimName: tilewright-data}",
+                           "hostPath: {path: /data}"),
+                      Target::kCluster),
             "job.yaml:35: spec.volumes[1].hostPath: found hostPath, which restricted Pod Security "
             "forbids, expected a persistentVolumeClaim");
   EXPECT_EQ(
@@ -463,34 +487,32 @@ TEST(ValidateForCluster, RefusesWhatRestrictedPodSecurityForbids) {
   EXPECT_EQ(overlay("{metadata: {annotations: {a: b}}, spec: {priority: 1}}"), "");
 }
 
-TEST(Validate, KeepsTheOverlayFromTheOperatorsBusiness) {
+TEST(Validate, RejectsOverlayFieldsThatTheOperatorSets) {
   const auto overlay = [](const std::string& text) {
-    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + text));
+    return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text));
   };
-  EXPECT_EQ(
-      overlay("{spec: {restartPolicy: Always}}"),
-      "job.yaml:28: spec.worker.podTemplate.spec.restartPolicy: found a value, expected nothing: "
-      "spec.worker.restartPolicy says it");
-  EXPECT_EQ(
-      overlay("{metadata: {name: x}}"),
-      "job.yaml:28: spec.worker.podTemplate.metadata.name: found a value, expected nothing: the "
-      "operator names its pods");
+  EXPECT_EQ(overlay("{spec: {restartPolicy: Always}}"),
+            "job.yaml:28: spec.worker.podTemplate.spec.restartPolicy: found a value, expected "
+            "nothing: use spec.worker.restartPolicy");
+  EXPECT_EQ(overlay("{metadata: {name: x}}"),
+            "job.yaml:28: spec.worker.podTemplate.metadata.name: found a value, expected nothing: "
+            "the operator sets it");
   EXPECT_EQ(
       overlay("{spec: {containers: [{name: worker, image: x}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.containers[0].image: found a value, expected "
-      "nothing: spec.worker.image says it");
+      "nothing: use spec.worker.image");
   EXPECT_EQ(
       overlay("{spec: {containers: [{name: worker, env: [{name: A}, {name: RANK}]}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.containers[0].env[1].name: found RANK, expected a "
-      "name that the runtime does not set itself");
+      "name that the operator does not set itself");
   EXPECT_EQ(overlay("{spec: {containers: [{name: side, env: [{name: RANK}]}]}}"), "");
   EXPECT_EQ(
       overlay("{spec: {containers: [{image: x}]}}"),
-      "job.yaml:28: spec.worker.podTemplate.spec.containers[0].name: found nothing, expected a "
-      "container's name (worker is the operator's)");
+      "job.yaml:28: spec.worker.podTemplate.spec.containers[0].name: found nothing, expected the "
+      "name of a container (the operator's is worker)");
   EXPECT_EQ(overlay("{specs: {}}"),
-            "job.yaml:28: spec.worker.podTemplate.specs: is not a known field; a pod template has "
-            "metadata and spec");
+            "job.yaml:28: spec.worker.podTemplate.specs: is not a known field; expected metadata "
+            "or spec");
   for (const char* field : {"terminationMessagePolicy: File", "terminationMessagePath: /tmp/x"}) {
     const std::string name = std::string(field).substr(0, std::string_view(field).find(':'));
     const auto containers = [&](const char* container) {
@@ -505,16 +527,106 @@ TEST(Validate, KeepsTheOverlayFromTheOperatorsBusiness) {
   EXPECT_EQ(
       overlay("{spec: {volumes: [{name: mine, emptyDir: {}}, {name: tilewright-shm}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.volumes[1].name: found tilewright-shm, expected a "
-      "name that does not begin with tilewright-, as the operator's own volumes do");
-  EXPECT_EQ(
-      overlay("{spec: {initContainers: [{name: worker, image: i}]}}"),
-      "job.yaml:28: spec.worker.podTemplate.spec.initContainers[0].name: found worker, expected "
-      "another name: the operator's container has it");
+      "name that does not start with tilewright-, which is reserved for the operator's volumes");
+  EXPECT_EQ(overlay("{spec: {initContainers: [{name: worker, image: i}]}}"),
+            "job.yaml:28: spec.worker.podTemplate.spec.initContainers[0].name: found worker, "
+            "expected another name: it is the name of the operator's container");
 }
 
-TEST(Validate, KeepsTheOverlayFromTheOperatorsMounts) {
+// The merge of the overlay, the checks of the overlay and the operator rely on these types.
+TEST(Validate, RejectsWrongTypesInTheOverlay) {
+  const auto overlay = [](const std::string& text) {
+    return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text));
+  };
+  struct WrongType {
+    const char* text;
+    const char* field;
+    const char* message;
+  };
+  const WrongType cases[] = {
+      {"{metadata: x}", "metadata", "found the string \"x\", expected an object"},
+      {"{metadata: {labels: x}}", "metadata.labels", "found the string \"x\", expected an object"},
+      {"{metadata: {labels: [a]}}", "metadata.labels", "found a list, expected an object"},
+      {"{metadata: {labels: {a: 5}}}", "metadata.labels.a",
+       "found the number 5, expected a string (put it in quotes)"},
+      {"{metadata: {annotations: {a: {}}}}", "metadata.annotations.a",
+       "found an object, expected a string"},
+      {"{spec: [a]}", "spec", "found a list, expected an object"},
+      {"{spec: {containers: x}}", "spec.containers", "found the string \"x\", expected a list"},
+      {"{spec: {containers: [x]}}", "spec.containers[0]",
+       "found the string \"x\", expected an object"},
+      {"{spec: {containers: [{name: 7}]}}", "spec.containers[0].name",
+       "found the number 7, expected a string (put it in quotes)"},
+      {"{spec: {containers: [{name: worker, env: {A: b}}]}}", "spec.containers[0].env",
+       "found an object, expected a list"},
+      {"{spec: {containers: [{name: worker, env: [{name: A, value: 1}]}]}}",
+       "spec.containers[0].env[0].value",
+       "found the number 1, expected a string (put it in quotes)"},
+      {"{spec: {containers: [{name: side, args: a}]}}", "spec.containers[0].args",
+       "found the string \"a\", expected a list of strings"},
+      {"{spec: {containers: [{name: side, resources: {limits: {cpu: true}}}]}}",
+       "spec.containers[0].resources.limits.cpu",
+       "found the boolean true, expected a quantity such as 2, 500m or 2Gi"},
+      {"{spec: {containers: [{name: side, securityContext: x}]}}",
+       "spec.containers[0].securityContext", "found the string \"x\", expected an object"},
+      {"{spec: {containers: [{name: side, securityContext: {privileged: \"true\"}}]}}",
+       "spec.containers[0].securityContext.privileged",
+       "found the string \"true\", expected true or false"},
+      {"{spec: {containers: [{name: side, securityContext: {capabilities: {drop: ALL}}}]}}",
+       "spec.containers[0].securityContext.capabilities.drop",
+       "found the string \"ALL\", expected a list of strings"},
+      {"{spec: {containers: [{name: side, ports: [{containerPort: http}]}]}}",
+       "spec.containers[0].ports[0].containerPort",
+       "found the string \"http\", expected an integer"},
+      {"{spec: {initContainers: [{name: side, volumeMounts: [{mountPath: 1}]}]}}",
+       "spec.initContainers[0].volumeMounts[0].mountPath",
+       "found the number 1, expected a string (put it in quotes)"},
+      {"{spec: {volumes: [{name: v, persistentVolumeClaim: c}]}}",
+       "spec.volumes[0].persistentVolumeClaim", "found the string \"c\", expected an object"},
+      {"{spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: 1}}]}}",
+       "spec.volumes[0].persistentVolumeClaim.claimName",
+       "found the number 1, expected a string (put it in quotes)"},
+      {"{spec: {securityContext: {runAsUser: root}}}", "spec.securityContext.runAsUser",
+       "found the string \"root\", expected an integer"},
+      {"{spec: {securityContext: {supplementalGroups: [a]}}}",
+       "spec.securityContext.supplementalGroups",
+       "found the string \"a\", expected a list of integers"},
+      {"{spec: {hostNetwork: \"false\"}}", "spec.hostNetwork",
+       "found the string \"false\", expected true or false"},
+      {"{spec: {tolerations: {key: a}}}", "spec.tolerations", "found an object, expected a list"},
+  };
+  for (const WrongType& wrong : cases) {
+    EXPECT_EQ(overlay(wrong.text), fmt::format("job.yaml:28: spec.worker.podTemplate.{}: {}",
+                                               wrong.field, wrong.message))
+        << wrong.text;
+  }
+}
+
+// Fields of every type, also some that Tilewright does not know.
+TEST(Validate, AcceptsAnOverlayWithCorrectTypes) {
+  EXPECT_EQ(errors_of(with("sharedMemory: 64Mi", R"(podTemplate:
+      metadata: {labels: {team: a}, annotations: {a: "1"}}
+      spec:
+        priority: 1
+        dnsConfig: {options: [{name: ndots, value: "1"}], searches: [a.b]}
+        hostAliases: [{ip: 192.0.2.1, hostnames: [a]}]
+        securityContext: {supplementalGroups: [1, 2], fsGroup: 3}
+        futureField: [1, {a: [b]}]
+        containers:
+        - name: side
+          image: s
+          command: [run]
+          env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+          resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: "1", memory: 1Gi}}
+          ports: [{containerPort: 80}]
+          livenessProbe: {httpGet: {port: http}}
+        volumes: [{name: v, emptyDir: {sizeLimit: 1Gi}}])")),
+            "");
+}
+
+TEST(Validate, RejectsOverlayMountsAtPathsOfTheOperator) {
   const auto mounted = [](const std::string& container, const std::string& path) {
-    return refusal(with(
+    return errors_of(with(
         "sharedMemory: 64Mi",
         "podTemplate: {spec: {containers: [{name: " + container +
             ", volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: " + path + "}]}]}}"));
@@ -524,25 +636,27 @@ TEST(Validate, KeepsTheOverlayFromTheOperatorsMounts) {
   for (const std::string path :
        {"/dev/shm", "/dev/shm/", "//dev//shm", "/dev/./shm", "/mnt/../dev/shm", "dev/shm"}) {
     EXPECT_EQ(mounted("worker", path),
-              field + path + ", expected another path: spec.worker.sharedMemory says it");
+              field + path + ", expected another path: use spec.worker.sharedMemory");
   }
   for (const std::string path : {"/var/run/tilewright", "/var/run/tilewright/job-key"}) {
     EXPECT_EQ(mounted("worker", path),
-              field + path + ", expected another path: the operator puts the job's key there");
+              field + path + ", expected another path: the operator mounts the job's key there");
   }
   EXPECT_EQ(mounted("worker", "/dev/shmem"), "");
   EXPECT_EQ(mounted("worker", "/var/run"), "");
   EXPECT_EQ(mounted("side", "/dev/shm"), "");
 }
 
-// Each of these took something away from the pod: its securityContext, its worker, its volumes.
-TEST(Validate, TakesNothingAwayByTheOverlay) {
+// Each of these overlays would remove something from the pod: its securityContext, its worker
+// container, its volumes.
+TEST(Validate, RejectsRemovalsByTheOverlay) {
   const auto overlay = [](const std::string& text) {
-    return refusal(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
+    return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
   };
-  const std::string why = ": the overlay adds to what the operator makes and removes nothing of it";
+  const std::string why = ": the overlay can add fields to the pod and cannot remove any";
   const std::string place = "job.yaml:28: spec.worker.podTemplate.";
-  const std::string directive = ": found a directive of strategic merge, expected a plain field";
+  const std::string directive =
+      ": found a directive of a strategic merge patch, expected a plain field";
   const std::string nothing = ": found nothing, expected a value";
   EXPECT_EQ(overlay("{spec: {securityContext: {$patch: delete}}}"),
             place + "spec.securityContext.$patch" + directive + why);
@@ -569,7 +683,7 @@ TEST(Validate, TakesNothingAwayByTheOverlay) {
             "");
 }
 
-TEST(Defaults, FillWhatWasLeftOutAndNothingTwice) {
+TEST(Defaults, AreIdempotent) {
   TrainJob job;
   apply_defaults(job);
   EXPECT_EQ(job.spec.worker.replicas, 1);
@@ -584,7 +698,7 @@ TEST(Defaults, FillWhatWasLeftOutAndNothingTwice) {
   EXPECT_TRUE(job == once);
 }
 
-TEST(Defaults, TakeTheBoundsFromTheReplicas) {
+TEST(Defaults, DeriveElasticBoundsFromReplicas) {
   const TrainJob job = job_of(with("    minReplicas: 1\n    maxReplicas: 4\n", ""));
   EXPECT_EQ(job.spec.elastic_policy.min_replicas, 2);
   EXPECT_EQ(job.spec.elastic_policy.max_replicas, 2);

@@ -1,4 +1,4 @@
-// The real rendezvous behind `up`'s interface.
+// The coordinator of `up` with real rendezvous clients.
 #include "controller/local/coordinator.h"
 
 #include <gtest/gtest.h>
@@ -21,20 +21,20 @@ std::unique_ptr<rendezvous::Client> make_member(const Coordinator& coordinator,
   rendezvous::Client::Options options;
   options.coordinator = net::parse_address(coordinator.endpoint()).or_throw();
   options.job_uid = kUid;
-  options.seat.index = index;
+  options.process.worker_index = index;
   options.address = "127.0.0.1:1";
-  options.isa = "ref";
+  options.isas = {"ref"};
   return std::make_unique<rendezvous::Client>(std::move(options), key.clone(),
                                               make_silent_logger());
 }
 
-TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
+TEST(Coordinator, FormsAnEpochAndReportsProgress) {
   const net::SecretKey key = net::SecretKey::random();
   const auto coordinator =
       serve_rendezvous({kUid, 32}, key.clone(), make_silent_logger()).or_throw();
-  EXPECT_FALSE(coordinator->progress()) << "nobody is expected yet";
+  EXPECT_FALSE(coordinator->progress()) << "before the first expect()";
   ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok());
-  ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "again is no harm";
+  ASSERT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "expect() is idempotent";
 
   const auto zero = make_member(*coordinator, key, 0);
   const auto one = make_member(*coordinator, key, 1);
@@ -52,13 +52,10 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
   report.examples_per_second = 64;
   report.last_checkpoint_step = 8;
   report.phase = "training";
-  report.metrics = {{"accuracy", 0.75},
-                    {"gflops", 300},
-                    {"peak_gflops", 900},
-                    {"eta_seconds", 5},
-                    {"grad_norm", 1}};
+  report.metrics = {{"accuracy", 0.75}, {"gflops", 300},  {"peak_gflops", 900},
+                    {"eta_seconds", 5}, {"grad_norm", 1}, {"failed_checkpoints", 2}};
   (assignment->rank == 0 ? zero : one)->report(report);
-  std::optional<reconcile::RendezvousView> live;
+  std::optional<policy::RendezvousView> live;
   do {
     pollfd polled{coordinator->changes_fd(), POLLIN, 0};
     ASSERT_EQ(poll(&polled, 1, 30'000), 1);
@@ -67,22 +64,54 @@ TEST(Coordinator, BringsMembersTogetherAndTellsTheirProgress) {
     ASSERT_TRUE(live);
     ASSERT_LT(monotonic_now(), deadline);
   } while (live->progress.step != 10);
-  EXPECT_EQ(live->progress.rendezvous_epoch, 1U);
-  EXPECT_EQ(live->progress.world, 2);
+  EXPECT_EQ(live->epoch, 1U);
+  EXPECT_EQ(live->world, 2);
   EXPECT_EQ(live->progress.loss, 0.5);
-  EXPECT_EQ(live->progress.eta_seconds, 5) << "ten steps of 32 examples at 64 a second";
+  EXPECT_EQ(live->eta_seconds, 5) << "10 steps of 32 examples at 64 examples/s";
   EXPECT_EQ(live->progress.last_checkpoint_step, 8);
   EXPECT_EQ(live->progress.metrics, (std::map<std::string, double>{{"accuracy", 0.75}}));
   EXPECT_EQ(live->gflops_per_second, 300);
   EXPECT_EQ(live->peak_gflops, 900);
-  EXPECT_EQ(live->progress.members.size(), 2U);
+  EXPECT_EQ(live->members.size(), 2U);
 
   coordinator->close();
   EXPECT_FALSE(coordinator->progress());
-  EXPECT_TRUE(coordinator->expect({1, 2, 2, seconds(30)}).ok()) << "resumed";
+  ASSERT_TRUE(coordinator->expect({1, 1, 1, seconds(30)}).ok()) << "after close()";
+  const auto later = make_member(*coordinator, key, 0);
+  const auto again = later->join(-1, monotonic_now() + seconds(30));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->resume_step, 8);
 }
 
-TEST(Coordinator, FormsAnEpochWithAsFewAsALowerMinimumAllows) {
+TEST(Coordinator, KnowsTheCheckpointInTheJobsStatus) {
+  const net::SecretKey key = net::SecretKey::random();
+  const auto coordinator =
+      serve_rendezvous({kUid, 32, false, 3, 12}, key.clone(), make_silent_logger()).or_throw();
+  ASSERT_TRUE(coordinator->expect({1, 1, 1, seconds(30)}).ok());
+  const auto member = make_member(*coordinator, key, 0);
+  const auto assignment = member->join(-1, monotonic_now() + seconds(30));
+  ASSERT_TRUE(assignment.ok()) << assignment.error().message;
+  EXPECT_EQ(assignment->resume_step, 12);
+}
+
+TEST(Coordinator, TheExitOfAWorkerEndsTheEpoch) {
+  const net::SecretKey key = net::SecretKey::random();
+  const auto coordinator =
+      serve_rendezvous({kUid, 32}, key.clone(), make_silent_logger()).or_throw();
+  ASSERT_TRUE(coordinator->expect({2, 2, 2, seconds(30)}).ok());
+  const auto zero = make_member(*coordinator, key, 0);
+  auto one = make_member(*coordinator, key, 1);
+  const MonotonicTime deadline = monotonic_now() + seconds(30);
+  std::thread other([&] { ASSERT_TRUE(one->join(-1, deadline).ok()); });
+  ASSERT_TRUE(zero->join(-1, deadline).ok());
+  other.join();
+  one.reset();
+  coordinator->worker_exited(1);
+  ASSERT_EQ(net::wait_ready(zero->epoch_cancel_token().fd(), POLLIN, deadline), net::Ready::kYes);
+  EXPECT_NE(zero->reason().find("worker 1 was lost"), std::string::npos) << zero->reason();
+}
+
+TEST(Coordinator, FormsAnEpochAtALoweredMinimum) {
   const net::SecretKey key = net::SecretKey::random();
   const auto coordinator =
       serve_rendezvous({kUid, 32}, key.clone(), make_silent_logger()).or_throw();
@@ -94,7 +123,7 @@ TEST(Coordinator, FormsAnEpochWithAsFewAsALowerMinimumAllows) {
   EXPECT_EQ(assignment->world, 1);
 }
 
-// One epoch of one member; its number.
+// Forms an epoch with one member and returns its number.
 std::uint64_t epoch_of(Coordinator& coordinator, const net::SecretKey& key) {
   EXPECT_TRUE(coordinator.expect({1, 1, 1, seconds(30)}).ok());
   const auto member = make_member(coordinator, key, 0);
@@ -104,15 +133,17 @@ std::uint64_t epoch_of(Coordinator& coordinator, const net::SecretKey& key) {
   return assignment->epoch;
 }
 
-TEST(Coordinator, NeverGivesTheNumberOfAnEpochTwice) {
+TEST(Coordinator, NeverReusesAnEpochNumber) {
   const net::SecretKey key = net::SecretKey::random();
-  const auto serve = [&](rendezvous::Epoch floor) {
-    return serve_rendezvous({kUid, 32, false, floor}, key.clone(), make_silent_logger()).or_throw();
+  const auto serve = [&](rendezvous::Epoch min_epoch) {
+    return serve_rendezvous({kUid, 32, false, min_epoch}, key.clone(), make_silent_logger())
+        .or_throw();
   };
   const auto first = serve(0);
   EXPECT_EQ(epoch_of(*first, key), 1U);
-  EXPECT_EQ(epoch_of(*first, key), 2U) << "closed and opened again";
-  EXPECT_EQ(epoch_of(*serve(2), key), 3U) << "after a restart, as the job's status says";
+  EXPECT_EQ(epoch_of(*first, key), 2U) << "after close() and expect()";
+  EXPECT_EQ(epoch_of(*serve(2), key), 3U)
+      << "after a restart of `up`, with the epoch of the status";
 }
 
 }  // namespace

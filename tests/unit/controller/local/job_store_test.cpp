@@ -1,9 +1,11 @@
-// The state folder of a job.
+// JobStore: the state directory of a job.
 #include "controller/local/job_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "controller/api/defaults.h"
@@ -15,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 class JobStoreTest : public ::testing::Test {
  protected:
@@ -35,7 +38,7 @@ class JobStoreTest : public ::testing::Test {
   testing::TemporaryDirectory folder_;
 };
 
-TEST_F(JobStoreTest, BeginsANewJob) {
+TEST_F(JobStoreTest, CreatesANewJob) {
   api::TrainJob made = job("mrpc");
   const JobStore store = JobStore::open(state(), made, false).or_throw();
   EXPECT_FALSE(store.resumed());
@@ -49,7 +52,40 @@ TEST_F(JobStoreTest, BeginsANewJob) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(JobStoreTest, GivesGeneratedNamesThatDiffer) {
+TEST_F(JobStoreTest, KeepsAWholeKeyAndReplacesAnyOther) {
+  api::TrainJob made = job("mrpc");
+  const fs::path key_file = JobStore::open(state(), made, false).or_throw().key_file();
+  const std::string key = testing::read_text(key_file);
+  ASSERT_TRUE(JobStore::open(state(), made, false).ok());
+  EXPECT_EQ(testing::read_text(key_file), key);
+  for (const std::string& left :
+       {std::string(), key.substr(0, 20), key.substr(0, 63), key + "\n", std::string(64, '\0')}) {
+    std::ofstream(key_file) << left;
+    ASSERT_TRUE(JobStore::open(state(), made, false).ok());
+    EXPECT_THAT(testing::read_text(key_file), MatchesRegex("[0-9a-f]{64}"));
+    EXPECT_NE(testing::read_text(key_file), left);
+  }
+}
+
+TEST_F(JobStoreTest, LeavesNoPartOfAKeyThatItCannotWriteCompletely) {
+  api::TrainJob made = job("mrpc");
+  std::signal(SIGXFSZ, SIG_IGN);  // the limit stands for a full disk
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{10, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const auto store = JobStore::open(state(), made, false);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_DFL);
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.error().code, ExitCode::kOutput);
+  EXPECT_THAT(store.error().message, HasSubstr("mrpc/job-key"));
+  for (const auto& entry : fs::recursive_directory_iterator(state())) {
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("key")));
+  }
+}
+
+TEST_F(JobStoreTest, GeneratesDistinctNames) {
   std::set<std::string> names;
   for (int i = 0; i < 5; ++i) {
     api::TrainJob made = job("run-");
@@ -60,7 +96,7 @@ TEST_F(JobStoreTest, GivesGeneratedNamesThatDiffer) {
   EXPECT_EQ(names.size(), 5U);
 }
 
-TEST_F(JobStoreTest, TakesAnUnfinishedJobUp) {
+TEST_F(JobStoreTest, ResumesAnUnfinishedJob) {
   api::TrainJob first = job("mrpc");
   end(first, api::Phase::kSuspended);
   api::TrainJob second = job("mrpc");
@@ -75,7 +111,7 @@ TEST_F(JobStoreTest, TakesAnUnfinishedJobUp) {
   third.spec.run_policy.active_deadline_seconds = 60;
   ASSERT_TRUE(JobStore::open(state(), third, false).ok());
   EXPECT_EQ(third.metadata.uid, first.metadata.uid);
-  EXPECT_EQ(third.metadata.generation, 2) << "another spec";
+  EXPECT_EQ(third.metadata.generation, 2) << "the spec changed";
 }
 
 TEST_F(JobStoreTest, RefusesAFinishedJobUnlessItIsReplaced) {
@@ -93,7 +129,44 @@ TEST_F(JobStoreTest, RefusesAFinishedJobUnlessItIsReplaced) {
   EXPECT_FALSE(fs::exists(state() / "mrpc/logs/mrpc-worker-0.log"));
 }
 
-TEST_F(JobStoreTest, IsOneUpsAtATime) {
+TEST_F(JobStoreTest, RefusesNamesThatLeaveItsDirectory) {
+  const fs::path project = folder_.path() / "project";
+  fs::create_directories(project / "logs");
+  std::ofstream(project / "job.json") << "{}";
+  for (const std::string name : {"../project", "..", ".", "", "a/b", "/tmp"}) {
+    api::TrainJob made = job(name);
+    const auto store = JobStore::open(state(), made, true);
+    ASSERT_FALSE(store) << name;
+    EXPECT_EQ(store.error().code, ExitCode::kUsage) << name;
+    EXPECT_THAT(store.error().message, HasSubstr("expected the name of a directory in"));
+  }
+  EXPECT_TRUE(fs::is_directory(project / "logs"));
+  EXPECT_TRUE(fs::exists(project / "job.json"));
+}
+
+TEST_F(JobStoreTest, DeletesNothingInADirectoryThatIsNotAJobs) {
+  const fs::path project = state() / "project";
+  fs::create_directories(project / "logs");
+  std::ofstream(project / "job.json") << "{}";
+  for (const bool replace : {false, true}) {
+    api::TrainJob made = job("project");
+    const auto store = JobStore::open(state(), made, replace);
+    ASSERT_FALSE(store);
+    EXPECT_EQ(store.error().code, ExitCode::kUsage);
+    EXPECT_THAT(store.error().message, HasSubstr(project.string() + ": found files but no"));
+  }
+  EXPECT_TRUE(fs::is_directory(project / "logs"));
+  EXPECT_TRUE(fs::exists(project / "job.json"));
+}
+
+// `up` was killed right after it created the directory.
+TEST_F(JobStoreTest, TakesAnEmptyDirectory) {
+  fs::create_directories(state() / "mrpc");
+  api::TrainJob made = job("mrpc");
+  EXPECT_TRUE(JobStore::open(state(), made, false).ok());
+}
+
+TEST_F(JobStoreTest, AllowsOneProcessPerJob) {
   api::TrainJob first = job("mrpc");
   const JobStore held = JobStore::open(state(), first, false).or_throw();
   api::TrainJob second = job("mrpc");
@@ -102,20 +175,20 @@ TEST_F(JobStoreTest, IsOneUpsAtATime) {
   EXPECT_THAT(refused.error().message, HasSubstr("another `tilewright up`"));
 }
 
-TEST_F(JobStoreTest, NamesAFileThatIsDamaged) {
+TEST_F(JobStoreTest, NamesAnInvalidJobFile) {
   api::TrainJob made = job("mrpc");
   ASSERT_TRUE(JobStore::open(state(), made, false).ok());
-  for (const char* damage : {"", "{", "[]", R"({"metadata": {"name": 3}})"}) {
-    std::ofstream(state() / "mrpc/job.json") << damage;
+  for (const char* text : {"", "{", "[]", R"({"metadata": {"name": 3}})"}) {
+    std::ofstream(state() / "mrpc/job.json") << text;
     const auto store = JobStore::open(state(), made, false);
-    ASSERT_FALSE(store) << damage;
+    ASSERT_FALSE(store) << text;
     EXPECT_EQ(store.error().code, ExitCode::kManifest);
-    EXPECT_THAT(store.error().message, HasSubstr("mrpc/job.json is damaged"));
+    EXPECT_THAT(store.error().message, HasSubstr("mrpc/job.json is invalid"));
   }
   EXPECT_TRUE(JobStore::open(state(), made, true).ok());
 }
 
-TEST_F(JobStoreTest, NamesAFolderThatCannotBeMade) {
+TEST_F(JobStoreTest, NamesADirectoryThatItCannotCreate) {
   std::ofstream(state()) << "a file";
   api::TrainJob made = job("mrpc");
   const auto store = JobStore::open(state(), made, false);

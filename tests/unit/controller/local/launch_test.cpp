@@ -1,4 +1,4 @@
-// What is run for a worker.
+// The command of a local worker and the checks of its directories.
 #include "controller/local/launch.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ api::TrainJob make_job() {
   job.metadata.name = "mrpc";
   job.metadata.uid = "u-1";
   job.spec.trainer = {"mrpc", "models:m", "data:$(TILEWRIGHT_JOB_NAME)/d", "output:o", {}, {}};
-  job.spec.trainer.args = {"--note=$(GREETING)", "$$(HOME)", "$(NOBODY)"};
+  job.spec.trainer.flags = {{"run_name", "$(GREETING) $$(HOME) $(UNSET)"}};
   job.spec.volumes = {{"models", "m", {}}, {"data", "../d", {}}, {"output", "/abs/out", {}}};
   job.spec.worker.replicas = 2;
   job.spec.worker.env = {{"GREETING", "hello $(TILEWRIGHT_WORKER_INDEX)", {}},
@@ -32,24 +32,22 @@ api::TrainJob make_job() {
 }
 
 TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
-  LaunchSetting setting;
-  setting.worker_program = "/opt/worker";
-  setting.manifest_folder = "/manifests/mrpc";
-  setting.key_file = "/state/job-key";
-  setting.rendezvous = "127.0.0.1:5";
-  setting.cpus = {0, 1, 2, 3};
-  setting.environment = {"PATH=/usr/bin", "HOME=/home/me", "TILEWRIGHT_WORKER_INDEX=9",
-                         "TILEWRIGHT_ISA=avx2"};
-  const ChildCommand command = command_for(make_job(), {"mrpc-worker-1", 1}, setting);
+  LaunchConfig config;
+  config.worker_program = "/opt/worker";
+  config.manifest_folder = "/manifests/mrpc";
+  config.key_file = "/state/job-key";
+  config.rendezvous = "127.0.0.1:5";
+  config.cpus = {0, 1, 2, 3};
+  config.environment = {"PATH=/usr/bin", "HOME=/home/me", "TILEWRIGHT_WORKER_INDEX=9",
+                        "TILEWRIGHT_ISA=avx2"};
+  const ChildCommand command = command_for(make_job(), {"mrpc-worker-1", 1}, config);
   EXPECT_EQ(command.program, "/opt/worker");
   ASSERT_FALSE(command.arguments.empty());
   EXPECT_EQ(command.arguments[0], "train");
   EXPECT_THAT(command.arguments, Contains("--model_name_or_path=/manifests/mrpc/m/m"));
   EXPECT_THAT(command.arguments, Contains("--data_dir=/manifests/d/mrpc/d"));
   EXPECT_THAT(command.arguments, Contains("--output_dir=/abs/out/o"));
-  EXPECT_THAT(command.arguments, Contains("--note=hello 1"));
-  EXPECT_THAT(command.arguments, Contains("$(HOME)"));
-  EXPECT_THAT(command.arguments, Contains("$(NOBODY)"));
+  EXPECT_THAT(command.arguments, Contains("--run_name=hello 1 $(HOME) $(UNSET)"));
   EXPECT_THAT(command.environment, Contains("TILEWRIGHT_WORKER_INDEX=1"));
   EXPECT_THAT(command.environment, Not(Contains("TILEWRIGHT_WORKER_INDEX=9")));
   EXPECT_THAT(command.environment, Contains("TILEWRIGHT_RENDEZVOUS=127.0.0.1:5"));
@@ -61,7 +59,7 @@ TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
   EXPECT_EQ(command.cpus, (std::vector<int>{2, 3}));
 }
 
-TEST(Launch, WantsTheInputFoldersAndMakesTheOutputVolume) {
+TEST(Launch, RequiresInputFoldersAndCreatesTheOutputVolume) {
   const testing::TemporaryDirectory folder;
   api::TrainJob job = make_job();
   job.spec.volumes[2].local = "results";
@@ -71,7 +69,7 @@ TEST(Launch, WantsTheInputFoldersAndMakesTheOutputVolume) {
   EXPECT_EQ(ready.error().code, ExitCode::kModel);
   EXPECT_EQ(ready.error().message, "spec.trainer.model: models:m is " +
                                        (manifests / "m/m").string() +
-                                       " on this machine, and there is no such folder");
+                                       " on this machine, which does not exist");
   fs::create_directories(manifests / "m/m");
   ready = prepare_folders(job, manifests);
   ASSERT_FALSE(ready);
@@ -81,17 +79,17 @@ TEST(Launch, WantsTheInputFoldersAndMakesTheOutputVolume) {
   EXPECT_FALSE(fs::exists(manifests / "results"));
   EXPECT_TRUE(prepare_folders(job, manifests).ok());
   EXPECT_TRUE(fs::is_directory(manifests / "results"));
-  EXPECT_FALSE(fs::exists(manifests / "results/o")) << "the worker's to make";
+  EXPECT_FALSE(fs::exists(manifests / "results/o")) << "the worker creates it";
   EXPECT_EQ(output_folder(job, manifests), manifests / "results/o");
 }
 
-TEST(Launch, FindsTheWorkerThatIsNamed) {
+TEST(Launch, UsesTheWorkerProgramOfTheUser) {
   const testing::TemporaryDirectory folder;
   const fs::path program = folder.path() / "worker";
   std::ofstream(program) << "#!/bin/sh\n";
   auto found = find_worker_program(program);
   ASSERT_FALSE(found);
-  EXPECT_THAT(found.error().message, HasSubstr(program.string() + " is no program"));
+  EXPECT_THAT(found.error().message, HasSubstr(program.string() + " is not an executable file"));
   fs::permissions(program, fs::perms::owner_all);
   found = find_worker_program(program);
   ASSERT_TRUE(found.ok());

@@ -1,4 +1,4 @@
-// Lines cut from a worker's output.
+// LogCapture and printable().
 #include "controller/local/log_capture.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class LogCaptureTest : public ::testing::Test {
   LogCapture log_;
 };
 
-TEST_F(LogCaptureTest, JoinsLinesThatComeInPieces) {
+TEST_F(LogCaptureTest, JoinsLinesThatArriveInParts) {
   log_.append("one\ntw");
   EXPECT_EQ(lines_, (std::vector<std::string>{"one"}));
   log_.append("o\r\n\nthree");
@@ -32,10 +32,10 @@ TEST_F(LogCaptureTest, JoinsLinesThatComeInPieces) {
   log_.finish();
   log_.finish();
   EXPECT_EQ(lines_.back(), "three");
-  EXPECT_EQ(contents(), "one\ntwo\r\n\nthree\n") << "the file has the bytes as they came";
+  EXPECT_EQ(contents(), "one\ntwo\r\n\nthree\n") << "the file has the bytes unchanged";
 }
 
-TEST_F(LogCaptureTest, CutsALineThatNeverEnds) {
+TEST_F(LogCaptureTest, SplitsALongLine) {
   log_.append(std::string(3 * LogCapture::kMaxLineBytes + 5, 'x'));
   ASSERT_EQ(lines_.size(), 3U);
   EXPECT_EQ(lines_[0].size(), LogCapture::kMaxLineBytes);
@@ -44,36 +44,35 @@ TEST_F(LogCaptureTest, CutsALineThatNeverEnds) {
   EXPECT_EQ(lines_[4], "z");
 }
 
-TEST_F(LogCaptureTest, RemembersTheLastLines) {
+TEST_F(LogCaptureTest, KeepsTheLastLines) {
   EXPECT_EQ(log_.tail(), "");
   for (int i = 0; i < 20; ++i) log_.append(std::to_string(i) + "\n");
   EXPECT_EQ(log_.tail(), "10\n11\n12\n13\n14\n15\n16\n17\n18\n19");
   for (int i = 0; i < 3; ++i) log_.append(std::string(900, 'a' + static_cast<char>(i)) + "\n");
-  EXPECT_EQ(log_.tail(), std::string(900, 'b') + "\n" + std::string(900, 'c'))
-      << "no more than two KiB";
+  EXPECT_EQ(log_.tail(), std::string(900, 'b') + "\n" + std::string(900, 'c')) << "at most 2 KiB";
 }
 
-TEST_F(LogCaptureTest, GoesOnInTheSameFile) {
-  log_.append("first life\n");
+TEST_F(LogCaptureTest, AppendsToTheSameFile) {
+  log_.append("first run\n");
   LogCapture second = LogCapture::open(file(), [](std::string_view) {}).or_throw();
-  second.append("second life\n");
-  EXPECT_EQ(contents(), "first life\nsecond life\n");
+  second.append("second run\n");
+  EXPECT_EQ(contents(), "first run\nsecond run\n");
 }
 
-TEST(LogCapture, NamesTheFileThatCannotBeWritten) {
+TEST(LogCapture, NamesAFileThatItCannotWrite) {
   const auto log = LogCapture::open("/nonexistent/worker.log", [](std::string_view) {});
   ASSERT_FALSE(log);
   EXPECT_NE(log.error().message.find("/nonexistent/worker.log"), std::string::npos);
 }
 
-TEST(Printable, DropsWhatMovesTheCursorAndReplacesWhatIsNoText) {
+TEST(Printable, StripsControlSequencesAndReplacesInvalidUtf8) {
   const std::pair<const char*, const char*> cases[] = {
       {"plain", "plain"},
       {"tab\tstays", "tab\tstays"},
       {"\033[31mred\033[0m", "red"},
       {"\033[2J\033[Hgone", "gone"},
       {"over\rwritten", "overwritten"},
-      {"bell\a", "bell"},
+      {"alert\a", "alert"},
       {"\033", ""},
       {"\033[", ""},
       {"grün 猫 🙂", "grün 猫 🙂"},

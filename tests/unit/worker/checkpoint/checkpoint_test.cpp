@@ -1,4 +1,4 @@
-// Checkpoints written, loaded bit for bit, refused when anything is not as it was written.
+// Writes checkpoints, loads them bit for bit, and refuses changed ones.
 #include "worker/checkpoint/checkpoint.h"
 
 #include <signal.h>
@@ -11,7 +11,6 @@
 
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
-#include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
@@ -23,8 +22,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
-// A model of two parameters with its moments, in memory of its own.
+// A model of two parameters with its moments.
 struct Model {
   std::vector<float> weight, bias, moments;
 
@@ -51,14 +51,14 @@ class CheckpointTest : public ::testing::Test {
     content.state.global_step = step;
     content.tensors = model.views();
     content.extra_files["config.json"] = "{}\n";
-    return write_checkpoint(output_, content);
+    return write_checkpoint(writer_, content);
   }
   static void flip_bit(const std::filesystem::path& path, std::size_t place) {
     std::string bytes = testing::read_text(path);
     bytes[place % bytes.size()] ^= 4;
-    put_file(path, bytes);
+    write_file(path, bytes);
   }
-  // Loading must fail with this sentence and leave the model as it was.
+  // Expects that loading fails with this message and leaves the model unchanged.
   void expect_refused(const std::filesystem::path& path, const std::string& part,
                       const nlohmann::json& settings = nullptr) {
     Model model(50);
@@ -67,8 +67,9 @@ class CheckpointTest : public ::testing::Test {
     EXPECT_EQ(model, Model(50));
   }
 
-  tilewright::testing::TemporaryDirectory folder_;
-  std::filesystem::path output_ = folder_.path();
+  tilewright::testing::TemporaryDirectory directory_;
+  std::filesystem::path output_ = directory_.path();
+  OutputWriter writer_ = own(output_);
   TrainerState state_ = [] {
     TrainerState state;
     state.max_steps = 345;
@@ -86,7 +87,7 @@ class CheckpointTest : public ::testing::Test {
   }();
 };
 
-TEST_F(CheckpointTest, GivesBackEveryBitAndEveryField) {
+TEST_F(CheckpointTest, RestoresEveryBitAndEveryField) {
   Model model(1);
   model.weight = {-0.0f,
                   INFINITY,
@@ -98,7 +99,7 @@ TEST_F(CheckpointTest, GivesBackEveryBitAndEveryField) {
   content.state = state_;
   content.state.global_step = 10;
   content.tensors = model.views();
-  const auto path = write_checkpoint(output_, content);
+  const auto path = write_checkpoint(writer_, content);
   EXPECT_EQ(path, output_ / "checkpoint-10");
   EXPECT_THAT(names_in(path), ElementsAre("checksums.json", "model.safetensors",
                                           "optimizer.safetensors", "trainer_state.json"));
@@ -135,7 +136,7 @@ TEST_F(CheckpointTest, NamesItsTensorsAsHuggingFaceDoes) {
                           "exp_avg_sq.bert.pooler.dense.weight", "exp_avg_sq.classifier.bias"));
 }
 
-TEST_F(CheckpointTest, OfTheSameStateHasTheSameBytes) {
+TEST_F(CheckpointTest, HasTheSameBytesForTheSameState) {
   const auto first = write(3);
   const std::string sums = testing::read_text(first / "checksums.json");
   std::filesystem::remove_all(first);
@@ -148,7 +149,7 @@ TEST_F(CheckpointTest, ReplacesOneOfTheSameStep) {
   Model read(0);
   load_checkpoint(output_ / "checkpoint-3", nullptr, read.views());
   EXPECT_EQ(read, Model(2));
-  EXPECT_THAT(names_in(output_), ElementsAre("checkpoint-3"));
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
 }
 
 TEST_F(CheckpointTest, RefusesEveryFlippedBit) {
@@ -160,10 +161,10 @@ TEST_F(CheckpointTest, RefusesEveryFlippedBit) {
       Model model(50);
       if (name != "checksums.json") {
         expect_refused(path, name);
-      } else {  // its own text: unreadable, or another sum than the file's
+      } else {  // checksums.json itself: invalid JSON or a different checksum
         EXPECT_THROW(load_checkpoint(path, nullptr, model.views()), Failure) << place;
       }
-      put_file(path / name, whole);
+      write_file(path / name, whole);
     }
   }
   Model model(50);
@@ -171,34 +172,34 @@ TEST_F(CheckpointTest, RefusesEveryFlippedBit) {
   EXPECT_EQ(model, Model(1));
 }
 
-TEST_F(CheckpointTest, RefusesFilesCutShortOrMissing) {
+TEST_F(CheckpointTest, RefusesTruncatedAndMissingFiles) {
   const auto path = write(3);
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
     const std::string whole = testing::read_text(path / name);
-    put_file(path / name, whole.substr(0, whole.size() - 1));
+    write_file(path / name, whole.substr(0, whole.size() - 1));
     expect_refused(path, fmt::format("{}: is {} bytes long, expected {}", name, whole.size() - 1,
                                      whole.size()));
     std::filesystem::remove(path / name);
     expect_refused(path, fmt::format("{}: is missing", name));
-    put_file(path / name, whole);
+    write_file(path / name, whole);
   }
   std::filesystem::remove(path / "checksums.json");
   expect_refused(path, "checksums.json: cannot open");
-  expect_refused(output_ / "checkpoint-99", "there is no such checkpoint folder");
+  expect_refused(output_ / "checkpoint-99", "checkpoint directory not found");
 }
 
-TEST_F(CheckpointTest, RefusesChecksumsThatNameTooLittleOrFilesElsewhere) {
+TEST_F(CheckpointTest, RefusesChecksumsWithMissingFilesOrFilesElsewhere) {
   const auto path = write(3);
   Checksums sums = read_checksums(path);
   sums.erase("optimizer.safetensors");
-  put_file(path / "checksums.json", checksums_json(sums));
-  expect_refused(path, "does not name optimizer.safetensors");
-  put_file(path / "checksums.json", R"({"files":{"../x":{"sha256":"","size":0}}})");
-  expect_refused(path, "names a file outside its folder");
-  put_file(path / "checksums.json", R"({"files":{"x":{"sha256":"","size":-1}}})");
+  write_file(path / "checksums.json", checksums_json(sums));
+  expect_refused(path, "checksums.json: optimizer.safetensors is missing");
+  write_file(path / "checksums.json", R"({"files":{"../x":{"sha256":"","size":0}}})");
+  expect_refused(path, "found the name of a file outside its directory");
+  write_file(path / "checksums.json", R"({"files":{"x":{"sha256":"","size":-1}}})");
   expect_refused(path, "files.x.size is -1, expected");
-  put_file(path / "checksums.json", R"({"files":{}})");
-  expect_refused(path, "names no file");
+  write_file(path / "checksums.json", R"({"files":{}})");
+  expect_refused(path, "found no files, expected at least one");
 }
 
 TEST_F(CheckpointTest, RefusesAnotherModel) {
@@ -219,42 +220,43 @@ TEST_F(CheckpointTest, RefusesAnotherModel) {
   refuses(views, "optimizer.safetensors: has no tensor \"exp_avg_sq.classifier.gain\"");
   views = model.views();
   views.weights.pop_back();
-  refuses(views, "holds tensor \"classifier.bias\", which this model does not have");
+  refuses(views, "found tensor \"classifier.bias\", which this model does not have");
 }
 
-TEST_F(CheckpointTest, RefusesOtherSettingsByName) {
+TEST_F(CheckpointTest, NamesTheSettingThatDiffers) {
   const auto path = write(3);
   nlohmann::json settings = state_.settings;
   settings["seed"] = 43;
-  expect_refused(path, "was written with seed = 42, this job has 43", settings);
+  expect_refused(path, "found setting seed = 42, expected 43", settings);
   settings = state_.settings;
   settings["new"] = true;
-  expect_refused(path, "was written with new = missing, this job has true", settings);
+  expect_refused(path, "found setting new = missing, expected true", settings);
   settings = state_.settings;
   settings.erase("train_file");
-  expect_refused(path, "was written with train_file = \"a.tsv\", this job has missing", settings);
+  expect_refused(path, "found setting train_file = \"a.tsv\", expected missing", settings);
 }
 
 TEST_F(CheckpointTest, RefusesAStateWithMalformedFields) {
-  const auto path = folder_.path() / "state.json";
+  const auto path = directory_.path() / "state.json";
   const auto json = nlohmann::json::parse(trainer_state_json(state_));
   const auto refuses = [&](const char* pointer, const nlohmann::json& value, const char* part) {
     auto changed = json;
     changed[nlohmann::json::json_pointer(pointer)] = value;
-    put_file(path, changed.dump());
+    write_file(path, changed.dump());
     expect_failure([&] { read_trainer_state(path); }, ExitCode::kCheckpoint, HasSubstr(part));
   };
-  refuses("/global_step", -1, "global_step is -1, expected a whole number from 0");
+  refuses("/global_step", -1, "global_step is -1, expected an integer from 0");
   refuses("/epoch", "x", "epoch is \"x\", expected a number");
   refuses("/log_history", 1, "log_history is 1, expected a list");
   refuses("/stateful_callbacks/tilewright", nullptr, "stateful_callbacks.tilewright is null");
-  refuses("/stateful_callbacks/tilewright/job_uid", 1, "tilewright.job_uid is 1, expected a text");
+  refuses("/stateful_callbacks/tilewright/job_uid", 1,
+          "tilewright.job_uid is 1, expected a string");
   refuses("/stateful_callbacks/tilewright/settings", 1, "tilewright.settings is 1, expected an");
 }
 
-TEST_F(CheckpointTest, OfTheHighestStepIsTheLatest) {
-  EXPECT_EQ(latest_checkpoint(output_ / "nowhere"), std::nullopt);
-  EXPECT_EQ(latest_checkpoint(output_), std::nullopt);
+TEST_F(CheckpointTest, IsTheLatestIfItHasTheHighestStep) {
+  EXPECT_EQ(latest_valid_checkpoint(output_ / "nowhere").path, std::nullopt);
+  EXPECT_EQ(latest_valid_checkpoint(output_).path, std::nullopt);
   for (const std::int64_t step : {9, 100, 20}) write(step);
   // None of these is a checkpoint.
   for (const char* name :
@@ -262,17 +264,17 @@ TEST_F(CheckpointTest, OfTheHighestStepIsTheLatest) {
         ".checkpoint-400.tmp-1", "old-checkpoint-500", "checkpoint-99999999999999999999"}) {
     std::filesystem::create_directory(output_ / name);
   }
-  EXPECT_EQ(latest_checkpoint(output_), output_ / "checkpoint-100");
+  EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-100");
   EXPECT_THAT(
       list_checkpoints(output_),
       ElementsAre(output_ / "checkpoint-100", output_ / "checkpoint-20", output_ / "checkpoint-9"));
 }
 
-TEST_F(CheckpointTest, FallsBackToTheOneBeforeACorruptOne) {
+TEST_F(CheckpointTest, FallsBackToTheLatestOneThatIsNotCorrupt) {
   for (const std::int64_t step : {1, 2, 3, 4}) write(step);
   flip_bit(output_ / "checkpoint-4/model.safetensors", 300);
   std::filesystem::resize_file(output_ / "checkpoint-3/optimizer.safetensors", 10);
-  EXPECT_EQ(latest_checkpoint(output_), output_ / "checkpoint-4") << "sizes alone do not show it";
+
   const ValidCheckpoint valid = latest_valid_checkpoint(output_);
   EXPECT_EQ(valid.path, output_ / "checkpoint-2");
   ASSERT_THAT(valid.warnings, SizeIs(2));
@@ -280,7 +282,7 @@ TEST_F(CheckpointTest, FallsBackToTheOneBeforeACorruptOne) {
   EXPECT_THAT(valid.warnings[1], AllOf(HasSubstr("checkpoint-3"), HasSubstr("is 10 bytes long")));
 }
 
-TEST_F(CheckpointTest, IsNoneWhenAllAreCorrupt) {
+TEST_F(CheckpointTest, IsNotFoundIfAllAreCorrupt) {
   write(1);
   flip_bit(output_ / "checkpoint-1/trainer_state.json", 5);
   const ValidCheckpoint valid = latest_valid_checkpoint(output_);
@@ -288,24 +290,23 @@ TEST_F(CheckpointTest, IsNoneWhenAllAreCorrupt) {
   EXPECT_THAT(valid.warnings, SizeIs(1));
 }
 
-TEST_F(CheckpointTest, IsPrunedFromTheOldest) {
+TEST_F(CheckpointTest, PrunesOldestFirst) {
   for (const std::int64_t step : {1, 2, 3, 10}) write(step);
-  std::filesystem::create_directory(output_ / "checkpoint-0");  // not ours
-  EXPECT_THAT(prune(output_, 0), IsEmpty());
-  EXPECT_THAT(prune(output_, 4), IsEmpty());
-  EXPECT_THAT(prune(output_, 2), ElementsAre(output_ / "checkpoint-1", output_ / "checkpoint-2"));
-  EXPECT_THAT(names_in(output_), ElementsAre("checkpoint-0", "checkpoint-10", "checkpoint-3"));
+  std::filesystem::create_directory(output_ / "checkpoint-0");  // without checksums.json
+  EXPECT_THAT(prune(writer_, 0), IsEmpty());
+  EXPECT_THAT(prune(writer_, 4), IsEmpty());
+  EXPECT_THAT(prune(writer_, 2), ElementsAre(output_ / "checkpoint-1", output_ / "checkpoint-2"));
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-0", "checkpoint-10", "checkpoint-3"));
 }
 
-TEST_F(CheckpointTest, ThatIsIncompleteIsNotCountedWhenPruning) {
+TEST_F(CheckpointTest, PruneIgnoresIncompleteCheckpoints) {
   for (const std::int64_t step : {1, 2, 3}) write(step);
   std::filesystem::resize_file(output_ / "checkpoint-3/model.safetensors", 10);
-  EXPECT_THAT(prune(output_, 1), ElementsAre(output_ / "checkpoint-1"));
+  EXPECT_THAT(prune(writer_, 1), ElementsAre(output_ / "checkpoint-1"));
   EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-2");
 }
 
-// The process dies when all is written aside and nothing is renamed.
-TEST_F(CheckpointTest, IsAbsentWhenItsWriterDiesBeforeTheRename) {
+TEST_F(CheckpointTest, IsAbsentIfItsWriterDiesBeforeTheRename) {
   write(3);
   const pid_t child = fork();
   if (child == 0) {
@@ -314,29 +315,30 @@ TEST_F(CheckpointTest, IsAbsentWhenItsWriterDiesBeforeTheRename) {
     content.state.global_step = 4;
     content.tensors = model.views();
     content.before_commit = [] { kill(getpid(), SIGKILL); };
-    write_checkpoint(output_, content);
+    write_checkpoint(writer_, content);
     _exit(0);
   }
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFSIGNALED(status));
-  const std::string left = ".checkpoint-4.tmp-" + std::to_string(child);
-  EXPECT_THAT(names_in(output_), ElementsAre(left, "checkpoint-3"));
-  EXPECT_THAT(names_in(output_ / left), SizeIs(4)) << "it died before all was written";
+  ASSERT_THAT(content_of(output_), ElementsAre(StartsWith(".checkpoint-4.tmp-"), "checkpoint-3"));
+  const auto left = output_ / content_of(output_).front() / "checkpoint-4";
+  EXPECT_THAT(names_in(left), SizeIs(4)) << "expected all files in the staging directory";
   EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-3");
-  EXPECT_THAT(remove_stale_asides(output_), ElementsAre(left));
+  writer_ = own(output_);
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
   write(4);
   EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-4");
 }
 
-TEST_F(CheckpointTest, LeavesNothingWhereItCannotBeWritten) {
+TEST_F(CheckpointTest, LeavesNoFilesIfItCannotBeWritten) {
   Model model(1);
   CheckpointContent content;
   content.tensors = model.views();
   content.extra_files["no/such"] = "x";
-  expect_failure([&] { write_checkpoint(output_, content); }, ExitCode::kOutput,
+  expect_failure([&] { write_checkpoint(writer_, content); }, ExitCode::kOutput,
                  HasSubstr("no/such: cannot create"));
-  EXPECT_THAT(names_in(output_), IsEmpty());
+  EXPECT_THAT(content_of(output_), IsEmpty());
 }
 
 }  // namespace

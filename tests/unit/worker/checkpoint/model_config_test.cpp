@@ -1,4 +1,4 @@
-// config.json read, refused and written back.
+// Reads, refuses and writes config.json.
 #include "worker/checkpoint/model_config.h"
 
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 class ModelConfigTest : public ::testing::Test {
  protected:
   ModelConfig read(const nlohmann::json& json) {
-    put_file(path_, json.dump());
-    return read_bert_config(folder_.path());
+    write_file(path_, json.dump());
+    return read_bert_config(directory_.path());
   }
   void expect_refused(const nlohmann::json& change, const std::string& part) {
     nlohmann::json json = minimal_;
@@ -26,8 +26,8 @@ class ModelConfigTest : public ::testing::Test {
                    AllOf(HasSubstr(path_.string()), HasSubstr(part)));
   }
 
-  tilewright::testing::TemporaryDirectory folder_;
-  std::filesystem::path path_ = folder_.path() / "config.json";
+  tilewright::testing::TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_.path() / "config.json";
   nlohmann::json minimal_ = {
       {"model_type", "bert"},           {"vocab_size", 30522},       {"hidden_size", 384},
       {"num_hidden_layers", 6},         {"num_attention_heads", 12}, {"intermediate_size", 1536},
@@ -52,7 +52,7 @@ TEST_F(ModelConfigTest, ReadsAFileThatTransformersWrote) {
   }
 }
 
-TEST_F(ModelConfigTest, TakesTheReferencesDefaultsForWhatIsNoSize) {
+TEST_F(ModelConfigTest, UsesTheReferenceDefaultsForNonSizes) {
   const ModelConfig config = read(minimal_);
   EXPECT_EQ(config.bert.layer_norm_eps, 1e-12f);
   EXPECT_EQ(config.bert.hidden_dropout_prob, 0.1f);
@@ -62,7 +62,7 @@ TEST_F(ModelConfigTest, TakesTheReferencesDefaultsForWhatIsNoSize) {
   EXPECT_EQ(config.bert.num_labels, 2);
 }
 
-TEST_F(ModelConfigTest, GivesTheClassifierTheHiddenDropoutUnlessItHasItsOwn) {
+TEST_F(ModelConfigTest, UsesTheHiddenDropoutAsDefaultOfTheClassifierDropout) {
   minimal_["hidden_dropout_prob"] = 0.25;
   minimal_["classifier_dropout"] = nullptr;
   EXPECT_EQ(read(minimal_).bert.classifier_dropout, 0.25f);
@@ -70,7 +70,7 @@ TEST_F(ModelConfigTest, GivesTheClassifierTheHiddenDropoutUnlessItHasItsOwn) {
   EXPECT_EQ(read(minimal_).bert.classifier_dropout, 0.5f);
 }
 
-TEST_F(ModelConfigTest, CountsLabelsByTheirNamesOrTheirNumber) {
+TEST_F(ModelConfigTest, ReadsLabelsFromId2labelOrNumLabels) {
   minimal_["num_labels"] = 5;
   EXPECT_EQ(read(minimal_).bert.num_labels, 5);
   minimal_["id2label"] = {{"1", "yes"}, {"0", "no"}, {"2", "maybe"}};
@@ -89,7 +89,7 @@ TEST_F(ModelConfigTest, RefusesAnotherArchitecture) {
 TEST_F(ModelConfigTest, RefusesSizesMissingOutOfRangeOrNotDivisible) {
   for (const auto& [name, unused] : minimal_.items()) {
     if (name == "model_type") continue;
-    expect_refused({{name, nullptr}}, name + " is null, expected a whole number from 1");
+    expect_refused({{name, nullptr}}, name + " is null, expected an integer from 1");
     expect_refused({{name, 0}}, name + " is 0, expected");
     expect_refused({{name, -1}}, name + " is -1, expected");
     expect_refused({{name, 1.5}}, name + " is 1.5, expected");
@@ -102,33 +102,33 @@ TEST_F(ModelConfigTest, RefusesSizesMissingOutOfRangeOrNotDivisible) {
                  "hidden_dropout_prob is 1, expected a number from 0");
   expect_refused({{"layer_norm_eps", 0}}, "layer_norm_eps is 0, expected");
   minimal_.erase("vocab_size");
-  expect_refused(nlohmann::json::object(), "vocab_size is missing, expected a whole number");
+  expect_refused(nlohmann::json::object(), "vocab_size is missing; expected an integer");
 }
 
 TEST_F(ModelConfigTest, RefusesLabelsThatAreNotCountedFromZero) {
   expect_refused({{"id2label", {{"1", "a"}, {"2", "b"}}}}, "id2label.0 is missing");
-  expect_refused({{"id2label", {{"0", 7}}}}, "id2label.0 is 7, expected a text");
+  expect_refused({{"id2label", {{"0", 7}}}}, "id2label.0 is 7, expected a string");
   expect_refused({{"id2label", nlohmann::json::object()}}, "id2label is {}, expected 1 to");
   expect_refused({{"num_labels", 0}}, "num_labels is 0");
 }
 
-TEST_F(ModelConfigTest, RefusesWhatIsNoModelFolder) {
-  expect_failure([&] { read_bert_config(folder_.path() / "nowhere"); }, ExitCode::kModel,
-                 HasSubstr("nowhere: there is no such model folder"));
-  expect_failure([&] { read_bert_config(folder_.path()); }, ExitCode::kModel,
+TEST_F(ModelConfigTest, RefusesMissingAndInvalidFiles) {
+  expect_failure([&] { read_bert_config(directory_.path() / "nowhere"); }, ExitCode::kModel,
+                 HasSubstr("nowhere: model directory not found"));
+  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("config.json: cannot open"));
-  put_file(path_, "{\"model_type\": ");
-  expect_failure([&] { read_bert_config(folder_.path()); }, ExitCode::kModel,
+  write_file(path_, "{\"model_type\": ");
+  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("is not valid JSON at byte"));
-  put_file(path_, "[1]");
-  expect_failure([&] { read_bert_config(folder_.path()); }, ExitCode::kModel,
+  write_file(path_, "[1]");
+  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("expected a JSON object"));
-  put_file(path_, std::string(1000, '['));
-  expect_failure([&] { read_bert_config(folder_.path()); }, ExitCode::kModel,
+  write_file(path_, std::string(1000, '['));
+  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("nests deeper"));
 }
 
-TEST_F(ModelConfigTest, WritesBackWhatItReadWithTheNewHead) {
+TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   minimal_["architectures"] = {"BertModel"};
   minimal_["num_labels"] = 7;
   minimal_["dtype"] = "bfloat16";

@@ -1,4 +1,4 @@
-// Parameters found under the names that files of different ages and kinds give them.
+// Finds parameters under the names that different weight files use.
 #include "worker/checkpoint/parameters.h"
 
 #include "tests/support/paths.h"
@@ -16,12 +16,12 @@ class Parameters : public ::testing::Test {
   const SafetensorsFile& file_with(const std::string& name) {
     std::filesystem::remove(path_);
     write_safetensors(path_, {float_tensor(name, {2}, values_.data())});
-    file_ = open_weights(folder_.path());
+    file_ = open_weights(directory_.path());
     return *file_;
   }
 
-  tilewright::testing::TemporaryDirectory folder_;
-  std::filesystem::path path_ = folder_.path() / "model.safetensors";
+  tilewright::testing::TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_.path() / "model.safetensors";
   std::vector<float> values_ = {1.25f, -2};
   std::unique_ptr<SafetensorsFile> file_;
 };
@@ -44,14 +44,14 @@ TEST_F(Parameters, AreFoundWithAndWithoutThePrefixAndByOlderNames) {
   }
 }
 
-TEST_F(Parameters, AreNotTakenForOneAnother) {
+TEST_F(Parameters, AreNotConfusedWithSimilarNames) {
   EXPECT_EQ(find_parameter(file_with("weight"), "classifier.weight"), std::nullopt);
   EXPECT_EQ(find_parameter(file_with("bert.x.LayerNorm.beta"), "bert.x.LayerNorm.weight"),
             std::nullopt);
   EXPECT_EQ(find_parameter(file_with("bert.x.dense.gamma"), "bert.x.dense.weight"), std::nullopt);
 }
 
-TEST_F(Parameters, AreRefusedWhenMissingOrOfAnotherShape) {
+TEST_F(Parameters, AreRefusedIfMissingOrOfWrongShape) {
   const SafetensorsFile& file = file_with("pooler.dense.bias");
   std::vector<float> read(3);
   expect_failure(
@@ -69,12 +69,12 @@ TEST_F(Parameters, AreRefusedWhenMissingOrOfAnotherShape) {
       ExitCode::kWeights, HasSubstr("tensor \"pooler.dense.bias\": found shape [2], expected [3]"));
 }
 
-TEST_F(Parameters, InAFormatThatIsNotReadAreNamed) {
-  expect_failure([&] { open_weights(folder_.path()); }, ExitCode::kWeights,
+TEST_F(Parameters, ErrorNamesFilesInAnotherFormat) {
+  expect_failure([&] { open_weights(directory_.path()); }, ExitCode::kWeights,
                  HasSubstr("model.safetensors: cannot open"));
-  put_file(folder_.path() / "pytorch_model.bin", "");
-  expect_failure([&] { open_weights(folder_.path()); }, ExitCode::kWeights,
-                 HasSubstr("is missing, found pytorch_model.bin in its place"));
+  write_file(directory_.path() / "pytorch_model.bin", "");
+  expect_failure([&] { open_weights(directory_.path()); }, ExitCode::kWeights,
+                 HasSubstr("is missing; found pytorch_model.bin"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks for the tests of the exchange: as threads of this process or as processes of their own.
+// Runs ranks for the tests of worker/collectives, as threads of this process or as child processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,18 +9,21 @@
 
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/file_descriptor.h"
+#include "common/net/connect.h"
+#include "tests/unit/common/net/relay.h"
 #include "worker/collectives/mesh.h"
 
 namespace tilewright::collectives {
 
-// Generous: it only ends a test that would otherwise hang.
-inline MonotonicTime soon() { return monotonic_now() + std::chrono::seconds(60); }
+// Long enough that only a test that hangs reaches it.
+inline MonotonicTime test_deadline() { return monotonic_now() + std::chrono::seconds(60); }
 
 inline net::SecretKey test_key(const std::string& text = "a secret of enough bytes") {
   return net::SecretKey::from_bytes(text).or_throw();
@@ -38,7 +41,9 @@ struct Listeners {
     made.job_uid = "job-1";
     made.epoch = epoch;
     made.rank = rank;
-    made.peers = addresses;
+    for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
+      made.peers.push_back({addresses[peer], 100 + peer});
+    }
     made.tls = tls;
     return made;
   }
@@ -49,7 +54,7 @@ struct Listeners {
 
 using RankBody = std::function<void(Mesh&)>;
 
-// Runs `body` on every rank, each in a thread; what each threw, "" for nothing.
+// Runs `body` on every rank, each in a thread. Returns each rank's exception message, or "".
 inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool tls = false) {
   Listeners listeners(world, tls);
   const net::SecretKey key = test_key();
@@ -58,8 +63,9 @@ inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool 
   for (std::size_t rank = 0; rank < errors.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto mesh = build_mesh(listeners.listeners[rank],
-                                     listeners.config(static_cast<int>(rank)), key, soon());
+        const auto mesh =
+            build_mesh(listeners.listeners[rank], listeners.config(static_cast<int>(rank)), key,
+                       test_deadline());
         body(*mesh);
       } catch (const std::exception& problem) {
         errors[rank] = problem.what();
@@ -70,14 +76,36 @@ inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool 
   return errors;
 }
 
+// Runs `body` on two ranks. Rank 1 connects to rank 0 through a relay that records and can alter
+// the bytes. Returns each rank's Failure, or "".
+inline std::vector<std::string> through_relay(bool tls, net::Relay*& relay, const RankBody& body) {
+  Listeners listeners(2, tls);
+  net::Relay on_the_way(listeners.addresses[0]);
+  relay = &on_the_way;
+  const auto rank = [&](int which) {
+    return std::async(std::launch::async, [&, which]() -> std::string {
+      MeshConfig config = listeners.config(which);
+      if (which == 1) config.peers[0].address = on_the_way.address();
+      try {
+        body(*build_mesh(listeners.listeners[static_cast<std::size_t>(which)], config, test_key(),
+                         test_deadline()));
+        return "";
+      } catch (const Failure& failure) {
+        return failure.what();
+      }
+    });
+  };
+  auto zero = rank(0), one = rank(1);
+  return {zero.get(), one.get()};
+}
+
 inline void expect_no_errors(const std::vector<std::string>& errors) {
   for (std::size_t rank = 0; rank < errors.size(); ++rank) {
     EXPECT_EQ(errors[rank], "") << "rank " << rank;
   }
 }
 
-// A rank in a process of its own, which reports by lines on a pipe. `body` ends the process with
-// what it returns.
+// A rank in a child process that reports lines on a pipe. `body` returns the exit code.
 class RankProcess {
  public:
   using Body = std::function<int(int report_fd)>;
@@ -106,11 +134,11 @@ class RankProcess {
     if (write(fd, text.data(), text.size()) < 0) _exit(98);
   }
 
-  // The next line; "" when the process ended without one.
+  // The next line, "" if the process ended.
   std::string line() {
     std::string text;
     char one = 0;
-    while (net::wait_ready(pipe_.get(), POLLIN, soon()) == net::Ready::kYes &&
+    while (net::wait_ready(pipe_.get(), POLLIN, test_deadline()) == net::Ready::kYes &&
            read(pipe_.get(), &one, 1) == 1 && one != '\n') {
       text += one;
     }

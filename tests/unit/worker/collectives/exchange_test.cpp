@@ -16,39 +16,39 @@ bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Barrier, LetsNobodyThroughBeforeTheLast) {
+TEST(Barrier, ReturnsOnlyAfterEveryRankHasCalledIt) {
   std::atomic<int> arrived{0};
   expect_no_errors(run_ranks(4, [&arrived](Mesh& mesh) {
     for (int round = 1; round <= 50; ++round) {
       ++arrived;
-      barrier(mesh, soon());
+      barrier(mesh, test_deadline());
       EXPECT_GE(arrived.load(), 4 * round);
-      barrier(mesh, soon());  // nobody begins the next round before all have looked
+      barrier(mesh, test_deadline());  // no rank starts the next round before all have checked
     }
   }));
 }
 
-TEST(Broadcast, BringsTheRootsBytesToAll) {
+TEST(Broadcast, SendsTheRootsBytesToEveryRank) {
   expect_no_errors(run_ranks(3, [](Mesh& mesh) {
     for (int root = 0; root < 3; ++root) {
       std::vector<int> values(1 << 20, mesh.rank() == root ? root + 10 : -1);  // 4 MiB
-      broadcast(mesh, root, std::as_writable_bytes(std::span(values)), soon());
+      broadcast(mesh, root, std::as_writable_bytes(std::span(values)), test_deadline());
       EXPECT_EQ(std::ranges::count(values, root + 10), 1 << 20);
       const std::string text =
           mesh.rank() == root ? std::string(static_cast<std::size_t>(root), 'r') : "not the root's";
-      EXPECT_EQ(broadcast_text(mesh, root, text, 2, soon()),
+      EXPECT_EQ(broadcast_string(mesh, root, text, 2, test_deadline()),
                 std::string(static_cast<std::size_t>(root), 'r'));
     }
   }));
 }
 
-TEST(AllGather, BringsTextsOfAnySizeToAllAtOnce) {
+TEST(AllGather, GathersStringsOfAnySize) {
   expect_no_errors(run_ranks(4, [](Mesh& mesh) {
     const auto text_of = [](int rank) {
-      // 0 bytes, then more than the sockets of loopback hold.
+      // Rank 0 sends 0 bytes, the others more than the socket buffers hold.
       return std::string(static_cast<std::size_t>(rank) * 5'000'000, static_cast<char>('a' + rank));
     };
-    const auto texts = all_gather(mesh, text_of(mesh.rank()), 15'000'000, soon());
+    const auto texts = all_gather(mesh, text_of(mesh.rank()), 15'000'000, test_deadline());
     ASSERT_EQ(texts.size(), 4u);
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_TRUE(texts[static_cast<std::size_t>(rank)] == text_of(rank)) << rank;
@@ -56,27 +56,27 @@ TEST(AllGather, BringsTextsOfAnySizeToAllAtOnce) {
   }));
 }
 
-TEST(AllGather, RefusesMoreThanTheBoundAndNamesTheRank) {
+TEST(AllGather, RefusesTextsOverTheLimitAndNamesTheRank) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
-    all_gather(mesh, std::string(mesh.rank() == 1 ? 101 : 100, 'x'), 100, soon());
+    all_gather(mesh, std::string(mesh.rank() == 1 ? 101 : 100, 'x'), 100, test_deadline());
   });
   EXPECT_TRUE(mentions(errors[0], "rank 1 (")) << errors[0];
-  EXPECT_TRUE(mentions(errors[0], "sent 101 bytes in a gather, at most 100 are allowed"));
+  EXPECT_TRUE(mentions(errors[0], "sent 101 bytes in a gather, expected at most 100"));
 }
 
-TEST(Broadcast, OfAnotherSizeThanExpectedIsRefused) {
+TEST(Broadcast, RefusesAnUnexpectedSize) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     std::vector<std::byte> bytes(mesh.rank() == 0 ? 10 : 11);
-    broadcast(mesh, 0, bytes, soon());
+    broadcast(mesh, 0, bytes, test_deadline());
   });
   EXPECT_TRUE(mentions(errors[1], "sent 10 bytes in a broadcast, expected 11")) << errors[1];
 }
 
-TEST(Exchange, EndsAtItsDeadlineAndNamesWhoIsMissing) {
+TEST(Exchange, EndsAtItsDeadlineAndNamesTheMissingRank) {
   net::WakeUp seen;
   const auto errors = run_ranks(2, [&seen](Mesh& mesh) {
-    if (mesh.rank() == 1) {  // alive, but does not take part
-      net::wait_ready(seen.fd(), POLLIN, soon());
+    if (mesh.rank() == 1) {  // alive, but does not call barrier()
+      net::wait_ready(seen.fd(), POLLIN, test_deadline());
       return;
     }
     try {
@@ -87,12 +87,12 @@ TEST(Exchange, EndsAtItsDeadlineAndNamesWhoIsMissing) {
     }
   });
   EXPECT_TRUE(mentions(errors[0],
-                       "barrier of epoch 1 is not finished by the deadline: waiting for "
-                       "rank 1"))
+                       "the barrier in membership epoch 1 is not finished by the deadline: waiting "
+                       "for rank 1"))
       << errors[0];
 }
 
-TEST(Exchange, EndsAtOnceForAllWhenAborted) {
+TEST(Exchange, EndsOnAllRanksWhenAborted) {
   const auto errors = run_ranks(3, [](Mesh& mesh) {
     std::thread aborter;
     if (mesh.rank() == 2) {
@@ -107,7 +107,7 @@ TEST(Exchange, EndsAtOnceForAllWhenAborted) {
       throw;
     }
   });
-  // Whoever ends first closes its connections; the others may see that before their own abort.
+  // The first rank to end closes its connections; others may detect that before they abort.
   for (const std::string& error : errors) {
     EXPECT_TRUE(mentions(error, "aborted: the membership changed") || mentions(error, "is lost") ||
                 mentions(error, "closed its connection"))
@@ -117,46 +117,85 @@ TEST(Exchange, EndsAtOnceForAllWhenAborted) {
       errors, [](const std::string& error) { return mentions(error, "aborted: the membership"); }));
 }
 
-TEST(Exchange, NoticesRanksThatDoDifferentThings) {
+TEST(Exchange, DetectsRanksInDifferentOperations) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     if (mesh.rank() == 0) {
-      barrier(mesh, soon());
+      barrier(mesh, test_deadline());
     } else {
-      all_gather(mesh, "", 0, soon());
+      all_gather(mesh, "", 0, test_deadline());
     }
   });
   EXPECT_TRUE(mentions(errors[0] + errors[1], "expected")) << errors[0] << " / " << errors[1];
 }
 
-TEST(Frames, OfAnOldEpochAreRefused) {
+TEST(Frames, AreRefusedIfTheyAreOfAnOldEpoch) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     if (mesh.rank() == 1) {
       FrameHeader header;
       header.epoch = 0;
       header.operation = 1;
-      mesh.socket(0).write_all(std::as_bytes(std::span(&header, 1)), soon()).or_throw();
+      seal(header, {});
+      mesh.socket(0).write_all(std::as_bytes(std::span(&header, 1)), test_deadline()).or_throw();
       std::byte end[100];
-      EXPECT_FALSE(mesh.socket(0).read_exact(end, soon()).ok());  // dropped
+      EXPECT_FALSE(mesh.socket(0).read_exact(end, test_deadline()).ok());  // dropped
       return;
     }
-    barrier(mesh, soon());
+    barrier(mesh, test_deadline());
   });
-  EXPECT_TRUE(mentions(errors[0], "sent a frame of epoch 0, which is refused in epoch 1"))
+  EXPECT_TRUE(mentions(errors[0], "sent a frame of membership epoch 0 in membership epoch 1"))
       << errors[0];
 }
 
-TEST(Frames, ThatAreNoneAreRefused) {
+TEST(Frames, AreRefusedWithoutTheMagicNumber) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     if (mesh.rank() == 1) {
-      const std::string garbage(40, 'g');
-      mesh.socket(0).write_all(std::as_bytes(std::span(garbage)), soon()).or_throw();
+      const std::string garbage(sizeof(FrameHeader), 'g');
+      mesh.socket(0).write_all(std::as_bytes(std::span(garbage)), test_deadline()).or_throw();
       std::byte end[100];
-      EXPECT_FALSE(mesh.socket(0).read_exact(end, soon()).ok());
+      EXPECT_FALSE(mesh.socket(0).read_exact(end, test_deadline()).ok());
       return;
     }
-    barrier(mesh, soon());
+    barrier(mesh, test_deadline());
   });
-  EXPECT_TRUE(mentions(errors[0], "sent bytes that are no frame")) << errors[0];
+  EXPECT_TRUE(mentions(errors[0], "sent bytes that are not a frame")) << errors[0];
+}
+
+TEST(Frames, AreRefusedIfAnyByteOfTheHeaderIsAltered) {
+  for (std::size_t altered = 0; altered < sizeof(FrameHeader); ++altered) {
+    const auto errors = run_ranks(2, [altered](Mesh& mesh) {
+      if (mesh.rank() == 1) {
+        FrameHeader header;
+        header.epoch = header.operation = 1;
+        seal(header, {});
+        const auto bytes = std::as_writable_bytes(std::span(&header, 1));
+        bytes[altered] ^= std::byte{4};
+        mesh.socket(0).write_all(bytes, test_deadline()).or_throw();
+        std::byte end[100];
+        while (mesh.socket(0).read_exact(end, test_deadline()).ok()) {
+        }
+        return;
+      }
+      barrier(mesh, test_deadline());
+    });
+    EXPECT_TRUE(
+        mentions(errors[0], altered < sizeof(FrameHeader::magic) ? "not a frame" : "checksum"))
+        << "byte " << altered << ": " << errors[0];
+  }
+}
+
+TEST(Frames, AreRefusedIfAByteOfTheirPayloadIsAltered) {
+  const std::string state(1'000'000, 's');
+  std::atomic<int> wrong{0};
+  net::Relay* relay = nullptr;
+  const auto errors = through_relay(false, relay, [&](Mesh& mesh) {
+    for (int round = 0; round < 1000; ++round) {
+      wrong += broadcast_string(mesh, 1, state, state.size(), test_deadline()) != state;
+      barrier(mesh, test_deadline());
+      if (round == 1 && mesh.rank() == 1) relay->alter_next_byte();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(mentions(errors[0], "checksum")) << errors[0];
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace tilewright::collectives {
 namespace {
 
-TEST(Slices, CoverAChunkOnceAndBeginAtCacheLines) {
+TEST(Slices, CoverAChunkExactlyOnceAndBeginAtCacheLines) {
   for (const std::int64_t size : {0, 1, 15, 16, 17, 1000, 4096}) {
     for (int world = 1; world <= 5; ++world) {
       const Range chunk{37, 37 + size};
@@ -22,7 +22,7 @@ TEST(Slices, CoverAChunkOnceAndBeginAtCacheLines) {
   }
 }
 
-TEST(Chunks, AreAtLeastOneEvenOfAnEmptyBucket) {
+TEST(Chunks, AnEmptyBucketHasOne) {
   EXPECT_EQ(chunks_in({5, 5}, 10), 1);
   EXPECT_EQ(chunks_in({5, 15}, 10), 1);
   EXPECT_EQ(chunks_in({5, 16}, 10), 2);
@@ -45,10 +45,10 @@ TEST(Layout, SumsInTheOrderOfTheRanksInPlainMode) {
   EXPECT_EQ(layout.merges, (std::vector<Merge>{{0, 1, 1}, {0, 2, 2}}));
 }
 
-TEST(LayoutDeathTest, ASplitWithAGapOrARestIsABug) {
+TEST(LayoutDeathTest, AbortsOnASplitThatDoesNotCoverTheShards) {
   const std::vector<Range> gap{{0, 1}, {2, 4}}, rest{{0, 1}, {1, 3}};
   EXPECT_DEATH(Layout(ReduceMode::kExact, gap, 4), "expected a range from 1");
-  EXPECT_DEATH(Layout(ReduceMode::kExact, rest, 4), "have 3 shards together, expected 4");
+  EXPECT_DEATH(Layout(ReduceMode::kExact, rest, 4), "found 3 shards on all ranks, expected 4");
 }
 
 }  // namespace

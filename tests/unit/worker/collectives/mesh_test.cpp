@@ -1,10 +1,13 @@
-// Who gets into a mesh and who does not.
+// Tests which connections a mesh accepts and rejects.
 #include "worker/collectives/mesh.h"
 
 #include <gtest/gtest.h>
 
 #include <future>
 
+#include "common/net/connect.h"
+#include "common/net/handshake.h"
+#include "common/net/message.h"
 #include "tests/unit/worker/collectives/cluster.h"
 #include "worker/collectives/exchange.h"
 
@@ -15,15 +18,15 @@ using std::chrono::milliseconds;
 
 const std::string kSecret = "a secret of enough bytes";
 
-// A rank in a thread: builds its mesh and passes a barrier; what went wrong, "" for nothing. Rings
-// `failed` when something did.
+// Runs a rank in a thread: builds its mesh and calls barrier(). Returns the error or "", and
+// signals `failed` on an error.
 std::future<std::string> join(Listeners& listeners, const MeshConfig& config,
                               const std::string& key = kSecret, net::WakeUp* failed = nullptr) {
   return std::async(std::launch::async, [&listeners, config, key, failed]() -> std::string {
     try {
       auto mesh = build_mesh(listeners.listeners[static_cast<std::size_t>(config.rank)], config,
-                             test_key(key), soon());
-      barrier(*mesh, soon());
+                             test_key(key), test_deadline());
+      barrier(*mesh, test_deadline());
       return "";
     } catch (const Failure& failure) {
       if (failed) failed->signal();
@@ -36,9 +39,9 @@ bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Builds rank 0 of `listeners` until a short deadline; what it said when that failed.
-std::string build_in_vain(Listeners& listeners, milliseconds limit,
-                          const net::WakeUp* cancel = nullptr) {
+// Builds rank 0 of `listeners` with a short deadline and returns the error.
+std::string expect_build_fails(Listeners& listeners, milliseconds limit,
+                               const net::WakeUp* cancel = nullptr) {
   try {
     build_mesh(listeners.listeners[0], listeners.config(0, 7), test_key(), monotonic_now() + limit,
                cancel);
@@ -49,10 +52,39 @@ std::string build_in_vain(Listeners& listeners, milliseconds limit,
   return "";
 }
 
+const char* const kContext = "tilewright mesh of job job-1";
+
+// The greeting of a rank: the members of Listeners::config() in epoch 7, unless a test changes them.
+struct RawHello {
+  std::uint64_t version = 2;
+  std::uint64_t epoch = 7;
+  std::uint64_t client_instance = 101;
+  std::uint64_t server_instance = 100;
+  std::int32_t rank = 1, world = 2;
+};
+
+// Authenticates itself to rank 0 as the job's workers do, then sends what the test says.
+class RawRank {
+ public:
+  explicit RawRank(const Listeners& listeners)
+      : socket_(net::connect_to(listeners.addresses[0], test_deadline()).or_throw()) {
+    net::authenticate(socket_, net::Role::kClient, test_key(), kContext, test_deadline())
+        .or_throw();
+  }
+  // Sends the greeting and returns the reply.
+  std::string greet(const RawHello& hello) {
+    socket_.write_all(std::as_bytes(std::span(&hello, 1)), test_deadline()).or_throw();
+    return net::read_message(socket_, 1000, test_deadline()).or_throw();
+  }
+
+ private:
+  net::Socket socket_;
+};
+
 TEST(Mesh, ConnectsEveryRankWithEveryOther) {
   for (int world = 1; world <= 5; ++world) {
     expect_no_errors(run_ranks(world, [](Mesh& mesh) {
-      const auto ranks = all_gather(mesh, std::to_string(mesh.rank()), 10, soon());
+      const auto ranks = all_gather(mesh, std::to_string(mesh.rank()), 10, test_deadline());
       for (int rank = 0; rank < mesh.world(); ++rank) {
         EXPECT_EQ(ranks[static_cast<std::size_t>(rank)], std::to_string(rank));
       }
@@ -60,44 +92,48 @@ TEST(Mesh, ConnectsEveryRankWithEveryOther) {
   }
 }
 
-TEST(Mesh, IsCompleteThoughStrangersKeepTheirConnectionsOpenAndSendGarbage) {
+TEST(Mesh, IsBuiltDespiteUnauthenticatedConnectionsThatSendGarbage) {
   Listeners listeners(2);
   std::vector<net::Socket> strangers;
-  for (int i = 0; i < 100; ++i) {  // more than are served at once
-    strangers.push_back(net::connect_to(listeners.addresses[0], soon()).or_throw());
+  for (int i = 0; i < 100; ++i) {  // more than kMaxPending
+    strangers.push_back(net::connect_to(listeners.addresses[0], test_deadline()).or_throw());
     const std::string garbage(static_cast<std::size_t>(i) * 10, 'g');
-    EXPECT_TRUE(strangers.back().write_all(std::as_bytes(std::span(garbage)), soon()).ok());
+    EXPECT_TRUE(
+        strangers.back().write_all(std::as_bytes(std::span(garbage)), test_deadline()).ok());
   }
   MeshConfig config = listeners.config(0);
-  config.handshake_limit = milliseconds(20);
+  config.handshake_timeout = milliseconds(20);
   auto zero = join(listeners, config);
   auto one = join(listeners, listeners.config(1));
   EXPECT_EQ(zero.get(), "");
   EXPECT_EQ(one.get(), "");
-  for (net::Socket& stranger : strangers) {  // all dropped, none told more than a random number
+  for (net::Socket& stranger : strangers) {  // all closed; none received more than the greeting
     std::byte greeting[36], more[1];
-    // Garbage that was not read makes the close a reset, which may take the greeting with it.
-    const bool greeted = stranger.read_exact(greeting, soon()).ok();
-    if (greeted) {
-      EXPECT_FALSE(stranger.read_exact(more, soon()).ok());
+    // Unread garbage turns the close into a reset, which can discard the greeting.
+    const bool greeting_received = stranger.read_exact(greeting, test_deadline()).ok();
+    if (greeting_received) {
+      EXPECT_FALSE(stranger.read_exact(more, test_deadline()).ok());
     }
   }
 }
 
-TEST(Mesh, SaysWhoIsMissingAndWhoWasTurnedAway) {
+TEST(Mesh, ReportsMissingRanksAndRejectedConnections) {
   Listeners listeners(3);
-  auto stranger = net::connect_to(listeners.addresses[0], soon()).or_throw();
+  auto stranger = net::connect_to(listeners.addresses[0], test_deadline()).or_throw();
   const std::string garbage(64, 'g');
-  EXPECT_TRUE(stranger.write_all(std::as_bytes(std::span(garbage)), soon()).ok());
-  const std::string why = build_in_vain(listeners, milliseconds(100));
-  EXPECT_TRUE(mentions(why, "rank 0 of epoch 7: the mesh is not complete by the deadline")) << why;
+  EXPECT_TRUE(stranger.write_all(std::as_bytes(std::span(garbage)), test_deadline()).ok());
+  const std::string why = expect_build_fails(listeners, milliseconds(100));
+  EXPECT_TRUE(
+      mentions(why, "rank 0 in membership epoch 7: the mesh is not complete by the deadline"))
+      << why;
   EXPECT_TRUE(mentions(why, "rank 1 (" + net::to_string(listeners.addresses[1]) + "), rank 2"))
       << why;
-  EXPECT_TRUE(mentions(why, "turned away: 1, the last: " + stranger.local_address()->host)) << why;
+  EXPECT_TRUE(mentions(why, "rejected connections: 1, the last: " + stranger.local_address()->host))
+      << why;
   EXPECT_TRUE(mentions(why, "did not prove that it knows this job's secret")) << why;
 }
 
-TEST(Mesh, DoesNotAdmitAnotherSecretOrAnotherJob) {
+TEST(Mesh, RejectsAnotherSecretOrAnotherJob) {
   for (const bool other_job : {false, true}) {
     Listeners listeners(2);
     net::WakeUp cancel;
@@ -106,13 +142,14 @@ TEST(Mesh, DoesNotAdmitAnotherSecretOrAnotherJob) {
     auto one = std::async(std::launch::async, [&] {
       try {
         build_mesh(listeners.listeners[1], config,
-                   test_key(other_job ? kSecret : "another secret, as long"), soon(), &cancel);
+                   test_key(other_job ? kSecret : "another secret, as long"), test_deadline(),
+                   &cancel);
         return std::string();
       } catch (const Failure& failure) {
         return std::string(failure.what());
       }
     });
-    const std::string why = build_in_vain(listeners, milliseconds(100));
+    const std::string why = expect_build_fails(listeners, milliseconds(100));
     EXPECT_TRUE(mentions(why, "did not prove")) << why;
     cancel.signal();
     EXPECT_TRUE(mentions(one.get(), "cancelled"));
@@ -125,20 +162,22 @@ TEST(Mesh, TellsARankOfAnOldEpochThatItIsOver) {
   auto late = join(listeners, listeners.config(2, 6));
   const std::string why = late.get();
   EXPECT_TRUE(mentions(why, "rank 0 (" + net::to_string(listeners.addresses[0]) +
-                                ") refused this rank: epoch 6 is over, this is epoch 7"))
+                                ") refused this rank: membership epoch 6 is over, the current "
+                                "one is 7"))
       << why;
-  // The epoch forms without it.
+  // The mesh is built without it.
   auto one = join(listeners, listeners.config(1, 7));
   auto two = join(listeners, listeners.config(2, 7));
   EXPECT_EQ(zero.get() + one.get() + two.get(), "");
 }
 
-TEST(Mesh, WaitsForARankThatIsStillInTheEpochBefore) {
+TEST(Mesh, WaitsForARankThatIsStillInThePreviousEpoch) {
   Listeners listeners(2);
   net::WakeUp cancel;
   auto stale = std::async(std::launch::async, [&] {
     try {
-      build_mesh(listeners.listeners[0], listeners.config(0, 6), test_key(), soon(), &cancel);
+      build_mesh(listeners.listeners[0], listeners.config(0, 6), test_key(), test_deadline(),
+                 &cancel);
     } catch (const Failure&) {
     }
   });
@@ -149,56 +188,121 @@ TEST(Mesh, WaitsForARankThatIsStillInTheEpochBefore) {
   EXPECT_EQ(zero.get() + one.get(), "");
 }
 
-TEST(Mesh, RefusesARankOfAnotherWorldAndASecondOfTheSameRank) {
+TEST(Mesh, RejectsARankOfAnotherWorldAndADuplicateRank) {
   Listeners listeners(3);
   auto zero = join(listeners, listeners.config(0));
   MeshConfig wide = listeners.config(2);
   wide.peers.push_back(wide.peers[1]);
-  EXPECT_TRUE(mentions(join(listeners, wide).get(), "rank 2 of 4 does not connect to rank 0 of 3"));
+  EXPECT_TRUE(mentions(join(listeners, wide).get(), "rank 2 of 4 must not connect to rank 0 of 3"));
   net::WakeUp refused;
   auto first = join(listeners, listeners.config(2), kSecret, &refused);
   auto second = join(listeners, listeners.config(2), kSecret, &refused);
-  // Rank 0 waits for rank 1 and so sees both; rank 1 comes when one of them has gone.
-  EXPECT_EQ(net::wait_ready(refused.fd(), POLLIN, soon()), net::Ready::kYes);
+  // Rank 0 waits for rank 1 and so sees both. Rank 1 starts after one of them is rejected.
+  EXPECT_EQ(net::wait_ready(refused.fd(), POLLIN, test_deadline()), net::Ready::kYes);
   auto one = join(listeners, listeners.config(1));
   const std::string a = first.get(), b = second.get();
   EXPECT_TRUE(a.empty() != b.empty()) << a << " / " << b;
-  EXPECT_TRUE(mentions(a + b, "rank 2 is connected already")) << a + b;
+  EXPECT_TRUE(mentions(a + b, "rank 2 is already connected")) << a + b;
   EXPECT_EQ(zero.get() + one.get(), "");
 }
 
-TEST(Mesh, IsGivenUpAtOnceWhenCancelled) {
+TEST(Mesh, RejectsAnotherInstanceOfARank) {
   Listeners listeners(2);
-  net::WakeUp cancel;
-  auto ringer = std::async(std::launch::async, [&cancel] { cancel.signal(); });
-  EXPECT_TRUE(mentions(build_in_vain(listeners, std::chrono::hours(1), &cancel), "cancelled"));
+  auto zero = join(listeners, listeners.config(0, 7));
+  MeshConfig replaced = listeners.config(1, 7);
+  replaced.peers[1].instance_id = 55;
+  EXPECT_TRUE(mentions(join(listeners, replaced).get(),
+                       "refused this rank: instance 0000000000000037 of rank 1 is not in epoch 7, "
+                       "expected instance 0000000000000065"));
+  auto one = join(listeners, listeners.config(1, 7));
+  EXPECT_EQ(zero.get() + one.get(), "");
 }
 
-TEST(Mesh, NoticesAMemberThatDiesWhileOthersAreMissing) {
+TEST(Mesh, TellsARankThatLooksForAnotherInstanceToTryAgain) {
+  Listeners listeners(2);
+  auto zero = join(listeners, listeners.config(0, 7));
+  EXPECT_EQ(RawRank(listeners).greet({.server_instance = 200}),
+            "Nthis is instance 0000000000000064 of rank 0, not 00000000000000c8");
+  auto one = join(listeners, listeners.config(1, 7));
+  EXPECT_EQ(zero.get() + one.get(), "");
+}
+
+TEST(Mesh, TakesOnlyTheExpectedInstanceForALowerRank) {
+  Listeners listeners(2);
+  auto one = join(listeners, listeners.config(1, 7));
+  {  // a process that accepts every rank
+    net::Socket socket = listeners.listeners[0].accept(test_deadline()).or_throw();
+    net::authenticate(socket, net::Role::kServer, test_key(), kContext, test_deadline()).or_throw();
+    RawHello hello;
+    socket.read_exact(std::as_writable_bytes(std::span(&hello, 1)), test_deadline()).or_throw();
+    EXPECT_EQ(hello.client_instance, 101U);
+    EXPECT_EQ(hello.server_instance, 100U);
+    const std::uint64_t instance = 55;
+    net::write_message(socket,
+                       "W" + std::string(reinterpret_cast<const char*>(&instance), sizeof instance),
+                       test_deadline())
+        .or_throw();
+    std::byte more[1];
+    EXPECT_FALSE(socket.read_exact(more, test_deadline()).ok()) << "rank 1 closes the connection";
+  }
+  auto zero = join(listeners, listeners.config(0, 7));
+  EXPECT_EQ(zero.get() + one.get(), "");
+}
+
+TEST(Mesh, TellsARankOfAnotherProtocolVersionBothVersions) {
+  Listeners listeners(2);
+  auto zero = join(listeners, listeners.config(0, 7));
+  const std::string reason =
+      "it uses version 3 of the mesh protocol, rank 0 version 2; expected the same release of "
+      "Tilewright for all workers";
+  EXPECT_EQ(RawRank(listeners).greet({.version = 3}), "V" + reason);
+  auto one = join(listeners, listeners.config(1, 7));
+  EXPECT_EQ(zero.get() + one.get(), "");
+}
+
+TEST(Mesh, EndsForGoodWhenAPeerHasAnotherProtocolVersion) {
+  Listeners listeners(2);
+  auto one = std::async(std::launch::async, [&] {
+    try {
+      build_mesh(listeners.listeners[1], listeners.config(1, 7), test_key(), test_deadline());
+    } catch (const Failure& failure) {
+      return failure.error();
+    }
+    return Error{ExitCode::kOk, ""};
+  });
+  net::Socket socket = listeners.listeners[0].accept(test_deadline()).or_throw();
+  net::authenticate(socket, net::Role::kServer, test_key(), kContext, test_deadline()).or_throw();
+  net::write_message(socket, "Vit uses another version", test_deadline()).or_throw();
+  const Error error = one.get();
+  EXPECT_EQ(error.code, ExitCode::kUnsupported);
+  EXPECT_EQ(error.message, "rank 0 (" + net::to_string(listeners.addresses[0]) +
+                               ") refused this rank: it uses another version");
+}
+
+TEST(Mesh, FailsImmediatelyWhenCancelled) {
+  Listeners listeners(2);
+  net::WakeUp cancel;
+  auto canceller = std::async(std::launch::async, [&cancel] { cancel.signal(); });
+  EXPECT_TRUE(mentions(expect_build_fails(listeners, std::chrono::hours(1), &cancel), "cancelled"));
+}
+
+TEST(Mesh, DetectsTheDeathOfAConnectedRankDuringConstruction) {
   Listeners listeners(3);
   std::future<std::string> zero;
   {
     RankProcess one([&listeners](int fd) -> int {
-      // Rank 1 reaches rank 0 and is then waiting for rank 2.
-      auto socket = net::connect_to(listeners.addresses[0], soon()).or_throw();
-      net::authenticate(socket, net::Role::kClient, test_key(), "tilewright mesh of job job-1",
-                        soon())
-          .or_throw();
-      const struct {
-        std::uint64_t epoch = 1;
-        std::int32_t rank = 1, world = 3;
-      } hello;
-      socket.write_all(std::as_bytes(std::span(&hello, 1)), soon()).or_throw();
-      std::byte verdict[5];
-      socket.read_exact(verdict, soon()).or_throw();
+      // Rank 1 connects to rank 0 and then waits for rank 2.
+      RawRank rank(listeners);
+      EXPECT_EQ(rank.greet({.epoch = 1, .rank = 1, .world = 3}).substr(0, 1), "W");
       RankProcess::report(fd, "in");
       while (true) pause();
     });
     zero = join(listeners, listeners.config(0));  // no thread before the fork
     EXPECT_EQ(one.line(), "in");
   }
-  EXPECT_TRUE(mentions(zero.get(), "rank 1 (" + net::to_string(listeners.addresses[1]) +
-                                       ") closed its connection while the mesh was built"));
+  EXPECT_TRUE(
+      mentions(zero.get(), "rank 1 (" + net::to_string(listeners.addresses[1]) +
+                               ") closed its connection during the construction of the mesh"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Exactness of the all-reduce: every world, every split, against the definition.
+// Compares the all-reduce bit for bit with the reference sum, for many worlds and splits.
 #include "worker/collectives/reducer.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace tilewright::collectives {
 namespace {
 
 std::vector<Range> buckets_of(std::int64_t count, std::int64_t size) {
-  std::vector<Range> buckets;  // from the back, as a backward pass finishes them
+  std::vector<Range> buckets;  // from the last element to the first
   for (std::int64_t end = count; end > 0; end -= size) {
     buckets.push_back({std::max<std::int64_t>(0, end - size), end});
   }
@@ -24,10 +24,10 @@ std::vector<Range> buckets_of(std::int64_t count, std::int64_t size) {
 void reduce(Reducer& reducer, const GradientParts& parts, const std::vector<Range>& buckets) {
   reducer.begin_step(parts, buckets);
   for (int i = 0; i < static_cast<int>(buckets.size()); ++i) reducer.start(i);
-  reducer.wait(soon());
+  reducer.wait(test_deadline());
 }
 
-// Runs `steps` steps and compares every rank's result with the definition.
+// Runs `steps` steps and compares every rank's result with the reference sum.
 void expect_exact(const std::vector<Range>& split, int shards, std::int64_t count,
                   std::int64_t bucket_size, ReducerOptions options, unsigned steps = 2) {
   const int world = static_cast<int>(split.size());
@@ -36,7 +36,7 @@ void expect_exact(const std::vector<Range>& split, int shards, std::int64_t coun
     Reducer reducer(mesh, split, shards, options);
     for (unsigned step = 0; step < steps; ++step) {
       const auto gradients = shard_gradients(shards, count, step);
-      OwnParts own(gradients, reducer.own_parts());
+      LocalParts own(gradients, reducer.local_parts());
       reduce(reducer, own.view, buckets_of(count, bucket_size));
       right += same_bits(own.sum(), tree_sum(gradients));
     }
@@ -45,7 +45,7 @@ void expect_exact(const std::vector<Range>& split, int shards, std::int64_t coun
       << "world " << world << ", " << shards << " shards, " << count << " elements";
 }
 
-TEST(Reducer, GivesTheSameBitsForEveryWorldNumberOfShardsAndSize) {
+TEST(Reducer, GivesTheSameBitsForEveryWorldShardCountAndSize) {
   ReducerOptions options;
   options.chunk_elements = 1000;
   for (int world = 1; world <= 5; ++world) {
@@ -62,7 +62,7 @@ TEST(Reducer, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks) {
   ReducerOptions options;
   options.chunk_elements = 300;
   for (int first = 0; first <= 8; ++first) {
-    for (int second = first; second <= 8; ++second) {  // ranks without shards among them
+    for (int second = first; second <= 8; ++second) {  // includes ranks without shards
       expect_exact({{0, first}, {first, second}, {second, 8}}, 8, 1003, 400, options, 1);
     }
   }
@@ -79,19 +79,19 @@ TEST(Reducer, GivesTheSameBitsWithEveryWindowAndChunk) {
   }
 }
 
-TEST(Reducer, CarriesMoreThanTheSocketsHold) {
+TEST(Reducer, TransfersMoreThanTheSocketBuffersHold) {
   expect_exact(even_split(2, 4), 4, 3'000'011, 1'700'000, {}, 1);
 }
 
-TEST(Reducer, PutsTheSumAsideWhenAsked) {
+TEST(Reducer, WritesTheSumToASeparateBuffer) {
   const auto gradients = shard_gradients(8, 1003);
   expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
     Reducer reducer(mesh, even_split(3, 8), 8);
-    OwnParts own(gradients, reducer.own_parts());
-    Floats aside(1003);
-    own.view.sum = aside.data();
+    LocalParts own(gradients, reducer.local_parts());
+    Floats separate(1003);
+    own.view.sum = separate.data();
     reduce(reducer, own.view, buckets_of(1003, 100));
-    EXPECT_TRUE(same_bits(aside, tree_sum(gradients)));
+    EXPECT_TRUE(same_bits(separate, tree_sum(gradients)));
   }));
 }
 
@@ -106,13 +106,13 @@ TEST(Reducer, SumsInTheOrderOfTheRanksInPlainMode) {
     ReducerOptions options;
     options.mode = ReduceMode::kPlain;
     Reducer reducer(mesh, even_split(5, 8), 8, options);
-    OwnParts own(gradients, {{mesh.rank(), 1}});
+    LocalParts own(gradients, {{mesh.rank(), 1}});
     reduce(reducer, own.view, buckets_of(1003, 100));
     EXPECT_TRUE(same_bits(own.sum(), want));
   }));
 }
 
-TEST(Reducer, ExchangesEarlyBucketsWhileLaterOnesAreComputed) {
+TEST(Reducer, SumsEarlyBucketsDuringTheComputationOfLaterOnes) {
   // Rank 0 starts its second bucket only after rank 1 has the sum of the first.
   net::WakeUp first_done;
   const auto gradients = shard_gradients(2, 1000);
@@ -124,20 +124,20 @@ TEST(Reducer, ExchangesEarlyBucketsWhileLaterOnesAreComputed) {
       };
     }
     Reducer reducer(mesh, even_split(2, 2), 2, options);
-    OwnParts own(gradients, reducer.own_parts());
+    LocalParts own(gradients, reducer.local_parts());
     const auto buckets = buckets_of(1000, 500);
     reducer.begin_step(own.view, buckets);
     reducer.start(0);
     if (mesh.rank() == 0) {
-      EXPECT_EQ(net::wait_ready(first_done.fd(), POLLIN, soon()), net::Ready::kYes);
+      EXPECT_EQ(net::wait_ready(first_done.fd(), POLLIN, test_deadline()), net::Ready::kYes);
     }
     reducer.start(1);
-    reducer.wait(soon());
+    reducer.wait(test_deadline());
     EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients)));
   }));
 }
 
-TEST(Reducer, PassesItsFaultPointsOnceABucketInOrder) {
+TEST(Reducer, HitsItsFaultPointsOncePerBucketInOrder) {
   const auto gradients = shard_gradients(2, 1000);
   std::mutex mutex;
   std::vector<std::vector<std::string>> names(2);
@@ -149,7 +149,7 @@ TEST(Reducer, PassesItsFaultPointsOnceABucketInOrder) {
       names[rank].push_back(name);
     };
     Reducer reducer(mesh, even_split(2, 2), 2, options);
-    OwnParts own(gradients, reducer.own_parts());
+    LocalParts own(gradients, reducer.local_parts());
     reduce(reducer, own.view, buckets_of(1000, 250));
   }));
   for (const auto& of_rank : names) {
@@ -162,26 +162,26 @@ TEST(Reducer, PassesItsFaultPointsOnceABucketInOrder) {
   }
 }
 
-TEST(Reducer, OfAWorldOfOneMergesWithoutThreadOrSocket) {
+TEST(Reducer, WithOneRankMergesPartsWithoutThreadOrSocket) {
   const auto gradients = shard_gradients(8, 1003);
-  const auto mesh = Mesh::alone();
+  const auto mesh = Mesh::single_rank();
   Reducer reducer(*mesh, even_split(1, 8), 8);
-  OwnParts own(gradients, reducer.own_parts());
+  LocalParts own(gradients, reducer.local_parts());
   ASSERT_EQ(own.buffers.size(), 1u);
   reduce(reducer, own.view, buckets_of(1003, 100));
   EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients)));
 }
 
-TEST(ReducerDeathTest, WrongPartsOrAnOrderOfBucketsOfItsOwnAreBugs) {
+TEST(ReducerDeathTest, AbortsOnWrongPartsOrBucketOrder) {
   const auto gradients = shard_gradients(2, 16);
-  const auto mesh = Mesh::alone();
+  const auto mesh = Mesh::single_rank();
   Reducer reducer(*mesh, even_split(1, 2), 2);
-  OwnParts own(gradients, {{0, 1}});
+  LocalParts own(gradients, {{0, 1}});
   EXPECT_DEATH(reducer.begin_step(own.view, buckets_of(16, 8)), "expected 0 to 2");
-  OwnParts whole(gradients, {{0, 2}});
+  LocalParts whole(gradients, {{0, 2}});
   reducer.begin_step(whole.view, buckets_of(16, 8));
   EXPECT_DEATH(reducer.start(1), "start\\(1\\), expected 0 of 2");
-  EXPECT_DEATH(reducer.wait(soon()), "0 of 2 buckets started");
+  EXPECT_DEATH(reducer.wait(test_deadline()), "0 of 2 buckets started");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The sum over shards as the definition says it: one buffer a shard, a recursive full tree, no
-// exchange. And gradients whose sum depends on the order of additions.
+// The reference sum over shards (one buffer per shard, a recursive full tree, no communication),
+// and gradients whose sum depends on the order of additions.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace tilewright::collectives {
 
 using Floats = std::vector<float>;
 
-// Magnitudes from 2^-20 to 2^20 and both signs: nearly every addition rounds.
+// Magnitudes from 2^-20 to 2^20 and both signs, so that nearly every addition rounds.
 inline std::vector<Floats> shard_gradients(int shards, std::int64_t count, unsigned seed = 1) {
   std::vector<Floats> gradients;
   for (int shard = 0; shard < shards; ++shard) {
@@ -39,9 +39,9 @@ inline Floats tree_sum(const std::vector<Floats>& shards) {
   return tree_sum(shards, 0, static_cast<int>(shards.size()));
 }
 
-// What a worker with these subtrees brings.
-struct OwnParts {
-  OwnParts(const std::vector<Floats>& shards, const std::vector<Subtree>& subtrees) {
+// The parts of a worker with these subtrees.
+struct LocalParts {
+  LocalParts(const std::vector<Floats>& shards, const std::vector<Subtree>& subtrees) {
     view.count = static_cast<std::int64_t>(shards.front().size());
     for (const Subtree& one : subtrees) buffers.push_back(tree_sum(shards, one.begin, one.size));
     for (std::size_t i = 0; i < subtrees.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace tilewright::collectives {
 namespace {
 
-TEST(Shards, ExampleIBelongsToShardFloorOfIVOverN) {
+TEST(Shards, ContainExampleIInShardIVOverNRoundedDown) {
   for (const int shards : {1, 2, 4, 8, 16, 64}) {
     for (std::int64_t n = 0; n <= 200; ++n) {
       std::int64_t next = 0;
@@ -25,7 +25,7 @@ TEST(Shards, ExampleIBelongsToShardFloorOfIVOverN) {
   }
 }
 
-TEST(Shards, AreBalancedOverTheExamplesToOne) {
+TEST(Shards, DifferByAtMostOneExample) {
   for (std::int64_t n = 1; n <= 300; ++n) {
     for (int shard = 0; shard < 16; ++shard) {
       const std::int64_t size = shard_examples(shard, 16, n).size();
@@ -35,7 +35,7 @@ TEST(Shards, AreBalancedOverTheExamplesToOne) {
   }
 }
 
-TEST(Shards, AreSharedAmongRanksInOrderAndBalancedToOne) {
+TEST(Shards, AreSplitAmongRanksInOrderWithADifferenceOfAtMostOne) {
   for (const int shards : {1, 2, 4, 8, 16, 32}) {
     for (int world = 1; world <= shards; ++world) {
       std::int64_t next = 0;
@@ -51,7 +51,7 @@ TEST(Shards, AreSharedAmongRanksInOrderAndBalancedToOne) {
   }
 }
 
-TEST(Shards, AreWholeSubtreesWhereTheWorldDividesThem) {
+TEST(Shards, AreOneSubtreePerRankIfTheWorldIsAPowerOfTwo) {
   for (const int shards : {2, 4, 8, 16, 32}) {
     for (int world = 1; world <= shards; world *= 2) {
       for (int rank = 0; rank < world; ++rank) {
@@ -61,7 +61,7 @@ TEST(Shards, AreWholeSubtreesWhereTheWorldDividesThem) {
   }
 }
 
-TEST(Shards, MustBeAPowerOfTwoAtLeastTheWorkersAndAtMostTheExamples) {
+TEST(Shards, MustBeAPowerOfTwoBetweenTheWorkersAndTheExamples) {
   EXPECT_TRUE(check_shards(8, 8, 8).ok());
   EXPECT_TRUE(check_shards(1, 1, 1).ok());
   for (const int shards : {0, -4, 3, 12}) {
@@ -72,13 +72,13 @@ TEST(Shards, MustBeAPowerOfTwoAtLeastTheWorkersAndAtMostTheExamples) {
   }
   EXPECT_EQ(
       check_shards(4, 5, 100).error().message,
-      "4 virtual shards for up to 5 workers: expected at least one shard a worker, 8 or more");
+      "found 4 virtual shards for up to 5 workers, expected at least 8: one shard per worker");
   EXPECT_EQ(check_shards(8, 2, 7).error().message,
-            "8 virtual shards for a global batch of 7 examples: expected at most one shard an "
-            "example");
+            "found 8 virtual shards for a global batch of 7 examples, expected at most one shard "
+            "per example");
 }
 
-TEST(AlignedSubtrees, CoverTheRangeWithTheFewestBlocks) {
+TEST(AlignedSubtrees, CoverTheRangeWithTheFewestSubtrees) {
   EXPECT_EQ(aligned_subtrees({0, 8}), (std::vector<Subtree>{{0, 8}}));
   EXPECT_EQ(aligned_subtrees({0, 7}), (std::vector<Subtree>{{0, 4}, {4, 2}, {6, 1}}));
   EXPECT_EQ(aligned_subtrees({1, 7}), (std::vector<Subtree>{{1, 1}, {2, 2}, {4, 2}, {6, 1}}));
@@ -93,27 +93,27 @@ TEST(AlignedSubtrees, CoverTheRangeWithTheFewestBlocks) {
         next = block.end();
       }
       EXPECT_EQ(next, end);
-      EXPECT_TRUE(merges_of(blocks).empty());  // no two of them make up a larger one
+      EXPECT_TRUE(merges_of(blocks).empty());  // no two of them form a larger subtree
     }
   }
 }
 
-TEST(Merges, AreThoseOfTheFullTreeInOperandOrder) {
+TEST(Merges, FollowTheFullTreeInOperandOrder) {
   const std::vector<Subtree> leaves{{0, 1}, {1, 1}, {2, 1}, {3, 1}};
   EXPECT_EQ(merges_of(leaves), (std::vector<Merge>{{0, 1, 1}, {2, 3, 3}, {0, 2, 3}}));
   const std::vector<Subtree> mixed{{0, 2}, {2, 1}, {3, 1}, {4, 4}};
   EXPECT_EQ(merges_of(mixed), (std::vector<Merge>{{1, 2, 2}, {0, 1, 2}, {0, 3, 3}}));
 }
 
-// The text of the expression over V leaves, for comparing shapes.
+// The expression over the leaves as text, for comparing shapes.
 std::string tree_text(int begin, int size) {
   if (size == 1) return std::to_string(begin);
   return fmt::format("({}+{})", tree_text(begin, size / 2), tree_text(begin + size / 2, size / 2));
 }
 
-TEST(Merges, GiveOneShapeForEverySplitOfTheShards) {
+TEST(Merges, GiveTheSameShapeForEverySplitOfTheShards) {
   constexpr int kShards = 16;
-  for (unsigned cuts = 0; cuts < 1u << (kShards - 1); ++cuts) {  // every set of places to cut
+  for (unsigned cuts = 0; cuts < 1u << (kShards - 1); ++cuts) {  // every set of cuts
     std::vector<Subtree> parts;
     int begin = 0;
     for (int end = 1; end <= kShards; ++end) {
@@ -132,10 +132,10 @@ TEST(Merges, GiveOneShapeForEverySplitOfTheShards) {
   }
 }
 
-TEST(MergesDeathTest, PartsThatOverlapOrLeaveGapsAreABug) {
+TEST(MergesDeathTest, AbortsOnPartsThatOverlapOrLeaveGaps) {
   const std::vector<Subtree> gap{{0, 1}, {2, 1}}, crooked{{1, 2}};
   EXPECT_DEATH(merges_of(gap), "begins at shard 2, expected 1");
-  EXPECT_DEATH(merges_of(crooked), "no aligned subtree");
+  EXPECT_DEATH(merges_of(crooked), "not an aligned subtree");
 }
 
 }  // namespace

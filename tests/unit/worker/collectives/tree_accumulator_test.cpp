@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "tests/unit/worker/collectives/reference.h"
@@ -12,15 +13,32 @@ namespace {
 
 constexpr std::int64_t kCount = 1003;
 
-// One step: each pass writes its subtree's sum and finishes it in pieces.
+// A TreeAccumulator with the buffers that it needs.
+struct OwningAccumulator {
+  OwningAccumulator(const std::vector<Subtree>& micro_batches, std::int64_t count)
+      : buffers(static_cast<std::size_t>(TreeAccumulator::buffers_needed(micro_batches)),
+                Floats(static_cast<std::size_t>(count))) {
+    std::vector<float*> data;
+    for (Floats& buffer : buffers) data.push_back(buffer.data());
+    accumulator.emplace(micro_batches, count, data);
+  }
+  TreeAccumulator& operator*() { return *accumulator; }
+  TreeAccumulator* operator->() { return &*accumulator; }
+
+  std::vector<Floats> buffers;
+  std::optional<TreeAccumulator> accumulator;
+};
+
+// One step: each micro-batch writes the sum of its subtree and finishes it in two ranges.
 void run_step(TreeAccumulator& accumulator, const std::vector<Floats>& shards,
-              const std::vector<Subtree>& passes) {
+              const std::vector<Subtree>& micro_batches) {
   accumulator.begin_step();
-  for (const Subtree& pass : passes) {
-    std::ranges::copy(tree_sum(shards, pass.begin, pass.size), accumulator.begin_pass().begin());
-    accumulator.finish({700, kCount});  // in the order of a backward pass
+  for (const Subtree& micro_batch : micro_batches) {
+    std::ranges::copy(tree_sum(shards, micro_batch.begin, micro_batch.size),
+                      accumulator.begin_micro_batch().begin());
+    accumulator.finish({700, kCount});  // the order does not matter
     accumulator.finish({0, 700});
-    accumulator.end_pass();
+    accumulator.end_micro_batch();
   }
 }
 
@@ -37,59 +55,61 @@ void expect_parts_of(Range range, const TreeAccumulator& accumulator,
   }
 }
 
-TEST(TreeAccumulator, MergesOneShardAPassIntoTheLargestSubtrees) {
+TEST(TreeAccumulator, MergesSingleShardMicroBatchesIntoTheLargestSubtrees) {
   const auto shards = shard_gradients(16, kCount);
   for (int begin = 0; begin < 16; ++begin) {
     for (int end = begin + 1; end <= 16; ++end) {
-      std::vector<Subtree> passes;
-      for (int shard = begin; shard < end; ++shard) passes.push_back({shard, 1});
-      TreeAccumulator accumulator(passes, kCount);
-      run_step(accumulator, shards, passes);
-      expect_parts_of({begin, end}, accumulator, shards);
+      std::vector<Subtree> micro_batches;
+      for (int shard = begin; shard < end; ++shard) micro_batches.push_back({shard, 1});
+      OwningAccumulator accumulator(micro_batches, kCount);
+      run_step(*accumulator, shards, micro_batches);
+      expect_parts_of({begin, end}, *accumulator, shards);
     }
   }
 }
 
-TEST(TreeAccumulator, TakesPassesOfSeveralShards) {
+TEST(TreeAccumulator, AcceptsMicroBatchesOfSeveralShards) {
   const auto shards = shard_gradients(16, kCount);
-  for (const auto& passes : {std::vector<Subtree>{{0, 16}},
-                             {{0, 8}, {8, 8}},
-                             {{0, 4}, {4, 2}, {6, 2}, {8, 8}},
-                             {{3, 1}, {4, 4}, {8, 2}, {10, 2}, {12, 1}, {13, 1}}}) {
-    TreeAccumulator accumulator(passes, kCount);
-    run_step(accumulator, shards, passes);
-    expect_parts_of({passes.front().begin, passes.back().end()}, accumulator, shards);
+  for (const auto& micro_batches : {std::vector<Subtree>{{0, 16}},
+                                    {{0, 8}, {8, 8}},
+                                    {{0, 4}, {4, 2}, {6, 2}, {8, 8}},
+                                    {{3, 1}, {4, 4}, {8, 2}, {10, 2}, {12, 1}, {13, 1}}}) {
+    OwningAccumulator accumulator(micro_batches, kCount);
+    run_step(*accumulator, shards, micro_batches);
+    expect_parts_of({micro_batches.front().begin, micro_batches.back().end()}, *accumulator,
+                    shards);
   }
 }
 
-TEST(TreeAccumulator, GivesTheSameInEveryStepFromTheSameBuffers) {
-  const std::vector<Subtree> passes{{1, 1}, {2, 1}, {3, 1}, {4, 2}};
-  TreeAccumulator accumulator(passes, kCount);
-  const float* buffer = accumulator.parts().sum;
+TEST(TreeAccumulator, ReusesItsBuffersInEveryStep) {
+  const std::vector<Subtree> micro_batches{{1, 1}, {2, 1}, {3, 1}, {4, 2}};
+  OwningAccumulator accumulator(micro_batches, kCount);
+  const float* buffer = accumulator->parts().sum;
   for (unsigned step = 0; step < 3; ++step) {
     const auto shards = shard_gradients(8, kCount, step);
-    run_step(accumulator, shards, passes);
-    expect_parts_of({1, 6}, accumulator, shards);
-    EXPECT_EQ(accumulator.parts().sum, buffer);
+    run_step(*accumulator, shards, micro_batches);
+    expect_parts_of({1, 6}, *accumulator, shards);
+    EXPECT_EQ(accumulator->parts().sum, buffer);
   }
 }
 
-TEST(TreeAccumulator, NeedsNoMoreBuffersThanTheTreeIsDeep) {
-  std::vector<Subtree> passes;
-  for (int shard = 0; shard < 64; ++shard) passes.push_back({shard, 1});
-  EXPECT_EQ(TreeAccumulator::buffers_needed(passes), 7);  // one a level of 64, 32, ..., 1 shards
+TEST(TreeAccumulator, NeedsAtMostOneBufferPerTreeLevel) {
+  std::vector<Subtree> micro_batches;
+  for (int shard = 0; shard < 64; ++shard) micro_batches.push_back({shard, 1});
+  EXPECT_EQ(TreeAccumulator::buffers_needed(micro_batches),
+            7);  // one per level of 64, 32, ..., 1 shards
   EXPECT_EQ(TreeAccumulator::buffers_needed(std::vector<Subtree>{{0, 64}}), 1);
   EXPECT_EQ(TreeAccumulator::buffers_needed(std::vector<Subtree>{}), 1);
 }
 
-TEST(TreeAccumulator, WorksOnBuffersOfTheCallerAndKnowsItsPartsBeforehand) {
+TEST(TreeAccumulator, UsesCallerBuffersAndReturnsItsPartsInAdvance) {
   const auto shards = shard_gradients(4, kCount);
-  const std::vector<Subtree> passes{{0, 1}, {1, 1}, {2, 1}};
+  const std::vector<Subtree> micro_batches{{0, 1}, {1, 1}, {2, 1}};
   std::vector<Floats> memory(3, Floats(kCount));
-  TreeAccumulator accumulator(passes, kCount,
+  TreeAccumulator accumulator(micro_batches, kCount,
                               {memory[0].data(), memory[1].data(), memory[2].data()});
   const GradientParts before = accumulator.parts();
-  run_step(accumulator, shards, passes);
+  run_step(accumulator, shards, micro_batches);
   expect_parts_of({0, 3}, accumulator, shards);
   ASSERT_EQ(before.parts.size(), 2u);
   EXPECT_EQ(before.parts[0].data, memory[0].data());
@@ -98,23 +118,24 @@ TEST(TreeAccumulator, WorksOnBuffersOfTheCallerAndKnowsItsPartsBeforehand) {
 
 TEST(TreeAccumulator, FinishesDisjointRangesFromSeveralThreads) {
   const auto shards = shard_gradients(2, kCount);
-  const std::vector<Subtree> passes{{0, 1}, {1, 1}};
-  TreeAccumulator accumulator(passes, kCount);
-  for (int pass = 0; pass < 2; ++pass) {
-    std::ranges::copy(shards[static_cast<std::size_t>(pass)], accumulator.begin_pass().begin());
-    std::thread other([&accumulator] { accumulator.finish({500, kCount}); });
-    accumulator.finish({0, 500});
+  const std::vector<Subtree> micro_batches{{0, 1}, {1, 1}};
+  OwningAccumulator accumulator(micro_batches, kCount);
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    std::ranges::copy(shards[static_cast<std::size_t>(micro_batch)],
+                      accumulator->begin_micro_batch().begin());
+    std::thread other([&accumulator] { accumulator->finish({500, kCount}); });
+    accumulator->finish({0, 500});
     other.join();
-    accumulator.end_pass();
+    accumulator->end_micro_batch();
   }
-  expect_parts_of({0, 2}, accumulator, shards);
+  expect_parts_of({0, 2}, *accumulator, shards);
 }
 
-TEST(TreeAccumulatorDeathTest, APassThatDidNotFinishEveryElementIsABug) {
-  TreeAccumulator accumulator({{0, 1}}, kCount);
-  accumulator.begin_pass();
-  accumulator.finish({0, kCount - 1});
-  EXPECT_DEATH(accumulator.end_pass(), "1002 of 1003 elements finished");
+TEST(TreeAccumulatorDeathTest, AbortsOnAMicroBatchWithUnfinishedElements) {
+  OwningAccumulator accumulator({{0, 1}}, kCount);
+  accumulator->begin_micro_batch();
+  accumulator->finish({0, kCount - 1});
+  EXPECT_DEATH(accumulator->end_micro_batch(), "1002 of 1003 elements finished");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The agent with shell commands as workers, and with this test program itself as a worker that
-// meets the others.
+// The agent with shell commands as workers, and with this test program as a worker that joins the
+// rendezvous.
 #include "worker/elastic/agent.h"
 
 #include <fcntl.h>
@@ -15,8 +15,9 @@
 #include <future>
 
 #include "common/base/file_descriptor.h"
-#include "common/base/text.h"
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "common/net/connect.h"
 #include "tests/support/paths.h"
 #include "worker/elastic/line_prefixer.h"
 
@@ -32,21 +33,23 @@ Environment no_environment() {
   return [](const char*) { return std::string(); };
 }
 
-// An agent's run with its output in a file.
+// Runs an agent and writes its output to a file.
 class AgentRun {
  public:
   explicit AgentRun(std::vector<std::string> command, int processes = 1) {
     options.command = std::move(command);
     options.nproc_per_node = processes;
-    options.grace = seconds(5);
+    options.grace_period = seconds(5);
     options.restart_delay = milliseconds(1);
-    options.rendezvous.last_call = milliseconds(200);
+    options.rendezvous.join_quiet_period = milliseconds(200);
+    // An epoch does not wait for a process whose exit the agent has reported.
+    options.rendezvous.reconnect_timeout = std::chrono::hours(1);
   }
   static std::vector<std::string> shell(const std::string& script) {
     return {"/bin/sh", "-c", script};
   }
   static std::vector<std::string> worker() {
-    return {"/proc/self/exe", "--gtest_filter=AgentsWorker.LivesWhenAnAgentStartsIt"};
+    return {"/proc/self/exe", "--gtest_filter=AgentWorker.RunsUnderAnAgent"};
   }
   int operator()() {
     const FileDescriptor file(
@@ -63,31 +66,32 @@ class AgentRun {
   StopSignals signals;
 };
 
-// What the agent starts in the tests below: a worker that joins, dies once where it is told to, and
-// finishes.
-TEST(AgentsWorker, LivesWhenAnAgentStartsIt) {
+// The worker program of the tests below: it joins, kills itself in its first run if its local rank
+// is KILLED_LOCAL_RANK, and finishes.
+TEST(AgentWorker, RunsUnderAnAgent) {
   if (environment_variable(env::kRendezvous).empty()) return;  // an ordinary run of this program
   const StopSignals signals;
-  Session session(settings_from_environment(environment_variable), "avx2", &signals,
-                  make_silent_logger());
-  session.listen_at({session.address().host, 29500});
+  Session session(settings_from_environment(environment_variable), &signals, make_silent_logger());
+  session.set_isas({"avx2"});
+  session.advertise_address({session.address().host, 29500});
   while (const auto assignment = session.join(-1)) {
     fmt::print("epoch {} rank {} of {}, local {} of {}\n", assignment->epoch, assignment->rank,
                assignment->world, assignment->local_rank, assignment->local_world);
     std::fflush(stdout);
-    const bool first_life = environment_variable(env::kTorchelasticRestartCount) == "0";
-    const bool fatal = environment_variable("DIES") == environment_variable(env::kLocalRank);
-    if (first_life && fatal) raise(SIGKILL);
-    if (first_life && !environment_variable("DIES").empty() && assignment->epoch == 1) {
-      ASSERT_EQ(net::wait_ready(session.epoch_bell().fd(), POLLIN, net::within(seconds(20))),
-                net::Ready::kYes);
+    const bool first_run = environment_variable(env::kTorchelasticRestartCount) == "0";
+    const std::string killed_rank = environment_variable("KILLED_LOCAL_RANK");
+    if (first_run && killed_rank == environment_variable(env::kLocalRank)) raise(SIGKILL);
+    if (first_run && !killed_rank.empty() && assignment->epoch == 1) {
+      ASSERT_EQ(
+          net::wait_ready(session.epoch_cancel_token().fd(), POLLIN, net::within(seconds(20))),
+          net::Ready::kYes);
       continue;
     }
     if (session.finish()) return;
   }
 }
 
-TEST(LinePrefixer, PutsThePrefixBeforeEachLineHoweverItComes) {
+TEST(LinePrefixer, PrefixesLinesAcrossChunks) {
   LinePrefixer lines("> ");
   EXPECT_EQ(lines.feed("a\nb"), "> a\n");
   EXPECT_EQ(lines.feed("c\n\nd"), "> bc\n> \n");
@@ -98,7 +102,7 @@ TEST(LinePrefixer, PutsThePrefixBeforeEachLineHoweverItComes) {
   EXPECT_EQ(lines.feed("\n"), "> x\n");
 }
 
-TEST(Agent, AProgramThatIsNotThereIsNamed) {
+TEST(Agent, NamesAMissingProgram) {
   AgentRun run({"/nowhere/worker"});
   try {
     run();
@@ -108,7 +112,26 @@ TEST(Agent, AProgramThatIsNotThereIsNamed) {
   }
 }
 
-TEST(Agent, LinesCarryTheSeatAndProcessesTheirEnvironment) {
+TEST(Agent, SaysWhatToDoAboutAKeyFileThatHoldsNoSecret) {
+  AgentRun run(AgentRun::shell("true"));
+  run.options.rdzv_key_file = run.path("key");
+  std::ofstream(run.path("key")) << "0123";
+  try {
+    run();
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    EXPECT_THAT(failure.what(), AllOf(HasSubstr("--rdzv_key_file: " + run.path("key") +
+                                                ": found a secret of 4 bytes, expected 16 to 4096"),
+                                      HasSubstr("delete the file, and the agent makes a new one")));
+  }
+  EXPECT_EQ(testing::read_text(run.path("key")), "0123");
+  std::filesystem::remove(run.path("key"));
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(testing::read_text(run.path("key")).size(), 64U);
+}
+
+TEST(Agent, PrefixesLinesAndSetsTheEnvironment) {
   AgentRun run(AgentRun::shell(
                    "echo $LOCAL_RANK/$LOCAL_WORLD_SIZE $RANK/$WORLD_SIZE $TILEWRIGHT_WORKER_INDEX;"
                    "printf error >&2"),
@@ -119,66 +142,66 @@ TEST(Agent, LinesCarryTheSeatAndProcessesTheirEnvironment) {
                     HasSubstr("[worker 0.1] error\n")));
 }
 
-TEST(Agent, AllThatAProcessWroteBeforeItsEndIsPassedOn) {
+TEST(Agent, ForwardsAllOutputWrittenBeforeExit) {
   AgentRun run(AgentRun::shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done"));
   EXPECT_EQ(run(), 0);
   EXPECT_THAT(run.output(), HasSubstr("[worker 0.0] line 19999\n"));
 }
 
-TEST(Agent, APermanentFailureEndsAllAndGivesItsCode) {
+TEST(Agent, ReturnsTheExitCodeOfAPermanentFailure) {
   AgentRun run(AgentRun::shell("if [ $LOCAL_RANK = 1 ]; then exit 13; fi; exec sleep 60"), 3);
   const MonotonicTime begin = monotonic_now();
   EXPECT_EQ(run(), 13);
   EXPECT_LT(monotonic_now() - begin, seconds(20));
 }
 
-TEST(Agent, APassingFailureIsStartedAgain) {
+TEST(Agent, RestartsAfterARetryableFailure) {
   AgentRun run({});
   run.options.command = AgentRun::shell(
-      fmt::format("echo life >> {0}; [ $(wc -l < {0}) = 3 ] || kill -9 $$", run.path("lives")));
+      fmt::format("echo started >> {0}; [ $(wc -l < {0}) = 3 ] || kill -9 $$", run.path("starts")));
   EXPECT_EQ(run(), 0);
 }
 
-TEST(Agent, WithoutARestartLeftTheFailureIsFinal) {
-  AgentRun run(AgentRun::shell("echo life; exit 144"));
+TEST(Agent, FailsWhenRestartsAreExhausted) {
+  AgentRun run(AgentRun::shell("echo started; exit 144"));
   run.options.max_restarts = 2;
   EXPECT_EQ(run(), 144);
   const std::string output = run.output();
   EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 3);
 }
 
-TEST(Agent, ASignalIsPassedOn) {
+TEST(Agent, ForwardsSignals) {
   AgentRun run(
-      AgentRun::shell("trap 'echo got it; exit 0' TERM; kill -TERM $PPID;"
+      AgentRun::shell("trap 'echo received; exit 0' TERM; kill -TERM $PPID;"
                       "while true; do sleep 0.01; done"));
   EXPECT_EQ(run(), 143);
-  EXPECT_THAT(run.output(), HasSubstr("got it"));
+  EXPECT_THAT(run.output(), HasSubstr("received"));
 }
 
-TEST(Agent, WhoeverIgnoresTheSignalIsKilled) {
+TEST(Agent, KillsProcessesThatIgnoreTheSignal) {
   AgentRun run(AgentRun::shell("trap '' TERM; kill -TERM $PPID; while true; do sleep 0.01; done"));
-  run.options.grace = milliseconds(100);
+  run.options.grace_period = milliseconds(100);
   EXPECT_EQ(run(), 143);
 }
 
-TEST(Agent, WorkersMeetAtItsRendezvous) {
+TEST(Agent, ServesTheRendezvousForItsWorkers) {
   AgentRun run(AgentRun::worker(), 2);
   EXPECT_EQ(run(), 0) << run.output();
   EXPECT_THAT(run.output(), AllOf(HasSubstr("[worker 0.0] epoch 1 rank 0 of 2, local 0 of 2"),
                                   HasSubstr("[worker 0.1] epoch 1 rank 1 of 2, local 1 of 2")));
 }
 
-TEST(Agent, AKilledWorkerIsStartedAgainAndTheOthersWaitForIt) {
+TEST(Agent, RestartsAKilledWorkerWhileTheOthersWait) {
   AgentRun run(AgentRun::worker(), 2);
-  setenv("DIES", "1", 1);
+  setenv("KILLED_LOCAL_RANK", "1", 1);
   const int code = run();
-  unsetenv("DIES");
+  unsetenv("KILLED_LOCAL_RANK");
   EXPECT_EQ(code, 0) << run.output();
   EXPECT_THAT(run.output(), AllOf(HasSubstr("[worker 0.0] epoch 2 rank 0 of 2"),
                                   HasSubstr("[worker 0.1] epoch 2 rank 1 of 2")));
 }
 
-TEST(Agent, TwoHostsMeetAtTheFirst) {
+TEST(Agent, TwoHostsJoinTheRendezvousOfTheFirstHost) {
   const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = run.options.min_nodes = 2;
@@ -186,10 +209,10 @@ TEST(Agent, TwoHostsMeetAtTheFirst) {
   run.options.rdzv_key_file = run.path("key");
   run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
   std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
-  const FileDescriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const FileDescriptor dev_null(open("/dev/null", O_WRONLY | O_CLOEXEC));
   AgentOptions second = run.options;
   second.node_rank = 1;
-  second.output_fd = second.error_fd = nowhere.get();
+  second.output_fd = second.error_fd = dev_null.get();
   auto other = std::async(std::launch::async,
                           [&] { return run_agent(second, run.signals, make_silent_logger()); });
   EXPECT_EQ(run(), 0);
@@ -197,7 +220,7 @@ TEST(Agent, TwoHostsMeetAtTheFirst) {
   EXPECT_THAT(run.output(), HasSubstr("[worker 0.0] epoch 1 rank 0 of 2, local 0 of 1"));
 }
 
-TEST(Agent, PutsItsWorkersUnderTlsWhenAskedTo) {
+TEST(Agent, EnablesTlsForItsWorkers) {
   {
     AgentRun run(AgentRun::worker());
     run.options.nproc_per_node = 2;
@@ -212,7 +235,7 @@ TEST(Agent, PutsItsWorkersUnderTlsWhenAskedTo) {
   EXPECT_THAT(run.output(), HasSubstr("tls is true"));
 }
 
-TEST(Agent, MakesAKeyForItsOwnerOnly) {
+TEST(Agent, CreatesAKeyFileReadableByTheOwnerOnly) {
   AgentRun run(AgentRun::shell("true"));
   run.options.rdzv_key_file = run.path("key");
   EXPECT_EQ(run(), 0);
@@ -222,7 +245,7 @@ TEST(Agent, MakesAKeyForItsOwnerOnly) {
   EXPECT_EQ(status.st_size, 64);
 }
 
-TEST(Agent, InAPodItLeavesTheRendezvousToTheOperator) {
+TEST(Agent, UsesTheOperatorsRendezvousInAPod) {
   AgentOptions options;
   options.command = {"/bin/true"};
   complete_options(options, [](const char* name) -> std::string {
@@ -232,11 +255,11 @@ TEST(Agent, InAPodItLeavesTheRendezvousToTheOperator) {
     if (name == std::string(env::kJobUid) || name == std::string(env::kJobKeyFile)) return "x";
     return "";
   });
-  EXPECT_TRUE(options.coordinated);
+  EXPECT_TRUE(options.external_rendezvous);
   EXPECT_EQ(options.worker_index, 4);
 }
 
-TEST(Agent, OptionsThatDoNotGoTogetherAreRefused) {
+TEST(Agent, RefusesConflictingOptions) {
   const auto refusal = [](const std::function<void(AgentOptions&)>& change) -> std::string {
     AgentOptions options;
     options.command = {"/bin/true"};
@@ -249,9 +272,9 @@ TEST(Agent, OptionsThatDoNotGoTogetherAreRefused) {
     return "";
   };
   EXPECT_EQ(refusal([](AgentOptions&) {}), "");
-  EXPECT_THAT(refusal([](AgentOptions& o) { set_nodes(o, "2:x"); }), HasSubstr("\"2:x\""));
-  EXPECT_THAT(refusal([](AgentOptions& o) { set_nodes(o, "4:2"); }), HasSubstr("above"));
-  EXPECT_THAT(refusal([](AgentOptions& o) { set_nodes(o, "2"); }), HasSubstr("--rdzv_endpoint"));
+  EXPECT_THAT(refusal([](AgentOptions& o) { set_nnodes(o, "2:x"); }), HasSubstr("\"2:x\""));
+  EXPECT_THAT(refusal([](AgentOptions& o) { set_nnodes(o, "4:2"); }), HasSubstr("above"));
+  EXPECT_THAT(refusal([](AgentOptions& o) { set_nnodes(o, "2"); }), HasSubstr("--rdzv_endpoint"));
   EXPECT_THAT(refusal([](AgentOptions& o) { o.nproc_per_node = 0; }),
               HasSubstr("--nproc_per_node"));
   EXPECT_THAT(refusal([](AgentOptions& o) { o.node_rank = 1; }), HasSubstr("--node_rank is 1"));

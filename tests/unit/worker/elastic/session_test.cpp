@@ -36,7 +36,7 @@ std::string refusal(const std::map<std::string, std::string>& values) {
   return "";
 }
 
-// A server of one job with its key in a file.
+// A rendezvous server with one job, whose key is in a file.
 struct Job {
   explicit Job(int min, int max, int expected) {
     const auto key_file = folder.path() / "job-key";
@@ -56,8 +56,10 @@ struct Job {
     mine[env::kWorkerIndex] = std::to_string(index);
     SessionSettings settings = settings_from_environment(environment(mine));
     settings.heartbeat_interval = milliseconds(20);
-    auto session = std::make_unique<Session>(settings, "avx2", signals, make_silent_logger());
-    session->listen_at({session->address().host, static_cast<std::uint16_t>(40000 + index)});
+    auto session = std::make_unique<Session>(settings, signals, make_silent_logger());
+    session->set_isas({"avx2"});
+    session->advertise_address(
+        {session->address().host, static_cast<std::uint16_t>(40000 + index)});
     return session;
   }
   testing::TemporaryDirectory folder;
@@ -69,21 +71,21 @@ auto join_later(Session& session) {
   return std::async(std::launch::async, [&] { return session.join(-1); });
 }
 
-TEST(Session, WithoutACoordinatorTheProcessIsAlone) {
-  Session session(settings_from_environment(environment({})), "avx2", nullptr,
-                  make_silent_logger());
-  EXPECT_TRUE(session.alone());
+TEST(Session, IsStandaloneWithoutACoordinator) {
+  Session session(settings_from_environment(environment({})), nullptr, make_silent_logger());
+  session.set_isas({"avx2"});
+  EXPECT_TRUE(session.is_standalone());
   const auto assignment = session.join(30);
   EXPECT_EQ(assignment->world, 1);
   EXPECT_EQ(assignment->rank, 0);
   EXPECT_EQ(assignment->epoch, 1u);
   EXPECT_EQ(assignment->resume_step, 30);
   EXPECT_FALSE(session.epoch_ended());
-  EXPECT_FALSE(session.should_leave());
+  EXPECT_FALSE(session.stop_requested());
   EXPECT_TRUE(session.finish());
 }
 
-TEST(Session, TheEnvironmentSaysWhoTheWorkerIs) {
+TEST(Session, ReadsItsSettingsFromTheEnvironment) {
   const SessionSettings settings =
       settings_from_environment(environment({{env::kRendezvous, "[fd00::1]:29400"},
                                              {env::kJobUid, "3f2a"},
@@ -95,28 +97,28 @@ TEST(Session, TheEnvironmentSaysWhoTheWorkerIs) {
   EXPECT_EQ(settings.coordinator->host, "fd00::1");
   EXPECT_EQ(settings.coordinator->port, 29400);
   EXPECT_EQ(settings.job_uid, "3f2a");
-  EXPECT_EQ(settings.seat, (rendezvous::Seat{3, 1}));
+  EXPECT_EQ(settings.process, (rendezvous::WorkerProcess{3, 1}));
 }
 
-// Where a packet filter lets nothing else in, as a pod's NetworkPolicy.
-TEST(Session, EachProcessOfAWorkerHasAPortOfItsOwnFromTheOneNamed) {
-  const auto port = [](const std::string& slot, const std::string& first) {
+// A NetworkPolicy or firewall can allow only known ports.
+TEST(Session, AddsTheLocalRankToTheTransportPort) {
+  const auto port = [](const std::string& local_rank, const std::string& first) {
     Job job(1, 1, 1);
     auto variables = job.variables;
-    variables[env::kLocalRank] = slot;
+    variables[env::kLocalRank] = local_rank;
     variables[env::kTransportPort] = first;
-    const Session session(settings_from_environment(environment(variables)), "avx2", nullptr,
+    const Session session(settings_from_environment(environment(variables)), nullptr,
                           make_silent_logger());
     EXPECT_EQ(session.address().host, "127.0.0.1");
     return session.address().port;
   };
   EXPECT_EQ(port("0", "29500"), 29500);
   EXPECT_EQ(port("3", "29500"), 29503);
-  EXPECT_EQ(port("3", ""), 0) << "any free one";
-  EXPECT_EQ(port("3", "0"), 0) << "the same";
+  EXPECT_EQ(port("3", ""), 0) << "any free port";
+  EXPECT_EQ(port("3", "0"), 0) << "also any free port";
 }
 
-TEST(Session, EachBadVariableIsNamed) {
+TEST(Session, NamesTheInvalidVariable) {
   std::map<std::string, std::string> good = {
       {env::kRendezvous, "host:1"}, {env::kJobUid, "u"}, {env::kJobKeyFile, "k"}};
   EXPECT_EQ(refusal(good), "");
@@ -142,19 +144,19 @@ TEST(Session, EachBadVariableIsNamed) {
                         "process of LOCAL_RANK 3"));
 }
 
-TEST(Session, AMissingKeyFileIsNamed) {
+TEST(Session, NamesAMissingKeyFile) {
   SessionSettings settings;
   settings.coordinator = net::Address{"127.0.0.1", 1};
   settings.key_file = "/nowhere/job-key";
   try {
-    Session session(settings, "avx2", nullptr, make_silent_logger());
+    Session session(settings, nullptr, make_silent_logger());
     FAIL();
   } catch (const Failure& failure) {
     EXPECT_THAT(failure.what(), HasSubstr("/nowhere/job-key"));
   }
 }
 
-TEST(Session, WorkersMeetLoseOneAnotherAndFinish) {
+TEST(Session, JoinsLosesAPeerRejoinsAndFinishes) {
   Job job(1, 2, 2);
   auto first = job.worker(0);
   auto second = job.worker(1);
@@ -163,10 +165,10 @@ TEST(Session, WorkersMeetLoseOneAnotherAndFinish) {
   const auto assignment = joining.get();
   EXPECT_EQ(assignment->peers[1].address, "127.0.0.1:40001");
 
-  std::promise<std::string> told;
-  first->on_epoch_end([&](const std::string& reason) { told.set_value(reason); });
+  std::promise<std::string> end_reason;
+  first->on_epoch_end([&](const std::string& reason) { end_reason.set_value(reason); });
   second->leave("stopped by SIGTERM");
-  auto reason = told.get_future();
+  auto reason = end_reason.get_future();
   ASSERT_EQ(reason.wait_for(seconds(5)), std::future_status::ready);
   EXPECT_THAT(reason.get(), HasSubstr("stopped by SIGTERM"));
   EXPECT_TRUE(first->epoch_ended());
@@ -179,7 +181,7 @@ TEST(Session, WorkersMeetLoseOneAnotherAndFinish) {
   EXPECT_FALSE(late->join(-1)) << "the job is finished";
 }
 
-TEST(Session, FinishingInABrokenEpochAsksToJoinAgain) {
+TEST(Session, FinishFailsAfterTheEpochEnded) {
   Job job(1, 2, 2);
   auto first = job.worker(0);
   auto second = job.worker(1);
@@ -187,7 +189,8 @@ TEST(Session, FinishingInABrokenEpochAsksToJoinAgain) {
   second->join(-1);
   joining.get();
   second.reset();
-  ASSERT_EQ(net::wait_ready(first->epoch_bell().fd(), POLLIN, net::within(seconds(5))),
+  job.server->worker_exited("job-1", 1);
+  ASSERT_EQ(net::wait_ready(first->epoch_cancel_token().fd(), POLLIN, net::within(seconds(5))),
             net::Ready::kYes);
   EXPECT_FALSE(first->finish());
   job.server->expect("job-1", {1, 2, 1, {}}).or_throw();
@@ -195,7 +198,7 @@ TEST(Session, FinishingInABrokenEpochAsksToJoinAgain) {
   EXPECT_TRUE(first->finish());
 }
 
-TEST(Session, ASignalEndsTheWaitForOthers) {
+TEST(Session, ASignalCancelsJoin) {
   Job job(2, 2, 2);
   const StopSignals signals;
   auto session = job.worker(0, &signals);
@@ -212,7 +215,7 @@ TEST(Session, ASignalEndsTheWaitForOthers) {
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kTerminated);
   }
-  EXPECT_TRUE(session->should_leave());
+  EXPECT_TRUE(session->stop_requested());
   EXPECT_EQ(session->stopped(), ExitCode::kTerminated);
 }
 

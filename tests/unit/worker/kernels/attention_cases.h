@@ -1,5 +1,5 @@
-// Attention of one batch in double precision with whole matrices: what the kernels are held
-// against, and the sums of magnitudes from which their tolerances follow.
+// Reference attention of one batch in double precision with full S x S matrices, and the sums of
+// magnitudes from which the tests derive their tolerances.
 #pragma once
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
@@ -15,7 +15,7 @@ struct Shape {
   std::int64_t head_size;
 };
 
-// For every result `x`, `x_terms` is the sum of the magnitudes of the terms that it is the sum of.
+// Each result `x` is a sum; `x_terms` is the sum of the magnitudes of its terms.
 struct DoubleAttention {
   Doubles context, context_terms, lse, d_qkv, d_qkv_terms;
 };
@@ -95,27 +95,28 @@ inline DoubleAttention attention_in_double(const Examples& e, std::int64_t A, st
   return out;
 }
 
-template <typename T>
+template <typename Activation>
 struct AttentionResult {
-  std::vector<T> context;
+  std::vector<Activation> context;
   std::vector<float> lse;
-  std::vector<T> d_qkv;
+  std::vector<Activation> d_qkv;
 };
 
-// Both directions by the kernels, on examples of a batch that begins at token `first_token` of qkv.
-// attended: null, or how many of each example's tokens are no padding.
-template <typename T>
-AttentionResult<T> run_attention(const Ops<T>& ops, int threads, const Examples& e,
-                                 std::int64_t heads, std::int64_t head_size, const T* qkv,
-                                 const T* d_context, const Dropout& dropout,
-                                 const std::int32_t* attended = nullptr) {
+// Runs the kernels forward and backward. attended: null, or the number of tokens of each example
+// that are not padding.
+template <typename Activation>
+AttentionResult<Activation> run_attention(const Ops<Activation>& ops, int threads,
+                                          const Examples& e, std::int64_t heads,
+                                          std::int64_t head_size, const Activation* qkv,
+                                          const Activation* d_context, const Dropout& dropout,
+                                          const std::int32_t* attended = nullptr) {
   const std::int64_t width = heads * head_size;
-  AttentionResult<T> out;
+  AttentionResult<Activation> out;
   out.context.resize(e.tokens() * width);
   out.lse.resize(e.tokens() * heads);
   out.d_qkv.resize(3 * e.tokens() * width);
-  AttentionBackward<T> b;
-  AttentionForward<T>& a = b.forward;
+  AttentionBackward<Activation> b;
+  AttentionForward<Activation>& a = b.forward;
   a.qkv = qkv;
   a.cu_seqlens = e.cu_seqlens.data();
   a.example = e.example.data();
@@ -130,23 +131,23 @@ AttentionResult<T> run_attention(const Ops<T>& ops, int threads, const Examples&
   b.d_context = d_context;
   b.d_qkv = out.d_qkv.data();
   ThreadPool pool(threads);
-  // Scratch full of NaN: nothing may be read before it is written.
+  // Scratch filled with NaN shows reads of unwritten memory.
   const std::size_t bytes = ops.attention_scratch(a.max_seqlen, heads, head_size, threads);
-  std::vector<std::byte> room(bytes + 64 + 64, std::byte{0xff});
-  auto* scratch = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64);
+  std::vector<std::byte> buffer(bytes + 64 + 64, std::byte{0xff});
+  auto* scratch = buffer.data() + (64 - reinterpret_cast<std::uintptr_t>(buffer.data()) % 64);
   ops.attention_forward(pool, a, scratch);
-  std::fill(room.begin(), room.end(), std::byte{0xff});
+  std::fill(buffer.begin(), buffer.end(), std::byte{0xff});
   ops.attention_backward(pool, b, scratch);
-  for (std::size_t i = 0; i < 64 && scratch + bytes + i < room.data() + room.size(); ++i) {
+  for (std::size_t i = 0; i < 64 && scratch + bytes + i < buffer.data() + buffer.size(); ++i) {
     EXPECT_EQ(scratch[bytes + i], std::byte{0xff}) << "wrote past its scratch";
   }
   return out;
 }
 
-template <typename T>
-Doubles doubles(const std::vector<T>& values) {
+template <typename Activation>
+Doubles doubles(const std::vector<Activation>& values) {
   Doubles out;
-  for (const T value : values) out.push_back(as_double(value));
+  for (const Activation value : values) out.push_back(as_double(value));
   return out;
 }
 

@@ -5,33 +5,36 @@ namespace {
 
 using AttentionTest = KernelTest;
 
-// |got - want| <= storage roundoff |want| + share * terms, share being the relative error that one
-// term may carry: roundings of fp32 (a score's, of magnitude up to about 10, ends in the
-// probability), and for bf16 that of a probability or its gradient rounded to bf16.
-template <typename T>
-void expect_sums(const std::vector<T>& got, const Doubles& want, const Doubles& terms,
+// |got - want| <= round-off of the type * |want| + share * terms, where `share` bounds the relative
+// error of one term: fp32 round-off (the error of a score of magnitude up to about 10 becomes a
+// relative error of its probability) and, for bf16, the rounding of a probability or its gradient
+// to bf16.
+template <typename Activation>
+void expect_sums(const std::vector<Activation>& got, const Doubles& want, const Doubles& terms,
                  const char* what) {
-  const double share = 100 * kRoundoff<float> + (sizeof(T) == 2 ? 1.1 * kRoundoff<T> : 0);
+  const double share =
+      100 * kRoundoff<float> + (sizeof(Activation) == 2 ? 1.1 * kRoundoff<Activation> : 0);
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     ASSERT_LE(std::abs(as_double(got[i]) - want[i]),
-              kRoundoff<T> * std::abs(want[i]) + share * terms[i] + 1e-30)
+              kRoundoff<Activation> * std::abs(want[i]) + share * terms[i] + 1e-30)
         << what << " at " << i << ": got " << as_double(got[i]) << ", expected " << want[i];
   }
 }
 
 TEST_P(AttentionTest, AgreesWithDoublePrecision) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     for (const Shape& shape : {Shape{{3, 1, 0, 17}, 2, 8}, Shape{{70, 33}, 3, 32},
                                Shape{{131, 64, 2}, 2, 64}, Shape{{48, 100}, 1, 40}}) {
       const Examples e = make_examples(shape.lengths, 100);
       const std::int64_t width = shape.heads * shape.head_size;
-      const auto qkv = random_vector<T>(3 * e.tokens() * width, 1);
-      const auto d_context = random_vector<T>(e.tokens() * width, 2);
+      const auto qkv = random_vector<Activation>(3 * e.tokens() * width, 1);
+      const auto d_context = random_vector<Activation>(e.tokens() * width, 2);
       for (const double p : {0.0, 0.1}) {
         const Dropout dropout = make_dropout(p);
-        const auto got = run_attention<T>(ops<T>(), 2, e, shape.heads, shape.head_size, qkv.data(),
-                                          d_context.data(), dropout);
+        const auto got =
+            run_attention<Activation>(ops<Activation>(), 2, e, shape.heads, shape.head_size,
+                                      qkv.data(), d_context.data(), dropout);
         const auto want = attention_in_double(e, shape.heads, shape.head_size, doubles(qkv),
                                               doubles(d_context), dropout);
         expect_sums(got.context, want.context, want.context_terms, "context");
@@ -42,7 +45,7 @@ TEST_P(AttentionTest, AgreesWithDoublePrecision) {
   });
 }
 
-// The oracle's own backward against numeric differentiation of its forward.
+// Compares the reference's backward with numeric differentiation of its forward.
 TEST(AttentionOracle, BackwardIsTheDerivativeOfForward) {
   const Examples e = make_examples({3, 1, 5});
   const std::int64_t A = 2;
@@ -66,21 +69,21 @@ TEST(AttentionOracle, BackwardIsTheDerivativeOfForward) {
   }
 }
 
-TEST_P(AttentionTest, BitsDependOnTheExampleAlone) {
-  with_type([&]<typename T>(T) {
+TEST_P(AttentionTest, BitsDependOnlyOnTheExample) {
+  with_type([&]<typename Activation>(Activation) {
     const std::int64_t A = 3;
     const std::int64_t D = 32;
     const std::int64_t width = A * D;
     const std::vector<std::int32_t> lengths = {45, 1, 0, 130, 16, 67};
     const Examples all = make_examples(lengths, 7);
-    const auto qkv = random_vector<T>(3 * all.tokens() * width, 1);
-    const auto d_context = random_vector<T>(all.tokens() * width, 2);
+    const auto qkv = random_vector<Activation>(3 * all.tokens() * width, 1);
+    const auto d_context = random_vector<Activation>(all.tokens() * width, 2);
     const Dropout dropout = make_dropout(0.1);
-    const auto whole =
-        run_attention<T>(ops<T>(), 1, all, A, D, qkv.data(), d_context.data(), dropout);
+    const auto whole = run_attention<Activation>(ops<Activation>(), 1, all, A, D, qkv.data(),
+                                                 d_context.data(), dropout);
     for (int threads = 2; threads <= 4; ++threads) {
-      const auto other =
-          run_attention<T>(ops<T>(), threads, all, A, D, qkv.data(), d_context.data(), dropout);
+      const auto other = run_attention<Activation>(ops<Activation>(), threads, all, A, D,
+                                                   qkv.data(), d_context.data(), dropout);
       EXPECT_EQ(other.context, whole.context) << threads;
       EXPECT_EQ(other.lse, whole.lse) << threads;
       EXPECT_EQ(other.d_qkv, whole.d_qkv) << threads;
@@ -88,8 +91,9 @@ TEST_P(AttentionTest, BitsDependOnTheExampleAlone) {
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       const Examples one = make_examples({lengths[b]}, 7 + static_cast<std::int32_t>(b));
       const std::int64_t first = all.cu_seqlens[b];
-      const auto alone = run_attention<T>(ops<T>(), 2, one, A, D, qkv.data() + first * 3 * width,
-                                          d_context.data() + first * width, dropout);
+      const auto alone =
+          run_attention<Activation>(ops<Activation>(), 2, one, A, D, qkv.data() + first * 3 * width,
+                                    d_context.data() + first * width, dropout);
       const auto same = [&](const auto& part, const auto& of, std::int64_t columns) {
         return std::equal(part.begin(), part.end(), of.begin() + first * columns);
       };
@@ -100,8 +104,8 @@ TEST_P(AttentionTest, BitsDependOnTheExampleAlone) {
   });
 }
 
-TEST_P(AttentionTest, GivesPaddingTheWeightZeroWhateverStandsThere) {
-  with_type([&]<typename T>(T) {
+TEST_P(AttentionTest, GivesPaddingZeroWeightForAnyValues) {
+  with_type([&]<typename Activation>(Activation) {
     const std::int64_t A = 2;
     const std::int64_t D = 32;
     const std::int64_t width = A * D;
@@ -109,11 +113,13 @@ TEST_P(AttentionTest, GivesPaddingTheWeightZeroWhateverStandsThere) {
     const std::int64_t padded = 65;
     const Examples packed = make_examples(lengths, 7);
     const Examples filled = make_examples(std::vector<std::int32_t>(5, padded), 7);
-    const auto qkv = random_vector<T>(3 * packed.tokens() * width, 1);
-    const auto d_context = random_vector<T>(packed.tokens() * width, 2);
-    // Padding has keys and values far above the others, and no gradient: no result hangs on it.
-    auto filled_qkv = random_vector<T>(3 * filled.tokens() * width, 3, 30.0f);
-    std::vector<T> filled_d_context(filled.tokens() * width, runtime::from_float<T>(0.0f));
+    const auto qkv = random_vector<Activation>(3 * packed.tokens() * width, 1);
+    const auto d_context = random_vector<Activation>(packed.tokens() * width, 2);
+    // Keys and values of padding are much larger than the others and the rows of d_context for
+    // padding are zero, so any weight given to padding would change the results.
+    auto filled_qkv = random_vector<Activation>(3 * filled.tokens() * width, 3, 30.0f);
+    std::vector<Activation> filled_d_context(filled.tokens() * width,
+                                             runtime::from_float<Activation>(0.0f));
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       const auto from = packed.cu_seqlens[b];
       const auto to = filled.cu_seqlens[b];
@@ -124,10 +130,11 @@ TEST_P(AttentionTest, GivesPaddingTheWeightZeroWhateverStandsThere) {
     }
     for (const double p : {0.0, 0.1}) {
       const Dropout dropout = make_dropout(p);
-      const auto want =
-          run_attention<T>(ops<T>(), 2, packed, A, D, qkv.data(), d_context.data(), dropout);
-      const auto got = run_attention<T>(ops<T>(), 2, filled, A, D, filled_qkv.data(),
-                                        filled_d_context.data(), dropout, lengths.data());
+      const auto want = run_attention<Activation>(ops<Activation>(), 2, packed, A, D, qkv.data(),
+                                                  d_context.data(), dropout);
+      const auto got =
+          run_attention<Activation>(ops<Activation>(), 2, filled, A, D, filled_qkv.data(),
+                                    filled_d_context.data(), dropout, lengths.data());
       for (std::size_t b = 0; b < lengths.size(); ++b) {
         const auto from = packed.cu_seqlens[b];
         const auto to = filled.cu_seqlens[b];
@@ -146,30 +153,30 @@ TEST_P(AttentionTest, GivesPaddingTheWeightZeroWhateverStandsThere) {
   });
 }
 
-TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
-  with_type([&]<typename T>(T) {
+TEST_P(AttentionTest, StaysFiniteForScoresBeyondTheRangeOfExp) {
+  with_type([&]<typename Activation>(Activation) {
     const Examples e = make_examples({40, 9});
-    const auto qkv = random_vector<T>(3 * e.tokens() * 64, 1, 100.0f);
-    const auto d_context = random_vector<T>(e.tokens() * 64, 2);
-    const auto got =
-        run_attention<T>(ops<T>(), 1, e, 1, 64, qkv.data(), d_context.data(), make_dropout(0.1));
+    const auto qkv = random_vector<Activation>(3 * e.tokens() * 64, 1, 100.0f);
+    const auto d_context = random_vector<Activation>(e.tokens() * 64, 2);
+    const auto got = run_attention<Activation>(ops<Activation>(), 1, e, 1, 64, qkv.data(),
+                                               d_context.data(), make_dropout(0.1));
     const auto want =
         attention_in_double(e, 1, 64, doubles(qkv), doubles(d_context), make_dropout(0.1));
-    // Scores reach 10^5, whose fp32 roundings are hundredths: finite results and the largest
-    // score's place are what can be asked for.
-    for (const T x : got.context) ASSERT_TRUE(std::isfinite(as_double(x)));
-    for (const T x : got.d_qkv) ASSERT_TRUE(std::isfinite(as_double(x)));
+    // Scores reach 10^5, whose fp32 rounding errors are hundredths, so the test can only expect
+    // finite results and the largest score in the log-sum-exp.
+    for (const Activation x : got.context) ASSERT_TRUE(std::isfinite(as_double(x)));
+    for (const Activation x : got.d_qkv) ASSERT_TRUE(std::isfinite(as_double(x)));
     expect_close(got.lse, want.lse, 64 * kRoundoff<float>, 0.1, "lse");
   });
 }
 
-TEST_P(AttentionTest, OfOneTokenIsItsValue) {
-  with_type([&]<typename T>(T) {
+TEST_P(AttentionTest, ReturnsTheValueOfASingleToken) {
+  with_type([&]<typename Activation>(Activation) {
     const Examples e = make_examples({1, 1});
-    const auto qkv = random_vector<T>(3 * e.tokens() * 32, 1);
-    const auto d_context = random_vector<T>(e.tokens() * 32, 2);
-    const auto got =
-        run_attention<T>(ops<T>(), 1, e, 1, 32, qkv.data(), d_context.data(), make_dropout(0));
+    const auto qkv = random_vector<Activation>(3 * e.tokens() * 32, 1);
+    const auto d_context = random_vector<Activation>(e.tokens() * 32, 2);
+    const auto got = run_attention<Activation>(ops<Activation>(), 1, e, 1, 32, qkv.data(),
+                                               d_context.data(), make_dropout(0));
     for (std::int64_t t = 0; t < 2; ++t) {
       for (std::int64_t d = 0; d < 32; ++d) {
         EXPECT_EQ(got.context[t * 32 + d], qkv[t * 96 + 64 + d]);
@@ -181,10 +188,11 @@ TEST_P(AttentionTest, OfOneTokenIsItsValue) {
   });
 }
 
-TEST_P(AttentionTest, OfAnEmptyBatchDoesNothing) {
-  with_type([&]<typename T>(T) {
+TEST_P(AttentionTest, AcceptsAnEmptyBatch) {
+  with_type([&]<typename Activation>(Activation) {
     const Examples e = make_examples({});
-    const auto got = run_attention<T>(ops<T>(), 2, e, 2, 32, nullptr, nullptr, make_dropout(0.1));
+    const auto got = run_attention<Activation>(ops<Activation>(), 2, e, 2, 32, nullptr, nullptr,
+                                               make_dropout(0.1));
     EXPECT_TRUE(got.context.empty());
   });
 }

@@ -3,13 +3,13 @@
 #include <bit>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
-#include "worker/kernels/loops.h"
+#include "worker/kernels/isa_table.h"
 
 namespace tilewright::kernels {
 namespace {
 
-// Known answers published with the generator (Random123, kat_vectors: philox4x32 10).
-TEST(Philox, GivesThePublishedAnswers) {
+// Known answers published with the generator (Random123, kat_vectors, philox4x32 10).
+TEST(Philox, MatchesThePublishedVectors) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}),
             (PhiloxBlock{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
   EXPECT_EQ(philox4x32_10({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
@@ -19,7 +19,7 @@ TEST(Philox, GivesThePublishedAnswers) {
             (PhiloxBlock{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
-TEST(DropoutMasks, TakeTheirBitsAsDocumented) {
+TEST(DropoutMasks, FollowTheDocumentedBitLayout) {
   const DropoutStream stream = make_dropout_stream(testing::make_dropout(0.5));
   std::uint64_t masks[3] = {};
   dropout_masks_ref(stream, 11, 22, 3, 150, masks);
@@ -33,7 +33,7 @@ TEST(DropoutMasks, TakeTheirBitsAsDocumented) {
   }
 }
 
-TEST(DropoutMasks, DifferInEveryPartOfTheKey) {
+TEST(DropoutMasks, ChangeWithEveryPartOfTheKey) {
   const auto draw = [](Dropout d, std::int32_t example, std::int32_t row, std::int32_t head) {
     std::uint64_t mask = 0;
     dropout_masks_ref(make_dropout_stream(d), example, row, head, 64, &mask);
@@ -54,9 +54,9 @@ TEST(DropoutMasks, DifferInEveryPartOfTheKey) {
   }
 }
 
-// A count of N independent keeps of probability q is within 5 sqrt(N q (1 - q)) but once in two
-// million draws; the keys are fixed, so the test is too.
-TEST(DropoutMasks, KeepTheWantedShare) {
+// The number of N elements kept with probability q differs from N q by more than
+// 5 sqrt(N q (1 - q)) once in two million draws. The keys are fixed, so the result is too.
+TEST(DropoutMasks, KeepTheExpectedFraction) {
   for (const double p : {0.1, 0.5, 0.002, 0.9}) {
     const Dropout dropout = testing::make_dropout(p);
     const DropoutStream stream = make_dropout_stream(dropout);
@@ -80,9 +80,9 @@ TEST(DropoutMasks, KeepTheWantedShare) {
   }
 }
 
-class DropoutMasksOfEveryIsa : public ::testing::TestWithParam<Isa> {};
+using DropoutMasksIsaTest = testing::IsaTest;
 
-TEST_P(DropoutMasksOfEveryIsa, AreThoseOfTheReference) {
+TEST_P(DropoutMasksIsaTest, MatchTheReference) {
   for (const double p : {0.1, 0.5, 1.0 / 65536, 65535.0 / 65536, 1.0}) {
     Dropout dropout = testing::make_dropout(p, 12345);
     const DropoutStream stream = make_dropout_stream(dropout);
@@ -91,7 +91,8 @@ TEST_P(DropoutMasksOfEveryIsa, AreThoseOfTheReference) {
       std::vector<std::uint64_t> want(words);
       std::vector<std::uint64_t> got(words + 1, 0x5555);
       dropout_masks_ref(stream, 1 << 20, 300, 15, columns, want.data());
-      parameter_loops(GetParam()).dropout_masks(stream, 1 << 20, 300, 15, columns, got.data());
+      isa_row(GetParam())
+          .kernels->parameters.dropout_masks(stream, 1 << 20, 300, 15, columns, got.data());
       EXPECT_EQ(got.back(), 0x5555u) << "wrote past the row's masks";
       got.pop_back();
       EXPECT_EQ(got, want) << p << " " << columns;
@@ -99,9 +100,8 @@ TEST_P(DropoutMasksOfEveryIsa, AreThoseOfTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, DropoutMasksOfEveryIsa,
-                         ::testing::ValuesIn(runtime::detect_cpu().isas),
-                         [](const auto& isa) { return std::string(runtime::name(isa.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, DropoutMasksIsaTest, ::testing::ValuesIn(runtime::kAllIsas),
+                         testing::isa_name);
 
 }  // namespace
 }  // namespace tilewright::kernels

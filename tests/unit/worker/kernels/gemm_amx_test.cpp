@@ -1,15 +1,17 @@
-// The software twin of the AMX tiles against the manual's description, and against the hardware.
+// Compares the AMX emulator with the manual's description and with the hardware.
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/kernels/gemm_support.h"
-#include "worker/kernels/gemm/amx_twin.h"
+#include "worker/kernels/gemm/amx_emulator.h"
+#include "worker/kernels/gemm/engine.h"
 
 namespace tilewright::kernels::testing {
 namespace {
 
 using runtime::to_bf16;
 
-// One dot product whose pairs along k are (even[k], odd[k]) on the left and ones on the right.
+// One dot product: the left operand's pairs along k are (even[k], odd[k]), each right element is
+// `right`.
 float dot(const std::vector<float>& even, const std::vector<float>& odd, float start,
           float right = 1.0f) {
   bf16 a[16][32] = {};
@@ -22,7 +24,7 @@ float dot(const std::vector<float>& even, const std::vector<float>& odd, float s
     b[k][2 * 5 + 1] = to_bf16(right);
   }
   c[3][5] = start;
-  AmxTwin tiles;
+  AmxEmulator tiles;
   tiles.load<0>(c, 64);
   tiles.load<1>(a, 64);
   tiles.load<2>(b, 64);
@@ -31,64 +33,62 @@ float dot(const std::vector<float>& even, const std::vector<float>& odd, float s
   return c[3][5];
 }
 
-TEST(AmxTwin, AddsTheSumOfADotProductToTheAccumulatorOnce) {
-  // Added one by one, each half would be lost beside 2^24, whose neighbours are 2 apart.
+TEST(AmxEmulator, AddsTheSumOfADotProductToTheAccumulatorOnce) {
+  // Floats near 2^24 are 2 apart: each 0.5 added separately would be lost to rounding.
   EXPECT_EQ(dot(std::vector<float>(16, 0.5f), std::vector<float>(16, 0.5f), 0x1p24f), 0x1p24f + 16);
 }
 
-TEST(AmxTwin, SumsEvenAndOddElementsApart) {
-  // Even: 2^24 + 1 is lost, so 2^24. Odd: 1. In one sum, both ones would be lost as well.
+TEST(AmxEmulator, SumsEvenAndOddElementsSeparately) {
+  // Even: 2^24 + 1 rounds to 2^24. Odd: 1. A single sum would lose both ones.
   EXPECT_EQ(dot({0x1p24f, 1.0f, -0x1p24f}, {1.0f, 0.0f, 0.0f}, 0.0f), 1.0f);
   EXPECT_EQ(dot({0x1p24f, 1.0f}, {-0x1p24f, 1.0f}, 0.0f), 1.0f);
 }
 
-TEST(AmxTwin, TakesDenormalInputsAsZeroAndFlushesDenormalResults) {
+TEST(AmxEmulator, TakesSubnormalInputsAsZeroAndFlushesSubnormalResults) {
   EXPECT_EQ(dot({0x1p-130f}, {0.0f}, 0.0f, 0x1p100f), 0.0f);
   EXPECT_EQ(dot({0x1p-100f}, {0.0f}, 0.0f, 0x1p-30f), 0.0f);
   EXPECT_EQ(dot({0x1p-100f}, {0.0f}, 0.0f, 0x1p-26f), 0x1p-126f);
 }
 
-TEST(AmxTwin, RoundsToNearestEven) {
+TEST(AmxEmulator, RoundsToNearestEven) {
   EXPECT_EQ(dot({1.0f}, {0.0f}, 0x1p24f), 0x1p24f);
   EXPECT_EQ(dot({3.0f}, {0.0f}, 0x1p24f), 0x1p24f + 4);
 }
 
-// The packers of the AMX kernels are AVX-512 code, which more CPUs run than have tiles.
-TEST(Amx, PacksAsItsTwinDoes) {
-  const auto isas = runtime::detect_cpu().isas;
-  if (isas.back() < Isa::kAvx512Bf16) GTEST_SKIP() << "this CPU has no AVX512-BF16";
+// The AMX packers are AVX-512 code, so they run on CPUs without tiles too.
+TEST(Amx, PacksLikeTheEmulator) {
+  if (!cpu_supports(Isa::kAvx512Bf16)) GTEST_SKIP() << "this CPU has no avx512_bf16";
   for (const auto& [n, k] : {std::pair{64, 96}, {97, 70}, {192, 32}, {3, 33}}) {
     const auto w = random_values<float>(static_cast<std::size_t>(n * k), 1);
-    const std::size_t size = Linear<bf16, kAmxTwin>::packed_weight_size(n, k);
-    std::vector<bf16> forward(size), backward(size), forward_twin(size), backward_twin(size);
+    const std::size_t size = emulator_ops().packed_weight_size(n, k);
+    std::vector<bf16> forward(size), backward(size), forward_emulated(size),
+        backward_emulated(size);
     kAmx.pack_weight(w.data(), n, k, 0, n, forward.data(), backward.data());
-    kAmxTwin.pack_weight(w.data(), n, k, 0, n, forward_twin.data(), backward_twin.data());
-    EXPECT_TRUE(same_bits(forward, forward_twin)) << n << "x" << k;
-    EXPECT_TRUE(same_bits(backward, backward_twin)) << n << "x" << k;
+    kAmxEmulator.pack_weight(w.data(), n, k, 0, n, forward_emulated.data(),
+                             backward_emulated.data());
+    EXPECT_TRUE(same_bits(forward, forward_emulated)) << n << "x" << k;
+    EXPECT_TRUE(same_bits(backward, backward_emulated)) << n << "x" << k;
   }
   const std::int64_t columns = 130;
   for (const std::int64_t tokens : {1, 31, 32, 33, 65, 128}) {
     const auto in = random_values<bf16>(static_cast<std::size_t>(tokens * columns), 2);
-    const std::int64_t stride = 128 * 32 + kPanelGap;
+    const std::int64_t stride = 128 * 32 + kPanelPadding;
     for (const auto pack : {&Engine<bf16>::pack_dy, &Engine<bf16>::pack_x}) {
       std::vector<bf16> out(static_cast<std::size_t>(5 * stride));
-      std::vector<bf16> out_twin = out;
+      std::vector<bf16> out_emulated = out;
       (kAmx.*pack)(in.data(), columns, tokens, columns, out.data(), stride);
-      (kAmxTwin.*pack)(in.data(), columns, tokens, columns, out_twin.data(), stride);
-      EXPECT_TRUE(same_bits(out, out_twin)) << tokens << " tokens";
+      (kAmxEmulator.*pack)(in.data(), columns, tokens, columns, out_emulated.data(), stride);
+      EXPECT_TRUE(same_bits(out, out_emulated)) << tokens << " tokens";
     }
   }
 }
 
-TEST(Amx, GivesTheBitsOfItsTwin) {
-  const auto isas = runtime::detect_cpu().isas;
-  if (isas.back() != Isa::kAmx) GTEST_SKIP() << "this CPU has no AMX";
+TEST(Amx, MatchesTheEmulatorBitForBit) {
+  if (!cpu_supports(Isa::kAmx)) GTEST_SKIP() << "this CPU has no amx";
   ThreadPool pool(2);
   const auto x = random_values<bf16>(211 * 70, 1);
   const auto dy = random_values<bf16>(211 * 97, 2);
   const std::vector<std::int32_t> shards = {0, 33, 33, 64, 211};
-  Ops<bf16> twin;
-  Linear<bf16, kAmxTwin>::fill(twin);
   const auto run = [&](const Ops<bf16>& ops) {
     const Weight<bf16> weight(ops, 97, 70, 3);
     return std::tuple(forward(ops, pool, weight, x, nullptr, 211),
@@ -96,11 +96,11 @@ TEST(Amx, GivesTheBitsOfItsTwin) {
                       backward_weight(ops, pool, x, dy, shards, 70, 97));
   };
   const auto [y, dx, g] = run(make_ops<bf16>(Isa::kAmx));
-  const auto [y_twin, dx_twin, g_twin] = run(twin);
-  EXPECT_TRUE(same_bits(y, y_twin));
-  EXPECT_TRUE(same_bits(dx, dx_twin));
-  EXPECT_TRUE(same_bits(g.dw, g_twin.dw));
-  EXPECT_TRUE(same_bits(g.dbias, g_twin.dbias));
+  const auto [y_emulated, dx_emulated, g_emulated] = run(emulator_ops());
+  EXPECT_TRUE(same_bits(y, y_emulated));
+  EXPECT_TRUE(same_bits(dx, dx_emulated));
+  EXPECT_TRUE(same_bits(g.dw, g_emulated.dw));
+  EXPECT_TRUE(same_bits(g.dbias, g_emulated.dbias));
 }
 
 }  // namespace

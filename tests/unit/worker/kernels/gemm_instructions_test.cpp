@@ -1,5 +1,5 @@
-// Which instructions the objects of the kernels' library hold: the ones they are for, and none that
-// a lesser CPU could meet by accident.
+// Checks which instructions the objects of the kernel library contain: those of their instruction
+// set and none of a higher one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,13 +8,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+
+#include "worker/runtime/cpu.h"
 
 namespace tilewright::kernels {
 namespace {
 
-// The library stands beside the folder of the test programs in every build.
+using runtime::Isa;
+
+// Path of the kernel library, relative to the directory of the test programs.
 std::string library() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
          "worker/kernels/libtilewright_kernels.a";
@@ -34,10 +39,10 @@ void for_lines(const std::string& command, const std::function<void(const std::s
   }
 }
 
-constexpr const char* kMarks[] = {"tdpbf16ps", "vdpbf16ps", "%zmm", "%ymm"};
+constexpr const char* kInstructions[] = {"tdpbf16ps", "vdpbf16ps", "%zmm", "%ymm"};
 
-// For each object of the library, which of kMarks its code has.
-std::map<std::string, std::set<std::string>> marks_of_objects() {
+// Maps each object of the library to those of kInstructions that its code contains.
+std::map<std::string, std::set<std::string>> instructions_by_object() {
   std::map<std::string, std::set<std::string>> found;
   std::string object;
   for_lines("objdump -d --no-show-raw-insn '" + library() + "'", [&](const std::string& line) {
@@ -45,57 +50,56 @@ std::map<std::string, std::set<std::string>> marks_of_objects() {
       object = line.substr(0, end);
       found[object];
     }
-    for (const char* mark : kMarks) {
-      if (line.find(mark) != std::string::npos) found[object].insert(mark);
+    for (const char* instruction : kInstructions) {
+      if (line.find(instruction) != std::string::npos) found[object].insert(instruction);
     }
   });
   return found;
 }
 
-bool ends_with_isa(const std::string& object, std::initializer_list<const char*> isas) {
-  for (const char* isa : isas) {
-    if (object.ends_with(std::string("_") + isa + ".cpp.o")) return true;
+// The instruction set that the object's name ends in: "gemm_avx2.cpp.o".
+std::optional<Isa> isa_of(const std::string& object) {
+  for (const Isa isa : runtime::kAllIsas) {
+    if (isa != Isa::kRef && object.ends_with("_" + std::string(name(isa)) + ".cpp.o")) return isa;
   }
-  return false;
+  return std::nullopt;
 }
 
-TEST(KernelObjects, MultiplyWithTheInstructionTheyAreNamedFor) {
-  const auto marks = marks_of_objects();
-  ASSERT_TRUE(marks.contains("gemm_amx.cpp.o")) << "no object of the AMX kernels in " << library();
-  EXPECT_THAT(marks.at("gemm_amx.cpp.o"), ::testing::Contains("tdpbf16ps"));
-  EXPECT_THAT(marks.at("gemm_avx512_bf16.cpp.o"), ::testing::Contains("vdpbf16ps"));
-  EXPECT_THAT(marks.at("gemm_avx512.cpp.o"), ::testing::Contains("%zmm"));
-  EXPECT_THAT(marks.at("gemm_avx2.cpp.o"), ::testing::Contains("%ymm"));
+TEST(KernelObjects, UseTheInstructionSetInTheirName) {
+  const auto instructions = instructions_by_object();
+  ASSERT_TRUE(instructions.contains("gemm_amx.cpp.o"))
+      << "no object of the AMX kernels in " << library();
+  EXPECT_THAT(instructions.at("gemm_amx.cpp.o"), ::testing::Contains("tdpbf16ps"));
+  EXPECT_THAT(instructions.at("gemm_avx512_bf16.cpp.o"), ::testing::Contains("vdpbf16ps"));
+  EXPECT_THAT(instructions.at("gemm_avx512.cpp.o"), ::testing::Contains("%zmm"));
+  EXPECT_THAT(instructions.at("gemm_avx2.cpp.o"), ::testing::Contains("%ymm"));
 }
 
-TEST(KernelObjects, HoldNoInstructionOfAGreaterInstructionSet) {
-  for (const auto& [object, marks] : marks_of_objects()) {
+TEST(KernelObjects, ContainNoInstructionOfAHigherInstructionSet) {
+  for (const auto& [object, instructions] : instructions_by_object()) {
     SCOPED_TRACE(object);
-    const bool amx = ends_with_isa(object, {"amx"});
-    const bool avx512_bf16 = amx || ends_with_isa(object, {"avx512_bf16"});
-    const bool avx512 = avx512_bf16 || ends_with_isa(object, {"avx512"});
-    const bool avx2 = avx512 || ends_with_isa(object, {"avx2"});
-    EXPECT_LE(marks.count("tdpbf16ps"), amx);
-    EXPECT_LE(marks.count("vdpbf16ps"), avx512_bf16);
-    EXPECT_LE(marks.count("%zmm"), avx512);
-    EXPECT_LE(marks.count("%ymm"), avx2);
+    const std::optional<Isa> isa = isa_of(object);
+    EXPECT_LE(instructions.count("tdpbf16ps"), isa >= Isa::kAmx);
+    EXPECT_LE(instructions.count("vdpbf16ps"), isa >= Isa::kAvx512Bf16);
+    EXPECT_LE(instructions.count("%zmm"), isa >= Isa::kAvx512);
+    EXPECT_LE(instructions.count("%ymm"), isa >= Isa::kAvx2);
   }
 }
 
-// The linker keeps one copy of a function that several objects define (an inline function, an
-// instance of a template); one compiled for AVX-512 must not become everybody's.
-TEST(KernelObjects, OfOneInstructionSetDefineNothingThatOthersMightBeGiven) {
+// The linker keeps one copy of a function that several objects define (an inline function, a
+// template instance). A copy compiled for AVX-512 would crash on other CPUs.
+TEST(KernelObjects, OfOneInstructionSetDefineNoWeakSymbols) {
   std::string object;
   int objects = 0;
   for_lines("nm --defined-only '" + library() + "'", [&](const std::string& line) {
     if (line.ends_with(".o:")) {
       object = line.substr(0, line.size() - 1);
-      if (ends_with_isa(object, {"amx", "avx512_bf16", "avx512", "avx2"})) ++objects;
-    } else if (ends_with_isa(object, {"amx", "avx512_bf16", "avx512", "avx2"})) {
+      if (isa_of(object)) ++objects;
+    } else if (isa_of(object)) {
       const bool shared = line.find(" W ") != std::string::npos ||
                           line.find(" V ") != std::string::npos ||
                           line.find(" u ") != std::string::npos;
-      // The reference to the language's exception handler is shared data, not code.
+      // DW.ref. symbols (references to the exception handler) are data, not code.
       EXPECT_FALSE(shared && line.find("DW.ref.") == std::string::npos) << object << ": " << line;
     }
   });

@@ -1,87 +1,121 @@
-// What the tests of the linear layers share: the tables this CPU can run (and that of the AMX
-// kernels on their software twin, which every CPU can), and random operands.
+// Shared by the tests of the linear layers: one case per instruction set (and the AMX emulator) and
+// activation type, random operands, and calls with checked scratch.
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "worker/kernels/gemm/gemm.h"
+#include "tests/unit/worker/kernels/kernel_cases.h"
 #include "worker/kernels/gemm/linear.h"
+#include "worker/kernels/isa_entries.h"
 #include "worker/kernels/ops.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::kernels::testing {
 
-template <typename T>
-struct Table {
-  std::string name;
-  Ops<T> ops;
+// Linear layers of an instruction set, or the AMX kernels on emulated tiles (bf16 only).
+struct GemmCase {
+  std::optional<Isa> isa;  // nullopt: the AMX emulator, which runs on every CPU
+  bool is_bf16 = false;
 };
 
-template <typename T>
-std::vector<Table<T>> tables() {
-  std::vector<Table<T>> all;
-  for (const Isa isa : runtime::detect_cpu().isas) {
-    all.push_back({std::string(runtime::name(isa)), make_ops<T>(isa)});
-  }
-  if constexpr (std::is_same_v<T, bf16>) {
-    Ops<bf16> twin;
-    Linear<bf16, kAmxTwin>::fill(twin);
-    all.push_back({"amx twin", twin});
-  }
-  return all;
+inline std::vector<GemmCase> gemm_cases() {
+  std::vector<GemmCase> cases;
+  for (const Case& one : all_cases()) cases.push_back({one.isa, one.is_bf16});
+  cases.push_back({std::nullopt, true});
+  return cases;
 }
 
-template <typename T>
-std::vector<T> random_values(std::size_t count, unsigned seed) {
+inline std::string gemm_case_name(const ::testing::TestParamInfo<GemmCase>& info) {
+  const std::string engine =
+      info.param.isa ? std::string(runtime::name(*info.param.isa)) : "amx_emulator";
+  return engine + (info.param.is_bf16 ? "_on_bf16" : "_on_fp32");
+}
+
+inline Ops<bf16> emulator_ops() {
+  Ops<bf16> ops;
+  fill_gemm_native(ops, kAmxEmulator);
+  return ops;
+}
+
+// A test that runs once per GemmCase. It is skipped, with a message that names the instruction set,
+// if the CPU does not support it. The body of a test:
+//
+//   with_ops([&]<typename Activation>(const Ops<Activation>& ops) { ... });
+class GemmTest : public ::testing::TestWithParam<GemmCase> {
+ protected:
+  void SetUp() override {
+    const auto isa = GetParam().isa;
+    if (isa && !cpu_supports(*isa)) {
+      GTEST_SKIP() << "this CPU has no " << runtime::name(*isa);
+    }
+  }
+  template <typename Body>
+  void with_ops(Body&& body) {
+    if (!GetParam().isa) {
+      body(emulator_ops());
+    } else if (GetParam().is_bf16) {
+      body(make_ops<bf16>(*GetParam().isa));
+    } else {
+      body(make_ops<float>(*GetParam().isa));
+    }
+  }
+};
+
+template <typename Activation>
+std::vector<Activation> random_values(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  std::vector<T> values(count);
-  for (T& value : values) value = runtime::from_float<T>(normal(random));
+  std::vector<Activation> values(count);
+  for (Activation& value : values) value = runtime::from_float<Activation>(normal(random));
   return values;
 }
 
-template <typename T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+template <typename Activation>
+bool same_bits(const std::vector<Activation>& a, const std::vector<Activation>& b) {
+  return a.size() == b.size() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(Activation)) == 0;
 }
 
 // A weight and its two packed copies.
-template <typename T>
+template <typename Activation>
 struct Weight {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::vector<float> w;
-  runtime::Buffer<T> forward;
-  runtime::Buffer<T> backward;
+  runtime::Buffer<Activation> forward;
+  runtime::Buffer<Activation> backward;
 
-  Weight(const Ops<T>& ops, std::int64_t n_in, std::int64_t k_in, unsigned seed)
+  Weight(const Ops<Activation>& ops, std::int64_t n_in, std::int64_t k_in, unsigned seed)
       : n(n_in), k(k_in), w(random_values<float>(static_cast<std::size_t>(n * k), seed)) {
     const std::size_t size = ops.packed_weight_size(n, k);
-    forward = runtime::Buffer<T>(size);
-    backward = runtime::Buffer<T>(size);
-    // Garbage first: packing must write the padding itself.
-    std::memset(static_cast<void*>(forward.data()), 0x7f, size * sizeof(T));
-    std::memset(static_cast<void*>(backward.data()), 0x7f, size * sizeof(T));
+    forward = runtime::Buffer<Activation>(size);
+    backward = runtime::Buffer<Activation>(size);
+    // Packing must write the padding itself, so the buffers start with other bytes.
+    std::memset(static_cast<void*>(forward.data()), 0x7f, size * sizeof(Activation));
+    std::memset(static_cast<void*>(backward.data()), 0x7f, size * sizeof(Activation));
     ops.pack_weight(w.data(), n, k, 0, n, forward.data(), backward.data());
   }
 };
 
-template <typename T>
-std::vector<T> forward(const Ops<T>& ops, ThreadPool& pool, const Weight<T>& weight,
-                       const std::vector<T>& x, const float* bias, std::int64_t rows) {
-  std::vector<T> y(static_cast<std::size_t>(rows * weight.n));
+template <typename Activation>
+std::vector<Activation> forward(const Ops<Activation>& ops, ThreadPool& pool,
+                                const Weight<Activation>& weight, const std::vector<Activation>& x,
+                                const float* bias, std::int64_t rows) {
+  std::vector<Activation> y(static_cast<std::size_t>(rows * weight.n));
   ops.linear_forward(pool, x.data(), weight.forward.data(), bias, rows, weight.k, weight.n,
                      y.data());
   return y;
 }
 
-template <typename T>
-std::vector<T> backward_input(const Ops<T>& ops, ThreadPool& pool, const Weight<T>& weight,
-                              const std::vector<T>& dy, std::int64_t rows) {
-  std::vector<T> dx(static_cast<std::size_t>(rows * weight.k));
+template <typename Activation>
+std::vector<Activation> backward_input(const Ops<Activation>& ops, ThreadPool& pool,
+                                       const Weight<Activation>& weight,
+                                       const std::vector<Activation>& dy, std::int64_t rows) {
+  std::vector<Activation> dx(static_cast<std::size_t>(rows * weight.k));
   ops.linear_backward_input(pool, dy.data(), weight.backward.data(), rows, weight.k, weight.n,
                             dx.data());
   return dx;
@@ -92,9 +126,10 @@ struct Gradients {
   std::vector<float> dbias;
 };
 
-template <typename T>
-Gradients backward_weight(const Ops<T>& ops, ThreadPool& pool, const std::vector<T>& x,
-                          const std::vector<T>& dy, Shards shards, std::int64_t k, std::int64_t n) {
+template <typename Activation>
+Gradients backward_weight(const Ops<Activation>& ops, ThreadPool& pool,
+                          const std::vector<Activation>& x, const std::vector<Activation>& dy,
+                          Shards shards, std::int64_t k, std::int64_t n) {
   Gradients g{std::vector<float>(static_cast<std::size_t>(n * k), -1.0f),
               std::vector<float>(static_cast<std::size_t>(n), -1.0f)};
   const auto shard_count = static_cast<std::int64_t>(shards.size()) - 1;
@@ -105,7 +140,7 @@ Gradients backward_weight(const Ops<T>& ops, ThreadPool& pool, const std::vector
   ops.linear_backward_weight(pool, x.data(), dy.data(), shards, k, n, g.dw.data(), g.dbias.data(),
                              scratch.data());
   for (std::size_t i = bytes; i < bytes + 64; ++i) {
-    if (scratch.data()[i] != std::byte{0x7f}) g.dw.clear();  // written past the promised size
+    if (scratch.data()[i] != std::byte{0x7f}) g.dw.clear();  // wrote past the announced size
   }
   return g;
 }

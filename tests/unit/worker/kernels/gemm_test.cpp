@@ -1,4 +1,4 @@
-// The linear layers against a double-precision oracle, on every instruction set of this CPU.
+// Compares the linear layers with a double-precision reference, on every instruction set.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,33 +19,31 @@ constexpr Shape kShapes[] = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33
                              {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100},
                              {9, 96, 160}, {31, 2048, 40}};
 
-template <typename T>
+template <typename Activation>
 float rounded(float x) {
-  return to_float(from_float<T>(x));
+  return to_float(from_float<Activation>(x));
 }
 
-// |computed - exact| of a sum of `terms` products: every partial sum is at most `magnitude` (the
-// sum of the products' magnitudes) and is rounded once per product and addition (unit roundoff
-// 2^-24); then the result is rounded to T (2^-9 for bf16).
-template <typename T>
+// Bound on |computed - exact| of a sum of `terms` products: every partial sum is at most
+// `magnitude` (the sum of the products' magnitudes) and is rounded once per product and once per
+// addition (unit round-off 2^-24); then the result is rounded to Activation (unit round-off 2^-8
+// for bf16).
+template <typename Activation>
 double tolerance(std::int64_t terms, double magnitude, double exact) {
   const double sums = 2.0 * static_cast<double>(terms + 2) * magnitude * std::ldexp(1.0, -24);
-  return sums + (sizeof(T) == 2 ? std::abs(exact) * std::ldexp(1.0, -8) : 0.0) + 1e-30;
+  return sums + (sizeof(Activation) == 2 ? std::abs(exact) * std::ldexp(1.0, -8) : 0.0) + 1e-30;
 }
 
-template <typename T>
-class Linear : public ::testing::Test {};
-using Types = ::testing::Types<float, bf16>;
-TYPED_TEST_SUITE(Linear, Types);
+using Linear = GemmTest;
+INSTANTIATE_TEST_SUITE_P(Isas, Linear, ::testing::ValuesIn(gemm_cases()), gemm_case_name);
 
-TYPED_TEST(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
-  using T = TypeParam;
-  ThreadPool pool(2);
-  for (const auto& [name, ops] : tables<T>()) {
+TEST_P(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
+  with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
+    ThreadPool pool(2);
     for (const auto& [rows, k, n] : kShapes) {
-      SCOPED_TRACE(::testing::Message() << name << " " << rows << "x" << k << "x" << n);
-      const Weight<T> weight(ops, n, k, 1);
-      const auto x = random_values<T>(static_cast<std::size_t>(rows * k), 2);
+      SCOPED_TRACE(::testing::Message() << rows << "x" << k << "x" << n);
+      const Weight<Activation> weight(ops, n, k, 1);
+      const auto x = random_values<Activation>(static_cast<std::size_t>(rows * k), 2);
       const auto bias = random_values<float>(static_cast<std::size_t>(n), 3);
       for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
         const auto y = forward(ops, pool, weight, x, b, rows);
@@ -54,29 +52,29 @@ TYPED_TEST(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
             double exact = b != nullptr ? b[c] : 0.0;
             double magnitude = std::abs(exact);
             for (std::int64_t i = 0; i < k; ++i) {
-              const double term = double{to_float(x[static_cast<std::size_t>(r * k + i)])} *
-                                  rounded<T>(weight.w[static_cast<std::size_t>(c * k + i)]);
+              const double term =
+                  double{to_float(x[static_cast<std::size_t>(r * k + i)])} *
+                  rounded<Activation>(weight.w[static_cast<std::size_t>(c * k + i)]);
               exact += term;
               magnitude += std::abs(term);
             }
             ASSERT_NEAR(to_float(y[static_cast<std::size_t>(r * n + c)]), exact,
-                        tolerance<T>(k, magnitude, exact))
+                        tolerance<Activation>(k, magnitude, exact))
                 << "row " << r << " column " << c;
           }
         }
       }
     }
-  }
+  });
 }
 
-TYPED_TEST(Linear, BackwardInputIsDyTimesTheWeight) {
-  using T = TypeParam;
-  ThreadPool pool(2);
-  for (const auto& [name, ops] : tables<T>()) {
+TEST_P(Linear, InputGradientIsDyTimesTheWeight) {
+  with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
+    ThreadPool pool(2);
     for (const auto& [rows, k, n] : kShapes) {
-      SCOPED_TRACE(::testing::Message() << name << " " << rows << "x" << k << "x" << n);
-      const Weight<T> weight(ops, n, k, 1);
-      const auto dy = random_values<T>(static_cast<std::size_t>(rows * n), 2);
+      SCOPED_TRACE(::testing::Message() << rows << "x" << k << "x" << n);
+      const Weight<Activation> weight(ops, n, k, 1);
+      const auto dy = random_values<Activation>(static_cast<std::size_t>(rows * n), 2);
       const auto dx = backward_input(ops, pool, weight, dy, rows);
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t c = 0; c < k; ++c) {
@@ -84,27 +82,26 @@ TYPED_TEST(Linear, BackwardInputIsDyTimesTheWeight) {
           double magnitude = 0;
           for (std::int64_t i = 0; i < n; ++i) {
             const double term = double{to_float(dy[static_cast<std::size_t>(r * n + i)])} *
-                                rounded<T>(weight.w[static_cast<std::size_t>(i * k + c)]);
+                                rounded<Activation>(weight.w[static_cast<std::size_t>(i * k + c)]);
             exact += term;
             magnitude += std::abs(term);
           }
           ASSERT_NEAR(to_float(dx[static_cast<std::size_t>(r * k + c)]), exact,
-                      tolerance<T>(n, magnitude, exact))
+                      tolerance<Activation>(n, magnitude, exact))
               << "row " << r << " column " << c;
         }
       }
     }
-  }
+  });
 }
 
-TYPED_TEST(Linear, BackwardWeightIsTheTransposedDyTimesXSummedOverTokens) {
-  using T = TypeParam;
-  ThreadPool pool(2);
-  for (const auto& [name, ops] : tables<T>()) {
+TEST_P(Linear, WeightGradientIsTheTransposedDyTimesXSummedOverTokens) {
+  with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
+    ThreadPool pool(2);
     for (const auto& [rows, k, n] : kShapes) {
-      SCOPED_TRACE(::testing::Message() << name << " " << rows << "x" << k << "x" << n);
-      const auto x = random_values<T>(static_cast<std::size_t>(rows * k), 1);
-      const auto dy = random_values<T>(static_cast<std::size_t>(rows * n), 2);
+      SCOPED_TRACE(::testing::Message() << rows << "x" << k << "x" << n);
+      const auto x = random_values<Activation>(static_cast<std::size_t>(rows * k), 1);
+      const auto dy = random_values<Activation>(static_cast<std::size_t>(rows * n), 2);
       const std::int32_t end = static_cast<std::int32_t>(rows);
       const std::vector<std::int32_t> shards = {0, end / 3, end / 3, end / 2, end};
       const Gradients g = backward_weight(ops, pool, x, dy, shards, k, n);
@@ -134,30 +131,31 @@ TYPED_TEST(Linear, BackwardWeightIsTheTransposedDyTimesXSummedOverTokens) {
         }
       }
     }
-  }
+  });
 }
 
-TYPED_TEST(Linear, AWeightPackedInPiecesIsTheSame) {
-  using T = TypeParam;
-  for (const auto& [name, ops] : tables<T>()) {
+TEST_P(Linear, PackingInRangesGivesTheSameWeight) {
+  with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
     for (const auto& [n, k] : {std::pair{200, 70}, {64, 33}, {3, 30}, {129, 64}, {192, 96}}) {
-      SCOPED_TRACE(::testing::Message() << name << " " << n << "x" << k);
-      Weight<T> weight(ops, n, k, 1);
+      SCOPED_TRACE(::testing::Message() << n << "x" << k);
+      Weight<Activation> weight(ops, n, k, 1);
       const std::size_t size = weight.forward.size();
-      const std::vector<T> forward_once(weight.forward.data(), weight.forward.data() + size);
-      const std::vector<T> backward_once(weight.backward.data(), weight.backward.data() + size);
-      std::memset(static_cast<void*>(weight.forward.data()), 0x7f, size * sizeof(T));
-      std::memset(static_cast<void*>(weight.backward.data()), 0x7f, size * sizeof(T));
+      const std::vector<Activation> forward_once(weight.forward.data(),
+                                                 weight.forward.data() + size);
+      const std::vector<Activation> backward_once(weight.backward.data(),
+                                                  weight.backward.data() + size);
+      std::memset(static_cast<void*>(weight.forward.data()), 0x7f, size * sizeof(Activation));
+      std::memset(static_cast<void*>(weight.backward.data()), 0x7f, size * sizeof(Activation));
       for (std::int64_t begin = (n - 1) / 64 * 64; begin >= 0; begin -= 64) {
         ops.pack_weight(weight.w.data(), n, k, begin, std::min<std::int64_t>(begin + 64, n),
                         weight.forward.data(), weight.backward.data());
       }
-      EXPECT_TRUE(same_bits(forward_once,
-                            std::vector<T>(weight.forward.data(), weight.forward.data() + size)));
-      EXPECT_TRUE(same_bits(backward_once,
-                            std::vector<T>(weight.backward.data(), weight.backward.data() + size)));
+      EXPECT_TRUE(same_bits(forward_once, std::vector<Activation>(weight.forward.data(),
+                                                                  weight.forward.data() + size)));
+      EXPECT_TRUE(same_bits(backward_once, std::vector<Activation>(weight.backward.data(),
+                                                                   weight.backward.data() + size)));
     }
-  }
+  });
 }
 
 }  // namespace

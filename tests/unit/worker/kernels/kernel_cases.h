@@ -1,5 +1,5 @@
-// What the kernels' tests share: one case for each instruction set of this CPU and type of
-// activations, random inputs, and packed examples with their identities.
+// Shared by the kernel tests: one case per instruction set and activation type, random inputs, and
+// packed examples with their row identities.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,38 +29,64 @@ inline std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 
 inline std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const Isa isa : runtime::detect_cpu().isas) {
+  for (const Isa isa : runtime::kAllIsas) {
     cases.push_back({isa, false});
     cases.push_back({isa, true});
   }
   return cases;
 }
 
-// Unit roundoff of a stored T: half a unit in the last place, relatively.
-template <typename T>
+inline std::string isa_name(const ::testing::TestParamInfo<Isa>& info) {
+  return std::string(runtime::name(info.param));
+}
+
+inline bool cpu_supports(Isa isa) {
+  const auto isas = runtime::detect_cpu().isas;
+  return std::find(isas.begin(), isas.end(), isa) != isas.end();
+}
+
+// A test that runs once per instruction set and is skipped by name where the CPU does not support
+// it. .ci/skipped accepts a reason that starts with "this CPU has no".
+class IsaTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!cpu_supports(GetParam())) {
+      GTEST_SKIP() << "this CPU has no " << runtime::name(GetParam());
+    }
+  }
+};
+
+// Unit round-off of the activation type: the largest relative error of rounding to nearest.
+template <typename Activation>
 inline constexpr double kRoundoff = 0x1p-24;
 template <>
 inline constexpr double kRoundoff<bf16> = 0x1p-8;
 
-// A fixture of Case whose tests call with_type([&]<typename T>(T) { ... }).
+// A test that runs once per Case, skipped by name where the CPU does not support the instruction
+// set. Its body is with_type([&]<typename Activation>(Activation) { ... }).
 class KernelTest : public ::testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (!cpu_supports(GetParam().isa)) {
+      GTEST_SKIP() << "this CPU has no " << runtime::name(GetParam().isa);
+    }
+  }
   template <typename Body>
   void with_type(Body&& body) {
     GetParam().is_bf16 ? body(bf16{}) : body(float{});
   }
-  template <typename T>
-  Ops<T> ops() const {
-    return make_ops<T>(GetParam().isa);
+  template <typename Activation>
+  Ops<Activation> ops() const {
+    return make_ops<Activation>(GetParam().isa);
   }
 };
 
-template <typename T>
-std::vector<T> random_vector(std::size_t count, unsigned seed, float spread = 1.0f) {
+template <typename Activation>
+std::vector<Activation> random_vector(std::size_t count, unsigned seed, float spread = 1.0f) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal(0.0f, spread);
-  std::vector<T> values(count);
-  for (T& value : values) value = runtime::from_float<T>(normal(generator));
+  std::vector<Activation> values(count);
+  for (Activation& value : values) value = runtime::from_float<Activation>(normal(generator));
   return values;
 }
 
@@ -68,9 +94,9 @@ inline double as_double(float x) { return x; }
 inline double as_double(bf16 x) { return runtime::to_float(x); }
 
 // |got - want| <= relative |want| + absolute, element by element.
-template <typename T>
-void expect_close(const std::vector<T>& got, const std::vector<double>& want, double relative,
-                  double absolute, const char* what) {
+template <typename Activation>
+void expect_close(const std::vector<Activation>& got, const std::vector<double>& want,
+                  double relative, double absolute, const char* what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (std::size_t i = 0; i < got.size(); ++i) {
     ASSERT_LE(std::abs(as_double(got[i]) - want[i]), relative * std::abs(want[i]) + absolute)
@@ -78,8 +104,7 @@ void expect_close(const std::vector<T>& got, const std::vector<double>& want, do
   }
 }
 
-// Examples of these lengths, packed; example b of the batch is number `first + b` of the global
-// batch.
+// Packed examples. Example b of the batch has index `first + b` in the global batch.
 struct Examples {
   std::vector<std::int32_t> cu_seqlens = {0};
   std::vector<std::int32_t> example;       // [B]

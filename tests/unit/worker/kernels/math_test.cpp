@@ -1,6 +1,6 @@
-// The polynomials against libm's double precision, over floats taken evenly from all there are in a
-// range. These are the reference's copies, without fused multiply-add; the vector versions are held
-// to the same bounds through GELU, tanh and attention's log-sum-exp.
+// Compares the polynomials with libm in double precision, over every 64th float of a range. This
+// file tests the reference's versions, without fused multiply-add; the tests of GELU, tanh and
+// attention's log-sum-exp hold the vector versions to the same bounds.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -55,8 +55,8 @@ TEST(Math, TanhIsAccurateToThreeRoundings) {
 TEST(Math, NormalDistributionIsAccurateInBothTails) {
   const auto exact = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
   const auto cdf = [](float x) { return normal(x).cdf; };
-  // Near zero a rounding of t counts 2.7 times (d log r / d log t); further out the rounding of
-  // x^2 / 2 alone costs its own size in roundings: 50 at -10.
+  // Near zero a rounding error of t is amplified 2.7 times (d log r / d log t). Further out the
+  // rounding of x^2 / 2 dominates: an error of x^2 / 2 units, 50 at -10.
   EXPECT_LT(worst_error(0x1p-30f, 20.0f, 1, cdf, exact), 8.0);
   EXPECT_LT(worst_error(0x1p-30f, 1.0f, -1, cdf, exact), 8.0);
   EXPECT_LT(worst_error(1.0f, 3.0f, -1, cdf, exact), 10.0);

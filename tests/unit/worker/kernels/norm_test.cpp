@@ -1,4 +1,5 @@
-// Layer norm, residual, embedding and dropout against double precision, and the exactness rules.
+// Compares layer norm, residual, embedding and dropout with double precision, and tests the
+// exactness rules.
 #include <algorithm>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
@@ -7,7 +8,7 @@
 namespace tilewright::kernels::testing {
 namespace {
 
-// One row's layer norm in double, and its backward.
+// Layer norm of one row in double precision.
 struct DoubleNorm {
   std::vector<double> x_hat;
   double mean = 0;
@@ -25,7 +26,8 @@ DoubleNorm norm_of(const std::vector<double>& x, double epsilon) {
   return n;
 }
 
-double keep(const Dropout& dropout, const Examples& e, std::int64_t row, std::int64_t column) {
+double dropout_factor(const Dropout& dropout, const Examples& e, std::int64_t row,
+                      std::int64_t column) {
   if (dropout.threshold == 0) return 1;
   std::vector<std::uint64_t> masks(static_cast<std::size_t>(column / 64 + 1));
   dropout_masks_ref(make_dropout_stream(dropout), e.row_example[row], e.row_position[row], 0,
@@ -48,18 +50,19 @@ Inputs make_inputs(const std::vector<std::int32_t>& lengths, std::int64_t H) {
   return in;
 }
 
-template <typename T>
+template <typename Activation>
 struct Outputs {
   std::vector<float> sum, stats, y32;
-  std::vector<T> y;
+  std::vector<Activation> y;
 };
 
-template <typename T>
-Outputs<T> add_norm(const Ops<T>& ops, const Inputs& in, const std::vector<T>& x, Dropout dropout,
-                    int threads, std::int64_t begin, std::int64_t end) {
+template <typename Activation>
+Outputs<Activation> add_norm(const Ops<Activation>& ops, const Inputs& in,
+                             const std::vector<Activation>& x, Dropout dropout, int threads,
+                             std::int64_t begin, std::int64_t end) {
   const auto n = static_cast<std::size_t>((end - begin) * in.H);
-  Outputs<T> out{std::vector<float>(n), std::vector<float>(2 * (end - begin)),
-                 std::vector<float>(n), std::vector<T>(n)};
+  Outputs<Activation> out{std::vector<float>(n), std::vector<float>(2 * (end - begin)),
+                          std::vector<float>(n), std::vector<Activation>(n)};
   ThreadPool pool(threads);
   ops.add_norm_forward(pool, x.data() + begin * in.H, in.residual.data() + begin * in.H,
                        end - begin, in.H, in.norm(), dropout, in.examples.identity(begin),
@@ -70,20 +73,20 @@ Outputs<T> add_norm(const Ops<T>& ops, const Inputs& in, const std::vector<T>& x
 using NormTest = KernelTest;
 
 TEST_P(NormTest, AddNormForwardAgreesWithDoublePrecision) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {8, 20, 128, 384, 770}) {
       const Inputs in = make_inputs({3, 1, 0, 5}, H);
-      const auto x = random_vector<T>(in.count(), 4);
+      const auto x = random_vector<Activation>(in.count(), 4);
       for (const double p : {0.0, 0.1}) {
         const Dropout dropout = make_dropout(p);
         const std::int64_t rows = in.examples.tokens();
-        const auto out = add_norm<T>(ops<T>(), in, x, dropout, 2, 0, rows);
+        const auto out = add_norm<Activation>(ops<Activation>(), in, x, dropout, 2, 0, rows);
         std::vector<double> sum, stats, y;
         for (std::int64_t t = 0; t < rows; ++t) {
           std::vector<double> row;
           for (std::int64_t h = 0; h < H; ++h) {
             row.push_back(in.residual[t * H + h] +
-                          as_double(x[t * H + h]) * keep(dropout, in.examples, t, h));
+                          as_double(x[t * H + h]) * dropout_factor(dropout, in.examples, t, h));
           }
           sum.insert(sum.end(), row.begin(), row.end());
           const DoubleNorm n = norm_of(row, 1e-5);
@@ -91,33 +94,35 @@ TEST_P(NormTest, AddNormForwardAgreesWithDoublePrecision) {
           stats.push_back(n.rstd);
           for (std::int64_t h = 0; h < H; ++h) y.push_back(n.x_hat[h] * in.gamma[h] + in.beta[h]);
         }
-        // A handful of roundings on values up to about 10, deviations near 2.
+        // A few rounding errors of values up to about 10, with standard deviations near 2.
         const double slack = 16 * kRoundoff<float>;
         expect_close(out.sum, sum, 2 * kRoundoff<float>, slack, "sum");
         expect_close(out.stats, stats, 8 * kRoundoff<float>, slack, "stats");
         expect_close(out.y32, y, 8 * kRoundoff<float>, 2 * slack, "y32");
-        expect_close(out.y, y, kRoundoff<T> + 8 * kRoundoff<float>, 2 * slack, "y");
+        expect_close(out.y, y, kRoundoff<Activation> + 8 * kRoundoff<float>, 2 * slack, "y");
         for (std::size_t i = 0; i < out.y.size(); ++i) {
-          ASSERT_EQ(out.y[i], runtime::from_float<T>(out.y32[i])) << "y is not y32 rounded";
+          ASSERT_EQ(out.y[i], runtime::from_float<Activation>(out.y32[i]))
+              << "y is not y32 rounded";
         }
       }
     }
   });
 }
 
-TEST_P(NormTest, AddNormBitsDependOnTheRowAlone) {
-  with_type([&]<typename T>(T) {
+TEST_P(NormTest, AddNormBitsDependOnlyOnTheRow) {
+  with_type([&]<typename Activation>(Activation) {
     const Inputs in = make_inputs({30, 1, 0, 51}, 200);
-    const auto x = random_vector<T>(in.count(), 4);
+    const auto x = random_vector<Activation>(in.count(), 4);
     const Dropout dropout = make_dropout(0.1);
     const std::int64_t rows = in.examples.tokens();
-    const auto whole = add_norm<T>(ops<T>(), in, x, dropout, 1, 0, rows);
+    const auto whole = add_norm<Activation>(ops<Activation>(), in, x, dropout, 1, 0, rows);
     for (int threads = 2; threads <= 4; ++threads) {
-      EXPECT_EQ(add_norm<T>(ops<T>(), in, x, dropout, threads, 0, rows).y, whole.y);
+      EXPECT_EQ(add_norm<Activation>(ops<Activation>(), in, x, dropout, threads, 0, rows).y,
+                whole.y);
     }
     for (const std::int64_t cut : {0, 1, 7, 30, 81, 82}) {
-      auto first = add_norm<T>(ops<T>(), in, x, dropout, 2, 0, cut);
-      const auto second = add_norm<T>(ops<T>(), in, x, dropout, 1, cut, rows);
+      auto first = add_norm<Activation>(ops<Activation>(), in, x, dropout, 2, 0, cut);
+      const auto second = add_norm<Activation>(ops<Activation>(), in, x, dropout, 1, cut, rows);
       first.y32.insert(first.y32.end(), second.y32.begin(), second.y32.end());
       first.stats.insert(first.stats.end(), second.stats.begin(), second.stats.end());
       EXPECT_EQ(first.y32, whole.y32) << cut;
@@ -127,7 +132,7 @@ TEST_P(NormTest, AddNormBitsDependOnTheRowAlone) {
 }
 
 TEST_P(NormTest, EmbedNormForwardAddsThreeRowsAndDropsOutTheNorm) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     const std::int64_t H = 72;
     const Inputs in = make_inputs({4, 2, 9}, H);
     const std::int64_t rows = in.examples.tokens();
@@ -141,12 +146,12 @@ TEST_P(NormTest, EmbedNormForwardAddsThreeRowsAndDropsOutTheNorm) {
     }
     const Dropout dropout = make_dropout(0.25);
     std::vector<float> sum(in.count()), stats(2 * rows), y32(in.count());
-    std::vector<T> y(in.count());
+    std::vector<Activation> y(in.count());
     ThreadPool pool(2);
-    ops<T>().embed_norm_forward(pool, ids.data(), in.examples.row_position.data(), types.data(),
-                                word.data(), position.data(), type.data(), rows, H, in.norm(),
-                                dropout, in.examples.identity(), sum.data(), stats.data(),
-                                y32.data(), y.data());
+    ops<Activation>().embed_norm_forward(pool, ids.data(), in.examples.row_position.data(),
+                                         types.data(), word.data(), position.data(), type.data(),
+                                         rows, H, in.norm(), dropout, in.examples.identity(),
+                                         sum.data(), stats.data(), y32.data(), y.data());
     std::vector<double> want_sum, want_y;
     for (std::int64_t t = 0; t < rows; ++t) {
       std::vector<double> row;
@@ -158,17 +163,17 @@ TEST_P(NormTest, EmbedNormForwardAddsThreeRowsAndDropsOutTheNorm) {
       const DoubleNorm n = norm_of(row, 1e-5);
       for (std::int64_t h = 0; h < H; ++h) {
         want_y.push_back((n.x_hat[h] * in.gamma[h] + in.beta[h]) *
-                         keep(dropout, in.examples, t, h));
+                         dropout_factor(dropout, in.examples, t, h));
       }
     }
     const double slack = 32 * kRoundoff<float>;
     expect_close(sum, want_sum, 2 * kRoundoff<float>, slack, "sum");
     expect_close(y32, want_y, 8 * kRoundoff<float>, slack, "y32");
-    expect_close(y, want_y, kRoundoff<T> + 8 * kRoundoff<float>, slack, "y");
+    expect_close(y, want_y, kRoundoff<Activation> + 8 * kRoundoff<float>, slack, "y");
   });
 }
 
-// sum over all outputs of y * dy as a function of the residual, in double.
+// Sum over the outputs of y * dy as a function of the row, in double precision.
 double objective(const std::vector<double>& row, const Inputs& in, const std::vector<double>& dy) {
   const DoubleNorm n = norm_of(row, 1e-5);
   double total = 0;
@@ -179,23 +184,24 @@ double objective(const std::vector<double>& row, const Inputs& in, const std::ve
 }
 
 TEST_P(NormTest, AddNormBackwardAgreesWithNumericDifferentiation) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {16, 40, 130}) {
       const Inputs in = make_inputs({2, 3}, H);
       const std::int64_t rows = in.examples.tokens();
-      const auto x = random_vector<T>(in.count(), 4);
+      const auto x = random_vector<Activation>(in.count(), 4);
       const Dropout dropout = make_dropout(0.1);
-      const auto out = add_norm<T>(ops<T>(), in, x, dropout, 1, 0, rows);
+      const auto out = add_norm<Activation>(ops<Activation>(), in, x, dropout, 1, 0, rows);
       const auto dy32 = random_vector<float>(in.count(), 5);
-      const auto branch = random_vector<T>(in.count(), 6);
+      const auto branch = random_vector<Activation>(in.count(), 6);
       for (const bool with_branch : {false, true}) {
         auto dy = dy32;
         std::vector<float> d_sum(in.count());
-        std::vector<T> dx(in.count());
+        std::vector<Activation> dx(in.count());
         ThreadPool pool(3);
-        ops<T>().add_norm_backward(pool, dy.data(), with_branch ? branch.data() : nullptr,
-                                   out.sum.data(), out.stats.data(), rows, H, in.norm(), dropout,
-                                   in.examples.identity(), d_sum.data(), dx.data());
+        ops<Activation>().add_norm_backward(pool, dy.data(), with_branch ? branch.data() : nullptr,
+                                            out.sum.data(), out.stats.data(), rows, H, in.norm(),
+                                            dropout, in.examples.identity(), d_sum.data(),
+                                            dx.data());
         std::vector<double> want_dy, want_sum, want_dx;
         for (std::int64_t t = 0; t < rows; ++t) {
           const std::vector<double> row(out.sum.begin() + t * H, out.sum.begin() + (t + 1) * H);
@@ -212,33 +218,34 @@ TEST_P(NormTest, AddNormBackwardAgreesWithNumericDifferentiation) {
             down[h] -= step;
             const double g = (objective(up, in, d) - objective(down, in, d)) / (2 * step);
             want_sum.push_back(g);
-            want_dx.push_back(g * keep(dropout, in.examples, t, h));
+            want_dx.push_back(g * dropout_factor(dropout, in.examples, t, h));
           }
         }
         const double slack = 64 * kRoundoff<float>;
         expect_close(dy, want_dy, 2 * kRoundoff<float>, slack, "dy");
         expect_close(d_sum, want_sum, 16 * kRoundoff<float>, slack, "d_sum");
-        expect_close(dx, want_dx, kRoundoff<T> + 16 * kRoundoff<float>, slack, "dx");
+        expect_close(dx, want_dx, kRoundoff<Activation> + 16 * kRoundoff<float>, slack, "dx");
       }
     }
   });
 }
 
 TEST_P(NormTest, DropoutBackwardAppliesTheMaskInPlace) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     const Inputs in = make_inputs({4, 3}, 100);
     const Dropout dropout = make_dropout(0.3);
     auto dy = random_vector<float>(in.count(), 5);
     const auto before = dy;
-    const auto branch = random_vector<T>(in.count(), 6);
+    const auto branch = random_vector<Activation>(in.count(), 6);
     ThreadPool pool(2);
-    ops<T>().dropout_backward(pool, dy.data(), branch.data(), in.examples.tokens(), in.H, dropout,
-                              in.examples.identity());
+    ops<Activation>().dropout_backward(pool, dy.data(), branch.data(), in.examples.tokens(), in.H,
+                                       dropout, in.examples.identity());
     std::vector<double> want;
     for (std::size_t i = 0; i < dy.size(); ++i) {
       const auto column = static_cast<std::int64_t>(i) % in.H;
-      want.push_back((before[i] + as_double(branch[i])) *
-                     keep(dropout, in.examples, static_cast<std::int64_t>(i) / in.H, column));
+      want.push_back(
+          (before[i] + as_double(branch[i])) *
+          dropout_factor(dropout, in.examples, static_cast<std::int64_t>(i) / in.H, column));
     }
     expect_close(dy, want, 4 * kRoundoff<float>, 0, "dy");
   });
@@ -249,9 +256,10 @@ struct ParameterGradients {
   friend bool operator==(const ParameterGradients&, const ParameterGradients&) = default;
 };
 
-template <typename T>
-ParameterGradients norm_parameters(const Ops<T>& ops, int threads, const std::vector<float>& dy,
-                                   const Outputs<T>& out, Shards shards, std::int64_t H) {
+template <typename Activation>
+ParameterGradients norm_parameters(const Ops<Activation>& ops, int threads,
+                                   const std::vector<float>& dy, const Outputs<Activation>& out,
+                                   Shards shards, std::int64_t H) {
   ParameterGradients g{std::vector<float>(H, NAN), std::vector<float>(H, NAN)};
   ThreadPool pool(threads);
   ops.norm_backward_parameters(pool, dy.data(), out.sum.data(), out.stats.data(), shards, H,
@@ -259,17 +267,17 @@ ParameterGradients norm_parameters(const Ops<T>& ops, int threads, const std::ve
   return g;
 }
 
-TEST_P(NormTest, ParameterGradientsAreTheTreeOfShards) {
-  with_type([&]<typename T>(T) {
+TEST_P(NormTest, ParameterGradientsFollowTheShardTree) {
+  with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {24, 300, 768}) {
       const Inputs in = make_inputs({9, 1, 0, 20, 33}, H);
       const std::int64_t rows = in.examples.tokens();
-      const auto x = random_vector<T>(in.count(), 4);
-      const auto out = add_norm<T>(ops<T>(), in, x, make_dropout(0), 1, 0, rows);
+      const auto x = random_vector<Activation>(in.count(), 4);
+      const auto out = add_norm<Activation>(ops<Activation>(), in, x, make_dropout(0), 1, 0, rows);
       const auto dy = random_vector<float>(in.count(), 5);
       // Shards 2, 3 and 7 are empty.
       const std::vector<std::int32_t> shards = {0, 9, 10, 10, 10, 29, 45, 63, 63};
-      const auto g = norm_parameters<T>(ops<T>(), 1, dy, out, shards, H);
+      const auto g = norm_parameters<Activation>(ops<Activation>(), 1, dy, out, shards, H);
       std::vector<double> gamma(H), beta(H);
       for (std::int64_t t = 0; t < rows; ++t) {
         for (std::int64_t h = 0; h < H; ++h) {
@@ -283,12 +291,14 @@ TEST_P(NormTest, ParameterGradientsAreTheTreeOfShards) {
       expect_close(g.gamma, gamma, 0, slack, "d_gamma");
       expect_close(g.beta, beta, 0, slack, "d_beta");
       for (int threads = 2; threads <= 4; ++threads) {
-        EXPECT_TRUE(norm_parameters<T>(ops<T>(), threads, dy, out, shards, H) == g) << threads;
+        EXPECT_TRUE(norm_parameters<Activation>(ops<Activation>(), threads, dy, out, shards, H) ==
+                    g)
+            << threads;
       }
-      // Two owners of four shards each, and eight of one, added in the tree's order.
+      // Subtrees of four shards, and single shards, added in the order of the tree.
       const auto sub = [&](std::size_t first, std::size_t count) {
-        return norm_parameters<T>(ops<T>(), 2, dy, out, Shards(shards).subspan(first, count + 1),
-                                  H);
+        return norm_parameters<Activation>(ops<Activation>(), 2, dy, out,
+                                           Shards(shards).subspan(first, count + 1), H);
       };
       const auto plus = [](ParameterGradients a, const ParameterGradients& b) {
         for (std::size_t i = 0; i < a.gamma.size(); ++i) a.gamma[i] += b.gamma[i];

@@ -1,4 +1,4 @@
-// AdamW, the norm of the gradient and the embeddings' gradients, on every instruction set.
+// Tests AdamW, the gradient norm and the embedding gradients on every instruction set.
 #include <algorithm>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
@@ -6,7 +6,7 @@
 namespace tilewright::kernels::testing {
 namespace {
 
-class ParametersTest : public ::testing::TestWithParam<Isa> {
+class ParametersTest : public IsaTest {
  protected:
   ParameterOps ops() const { return make_parameter_ops(GetParam()); }
 };
@@ -48,7 +48,7 @@ TEST_P(ParametersTest, AdamwFollowsItsFormulaInDoublePrecision) {
   }
 }
 
-TEST_P(ParametersTest, AdamwWithoutGradientIsAdamwOfZeros) {
+TEST_P(ParametersTest, AdamwWithoutGradientEqualsZeroGradient) {
   const std::int64_t count = 203;
   auto p = random_vector<float>(count, 1);
   auto m = random_vector<float>(count, 2, 0.01f);
@@ -63,7 +63,7 @@ TEST_P(ParametersTest, AdamwWithoutGradientIsAdamwOfZeros) {
   EXPECT_EQ(v, v2);
 }
 
-TEST_P(ParametersTest, AdamwBitsDoNotDependOnTheCut) {
+TEST_P(ParametersTest, AdamwBitsDoNotDependOnTheSplit) {
   const std::int64_t count = 203;
   const auto g = random_vector<float>(count, 3);
   auto p = random_vector<float>(count, 1);
@@ -79,7 +79,7 @@ TEST_P(ParametersTest, AdamwBitsDoNotDependOnTheCut) {
   EXPECT_EQ(v, v2);
 }
 
-TEST_P(ParametersTest, SumOfSquaresIsTheReferencesToTheBit) {
+TEST_P(ParametersTest, SumOfSquaresMatchesTheReferenceBitForBit) {
   for (const std::int64_t count : {0, 1, 15, 16, 17, 1000, 4096}) {
     const auto x = random_vector<float>(count, 5, 3.0f);
     double want = 0;
@@ -90,7 +90,7 @@ TEST_P(ParametersTest, SumOfSquaresIsTheReferencesToTheBit) {
   }
 }
 
-// The ids' occurrences in rows [begin, end), for the rising list of ids.
+// For each of the `distinct` ids, its token rows in [begin, end).
 struct Occurrences {
   std::vector<std::int32_t> rows, offsets = {0};
 };
@@ -107,12 +107,12 @@ Occurrences occurrences_of(const std::vector<std::int32_t>& ids, const std::vect
   return o;
 }
 
-TEST_P(ParametersTest, EmbeddingGradientsAreTheTreeOfShards) {
+TEST_P(ParametersTest, EmbeddingGradientsFollowTheShardTree) {
   for (const std::int64_t H : {24, 300, 768}) {
     const std::vector<std::int32_t> shards = {0, 9, 10, 10, 10, 29, 45, 63, 63};
     std::vector<std::int32_t> ids(63);
     for (std::int32_t t = 0; t < 63; ++t) ids[t] = t % 3 == 0 ? 7 : t * t % 40;
-    std::vector<int> distinct(41);  // 40 stands nowhere
+    std::vector<int> distinct(41);  // 40 does not occur
     std::iota(distinct.begin(), distinct.end(), 0);
     const auto d_sum = random_vector<float>(63 * H, 1);
     const auto run = [&](int threads, std::size_t first, std::size_t count) {
@@ -149,8 +149,7 @@ TEST_P(ParametersTest, EmbeddingGradientsAreTheTreeOfShards) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, ParametersTest, ::testing::ValuesIn(runtime::detect_cpu().isas),
-                         [](const auto& isa) { return std::string(runtime::name(isa.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, ParametersTest, ::testing::ValuesIn(runtime::kAllIsas), isa_name);
 
 }  // namespace
 }  // namespace tilewright::kernels::testing

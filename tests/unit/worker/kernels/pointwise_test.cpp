@@ -1,43 +1,43 @@
-// GELU, tanh and the loss against libm's double precision.
+// Compares GELU, tanh and the loss with libm in double precision.
 #include "tests/unit/worker/kernels/kernel_cases.h"
 #include "worker/kernels/dropout/dropout.h"
 
 namespace tilewright::kernels::testing {
 namespace {
 
-// The derivative of x Phi(x), from the distribution's density.
+// x Phi(x), and its derivative Phi(x) + x phi(x).
 double double_gelu(double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 double double_gelu_derivative(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0)) +
          x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
 }
 
-// Every float of magnitude 2^-20 to 16 whose low 12 bits are zero, both signs, zero, and far ones.
-template <typename T>
-std::vector<T> sweep(float largest) {
-  std::vector<T> values = {runtime::from_float<T>(0.0f)};
+// Zero, and every float with magnitude from 2^-20 to `largest` whose low 12 bits are zero.
+template <typename Activation>
+std::vector<Activation> sweep(float largest) {
+  std::vector<Activation> values = {runtime::from_float<Activation>(0.0f)};
   for (std::uint32_t bits = 0x35800000u; std::bit_cast<float>(bits) <= largest; bits += 0x1000u) {
     const float x = std::bit_cast<float>(bits);
-    values.push_back(runtime::from_float<T>(x));
-    values.push_back(runtime::from_float<T>(-x));
+    values.push_back(runtime::from_float<Activation>(x));
+    values.push_back(runtime::from_float<Activation>(-x));
   }
   return values;
 }
 
 using PointwiseTest = KernelTest;
 
-TEST_P(PointwiseTest, GeluAgreesWithDoublePrecisionToAFewUnitsInTheLastPlace) {
-  with_type([&]<typename T>(T) {
+TEST_P(PointwiseTest, GeluAgreesWithDoublePrecisionToAFewUlps) {
+  with_type([&]<typename Activation>(Activation) {
     ThreadPool pool(2);
-    const auto x = sweep<T>(9.0f);
-    std::vector<T> y(x.size());
-    ops<T>().gelu_forward(pool, x.data(), static_cast<std::int64_t>(x.size()), y.data());
+    const auto x = sweep<Activation>(9.0f);
+    std::vector<Activation> y(x.size());
+    ops<Activation>().gelu_forward(pool, x.data(), static_cast<std::int64_t>(x.size()), y.data());
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double v = as_double(x[i]);
       const double want = double_gelu(v);
       // exp(-x^2 / 2) has the relative error of its rounded argument: 2^-24 x^2 / 2.
-      const double relative = kRoundoff<T> + (8 + v * v) * kRoundoff<float>;
+      const double relative = kRoundoff<Activation> + (8 + v * v) * kRoundoff<float>;
       ASSERT_LE(std::abs(as_double(y[i]) - want), relative * std::abs(want)) << v;
       if (std::abs(v) < 3) worst = std::max(worst, std::abs(as_double(y[i]) / want - 1));
     }
@@ -46,33 +46,34 @@ TEST_P(PointwiseTest, GeluAgreesWithDoublePrecisionToAFewUnitsInTheLastPlace) {
 }
 
 TEST_P(PointwiseTest, GeluBackwardAgreesWithDoublePrecision) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     ThreadPool pool(2);
-    const auto x = sweep<T>(9.0f);
-    const auto dy = random_vector<T>(x.size(), 3);
-    std::vector<T> dx(x.size());
-    ops<T>().gelu_backward(pool, x.data(), dy.data(), static_cast<std::int64_t>(x.size()),
-                           dx.data());
+    const auto x = sweep<Activation>(9.0f);
+    const auto dy = random_vector<Activation>(x.size(), 3);
+    std::vector<Activation> dx(x.size());
+    ops<Activation>().gelu_backward(pool, x.data(), dy.data(), static_cast<std::int64_t>(x.size()),
+                                    dx.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double v = as_double(x[i]);
       const double want = as_double(dy[i]) * double_gelu_derivative(v);
       ASSERT_LE(std::abs(as_double(dx[i]) - want),
-                kRoundoff<T> * std::abs(want) + 8 * kRoundoff<float> * std::abs(as_double(dy[i])))
+                kRoundoff<Activation> * std::abs(want) +
+                    8 * kRoundoff<float> * std::abs(as_double(dy[i])))
           << v;
     }
   });
 }
 
-TEST_P(PointwiseTest, GeluOfFarValuesIsTheValueOrZero) {
-  with_type([&]<typename T>(T) {
+TEST_P(PointwiseTest, GeluOfLargeValuesIsTheInputOrZero) {
+  with_type([&]<typename Activation>(Activation) {
     ThreadPool pool(1);
-    std::vector<T> x, y(6), dx(6);
+    std::vector<Activation> x, y(6), dx(6);
     for (const float v : {20.0f, -20.0f, 1e20f, -1e20f, 3e38f, -3e38f}) {
-      x.push_back(runtime::from_float<T>(v));
+      x.push_back(runtime::from_float<Activation>(v));
     }
-    const std::vector<T> dy(6, runtime::from_float<T>(1.0f));
-    ops<T>().gelu_forward(pool, x.data(), 6, y.data());
-    ops<T>().gelu_backward(pool, x.data(), dy.data(), 6, dx.data());
+    const std::vector<Activation> dy(6, runtime::from_float<Activation>(1.0f));
+    ops<Activation>().gelu_forward(pool, x.data(), 6, y.data());
+    ops<Activation>().gelu_backward(pool, x.data(), dy.data(), 6, dx.data());
     for (std::size_t i = 0; i < 6; ++i) {
       EXPECT_EQ(as_double(y[i]), i % 2 == 0 ? as_double(x[i]) : 0.0) << as_double(x[i]);
       EXPECT_EQ(as_double(dx[i]), i % 2 == 0 ? 1.0 : 0.0) << as_double(x[i]);
@@ -80,25 +81,25 @@ TEST_P(PointwiseTest, GeluOfFarValuesIsTheValueOrZero) {
   });
 }
 
-TEST_P(PointwiseTest, GeluPassesNanOn) {
-  with_type([&]<typename T>(T) {
+TEST_P(PointwiseTest, GeluPropagatesNan) {
+  with_type([&]<typename Activation>(Activation) {
     ThreadPool pool(1);
-    std::vector<T> x(40, runtime::from_float<T>(NAN)), y(40);
-    ops<T>().gelu_forward(pool, x.data(), 40, y.data());
-    for (const T v : y) EXPECT_TRUE(std::isnan(as_double(v)));
+    std::vector<Activation> x(40, runtime::from_float<Activation>(NAN)), y(40);
+    ops<Activation>().gelu_forward(pool, x.data(), 40, y.data());
+    for (const Activation v : y) EXPECT_TRUE(std::isnan(as_double(v)));
   });
 }
 
-TEST_P(PointwiseTest, GeluBitsDoNotDependOnThePlaceOrTheThreads) {
-  with_type([&]<typename T>(T) {
-    const auto x = random_vector<T>(40001, 1, 2.0f);
-    const auto dy = random_vector<T>(40001, 2);
+TEST_P(PointwiseTest, GeluBitsDoNotDependOnPositionOrThreadCount) {
+  with_type([&]<typename Activation>(Activation) {
+    const auto x = random_vector<Activation>(40001, 1, 2.0f);
+    const auto dy = random_vector<Activation>(40001, 2);
     const auto run = [&](std::int64_t begin, std::int64_t end, int threads) {
       ThreadPool pool(threads);
-      std::vector<T> y(x.begin() + begin, x.begin() + end),
+      std::vector<Activation> y(x.begin() + begin, x.begin() + end),
           dx(dy.begin() + begin, dy.begin() + end);
-      ops<T>().gelu_backward(pool, x.data() + begin, dx.data(), end - begin, dx.data());
-      ops<T>().gelu_forward(pool, y.data(), end - begin, y.data());  // in place
+      ops<Activation>().gelu_backward(pool, x.data() + begin, dx.data(), end - begin, dx.data());
+      ops<Activation>().gelu_forward(pool, y.data(), end - begin, y.data());  // in place
       y.insert(y.end(), dx.begin(), dx.end());
       return y;
     };
@@ -111,22 +112,22 @@ TEST_P(PointwiseTest, GeluBitsDoNotDependOnThePlaceOrTheThreads) {
 }
 
 TEST_P(PointwiseTest, TanhWithDropoutForwardAndBackward) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     const std::int64_t H = 200;
     const std::int64_t rows = 37;
-    const auto x = random_vector<T>(rows * H, 1, 1.5f);
-    const auto dy = random_vector<T>(rows * H, 2);
+    const auto x = random_vector<Activation>(rows * H, 1, 1.5f);
+    const auto dy = random_vector<Activation>(rows * H, 2);
     std::vector<std::int32_t> example(rows), position(rows, 0);
     std::iota(example.begin(), example.end(), 50);
     for (const double p : {0.0, 0.1}) {
       const Dropout dropout = make_dropout(p);
-      std::vector<T> activation(x.size()), y(x.size()), dx(x.size());
+      std::vector<Activation> activation(x.size()), y(x.size()), dx(x.size());
       ThreadPool pool(3);
       const RowIdentity identity = {example.data(), position.data()};
-      ops<T>().tanh_dropout_forward(pool, x.data(), rows, H, dropout, identity, activation.data(),
-                                    y.data());
-      ops<T>().tanh_dropout_backward(pool, activation.data(), dy.data(), rows, H, dropout, identity,
-                                     dx.data());
+      ops<Activation>().tanh_dropout_forward(pool, x.data(), rows, H, dropout, identity,
+                                             activation.data(), y.data());
+      ops<Activation>().tanh_dropout_backward(pool, activation.data(), dy.data(), rows, H, dropout,
+                                              identity, dx.data());
       std::vector<std::uint64_t> masks(4);
       for (std::int64_t t = 0; t < rows; ++t) {
         dropout_masks_ref(make_dropout_stream(dropout), example[t], 0, 0, H, masks.data());
@@ -136,48 +137,49 @@ TEST_P(PointwiseTest, TanhWithDropoutForwardAndBackward) {
           const double factor = p == 0 ? 1.0 : kept ? dropout.scale : 0.0;
           const double a = as_double(activation[i]);
           const double want = std::tanh(as_double(x[i]));
-          EXPECT_NEAR(a, want, (kRoundoff<T> + 6 * kRoundoff<float>)*std::abs(want));
+          EXPECT_NEAR(a, want, (kRoundoff<Activation> + 6 * kRoundoff<float>)*std::abs(want));
           EXPECT_NEAR(as_double(y[i]), a * factor,
-                      (kRoundoff<T> + kRoundoff<float>)*std::abs(a * factor));
+                      (kRoundoff<Activation> + kRoundoff<float>)*std::abs(a * factor));
           const double want_dx = as_double(dy[i]) * factor * (1 - a * a);
-          EXPECT_NEAR(
-              as_double(dx[i]), want_dx,
-              kRoundoff<T> * std::abs(want_dx) + 4 * kRoundoff<float> * std::abs(as_double(dy[i])));
+          EXPECT_NEAR(as_double(dx[i]), want_dx,
+                      kRoundoff<Activation> * std::abs(want_dx) +
+                          4 * kRoundoff<float> * std::abs(as_double(dy[i])));
         }
       }
     }
   });
 }
 
-TEST_P(PointwiseTest, TanhAgreesWithDoublePrecisionToAFewUnitsInTheLastPlace) {
-  with_type([&]<typename T>(T) {
-    const auto x = sweep<T>(30.0f);
+TEST_P(PointwiseTest, TanhAgreesWithDoublePrecisionToAFewUlps) {
+  with_type([&]<typename Activation>(Activation) {
+    const auto x = sweep<Activation>(30.0f);
     const auto rows = static_cast<std::int64_t>(x.size()) / 16;
-    std::vector<T> activation(rows * 16), y(rows * 16);
+    std::vector<Activation> activation(rows * 16), y(rows * 16);
     ThreadPool pool(1);
-    ops<T>().tanh_dropout_forward(pool, x.data(), rows, 16, {}, {}, activation.data(), y.data());
+    ops<Activation>().tanh_dropout_forward(pool, x.data(), rows, 16, {}, {}, activation.data(),
+                                           y.data());
     for (std::size_t i = 0; i < activation.size(); ++i) {
       const double want = std::tanh(as_double(x[i]));
       ASSERT_NEAR(as_double(activation[i]), want,
-                  (kRoundoff<T> + 6 * kRoundoff<float>)*std::abs(want))
+                  (kRoundoff<Activation> + 6 * kRoundoff<float>)*std::abs(want))
           << as_double(x[i]);
     }
   });
 }
 
 TEST_P(PointwiseTest, CrossEntropyAgreesWithDoublePrecision) {
-  with_type([&]<typename T>(T) {
+  with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t classes : {2, 3, 10, 384}) {
       for (const float spread : {0.01f, 1.0f, 1000.0f}) {
         const std::int64_t rows = 9;
-        const auto logits = random_vector<T>(rows * classes, 1, spread);
+        const auto logits = random_vector<Activation>(rows * classes, 1, spread);
         std::vector<std::int32_t> labels(rows);
         for (std::int64_t b = 0; b < rows; ++b) labels[b] = static_cast<std::int32_t>(b % classes);
         std::vector<float> losses(rows);
-        std::vector<T> d(rows * classes);
+        std::vector<Activation> d(rows * classes);
         const float scale = 1.0f / 24;
-        ops<T>().softmax_cross_entropy(logits.data(), labels.data(), rows, classes, scale,
-                                       losses.data(), d.data());
+        ops<Activation>().softmax_cross_entropy(logits.data(), labels.data(), rows, classes, scale,
+                                                losses.data(), d.data());
         for (std::int64_t b = 0; b < rows; ++b) {
           double largest = -INFINITY;
           for (std::int64_t c = 0; c < classes; ++c) {
@@ -194,7 +196,7 @@ TEST_P(PointwiseTest, CrossEntropyAgreesWithDoublePrecision) {
             const double p = std::exp(as_double(logits[b * classes + c]) - largest) / total;
             const double want = (p - (c == labels[b] ? 1 : 0)) / 24;
             EXPECT_NEAR(as_double(d[b * classes + c]), want,
-                        kRoundoff<T> * std::abs(want) + 16 * kRoundoff<float> / 24);
+                        kRoundoff<Activation> * std::abs(want) + 16 * kRoundoff<float> / 24);
           }
         }
       }

@@ -1,4 +1,4 @@
-// What a scrape of a worker answers, over a real connection.
+// Tests the response to a scrape of a worker over a real connection.
 #include "worker/metrics/exposition.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/net/socket.h"
+#include "common/net/connect.h"
 
 namespace tilewright::metrics {
 namespace {
@@ -26,7 +26,6 @@ std::string scrape(std::uint16_t port) {
     socket.read_exact(std::span(&one, 1), wait).or_throw();
     answer += static_cast<char>(one);
   }
-  // To the length it names: the server keeps the connection open for a while.
   const std::string header = "Content-Length: ";
   std::string body(std::stoul(answer.substr(answer.find(header) + header.size())), ' ');
   socket.read_exact(std::as_writable_bytes(std::span(body)), wait).or_throw();
@@ -37,7 +36,7 @@ std::unique_ptr<Exposition> serve() {
   return Exposition::serve({"127.0.0.1", 0}, {"mrpc", 1, 0}).or_throw();
 }
 
-TEST(Exposition, TellsStepLossAndSpeed) {
+TEST(Exposition, ExportsStepLossAndThroughput) {
   const auto exposition = serve();
   rendezvous::Progress progress;
   progress.step = 120;
@@ -60,16 +59,16 @@ TEST(Exposition, TellsStepLossAndSpeed) {
                               R"(metric="accuracy"} 0.75)")));
 }
 
-TEST(Exposition, CountsARestartForEveryEpochAfterTheFirst) {
+TEST(Exposition, CountsTheMembershipChangesAfterTheFirstEpoch) {
   const auto exposition = serve();
   const std::string labels = R"({process="0",trainjob="mrpc",worker="1"})";
   exposition->begin_epoch({3, 0, 2});
   EXPECT_THAT(scrape(exposition->port()),
-              AllOf(HasSubstr("tilewright_restarts_total" + labels + " 0"),
+              AllOf(HasSubstr("tilewright_membership_changes_total" + labels + " 0"),
                     HasSubstr("tilewright_world_size" + labels + " 2")));
   exposition->begin_epoch({4, 1, 3});
   EXPECT_THAT(scrape(exposition->port()),
-              AllOf(HasSubstr("tilewright_restarts_total" + labels + " 1"),
+              AllOf(HasSubstr("tilewright_membership_changes_total" + labels + " 1"),
                     HasSubstr("tilewright_membership_epoch" + labels + " 4"),
                     HasSubstr("tilewright_rank" + labels + " 1"),
                     HasSubstr("tilewright_world_size" + labels + " 3")));
@@ -86,7 +85,7 @@ TEST(Exposition, ShowsOnePhaseAtATime) {
               AllOf(HasSubstr("phase=\"evaluating\""), Not(HasSubstr("phase=\"training\""))));
 }
 
-TEST(Exposition, AnAddressInUseIsASentence) {
+TEST(Exposition, AnAddressInUseIsAnError) {
   const auto first = serve();
   const auto second = Exposition::serve({"127.0.0.1", first->port()}, {"mrpc", 0, 0});
   ASSERT_FALSE(second.ok());

@@ -1,5 +1,5 @@
-// A gradient's bits may not depend on how many threads computed it, on how the shards were split
-// between passes or workers, or on which other examples stood in the pass; dropout is on.
+// Tests that a gradient has the same bits for any number of threads, any split of the shards into
+// micro-batches or workers, and any other examples in the batch. Dropout is on.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -54,8 +54,8 @@ std::vector<Example> examples(std::int64_t n) {
   return all;
 }
 
-// Shards [begin, end) as one pass whose groups are the maximal aligned subtrees.
-Batch make_pass(const std::vector<Example>& all, std::int64_t begin, std::int64_t end) {
+// Shards [begin, end) as one batch whose groups are the largest aligned subtrees.
+Batch make_micro_batch(const std::vector<Example>& all, std::int64_t begin, std::int64_t end) {
   Batch batch;
   const auto n = static_cast<std::int64_t>(all.size());
   for (std::int64_t at = begin; at < end;) {
@@ -78,7 +78,7 @@ Batch make_pass(const std::vector<Example>& all, std::int64_t begin, std::int64_
 
 using Nodes = std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>>;  // first, width
 
-// The sum at node (first, width) of the tree, from whichever nodes are at hand.
+// The sum at node (first, width) of the tree, computed from the nodes that `nodes` holds.
 std::vector<float> sum(const Nodes& nodes, std::int64_t first, std::int64_t width) {
   if (const auto node = nodes.find({first, width}); node != nodes.end()) return node->second;
   std::vector<float> left = sum(nodes, first, width / 2);
@@ -87,22 +87,22 @@ std::vector<float> sum(const Nodes& nodes, std::int64_t first, std::int64_t widt
   return left;
 }
 
-template <typename T>
+template <typename Element>
 struct Fixture {
   Fixture(Isa isa, int threads)
       : pool(threads),
-        ops(kernels::make_ops<T>(isa)),
+        ops(kernels::make_ops<Element>(isa)),
         parameter_ops(kernels::make_parameter_ops(isa)),
         context{pool, ops, parameter_ops},
         model(config(), context) {
     for (const Tensor& tensor : model.layout().tensors) {
       Tensor drawn = tensor;
-      drawn.decays = true;  // biases and norms too: everything takes part
+      drawn.decays = true;  // draw biases and norms too, so that none of them is zero
       initialise_tensor(drawn, 3, 0.2f, model.parameters().data() + tensor.offset);
     }
     model.pack_weights();
   }
-  // `cuts`: the passes' boundaries, 0 ... kShards.
+  // `cuts`: the first shard of each micro-batch, then kShards.
   std::vector<float> gradient(const std::vector<Example>& all,
                               const std::vector<std::int64_t>& cuts) {
     TouchedRows touched(config().vocab_size);
@@ -110,7 +110,7 @@ struct Fixture {
     touched.finish();
     Nodes nodes;
     for (std::size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
-      const Batch batch = make_pass(all, cuts[cut], cuts[cut + 1]);
+      const Batch batch = make_micro_batch(all, cuts[cut], cuts[cut + 1]);
       model.reserve(batch.T() + 1, batch.B() + 1, 32, kShards);
       GradientSink sink;
       for (const ShardGroup& group : batch.groups) {
@@ -127,35 +127,35 @@ struct Fixture {
   }
 
   runtime::ThreadPool pool;
-  kernels::Ops<T> ops;
+  kernels::Ops<Element> ops;
   kernels::ParameterOps parameter_ops;
-  Context<T> context;
-  BertClassifier<T> model;
+  Context<Element> context;
+  BertClassifier<Element> model;
 };
 
 class Exactness : public ::testing::TestWithParam<Isa> {
  protected:
-  template <typename T>
+  template <typename Element>
   void check(std::int64_t n) {
     const std::vector<Example> all = examples(n);
-    const std::vector<float> reference = Fixture<T>(GetParam(), 1).gradient(all, {0, 8});
+    const std::vector<float> reference = Fixture<Element>(GetParam(), 1).gradient(all, {0, 8});
     double size = 0;
     for (const float x : reference) size += std::abs(x);
     ASSERT_GT(size, 0.1);
     const std::vector<std::vector<std::int64_t>> splits = {
         {0, 8},           // one worker
-        {0, 4, 8},        // two
-        {0, 3, 6, 8},     // three: two subtrees, two, one
-        {0, 2, 4, 6, 8},  // four
+        {0, 4, 8},        // two workers
+        {0, 3, 6, 8},     // three workers with 2, 2 and 1 subtrees
+        {0, 2, 4, 6, 8},  // four workers
         {0, 1, 2, 3, 4, 5, 6, 7, 8}};
     for (const int threads : {1, 2, 3}) {
-      Fixture<T> fixture(GetParam(), threads);
+      Fixture<Element> fixture(GetParam(), threads);
       for (const auto& cuts : splits) {
         const std::vector<float> gradient = fixture.gradient(all, cuts);
         ASSERT_EQ(gradient.size(), reference.size());
-        // -0 and 0 are told apart on purpose: the weights' bits may not differ either.
+        // memcmp also distinguishes -0 from 0: the bits of the weights must not differ either.
         EXPECT_EQ(std::memcmp(gradient.data(), reference.data(), gradient.size() * 4), 0)
-            << threads << " threads, " << cuts.size() - 1 << " passes, " << n << " examples";
+            << threads << " threads, " << cuts.size() - 1 << " micro-batches, " << n << " examples";
       }
     }
   }
@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, Exactness, ::testing::ValuesIn(runtime::detec
 
 TEST_P(Exactness, GradientsInBf16HaveTheSameBitsForAnySplit) { check<bf16>(21); }
 TEST_P(Exactness, GradientsInFp32HaveTheSameBitsForAnySplit) { check<float>(21); }
-TEST_P(Exactness, EmptyShardsChangeNoBit) { check<bf16>(5); }
+TEST_P(Exactness, EmptyShardsDoNotChangeTheBits) { check<bf16>(5); }
 
 TEST_P(Exactness, AnUpdateHasTheSameBitsForAnyNumberOfThreads) {
   const std::vector<Example> all = examples(16);

@@ -1,4 +1,4 @@
-// A pass whose examples are filled up with [PAD] computes more rows, and the same numbers.
+// Tests that a batch padded with [PAD] gives the results of a packed batch and computes more rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,8 +14,8 @@ namespace {
 using runtime::Isa;
 
 constexpr std::int64_t kShards = 4;
-constexpr std::int64_t kPadded = 29;  // tokens of a padded example: odd, no multiple of a vector
-constexpr std::int32_t kPad = 11;     // an id that examples have as well
+constexpr std::int64_t kPadded = 29;  // tokens per padded example; not a multiple of a vector
+constexpr std::int32_t kPad = 11;     // an id that also occurs in the examples
 
 BertConfig config() {
   BertConfig config;
@@ -46,35 +46,35 @@ Batch make_batch(const Padding& padding) {
   return batch;
 }
 
-template <typename T>
+template <typename Element>
 struct Computed {
-  std::vector<T> logits;
+  std::vector<Element> logits;
   std::vector<float> gradient;
   TokenCounters counters;
 };
 
-template <typename T>
+template <typename Element>
 class Model {
  public:
   explicit Model(Isa isa)
-      : ops_(kernels::make_ops<T>(isa)),
+      : ops_(kernels::make_ops<Element>(isa)),
         parameter_ops_(kernels::make_parameter_ops(isa)),
         context_{pool_, ops_, parameter_ops_},
         model_(config(), context_) {
     for (const Tensor& tensor : model_.layout().tensors) {
       Tensor drawn = tensor;
-      drawn.decays = true;  // biases and norms too: everything takes part
+      drawn.decays = true;  // draw biases and norms too, so that none of them is zero
       initialise_tensor(drawn, 3, 0.2f, model_.parameters().data() + tensor.offset);
     }
     model_.pack_weights();
   }
-  Computed<T> compute(const Batch& batch) {
+  Computed<Element> compute(const Batch& batch) {
     TouchedRows touched(config().vocab_size);
     for (std::int32_t id = 0; id < 50; ++id) touched.mark(std::span(&id, 1));
     touched.finish();
     model_.reserve(batch.T(), batch.B(), batch.max_seqlen, kShards);
     const TokenCounters before = model_.counters();
-    Computed<T> computed;
+    Computed<Element> computed;
     const DropoutKey key{7, 3};
     const auto logits = model_.forward(batch, key, true);
     computed.logits.assign(logits.begin(), logits.end());
@@ -91,10 +91,10 @@ class Model {
 
  private:
   runtime::ThreadPool pool_{2};
-  kernels::Ops<T> ops_;
+  kernels::Ops<Element> ops_;
   kernels::ParameterOps parameter_ops_;
-  Context<T> context_;
-  BertClassifier<T> model_;
+  Context<Element> context_;
+  BertClassifier<Element> model_;
 };
 
 double norm(const float* x, std::int64_t count) {
@@ -103,33 +103,32 @@ double norm(const float* x, std::int64_t count) {
   return std::sqrt(sum);
 }
 
-class PaddedPass : public ::testing::TestWithParam<Isa> {
+class PaddedBatch : public ::testing::TestWithParam<Isa> {
  protected:
-  template <typename T>
+  template <typename Element>
   void check() {
     const Batch packed = make_batch({});
     const Batch padded = make_batch({kPadded, kPad});
-    Model<T> model(GetParam());
-    const Computed<T> expected = model.compute(packed);
-    const Computed<T> found = model.compute(padded);
+    Model<Element> model(GetParam());
+    const Computed<Element> expected = model.compute(packed);
+    const Computed<Element> found = model.compute(padded);
 
     EXPECT_EQ(expected.counters.forward, 101);
     EXPECT_EQ(expected.counters.backward, 101);
     EXPECT_EQ(found.counters.forward, 8 * kPadded);
     EXPECT_EQ(found.counters.backward, 8 * kPadded);
 
-    // Rows do not depend on each other but in attention, where a key of weight zero adds an exact
-    // zero: not even the last bit may differ.
+    // Rows depend on each other only in attention, where a padded key has weight zero and adds an
+    // exact zero. So the logits must have the same bits.
     ASSERT_EQ(found.logits.size(), expected.logits.size());
     EXPECT_EQ(std::memcmp(found.logits.data(), expected.logits.data(),
-                          expected.logits.size() * sizeof(T)),
+                          expected.logits.size() * sizeof(Element)),
               0);
     EXPECT_EQ(found.gradient.back(), expected.gradient.back()) << "loss";
 
-    // Gradients of parameters sum the same terms, exact zeros between them, but kernels group the
-    // rows by where they stand. Two orders of summing n terms in fp32 differ by at most 2 n u times
-    // the sum of their magnitudes, which, signs being as good as random, is some sqrt(n) times as
-    // large as the sum itself; n = 101 tokens.
+    // Gradients of parameters sum the same terms and exact zeros, but kernels group rows by their
+    // index. Two orders of summing n terms in fp32 differ by at most 2 n u times the sum of the
+    // magnitudes. With random signs that sum is about sqrt(n) times the result; n = 101 tokens.
     const double allowed = 2 * std::pow(101, 1.5) * 0x1p-24;
     for (const Tensor& tensor : model.layout().tensors) {
       const float* want = expected.gradient.data() + tensor.offset;
@@ -138,8 +137,8 @@ class PaddedPass : public ::testing::TestWithParam<Isa> {
       for (std::int64_t i = 0; i < tensor.count; ++i) {
         difference[static_cast<std::size_t>(i)] -= want[i];
       }
-      // The exact gradient of a key's bias is zero, so its terms are measured by the query's, which
-      // stands as far before it as it is long.
+      // The exact gradient of a key bias is zero, so its error is measured against the query bias,
+      // which is the tensor of the same size before it.
       const bool key = tensor.name.ends_with("key.bias");
       const double size = norm(key ? want - tensor.count : want, tensor.count);
       EXPECT_GT(size, 1e-4) << tensor.name;
@@ -147,20 +146,20 @@ class PaddedPass : public ::testing::TestWithParam<Isa> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(EveryIsa, PaddedPass, ::testing::ValuesIn(runtime::detect_cpu().isas),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, PaddedBatch, ::testing::ValuesIn(runtime::detect_cpu().isas),
                          [](const auto& tested) {
                            return std::string(runtime::name(tested.param));
                          });
 
-TEST_P(PaddedPass, ComputesMoreRowsAndTheSameNumbersInFp32) { check<float>(); }
-TEST_P(PaddedPass, ComputesMoreRowsAndTheSameNumbersInBf16) { check<bf16>(); }
+TEST_P(PaddedBatch, ComputesMoreRowsAndTheSameResultsInFp32) { check<float>(); }
+TEST_P(PaddedBatch, ComputesMoreRowsAndTheSameResultsInBf16) { check<bf16>(); }
 
-TEST(Padding, CountsForNoOperation) {
+TEST(Padding, IsNotCountedInFlops) {
   EXPECT_EQ(forward_flops(config(), make_batch({kPadded, kPad})),
             forward_flops(config(), make_batch({})));
 }
 
-TEST(Padding, LeavesLongerExamplesAsTheyAre) {
+TEST(Padding, DoesNotChangeLongerExamples) {
   const Batch batch = make_batch({8, kPad});
   EXPECT_EQ(batch.cu_seqlens, (std::vector<std::int32_t>{0, 8, 16, 33, 49, 78, 86, 94, 117}));
   EXPECT_EQ(batch.lengths, (std::vector<std::int32_t>{5, 1, 17, 16, 29, 2, 8, 23}));

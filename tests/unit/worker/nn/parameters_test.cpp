@@ -23,7 +23,7 @@ BertConfig small() {
   return config;
 }
 
-TEST(ParameterLayout, CoversTheVectorWithoutGapAndKeepsTheWordsLast) {
+TEST(ParameterLayout, CoversTheVectorWithoutGapsAndPutsWordEmbeddingsLast) {
   const ParameterLayout layout(small());
   std::int64_t end = 0;
   for (const Tensor& tensor : layout.tensors) {
@@ -35,7 +35,7 @@ TEST(ParameterLayout, CoversTheVectorWithoutGapAndKeepsTheWordsLast) {
   EXPECT_EQ(layout.tensors.back().offset, layout.word_embeddings);
 }
 
-TEST(ParameterLayout, LaysQueryKeyAndValueOutAsOneMatrix) {
+TEST(ParameterLayout, PutsQueryKeyAndValueInOneMatrix) {
   const ParameterLayout layout(small());
   const LinearLayout& qkv = layout.layers[1].qkv;
   EXPECT_EQ(qkv.N, 48);
@@ -50,7 +50,7 @@ TEST(ParameterLayout, LaysQueryKeyAndValueOutAsOneMatrix) {
                                              self + "key.bias", self + "value.bias"}));
 }
 
-TEST(ParameterLayout, DecaysEverythingButBiasesAndLayerNorm) {
+TEST(ParameterLayout, DecaysEverythingExceptBiasesAndLayerNorm) {
   for (const Tensor& tensor : ParameterLayout(small()).tensors) {
     const bool exempt = tensor.name.find("bias") != std::string::npos ||
                         tensor.name.find("LayerNorm") != std::string::npos;
@@ -58,7 +58,7 @@ TEST(ParameterLayout, DecaysEverythingButBiasesAndLayerNorm) {
   }
 }
 
-TEST(InitialiseTensor, DrawsTheDeviationAskedForAndTheSameEachTime) {
+TEST(InitialiseTensor, HasTheRequestedStddevAndIsReproducible) {
   const Tensor weight{"classifier.weight", {2, 5000}, 0, 10000, true};
   std::vector<float> a(10000);
   std::vector<float> b(10000);
@@ -78,12 +78,12 @@ TEST(InitialiseTensor, DrawsTheDeviationAskedForAndTheSameEachTime) {
   EXPECT_NEAR(std::sqrt(squares / 10000), 0.02, 5 * 0.02 / std::sqrt(20000.0));
 }
 
-TEST(RowIndex, ListsEachRowsTokensRising) {
+TEST(RowIndex, ListsTheTokensOfEachRowInAscendingOrder) {
   const std::vector<std::int32_t> ids = {7, 3, 7, 5, 3, 7};
   std::vector<std::int32_t> row_of_id(10, -1);
   row_of_id[3] = 0;
   row_of_id[5] = 1;
-  row_of_id[6] = 2;  // touched by another worker only
+  row_of_id[6] = 2;  // occurs only in another worker's examples
   row_of_id[7] = 3;
   RowIndex index;
   index.build(ids, 1, 6, row_of_id.data(), 4);
@@ -91,7 +91,7 @@ TEST(RowIndex, ListsEachRowsTokensRising) {
   EXPECT_EQ(index.occurrences, (std::vector<std::int32_t>{1, 4, 3, 2, 5}));
 }
 
-TEST(TouchedRows, NumbersTheIdsOfTheBatchInRisingOrder) {
+TEST(TouchedRows, NumbersTheIdsOfTheBatchInAscendingOrder) {
   TouchedRows touched(10);
   touched.mark(std::vector<std::int32_t>{7, 3, 7});
   touched.mark(std::vector<std::int32_t>{5});

@@ -24,7 +24,7 @@ TEST(Bf16, KeepsInfinityAndNan) {
   EXPECT_EQ(to_float(to_bf16(std::numeric_limits<float>::max())), infinity);
 }
 
-TEST(Bf16, GivesEveryBf16ValueBackUnchanged) {
+TEST(Bf16, RoundTripsEveryValue) {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     const bf16 x{static_cast<std::uint16_t>(bits)};
     if (std::isnan(to_float(x))) continue;

@@ -21,7 +21,7 @@ TEST(ThreadPool, RunsEveryTaskOnceForAnyNumberOfThreads) {
   }
 }
 
-TEST(ThreadPool, GivesEachRunningTaskAScratchSlotOfItsOwn) {
+TEST(ThreadPool, GivesConcurrentTasksDifferentThreadIndices) {
   ThreadPool pool(4);
   std::vector<std::atomic<int>> inside(4);
   std::atomic<int> clashes = 0;
@@ -41,7 +41,7 @@ TEST(ThreadPool, CoversARangeWithoutGapOrOverlap) {
   for (const auto& count : touched) EXPECT_EQ(count, 1);
 }
 
-TEST(ThreadPool, SurvivesManyShortJobs) {
+TEST(ThreadPool, RunsManyShortJobs) {
   ThreadPool pool(2);
   std::atomic<std::int64_t> sum = 0;
   for (int job = 0; job < 20000; ++job)

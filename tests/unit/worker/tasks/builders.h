@@ -1,4 +1,4 @@
-// Data folders with the files a test writes into them.
+// A temporary data directory that a test fills with files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class DataFolder {
 // With the tiny vocabulary: [CLS] 2, [SEP] 3, a 8, b 16, x 19.
 inline text::Tokenizer tiny_tokenizer() { return text::Tokenizer(text::tiny_spec()); }
 
-// The sentence of the Failure with kData that reading the folder's train.tsv as `task` ends in.
+// Reads the folder's train.tsv as `task`, expects a Failure(kData) and returns its message.
 inline std::string failure_of(const std::string& task, const DataFolder& folder) {
   try {
     find_task(task)->read(Split::kTrain, tiny_tokenizer(), folder.options());

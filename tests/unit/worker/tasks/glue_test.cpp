@@ -16,19 +16,19 @@ using ::testing::Pair;
 
 const std::string kMrpcHeader = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
 
-TEST(FindTask, KnowsTheTasksByRunGluesNamesInAnyCase) {
-  EXPECT_THAT(task_names(), ElementsAre("mrpc", "sst2", "cola", "rte"));
+TEST(FindTask, AcceptsTheNamesOfRunGlueInAnyCase) {
+  EXPECT_THAT(task_names(), ElementsAre("cola", "mrpc", "rte", "sst2"));
   EXPECT_EQ(find_task("MRPC")->name(), "mrpc");
   try {
     find_task("mprc");
     FAIL() << "found";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kUsage);
-    EXPECT_STREQ(failure.what(), "task \"mprc\" is unknown, expected one of mrpc, sst2, cola, rte");
+    EXPECT_STREQ(failure.what(), "task \"mprc\" is unknown, expected one of cola, mrpc, rte, sst2");
   }
 }
 
-TEST(Glue, LabelsHaveTheOrderOfTheHubsDataset) {
+TEST(Glue, LabelsHaveTheOrderOfHuggingFacesDataset) {
   EXPECT_THAT(find_task("mrpc")->label_names(), ElementsAre("not_equivalent", "equivalent"));
   EXPECT_THAT(find_task("sst2")->label_names(), ElementsAre("negative", "positive"));
   EXPECT_THAT(find_task("cola")->label_names(), ElementsAre("unacceptable", "acceptable"));
@@ -39,7 +39,7 @@ TEST(Glue, LabelsHaveTheOrderOfTheHubsDataset) {
   }
 }
 
-TEST(Glue, MrpcIsReadBehindAByteOrderMarkWithQuotesAsPlainCharacters) {
+TEST(Glue, MrpcSkipsAByteOrderMarkAndReadsQuotesAsText) {
   const DataFolder folder;
   folder.write("train.tsv",
                "\xEF\xBB\xBF" + kMrpcHeader + "1\t7\t8\ta b\tx\n0\t9\t10\t\" a\tb\"\n");
@@ -70,7 +70,7 @@ TEST(Glue, ColaHasNoHeader) {
   EXPECT_EQ(data.labels, (Ids{1, 0}));
 }
 
-TEST(Glue, RtesLabelsAreWords) {
+TEST(Glue, RteLabelsAreWords) {
   const DataFolder folder;
   folder.write(
       "train.tsv",
@@ -80,14 +80,14 @@ TEST(Glue, RtesLabelsAreWords) {
   EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
 }
 
-TEST(Glue, WindowsLineEndsEmptyLinesAndAMissingLastBreakAreFine) {
+TEST(Glue, AcceptsCrlfEmptyLinesAndNoFinalNewline) {
   const DataFolder folder;
   folder.write("train.tsv", "sentence\tlabel\r\na\t1\r\n\r\nb\t0");
   const Dataset data = find_task("sst2")->read(Split::kTrain, tiny_tokenizer(), folder.options());
   EXPECT_EQ(data.labels, (Ids{1, 0}));
 }
 
-TEST(Glue, ExamplesAreCutToTheLengthAndRowsToTheNumberAskedFor) {
+TEST(Glue, MaxSeqLengthTruncatesExamplesAndMaxSamplesLimitsRows) {
   const DataFolder folder;
   folder.write("train.tsv", kMrpcHeader + "1\t7\t8\ta a a a\tx\n1\t7\t8\tb\tx\nbroken\n");
   ReadOptions options = folder.options();
@@ -99,7 +99,7 @@ TEST(Glue, ExamplesAreCutToTheLengthAndRowsToTheNumberAskedFor) {
   EXPECT_THROW(find_task("mrpc")->read(Split::kTrain, tiny_tokenizer(), options), Failure);
 }
 
-TEST(Glue, MissingFoldersAndFilesAreNamed) {
+TEST(Glue, ErrorsNameMissingDirectoriesAndFiles) {
   const DataFolder folder;
   EXPECT_THAT(failure_of("mrpc", folder), HasSubstr((folder.path() / "train.tsv").string()));
   ReadOptions options{.data_dir = "/nowhere/MRPC"};
@@ -108,12 +108,13 @@ TEST(Glue, MissingFoldersAndFilesAreNamed) {
     FAIL() << "read";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kData);
-    EXPECT_STREQ(failure.what(),
-                 "/nowhere/MRPC: no such folder, expected the data folder with train.tsv in it");
+    EXPECT_STREQ(
+        failure.what(),
+        "/nowhere/MRPC: no such directory, expected the data directory with train.tsv in it");
   }
 }
 
-TEST(Glue, AMissingColumnIsNamedWithThoseThatAreThere) {
+TEST(Glue, AMissingColumnErrorListsTheColumnsFound) {
   EXPECT_THAT(failure_of("mrpc", "Quality\t#1 String\tString 2\n1\ta\tb\n"),
               HasSubstr("train.tsv:1: the column \"#2 String\" is missing, found \"Quality\", "
                         "\"#1 String\", \"String 2\""));
@@ -128,7 +129,7 @@ TEST(Glue, AWrongNumberOfFieldsIsRefused) {
               HasSubstr("train.tsv:1: the line has 2 tab-separated fields, expected 4"));
 }
 
-TEST(Glue, UnknownLabelsAreRefusedWithThoseThereAre) {
+TEST(Glue, UnknownLabelErrorsListTheKnownLabels) {
   EXPECT_THAT(failure_of("sst2", "sentence\tlabel\na\t1\nb\t2\n"),
               HasSubstr("train.tsv:3: the label is \"2\", expected 0 (negative) or 1 (positive)"));
   EXPECT_THAT(failure_of("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tneutral\n"),
@@ -136,9 +137,10 @@ TEST(Glue, UnknownLabelsAreRefusedWithThoseThereAre) {
   EXPECT_THAT(failure_of("cola", "gj04\t\t\ta\n"), HasSubstr("train.tsv:1: the label is \"\""));
 }
 
-TEST(Glue, InvalidUtf8IsRefusedWithItsPlace) {
+TEST(Glue, InvalidUtf8ErrorsNameThePosition) {
   EXPECT_THAT(failure_of("sst2", "sentence\tlabel\na\t1\nb\xFF\t0\n"),
-              HasSubstr("train.tsv:3: byte 2 of the line (byte 21 of the file) is no valid UTF-8"));
+              HasSubstr("train.tsv:3: byte 2 of the line (byte 21 of the file) is not valid "
+                        "UTF-8"));
 }
 
 TEST(Glue, AFileWithoutRowsIsRefused) {
@@ -146,14 +148,14 @@ TEST(Glue, AFileWithoutRowsIsRefused) {
   EXPECT_THAT(failure_of("sst2", "sentence\tlabel\n"), HasSubstr("train.tsv: has no rows"));
 }
 
-TEST(Glue, AnEndlessLineIsRefused) {
+TEST(Glue, ATooLongLineIsRefused) {
   const std::string sentence((1 << 20) + 1, 'a');
   EXPECT_THAT(failure_of("sst2", "sentence\tlabel\n" + sentence + "\t1\n"),
               AllOf(HasSubstr("train.tsv:2: the line has 1048579 bytes"),
                     HasSubstr("expected at most 1048576")));
 }
 
-TEST(Glue, MetricsAreRunGlues) {
+TEST(Glue, MetricsAreThoseOfRunGlue) {
   Dataset data;
   data.offsets = {0, 1, 2, 3, 4};
   data.labels = {1, 1, 0, 0};
@@ -166,7 +168,7 @@ TEST(Glue, MetricsAreRunGlues) {
               ElementsAre(Pair("matthews_correlation", 0.0)));
 }
 
-TEST(Dataset, IdsBeyondTheModelsVocabularyAreRefused) {
+TEST(Dataset, TokenIdsBeyondTheVocabularyAreRefused) {
   Dataset data;
   data.append({.ids = {2, 3}, .types = {0, 0}});
   data.append({.ids = {2, 19, 3}, .types = {0, 0, 0}});

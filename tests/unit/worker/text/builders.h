@@ -1,4 +1,4 @@
-// Small tokenizers and model folders for the tests of this room.
+// Small tokenizers and model directories for the tests of worker/text.
 #pragma once
 
 #include <fstream>
@@ -11,7 +11,7 @@
 
 namespace tilewright::text {
 
-// Ids are places in the list: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4, then 5 and on.
+// The id of a token is its index: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4, then from 5.
 inline const std::vector<std::string> kTinyVocabulary = {
     "[PAD]", "[UNK]", "[CLS]",  "[SEP]", "[MASK]",  // 0 to 4
     "un",    "##aff", "##able", "a",     "##a",     // 5 to 9
@@ -36,8 +36,8 @@ inline std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_
   return ids;
 }
 
-// A model folder with the files a test writes into it.
-class ModelFolder {
+// A model directory with the files that a test writes into it.
+class ModelDirectory {
  public:
   void write(const std::string& name, const std::string& content) const {
     std::ofstream(directory_.path() / name, std::ios::binary) << content;
@@ -47,7 +47,7 @@ class ModelFolder {
     for (const std::string& token : kTinyVocabulary) content += token + "\n";
     write("vocab.txt", content);
   }
-  // tokenizer.json of the tiny vocabulary, after `change`.
+  // Writes tokenizer.json of the tiny vocabulary after applying `change`.
   template <typename Change>
   void write_json(const Change& change) const {
     nlohmann::json root = nlohmann::json::parse(R"({

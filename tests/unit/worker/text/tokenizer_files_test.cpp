@@ -14,109 +14,111 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// The sentence of the Failure that reading the folder ends in.
-std::string failure_of(const std::filesystem::path& folder) {
+// The message of the Failure that reading the directory throws.
+std::string failure_of(const std::filesystem::path& directory) {
   try {
-    read_tokenizer_files(folder);
+    read_tokenizer_files(directory);
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kModel);
     return failure.what();
   }
-  ADD_FAILURE() << "read without a failure";
+  ADD_FAILURE() << "no Failure was thrown";
   return "";
 }
 
 std::string failure_of_json(const std::function<void(Json&)>& change) {
-  const ModelFolder folder;
-  folder.write_json(change);
-  return failure_of(folder.path());
+  const ModelDirectory directory;
+  directory.write_json(change);
+  return failure_of(directory.path());
 }
 
-TEST(TokenizerFiles, AVocabularyAloneMakesALowerCasingTokenizer) {
-  const ModelFolder folder;
-  folder.write_vocab();
-  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+TEST(TokenizerFiles, VocabTxtAloneGivesALowerCaseTokenizer) {
+  const ModelDirectory directory;
+  directory.write_vocab();
+  const Tokenizer tokenizer = Tokenizer::load(directory.path());
   EXPECT_EQ(ids_of(tokenizer, "CAFÉ [MASK]"), (Ids{10, 4}));
   EXPECT_EQ(tokenizer.special().cls, 2);
   EXPECT_EQ(tokenizer.special().pad, 0);
   EXPECT_EQ(tokenizer.vocab_size(), 20);
 }
 
-TEST(TokenizerFiles, TheConfigurationChangesTheVocabularysNormaliser) {
-  const ModelFolder folder;
-  folder.write_vocab();
-  folder.write("tokenizer_config.json", R"({"do_lower_case": false})");
-  EXPECT_EQ(ids_of(Tokenizer::load(folder.path()), "café Cafe"), (Ids{11, 12}));
-  folder.write("tokenizer_config.json", R"({"strip_accents": false})");
-  EXPECT_EQ(ids_of(Tokenizer::load(folder.path()), "CAFÉ"), (Ids{11}));
-  folder.write("tokenizer_config.json", R"({"tokenize_chinese_chars": false})");
-  EXPECT_EQ(ids_of(Tokenizer::load(folder.path()), "a文"), (Ids{8, 18}));
+TEST(TokenizerFiles, TokenizerConfigSetsTheNormaliser) {
+  const ModelDirectory directory;
+  directory.write_vocab();
+  directory.write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "café Cafe"), (Ids{11, 12}));
+  directory.write("tokenizer_config.json", R"({"strip_accents": false})");
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "CAFÉ"), (Ids{11}));
+  directory.write("tokenizer_config.json", R"({"tokenize_chinese_chars": false})");
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "a文"), (Ids{8, 18}));
 }
 
-TEST(TokenizerFiles, TheConfigurationNamesSpecialTokens) {
-  const ModelFolder folder;
-  folder.write("vocab.txt", "<pad>\n<unk>\n<s>\n</s>\na\n");
-  folder.write("tokenizer_config.json",
-               R"({"pad_token": "<pad>", "unk_token": {"content": "<unk>"}, "cls_token": "<s>",
+TEST(TokenizerFiles, TokenizerConfigNamesSpecialTokens) {
+  const ModelDirectory directory;
+  directory.write("vocab.txt", "<pad>\n<unk>\n<s>\n</s>\na\n");
+  directory.write("tokenizer_config.json",
+                  R"({"pad_token": "<pad>", "unk_token": {"content": "<unk>"}, "cls_token": "<s>",
                    "sep_token": "</s>"})");
-  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  const Tokenizer tokenizer = Tokenizer::load(directory.path());
   EXPECT_EQ(tokenizer.encode("a z <s>").ids, (Ids{2, 4, 1, 2, 3}));
   EXPECT_EQ(tokenizer.special().mask, -1);
 }
 
-TEST(TokenizerFiles, ALastLineWithoutBreakAndWindowsBreaksAreFine) {
-  const ModelFolder folder;
-  folder.write("vocab.txt", "[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n\r\na");
-  EXPECT_EQ(ids_of(Tokenizer::load(folder.path()), "a"), (Ids{5})) << "an empty line counts";
+TEST(TokenizerFiles, AcceptsWindowsLineBreaksAndALastLineWithoutOne) {
+  const ModelDirectory directory;
+  directory.write("vocab.txt", "[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n\r\na");
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "a"), (Ids{5})) << "an empty line has an id";
 }
 
-TEST(TokenizerFiles, TokenizerJsonIsPreferred) {
-  const ModelFolder folder;
-  folder.write("vocab.txt", "nonsense");
-  folder.write_json();
-  EXPECT_EQ(ids_of(Tokenizer::load(folder.path()), "unaffable"), (Ids{5, 6, 7}));
+TEST(TokenizerFiles, PrefersTokenizerJsonOverVocabTxt) {
+  const ModelDirectory directory;
+  directory.write("vocab.txt", "nonsense");
+  directory.write_json();
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "unaffable"), (Ids{5, 6, 7}));
 }
 
-TEST(TokenizerFiles, TokenizerJsonsSettingsAreFollowed) {
-  const ModelFolder folder;
-  folder.write_json([](Json& root) {
+TEST(TokenizerFiles, AppliesTheSettingsOfTokenizerJson) {
+  const ModelDirectory directory;
+  directory.write_json([](Json& root) {
     root["normalizer"]["lowercase"] = false;
     root["model"]["max_input_chars_per_word"] = 4;
     root["added_tokens"].push_back({{"id", 16}, {"content", "b"}, {"single_word", true}});
   });
-  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  const Tokenizer tokenizer = Tokenizer::load(directory.path());
   EXPECT_EQ(ids_of(tokenizer, "Cafe café unaffable b"), (Ids{12, 11, 1, 16}));
-  folder.write("tokenizer_config.json", R"({"do_lower_case": true})");
-  EXPECT_EQ(ids_of(Tokenizer::load(folder.path()), "CAFÉ"), (Ids{10})) << "which the config rules";
+  directory.write("tokenizer_config.json", R"({"do_lower_case": true})");
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "CAFÉ"), (Ids{10}))
+      << "tokenizer_config.json takes precedence";
 }
 
-TEST(TokenizerFiles, BertProcessingIsTheSameTemplate) {
-  const ModelFolder folder;
-  folder.write_json([](Json& root) { root["post_processor"] = {{"type", "BertProcessing"}}; });
-  EXPECT_EQ(Tokenizer::load(folder.path()).encode("a").ids, (Ids{2, 8, 3}));
+TEST(TokenizerFiles, AcceptsBertProcessing) {
+  const ModelDirectory directory;
+  directory.write_json([](Json& root) { root["post_processor"] = {{"type", "BertProcessing"}}; });
+  EXPECT_EQ(Tokenizer::load(directory.path()).encode("a").ids, (Ids{2, 8, 3}));
 }
 
-TEST(TokenizerFiles, MissingFilesAreNamed) {
+TEST(TokenizerFiles, NamesMissingFiles) {
   EXPECT_THAT(failure_of("/nowhere/model"),
-              AllOf(HasSubstr("/nowhere/model"), HasSubstr("no such folder")));
-  const ModelFolder folder;
-  EXPECT_THAT(failure_of(folder.path()), HasSubstr("neither tokenizer.json nor vocab.txt"));
+              AllOf(HasSubstr("/nowhere/model"), HasSubstr("directory not found")));
+  const ModelDirectory directory;
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("neither tokenizer.json nor vocab.txt"));
 }
 
-TEST(TokenizerFiles, AFaultyVocabularyIsRefusedWithItsLine) {
-  const ModelFolder folder;
-  folder.write("vocab.txt", "");
-  EXPECT_THAT(failure_of(folder.path()), HasSubstr("vocabulary is empty"));
-  folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\na\n");
-  EXPECT_THAT(failure_of(folder.path()), HasSubstr("line 7 repeats \"a\" of line 5"));
-  folder.write("vocab.txt", "[PAD]\nab\xFF\n");
-  EXPECT_THAT(failure_of(folder.path()), HasSubstr("line 2 has invalid UTF-8 at its byte 3"));
-  folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\na\n");
-  EXPECT_THAT(failure_of(folder.path()),
+TEST(TokenizerFiles, RefusesAnInvalidVocabularyAndNamesTheLine) {
+  const ModelDirectory directory;
+  directory.write("vocab.txt", "");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("vocabulary is empty"));
+  directory.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\na\n");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("line 7: found \"a\" as on line 5"));
+  directory.write("vocab.txt", "[PAD]\nab\xFF\n");
+  EXPECT_THAT(failure_of(directory.path()),
+              HasSubstr("line 2: found invalid UTF-8 at byte 3 of the line"));
+  directory.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\na\n");
+  EXPECT_THAT(failure_of(directory.path()),
               AllOf(HasSubstr("vocab.txt"), HasSubstr("special token [SEP] is missing")));
 }
 
-TEST(TokenizerFiles, OtherTokenizersAreRefused) {
+TEST(TokenizerFiles, RefusesOtherTokenizers) {
   EXPECT_THAT(failure_of_json([](Json& root) { root["model"]["type"] = "BPE"; }),
               AllOf(HasSubstr("tokenizer.json"), HasSubstr("model.type is \"BPE\""),
                     HasSubstr("expected \"WordPiece\"")));
@@ -131,13 +133,13 @@ TEST(TokenizerFiles, OtherTokenizersAreRefused) {
               HasSubstr("post_processor.pair"));
 }
 
-TEST(TokenizerFiles, WrongTypesAndNumbersAreRefused) {
+TEST(TokenizerFiles, RefusesWrongTypesAndNumbers) {
   EXPECT_THAT(failure_of_json([](Json& root) { root["normalizer"]["lowercase"] = "yes"; }),
               HasSubstr("normalizer.lowercase is \"yes\", expected true or false"));
   EXPECT_THAT(failure_of_json([](Json& root) { root["model"]["vocab"]["a"] = -1; }),
-              HasSubstr("model.vocab[\"a\"] is -1, expected a whole number"));
+              HasSubstr("model.vocab[\"a\"] is -1, expected an integer"));
   EXPECT_THAT(failure_of_json([](Json& root) { root["model"]["vocab"]["a"] = 7; }),
-              HasSubstr("model.vocab gives id 7 to"));
+              HasSubstr("model.vocab: found id 7 for"));
   EXPECT_THAT(failure_of_json([](Json& root) { root["model"]["vocab"] = Json::object(); }),
               HasSubstr("vocabulary is empty"));
   EXPECT_THAT(failure_of_json([](Json& root) { root["model"]["vocab"] = Json::array(); }),
@@ -146,18 +148,20 @@ TEST(TokenizerFiles, WrongTypesAndNumbersAreRefused) {
               HasSubstr("added_tokens[0].content is missing"));
 }
 
-TEST(TokenizerFiles, TheSameKeyTwiceInTokenizerJsonIsRefused) {
-  const ModelFolder folder;
-  folder.write("tokenizer.json", R"({"model": {"type": "WordPiece", "vocab": {"a": 1, "a": 2}}})");
-  EXPECT_THAT(failure_of(folder.path()), HasSubstr("model.vocab has \"a\" twice"));
+TEST(TokenizerFiles, RefusesDuplicateEntriesInTokenizerJson) {
+  const ModelDirectory directory;
+  directory.write("tokenizer.json",
+                  R"({"model": {"type": "WordPiece", "vocab": {"a": 1, "a": 2}}})");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("model.vocab: found \"a\" twice"));
 }
 
-TEST(TokenizerFiles, BrokenJsonIsRefusedWithItsByte) {
-  const ModelFolder folder;
-  folder.write("tokenizer.json", R"({"model": )");
-  EXPECT_THAT(failure_of(folder.path()), AllOf(HasSubstr("is no JSON"), HasSubstr("byte 11")));
-  folder.write("tokenizer.json", "[1]");
-  EXPECT_THAT(failure_of(folder.path()), HasSubstr("the document is [1], expected an object"));
+TEST(TokenizerFiles, RefusesInvalidJsonAndNamesTheByte) {
+  const ModelDirectory directory;
+  directory.write("tokenizer.json", R"({"model": )");
+  EXPECT_THAT(failure_of(directory.path()),
+              AllOf(HasSubstr("is not valid JSON"), HasSubstr("byte 11")));
+  directory.write("tokenizer.json", "[1]");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("the document is [1], expected an object"));
 }
 
 }  // namespace

@@ -9,14 +9,14 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-TEST(Tokenizer, CutsAtWhiteSpaceAndPunctuation) {
+TEST(Tokenizer, SplitsAtWhiteSpaceAndPunctuation) {
   const Tokenizer tokenizer(tiny_spec());
   EXPECT_EQ(ids_of(tokenizer, " a,b!\tunaffable  "), (Ids{8, 14, 16, 15, 5, 6, 7}));
   EXPECT_EQ(ids_of(tokenizer, ""), Ids{});
   EXPECT_EQ(ids_of(tokenizer, " \n "), Ids{});
 }
 
-TEST(Tokenizer, NormalisesBeforeItLooksWordsUp) {
+TEST(Tokenizer, NormalisesTextBeforeItSplitsWords) {
   EXPECT_EQ(ids_of(Tokenizer(tiny_spec()), "CAFÉ a文a"), (Ids{10, 8, 13, 8}));
   TokenizerSpec cased = tiny_spec();
   cased.normaliser.lowercase = false;
@@ -26,14 +26,14 @@ TEST(Tokenizer, NormalisesBeforeItLooksWordsUp) {
   EXPECT_EQ(ids_of(Tokenizer(whole), "a文a"), (Ids{8, 18, 9}));
 }
 
-TEST(Tokenizer, SpecialTokensAreFoundInTheRawTextAndOnlyAsTheyAreWritten) {
+TEST(Tokenizer, MatchesSpecialTokensExactlyInTheRawText) {
   const Tokenizer tokenizer(tiny_spec());
   EXPECT_EQ(ids_of(tokenizer, "a[MASK]b [SEP]"), (Ids{8, 4, 16, 3}));
   EXPECT_EQ(ids_of(tokenizer, "[mask]"), (Ids{1, 1, 1})) << "[, mask and ] are unknown here";
   EXPECT_EQ(ids_of(tokenizer, "[[PAD]"), (Ids{1, 0}));
 }
 
-TEST(Tokenizer, FlagsOfAddedTokensAreFollowed) {
+TEST(Tokenizer, AppliesTheFlagsOfAddedTokens) {
   TokenizerSpec spec = tiny_spec();
   spec.added_tokens.push_back({.id = 30, .content = "aff", .single_word = true});
   spec.added_tokens.push_back({.id = 31, .content = "b", .lstrip = true, .rstrip = true});
@@ -41,15 +41,15 @@ TEST(Tokenizer, FlagsOfAddedTokensAreFollowed) {
   spec.added_tokens.push_back({.id = 33, .content = "XÉ", .normalized = true});
   const Tokenizer tokenizer(spec);
   EXPECT_EQ(ids_of(tokenizer, "un aff"), (Ids{5, 30}));
-  EXPECT_EQ(ids_of(tokenizer, "unaff"), (Ids{5, 6})) << "single_word leaves parts of words alone";
+  EXPECT_EQ(ids_of(tokenizer, "unaff"), (Ids{5, 6})) << "single_word does not match inside a word";
   EXPECT_EQ(ids_of(tokenizer, "éaff_"), (Ids{1, 1}));
   EXPECT_EQ(ids_of(tokenizer, "a  b\u3000 a"), (Ids{8, 31, 8}));
-  EXPECT_EQ(ids_of(tokenizer, "bbb"), (Ids{32, 31})) << "the longest wins";
+  EXPECT_EQ(ids_of(tokenizer, "bbb"), (Ids{32, 31})) << "the longest token matches";
   EXPECT_EQ(ids_of(tokenizer, "axe\u0301a"), (Ids{8, 33, 8})) << "normalised on both sides";
   EXPECT_EQ(tokenizer.vocab_size(), 34);
 }
 
-TEST(Tokenizer, EncodesOneTextWithinTheLength) {
+TEST(Tokenizer, EncodesOneTextWithinMaxLength) {
   const Tokenizer tokenizer(tiny_spec());
   const Encoding whole = tokenizer.encode("a b a");
   EXPECT_EQ(whole.ids, (Ids{2, 8, 16, 8, 3}));
@@ -68,19 +68,20 @@ TEST(Tokenizer, EncodesPairsWithTypes) {
   EXPECT_EQ(tokenizer.encode_pair("", "", 3).ids, (Ids{2, 3, 3}));
 }
 
-TEST(Tokenizer, TruncationTakesFromTheLongerUntilBothAreEqual) {
+TEST(Tokenizer, TruncatesTheLongerTextFirst) {
   using Kept = std::pair<std::size_t, std::size_t>;
   EXPECT_EQ(longest_first(3, 4, 7), (Kept{3, 4}));
   EXPECT_EQ(longest_first(10, 2, 8), (Kept{6, 2}));
   EXPECT_EQ(longest_first(2, 10, 8), (Kept{2, 6}));
   EXPECT_EQ(longest_first(10, 10, 8), (Kept{4, 4}));
-  EXPECT_EQ(longest_first(10, 9, 7), (Kept{4, 3})) << "the odd one goes to the longer";
+  EXPECT_EQ(longest_first(10, 9, 7), (Kept{4, 3})) << "the odd token goes to the longer text";
   EXPECT_EQ(longest_first(9, 10, 7), (Kept{3, 4}));
-  EXPECT_EQ(longest_first(9, 9, 7), (Kept{3, 4})) << "and to the second of two as long";
+  EXPECT_EQ(longest_first(9, 9, 7), (Kept{3, 4}))
+      << "the odd token goes to the second text if both have the same length";
   EXPECT_EQ(longest_first(9, 9, 0), (Kept{0, 0}));
 }
 
-TEST(Tokenizer, IllFormedTextOverstepsNoBound) {
+TEST(Tokenizer, ReadsIllFormedTextWithinBounds) {
   const Tokenizer tokenizer(tiny_spec());
   EXPECT_EQ(ids_of(tokenizer, "a \xF0\x9F b \xC3"), (Ids{8, 16}));
 }

@@ -7,7 +7,7 @@ namespace {
 
 std::optional<std::size_t> at(std::size_t offset) { return offset; }
 
-TEST(Utf8, EveryCodePointSurvivesEncodingAndDecoding) {
+TEST(Utf8, DecodesEveryEncodedCodePoint) {
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
     std::string text;
@@ -22,7 +22,7 @@ TEST(Utf8, EveryCodePointSurvivesEncodingAndDecoding) {
   }
 }
 
-TEST(Utf8, TheFirstBadByteIsFoundBehindLongGoodText) {
+TEST(Utf8, FindsTheFirstInvalidByteAfterValidText) {
   const std::string good = "sixteen letters! and then é";
   EXPECT_EQ(find_invalid_utf8(good), std::nullopt);
   EXPECT_EQ(find_invalid_utf8(good + "\xFF"), at(good.size()));
@@ -30,13 +30,13 @@ TEST(Utf8, TheFirstBadByteIsFoundBehindLongGoodText) {
   EXPECT_EQ(find_invalid_utf8(""), std::nullopt);
 }
 
-TEST(Utf8, IllFormedSequencesAreRefused) {
-  EXPECT_EQ(find_invalid_utf8("a\x80"), at(1)) << "a continuation without a lead";
-  EXPECT_EQ(find_invalid_utf8("a\xC3"), at(1)) << "the end within a sequence";
+TEST(Utf8, RefusesIllFormedSequences) {
+  EXPECT_EQ(find_invalid_utf8("a\x80"), at(1)) << "a continuation byte without a lead byte";
+  EXPECT_EQ(find_invalid_utf8("a\xC3"), at(1)) << "an incomplete sequence at the end";
   EXPECT_EQ(find_invalid_utf8("a\xC3("
                               "b"),
             at(1))
-      << "a lead without continuation";
+      << "a lead byte without a continuation byte";
   EXPECT_EQ(find_invalid_utf8("\xC0\xAF"), at(0)) << "an overlong slash";
   EXPECT_EQ(find_invalid_utf8("\xE0\x80\xAF"), at(0)) << "an overlong slash of three bytes";
   EXPECT_EQ(find_invalid_utf8("\xF0\x80\x80\xAF"), at(0)) << "an overlong slash of four bytes";
@@ -45,7 +45,7 @@ TEST(Utf8, IllFormedSequencesAreRefused) {
   EXPECT_EQ(find_invalid_utf8("\xF8\x88\x80\x80\x80"), at(0)) << "five bytes";
 }
 
-TEST(Utf8, DecodingIllFormedTextTakesOneByteAndStaysInside) {
+TEST(Utf8, DecodesAnIllFormedByteAsOneReplacementCharacter) {
   const std::string text = "\xF0\x9F\x98";  // an emoji without its last byte
   EXPECT_EQ(decode_utf8(text, 0).code_point, 0xFFFDU);
   EXPECT_EQ(decode_utf8(text, 0).size, 1U);

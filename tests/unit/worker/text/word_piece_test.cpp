@@ -14,49 +14,49 @@ WordPiece make(std::vector<std::pair<std::string, std::int32_t>> entries,
 }
 
 Ids split(const WordPiece& pieces, const std::string& word) {
-  Ids ids = {99};  // what stands there before must stay
+  Ids ids = {99};  // existing content must not change
   pieces.split(word, word.size(), ids);
   EXPECT_EQ(ids.front(), 99);
   ids.erase(ids.begin());
   return ids;
 }
 
-TEST(WordPiece, SplitsUnknownWordsIntoTheLongestPieces) {
+TEST(WordPiece, SplitsWordsIntoTheLongestPieces) {
   const WordPiece pieces = make({{"un", 1}, {"##aff", 2}, {"##able", 3}, {"##a", 4}, {"una", 5}});
-  EXPECT_EQ(split(pieces, "unaffable"), (Ids{0})) << "una takes the a that ##aff would need";
+  EXPECT_EQ(split(pieces, "unaffable"), (Ids{0})) << "the longest match una leaves ffable";
   const WordPiece without = make({{"un", 1}, {"##aff", 2}, {"##able", 3}, {"##a", 4}});
   EXPECT_EQ(split(without, "unaffable"), (Ids{1, 2, 3}));
   EXPECT_EQ(split(without, "una"), (Ids{1, 4}));
 }
 
-TEST(WordPiece, AWordWithOneUnknownPieceIsUnknownAsAWhole) {
+TEST(WordPiece, AWordWithOneUnknownPieceIsUnknown) {
   const WordPiece pieces = make({{"un", 1}, {"##aff", 2}});
   EXPECT_EQ(split(pieces, "unaffz"), (Ids{0}));
   EXPECT_EQ(split(pieces, "zun"), (Ids{0}));
-  EXPECT_EQ(split(pieces, "aff"), (Ids{0})) << "##aff begins no word";
-  EXPECT_EQ(split(pieces, "unun"), (Ids{0})) << "un continues no word";
+  EXPECT_EQ(split(pieces, "aff"), (Ids{0})) << "##aff cannot begin a word";
+  EXPECT_EQ(split(pieces, "unun"), (Ids{0})) << "un cannot continue a word";
 }
 
-TEST(WordPiece, LongWordsAreUnknownByTheNumberOfTheirCharacters) {
+TEST(WordPiece, WordsWithTooManyCharactersAreUnknown) {
   const WordPiece pieces = make({{"a", 1}, {"##a", 2}}, 3);
   EXPECT_EQ(split(pieces, "aaa"), (Ids{1, 2, 2}));
   EXPECT_EQ(split(pieces, "aaaa"), (Ids{0}));
 }
 
-TEST(WordPiece, APieceMustNotBeEmpty) {
+TEST(WordPiece, APieceIsNeverEmpty) {
   const WordPiece pieces = make({{"a", 1}, {"##", 2}, {"", 3}});
   EXPECT_EQ(split(pieces, "ab"), (Ids{0}));
-  EXPECT_EQ(split(pieces, "##"), (Ids{2})) << "as a word of its own the prefix is an entry";
+  EXPECT_EQ(split(pieces, "##"), (Ids{2})) << "the prefix alone is an entry and a word";
 }
 
-TEST(WordPiece, CharactersAreNeverCutInTheMiddle) {
+TEST(WordPiece, NeverSplitsInsideACharacter) {
   const WordPiece pieces = make({{"é", 1}, {"##è", 2}});  // both begin with the byte C3
   Ids ids;
   pieces.split("éè", 2, ids);
   EXPECT_EQ(ids, (Ids{1, 2}));
 }
 
-TEST(WordPiece, ThousandsOfEntriesAreAllFound) {
+TEST(WordPiece, FindsAllOfThousandsOfEntries) {
   std::vector<std::pair<std::string, std::int32_t>> entries;
   for (int i = 0; i < 5000; ++i) entries.emplace_back(fmt::format("w{}e", i), i + 1);
   const WordPiece pieces = make(entries);

@@ -28,20 +28,20 @@ TEST(DataOrder, VisitsEveryExampleOnceAnEpochAndEndsWithAShortBatch) {
   }
 }
 
-TEST(DataOrder, NamesAnyStepWithoutTheOnesBefore) {
-  DataOrder straight(50, 8, 1);
-  DataOrder jumping(50, 8, 1);
-  const auto late = batch(jumping, 20);
-  const auto early = batch(jumping, 3);
-  std::vector<std::int32_t> late2;
+TEST(DataOrder, ComputesAnyStepWithoutThePreviousOnes) {
+  DataOrder sequential(50, 8, 1);
+  DataOrder random_access(50, 8, 1);
+  const auto late = batch(random_access, 20);
+  const auto early = batch(random_access, 3);
+  std::vector<std::int32_t> late_sequential;
   for (int step = 0; step <= 20; ++step) {
-    const auto now = batch(straight, step);
+    const auto now = batch(sequential, step);
     if (step == 3) {
       EXPECT_EQ(now, early);
     }
-    if (step == 20) late2 = now;
+    if (step == 20) late_sequential = now;
   }
-  EXPECT_EQ(late, late2);
+  EXPECT_EQ(late, late_sequential);
 }
 
 TEST(DataOrder, DiffersFromSeedToSeedAndEpochToEpoch) {

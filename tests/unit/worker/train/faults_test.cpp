@@ -5,31 +5,31 @@
 namespace tilewright::train {
 namespace {
 
-Faults entered(const char* text, std::int64_t worker, std::uint64_t epoch, std::int64_t step) {
+Faults faults_at(const char* text, std::int64_t worker, std::uint64_t epoch, std::int64_t step) {
   Faults faults = Faults::parse(text).value();
   faults.enter(worker, epoch);
   faults.at_step(step);
   return faults;
 }
 
-TEST(Faults, KillTheProcessAtThePointNamed) {
-  const Faults faults = entered("step.after_update@3,worker=1", 1, 1, 3);
+TEST(Faults, KillTheProcessAtTheNamedPoint) {
+  const Faults faults = faults_at("step.after_update@3,worker=1", 1, 1, 3);
   faults.hit("step.begin");
   EXPECT_EXIT(faults.hit("step.after_update"), ::testing::KilledBySignal(SIGKILL), "");
 }
 
-TEST(Faults, SpareOtherStepsWorkersAndEpochs) {
-  entered("step.after_update@3,worker=1", 1, 1, 2).hit("step.after_update");
-  entered("step.after_update@3,worker=1", 0, 1, 3).hit("step.after_update");
-  entered("step.after_update@3,worker=1", 1, 2, 3).hit("step.after_update");
-  entered("", 1, 1, 3).hit("step.after_update");
+TEST(Faults, IgnoreOtherStepsWorkersAndEpochs) {
+  faults_at("step.after_update@3,worker=1", 1, 1, 2).hit("step.after_update");
+  faults_at("step.after_update@3,worker=1", 0, 1, 3).hit("step.after_update");
+  faults_at("step.after_update@3,worker=1", 1, 2, 3).hit("step.after_update");
+  faults_at("", 1, 1, 3).hit("step.after_update");
 }
 
 TEST(Faults, RefuseAPointThatDoesNotExist) {
   const auto unknown = Faults::parse("step.middle");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ExitCode::kUsage);
-  EXPECT_NE(unknown.error().message.find("no point is named step.middle (there are step.begin"),
+  EXPECT_NE(unknown.error().message.find("unknown point \"step.middle\" (known: step.begin"),
             std::string::npos);
   EXPECT_FALSE(Faults::parse("step.begin@x").ok());
   EXPECT_FALSE(Faults::parse("step.begin,rank=1").ok());

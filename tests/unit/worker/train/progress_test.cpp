@@ -1,6 +1,12 @@
 #include "worker/train/progress.h"
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace tilewright::train {
 namespace {
@@ -26,7 +32,7 @@ TEST(RateMeter, CountsRatesAndTimeLeftOverItsWindow) {
   EXPECT_DOUBLE_EQ(rates.eta_seconds, 30);
 }
 
-TEST(Describe, SaysEverythingOnOneLine) {
+TEST(Describe, PutsEverythingOnOneLine) {
   StepReport report;
   report.step = 120;
   report.total_steps = 690;
@@ -34,8 +40,43 @@ TEST(Describe, SaysEverythingOnOneLine) {
   report.loss = 0.53214;
   report.learning_rate = 8.3e-5;
   EXPECT_EQ(describe(report, {231.04, 12100, 410, 95}, 893),
-            "step 120/690 | epoch 1.04 | loss 0.5321 | lr 8.30e-05 | 231.0 examples/s | 12.1k "
-            "tokens/s | 410 GFLOP/s (46 % of 893) | ETA 1 min 35 s");
+            "step 120/690  epoch 1.04  loss 0.5321  231 examples/s  46 % of peak  ETA 1:35");
+  EXPECT_EQ(describe(report, {23.04, 1210, 41, 3725}, 0),
+            "step 120/690  epoch 1.04  loss 0.5321  23.0 examples/s  41 GFLOP/s  ETA 1:02:05");
+}
+
+TEST(Describe, LeavesRoomForTheTimestampIn120Columns) {
+  StepReport report;
+  report.step = report.total_steps = 99'999;
+  report.epoch = 99.99;
+  report.loss = 10.1234;
+  EXPECT_LE(describe(report, {9999, 1e6, 9e4, 99 * 3600.0 + 3599}, 9e4).size(), 90U);
+}
+
+// The steps whose lines the printer logs off a terminal, in a training of `total` steps.
+std::vector<std::int64_t> logged_steps(const ProgressOptions& options, std::int64_t total) {
+  std::ostringstream text;
+  Logger logger("", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  logger.set_pattern("%v");
+  ProgressPrinter printer(logger, options);
+  StepReport report;
+  report.total_steps = total;
+  for (report.step = 1; report.step <= total; ++report.step) {
+    printer.show(report, {}, 100, monotonic_now());
+  }
+  std::vector<std::int64_t> steps;
+  std::istringstream lines(text.str());
+  for (std::string line; std::getline(lines, line);) {
+    steps.push_back(std::stoll(line.substr(line.find(' '))));
+  }
+  return steps;
+}
+
+TEST(ProgressPrinter, LogsEveryLoggingStepsStepsAndTheLast) {
+  EXPECT_EQ(logged_steps({.logging_steps = 10}, 25), (std::vector<std::int64_t>{10, 20, 25}));
+  EXPECT_EQ(logged_steps({.logging_steps = 1}, 3), (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(logged_steps({.logging_steps = 10, .logging_first_step = true}, 20),
+            (std::vector<std::int64_t>{1, 10, 20}));
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 namespace tilewright::train {
 namespace {
 
-TEST(Schedule, CountsStepsAsTheTrainerDoes) {
-  ScheduleSettings settings;
+TEST(Schedule, CountsStepsAsHuggingFacesTrainer) {
+  TrainingSettings settings;
   settings.num_train_epochs = 3;
   Schedule s = make_schedule(settings, 3668, 32);
   EXPECT_EQ(s.steps_per_epoch, 115);
@@ -17,10 +17,10 @@ TEST(Schedule, CountsStepsAsTheTrainerDoes) {
   EXPECT_EQ(make_schedule(settings, 3668, 32).total_steps, 100);
 }
 
-// transformers.get_linear_schedule_with_warmup: step / warmup, then (total - step) / (total -
-// warmup).
+// transformers.get_linear_schedule_with_warmup:
+// step / warmup, then (total - step) / (total - warmup).
 TEST(Schedule, RisesOverTheWarmUpAndFallsToZero) {
-  ScheduleSettings settings;
+  TrainingSettings settings;
   settings.max_steps = 10;
   settings.warmup_steps = 2;
   settings.learning_rate = 1.0;
@@ -33,18 +33,18 @@ TEST(Schedule, RisesOverTheWarmUpAndFallsToZero) {
   EXPECT_DOUBLE_EQ(s.learning_rate(10), 0.0);
 }
 
-TEST(Schedule, TakesTheWarmUpAsAShareOfAllStepsToo) {
-  ScheduleSettings settings;
+TEST(Schedule, AcceptsWarmUpAsARatioOfAllSteps) {
+  TrainingSettings settings;
   settings.max_steps = 95;
   settings.warmup_ratio = 0.1;
   EXPECT_EQ(make_schedule(settings, 100, 10).warmup_steps, 10);
 }
 
-TEST(Schedule, StaysWhenConstant) {
-  ScheduleSettings settings;
+TEST(Schedule, ConstantLearningRateDoesNotChange) {
+  TrainingSettings settings;
   settings.max_steps = 10;
   settings.learning_rate = 2.0;
-  settings.decay = Decay::kConstant;
+  settings.lr_scheduler_type = "constant";
   EXPECT_DOUBLE_EQ(make_schedule(settings, 100, 10).learning_rate(9), 2.0);
 }
 

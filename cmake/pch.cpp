@@ -1,0 +1,1 @@
+// Source file of the targets that own the precompiled headers (cmake/Modules.cmake).

@@ -1,0 +1,14 @@
+// Base64 (RFC 4648, section 4), used by kubeconfigs and Secrets.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tilewright {
+
+std::string encode_base64(std::string_view bytes);
+// std::nullopt if `text` is not base64. Line breaks are ignored.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace tilewright

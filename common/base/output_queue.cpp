@@ -1,0 +1,120 @@
+#include "common/base/output_queue.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace tilewright {
+namespace {
+
+// Whether poll() tells reliably if write() blocks: a pipe that is ready takes PIPE_BUF bytes
+// (pipe(7)), and a file is always ready. A terminal that is ready may take less than it is given.
+bool poll_is_reliable(int fd) {
+  struct stat status {};
+  return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode));
+}
+
+// `timeout` in milliseconds; -1: without limit.
+bool is_ready(int fd, int timeout) {
+  pollfd polled{fd, POLLOUT, 0};
+  return poll(&polled, 1, timeout) == 1 && (polled.revents & POLLOUT) != 0;
+}
+
+// Returns the number of bytes that need no further write: those written, or all after an error.
+std::size_t write_chunk(int fd, std::string_view text) {
+  const ssize_t size = ::write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+  if (size >= 0) return static_cast<std::size_t>(size);
+  return errno == EINTR || errno == EAGAIN ? 0 : text.size();
+}
+
+}  // namespace
+
+struct OutputQueue::State {
+  struct Entry {
+    int fd;
+    std::string text;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Entry> waiting;  // its first entry is being written by the thread
+  std::size_t waiting_bytes = 0;
+  std::size_t dropped_lines = 0;
+  bool has_thread = false;
+  bool stop = false;
+
+  void enqueue(int fd, std::string_view text) {
+    waiting.push_back({fd, std::string(text)});
+    waiting_bytes += text.size();
+    changed.notify_all();
+  }
+
+  // Writes the waiting entries until `stop` is set and none is left.
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return stop || !waiting.empty(); });
+      if (waiting.empty()) return;
+      const Entry& entry = waiting.front();  // stays where it is while others are appended
+      lock.unlock();
+      for (std::string_view text = entry.text; !text.empty();) {
+        is_ready(entry.fd, -1);  // waits also where the descriptor is non-blocking
+        text.remove_prefix(write_chunk(entry.fd, text));
+      }
+      lock.lock();
+      waiting_bytes -= waiting.front().text.size();
+      waiting.pop_front();
+      changed.notify_all();
+    }
+  }
+};
+
+OutputQueue::OutputQueue() : state_(std::make_shared<State>()) {}
+
+OutputQueue::~OutputQueue() {
+  std::unique_lock lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, kDrainTimeout, [this] { return state_->waiting.empty(); });
+}
+
+void OutputQueue::write(int fd, std::string_view text) {
+  const std::lock_guard lock(state_->mutex);
+  State& state = *state_;
+  if (state.waiting_bytes + text.size() > kMaxWaitingBytes) {
+    state.dropped_lines += static_cast<std::size_t>(std::ranges::count(text, '\n'));
+    return;
+  }
+  std::string with_notice;
+  if (const std::size_t lines = std::exchange(state.dropped_lines, 0); lines > 0) {
+    with_notice =
+        fmt::format("[{} lines are missing here: their reader was too slow]\n{}", lines, text);
+    text = with_notice;
+  }
+  if (state.waiting.empty() && poll_is_reliable(fd)) {
+    while (!text.empty() && is_ready(fd, 0)) text.remove_prefix(write_chunk(fd, text));
+  }
+  if (text.empty()) return;
+  state.enqueue(fd, text);
+  if (std::exchange(state.has_thread, true)) return;
+  // Signals are for the threads of the program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([shared = state_] { shared->run(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace tilewright

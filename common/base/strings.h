@@ -1,0 +1,26 @@
+// Helpers for strings, bytes and environment variables.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tilewright {
+
+// Two lower-case hexadecimal digits per byte.
+std::string to_hex(std::span<const unsigned char> bytes);
+
+// The length of the longest prefix of UTF-8 text that has at most `max_bytes` bytes and splits no
+// character.
+std::size_t utf8_prefix_length(std::string_view text, std::size_t max_bytes);
+
+// The text between the first `before` and the next `after`; nullopt if either is missing.
+std::optional<std::string> substring_between(std::string_view text, std::string_view before,
+                                             std::string_view after);
+
+// The value of an environment variable; empty if it is not set.
+std::string environment_variable(const char* name);
+
+}  // namespace tilewright

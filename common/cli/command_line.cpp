@@ -1,0 +1,94 @@
+#include "common/cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "common/base/exit_codes.h"
+#include "common/contract/nearest.h"
+
+namespace tilewright {
+namespace {
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const std::vector<std::string_view> candidates(known.begin(), known.end());
+  const std::string_view nearest = nearest_name(word, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+}
+
+bool is_flag(const std::string& argument) {
+  return argument.size() > 1 && argument.starts_with('-');
+}
+
+// The flag without its value: "--name=3" is "--name".
+std::string unknown_flag(const std::string& argument, const CLI::App& command) {
+  const std::string flag = argument.substr(0, argument.find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  return fmt::format("{}: unknown flag{}", flag, did_you_mean(flag, known));
+}
+
+std::string unknown_command(const std::string& argument, const CLI::App& command) {
+  std::vector<std::string> known;
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App* each) {
+         return !each->get_group().empty();  // an empty group hides the command from --help
+       })) {
+    known.push_back(sub->get_name());
+  }
+  return fmt::format("{}: unknown command{}", argument, did_you_mean(argument, known));
+}
+
+// What `command` found and does not know; empty: nothing.
+std::string unknown_argument(const CLI::App& command) {
+  if (command.get_allow_extras()) return "";
+  std::vector<std::string> left = command.remaining();
+  std::erase(left, "--");
+  const bool lacks_command =
+      command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
+  if (lacks_command && !left.empty() && !is_flag(left.front())) {
+    return unknown_command(left.front(), command);
+  }
+  const auto flag = std::ranges::find_if(left, is_flag);
+  return flag == left.end() ? "" : unknown_flag(*flag, command);
+}
+
+}  // namespace
+
+std::string describe_unknown_argument(const CLI::App& app) {
+  // The innermost command first: it met its unknown flag before the rest of the line, which CLI11
+  // gives back to the outer ones.
+  std::vector<const CLI::App*> commands = {&app};
+  std::vector<std::string> names = {app.get_name()};
+  while (!commands.back()->get_subcommands().empty()) {
+    commands.push_back(commands.back()->get_subcommands().front());
+    names.push_back(names.back() + " " + commands.back()->get_name());
+  }
+  for (std::size_t i = commands.size(); i-- > 0;) {
+    const std::string found = unknown_argument(*commands[i]);
+    if (!found.empty()) return fmt::format("{}: {}", names[i], found);
+  }
+  return "";
+}
+
+std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool help_or_version = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    const std::string unknown = help_or_version ? "" : describe_unknown_argument(app);
+    if (unknown.empty()) {
+      app.exit(error);
+    } else {
+      fmt::print(stderr, "{}\nRun with --help for more information.\n", unknown);
+    }
+    return static_cast<int>(help_or_version ? ExitCode::kOk : ExitCode::kUsage);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilewright

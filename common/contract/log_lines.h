@@ -1,0 +1,26 @@
+// Worker log lines that `tilewright up` recognizes: it shows rank 0's summary lines on its screen
+// and replaces the step lines with a progress bar. Every other line below warn goes to the log
+// files.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace tilewright::log_lines {
+
+// A summary line is one of these names, a colon, a space, and the text: "data: 642 examples ...".
+inline constexpr std::string_view kMachine = "machine";
+inline constexpr std::string_view kData = "data";
+inline constexpr std::string_view kModel = "model";
+inline constexpr std::string_view kTraining = "training";  // steps, global batch, shards
+inline constexpr std::string_view kTrained = "trained";    // steps and duration
+inline constexpr std::string_view kResults = "results";
+inline constexpr std::string_view kBaselines = "baselines";
+inline constexpr std::string_view kOutput = "output";  // directory and SHA-256 of the weights
+inline constexpr std::array kSummaryNames = {kMachine, kData,    kModel,     kTraining,
+                                             kTrained, kResults, kBaselines, kOutput};
+
+// A step line begins with this word: "step 120/690  epoch 1.04  loss 0.5321 ...".
+inline constexpr std::string_view kStep = "step";
+
+}  // namespace tilewright::log_lines

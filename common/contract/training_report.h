@@ -1,0 +1,25 @@
+// Names of the values in a worker's progress report, shared by worker, controller and metrics.
+#pragma once
+
+#include <string_view>
+
+namespace tilewright::training_report {
+
+// Keys of Progress::metrics, which also holds the results of evaluations.
+inline constexpr const char* kGflops = "gflops";  // GFLOP/s of all workers, padding excluded
+inline constexpr const char* kPeakGflops = "peak_gflops";  // measured peak of their CPUs
+inline constexpr const char* kEtaSeconds = "eta_seconds";  // until the last step
+inline constexpr const char* kGradNorm = "grad_norm";      // of the last step, before clipping
+
+// Checkpoints that rank 0 could not write since it started.
+inline constexpr const char* kFailedCheckpoints = "failed_checkpoints";
+
+// Prefix of evaluation results, as in eval_accuracy.
+inline constexpr std::string_view kEvaluationPrefix = "eval_";
+// The file in the output directory that contains the evaluation results.
+inline constexpr const char* kEvaluationFile = "eval_results.json";
+
+// Progress::phase while training; other phases are shown to the user.
+inline constexpr const char* kTrainingPhase = "training";
+
+}  // namespace tilewright::training_report

@@ -1,0 +1,264 @@
+#include "common/json/document.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "common/json/scalar.h"
+
+namespace tilewright {
+namespace {
+
+// The line (from 1) of the first byte that is not UTF-8 (RFC 3629), or 0.
+int line_of_invalid_utf8(std::string_view text) {
+  int line = 1;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead == '\n') ++line;
+    const int more = lead < 0x80                   ? 0
+                     : lead >= 0xC2 && lead < 0xE0 ? 1
+                     : lead >= 0xE0 && lead < 0xF0 ? 2
+                     : lead >= 0xF0 && lead < 0xF5 ? 3
+                                                   : -1;
+    if (more < 0 || i + static_cast<std::size_t>(more) >= text.size() + (more == 0 ? 1 : 0)) {
+      return line;
+    }
+    for (int k = 1; k <= more; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + static_cast<std::size_t>(k)]);
+      unsigned char least = 0x80;
+      unsigned char most = 0xBF;
+      if (k == 1) {
+        if (lead == 0xE0) least = 0xA0;  // overlong encoding
+        if (lead == 0xED) most = 0x9F;   // surrogates
+        if (lead == 0xF0) least = 0x90;
+        if (lead == 0xF4) most = 0x8F;  // beyond U+10FFFF
+      }
+      if (next < least || next > most) return line;
+    }
+    i += 1 + static_cast<std::size_t>(more);
+  }
+  return 0;
+}
+
+// Thrown through the YAML parser, which has no other way to stop.
+struct Refusal {
+  FieldError error;
+};
+
+// Builds the tree from the parser's events. Counts each value before it stores it, and an alias
+// like a copy of what it stands for, so that a small file cannot make a large tree.
+class DocumentBuilder : public YAML::EventHandler {
+ public:
+  bool has_document() const { return has_document_; }
+  nlohmann::json take_tree() { return std::move(root_.value); }
+  Positions::Place take_places() { return std::move(root_.place); }
+
+  void OnDocumentStart(const YAML::Mark&) override { anchors_.clear(); }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (open_.empty()) return;  // an empty document, as after a last "---"
+    // The parser reports the position of the next item for an empty item.
+    add(mark, anchor, {nullptr, {}}, 0);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    // "?" marks a plain scalar without a tag, "!" a quoted one.
+    const bool plain = tag == "?" || tag.empty();
+    Node node{plain ? resolve_plain_scalar(value) : nlohmann::json(value), place_at(mark)};
+    if (expects_name()) {
+      add_name(mark, value);
+      remember(mark, anchor, node);
+    } else {
+      add(mark, anchor, std::move(node), value.size());
+    }
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_as_name(mark);
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) refuse(mark, "found an alias inside the value that it stands for");
+    count_tree(mark, found->second.value);
+    Node copy = found->second;
+    copy.place.line = mark.line + 1;
+    attach(std::move(copy));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    begin(mark, anchor, nlohmann::json::array());
+  }
+  void OnSequenceEnd() override { end(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    begin(mark, anchor, nlohmann::json::object());
+  }
+  void OnMapEnd() override { end(); }
+
+ private:
+  struct Node {
+    nlohmann::json value;
+    Positions::Place place;
+  };
+  // An object or a list whose end has not been read.
+  struct OpenNode {
+    Node node;
+    YAML::Mark mark;
+    YAML::anchor_t anchor = 0;
+    std::size_t path_bytes = 0;  // of the names up to this value
+    // Of the member that is being read:
+    std::optional<std::string> name;
+    int name_line = 0;
+  };
+
+  static Positions::Place place_at(const YAML::Mark& mark) { return {mark.line + 1, {}, {}}; }
+
+  bool expects_name() const {
+    return !open_.empty() && open_.back().node.value.is_object() && !open_.back().name;
+  }
+  std::size_t path_bytes() const {
+    if (open_.empty()) return 0;
+    return open_.back().path_bytes + (open_.back().name ? open_.back().name->size() : 0);
+  }
+
+  void begin(const YAML::Mark& mark, YAML::anchor_t anchor, nlohmann::json empty) {
+    refuse_as_name(mark);
+    refuse_second_document(mark);
+    count(mark, limits_.add_value(open_.size(), 0));
+    open_.push_back({{std::move(empty), place_at(mark)}, mark, anchor, path_bytes(), {}, 0});
+  }
+  void end() {
+    OpenNode closed = std::move(open_.back());
+    open_.pop_back();
+    remember(closed.mark, closed.anchor, closed.node);
+    attach(std::move(closed.node));
+  }
+  void add(const YAML::Mark& mark, YAML::anchor_t anchor, Node node, std::size_t text_bytes) {
+    refuse_as_name(mark);
+    refuse_second_document(mark);
+    count(mark, limits_.add_value(open_.size(), text_bytes));
+    remember(mark, anchor, node);
+    attach(std::move(node));
+  }
+
+  void add_name(const YAML::Mark& mark, const std::string& name) {
+    OpenNode& object = open_.back();
+    count(mark, limits_.add_name(name.size(), object.path_bytes + name.size()));
+    if (name == "<<") refuse(mark, "found the merge key <<, expected the fields written out");
+    if (object.node.value.contains(name)) {
+      const auto& members = object.node.place.children;
+      const auto first = std::ranges::find(members, name, &Positions::Place::name);
+      object.name = name;
+      refuse(mark, fmt::format("found twice, first on line {}, expected once", first->line));
+    }
+    object.name = name;
+    object.name_line = mark.line + 1;
+  }
+
+  void attach(Node node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+      root_.place.line = 0;  // of the manifest as a whole
+      has_document_ = true;
+      return;
+    }
+    OpenNode& parent = open_.back();
+    if (parent.node.value.is_object()) {
+      // The line of the name, even if the value starts on a later line.
+      node.place.line = parent.name_line;
+      node.place.name = *parent.name;
+      parent.node.value[*parent.name] = std::move(node.value);
+      parent.name.reset();
+    } else {
+      parent.node.value.push_back(std::move(node.value));
+    }
+    parent.node.place.children.push_back(std::move(node.place));
+  }
+
+  // For aliases. The copy counts, too.
+  void remember(const YAML::Mark& mark, YAML::anchor_t anchor, const Node& node) {
+    if (anchor == 0) return;
+    count_tree(mark, node.value);
+    anchors_[anchor] = node;
+  }
+
+  void count_tree(const YAML::Mark& mark, const nlohmann::json& tree) {
+    count(mark, limits_.add_tree(tree, open_.size(), path_bytes()));
+  }
+  void count(const YAML::Mark& mark, const TreeLimits::Refusal& exceeded) {
+    if (exceeded) refuse(mark, *exceeded);
+  }
+  void refuse_as_name(const YAML::Mark& mark) {
+    if (!expects_name()) return;
+    refuse(mark, "found a key that is not a string, expected the name of a field");
+  }
+  void refuse_second_document(const YAML::Mark& mark) {
+    if (!open_.empty() || !has_document_) return;
+    refuse(mark, "found a second YAML document, expected one manifest per file");
+  }
+  [[noreturn]] void refuse(const YAML::Mark& mark, std::string message) {
+    throw Refusal{{path(), mark.line + 1, std::move(message)}};
+  }
+
+  std::string path() const {
+    std::string path;
+    for (const OpenNode& node : open_) {
+      if (node.node.value.is_array()) {
+        path = element_path(path, node.node.value.size());
+      } else if (node.name) {
+        path = member_path(path, *node.name);
+      }
+    }
+    return path;
+  }
+
+  TreeLimits limits_;
+  std::vector<OpenNode> open_;  // from the root to the innermost
+  std::map<YAML::anchor_t, Node> anchors_;
+  Node root_;
+  bool has_document_ = false;
+};
+
+}  // namespace
+
+Document read_yaml(std::string_view text) {
+  Document document;
+  const auto refuse = [&document](int line, std::string message) {
+    document.errors.push_back({"", line, std::move(message)});
+    return document;
+  };
+  if (text.size() > kMaxManifestBytes) {
+    return refuse(0, fmt::format("found {} bytes, expected a manifest of at most {} bytes",
+                                 text.size(), kMaxManifestBytes));
+  }
+  if (const int line = line_of_invalid_utf8(text)) {
+    return refuse(line, "found bytes that are not UTF-8, expected UTF-8 text");
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(text.find('\0'));
+    return refuse(1 + static_cast<int>(std::count(text.begin(), end, '\n')),
+                  "found a zero byte, expected UTF-8 text");
+  }
+  std::istringstream stream{std::string(text)};
+  DocumentBuilder builder;
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+    if (!builder.has_document()) return refuse(0, "found nothing, expected a manifest");
+    document.tree = builder.take_tree();
+    document.positions = Positions(builder.take_places());
+  } catch (Refusal& refusal) {
+    document.errors.push_back(std::move(refusal.error));
+  } catch (const YAML::Exception& failure) {
+    return refuse(failure.mark.is_null() ? 0 : failure.mark.line + 1,
+                  fmt::format("found invalid YAML: {}", failure.msg));
+  }
+  return document;
+}
+
+}  // namespace tilewright

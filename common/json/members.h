@@ -1,0 +1,18 @@
+// Access to members of JSON objects that may be missing or have another type.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tilewright {
+
+// null if the member is missing or `object` is not an object.
+const nlohmann::json& member(const nlohmann::json& object, const char* name);
+
+// Empty if the member is missing or not a string.
+std::string string_member(const nlohmann::json& object, const char* name);
+
+// The string member `name` of object.metadata; empty if it is missing or not a string.
+std::string metadata_string(const nlohmann::json& object, const char* name);
+
+}  // namespace tilewright

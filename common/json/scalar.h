@@ -1,0 +1,14 @@
+// Determines the type of a plain (unquoted) YAML scalar as kubectl does, with the core types of
+// YAML 1.1.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace tilewright {
+
+// null, a boolean, an integer, a number or a string. Integers beyond 64 bits become doubles;
+// infinity and NaN stay strings.
+nlohmann::json resolve_plain_scalar(std::string_view text);
+
+}  // namespace tilewright

@@ -1,0 +1,32 @@
+// Opens TCP connections: connect_to() on the client, Listener on the server.
+#pragma once
+
+#include "common/net/socket.h"
+
+namespace tilewright::net {
+
+enum class Retry { kNo, kUntilDeadline };
+
+// Resolves and connects. kUntilDeadline retries (after 10 ms, doubling to 500 ms) while the peer
+// refuses or its name does not resolve.
+Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo);
+
+class Listener {
+ public:
+  // Port 0 selects a free port; an empty host means all addresses, IPv4 and IPv6. Errors carry
+  // kUsage: an unknown host, an address in use.
+  static Result<Listener> bind(const Address& address, int backlog = 128);
+  // The bound address with its actual port; the host is numeric ("::" for all addresses, or
+  // "0.0.0.0" on a system without IPv6).
+  const Address& local_address() const { return local_; }
+  int fd() const { return fd_.get(); }
+  Result<Socket> accept(const Wait& wait);
+  // Returns a Socket that is not connected if no connection is pending.
+  Result<Socket> try_accept();
+
+ private:
+  FileDescriptor fd_;
+  Address local_;
+};
+
+}  // namespace tilewright::net

@@ -1,0 +1,82 @@
+#include "common/process/signals.h"
+
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/base/check.h"
+
+namespace tilewright {
+
+Result<Signals> Signals::install() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&wanted, number);
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &wanted, &before);
+  signal(SIGPIPE, SIG_IGN);
+  FileDescriptor descriptor(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!descriptor) {
+    return Error{ExitCode::kInternal,
+                 fmt::format("cannot receive signals: {}", std::strerror(errno))};
+  }
+  return Signals(std::move(descriptor), before);
+}
+
+Signals::~Signals() {
+  if (descriptor_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::optional<int> Signals::next() {
+  signalfd_siginfo info{};
+  if (read(descriptor_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+namespace {
+
+// A signal handler receives only a number, so it finds its object here.
+std::atomic<StopSignals*> receiver{nullptr};
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  StopSignals* none = nullptr;
+  TW_CHECK(receiver.compare_exchange_strong(none, this), "two StopSignals at a time");
+  struct sigaction action {};
+  action.sa_handler = &StopSignals::handle;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;  // waits are ended by the cancel token, not by EINTR
+  sigaction(SIGTERM, &action, &previous_sigterm_);
+  sigaction(SIGINT, &action, &previous_sigint_);
+}
+
+StopSignals::~StopSignals() {
+  sigaction(SIGTERM, &previous_sigterm_, nullptr);
+  sigaction(SIGINT, &previous_sigint_, nullptr);
+  receiver.store(nullptr);
+}
+
+void StopSignals::handle(int number) {
+  StopSignals* self = receiver.load();
+  if (self == nullptr) return;
+  int first = 0;
+  if (self->number_.compare_exchange_strong(first, number)) {
+    self->cancel_token_.signal();
+  } else if (first == number) {
+    // The kernel ignores the default action of a signal in process 1, such as that of a container.
+    if (getpid() == 1) _exit(128 + number);
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+}
+
+std::optional<ExitCode> StopSignals::exit_code() const {
+  if (!stopped()) return std::nullopt;
+  return number() == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
+
+}  // namespace tilewright

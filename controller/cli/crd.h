@@ -1,0 +1,10 @@
+// `tilewright crd`: prints the CustomResourceDefinition of TrainJob.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace tilewright {
+
+void add_crd_command(CLI::App& app);
+
+}  // namespace tilewright

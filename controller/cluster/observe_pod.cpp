@@ -1,0 +1,139 @@
+#include "controller/cluster/observe_pod.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include "common/contract/labels.h"
+#include "common/json/members.h"
+#include "common/json/timestamp.h"
+#include "controller/api/decode.h"
+#include "controller/cluster/diagnose.h"
+
+namespace tilewright::cluster {
+namespace {
+
+using nlohmann::json;
+using policy::Worker;
+using policy::WorkerPhase;
+
+// Parses the value of a label or annotation.
+template <typename Number>
+std::optional<Number> parse_integer(const std::string& text) {
+  Number number = 0;
+  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (outcome.ec != std::errc() || outcome.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<WallTime> timestamp_member(const json& object, const char* name) {
+  return parse_timestamp(string_member(object, name));
+}
+
+const json& find_named(const json& list, const char* key, std::string_view name) {
+  static const json kNothing;
+  if (!list.is_array()) return kNothing;
+  for (const json& element : list) {
+    if (string_member(element, key) == name) return element;
+  }
+  return kNothing;
+}
+
+WorkerPhase phase_of(const std::string& phase) {
+  if (phase == "Running") return WorkerPhase::kRunning;
+  if (phase == "Succeeded") return WorkerPhase::kSucceeded;
+  if (phase == "Failed") return WorkerPhase::kFailed;
+  return WorkerPhase::kPending;  // also for Unknown, which gives no container state
+}
+
+void read_container_state(const json& state, Worker& worker) {
+  const json& waiting = member(state, "waiting");
+  const json& running = member(state, "running");
+  const json& terminated = member(state, "terminated");
+  if (!waiting.empty()) {
+    worker.reason = string_member(waiting, "reason");
+    worker.message = string_member(waiting, "message");
+  }
+  if (!running.empty()) worker.started = timestamp_member(running, "startedAt");
+  if (terminated.empty()) return;
+  const json& code = member(terminated, "exitCode");
+  const json& signal = member(terminated, "signal");
+  if (code.is_number_integer()) worker.exit_code = code.get<int>();
+  if (signal.is_number_integer() && signal.get<int>() > 0)
+    worker.exit_code = 128 + signal.get<int>();
+  worker.started = timestamp_member(terminated, "startedAt");
+  worker.finished = timestamp_member(terminated, "finishedAt");
+  worker.reason = string_member(terminated, "reason");
+  // The end of the log, because of terminationMessagePolicy FallbackToLogsOnError.
+  worker.last_lines = string_member(terminated, "message");
+}
+
+// True if a container other than the worker runs. Sidecars among the init containers end with the
+// worker.
+bool other_containers_run(const json& status) {
+  const json& all = member(status, "containerStatuses");
+  return all.is_array() && std::ranges::any_of(all, [](const json& container) {
+           return string_member(container, "name") != kWorkerContainer &&
+                  member(member(container, "state"), "terminated").is_null();
+         });
+}
+
+}  // namespace
+
+std::optional<Worker> worker_of_pod(const json& pod) {
+  const json& metadata = member(pod, "metadata");
+  const json& status = member(pod, "status");
+  const auto index =
+      parse_integer<int>(string_member(member(metadata, "labels"), labels::kWorkerIndex));
+  if (!index) return std::nullopt;
+  Worker worker;
+  worker.index = *index;
+  worker.generation = parse_integer<std::int64_t>(
+      string_member(member(metadata, "annotations"), annotations::kJobGeneration));
+  worker.key_id = string_member(member(metadata, "annotations"), annotations::kKeyId);
+  worker.name = string_member(metadata, "name");
+  worker.uid = string_member(metadata, "uid");
+  worker.created = timestamp_member(metadata, "creationTimestamp");
+  worker.terminating = member(metadata, "deletionTimestamp").is_string();
+  // deletionTimestamp includes the grace period.
+  worker.deletion_deadline = timestamp_member(metadata, "deletionTimestamp");
+  worker.node = string_member(member(pod, "spec"), "nodeName");
+  worker.phase = phase_of(string_member(status, "phase"));
+  const json& conditions = member(status, "conditions");
+  worker.ready = string_member(find_named(conditions, "type", "Ready"), "status") == "True";
+
+  read_container_state(
+      member(find_named(member(status, "containerStatuses"), "name", kWorkerContainer), "state"),
+      worker);
+  // The pod's phase depends on its other containers too, and a kubelet reports Running for a moment
+  // after its only container has ended.
+  if (worker.phase != WorkerPhase::kPending && worker.exit_code) {
+    worker.pod_still_running =
+        worker.phase == WorkerPhase::kRunning && other_containers_run(status);
+    worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
+  }
+  const json& scheduled = find_named(conditions, "type", "PodScheduled");
+  if (worker.phase == WorkerPhase::kPending && string_member(scheduled, "status") == "False") {
+    worker.reason = string_member(scheduled, "reason");
+    worker.message = string_member(scheduled, "message");
+  }
+  // The pod's reason explains its container's end, except if the container was OOM-killed.
+  const json& disruption = find_named(conditions, "type", "DisruptionTarget");
+  if (worker.reason != kOomKilled) {
+    if (const std::string reason = string_member(status, "reason"); !reason.empty()) {
+      worker.reason = reason;
+      worker.message = string_member(status, "message");
+    } else if (string_member(disruption, "status") == "True") {
+      worker.reason = string_member(disruption, "reason");
+      worker.message = string_member(disruption, "message");
+    }
+  }
+  worker.failure_cause = diagnose_failure(worker.reason);
+  if (worker.phase == WorkerPhase::kPending) {
+    worker.start_problem = diagnose_start(worker.reason, worker.message);
+  }
+  return worker;
+}
+
+}  // namespace tilewright::cluster

@@ -1,0 +1,338 @@
+#include "controller/operator/applier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "controller/api/encode.h"
+#include "controller/cluster/objects.h"
+#include "controller/operator/merge_patch.h"
+#include "controller/operator/records.h"
+#include "controller/operator/resources.h"
+#include "controller/policy/status.h"
+
+namespace tilewright::controller {
+namespace {
+
+using kube::ApiError;
+using kube::ApiResult;
+using kube::ErrorKind;
+using nlohmann::json;
+using policy::OwnedResource;
+
+constexpr const char* kNameTaken = "NameTaken";
+
+// For an object in the job's namespace.
+bool belongs_to(const json& object, const api::TrainJob& job) {
+  const auto owner = controlling_job(object);
+  return owner && owner->uid == job.metadata.uid;
+}
+
+// The informer finds a pod by its labels, so a pod without them would be awaited for ever.
+bool is_worker_of(const json& pod, const api::TrainJob& job) {
+  return record_of_pod(pod).job_uid == job.metadata.uid;
+}
+
+struct OwnedObject {
+  kube::ResourceType type;
+  json object;
+};
+
+// Returns the rejection to report in the job's condition, or std::nullopt for errors that are not
+// caused by the job.
+std::optional<policy::Rejection> rejection_of(const ApiError& error) {
+  switch (error.kind) {
+    case ErrorKind::kForbidden:
+      if (error.message.find("exceeded quota") != std::string::npos) {
+        return policy::Rejection{policy::RejectionCause::kQuotaExceeded, error.message};
+      }
+      return policy::Rejection{policy::RejectionCause::kForbidden, error.message};
+    case ErrorKind::kInvalid:
+      return policy::Rejection{error.reason == kNameTaken ? policy::RejectionCause::kNameTaken
+                                                          : policy::RejectionCause::kInvalid,
+                               error.message};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+// The execution of one plan.
+class Applier::PlanExecution {
+ public:
+  PlanExecution(Applier& owner, const api::TrainJob& job, const json& stored,
+                const policy::Plan& plan, JobExpectations& expectations, const net::Wait& wait)
+      : deps_(owner.deps_),
+        rendezvous_(owner.rendezvous_),
+        log_(*owner.log_),
+        job_(job),
+        stored_(stored),
+        plan_(plan),
+        expectations_(expectations),
+        wait_(wait) {}
+
+  ApplyResult run() {
+    for (const auto& event : resolve_unknown_outcomes(job_, expectations_))
+      deps_.recorder.record(job_, event);
+    // The status comes first; if its write fails, nothing else is done.
+    if (plan_.status && !write_status()) return outcome_;
+    rejection_.reset();
+    for_each_parallel(plan_.deletions, &PlanExecution::remove_pod);
+    update_rendezvous();
+    for_each_parallel(plan_.ensure, &PlanExecution::ensure);
+    if (outcome_.complete) create_pods();
+    for_each_parallel(plan_.remove, &PlanExecution::remove);
+    for (const policy::Event& event : plan_.events) deps_.recorder.record(written_, event);
+    if (plan_.delete_job) remove_job();
+    expectations_.rejection = rejection_;
+    return outcome_;
+  }
+
+ private:
+  void record_error(const ApiError& error) {
+    outcome_.complete = false;
+    if (!outcome_.error) outcome_.error = error;
+  }
+
+  bool write_status() {
+    json patch = {
+        {"metadata",
+         {{"uid", job_.metadata.uid}, {"resourceVersion", job_.metadata.resource_version}}},
+        {"status", merge_patch_between(stored_, api::to_json(*plan_.status))}};
+    kube::PatchOptions options;
+    options.subresource = "status";
+    const auto written =
+        deps_.client.patch(deps_.guard, resource::train_jobs(), job_.metadata.namespace_name,
+                           job_.metadata.name, kube::PatchType::kMerge, patch, options, wait_);
+    if (!written) {
+      // The job was deleted or changed: its watch event triggers the next reconcile. The change can
+      // be this write itself, applied by an attempt whose response was lost.
+      if (written.error().maybe_applied || written.is(ErrorKind::kConflict)) {
+        add_unknown_outcome({job_.metadata.resource_version, *plan_.status, plan_.events},
+                            expectations_);
+      }
+      record_error(written.error());
+      return false;
+    }
+    const json metadata = written->value("metadata", json::object());
+    written_ = job_;
+    written_.status = *plan_.status;
+    written_.metadata.resource_version = metadata.value("resourceVersion", "");
+    expectations_.unknown_outcomes.clear();  // same base version, so they were not applied
+    JobExpectations::Written& last_write =
+        expectations_.written ? *expectations_.written : expectations_.written.emplace();
+    last_write.base_versions.insert(job_.metadata.resource_version);
+    last_write.version = written_.metadata.resource_version;
+    last_write.status = json::to_cbor(written->value("status", json::object()));
+    last_write.status.shrink_to_fit();
+    return true;
+  }
+
+  // Runs `work` for each item, concurrently.
+  template <typename Items, typename Work>
+  void for_each_parallel(const Items& items, Work work) {
+    std::vector<std::function<void()>> tasks;
+    tasks.reserve(items.size());
+    for (const auto& item : items) tasks.emplace_back([this, work, &item] { (this->*work)(item); });
+    deps_.pool.run_all(tasks);
+  }
+
+  void remove_pod(const policy::WorkerDeletion& deletion) {
+    kube::DeleteOptions options;
+    options.uid = deletion.uid;
+    if (deletion.force) options.grace_seconds = 0;
+    const auto removed =
+        deps_.client.remove(deps_.guard, kube::resource::pods(), job_.metadata.namespace_name,
+                            deletion.name, options, wait_);
+    const bool gone = removed.is(ErrorKind::kNotFound) ||
+                      (removed.is(ErrorKind::kConflict) && !still_exists(deletion));
+    const std::lock_guard lock(mutex_);
+    if (!removed && !gone) return record_error(removed.error());
+    log_.info("{}: deleted {}: {}", job_.metadata.name, deletion.name,
+              policy::to_string(deletion.reason));
+    expectations_.deleted[deletion.uid] = {gone || deletion.force, monotonic_now()};
+  }
+
+  // Called after a conflict. True if the pod with this UID still exists.
+  bool still_exists(const policy::WorkerDeletion& deletion) const {
+    const auto found = deps_.client.get(kube::resource::pods(), job_.metadata.namespace_name,
+                                        deletion.name, wait_);
+    if (!found) return !found.is(ErrorKind::kNotFound);
+    return found->value(json::json_pointer("/metadata/uid"), "") == deletion.uid;
+  }
+
+  void update_rendezvous() {
+    if (!plan_.membership) return deps_.hub.close(job_.metadata.uid);
+    const Status expected = deps_.hub.expect(job_.metadata.uid, *plan_.membership, [this] {
+      const auto last_epoch = static_cast<rendezvous::Epoch>(job_.status.rendezvous_epoch);
+      return RendezvousHub::Job{key_of(job_.metadata.namespace_name, job_.metadata.name),
+                                deps_.keys.key_for(job_.metadata.uid),
+                                api::global_batch(job_),
+                                last_epoch,
+                                api::uses_tls(job_),
+                                policy::last_checkpoint_step(job_.status),
+                                api::is_exact(job_),
+                                job_.status.instruction_set};
+    });
+    if (!expected) {
+      ApiError error;
+      error.operation = "open the rendezvous of " + job_.metadata.name;
+      error.message = expected.error().message;
+      record_error(error);
+    }
+  }
+
+  OwnedObject build_owned_resource(OwnedResource kind) const {
+    switch (kind) {
+      case OwnedResource::kKeySecret:
+        return {kube::resource::secrets(),
+                cluster::build_secret(job_, deps_.keys.hex_key_for(job_.metadata.uid), key_id())};
+      case OwnedResource::kHeadlessService:
+        return {kube::resource::services(), cluster::build_service(job_)};
+      case OwnedResource::kNetworkPolicy:
+        return {kube::resource::network_policies(),
+                cluster::build_network_policy(job_, deps_.metrics_namespaces)};
+      case OwnedResource::kPodGroup:
+        break;
+    }
+    json group = cluster::build_pod_group(job_, plan_.gang.value_or(policy::Gang{}));
+    return {resource::pod_groups(group), std::move(group)};
+  }
+
+  // Returns at least the metadata of the object. If the object exists and belongs to the job
+  // (created by an earlier attempt or leader), it counts as created. An object of another owner is
+  // an error.
+  ApiResult<json> create_or_get(const kube::ResourceType& type, const json& object) const {
+    const std::string& namespace_name = job_.metadata.namespace_name;
+    ApiResult<json> created = deps_.client.create(deps_.guard, type, namespace_name, object, wait_,
+                                                  kube::ResponseFormat::kMetadata);
+    if (!created.is(ErrorKind::kAlreadyExists)) return created;
+    // The name contains part of the job's UID and the key's id, so an existing Secret is the job's
+    // own. The operator does not read it.
+    if (type.kind == kube::resource::secrets().kind) return object;
+    const std::string name = object["metadata"]["name"];
+    created = deps_.client.get(type, namespace_name, name, wait_);
+    if (!created) return created;
+    const bool own = type.kind == kube::resource::pods().kind ? is_worker_of(*created, job_)
+                                                              : belongs_to(*created, job_);
+    if (!own) return name_taken(type, name);
+    return created;
+  }
+
+  void ensure(const OwnedResource& kind) {
+    const OwnedObject made = build_owned_resource(kind);
+    const ApiResult<json> created = create_or_get(made.type, made.object);
+    const std::lock_guard lock(mutex_);
+    if (created) {
+      expectations_.owned_resources.insert(kind);
+      expectations_.removed_owned_resources.erase(kind);
+    } else {
+      record_rejection(created.error());
+    }
+  }
+
+  // With the mutex held.
+  void record_rejection(const ApiError& error) {
+    record_error(error);
+    if (!rejection_) rejection_ = rejection_of(error);
+  }
+
+  ApiError name_taken(const kube::ResourceType& type, const std::string& name) const {
+    ApiError error;
+    error.kind = ErrorKind::kInvalid;
+    error.reason = kNameTaken;
+    error.operation = "create " + kube::describe_resource(type, job_.metadata.namespace_name, name);
+    error.message =
+        fmt::format("a {} named {} exists and does not belong to the job", type.kind, name);
+    return error;
+  }
+
+  std::string key_id() const { return deps_.keys.id_for(job_.metadata.uid); }
+
+  // Schedulers process pods in creation order. Worker 0 of an elastic job is created first, so that
+  // it runs even if the cluster has capacity for some workers only: its log is the one users read.
+  void create_pods() {
+    std::span<const policy::WorkerCreation> left = plan_.creations;
+    if (left.empty()) return;
+    pod_options_ = {rendezvous_(), key_id()};
+    const bool elastic =
+        plan_.membership && plan_.membership->min_world < plan_.membership->max_world;
+    if (elastic && left.size() > 1) {
+      create_pod(left.front());
+      left = left.subspan(1);
+    }
+    for_each_parallel(left, &PlanExecution::create_pod);
+  }
+
+  void create_pod(const policy::WorkerCreation& creation) {
+    const ApiResult<json> created = create_or_get(
+        kube::resource::pods(), cluster::build_pod(job_, creation.index, pod_options_));
+    const std::lock_guard lock(mutex_);
+    if (!created) return record_rejection(created.error());
+    const PodRecord record = record_of_pod(*created);
+    expectations_.created[record.worker.uid] = {record.worker, monotonic_now()};
+  }
+
+  void remove(const OwnedResource& kind) {
+    const OwnedObject made = build_owned_resource(kind);
+    const std::string name = made.object["metadata"]["name"];
+    const std::string& namespace_name = job_.metadata.namespace_name;
+    kube::DeleteOptions options;
+    if (kind != OwnedResource::kKeySecret) {
+      const auto found = deps_.client.get(made.type, namespace_name, name, wait_);
+      if (found && belongs_to(*found, job_)) {
+        options.uid = (*found)["metadata"]["uid"];
+      } else if (found || found.is(ErrorKind::kNotFound)) {
+        return removed(kind, nullptr);
+      } else {
+        return removed(kind, &found.error());
+      }
+    }
+    const auto deleted =
+        deps_.client.remove(deps_.guard, made.type, namespace_name, name, options, wait_);
+    const bool done = deleted || deleted.is(ErrorKind::kNotFound);
+    removed(kind, done ? nullptr : &deleted.error());
+  }
+
+  void removed(OwnedResource kind, const ApiError* error) {
+    const std::lock_guard lock(mutex_);
+    if (error != nullptr) return record_error(*error);
+    expectations_.owned_resources.erase(kind);
+    expectations_.removed_owned_resources.insert(kind);
+  }
+
+  void remove_job() {
+    kube::DeleteOptions options;
+    options.uid = job_.metadata.uid;
+    options.propagation = "Background";
+    const auto removed =
+        deps_.client.remove(deps_.guard, resource::train_jobs(), job_.metadata.namespace_name,
+                            job_.metadata.name, options, wait_);
+    if (!removed && !removed.is(ErrorKind::kNotFound)) record_error(removed.error());
+  }
+
+  const Dependencies& deps_;
+  const std::function<std::string()>& rendezvous_;
+  cluster::PodOptions pod_options_;  // for the pods to create
+  Logger& log_;
+  const api::TrainJob& job_;
+  const json& stored_;
+  const policy::Plan& plan_;
+  JobExpectations& expectations_;
+  const net::Wait& wait_;
+  api::TrainJob written_ = job_;  // with the written status and version, for events
+  std::mutex mutex_;              // protects the following and expectations_ in concurrent tasks
+  std::optional<policy::Rejection> rejection_;
+  ApplyResult outcome_;
+};
+
+ApplyResult Applier::apply(const api::TrainJob& job, const json& stored, const policy::Plan& plan,
+                           JobExpectations& expectations, const net::Wait& wait) {
+  return PlanExecution(*this, job, stored, plan, expectations, wait).run();
+}
+
+}  // namespace tilewright::controller

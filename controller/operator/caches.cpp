@@ -1,0 +1,200 @@
+#include "controller/operator/caches.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "common/contract/labels.h"
+#include "controller/operator/resources.h"
+
+namespace tilewright::controller {
+namespace {
+
+// Must be longer than the deadline of a request: a pod can be deleted before the response to its
+// creation arrives.
+constexpr std::chrono::minutes kDeletedPodRetention{2};
+
+kube::ReflectorOptions reflector_options(kube::ResourceType type, std::string namespace_name,
+                                         std::string labels = "",
+                                         kube::FieldFilter filter = kube::exclude_managed_fields) {
+  kube::ReflectorOptions options;
+  options.type = std::move(type);
+  options.selection = {std::move(namespace_name), std::move(labels), "", filter};
+  return options;
+}
+
+JobId job_of(const Caches::Pod& pod) { return {pod->namespace_name, pod->value.job_uid}; }
+
+std::string worker_pods() {
+  return fmt::format("{}={},{}={}", labels::kManagedBy, labels::kManagedByValue, labels::kRole,
+                     labels::kRoleWorker);
+}
+
+}  // namespace
+
+Caches::Caches(kube::Client& client, const std::string& namespace_name,
+               std::function<void(const std::string&, Change)> changed,
+               const std::shared_ptr<Logger>& logger)
+    : changed_(std::move(changed)),
+      jobs_(client, reflector_options(resource::train_jobs(), namespace_name), record_of_job,
+            {[this](const Job& job) { job_changed(job, Change::kJob); },
+             [this](const Job& before, const Job& now) {
+               job_changed(now, before->value.spec_version == now->value.spec_version
+                                    ? Change::kStatus
+                                    : Change::kJob);
+             },
+             [this](const Job& job, bool) { job_changed(job, Change::kJob); }},
+            logger),
+      pods_(
+          client,
+          reflector_options(kube::resource::pods(), namespace_name, worker_pods(), keep_pod_field),
+          record_of_pod,
+          {[this](const Pod& pod) { pod_changed(nullptr, pod); },
+           [this](const Pod& before, const Pod& now) { pod_changed(before, now); },
+           [this](const Pod& last, bool) { pod_changed(last, nullptr); }},
+          logger),
+      nodes_(client, reflector_options(kube::resource::nodes(), "", "", keep_node_field),
+             record_of_node,
+             {[this](const auto& now) { node_changed(nullptr, &now->value); },
+              [this](const auto& before, const auto& now) {
+                node_changed(&before->value, &now->value);
+              },
+              [this](const auto& last, bool) { node_changed(&last->value, nullptr); }},
+             logger) {}
+
+void Caches::start() {
+  // Pods and nodes first: jobs are reconciled once all caches are filled.
+  nodes_.start();
+  pods_.start();
+  jobs_.start();
+}
+
+void Caches::stop() {
+  jobs_.stop();
+  pods_.stop();
+  nodes_.stop();
+}
+
+bool Caches::synced() const { return jobs_.synced() && pods_.synced() && nodes_.synced(); }
+
+bool Caches::wait_synced(const net::Wait& wait) const {
+  return jobs_.wait_synced(wait) && pods_.wait_synced(wait) && nodes_.wait_synced(wait);
+}
+
+Caches::Job Caches::job(const std::string& key) const {
+  const NamespacedName address = parse_key(key);
+  return jobs_.get(address.namespace_name, address.name);
+}
+
+std::vector<std::string> Caches::job_keys() const {
+  std::vector<std::string> keys;
+  for (const Job& job : jobs_.all()) keys.push_back(key_of(job->namespace_name, job->name));
+  return keys;
+}
+
+std::map<std::string, std::size_t> Caches::jobs_by_phase() const {
+  std::map<std::string, std::size_t> counts;
+  for (const Job& job : jobs_.all()) {
+    ++counts[job->value.phase.empty() ? "Pending" : job->value.phase];
+  }
+  return counts;
+}
+
+std::vector<Caches::Job> Caches::jobs_with_results() const {
+  std::vector<Job> jobs = jobs_.all();
+  std::erase_if(jobs, [](const Job& job) { return !job->value.results; });
+  return jobs;
+}
+
+std::vector<Caches::Pod> Caches::pods_of(const JobId& job) const {
+  std::vector<Pod> pods;
+  const std::lock_guard lock(mutex_);
+  const auto found = pods_by_job_.find(job);
+  if (found == pods_by_job_.end()) return pods;
+  for (const auto& [uid, pod] : found->second) pods.push_back(pod);
+  return pods;
+}
+
+bool Caches::node_ready(const std::string& name) const {
+  if (name.empty()) return true;
+  const auto node = nodes_.get("", name);
+  return node ? node->value.ready : !nodes_.synced();
+}
+
+void Caches::job_changed(const Job& job, Change change) {
+  changed_(key_of(job->namespace_name, job->name), change);
+}
+
+void Caches::pod_changed(const Pod& before, const Pod& now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (before && !before->value.job_uid.empty()) {
+      const auto found = pods_by_job_.find(job_of(before));
+      if (found != pods_by_job_.end()) {
+        found->second.erase(before->uid);
+        if (found->second.empty()) pods_by_job_.erase(found);
+      }
+    }
+    if (before && !now) record_deleted_pod(before->uid);
+    if (now && !now->value.job_uid.empty()) pods_by_job_[job_of(now)][now->uid] = now;
+  }
+  for (const Pod& pod : {before, now}) {
+    if (pod && !pod->value.job_uid.empty()) {
+      changed_(key_of(pod->namespace_name, pod->value.job_name), Change::kWorkers);
+      return;
+    }
+  }
+}
+
+void Caches::record_deleted_pod(const std::string& pod_uid) {
+  const MonotonicTime now = monotonic_now();
+  if (deleted_pods_.insert_or_assign(pod_uid, now).second) deleted_pods_order_.push_back(pod_uid);
+  while (now - deleted_pods_.at(deleted_pods_order_.front()) > kDeletedPodRetention) {
+    deleted_pods_.erase(deleted_pods_order_.front());
+    deleted_pods_order_.pop_front();
+  }
+}
+
+bool Caches::was_recently_deleted(const std::string& pod_uid) const {
+  const std::lock_guard lock(mutex_);
+  return deleted_pods_.contains(pod_uid);
+}
+
+void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
+  const NodeRecord& either = now != nullptr ? *now : *before;
+  {
+    const std::lock_guard lock(mutex_);
+    all_nodes_.reset();
+    ++node_changes_;
+  }
+  // Affects the pods on this node, and unscheduled pods that may now fit.
+  const bool ready_changed = before != nullptr && (now == nullptr || before->ready != now->ready);
+  const bool capacity_changed = now != nullptr && (before == nullptr || before->node != now->node);
+  if (!ready_changed && !capacity_changed) return;
+  std::set<std::string> keys;
+  for (const Pod& pod : pods_.all()) {
+    const std::string& on = pod->value.worker.node;
+    const bool affected =
+        (ready_changed && on == either.node.name) || (capacity_changed && on.empty());
+    if (affected && !pod->value.job_name.empty()) {
+      keys.insert(key_of(pod->namespace_name, pod->value.job_name));
+    }
+  }
+  for (const std::string& key : keys) changed_(key, Change::kWorkers);
+}
+
+std::shared_ptr<const std::vector<policy::Node>> Caches::nodes() const {
+  std::uint64_t changes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (all_nodes_) return all_nodes_;
+    changes = node_changes_;
+  }
+  auto made = std::make_shared<std::vector<policy::Node>>();
+  for (const auto& node : nodes_.all()) made->push_back(node->value.node);
+  const std::lock_guard lock(mutex_);
+  if (changes == node_changes_) all_nodes_ = made;
+  return made;
+}
+
+}  // namespace tilewright::controller

@@ -1,0 +1,72 @@
+// A leadership session: the components that write to the cluster. It exists while this replica
+// holds the lease.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/log.h"
+#include "controller/client/client.h"
+#include "controller/operator/caches.h"
+#include "controller/operator/metrics.h"
+#include "controller/operator/options.h"
+#include "controller/operator/rendezvous_hub.h"
+#include "controller/workqueue/work_queue.h"
+
+namespace tilewright::controller {
+
+class LeadershipSession {
+ public:
+  // The references must outlive the session. Returns at once: the session's thread waits for the
+  // caches, starts the rendezvous, publishes its address and reconciles all jobs.
+  LeadershipSession(const Options& options, kube::Client& client, const Caches& caches,
+                    Metrics& metrics, std::shared_ptr<const kube::WriteGuard> guard,
+                    std::shared_ptr<Logger> log);
+  ~LeadershipSession() { stop(); }
+  LeadershipSession(const LeadershipSession&) = delete;
+  LeadershipSession& operator=(const LeadershipSession&) = delete;
+
+  // Cancels the requests in flight and returns when no write is in flight. Call it once.
+  void stop();
+
+  // Queues the job. May be called from any thread.
+  void changed(const std::string& key, Change change);
+  workqueue::QueueStats queue_metrics() const { return queue_.stats(); }
+  std::size_t rendezvous_members() const;
+  std::map<std::string, std::uint64_t> rendezvous_rejections() const;
+
+ private:
+  void run();
+  // Repeats `step` until it succeeds (true) or the session ends (false).
+  template <typename Step>
+  bool retry_until_success(const char* what, Step step);
+  // Publishes the address of the rendezvous, which new pods get from then on.
+  std::optional<Error> publish();
+  kube::ApiResult<std::string> published_address();
+  std::string rendezvous() const;
+  void serve(const class JobKeys& keys);
+  void work(class Reconciler& reconciler);
+  void enqueue_all();
+
+  const Options& options_;
+  kube::Client& client_;
+  const Caches& caches_;
+  Metrics& metrics_;
+  const std::shared_ptr<const kube::WriteGuard> guard_;
+  const std::shared_ptr<Logger> log_;
+  workqueue::WorkQueue queue_;
+  net::WakeUp stop_;
+  mutable std::mutex mutex_;            // protects the following members
+  std::unique_ptr<RendezvousHub> hub_;  // null until it listens
+  std::string rendezvous_;              // empty until it is published
+  std::thread thread_;                  // last member: it uses the others
+};
+
+}  // namespace tilewright::controller

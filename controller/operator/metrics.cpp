@@ -1,0 +1,192 @@
+#include "controller/operator/metrics.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "common/base/version.h"
+
+namespace tilewright::controller {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+ClientMetric labelled(std::vector<ClientMetric::Label> labels) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  return metric;
+}
+
+MetricFamily family(const char* name, const char* help, MetricType type) {
+  MetricFamily made;
+  made.name = name;
+  made.help = help;
+  made.type = type;
+  return made;
+}
+
+MetricFamily gauge(const char* name, const char* help, double value) {
+  MetricFamily made = family(name, help, MetricType::Gauge);
+  made.metric.emplace_back().gauge.value = value;
+  return made;
+}
+
+MetricFamily counter(const char* name, const char* help, double value) {
+  MetricFamily made = family(name, help, MetricType::Counter);
+  made.metric.emplace_back().counter.value = value;
+  return made;
+}
+
+// The labels of a job and one additional label.
+std::vector<ClientMetric::Label> labels_of(const JobMetrics& job, const char* name,
+                                           std::string_view value) {
+  return {{"namespace", job.namespace_name}, {"trainjob", job.name}, {name, std::string(value)}};
+}
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+double number(std::uint64_t count) { return static_cast<double>(count); }
+
+// All causes are exported from the start, so that rate() sees the first restart.
+MetricFamily restarts_of(const std::vector<JobMetrics>& jobs) {
+  MetricFamily restarts =
+      family("tilewright_job_restarts_total",
+             "Restarts of the TrainJob's workers by cause, from its status.", MetricType::Counter);
+  for (const JobMetrics& job : jobs) {
+    const api::RestartCounts& counts = job.results->restarts;
+    for (const auto& [cause, count] :
+         {std::pair{api::FailureCause::kProgram, counts.program},
+          std::pair{api::FailureCause::kInfrastructure, counts.infrastructure},
+          std::pair{api::FailureCause::kOutOfMemory, counts.out_of_memory}}) {
+      restarts.metric.push_back(labelled(labels_of(job, "cause", api::to_string(cause))));
+      restarts.metric.back().counter.value = static_cast<double>(count);
+    }
+  }
+  return restarts;
+}
+
+MetricFamily evaluation_of(const std::vector<JobMetrics>& jobs) {
+  MetricFamily evaluation = family("tilewright_job_evaluation",
+                                   "Result of the last evaluation of the TrainJob by metric, from "
+                                   "its status.",
+                                   MetricType::Gauge);
+  for (const JobMetrics& job : jobs) {
+    for (const auto& [metric, value] : job.results->evaluation) {
+      evaluation.metric.push_back(labelled(labels_of(job, "metric", metric)));
+      evaluation.metric.back().gauge.value = value;
+    }
+  }
+  return evaluation;
+}
+
+class SnapshotCollectable final : public prometheus::Collectable {
+ public:
+  SnapshotCollectable(std::shared_ptr<prometheus::Registry> registry,
+                      std::function<MetricsSnapshot()> snapshot)
+      : registry_(std::move(registry)), snapshot_(std::move(snapshot)) {}
+
+  std::vector<MetricFamily> Collect() const override {
+    std::vector<MetricFamily> families = registry_->Collect();
+    const MetricsSnapshot snapshot = snapshot_();
+    families.push_back(gauge("tilewright_controller_leading",
+                             "1 if this replica is the leader, otherwise 0.",
+                             snapshot.leading ? 1 : 0));
+    families.push_back(
+        gauge("tilewright_controller_pods", "Number of worker pods.", number(snapshot.pods)));
+    families.push_back(
+        gauge("tilewright_controller_rendezvous_members",
+              "Number of worker processes that are connected to the rendezvous server.",
+              number(snapshot.rendezvous_members)));
+    MetricFamily rejections =
+        family("tilewright_controller_rendezvous_rejections_total",
+               "Total number of connections that the rendezvous server has turned away by reason.",
+               MetricType::Counter);
+    for (const auto& [reason, count] : snapshot.rendezvous_rejections) {
+      rejections.metric.push_back(labelled({{"reason", reason}}));
+      rejections.metric.back().counter.value = number(count);
+    }
+    families.push_back(std::move(rejections));
+    families.push_back(gauge("tilewright_controller_workqueue_depth",
+                             "Number of TrainJobs in the work queue.",
+                             number(snapshot.queue.depth)));
+    families.push_back(gauge("tilewright_controller_workqueue_oldest_age_seconds",
+                             "Seconds that the oldest TrainJob has been in the work queue.",
+                             seconds(snapshot.queue.oldest_queued)));
+    families.push_back(gauge("tilewright_controller_workqueue_in_progress",
+                             "Number of TrainJobs that are being reconciled.",
+                             number(snapshot.queue.processing)));
+    families.push_back(counter("tilewright_controller_workqueue_retries_total",
+                               "Total number of reconciles that failed and were queued again.",
+                               number(snapshot.queue.retries)));
+    MetricFamily jobs =
+        family("tilewright_controller_jobs", "Number of TrainJobs by phase.", MetricType::Gauge);
+    for (const auto& [phase, count] : snapshot.jobs_by_phase) {
+      jobs.metric.push_back(labelled({{"phase", phase}}));
+      jobs.metric.back().gauge.value = number(count);
+    }
+    families.push_back(std::move(jobs));
+    families.push_back(restarts_of(snapshot.jobs));
+    families.push_back(evaluation_of(snapshot.jobs));
+    MetricFamily requests =
+        family("tilewright_controller_api_requests_total",
+               "Total number of requests to the API server by verb, resource and HTTP status code; "
+               "code \"none\": no response.",
+               MetricType::Counter);
+    for (const auto& [key, count] : snapshot.requests) {
+      requests.metric.push_back(
+          labelled({{"verb", key.verb}, {"resource", key.resource}, {"code", key.code}}));
+      requests.metric.back().counter.value = number(count);
+    }
+    families.push_back(std::move(requests));
+    return families;
+  }
+
+ private:
+  const std::shared_ptr<prometheus::Registry> registry_;
+  const std::function<MetricsSnapshot()> snapshot_;
+};
+
+prometheus::Histogram& reconcile_histogram(prometheus::Registry& registry) {
+  prometheus::BuildGauge()
+      .Name("tilewright_build_info")
+      .Help("Version of the program; the value is always 1.")
+      .Register(registry)
+      .Add({{"version", kVersion}})
+      .Set(1);
+  return prometheus::BuildHistogram()
+      .Name("tilewright_controller_reconcile_duration_seconds")
+      .Help("Duration of one reconcile of a TrainJob in seconds, including its API requests.")
+      .Register(registry)
+      .Add({}, prometheus::Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10,
+                                                       30});
+}
+
+prometheus::Counter& exception_counter(prometheus::Registry& registry) {
+  return prometheus::BuildCounter()
+      .Name("tilewright_controller_reconcile_exceptions_total")
+      .Help("Total number of reconciles that a bug of the controller ended. See the log.")
+      .Register(registry)
+      .Add({});
+}
+
+}  // namespace
+
+Metrics::Metrics()
+    : registry_(std::make_shared<prometheus::Registry>()),
+      reconcile_duration_(reconcile_histogram(*registry_)),
+      exceptions_(exception_counter(*registry_)) {}
+
+void Metrics::count_exception() { exceptions_.Increment(); }
+
+void Metrics::observe_reconcile(Duration duration) {
+  reconcile_duration_.Observe(seconds(duration));
+}
+
+std::shared_ptr<prometheus::Collectable> Metrics::collectable(
+    std::function<MetricsSnapshot()> snapshot) {
+  return std::make_shared<SnapshotCollectable>(registry_, std::move(snapshot));
+}
+
+}  // namespace tilewright::controller

@@ -1,0 +1,158 @@
+#include "controller/operator/records.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "common/contract/labels.h"
+#include "common/contract/training_report.h"
+#include "common/json/members.h"
+#include "controller/api/decode.h"
+#include "controller/api/defaults.h"
+#include "controller/api/validate.h"
+#include "controller/client/response_json.h"
+#include "controller/cluster/observe_pod.h"
+
+namespace tilewright::controller {
+
+using nlohmann::json;
+
+namespace {
+
+std::int64_t integer_member(const json& object, const char* name) {
+  const json& value = member(object, name);
+  return value.is_number_integer() ? value.get<std::int64_t>() : 0;
+}
+
+std::shared_ptr<const JobResults> results_of(const json& status) {
+  // nominalWorkers is set at the first start. Jobs that never started have no results.
+  if (integer_member(status, "nominalWorkers") == 0) return nullptr;
+  auto results = std::make_shared<JobResults>();
+  const json& restarts = member(status, "restarts");
+  results->restarts = {integer_member(restarts, "program"),
+                       integer_member(restarts, "infrastructure"),
+                       integer_member(restarts, "outOfMemory")};
+  for (const auto& [name, value] : member(member(status, "progress"), "metrics").items()) {
+    if (!name.starts_with(training_report::kEvaluationPrefix) || !value.is_number()) continue;
+    results->evaluation.emplace(name.substr(training_report::kEvaluationPrefix.size()),
+                                value.get<double>());
+  }
+  return results;
+}
+
+}  // namespace
+
+std::string key_of(std::string_view namespace_name, std::string_view name) {
+  std::string key(namespace_name);
+  key += '/';
+  key += name;
+  return key;
+}
+
+NamespacedName parse_key(std::string_view key) {
+  const std::size_t slash = key.find('/');
+  return {std::string(key.substr(0, slash)), std::string(key.substr(slash + 1))};
+}
+
+JobRecord record_of_job(const json& object) {
+  json kept = json::object();
+  for (const char* name : {"apiVersion", "kind", "spec", "status"}) {
+    if (object.contains(name)) kept[name] = object[name];
+  }
+  const json& from = member(object, "metadata");
+  json& metadata = kept["metadata"] = json::object();
+  for (const char* name : {"name", "namespace", "uid", "resourceVersion", "generation",
+                           "creationTimestamp", "deletionTimestamp"}) {
+    if (from.contains(name)) metadata[name] = from[name];
+  }
+  std::vector<std::uint8_t> cbor = json::to_cbor(kept);
+  if (cbor.size() > kMaxJobBytes) {
+    kept["spec"] = fmt::format("(a job of more than {} KiB)", kMaxJobBytes >> 10);
+    cbor = json::to_cbor(kept);
+  }
+  const json& status = member(object, "status");
+  JobRecord record{
+      std::move(cbor),
+      {integer_member(from, "generation"), !member(from, "deletionTimestamp").is_null()},
+      string_member(status, "phase"),
+      results_of(status)};
+  record.cbor.shrink_to_fit();
+  return record;
+}
+
+json tree_of(const JobRecord& record) { return json::from_cbor(record.cbor); }
+
+DecodedJob decode(const json& object) {
+  api::DecodeResult decoded = api::decode_object(object);
+  api::apply_defaults(decoded.job);
+  DecodedJob result{std::move(decoded.job),
+                    object.value("status", json::object()),
+                    std::move(decoded.errors),
+                    {}};
+  if (!result.errors.empty()) return result;
+  api::Findings findings = api::validate(result.job);
+  findings.append(api::validate_for_cluster(result.job));
+  result.errors = std::move(findings.errors);
+  result.warnings = std::move(findings.warnings);
+  return result;
+}
+
+std::optional<ControllingJob> controlling_job(const json& object) {
+  for (const json& owner : member(member(object, "metadata"), "ownerReferences")) {
+    if (member(owner, "controller") == true && string_member(owner, "kind") == kTrainJobKind &&
+        string_member(owner, "apiVersion") == kApiVersion) {
+      return ControllingJob{string_member(owner, "uid"), string_member(owner, "name")};
+    }
+  }
+  return std::nullopt;
+}
+
+PodRecord record_of_pod(const json& object) {
+  PodRecord record;
+  auto worker = cluster::worker_of_pod(object);
+  if (!worker) return record;
+  record.worker = std::move(*worker);
+  auto owner = controlling_job(object);
+  const json& pod_labels = member(member(object, "metadata"), "labels");
+  const bool agree = owner && string_member(pod_labels, labels::kJobUid) == owner->uid &&
+                     string_member(pod_labels, labels::kJobName) == owner->name;
+  if (!agree) return record;
+  record.job_uid = std::move(owner->uid);
+  record.job_name = std::move(owner->name);
+  return record;
+}
+
+bool keep_pod_field(std::string_view section, std::string_view member) {
+  if (section == "spec") return member == "nodeName";
+  return kube::exclude_managed_fields(section, member);
+}
+
+NodeRecord record_of_node(const json& object) {
+  NodeRecord record;
+  const json& status = member(object, "status");
+  for (const json& condition : member(status, "conditions")) {
+    if (string_member(condition, "type") == "Ready") {
+      record.ready = string_member(condition, "status") == "True";
+    }
+  }
+  const json& metadata = member(object, "metadata");
+  record.node.name = string_member(metadata, "name");
+  record.node.cordoned = member(member(object, "spec"), "unschedulable") == json(true);
+  for (const auto& [name, value] : member(metadata, "labels").items()) {
+    if (value.is_string()) record.node.labels.emplace(name, value.get<std::string>());
+  }
+  for (const auto& [name, value] : member(status, "allocatable").items()) {
+    const auto amount =
+        value.is_string() ? api::parse_quantity(value.get<std::string>()) : std::nullopt;
+    if (amount) record.node.allocatable.emplace(name, *amount);
+  }
+  return record;
+}
+
+bool keep_node_field(std::string_view section, std::string_view member) {
+  if (section == "status") return member == "conditions" || member == "allocatable";
+  return kube::exclude_managed_fields(section, member);
+}
+
+}  // namespace tilewright::controller

@@ -1,0 +1,55 @@
+#include "controller/policy/cleanup.h"
+
+#include "controller/policy/owned_resources.h"
+
+namespace tilewright::policy {
+namespace {
+
+using std::chrono::seconds;
+
+void remove_workers(const JobState& state, api::TrainJobStatus& status, Plan& plan, bool ended_too,
+                    DeletionReason reason) {
+  for (const Worker& worker : state.observed.workers) {
+    if (pod_has_ended(worker) && !ended_too) continue;
+    mark_counted(status, worker.uid);
+    if (!worker.terminating || is_lost(state, worker)) {
+      plan.deletions.push_back(deletion_of(state, worker, reason));
+    }
+  }
+}
+
+}  // namespace
+
+void clean_up(const JobState& state, api::TrainJobStatus& status, Timer& timer, Plan& plan) {
+  const auto& policy = state.observed.job.spec.run_policy;
+  switch (policy.clean_pod_policy.value_or(api::CleanPodPolicy::kRunning)) {
+    case api::CleanPodPolicy::kNone:
+      break;
+    case api::CleanPodPolicy::kRunning:
+      remove_workers(state, status, plan, false, DeletionReason::kJobFinished);
+      break;
+    case api::CleanPodPolicy::kAll:
+      remove_workers(state, status, plan, true, DeletionReason::kJobFinished);
+      remove_owned_resources(state, plan);
+      break;
+  }
+  if (policy.ttl_seconds_after_finished && status.completion_time) {
+    plan.delete_job =
+        timer.due(*status.completion_time + seconds(*policy.ttl_seconds_after_finished));
+  }
+}
+
+void suspend(const JobState& state, api::TrainJobStatus& status, Plan& plan) {
+  remove_workers(state, status, plan, true, DeletionReason::kJobSuspended);
+  status.start_time.reset();
+}
+
+std::optional<JobEnd> check_deadline(const JobState& state, const api::TrainJobStatus& status,
+                                     Timer& timer) {
+  const auto limit = state.observed.job.spec.run_policy.active_deadline_seconds;
+  if (!limit || !status.start_time) return std::nullopt;
+  if (!timer.due(*status.start_time + seconds(*limit))) return std::nullopt;
+  return JobEnd{JobEndCause::kDeadlineExceeded, std::nullopt, 0};
+}
+
+}  // namespace tilewright::policy

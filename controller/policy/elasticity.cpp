@@ -1,0 +1,46 @@
+#include "controller/policy/elasticity.h"
+
+#include <algorithm>
+
+#include "controller/policy/job_state.h"
+
+namespace tilewright::policy {
+namespace {
+
+// A pod joins one or two seconds after its creation, and tens of seconds later if its image must be
+// pulled first. The workers that have joined should not be idle for longer than this.
+constexpr std::chrono::seconds kJoinTimeout{30};
+
+}  // namespace
+
+Sizes sizes_of(const api::TrainJob& job) {
+  const auto& elastic = job.spec.elastic_policy;
+  const auto replicas = static_cast<int>(job.spec.worker.replicas.value_or(1));
+  Sizes sizes;
+  sizes.min = std::max(1, static_cast<int>(elastic.min_replicas.value_or(replicas)));
+  sizes.max = std::max(sizes.min, static_cast<int>(elastic.max_replicas.value_or(replicas)));
+  sizes.desired = std::clamp(replicas, sizes.min, sizes.max);
+  sizes.processes_per_worker = std::max(1, static_cast<int>(job.spec.nproc_per_node.value_or(1)));
+  return sizes;
+}
+
+Membership membership_of(const JobState& state, const std::set<int>& absent) {
+  const Sizes& sizes = state.sizes;
+  int coming = sizes.desired;
+  bool all_running = true;
+  for (int index = 0; index < sizes.desired; ++index) {
+    const auto found = state.workers.find(index);
+    const Worker* worker = found == state.workers.end() ? nullptr : found->second;
+    const bool done = worker != nullptr && worker->phase == WorkerPhase::kSucceeded;
+    if (done || absent.contains(index)) --coming;
+    all_running = all_running && worker != nullptr && worker->phase == WorkerPhase::kRunning;
+  }
+  Membership membership;
+  membership.min_world = sizes.min * sizes.processes_per_worker;
+  membership.max_world = sizes.max * sizes.processes_per_worker;
+  membership.expected = std::max(coming, sizes.min) * sizes.processes_per_worker;
+  membership.timeout = all_running ? std::chrono::seconds(0) : kJoinTimeout;
+  return membership;
+}
+
+}  // namespace tilewright::policy

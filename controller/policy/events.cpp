@@ -1,0 +1,58 @@
+#include "controller/policy/events.h"
+
+#include <algorithm>
+
+#include "controller/policy/messages.h"
+
+namespace tilewright::policy {
+namespace {
+
+bool is_true(const api::Condition* condition) {
+  return condition != nullptr && condition->status == api::ConditionStatus::kTrue;
+}
+
+}  // namespace
+
+std::vector<Event> events_between(const Observed& observed, const api::TrainJobStatus& before,
+                                  const api::TrainJobStatus& after) {
+  namespace condition = api::condition;
+  std::vector<Event> events;
+  const auto became_true = [&](const char* type) -> const api::Condition* {
+    const api::Condition* now = after.find_condition(type);
+    return is_true(now) && !is_true(before.find_condition(type)) ? now : nullptr;
+  };
+  // If `reason` is null, the event has the reason of the condition.
+  const auto emit = [&](const char* type, bool warning, const char* reason) {
+    const api::Condition* now = became_true(type);
+    if (now != nullptr) {
+      events.push_back({warning, reason == nullptr ? now->reason : reason, now->message});
+    }
+  };
+
+  emit(condition::kCreated, false, event_reason::kCreated);
+  if (became_true(condition::kCreated) != nullptr) {
+    for (const std::string& warning : observed.warnings) {
+      events.push_back({true, event_reason::kValidationWarning, warning});
+    }
+  }
+  for (const api::FailureRecord& record : after.failures) {
+    if (std::ranges::find(before.failures, record) != before.failures.end()) continue;
+    events.push_back({true, event_reason::kWorkerFailed, describe_failure(observed.job, record)});
+  }
+  emit(condition::kSuspended, false, event_reason::kSuspended);
+  if (is_true(before.find_condition(condition::kSuspended)) &&
+      !is_true(after.find_condition(condition::kSuspended))) {
+    events.push_back({false, event_reason::kResumed, messages::kResumedEvent});
+  }
+  emit(condition::kRunning, false, event_reason::kRunning);
+  const api::Condition* blocked = after.find_condition(condition::kBlocked);
+  const api::Condition* blocked_before = before.find_condition(condition::kBlocked);
+  if (is_true(blocked) && (!is_true(blocked_before) || blocked_before->reason != blocked->reason)) {
+    events.push_back({true, blocked->reason, blocked->message});
+  }
+  emit(condition::kSucceeded, false, event_reason::kSucceeded);
+  emit(condition::kFailed, true, nullptr);
+  return events;
+}
+
+}  // namespace tilewright::policy

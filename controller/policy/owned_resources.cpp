@@ -1,0 +1,30 @@
+#include "controller/policy/owned_resources.h"
+
+namespace tilewright::policy {
+namespace {
+
+std::set<OwnedResource> wanted(const Observed& observed) {
+  std::set<OwnedResource> owned_resources = observed.runtime.owned_resources;
+  if (!observed.job.spec.run_policy.scheduling_policy)
+    owned_resources.erase(OwnedResource::kPodGroup);
+  return owned_resources;
+}
+
+}  // namespace
+
+void plan_owned_resources(const JobState& state, Plan& plan) {
+  const Observed& observed = state.observed;
+  for (const OwnedResource owned_resource : wanted(observed)) {
+    if (!observed.owned_resources.contains(owned_resource)) plan.ensure.push_back(owned_resource);
+  }
+}
+
+void remove_owned_resources(const JobState& state, Plan& plan) {
+  const Observed& observed = state.observed;
+  for (const OwnedResource owned_resource : wanted(observed)) {
+    if (!observed.removed_owned_resources.contains(owned_resource))
+      plan.remove.push_back(owned_resource);
+  }
+}
+
+}  // namespace tilewright::policy

@@ -1,0 +1,15 @@
+// The owned resources of a job: the job key's Secret, the Service, the NetworkPolicy, the PodGroup.
+#pragma once
+
+#include "controller/policy/job_state.h"
+
+namespace tilewright::policy {
+
+// Plans the creation of the resources that the job needs and that are not known to exist.
+void plan_owned_resources(const JobState& state, Plan& plan);
+
+// Plans the removal of all owned resources, including those not known to exist, because a previous
+// leader may have created them.
+void remove_owned_resources(const JobState& state, Plan& plan);
+
+}  // namespace tilewright::policy

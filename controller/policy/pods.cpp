@@ -1,0 +1,55 @@
+#include "controller/policy/pods.h"
+
+namespace tilewright::policy {
+namespace {
+
+// An epoch waits for a worker that restarts within this time: forming an epoch without it and
+// another one with it would cost about as much.
+constexpr std::chrono::seconds kShortDelay{5};
+
+}  // namespace
+
+bool is_stuck(const Worker& worker) {
+  return worker.phase == WorkerPhase::kPending && !worker.terminating && worker.start_problem;
+}
+
+bool is_outdated(const JobState& state, const Worker& worker) {
+  return is_stuck(worker) && worker.generation &&
+         *worker.generation != state.observed.job.metadata.generation;
+}
+
+std::set<int> plan_workers(const JobState& state, const Restarts& restarts,
+                           api::TrainJobStatus& status, Timer& timer, Plan& plan) {
+  std::set<int> absent;
+  for (int index = 0; index < state.sizes.desired; ++index) {
+    const auto found = state.workers.find(index);
+    if (found != state.workers.end()) {
+      if (is_lost(state, *found->second)) continue;  // plan_restarts() replaces it
+      if (is_outdated(state, *found->second)) {
+        mark_counted(status, found->second->uid);
+        plan.deletions.push_back(deletion_of(state, *found->second, DeletionReason::kSpecChanged));
+      } else if (is_stuck(*found->second)) {
+        absent.insert(index);
+      }
+      continue;
+    }
+    if (restarts.waits_for_spec_change.contains(index)) {
+      absent.insert(index);
+      continue;
+    }
+    const auto not_before = restarts.not_before.find(index);
+    if (not_before != restarts.not_before.end() && !timer.due(not_before->second)) {
+      if (not_before->second - state.now > kShortDelay) absent.insert(index);
+      continue;
+    }
+    plan.creations.push_back({api::worker_name(state.observed.job, index), index});
+  }
+  for (const Worker* worker : state.surplus) {
+    mark_counted(status, worker->uid);
+    if (worker->terminating && !is_lost(state, *worker)) continue;
+    plan.deletions.push_back(deletion_of(state, *worker, DeletionReason::kScaledDown));
+  }
+  return absent;
+}
+
+}  // namespace tilewright::policy

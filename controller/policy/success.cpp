@@ -1,0 +1,51 @@
+#include "controller/policy/success.h"
+
+#include <algorithm>
+
+#include "controller/policy/pods.h"
+
+namespace tilewright::policy {
+namespace {
+
+// Short, because the other workers only wait for the notification that the job is over.
+constexpr std::chrono::seconds kOtherWorkersTimeout{30};
+// Rank 0 exits right after its report, but its kubelet may report the exit late. A node that is
+// silent for longer than this has most likely died.
+constexpr std::chrono::seconds kFirstExitTimeout{120};
+
+// A Pending worker without a node or with a start problem never ran. Any other Pending worker may
+// have run: the report of its kubelet may be late.
+bool never_ran(const Worker& worker) {
+  return worker.phase == WorkerPhase::kPending && (worker.node.empty() || is_stuck(worker));
+}
+
+}  // namespace
+
+void record_training_complete(const JobState& state, api::TrainJobStatus& status) {
+  const auto& reported = state.observed.rendezvous;
+  if (!reported || !reported->complete || status.training_complete_time) return;
+  status.training_complete_time = std::chrono::floor<std::chrono::seconds>(state.now);
+}
+
+Success check_success(const JobState& state, const api::TrainJobStatus& status, Timer& timer) {
+  // The end of the wait for workers that have not exited.
+  std::optional<WallTime> limit;
+  const auto at_most = [&](WallTime time) { limit = limit ? std::min(*limit, time) : time; };
+  bool all_ended = true;
+  // Includes surplus workers, which ran when the job was larger.
+  for (const Worker& worker : state.observed.workers) {
+    all_ended = all_ended && (has_ended(worker) || never_ran(worker));
+    if (worker.phase != WorkerPhase::kSucceeded) continue;
+    at_most(worker.finished.value_or(state.now) + kOtherWorkersTimeout);
+  }
+  if (status.training_complete_time) at_most(*status.training_complete_time + kFirstExitTimeout);
+  Success success;
+  if (!limit) return success;
+  success.training_complete = true;
+  if (all_ended || timer.due(*limit)) {
+    success.end = JobEnd{JobEndCause::kTrainingComplete, std::nullopt, 0};
+  }
+  return success;
+}
+
+}  // namespace tilewright::policy

@@ -1,0 +1,34 @@
+// The success policy: a job has succeeded when its output is written and its workers have exited,
+// or when the timeout for their exits has passed.
+//
+// Either of two observations shows that the output is written. Both come after rank 0 has synced
+// the output to disk and renamed it into place:
+//   - Any worker exited with 0. worker/train/run.cpp returns 0 in two cases: after the barrier that
+//     follows rank 0's write, or because the coordinator reports that the job is finished, which
+//     rank 0 has reported to it. A worker that is stopped, refused or loses its peers exits with
+//     another code. The worker's index does not matter: ranks are assigned to the workers that have
+//     joined, so worker 0 may never have run. The API server keeps the pod's phase, so a new leader
+//     sees it.
+//   - Rank 0 reported it to the rendezvous. The coordinator of a new leader does not have this
+//     report, so it is stored in status.trainingCompleteTime. It is needed if no exit is ever
+//     reported because the workers' node died.
+#pragma once
+
+#include <optional>
+
+#include "controller/policy/job_state.h"
+
+namespace tilewright::policy {
+
+struct Success {
+  bool training_complete =
+      false;                  // the output is written: no worker is started or counted any more
+  std::optional<JobEnd> end;  // set once the workers have exited or their timeout has passed
+};
+
+// Copies the report of the rendezvous into `status`. Do not call it for a suspended job.
+void record_training_complete(const JobState& state, api::TrainJobStatus& status);
+
+Success check_success(const JobState& state, const api::TrainJobStatus& status, Timer& timer);
+
+}  // namespace tilewright::policy

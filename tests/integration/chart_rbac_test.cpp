@@ -1,0 +1,316 @@
+// Runs the operator with the RBAC permissions of the chart through complete jobs and checks that
+// the permissions and the requests match exactly.
+#include <poll.h>
+
+#include <chrono>
+#include <functional>
+#include <set>
+
+#include "controller/client/resource.h"
+#include "tests/integration/chart_fixture.h"
+#include "tests/support/api_calls.h"
+#include "tests/support/kubeconfig.h"
+#include "tests/support/local_ports.h"
+#include "tests/support/running_program.h"
+
+namespace tilewright {
+namespace {
+
+using nlohmann::json;
+using testing::CommandResult;
+using testing::kOperatorNamespace;
+using testing::RunningProgram;
+
+constexpr std::chrono::milliseconds kPollInterval{50};
+constexpr const char* kNode = "elsewhere";  // a ready node without a kubelet
+
+// {"create", "pods"}, {"patch", "trainjobs/status"}
+using Permission = std::pair<std::string, std::string>;
+
+// The permissions of the operator's Roles and ClusterRole.
+std::set<Permission> permissions_granted(const std::vector<json>& objects) {
+  std::set<Permission> permissions;
+  for (const json& object : objects) {
+    if (object["kind"] != "Role" && object["kind"] != "ClusterRole") continue;
+    for (const json& rule : object["rules"]) {
+      for (const json& resource : rule["resources"]) {
+        for (const json& verb : rule["verbs"]) {
+          permissions.emplace(verb.get<std::string>(), resource.get<std::string>());
+        }
+      }
+    }
+  }
+  return permissions;
+}
+
+// Permissions that the API server requires in addition to that of the request: server-side apply of
+// a new object requires create.
+const std::set<Permission> kImpliedPermissions = {{"create", "endpointslices"}};
+
+std::string format_permissions(const std::set<Permission>& permissions) {
+  std::string text;
+  for (const auto& [verb, resource] : permissions) {
+    text.append(verb).append(" ").append(resource) += "\n";
+  }
+  return text;
+}
+
+std::string manifest(const std::string& name, const std::string& scheduler,
+                     const std::string& more) {
+  return "apiVersion: tilewright.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: " + name +
+         "}\nspec:\n  trainer: {task: mrpc, model: 'work:model', data: 'work:data', output: "
+         "'work:out'}\n  worker: {schedulerName: " +
+         scheduler +
+         "}\n  volumes: [{name: work, persistentVolumeClaim: {claimName: work}}]\n"
+         "  runPolicy: {schedulingPolicy: {}, " +
+         more + "}\n";
+}
+
+class ChartRbac : public testing::ChartTest {
+ protected:
+  // Installs the chart without the Deployment; a local process runs its command line instead.
+  void install(const std::vector<std::string>& flags) {
+    std::vector<std::string> all = flags;
+    for (const char* flag : {"--set=rbac.podGroups=true", "--set=rbac.aggregate=false"}) {
+      all.emplace_back(flag);
+    }
+    objects_ = rendered(all);
+    json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", json::array()}};
+    for (const json& object : objects_) {
+      if (object["kind"] == "Deployment") {
+        deployment_ = object;
+      } else {
+        list["items"].push_back(object);
+      }
+    }
+    make_namespace(kOperatorNamespace);
+    make_namespace(kJobs);
+    install_permissive_crd("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup");
+    install_permissive_crd("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup");
+    kubectl({"apply", "--server-side", "--force-conflicts", "-f",
+             file("chart.json", list.dump()).string()});
+    kubectl(
+        {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
+    for (const json& object : objects_) {
+      if (object["kind"] == "Role" || object["kind"] == "ClusterRole") wait_until_effective(object);
+    }
+  }
+
+  void TearDown() override {
+    controller_.reset();
+    if (!objects_.empty()) {
+      const std::string selector = "app.kubernetes.io/name=tilewright";
+      kubectl({"delete", "trainjobs", "--all", "-n", kJobs});
+      kubectl({"delete", "node", kNode, "--ignore-not-found"});
+      kubectl({"delete", "clusterroles,clusterrolebindings", "-l", selector});
+      kubectl({"delete", "roles,rolebindings", "-l", selector, "--all-namespaces"});
+      kubectl({"delete", "leases,secrets,endpointslices", "--all", "-n", kOperatorNamespace});
+      kubectl({"delete", "pods,services,networkpolicies,secrets", "--all", "-n", kJobs, "--force",
+               "--grace-period=0"});
+      for (const char* group : {"scheduling.volcano.sh", "scheduling.x-k8s.io"}) {
+        kubectl({"delete", std::string("podgroups.") + group, "--all", "-n", kJobs});
+      }
+      EXPECT_TRUE(wait_until([this] { return !is_allowed("list", "", "nodes", ""); }));
+    }
+    ChartTest::TearDown();
+  }
+
+  // The API server's authorizer reads roles from a cache.
+  void wait_until_effective(const json& role) {
+    const std::string space = role["metadata"].value("namespace", "");
+    for (const json& rule : role["rules"]) {
+      std::string name;
+      if (rule.contains("resourceNames")) name = rule["resourceNames"][0];
+      EXPECT_TRUE(wait_until([&] {
+        return is_allowed(rule["verbs"][0], rule["apiGroups"][0], rule["resources"][0], space,
+                          name);
+      })) << rule;
+    }
+  }
+
+  static bool wait_until(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + testing::kTimeout;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      poll(nullptr, 0, static_cast<int>(kPollInterval.count()));
+    }
+    return true;
+  }
+
+  void start() {
+    const CommandResult token = control_plane().kubectl(
+        {"create", "token", "tilewright", "--namespace", kOperatorNamespace});
+    ASSERT_EQ(token.exit_code, 0) << token.error;
+    testing::write_kubeconfig(folder() / "kubeconfig", control_plane().url(),
+                              control_plane().authority(),
+                              {{"token", token.output.substr(0, token.output.find('\n'))}});
+    const int port = testing::free_port();
+    std::vector<std::string> arguments = {"POD_NAME=controller-0", "POD_IP=192.0.2.1",
+                                          std::string("POD_NAMESPACE=") + kOperatorNamespace,
+                                          testing::program("tilewright").string()};
+    const json& container = deployment_["spec"]["template"]["spec"]["containers"][0];
+    ASSERT_EQ(container["command"], json::array({"tilewright"}));
+    for (const std::string argument : container["args"]) {
+      const std::size_t at = argument.find("_listen=");
+      if (at == std::string::npos) {
+        arguments.push_back(argument);
+      } else if (argument.starts_with("--metrics")) {
+        arguments.push_back(argument.substr(0, at + 8) + testing::loopback_address(port));
+      } else {
+        arguments.push_back(argument.substr(0, at + 8) +
+                            testing::loopback_address(testing::free_port()));
+      }
+    }
+    arguments.push_back("--kubeconfig=" + (folder() / "kubeconfig").string());
+    controller_.emplace("/usr/bin/env", arguments, folder());
+    metrics_.emplace("http://" + testing::loopback_address(port), "", testing::Credentials{});
+    ASSERT_TRUE(controller_->wait_for_output("leading"));
+  }
+
+  // Every request of the operator, from its metrics.
+  std::set<Permission> permissions_used() {
+    std::set<Permission> permissions;
+    for (const auto& [call, count] : testing::api_calls(metrics_->get("/metrics").body)) {
+      permissions.insert(call);
+    }
+    return permissions;
+  }
+
+  // Runs jobs from creation to deletion, with both gang schedulers.
+  void exercise_jobs() {
+    // A job whose pod is scheduled but does not start, so that the operator reads its events.
+    const json amounts = {{"cpu", "64"}, {"memory", "64Gi"}, {"pods", "110"}};
+    ASSERT_EQ(admin().post("/api/v1/nodes", {{"metadata", {{"name", kNode}}}}).status, 201);
+    ASSERT_TRUE(admin()
+                    .merge_patch(std::string("/api/v1/nodes/") + kNode + "/status",
+                                 {{"status",
+                                   {{"capacity", amounts},
+                                    {"allocatable", amounts},
+                                    {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}})
+                    .ok());
+    create(manifest("waits", "volcano", "suspend: false"));
+    wait_for_pod("waits-worker-0");
+    const auto bound =
+        admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods/waits-worker-0/binding",
+                     {{"metadata", {{"name", "waits-worker-0"}}},
+                      {"target", {{"kind", "Node"}, {"name", kNode}}}});
+    ASSERT_TRUE(bound.ok()) << bound.message();
+    for (const char* scheduler : {"volcano", "scheduler-plugins-scheduler"}) {
+      const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");
+      create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
+      const std::string pod = name + "-worker-0";
+      wait_for_pod(pod);
+      const json status = {
+          {"status",
+           {{"phase", "Succeeded"},
+            {"containerStatuses",
+             {{{"name", "worker"},
+               {"image", "tilewright-worker"},
+               {"imageID", "x"},
+               {"ready", false},
+               {"restartCount", 0},
+               {"state", {{"terminated", {{"exitCode", 0}, {"reason", "Completed"}}}}}}}}}}};
+      const auto ended = admin().merge_patch(
+          std::string("/api/v1/namespaces/") + kJobs + "/pods/" + pod + "/status", status);
+      ASSERT_TRUE(ended.ok()) << ended.message();
+      kubectl({"wait", "trainjob/" + name, "--namespace", kJobs, "--for=delete", "--timeout=60s"});
+    }
+    // A foreign pod with the name of a worker: the operator reads it and does not change it.
+    const json pod = {{"metadata", {{"name", "taken-worker-0"}}},
+                      {"spec", deployment_["spec"]["template"]["spec"]}};
+    const auto made = admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods", pod);
+    ASSERT_EQ(made.status, 201) << made.message();
+    create(manifest("taken", "volcano", "suspend: false"));
+    kubectl({"wait", "trainjob/taken", "--namespace", kJobs, "--for=condition=Blocked",
+             "--timeout=60s"});
+  }
+
+  void expect_grants_match_requests() {
+    std::set<Permission> has = permissions_granted(objects_);
+    for (const Permission& permission : kImpliedPermissions)
+      EXPECT_EQ(has.erase(permission), 1U) << format_permissions({permission});
+    // The last requests (an event, a renewal of the Lease) are asynchronous.
+    (void)wait_until([&] { return permissions_used() == has; });
+    const std::set<Permission> requests = permissions_used();
+    std::set<Permission> unused, missing;
+    std::ranges::set_difference(has, requests, std::inserter(unused, unused.end()));
+    std::ranges::set_difference(requests, has, std::inserter(missing, missing.end()));
+    EXPECT_TRUE(unused.empty()) << "unused permissions:\n" << format_permissions(unused);
+    EXPECT_TRUE(missing.empty()) << "requests without permission:\n" << format_permissions(missing);
+    controller_->send(SIGTERM);
+    EXPECT_EQ(controller_->wait(), 0);
+    EXPECT_THAT(controller_->output(), ::testing::Not(::testing::HasSubstr("forbidden")));
+  }
+
+  void wait_for_pod(const std::string& name) {
+    kubectl({"wait", "pod/" + name, "--namespace", kJobs, "--for=create", "--timeout=60s"});
+  }
+
+  bool is_allowed(const std::string& verb, const std::string& group, const std::string& resource,
+                  const std::string& space, const std::string& name = "") {
+    const auto judged = admin().post(
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        {{"apiVersion", "authorization.k8s.io/v1"},
+         {"kind", "SubjectAccessReview"},
+         {"spec",
+          {{"user", std::string("system:serviceaccount:") + kOperatorNamespace + ":tilewright"},
+           {"resourceAttributes",
+            {{"verb", verb},
+             {"group", group},
+             {"resource", resource},
+             {"namespace", space},
+             {"name", name}}}}}});
+    EXPECT_EQ(judged.status, 201) << judged.message();
+    return judged.json()["status"].value("allowed", false);
+  }
+
+  void kubectl(const std::vector<std::string>& arguments) {
+    const CommandResult outcome = control_plane().kubectl(arguments);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  void create(const std::string& text) {
+    kubectl({"create", "--namespace", kJobs, "-f", file("job.yaml", text).string()});
+  }
+
+  static constexpr const char* kJobs = "jobs";
+  std::vector<json> objects_;
+  json deployment_;
+  std::optional<RunningProgram> controller_;
+  std::optional<testing::HttpsClient> metrics_;
+};
+
+TEST_F(ChartRbac, MatchesTheRequestsInOneNamespace) {
+  ASSERT_NO_FATAL_FAILURE(install({"--set", std::string("watchNamespace=") + kJobs}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(exercise_jobs());
+  expect_grants_match_requests();
+  EXPECT_TRUE(is_allowed("list", "", "pods", kJobs));
+  EXPECT_FALSE(is_allowed("list", "", "pods", "default"));
+  EXPECT_FALSE(is_allowed("list", "", "pods", ""));
+  EXPECT_FALSE(is_allowed("create", "", "secrets", "default"));
+}
+
+TEST_F(ChartRbac, MatchesTheRequestsInAllNamespaces) {
+  ASSERT_NO_FATAL_FAILURE(install({}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(exercise_jobs());
+  expect_grants_match_requests();
+}
+
+TEST_F(ChartRbac, AllowsReadingOnlyTheOperatorsSecret) {
+  ASSERT_NO_FATAL_FAILURE(install({}));
+  EXPECT_TRUE(is_allowed("get", "", "secrets", kOperatorNamespace, "tilewright-master-key"));
+  EXPECT_FALSE(is_allowed("get", "", "secrets", kOperatorNamespace, "another"));
+  EXPECT_FALSE(is_allowed("get", "", "secrets", kJobs, "tilewright-master-key"));
+  for (const char* verb : {"list", "watch", "update", "patch"}) {
+    for (const char* space : {"", kOperatorNamespace, kJobs}) {
+      EXPECT_FALSE(is_allowed(verb, "", "secrets", space)) << verb << space;
+    }
+  }
+  EXPECT_FALSE(is_allowed("create", "rbac.authorization.k8s.io", "clusterroles", ""));
+  EXPECT_FALSE(is_allowed("create", "", "pods/exec", kJobs));
+  EXPECT_FALSE(is_allowed("get", "", "pods/log", kJobs));
+}
+
+}  // namespace
+}  // namespace tilewright

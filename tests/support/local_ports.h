@@ -1,0 +1,38 @@
+// Ports for programs under test that serve HTTP on this machine.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "common/base/file_descriptor.h"
+
+namespace tilewright::testing {
+
+// Returns a free port of 127.0.0.1, below the ephemeral port range so that it stays free until the
+// program binds it. Concurrent test programs search different ranges.
+inline int free_port() {
+  constexpr int kFirst = 12000;
+  constexpr int kCount = 8000;
+  static int next = static_cast<int>(static_cast<long>(getpid()) * 7 % kCount);
+  for (int tries = 0; tries < kCount; ++tries) {
+    const int port = kFirst + next++ % kCount;
+    const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (bind(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return port;
+  }
+  throw std::runtime_error("no port between 12000 and 20000 is free on 127.0.0.1");
+}
+
+inline std::string loopback_address(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+}  // namespace tilewright::testing

@@ -1,0 +1,43 @@
+#include "common/base/strings.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <array>
+
+namespace tilewright {
+namespace {
+
+TEST(ToHex, WritesTwoDigitsPerByte) {
+  constexpr std::array<unsigned char, 4> kBytes{0x00, 0x0a, 0x7f, 0xff};
+  EXPECT_EQ(to_hex(kBytes), "000a7fff");
+  EXPECT_EQ(to_hex({}), "");
+}
+
+TEST(Utf8PrefixLength, NeverSplitsACharacter) {
+  const std::string text = "a\u00e4\u20acz";  // 1, 2, 3 and 1 bytes
+  const std::size_t expected[] = {0, 1, 1, 3, 3, 3, 6, 7, 7};
+  for (std::size_t most = 0; most < std::size(expected); ++most) {
+    EXPECT_EQ(utf8_prefix_length(text, most), expected[most]) << most;
+  }
+  EXPECT_EQ(utf8_prefix_length("\x80\x80\x80", 2), 0U) << "continuation bytes without a lead byte";
+}
+
+TEST(SubstringBetween, UsesTheFirstStartAndTheNextEnd) {
+  EXPECT_EQ(substring_between("volume \"a\" and \"b\"", "\"", "\""), "a");
+  EXPECT_EQ(substring_between("x: claim \"data\" not found", "claim \"", "\" not found"), "data");
+  EXPECT_EQ(substring_between("\"\"", "\"", "\""), "");
+  EXPECT_EQ(substring_between("one \" alone", "\"", "\""), std::nullopt);
+  EXPECT_EQ(substring_between("end before begin", "begin", "end"), std::nullopt);
+  EXPECT_EQ(substring_between("", "a", "b"), std::nullopt);
+}
+
+TEST(EnvironmentVariable, IsEmptyWhenUnset) {
+  setenv("TILEWRIGHT_TEXT_TEST", "x", 1);
+  EXPECT_EQ(environment_variable("TILEWRIGHT_TEXT_TEST"), "x");
+  unsetenv("TILEWRIGHT_TEXT_TEST");
+  EXPECT_EQ(environment_variable("TILEWRIGHT_TEXT_TEST"), "");
+}
+
+}  // namespace
+}  // namespace tilewright

@@ -1,0 +1,257 @@
+#include "common/json/document.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include "common/json/scalar.h"
+#include "common/json/yaml.h"
+
+namespace tilewright {
+namespace {
+
+using nlohmann::json;
+
+std::string error_of(std::string_view text) {
+  const Document document = read_yaml(text);
+  return document.errors.empty() ? "" : document.errors.front().sentence();
+}
+
+TEST(Document, TypesPlainScalarsAsKubectlDoes) {
+  const json expected = {{"", nullptr},
+                         {"~", nullptr},
+                         {"null", nullptr},
+                         {"true", true},
+                         {"False", false},
+                         {"yes", true},
+                         {"no", false},
+                         {"off", false},
+                         {"12", 12},
+                         {"-7", -7},
+                         {"0x1F", 31},
+                         {"0o17", 15},
+                         {"017", 15},
+                         {"0b101", 5},
+                         {"1.5", 1.5},
+                         {"1e-4", 1e-4},
+                         {".5", 0.5},
+                         {"1.2.3", "1.2.3"},
+                         {"2Gi", "2Gi"},
+                         {"y", "y"},
+                         {"-", "-"},
+                         {".", "."},
+                         {"e5", "e5"},
+                         {"1e999", "1e999"},
+                         {"inf", "inf"},
+                         {"nan", "nan"},
+                         {"0x", "0x"},
+                         {"08", 8.0},
+                         {"+-3", "+-3"},
+                         {"0x-1", "0x-1"},
+                         {"99999999999999999999", 1e20},
+                         {"2026-01-31", "2026-01-31"}};
+  for (const auto& entry : expected.items()) {
+    EXPECT_EQ(resolve_plain_scalar(entry.key()), entry.value()) << entry.key();
+  }
+}
+
+TEST(Document, KeepsTheLineOfEachField) {
+  const Document document = read_yaml(
+      "a: 1\n"
+      "b:\n"
+      "  - name: x\n"
+      "    deep:\n"
+      "      deeper: 3\n"
+      "  - {name: y}\n"
+      "\"c.d/e\": 4\n");
+  ASSERT_TRUE(document.errors.empty());
+  EXPECT_EQ(document.positions.line_of("a"), 1);
+  EXPECT_EQ(document.positions.line_of("b"), 2);
+  EXPECT_EQ(document.positions.line_of("b[0].name"), 3);
+  EXPECT_EQ(document.positions.line_of("b[0].deep"), 4);
+  EXPECT_EQ(document.positions.line_of("b[0].deep.deeper"), 5);
+  EXPECT_EQ(document.positions.line_of("b[1].name"), 6);
+  EXPECT_EQ(document.positions.line_of("[\"c.d/e\"]"), 7);
+  // A missing field has the line of its parent.
+  EXPECT_EQ(document.positions.line_of("b[1].local"), 6);
+  EXPECT_EQ(document.positions.line_of("nothing"), 0);
+}
+
+TEST(Document, ReadsJson) {
+  const Document document = read_yaml("{\"a\": [1, \"2\", null, true], \"b\": {}}");
+  EXPECT_EQ(document.tree, json::parse(R"({"a": [1, "2", null, true], "b": {}})"));
+}
+
+TEST(Document, RejectsAnythingButOneManifest) {
+  EXPECT_EQ(error_of(""), "found nothing, expected a manifest");
+  EXPECT_EQ(error_of("# only a remark\n---\n"), "found nothing, expected a manifest");
+  EXPECT_EQ(error_of("a: 1\n---\nb: 2\n"),
+            "line 3: found a second YAML document, expected one manifest per file");
+  EXPECT_EQ(error_of(std::string(kMaxManifestBytes + 1, '#')),
+            "found 1048577 bytes, expected a manifest of at most 1048576 bytes");
+  EXPECT_EQ(error_of("a: 1\nb: \xff\n"),
+            "line 2: found bytes that are not UTF-8, expected UTF-8 text");
+  EXPECT_EQ(error_of("a: 1\n# \xed\xa0\x80\n"),
+            "line 2: found bytes that are not UTF-8, expected UTF-8 text");
+  EXPECT_EQ(error_of("a: \xc3"), "line 1: found bytes that are not UTF-8, expected UTF-8 text");
+  EXPECT_EQ(error_of(std::string("a: 1\nb: x\0y\n", 12)),
+            "line 2: found a zero byte, expected UTF-8 text");
+  EXPECT_EQ(error_of("a: 1\nb: 2\na: 3\n"),
+            "line 3: a: found twice, first on line 1, expected once");
+  EXPECT_EQ(error_of("a: &x {b: 1}\nc:\n  <<: *x\n"),
+            "line 3: c: found the merge key <<, expected the fields written out");
+  EXPECT_EQ(error_of("a:\n  ? [1, 2]\n  : 3\n"),
+            "line 2: a: found a key that is not a string, expected the name of a field");
+  EXPECT_TRUE(error_of("a: [1\n").starts_with("line 2: found invalid YAML: "));
+  EXPECT_TRUE(error_of("a: {b: 1\n").find("found invalid YAML: ") != std::string::npos);
+}
+
+TEST(Document, FindsTheLinesOfUnusualNames) {
+  const Document document = read_yaml(
+      "\"a\\\"]b\":\n"
+      "  \"\": 1\n"
+      "  x:\n"
+      "    -\n"
+      "    - y\n"
+      "0:\n"
+      "  z: 1\n");
+  ASSERT_TRUE(document.errors.empty());
+  const std::string odd = member_path("", "a\"]b");
+  EXPECT_EQ(document.positions.line_of(odd), 1);
+  EXPECT_EQ(document.positions.line_of(member_path(odd, "")), 2);
+  EXPECT_EQ(document.positions.line_of(odd + ".x[0]"), 3) << "an empty item has no line";
+  EXPECT_EQ(document.positions.line_of(odd + ".x[1]"), 5);
+  EXPECT_EQ(document.positions.line_of(odd + ".x[2]"), 3);
+  EXPECT_EQ(document.positions.line_of("0.z"), 7);
+  for (const char* path : {"[", "[0", "[\"", "[99999999999999999999]", ".", "..", "0..z", "0["}) {
+    EXPECT_LE(document.positions.line_of(path), 7) << path;
+  }
+}
+
+TEST(Document, ExpandsAliases) {
+  const Document document = read_yaml(
+      "a: &a {x: 1, y: &y [p, q]}\n"
+      "b: *a\n"
+      "c:\n"
+      "  - *y\n"
+      "d: *y\n");
+  ASSERT_TRUE(document.errors.empty()) << document.errors.front().sentence();
+  const json a = {{"x", 1}, {"y", {"p", "q"}}};
+  const json y = a["y"];
+  EXPECT_EQ(document.tree, json({{"a", a}, {"b", a}, {"c", json::array({y})}, {"d", y}}));
+  EXPECT_EQ(document.positions.line_of("b"), 2);
+  EXPECT_EQ(document.positions.line_of("b.y"), 1);
+  EXPECT_EQ(document.positions.line_of("c[0]"), 4);
+  EXPECT_EQ(read_yaml("&k a: 1\nb: *k\n").tree, json({{"a", 1}, {"b", "a"}}));
+  EXPECT_EQ(error_of("a: &a\n  - *a\n"),
+            "line 2: a[0]: found an alias inside the value that it stands for");
+  EXPECT_NE(error_of("a: *b\n").find("found invalid YAML: "), std::string::npos);
+}
+
+TEST(Document, RejectsDeepNesting) {
+  EXPECT_EQ(error_of(std::string(70, '[') + std::string(70, ']')).find("line 1"), 0u);
+  for (const char* opening : {"[", "{a: ", "- ", "? "}) {
+    std::string text;
+    while (text.size() < 300'000) text += opening;
+    EXPECT_NE(error_of(text), "") << opening;
+  }
+  EXPECT_EQ(error_of(std::string(65, '[') + std::string(65, ']')), "");
+  const std::string inner = std::string(40, '[') + std::string(40, ']');
+  EXPECT_NE(
+      error_of("a: &a " + inner + "\nb: " + std::string(40, '[') + "*a" + std::string(40, ']'))
+          .find("found more than 64 levels of nesting"),
+      std::string::npos);
+}
+
+// Each alias stands for ten of the aliases before it.
+std::string alias_bomb(const std::string& scalar, int levels) {
+  std::string bomb = fmt::format("a0: &a0 [{}]\n", fmt::join(std::vector(10, scalar), ", "));
+  for (int i = 1; i < levels; ++i) {
+    const std::string alias = fmt::format("*a{}", i - 1);
+    bomb += fmt::format("a{}: &a{} [{}]\n", i, i, fmt::join(std::vector(10, alias), ", "));
+  }
+  return bomb;
+}
+
+TEST(Document, RejectsAliasBombs) {
+  EXPECT_EQ(error_of(alias_bomb("x", 4)), "");
+  EXPECT_NE(error_of(alias_bomb("x", 9)).find("found more than 100000 values"), std::string::npos);
+  EXPECT_NE(error_of(alias_bomb(std::string(5000, 'x'), 3)).find("found more than 1048576 bytes"),
+            std::string::npos);
+  std::string copies = "a: &a " + std::string(500'000, 'x') + "\nb:\n";
+  for (int i = 0; i < 50'000; ++i) copies += "- *a\n";
+  EXPECT_EQ(error_of(copies), "line 3: b[0]: found more than 1048576 bytes of text");
+}
+
+// The name of a field is part of the path of every value below it.
+TEST(Document, RejectsLongPaths) {
+  std::string values = "[0";
+  for (int i = 0; i < 90'000; ++i) values += ",0";
+  values += "]";
+  EXPECT_EQ(error_of("spec: {? " + std::string(600'000, 'k') + "\n  : " + values + "}\n"),
+            "line 1: spec: found field names of 600004 bytes in one path, expected at most 1024");
+  std::string text = values;
+  for (int i = 0; i < 60; ++i) text = "{" + std::string(30, 'k') + ": " + text + "}";
+  EXPECT_NE(error_of(text).find("found field names of 1050 bytes in one path"), std::string::npos);
+}
+
+// glibc counts 0 bytes under a sanitizer.
+TEST(Document, NeedsLittleMemoryWithinTheLimits) {
+  std::string values = "[0";
+  for (int i = 0; i < 99'900; ++i) values += ",0";
+  values += "]";
+  const std::string text = "{" + std::string(1000, 'k') + ": " + values + "}";
+  const std::size_t before = mallinfo2().uordblks;
+  const Document document = read_yaml(text);
+  ASSERT_TRUE(document.errors.empty()) << document.errors.front().sentence();
+  EXPECT_LT(mallinfo2().uordblks - before, std::size_t{32} << 20);
+}
+
+TEST(TreeLimits, BoundATreeFromElsewhere) {
+  const auto exceeded = [](const json& tree) {
+    return TreeLimits().add_tree(tree, 0, 0).value_or("");
+  };
+  json deep = 1;
+  for (int i = 0; i < 64; ++i) deep = json::array({deep});
+  EXPECT_EQ(exceeded(deep), "");
+  EXPECT_EQ(exceeded(json::array({deep})), "found more than 64 levels of nesting");
+  EXPECT_EQ(exceeded(std::vector(99'999, 0)), "");
+  EXPECT_EQ(exceeded(std::vector(100'000, 0)), "found more than 100000 values");
+  EXPECT_EQ(exceeded({{std::string(1024, 'k'), std::string(kMaxManifestBytes - 1024, 'x')}}), "");
+  EXPECT_EQ(exceeded({{std::string(1024, 'k'), std::string(kMaxManifestBytes - 1023, 'x')}}),
+            "found more than 1048576 bytes of text");
+  EXPECT_EQ(exceeded({{"a", {{std::string(1024, 'k'), 1}}}}),
+            "found field names of 1025 bytes in one path, expected at most 1024");
+}
+
+TEST(FieldErrors, AreBounded) {
+  std::vector<FieldError> errors;
+  for (int i = 0; i < 1000; ++i) add_error(errors, {"a", i + 1, "found b"});
+  ASSERT_EQ(errors.size(), 101u);
+  EXPECT_TRUE(sentences(errors).starts_with(
+      "found more than 100 errors; these are some\nline 1: a: found b\nline 2: a: found b\n"));
+}
+
+TEST(Document, AcceptsEveryUnicodePlane) {
+  const Document document = read_yaml("a: \"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\"\n");
+  ASSERT_TRUE(document.errors.empty());
+  EXPECT_EQ(document.tree["a"], "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+}
+
+TEST(Yaml, RoundTrips) {
+  const json tree = {
+      {"texts", {"plain", "no",          "true",    "12",     "1e3",   "",           "~",    "a: b",
+                 "# x",   "line\nbreak", " blank ", "- dash", "tab\t", "\"quoted\"", "it's", "null",
+                 "y",     "a #b",        "[x]",     "{y}",    "&z",    "*z",         "!t",   "%",
+                 "@",     "`",           "x:",      "0x1F",   "é",     "a  b"}},
+      {"numbers", {1, -2, 0.5, 1e-4, 1e300}},
+      {"flags", {true, false, nullptr}},
+      {"empty", {{"map", json::object()}, {"list", json::array()}}},
+      {"a.b/c", {{{"x", {{"y", 1}}}}}}};
+  const Document document = read_yaml(to_yaml(tree));
+  ASSERT_TRUE(document.errors.empty()) << document.errors.front().sentence() << to_yaml(tree);
+  EXPECT_EQ(document.tree, tree);
+}
+
+}  // namespace
+}  // namespace tilewright

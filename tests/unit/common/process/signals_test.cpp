@@ -1,0 +1,86 @@
+#include "common/process/signals.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "common/net/socket.h"
+
+namespace tilewright {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(Signals, ArePendingUntilRead) {
+  Signals signals = Signals::install().or_throw();
+  EXPECT_FALSE(signals.next());
+  raise(SIGHUP);
+  raise(SIGTERM);
+  EXPECT_EQ(net::wait_ready(signals.fd(), POLLIN, net::within(seconds(0))), net::Ready::kYes);
+  std::set<int> pending;
+  while (const auto number = signals.next()) pending.insert(*number);
+  EXPECT_EQ(pending, (std::set<int>{SIGHUP, SIGTERM}));
+}
+
+TEST(StopSignals, ASignalSetsTheFlagAndTheCancelToken) {
+  for (const auto& [number, code] :
+       {std::pair(SIGTERM, ExitCode::kTerminated), {SIGINT, ExitCode::kInterrupted}}) {
+    const StopSignals signals;
+    EXPECT_FALSE(signals.stopped());
+    EXPECT_FALSE(signals.exit_code());
+    raise(number);
+    EXPECT_EQ(signals.number(), number);
+    EXPECT_EQ(signals.exit_code(), code);
+    EXPECT_EQ(net::wait_ready(signals.cancel_token().fd(), POLLIN, net::within(seconds(0))),
+              net::Ready::kYes);
+  }
+}
+
+TEST(StopSignals, TheFirstSignalWinsAndItsRepeatEndsTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const StopSignals signals;
+    raise(SIGTERM);
+    raise(SIGINT);
+    if (signals.number() != SIGTERM) _exit(1);
+    raise(SIGTERM);
+    _exit(2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+// As in a container, where the kernel ignores the default action of a signal.
+TEST(StopSignals, ARepeatedSignalEndsProcessOne) {
+  const pid_t child = fork();
+  if (child == 0) {
+    // Without root, a PID namespace needs a user namespace.
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(1);
+    const pid_t first = fork();
+    if (first == 0) {
+      if (getpid() != 1) _exit(2);
+      const StopSignals signals;
+      raise(SIGTERM);
+      if (!signals.stopped()) _exit(3);
+      raise(SIGTERM);
+      _exit(4);
+    }
+    int status = 0;
+    waitpid(first, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 5);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace tilewright

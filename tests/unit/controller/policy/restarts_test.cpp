@@ -1,0 +1,609 @@
+// Tests of which failures restart a worker, how they are counted and when.
+#include "controller/policy/restarts.h"
+
+#include <gtest/gtest.h>
+
+#include "controller/policy/observe_rendezvous.h"
+#include "controller/policy/status.h"
+#include "tests/unit/controller/policy/job_simulator.h"
+
+namespace tilewright::policy {
+namespace {
+
+using api::FailureCause;
+using api::RestartPolicy;
+using std::chrono::seconds;
+using testing::JobSimulator;
+using testing::make_job;
+
+struct Case {
+  const char* what;
+  RestartPolicy policy;
+  int exit_code;
+  FailureCause observed;
+  const char* reason;
+  bool restarts;
+  FailureCause cause;
+  const char* end;  // the reason of the condition Failed
+};
+
+constexpr auto kProgram = FailureCause::kProgram;
+constexpr auto kInfrastructure = FailureCause::kInfrastructure;
+constexpr auto kMemory = FailureCause::kOutOfMemory;
+
+const Case kCases[] = {
+    {"OnFailure, exit 1", RestartPolicy::kOnFailure, 1, kProgram, "Error", true, kProgram, ""},
+    {"OnFailure, exit 137", RestartPolicy::kOnFailure, 137, kProgram, "Error", true, kProgram, ""},
+    {"Always, exit 2", RestartPolicy::kAlways, 2, kProgram, "Error", true, kProgram, ""},
+    {"Always, evicted", RestartPolicy::kAlways, 137, kInfrastructure, "Evicted", true,
+     kInfrastructure, ""},
+    {"Never, exit 1", RestartPolicy::kNever, 1, kProgram, "Error", false, kProgram,
+     "RestartPolicyNever"},
+    {"Never, SIGKILL", RestartPolicy::kNever, 137, kProgram, "Error", false, kProgram,
+     "RestartPolicyNever"},
+    {"Never, evicted", RestartPolicy::kNever, 137, kInfrastructure, "Evicted", false,
+     kInfrastructure, "RestartPolicyNever"},
+    {"ExitCode, exit 1", RestartPolicy::kExitCode, 1, kProgram, "Error", false, kProgram,
+     "PermanentExitCode"},
+    {"ExitCode, exit 127", RestartPolicy::kExitCode, 127, kProgram, "Error", false, kProgram,
+     "PermanentExitCode"},
+    {"ExitCode, exit 128", RestartPolicy::kExitCode, 128, kProgram, "Error", true, kProgram, ""},
+    {"ExitCode, SIGKILL", RestartPolicy::kExitCode, 137, kProgram, "Error", true, kProgram, ""},
+    {"ExitCode, SIGSEGV", RestartPolicy::kExitCode, 139, kProgram, "Error", true, kProgram, ""},
+    {"ExitCode, evicted with exit 1", RestartPolicy::kExitCode, 1, kInfrastructure, "Evicted", true,
+     kInfrastructure, ""},
+    {"ExitCode, preempted", RestartPolicy::kExitCode, 143, kInfrastructure, "PreemptionByScheduler",
+     true, kInfrastructure, ""},
+    {"OnFailure, drained", RestartPolicy::kOnFailure, 143, kInfrastructure, "EvictionByEvictionAPI",
+     true, kInfrastructure, ""},
+    {"OnFailure, node shut down", RestartPolicy::kOnFailure, 143, kInfrastructure, "NodeShutdown",
+     true, kInfrastructure, ""},
+    {"OnFailure, lost its peers", RestartPolicy::kOnFailure, 144, kProgram, "Error", true,
+     kInfrastructure, ""},
+    {"OnFailure, out of memory", RestartPolicy::kOnFailure, 137, kMemory, "OOMKilled", true,
+     kMemory, ""},
+    {"ExitCode, out of memory", RestartPolicy::kExitCode, 137, kMemory, "OOMKilled", true, kMemory,
+     ""},
+    {"Never, out of memory", RestartPolicy::kNever, 137, kMemory, "OOMKilled", false, kMemory,
+     "RestartPolicyNever"},
+};
+
+// A sidecar runs on a node that does not respond: only a forced deletion removes the pod.
+TEST(Restarts, ForceDeleteAnUnresponsivePodAfterItsWorkerEnds) {
+  JobSimulator sim;
+  sim.start();
+  sim.observed.rendezvous.emplace().members[1].silent = true;
+  sim.fail(1, 1);
+  sim.worker(1).pod_still_running = true;
+  sim.worker(1).node_ready = false;
+  const Plan plan = sim.step();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_TRUE(plan.deletions[0].force);
+  EXPECT_EQ(plan.status->failures.at(0).cause, FailureCause::kProgram);
+}
+
+// The operator's master secret was replaced, so the coordinator does not accept the workers' key.
+TEST(Restarts, ReplaceWorkersWithAStaleKey) {
+  JobSimulator sim;
+  sim.start();
+  sim.observed.key_id = "new";
+  EXPECT_TRUE(sim.plan().deletions.empty()) << "older pods have no key id";
+  for (Worker& worker : sim.observed.workers) worker.key_id = "new";
+  EXPECT_TRUE(sim.plan().deletions.empty());
+  sim.worker(1).key_id = "old";
+  const Plan plan = sim.step();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_EQ(plan.deletions[0].index, 1);
+  EXPECT_EQ(plan.status->restarts.infrastructure, 1);
+  EXPECT_EQ(plan.status->failures.at(0).reason, "KeyReplaced");
+  sim.settle();
+  EXPECT_TRUE(sim.has_worker(1));
+  EXPECT_EQ(sim.status().restarts.total(), 1);
+}
+
+TEST(Restarts, FollowThePolicyAndTheCause) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.what);
+    api::TrainJob job = make_job();
+    job.spec.worker.restart_policy = c.policy;
+    JobSimulator sim(job);
+    sim.start();
+    sim.fail(1, c.exit_code, c.observed, c.reason);
+    const Plan plan = sim.step();
+    ASSERT_TRUE(plan.status);
+    ASSERT_EQ(plan.status->failures.size(), 1U);
+    EXPECT_EQ(plan.status->failures[0].cause, c.cause);
+    EXPECT_EQ(plan.status->failures[0].pod_uid, "uid-2");
+    EXPECT_EQ(plan.finished, !c.restarts);
+    EXPECT_EQ(testing::reason(*plan.status, api::condition::kFailed), c.end);
+    const api::RestartCounts& counts = plan.status->restarts;
+    EXPECT_EQ(counts.total(), c.restarts ? 1 : 0);
+    EXPECT_EQ(counts.program, c.restarts && c.cause == kProgram);
+    EXPECT_EQ(counts.infrastructure, c.restarts && c.cause == kInfrastructure);
+    EXPECT_EQ(counts.out_of_memory, c.restarts && c.cause == kMemory);
+    if (c.restarts) {
+      ASSERT_EQ(plan.deletions.size(), 1U);
+      EXPECT_EQ(plan.deletions[0].uid, "uid-2");
+      sim.settle();
+      ASSERT_TRUE(sim.has_worker(1)) << "the first restart is immediate";
+      EXPECT_EQ(sim.worker(1).uid, "uid-3");
+      EXPECT_EQ(sim.worker(0).uid, "uid-1") << "the other worker stays";
+    }
+  }
+}
+
+TEST(Restarts, CountAFailureInThePlanThatDeletesItsWorkerAndNeverTwice) {
+  JobSimulator sim;
+  sim.graceful = true;
+  sim.start();
+  sim.fail(1, 1);
+  const Plan first = sim.plan();
+  ASSERT_TRUE(first.status);
+  EXPECT_EQ(first.status->restarts.program, 1);
+  EXPECT_EQ(first.status->counted_pods, std::vector<std::string>{"uid-2"});
+  sim.step();
+  for (int round = 0; round < 3; ++round) {
+    const Plan again = sim.step();
+    EXPECT_FALSE(again.status);
+    EXPECT_TRUE(again.creations.empty()) << "its name is still in use";
+  }
+  sim.finish_deletions();
+  const Plan after = sim.step();
+  ASSERT_EQ(after.creations.size(), 1U);
+  EXPECT_EQ(sim.status().restarts.program, 1);
+  EXPECT_TRUE(sim.status().counted_pods.empty()) << "the pod is gone";
+}
+
+TEST(Restarts, AreNotLostWhenTheStatusWriteFails) {
+  JobSimulator sim;
+  sim.start();
+  sim.fail(1, 1);
+  const Plan lost = sim.plan();  // never applied
+  EXPECT_EQ(lost, sim.plan());
+  sim.step();
+  EXPECT_EQ(sim.status().restarts.program, 1);
+}
+
+TEST(Restarts, EndTheJobAtTheRestartLimit) {
+  api::TrainJob job = make_job();
+  job.spec.elastic_policy.max_restarts = 2;
+  JobSimulator sim(job);
+  sim.start();
+  for (int round = 0; round < 2; ++round) {
+    sim.fail(0, 3);
+    sim.settle();
+    sim.pass(seconds(300));
+    sim.start();
+    EXPECT_EQ(sim.status().phase, api::Phase::kRunning);
+  }
+  sim.fail(1, 3);
+  const Plan last = sim.step();
+  EXPECT_TRUE(last.finished);
+  EXPECT_EQ(sim.status().phase, api::Phase::kFailed);
+  EXPECT_EQ(sim.status().restarts.program, 2) << "the last failure restarted nothing";
+  EXPECT_EQ(sim.status().failures.size(), 3U);
+  const api::Condition* failed = sim.status().find_condition(api::condition::kFailed);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->reason, "BackoffLimitExceeded");
+  EXPECT_EQ(failed->message,
+            "worker 1 (mrpc-worker-1 on node-a) exited with code 3, and 2 of 2 restarts are "
+            "used");
+  ASSERT_EQ(last.deletions.size(), 1U) << "worker 0 still runs";
+  EXPECT_EQ(last.deletions[0].index, 0);
+}
+
+TEST(Restarts, AfterInfrastructureFailuresHaveNoLimit) {
+  api::TrainJob job = make_job();
+  job.spec.elastic_policy.max_restarts = 0;
+  JobSimulator sim(job);
+  sim.start();
+  for (int round = 0; round < 20; ++round) {
+    sim.fail(0, 137, kInfrastructure, "Evicted");
+    sim.settle();
+    sim.pass(seconds(300));
+    sim.start();
+  }
+  EXPECT_EQ(sim.status().restarts.infrastructure, 20);
+  EXPECT_EQ(sim.status().phase, api::Phase::kRunning);
+  EXPECT_EQ(sim.status().failures.size(), api::kFailureHistoryLength);
+}
+
+TEST(Restarts, WaitLongerEachTime) {
+  JobSimulator sim;
+  sim.job().spec.elastic_policy.max_restarts = 100;
+  sim.start();
+  const int expected[] = {0, 1, 2, 4, 8, 16, 32};
+  for (const int delay : expected) {
+    sim.fail(1, 1);
+    sim.settle();
+    if (delay > 0) {
+      EXPECT_FALSE(sim.has_worker(1)) << delay;
+      EXPECT_EQ(sim.plan().requeue_after, WallTime::duration(seconds(delay)));
+      EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), "BackOff");
+      sim.pass(seconds(delay) - std::chrono::milliseconds(1) > seconds(0) ? seconds(delay - 1)
+                                                                          : seconds(0));
+      sim.settle();
+      EXPECT_FALSE(sim.has_worker(1)) << "too early";
+      sim.pass(seconds(1));
+    }
+    sim.start();
+    EXPECT_TRUE(sim.has_worker(1));
+    EXPECT_NE(testing::condition(sim.status(), api::condition::kBlocked), "True");
+  }
+}
+
+TEST(Restarts, ResetTheDelayAfterTenMinutesWithoutFailures) {
+  api::TrainJobStatus status;
+  const auto add = [&](int index, int at) {
+    api::FailureRecord record;
+    record.index = index;
+    record.time = testing::kStart + seconds(at);
+    status.failures.push_back(record);
+  };
+  EXPECT_EQ(restart_time(status, 0), WallTime{});
+  add(0, 0);
+  EXPECT_EQ(restart_time(status, 0), testing::kStart);
+  add(1, 5);
+  add(0, 10);
+  EXPECT_EQ(restart_time(status, 0), testing::kStart + seconds(11));
+  EXPECT_EQ(restart_time(status, 1), testing::kStart + seconds(5))
+      << "each index has its own series";
+  add(0, 611);
+  EXPECT_EQ(restart_time(status, 0), testing::kStart + seconds(611));
+}
+
+TEST(Restarts, NeverWaitLongerThanFiveMinutes) {
+  api::TrainJobStatus status;
+  for (int i = 0; i < 40; ++i) {
+    api::FailureRecord record;
+    record.time = testing::kStart;
+    status.failures.push_back(record);
+    EXPECT_LE(restart_time(status, 0), testing::kStart + seconds(300));
+    if (status.failures.size() == api::kFailureHistoryLength)
+      status.failures.erase(status.failures.begin());
+  }
+}
+
+TEST(OutOfMemory, RestartsOnceAndThenWaitsForAChangeOfTheJob) {
+  JobSimulator sim;
+  sim.start();
+  sim.fail(1, 137, kMemory, "OOMKilled");
+  sim.settle();
+  EXPECT_TRUE(sim.has_worker(1));
+  sim.start();
+  sim.fail(1, 137, kMemory, "OOMKilled");
+  sim.settle();
+  sim.pass(seconds(3600));
+  sim.settle();
+  EXPECT_FALSE(sim.has_worker(1));
+  EXPECT_FALSE(policy::is_lost(classify(sim.observed, sim.now), sim.worker(0)));
+  const api::Condition* blocked = sim.status().find_condition(api::condition::kBlocked);
+  ASSERT_NE(blocked, nullptr);
+  EXPECT_EQ(blocked->reason, "OutOfMemory");
+  EXPECT_EQ(
+      blocked->message,
+      "worker 1 (mrpc-worker-1 on node-a) was OOM-killed (memory limit 4Gi), and no step was "
+      "completed since the previous OOM kill of a worker; raise spec.worker.resources.memory, and "
+      "the worker restarts");
+  EXPECT_EQ(sim.status().restarts.out_of_memory, 2);
+
+  sim.job().metadata.generation = 2;  // the user raised the limit
+  sim.start();
+  EXPECT_TRUE(sim.has_worker(1));
+  EXPECT_EQ(sim.status().phase, api::Phase::kRunning);
+  EXPECT_EQ(testing::condition(sim.status(), api::condition::kBlocked), "False");
+}
+
+TEST(OutOfMemory, RestartsAgainAfterProgress) {
+  JobSimulator sim;
+  sim.start();
+  for (int round = 1; round <= 4; ++round) {
+    sim.observed.rendezvous = RendezvousView{};
+    sim.observed.rendezvous->progress.step = 100 * round;
+    sim.fail(1, 137, kMemory, "OOMKilled");
+    sim.settle();
+    sim.pass(seconds(300));
+    sim.start();
+    EXPECT_TRUE(sim.has_worker(1)) << round;
+  }
+  EXPECT_EQ(sim.status().restarts.out_of_memory, 4);
+}
+
+TEST(OutOfMemory, EndsAJobThatCannotChange) {
+  JobSimulator sim;
+  sim.observed.runtime.job_can_change = false;
+  sim.start();
+  sim.fail(1, 137, kMemory, "OOMKilled");
+  sim.settle();
+  sim.start();
+  sim.fail(1, 137, kMemory, "OOMKilled");
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, api::Phase::kFailed);
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "OutOfMemory");
+}
+
+TEST(CheckpointMissing, WaitsForAChangeOfTheJobInsteadOfRestarting) {
+  for (const RestartPolicy policy : {RestartPolicy::kOnFailure, RestartPolicy::kExitCode}) {
+    api::TrainJob job = make_job();
+    job.spec.worker.restart_policy = policy;
+    job.spec.elastic_policy.max_restarts = 0;
+    JobSimulator sim(job);
+    sim.start();
+    sim.fail(0, 20);
+    sim.worker(0).last_lines =
+        "error: /output: found no valid checkpoint, expected checkpoint-8, which this job has "
+        "written, or a later one";
+    sim.settle();
+    sim.pass(seconds(3600));
+    sim.settle();
+    EXPECT_FALSE(sim.has_worker(0));
+    EXPECT_FALSE(is_final(sim.status().phase));
+    const api::Condition* blocked = sim.status().find_condition(api::condition::kBlocked);
+    ASSERT_NE(blocked, nullptr);
+    EXPECT_EQ(blocked->reason, "CheckpointMissing");
+    EXPECT_EQ(blocked->message,
+              "worker 0 (mrpc-worker-0 on node-a) exited with code 20 (error: /output: found no "
+              "valid checkpoint, expected checkpoint-8, which this job has written, or a later "
+              "one); restore the output directory, or delete the job and create it again to start "
+              "over: the worker restarts when the job changes, for example when it is suspended "
+              "and resumed");
+    EXPECT_EQ(sim.status().failures.at(0).reason, "CheckpointMissing");
+
+    sim.job().metadata.generation = 2;
+    sim.start();
+    EXPECT_TRUE(sim.has_worker(0));
+    EXPECT_EQ(testing::condition(sim.status(), api::condition::kBlocked), "False");
+  }
+}
+
+TEST(CheckpointMissing, EndsAJobThatCannotChange) {
+  JobSimulator sim;
+  sim.observed.runtime.job_can_change = false;
+  sim.start();
+  sim.fail(0, 20);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, api::Phase::kFailed);
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "CheckpointMissing");
+}
+
+TEST(DeadNode, IsNotReadyAndSilent) {
+  struct {
+    bool node_ready, silent, replaced;
+  } const cases[] = {
+      {true, true, false}, {false, false, false}, {true, false, false}, {false, true, true}};
+  for (const auto& c : cases) {
+    JobSimulator sim;
+    sim.graceful = true;
+    sim.start();
+    sim.worker(1).node_ready = c.node_ready;
+    sim.observed.rendezvous = RendezvousView{};
+    sim.observed.rendezvous->members[1] = {1, c.silent, false};
+    const Plan plan = sim.plan();
+    ASSERT_EQ(plan.deletions.size(), c.replaced ? 1U : 0U);
+    if (!c.replaced) continue;
+    EXPECT_TRUE(plan.deletions[0].force);
+    ASSERT_TRUE(plan.status);
+    EXPECT_EQ(plan.status->failures[0].reason, "NodeLost");
+    EXPECT_EQ(plan.status->failures[0].rank, 1);
+    EXPECT_EQ(plan.status->restarts.infrastructure, 1);
+    sim.settle();
+    EXPECT_EQ(sim.worker(1).uid, "uid-3");
+  }
+}
+
+TEST(DeadNode, LosesWorkersInEveryPhase) {
+  const struct {
+    const char* what;
+    WorkerPhase phase;
+    bool terminating;
+  } cases[] = {
+      {"runs", WorkerPhase::kRunning, false},
+      {"runs, and its deletion is stuck", WorkerPhase::kRunning, true},
+      {"was never started", WorkerPhase::kPending, false},
+      {"was never started, and its deletion is stuck", WorkerPhase::kPending, true},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    JobSimulator sim;
+    sim.start();
+    Worker& worker = sim.worker(1);
+    worker.phase = c.phase;
+    worker.ready = false;
+    if (c.phase == WorkerPhase::kPending) worker.started.reset();
+    worker.terminating = c.terminating;
+    worker.node_ready = false;
+    sim.observed.rendezvous = RendezvousView{};
+    RendezvousView& view = *sim.observed.rendezvous;
+    view.members[0].rank = 0;
+    const Plan early = sim.step();
+    EXPECT_TRUE(early.deletions.empty()) << "the coordinator may have just restarted";
+    ASSERT_TRUE(early.requeue_after) << "no event reports that it is silent";
+    EXPECT_LE(*early.requeue_after, seconds(10));
+    sim.pass(seconds(10));
+    mark_silent(sim.observed.workers, seconds(10), seconds(10), sim.now, view);
+    const Plan plan = sim.plan();
+    ASSERT_EQ(plan.deletions.size(), 1U);
+    EXPECT_TRUE(plan.deletions[0].force);
+    sim.settle();
+    EXPECT_EQ(sim.worker(1).uid, "uid-3");
+    EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+    EXPECT_EQ(sim.status().failures[0].reason, c.terminating ? "Deleted" : "NodeLost");
+  }
+}
+
+TEST(DeadNode, HasItsWorkerReplacedOnceIfTheJobHasChangedToo) {
+  JobSimulator sim;
+  sim.settle();
+  Worker& worker = sim.worker(1);
+  worker.generation = 1;
+  sim.block(1, StartProblemCause::kImageNotAvailable);
+  worker.node_ready = false;
+  sim.job().metadata.generation = 2;
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->members[1].silent = true;
+  const Plan plan = sim.plan();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_TRUE(plan.deletions[0].force);
+}
+
+TEST(DeadNode, ReplacesNoWorkerWithoutTheRendezvous) {
+  JobSimulator sim;
+  sim.start();
+  sim.worker(1).node_ready = false;
+  EXPECT_TRUE(sim.plan().deletions.empty()) << "heartbeats are unknown without the rendezvous";
+}
+
+TEST(DeadNode, ForceDeletesWorkersStuckInGracefulDeletion) {
+  JobSimulator sim;
+  sim.start();
+  sim.worker(1).terminating = true;  // drained, and then the node died
+  sim.worker(1).failure_cause = kInfrastructure;
+  sim.worker(1).reason = "EvictionByEvictionAPI";
+  sim.step();
+  EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+  EXPECT_EQ(sim.status().failures[0].reason, "EvictionByEvictionAPI");
+  EXPECT_TRUE(sim.plan().deletions.empty());
+  sim.worker(1).node_ready = false;
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->members[1].silent = true;
+  const Plan plan = sim.plan();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_TRUE(plan.deletions[0].force);
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.infrastructure, 1) << "counted once";
+}
+
+TEST(DeletedWorker, CountsAsInfrastructureAndIsRecreated) {
+  JobSimulator sim;
+  sim.graceful = true;
+  sim.start();
+  sim.worker(0).terminating = true;
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+  EXPECT_EQ(sim.status().failures[0].reason, "Deleted");
+  EXPECT_EQ(sim.status().phase, api::Phase::kRestarting);
+  sim.fail(0, 143);
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.total(), 1) << "its exit code is the result of the deletion";
+  sim.finish_deletions();
+  sim.start();
+  EXPECT_EQ(sim.worker(0).uid, "uid-3");
+}
+
+TEST(DeletedWorker, IsCountedWhenItsDeletionWasNotObserved) {
+  JobSimulator sim;
+  sim.start();
+  std::erase_if(sim.observed.workers, [](const Worker& worker) { return worker.index == 1; });
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+  ASSERT_EQ(sim.status().failures.size(), 1U);
+  EXPECT_EQ(sim.status().failures[0].reason, "Vanished");
+  EXPECT_EQ(sim.status().failures[0].index, 1);
+  sim.start();
+  EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+  EXPECT_EQ(sim.status().phase, api::Phase::kRunning);
+}
+
+TEST(FailureHistory, KeepsTheDetailsOfAFailure) {
+  JobSimulator sim;
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->progress.step = 42;
+  sim.observed.rendezvous->members[1].rank = 1;
+  sim.start();
+  sim.pass(seconds(7));
+  sim.fail(1, 139);
+  sim.worker(1).last_lines = "one\ntwo\nthree\nfour\nfive\n\nsix " + std::string(400, 'x') + "\n";
+  sim.step();
+  ASSERT_EQ(sim.status().failures.size(), 1U);
+  const api::FailureRecord& record = sim.status().failures[0];
+  EXPECT_EQ(record.time, testing::kStart + seconds(7));
+  EXPECT_EQ(record.index, 1);
+  EXPECT_EQ(record.rank, 1);
+  EXPECT_EQ(record.pod, "mrpc-worker-1");
+  EXPECT_EQ(record.node, "node-a");
+  EXPECT_EQ(record.signal, 11);
+  EXPECT_FALSE(record.exit_code);
+  EXPECT_EQ(record.step, 42);
+  ASSERT_EQ(record.last_lines.size(), api::kFailureLogLines);
+  EXPECT_EQ(record.last_lines[0], "two");
+  EXPECT_EQ(record.last_lines[4].size(), api::kFailureLogLineBytes);
+}
+
+// A process's socket closes milliseconds after its death; the kubelet reports it later.
+TEST(FailureHistory, HasTheRankOfAWorkerThatTheRendezvousLostFirst) {
+  JobSimulator sim(make_job(3));
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  for (int index = 0; index < 3; ++index) sim.observed.rendezvous->members[index].rank = index;
+  sim.settle();
+  sim.pass(seconds(7));
+  // The epoch has ended for the other workers too.
+  sim.observed.rendezvous->lost_processes.push_back({2, 0, 2, sim.now});
+  sim.observed.rendezvous->members = {{0, {}}, {1, {}}};
+  sim.settle();
+  EXPECT_TRUE(sim.status().failures.empty());
+  sim.pass(seconds(1));
+  sim.fail(2, 139);
+  sim.step();
+  ASSERT_EQ(sim.status().failures.size(), 1U);
+  EXPECT_EQ(sim.status().failures[0].rank, 2);
+}
+
+TEST(FailureHistory, DoesNotUseTheRankOfAnEarlierWorker) {
+  JobSimulator sim;
+  sim.start();
+  sim.pass(seconds(7));
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->lost_processes.push_back({1, 0, 1, sim.now});
+  sim.fail(1, 139);
+  sim.settle();
+  ASSERT_EQ(sim.status().failures.size(), 1U);
+  EXPECT_EQ(sim.status().failures[0].rank, 1);
+  sim.pass(seconds(30));
+  sim.start();
+  sim.pass(seconds(1));
+  sim.fail(1, 139);  // before it has joined
+  sim.step();
+  ASSERT_EQ(sim.status().failures.size(), 2U);
+  EXPECT_EQ(sim.status().failures[1].rank, -1);
+}
+
+// A worker with several processes has the rank of its first one.
+TEST(FailureHistory, HasTheLowestLastRankOfTheProcesses) {
+  JobSimulator sim;
+  sim.start();
+  sim.pass(seconds(7));
+  sim.observed.rendezvous = RendezvousView{};
+  const WallTime lost = sim.now;
+  // Process 1 died and rejoined in a larger world; then both died.
+  sim.observed.rendezvous->lost_processes = {
+      {1, 1, 1, lost}, {0, 0, 0, lost}, {1, 1, 3, lost}, {1, 0, 2, lost}};
+  sim.fail(1, 137);
+  sim.step();
+  EXPECT_EQ(sim.status().failures.at(0).rank, 2);
+}
+
+TEST(FailureHistory, EndsTheMessageWithTheLastLineOfTheLog) {
+  JobSimulator sim;
+  sim.start();
+  sim.fail(1, 11);
+  sim.worker(1).last_lines = "starting\nmodel: no such folder\n";
+  const Plan plan = sim.step();
+  EXPECT_EQ(plan.events.at(0).message,
+            "worker 1 (mrpc-worker-1 on node-a) exited with code 11 (model: no such folder)");
+}
+
+TEST(SimultaneousFailures, AreEvaluatedTogether) {
+  api::TrainJob job = make_job(3);
+  job.spec.elastic_policy.max_restarts = 2;
+  JobSimulator sim(job);
+  sim.start();
+  for (int index = 0; index < 3; ++index) sim.fail(index, 1);
+  const Plan plan = sim.step();
+  EXPECT_TRUE(plan.finished) << "three restarts are needed, two are allowed";
+  EXPECT_EQ(sim.status().failures.size(), 3U);
+  EXPECT_EQ(sim.status().restarts.total(), 0) << "none was restarted";
+}
+
+}  // namespace
+}  // namespace tilewright::policy

@@ -1,0 +1,167 @@
+// Tests writing to a file system with the faults of network storage: no RENAME_NOREPLACE, silly
+// renames, and errors that pass.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/file_descriptor.h"
+#include "tests/support/faulty_fs.h"
+#include "tests/unit/worker/checkpoint/checkpoint_testing.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/model_folder.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class StorageFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string missing = testing::missing_fuse();
+    if (!missing.empty()) {
+      if (testing::prerequisites_required()) FAIL() << missing;
+      GTEST_SKIP() << missing;
+    }
+    file_system_.emplace();
+    ASSERT_TRUE(file_system_->mounted());
+    output_ = file_system_->path() / "output";
+  }
+  void write(const OutputWriter& writer, std::int64_t step, const std::string& who = "") {
+    CheckpointContent content;
+    content.state.global_step = step;
+    content.extra_files["who"] = who;
+    write_checkpoint(writer, content);
+  }
+  void write_model(const OutputWriter& writer) {
+    write_model_folder(writer, {{{"classifier.weight", {2}, values_.data()}},
+                                "{}\n",
+                                output_.parent_path(),
+                                {{"who", "new"}}});
+  }
+
+  std::optional<testing::FaultyFileSystem> file_system_;
+  std::filesystem::path output_;
+  std::vector<float> values_ = {1, 2};
+};
+
+TEST_F(StorageFaults, WithoutRenameFlagsADirectoryIsAcquiredByExactlyOneOfSeveralJobs) {
+  for (int round = 0; round < 10; ++round) {
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        try {
+          own(output_, 1, "uid-" + std::to_string(i));
+          _exit(0);
+        } catch (const Failure& failure) {
+          _exit(static_cast<int>(failure.code()));
+        }
+      }
+      children.push_back(child);
+    }
+    std::vector<int> codes;
+    for (const pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      codes.push_back(WEXITSTATUS(status));
+    }
+    std::ranges::sort(codes);
+    const int refused = static_cast<int>(ExitCode::kOutput);
+    EXPECT_THAT(codes, ElementsAre(0, refused, refused, refused));
+    EXPECT_THAT(names_in(output_), ElementsAre(kOwnershipMarkerFile));
+    std::filesystem::remove_all(output_);
+  }
+}
+
+TEST_F(StorageFaults, WithoutLinksTheMarkerIsStillCreated) {
+  file_system_->fail("link", "EPERM");
+  const OutputWriter writer = own(output_, 1);
+  writer.check();
+  EXPECT_THAT(names_in(output_), ElementsAre(kOwnershipMarkerFile));
+  expect_failure([&] { own(output_, 1, "uid-2"); }, ExitCode::kOutput, HasSubstr("belongs to job"));
+}
+
+TEST_F(StorageFaults, WithoutRenameFlagsACheckpointReplacesOneOfTheSameStep) {
+  const OutputWriter writer = own(output_, 1);
+  write(writer, 3, "old");
+  write(writer, 3, "new");
+  EXPECT_EQ(testing::read_text(output_ / "checkpoint-3/who"), "new");
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
+}
+
+// NFS renames a deleted file that is open, and its directory cannot be removed until it is closed.
+TEST_F(StorageFaults, AnOpenFileDoesNotKeepACheckpointFromBeingDeleted) {
+  const OutputWriter writer = own(output_, 1);
+  for (const std::int64_t step : {1, 2, 3}) write(writer, step);
+  FileDescriptor reader(open((output_ / "checkpoint-1/who").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  EXPECT_THAT(prune(writer, 2), ElementsAre(output_ / "checkpoint-1"));
+  EXPECT_THAT(content_of(output_),
+              ElementsAre(StartsWith(".removed.tmp-"), "checkpoint-2", "checkpoint-3"));
+  std::vector<std::filesystem::path> silly_names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(output_)) {
+    if (entry.path().filename().string().starts_with(".nfs")) silly_names.push_back(entry.path());
+  }
+  ASSERT_EQ(silly_names.size(), 1u) << "expected a silly rename";
+  reader.reset();
+  own(output_, 2);
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-2", "checkpoint-3"));
+}
+
+TEST_F(StorageFaults, AFailedWriteMayBeTriedAgainAndLeavesNothing) {
+  const struct {
+    const char* operation;
+    const char* error;
+    const char* said;
+  } kFaults[] = {{"write", "ENOSPC", "No space left on device"},
+                 {"create", "ENOSPC", "No space left on device"},
+                 {"mkdir", "EIO", "Input/output error"},
+                 {"fsync", "EIO", "Input/output error"},
+                 {"open", "ESTALE", "Stale file handle"},
+                 {"rename", "ESTALE", "Stale file handle"}};
+  const OutputWriter writer = own(output_, 1);
+  write(writer, 3, "old");
+  for (const auto& fault : kFaults) {
+    SCOPED_TRACE(fault.operation);
+    file_system_->fail(fault.operation, fault.error, ".checkpoint-");
+    expect_failure([&] { write(writer, 4); }, ExitCode::kOutputUnavailable, HasSubstr(fault.said));
+    file_system_->clear();
+    EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
+    file_system_->fail(fault.operation, fault.error, ".model.");
+    expect_failure([&] { write_model(writer); }, ExitCode::kOutputUnavailable,
+                   HasSubstr(fault.said));
+    file_system_->clear();
+    EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
+  }
+  write(writer, 4);
+  write_model(writer);
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3", "checkpoint-4", "config.json",
+                                               "model.safetensors", "who"));
+}
+
+TEST_F(StorageFaults, AMarkerThatCannotBeReadIsNotANewerWriter) {
+  const OutputWriter writer = own(output_, 1);
+  file_system_->fail("open", "ESTALE", kOwnershipMarkerFile);
+  expect_failure([&] { write(writer, 3); }, ExitCode::kOutputUnavailable,
+                 HasSubstr(kOwnershipMarkerFile));
+  writer.throw_if_superseded();
+  file_system_->clear();
+  write(writer, 3);
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
+}
+
+TEST_F(StorageFaults, AFullDiskAtTheStartMayPass) {
+  own(output_, 1);
+  file_system_->fail("write", "ENOSPC");
+  expect_failure([&] { own(output_, 2); }, ExitCode::kOutputUnavailable,
+                 HasSubstr("No space left on device"));
+  file_system_->clear();
+  EXPECT_THAT(names_in(output_), ElementsAre(kOwnershipMarkerFile));
+  own(output_, 2);
+}
+
+}  // namespace
+}  // namespace tilewright::checkpoint

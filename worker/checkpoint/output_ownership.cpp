@@ -1,0 +1,186 @@
+#include "worker/checkpoint/output_ownership.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "common/base/files.h"
+#include "worker/checkpoint/atomic_directory.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/ownership_marker.h"
+#include "worker/checkpoint/staging.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+  throw Failure(ExitCode::kOutput, fmt::format("{}: {}", path.string(), what));
+}
+
+// Creates the output directory and its missing parents; removes them again unless keep() is called.
+class CreatedDirectories {
+ public:
+  explicit CreatedDirectories(const fs::path& directory) {
+    std::vector<fs::path> missing;
+    std::error_code error;
+    for (fs::path path = directory; !path.empty() && !fs::exists(path, error);
+         path = path.parent_path()) {
+      if (path.has_filename()) missing.push_back(path);
+      if (path == path.parent_path()) break;
+    }
+    for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
+      if (fs::create_directory(*path, error)) created_.push_back(*path);
+      if (error) {
+        remove_created();
+        throw Failure(output_error_code(error.value()),
+                      fmt::format("{}: cannot create the output directory: {}", directory.string(),
+                                  error.message()));
+      }
+    }
+  }
+  ~CreatedDirectories() { remove_created(); }
+  CreatedDirectories(const CreatedDirectories&) = delete;
+  CreatedDirectories& operator=(const CreatedDirectories&) = delete;
+  void keep() { created_.clear(); }
+
+ private:
+  void remove_created() {
+    for (auto path = created_.rbegin(); path != created_.rend(); ++path) rmdir(path->c_str());
+    created_.clear();
+  }
+  std::vector<fs::path> created_;
+};
+
+// The name of an entry, or nullopt for an empty directory. Ignores lost+found of a new volume and
+// staging directories.
+std::optional<std::string> foreign_entry(const fs::path& directory) {
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name != "lost+found" && !is_staging_name(name)) return name;
+  }
+  if (error)
+    refuse(directory, fmt::format("cannot list the output directory: {}", error.message()));
+  return std::nullopt;
+}
+
+void require_writable(const fs::path& directory) {
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    refuse(directory,
+           fmt::format("the output directory cannot be written: {}", std::strerror(errno)));
+  }
+}
+
+struct OutputStatus {
+  OutputOwnership ownership;
+  bool has_marker = false;
+  std::optional<OwnershipMarker> marker;  // nullopt also if it is invalid and will be overwritten
+};
+
+void require_later_epoch(const fs::path& directory, const OutputRequest& request,
+                         const Writer& owner) {
+  if (!request.membership_epoch || *request.membership_epoch > owner.epoch) return;
+  throw Failure(ExitCode::kSuperseded,
+                fmt::format("{}: this job has written there in membership epoch {}, but this is "
+                            "epoch {}; expected a later one",
+                            directory.string(), owner.epoch, *request.membership_epoch));
+}
+
+// The status of a directory with a marker.
+OutputStatus check_marker(const fs::path& directory, const OutputRequest& request) {
+  OutputStatus status{OutputOwnership::kOverwritten, true, std::nullopt};
+  try {
+    status.marker = read_marker(directory, ExitCode::kOutput);
+  } catch (const Failure&) {
+    if (!request.overwrite) throw;
+  }
+  if (status.marker && status.marker->writer.job_uid == request.job_uid) {
+    require_later_epoch(directory, request, status.marker->writer);
+    if (!status.marker->overwriting) status.ownership = OutputOwnership::kResumed;
+    return status;
+  }
+  if (!request.overwrite) {
+    refuse(directory,
+           fmt::format("belongs to job {}, but this is job {}; expected another directory, or "
+                       "--overwrite_output_dir",
+                       quote(status.marker ? status.marker->writer.job_uid : ""),
+                       quote(request.job_uid)));
+  }
+  return status;
+}
+
+// The status of an existing directory. Throws all Failures that can be detected without writing.
+OutputStatus check_existing(const fs::path& directory, const OutputRequest& request) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) refuse(directory, "is a file, expected a directory");
+  require_writable(directory);
+  if (fs::exists(directory / kOwnershipMarkerFile, error)) return check_marker(directory, request);
+  const auto foreign = foreign_entry(directory);
+  if (!foreign) return {OutputOwnership::kNew, false, std::nullopt};
+  if (request.overwrite) return {OutputOwnership::kOverwritten, false, std::nullopt};
+  refuse(
+      directory,
+      fmt::format("is not empty (it contains {}) and does not belong to a job; expected an empty "
+                  "or new directory, or --overwrite_output_dir",
+                  *foreign));
+}
+
+std::uint64_t epoch_of(const OutputRequest& request, const OutputStatus& found) {
+  if (request.membership_epoch) return *request.membership_epoch;
+  const bool same_job = found.marker && found.marker->writer.job_uid == request.job_uid;
+  return same_job ? found.marker->writer.epoch + 1 : 1;
+}
+
+// Writes the marker of a new writer; tries again as long as other processes write theirs.
+OwnershipMarker write_marker(const fs::path& directory, const OutputRequest& request) {
+  constexpr int kMaxAttempts = 16;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const OutputStatus found = check_existing(directory, request);
+    const OwnershipMarker marker{new_writer(request.job_uid, epoch_of(request, found)),
+                                 found.ownership == OutputOwnership::kOverwritten};
+    if (found.has_marker ? replace_marker(directory, found.marker, marker)
+                         : create_marker(directory, marker)) {
+      return marker;
+    }
+  }
+  throw Failure(ExitCode::kSuperseded,
+                fmt::format("{}: other processes have replaced the ownership marker {} times in a "
+                            "row; expected one process to start in a directory",
+                            directory.string(), kMaxAttempts));
+}
+
+// Until the marker says that this is done, a restarted process continues here and does not resume
+// from another job's checkpoints.
+void remove_checkpoints(const OutputWriter& output, const OwnershipMarker& marker) {
+  for (const fs::path& checkpoint : list_checkpoints(output.directory())) {
+    remove_atomically(output, checkpoint.filename());
+  }
+  if (!replace_marker(output.directory(), marker, {marker.writer, false})) output.check();
+}
+
+}  // namespace
+
+OutputOwnership check_output_dir(const fs::path& output_dir, const OutputRequest& request) {
+  std::error_code error;
+  if (!fs::exists(output_dir, error)) return OutputOwnership::kNew;
+  return check_existing(output_dir, request).ownership;
+}
+
+OutputWriter acquire_output_dir(const fs::path& output_dir, const OutputRequest& request) {
+  TW_CHECK(!request.job_uid.empty(), "acquire_output_dir() without a job UID");
+  CreatedDirectories created(output_dir);
+  const OwnershipMarker marker = write_marker(output_dir, request);
+  created.keep();
+  OutputWriter output(output_dir, marker.writer);
+  remove_staging_of_ended_writers(output_dir, marker.writer);
+  if (marker.overwriting) remove_checkpoints(output, marker);
+  return output;
+}
+
+}  // namespace tilewright::checkpoint

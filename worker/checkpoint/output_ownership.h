@@ -1,0 +1,44 @@
+// Assigns an output directory to one job, and within the job to one writer. The same job resumes in
+// the directory; another job is refused unless it may overwrite.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "worker/checkpoint/output_writer.h"
+
+namespace tilewright::checkpoint {
+
+// Who asks for an output directory.
+struct OutputRequest {
+  std::string job_uid;
+  // Must be above the epoch in the ownership marker of the same job. nullopt: a process without a
+  // coordinator, which takes the directory over in the epoch after that one.
+  std::optional<std::uint64_t> membership_epoch;
+  bool overwrite = false;
+};
+
+enum class OutputOwnership {
+  kNew,          // created or empty
+  kResumed,      // belongs to this job
+  kOverwritten,  // belonged to another job or had other content; its checkpoints are removed
+};
+
+// Returns what acquire_output_dir() would return, but writes nothing, so that a training can run
+// its other checks before it changes the directory. Throws Failure with ExitCode::kOutput if
+// `output_dir` is a file, is not writable, or (without `overwrite`) belongs to another job or has
+// other content.
+OutputOwnership check_output_dir(const std::filesystem::path& output_dir,
+                                 const OutputRequest& request);
+
+// Creates the directory and its parents if necessary, and writes the ownership marker. From then on
+// no earlier writer can change anything in it. If two jobs do this concurrently, only one of them
+// succeeds. Overwriting removes only checkpoints that this program wrote; files of the final output
+// are replaced when they are written. Failures have output_error_code(), or kSuperseded if the job
+// has written in a later epoch.
+OutputWriter acquire_output_dir(const std::filesystem::path& output_dir,
+                                const OutputRequest& request);
+
+}  // namespace tilewright::checkpoint

@@ -1,0 +1,106 @@
+#include "worker/checkpoint/staging.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "common/base/files.h"
+#include "common/base/random.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kInfix = ".tmp-";
+constexpr int kRandomBytes = 8;
+constexpr const char* kWriterFile = ".writer.json";  // in a staging directory
+
+bool is_hex_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+// The writer of a staging directory or of a staging file, which is a marker. nullopt: it names
+// none, because its creation was cut short.
+std::optional<Writer> writer_of(const fs::path& staging) {
+  std::error_code error;
+  const fs::path file = fs::is_directory(staging, error) ? staging / kWriterFile : staging;
+  try {
+    return writer_from(JsonFields(file, ExitCode::kOutput));
+  } catch (const Failure&) {
+    return std::nullopt;
+  }
+}
+
+bool has_ended(const Writer& writer, const Writer& owner) {
+  return writer != owner && (writer.job_uid != owner.job_uid || writer.epoch <= owner.epoch);
+}
+
+}  // namespace
+
+std::string new_staging_name(const std::string& name) {
+  return fmt::format(".{}{}{}", name, kInfix, random_hex(kRandomBytes));
+}
+
+bool is_staging_name(const std::string& name) {
+  const auto infix = name.rfind(kInfix);
+  if (!name.starts_with('.') || infix == std::string::npos || infix < 2) return false;
+  const std::string_view digits = std::string_view(name).substr(infix + kInfix.size());
+  return digits.size() == 2 * kRandomBytes && std::ranges::all_of(digits, is_hex_digit);
+}
+
+StagingDirectory::StagingDirectory(const fs::path& parent, const std::string& name,
+                                   const Writer& writer)
+    : path_(parent / new_staging_name(name)) {
+  if (mkdir(path_.c_str(), 0755) != 0) {
+    throw Failure(output_error_code(errno), fmt::format("{}: cannot create the directory: {}",
+                                                        path_.string(), std::strerror(errno)));
+  }
+  if (const Status named = write_new_file(path_ / kWriterFile, to_json(writer).dump() + "\n");
+      !named.ok()) {
+    rmdir(path_.c_str());
+    named.or_throw();
+  }
+}
+
+StagingDirectory::~StagingDirectory() {
+  std::error_code error;
+  std::vector<fs::path> content;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != kWriterFile) content.push_back(entry->path());
+  }
+  bool empty = !error;
+  for (const fs::path& path : content) {
+    fs::remove_all(path, error);
+    empty = empty && !error;
+  }
+  // A directory that remains must keep naming its writer.
+  if (!empty) return;
+  unlink((path_ / kWriterFile).c_str());
+  rmdir(path_.c_str());
+}
+
+std::vector<std::string> remove_staging_of_ended_writers(const fs::path& parent,
+                                                         const Writer& owner) {
+  std::vector<std::string> ended;
+  std::error_code error;
+  for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!is_staging_name(name)) continue;
+    const std::optional<Writer> writer = writer_of(entry->path());
+    if (writer && has_ended(*writer, owner)) ended.push_back(name);
+  }
+  if (ended.empty()) return ended;
+  const StagingDirectory removed(parent, "removed", owner);
+  std::erase_if(ended, [&](const std::string& name) {
+    return rename((parent / name).c_str(), (removed.path() / name).c_str()) != 0;
+  });
+  return ended;
+}
+
+}  // namespace tilewright::checkpoint

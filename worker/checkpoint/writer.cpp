@@ -1,0 +1,27 @@
+#include "worker/checkpoint/writer.h"
+
+#include "common/base/random.h"
+
+namespace tilewright::checkpoint {
+namespace {
+
+constexpr int kIdBytes = 8;
+constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 53;  // exact in every JSON reader
+
+}  // namespace
+
+Writer new_writer(const std::string& job_uid, std::uint64_t epoch) {
+  return {job_uid, epoch, random_hex(kIdBytes)};
+}
+
+nlohmann::json to_json(const Writer& writer) {
+  return {{"job_uid", writer.job_uid}, {"epoch", writer.epoch}, {"writer", writer.id}};
+}
+
+Writer writer_from(const JsonFields& fields) {
+  return {fields.string("job_uid"),
+          static_cast<std::uint64_t>(fields.integer("epoch", 0, kMaxEpoch, 0)),
+          fields.string("writer", "")};
+}
+
+}  // namespace tilewright::checkpoint

@@ -1,0 +1,26 @@
+// The identity of a process that writes to an output directory. The ownership marker names the
+// current writer, and each staging directory names its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "worker/checkpoint/json_fields.h"
+
+namespace tilewright::checkpoint {
+
+struct Writer {
+  std::string job_uid;
+  std::uint64_t epoch = 0;  // of the membership; a later one ends all earlier writers
+  std::string id;           // random: tells two writers of one epoch apart
+  bool operator==(const Writer&) const = default;
+};
+
+// A writer with a new random id.
+Writer new_writer(const std::string& job_uid, std::uint64_t epoch);
+
+nlohmann::json to_json(const Writer& writer);
+// Failures have the code of `fields`.
+Writer writer_from(const JsonFields& fields);
+
+}  // namespace tilewright::checkpoint

@@ -1,0 +1,428 @@
+// Builds a mesh: build_mesh(). Each connection is set up as follows:
+//
+//   lower rank (server)                          higher rank (client)
+//     | <--------------------------------------- connects -- |
+//     | -- with TLS: "TWS1", then the TLS handshake -------- |
+//     | -- proof of the secret (common/net/handshake.h) ------- |
+//     | <-- Hello: version, epoch, rank, both instances ---- |
+//     | -- Reply: accepted and the server's instance, or --> |
+//     |           the reason for a refusal                   |
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <optional>
+
+#include "common/net/handshake.h"
+#include "common/net/message.h"
+#include "common/net/tls.h"
+#include "worker/collectives/mesh.h"
+
+namespace tilewright::collectives {
+namespace {
+
+// Higher after every change of Hello or of the frames. The proof, the size of Hello, the place of the
+// version in it and the replies are the same in all versions, so that a process of another version
+// gets a reason.
+constexpr std::uint64_t kProtocolVersion = 2;
+
+struct Hello {
+  std::uint64_t version = kProtocolVersion;
+  std::uint64_t epoch = 0;
+  std::uint64_t client_instance = 0;
+  std::uint64_t server_instance = 0;  // that the client expects
+  std::int32_t rank = 0;              // of the client
+  std::int32_t world = 0;
+};
+static_assert(sizeof(Hello) == 40);
+
+// The first byte of a reply. The rest is the server's instance if it accepts, else the reason.
+constexpr char kAccepted = 'W';
+constexpr char kRejected = 'R';      // permanent in this epoch
+constexpr char kRetry = 'N';         // the server is an older instance or still in an older epoch
+constexpr char kOtherVersion = 'V';  // permanent
+constexpr std::size_t kMaxReplyBytes = 1000;
+constexpr std::size_t kMaxPending = 64;
+constexpr Duration kRetryDelay = std::chrono::milliseconds(20);
+// Limit of one connection attempt. The builder does nothing else during an attempt.
+constexpr Duration kConnectTimeout = std::chrono::seconds(1);
+
+// An accepted connection that is not yet authenticated.
+struct Pending {
+  net::Socket socket;
+  net::Handshake handshake;
+  MonotonicTime deadline;
+  std::string input;           // the bytes received so far, of `wanted`
+  bool greeting_sent = false;  // with TLS, after the TLS handshake
+  std::size_t wanted() const { return handshake.complete() ? sizeof(Hello) : handshake.wanted(); }
+};
+
+// A connection to a lower rank that is being set up. It has no separate deadline.
+struct Outgoing {
+  int peer = 0;
+  net::Socket socket;  // if not connected, connect again at next_try
+  std::optional<net::Handshake> handshake;
+  std::string input;
+  bool tls_agreed = false;      // the server has sent the TLS greeting
+  bool hello_sent = false;      // waiting for the reply
+  std::size_t reply_bytes = 0;  // length of the reply, once known
+  MonotonicTime next_try{};
+  std::string last_error = "not tried yet";
+  // last_error describes a peer with another protocol or secret. Later attempts keep that message.
+  bool incompatible = false;
+  std::size_t wanted() const {
+    if (!hello_sent) return handshake->wanted();
+    return net::kMessagePrefixBytes + reply_bytes;
+  }
+};
+
+}  // namespace
+
+class MeshBuilder {
+ public:
+  MeshBuilder(net::Listener& listener, const MeshConfig& config, const net::SecretKey& key,
+              MonotonicTime deadline, const net::WakeUp* cancel)
+      : listener_(listener),
+        key_(key),
+        wait_(deadline, cancel),
+        context_("tilewright mesh of job " + config.job_uid),
+        tls_key_(key, context_),
+        mesh_(new Mesh(config, std::vector<net::Socket>(config.peers.size()))) {
+    TW_CHECK(0 <= config.rank && config.rank < mesh_->world(), "rank {} of {}", config.rank,
+             mesh_->world());
+  }
+
+  std::unique_ptr<Mesh> build() {
+    for (int peer = 0; peer < mesh_->rank(); ++peer) outgoing_.emplace_back().peer = peer;
+    while (missing() > 0) {
+      throw_if_cancelled_or_expired();
+      for (Outgoing& one : outgoing_) connect(one);
+      wait_for_events();
+      throw_if_lost();
+      for (Outgoing& one : outgoing_) advance_outgoing(one);
+      if (pending_.size() < kMaxPending) accept_connection();
+      for (auto one = pending_.begin(); one != pending_.end();) {
+        one = advance_pending(*one) ? std::next(one) : pending_.erase(one);
+      }
+    }
+    return std::move(mesh_);
+  }
+
+ private:
+  int missing() const {
+    return static_cast<int>(std::ranges::count_if(
+               mesh_->sockets_, [](const auto& socket) { return !socket.connected(); })) -
+           1;
+  }
+
+  void throw_if_cancelled_or_expired() const {
+    const bool cancelled = wait_.cancel && wait_.cancel->signalled();
+    if (!cancelled && monotonic_now() < wait_.deadline) return;
+    throw Failure(
+        ExitCode::kPeerLost,
+        fmt::format("rank {} in membership epoch {}: {}: {}", mesh_->rank(), mesh_->epoch(),
+                    cancelled ? "cancelled" : "the mesh is not complete by the deadline",
+                    describe_missing()));
+  }
+
+  // A rank that disconnects does not rejoin this membership epoch.
+  void throw_if_lost() {
+    for (int peer = 0; peer < mesh_->world(); ++peer) {
+      if (mesh_->socket(peer).connected() && mesh_->socket(peer).peer_closed()) {
+        throw mesh_->lost(peer, "closed its connection during the construction of the mesh");
+      }
+    }
+  }
+
+  void wait_for_events() {
+    std::vector<pollfd> fds;
+    fds.push_back({pending_.size() < kMaxPending ? listener_.fd() : -1, POLLIN, 0});
+    fds.push_back({wait_.cancel ? wait_.cancel->fd() : -1, POLLIN, 0});
+    for (const auto& socket : mesh_->sockets_) fds.push_back({socket.fd(), POLLRDHUP, 0});
+    MonotonicTime next = wait_.deadline;
+    for (const Pending& one : pending_) {
+      fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
+      next = std::min(next, one.deadline);
+    }
+    for (const Outgoing& one : outgoing_) {
+      if (mesh_->socket(one.peer).connected()) continue;
+      fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
+      if (!one.socket.connected()) next = std::min(next, one.next_try);
+    }
+    poll(fds.data(), fds.size(), net::poll_timeout(next));
+  }
+
+  // Client side.
+  void connect(Outgoing& one) {
+    const MonotonicTime now = monotonic_now();
+    if (mesh_->socket(one.peer).connected() || one.socket.connected() || now < one.next_try) return;
+    auto socket = net::connect_to(member(one.peer).address,
+                                  {std::min(wait_.deadline, now + kConnectTimeout), wait_.cancel});
+    if (!socket.ok()) return retry_later(one, socket.error().message);
+    one.socket = std::move(socket).value();
+    one.handshake.emplace(net::Role::kClient, key_, context_);
+    one.input.clear();
+    one.tls_agreed = false;
+    one.hello_sent = false;
+    one.reply_bytes = 0;
+    if (!one.incompatible) one.last_error = "no answer yet";
+  }
+
+  // Connects again later: the peer may be a process of an older membership epoch that is about to
+  // exit.
+  void retry_later(Outgoing& one, const std::string& why) {
+    one.socket.close();
+    one.next_try = monotonic_now() + kRetryDelay;
+    one.last_error = why;
+    one.incompatible = false;
+  }
+  void retry_later_incompatible(Outgoing& one, const std::string& why) {
+    retry_later(one, one.socket.peer() + " " + why);
+    one.incompatible = true;
+  }
+
+  void advance_outgoing(Outgoing& one) {
+    while (one.socket.connected()) {
+      const auto whole = fill(one.socket, one.input, one.wanted());
+      if (!whole.ok()) {
+        return retry_later(one, whole.error().message + " before it accepted this rank");
+      }
+      if (!*whole) return;
+      if (one.hello_sent) {
+        read_reply(one);
+      } else if (tls() && !one.tls_agreed) {
+        agree_on_tls(one, std::exchange(one.input, {}));
+      } else {
+        advance_proof(one, std::exchange(one.input, {}));
+      }
+    }
+  }
+
+  bool tls() const { return mesh_->config_.tls; }
+  const MeshPeer& member(int rank) const {
+    return mesh_->config_.peers[static_cast<std::size_t>(rank)];
+  }
+  static std::string as_text(std::uint64_t instance) {
+    return {reinterpret_cast<const char*>(&instance), sizeof instance};
+  }
+
+  void agree_on_tls(Outgoing& one, const std::string& greeting) {
+    if (greeting != net::kTlsGreeting) {
+      return retry_later_incompatible(one, "does not use TLS, but this rank does");
+    }
+    one.tls_agreed = true;
+    one.socket.connect_tls(tls_key_);
+  }
+
+  void advance_proof(Outgoing& one, const std::string& input) {
+    if (auto status = one.handshake->feed(input); !status.ok()) {
+      return retry_later_incompatible(one, status.error().message);
+    }
+    std::string output = one.handshake->take_output();
+    if (one.handshake->complete()) {
+      const Hello hello{.epoch = mesh_->epoch(),
+                        .client_instance = member(mesh_->rank()).instance_id,
+                        .server_instance = member(one.peer).instance_id,
+                        .rank = mesh_->rank(),
+                        .world = mesh_->world()};
+      output.append(reinterpret_cast<const char*>(&hello), sizeof hello);
+      one.hello_sent = true;
+    }
+    if (!send(one.socket, output)) retry_later(one, one.socket.peer() + " disconnected");
+  }
+
+  void read_reply(Outgoing& one) {
+    net::MessageReader reader(kMaxReplyBytes);
+    reader.append(one.input);
+    const auto reply = reader.next();
+    if (!reply.ok()) return retry_later(one, one.socket.peer() + " sent no reply");
+    if (!reply->has_value()) {
+      // The length prefix is complete, but the text is not.
+      one.reply_bytes = net::message_length(one.input);
+      return;
+    }
+    if ((*reply)->empty()) return retry_later(one, "an empty reply");
+    const std::string text = (*reply)->substr(1);
+    switch ((*reply)->front()) {
+      case kAccepted:
+        if (text != as_text(member(one.peer).instance_id)) {
+          return retry_later(one, one.socket.peer() + " is another instance than expected");
+        }
+        mesh_->socket(one.peer) = std::move(one.socket);
+        return;
+      case kRejected:
+        throw mesh_->lost(one.peer, "refused this rank: " + text);
+      case kOtherVersion:
+        throw Failure(ExitCode::kUnsupported,
+                      fmt::format("{} refused this rank: {}", mesh_->name(one.peer), text));
+      default:
+        return retry_later(one, text);
+    }
+  }
+
+  // Reads without blocking until `input` has `wanted` bytes; returns true when it has all of them.
+  static Result<bool> fill(net::Socket& socket, std::string& input, std::size_t wanted) {
+    while (input.size() < wanted) {
+      const std::size_t have = input.size();
+      input.resize(wanted);
+      const auto got = socket.try_read(std::as_writable_bytes(std::span(input).subspan(have)));
+      input.resize(have + (got.ok() ? *got : 0));
+      if (!got.ok()) return got.error();
+      if (*got == 0) return false;
+    }
+    return true;
+  }
+
+  // Server side.
+  void accept_connection() {
+    auto socket = listener_.try_accept().or_throw();
+    if (!socket.connected()) return;
+    if (tls()) {
+      if (!send(socket, std::string(net::kTlsGreeting))) return;
+      socket.accept_tls([this](std::string_view identity) {
+        return identity == tls_key_.identity() ? &tls_key_ : nullptr;
+      });
+    }
+    pending_.push_back({.socket = std::move(socket),
+                        .handshake = net::Handshake(net::Role::kServer, key_, context_),
+                        .deadline = monotonic_now() + mesh_->config_.handshake_timeout,
+                        .input = {}});
+  }
+
+  // Sends the server's first message. Returns false if that is not yet possible. On an Error the
+  // caller closes the connection.
+  static Result<bool> send_greeting(Pending& one) {
+    if (one.greeting_sent) return true;
+    if (auto ready = one.socket.advance_tls(); !ready.ok() || !*ready) return ready;
+    if (!send(one.socket, one.handshake.take_output())) {
+      return Error{ExitCode::kPeerLost, one.socket.peer() + " disconnected"};
+    }
+    return one.greeting_sent = true;
+  }
+
+  // Messages of the handshake are short and the send buffer is empty, so the kernel accepts the
+  // whole message unless the connection is broken.
+  static bool send(net::Socket& socket, const std::string& text) {
+    const auto sent = socket.try_write(std::as_bytes(std::span(text)));
+    return sent.ok() && *sent == text.size();
+  }
+
+  bool reject(const Pending& one, const std::string& why) {
+    ++rejected_count_;
+    last_rejected_ = fmt::format("{} {}", one.socket.peer(), why);
+    return false;
+  }
+
+  // Returns false when the connection is finished: rejected, or moved into the mesh.
+  bool advance_pending(Pending& one) {
+    while (true) {
+      const auto greeting_sent = send_greeting(one);
+      if (!greeting_sent.ok()) return reject(one, greeting_sent.error().message);
+      const auto whole =
+          *greeting_sent ? fill(one.socket, one.input, one.wanted()) : Result<bool>(false);
+      if (!whole.ok()) return reject(one, "disconnected before it sent its rank");
+      if (!*whole) {
+        return monotonic_now() < one.deadline || reject(one, "did not send its rank in time");
+      }
+      const std::string input = std::exchange(one.input, {});
+      if (one.handshake.complete()) return handle_hello(one, input);
+      if (auto status = one.handshake.feed(input); !status.ok()) {
+        return reject(one, status.error().message);
+      }
+      if (!send(one.socket, one.handshake.take_output())) {
+        return reject(one, "disconnected during authentication");
+      }
+    }
+  }
+
+  bool handle_hello(Pending& one, const std::string& input) {
+    Hello hello;
+    std::memcpy(&hello, input.data(), sizeof hello);
+    const auto [kind, reason] = check_hello(hello);
+    const bool accepted = kind == kAccepted;
+    const std::string text =
+        kind + (accepted ? as_text(member(mesh_->rank()).instance_id) : reason);
+    const bool sent = send(one.socket, net::message_prefix(text.size()) + text);
+    if (!accepted) return reject(one, "was refused: " + reason);
+    if (sent) mesh_->socket(hello.rank) = std::move(one.socket);
+    return false;
+  }
+
+  std::pair<char, std::string> check_hello(const Hello& hello) {
+    if (hello.version != kProtocolVersion) {
+      return {kOtherVersion,
+              fmt::format("it uses version {} of the mesh protocol, rank {} version {}; expected "
+                          "the same release of Tilewright for all workers",
+                          hello.version, mesh_->rank(), kProtocolVersion)};
+    }
+    if (hello.epoch < mesh_->epoch()) {
+      return {kRejected, fmt::format("membership epoch {} is over, the current one is {}",
+                                     hello.epoch, mesh_->epoch())};
+    }
+    if (hello.epoch > mesh_->epoch()) {
+      return {kRetry, fmt::format("rank {} is still in membership epoch {}, not yet in {}",
+                                  mesh_->rank(), mesh_->epoch(), hello.epoch)};
+    }
+    if (hello.world != mesh_->world() || hello.rank <= mesh_->rank() ||
+        hello.rank >= mesh_->world()) {
+      return {kRejected, fmt::format("rank {} of {} must not connect to rank {} of {}", hello.rank,
+                                     hello.world, mesh_->rank(), mesh_->world())};
+    }
+    const std::uint64_t own = member(mesh_->rank()).instance_id;
+    if (hello.server_instance != own) {
+      return {kRetry, fmt::format("this is instance {:016x} of rank {}, not {:016x}", own,
+                                  mesh_->rank(), hello.server_instance)};
+    }
+    const std::uint64_t expected = member(hello.rank).instance_id;
+    if (hello.client_instance != expected) {
+      return {kRejected, fmt::format("instance {:016x} of rank {} is not in epoch {}, expected "
+                                     "instance {:016x}",
+                                     hello.client_instance, hello.rank, hello.epoch, expected)};
+    }
+    if (mesh_->socket(hello.rank).connected()) {
+      return {kRejected, fmt::format("rank {} is already connected", hello.rank)};
+    }
+    return {kAccepted, ""};
+  }
+
+  std::string describe_missing() const {
+    std::string text = "missing: ";
+    const char* separator = "";
+    for (const Outgoing& one : outgoing_) {
+      if (mesh_->socket(one.peer).connected()) continue;
+      text += fmt::format("{}{}: {}", separator, mesh_->name(one.peer), one.last_error);
+      separator = "; ";
+    }
+    for (int peer = mesh_->rank() + 1; peer < mesh_->world(); ++peer) {
+      if (mesh_->socket(peer).connected()) continue;
+      text += separator + mesh_->name(peer);
+      separator = ", ";
+    }
+    if (rejected_count_ > 0) {
+      text +=
+          fmt::format("; rejected connections: {}, the last: {}", rejected_count_, last_rejected_);
+    }
+    return text;
+  }
+
+  net::Listener& listener_;
+  const net::SecretKey& key_;
+  net::Wait wait_;
+  std::string context_;
+  const net::TlsKey tls_key_;
+  std::unique_ptr<Mesh> mesh_;
+  std::vector<Outgoing> outgoing_;
+  std::list<Pending> pending_;
+  int rejected_count_ = 0;
+  std::string last_rejected_;
+};
+
+std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
+                                 const net::SecretKey& key, MonotonicTime deadline,
+                                 const net::WakeUp* cancel) {
+  return MeshBuilder(listener, config, key, deadline, cancel).build();
+}
+
+}  // namespace tilewright::collectives

@@ -1,0 +1,319 @@
+#include "worker/kernels/gemm/linear.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace tilewright::kernels {
+namespace {
+
+constexpr std::int64_t round_up_to(std::int64_t x, std::int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+constexpr std::int64_t ceil_div(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
+
+// How a product [rows, columns] is cut into tasks. The rows of a block stay in the L2 cache while
+// the panels stream through it.
+struct ForwardPlan {
+  std::int64_t rows = 0;     // of a block
+  std::int64_t columns = 0;  // of a block
+};
+
+constexpr std::int64_t kL2Rows = 320 * 1024;  // bytes of left rows; the rest of L2 is for panels
+
+inline ForwardPlan plan_forward(std::int64_t rows, std::int64_t columns, std::int64_t row_bytes,
+                                std::int64_t mr, std::int64_t nr, int threads) {
+  const std::int64_t fitting = std::max(mr, kL2Rows / std::max<std::int64_t>(row_bytes, 1));
+  std::int64_t row_blocks = ceil_div(rows, std::min<std::int64_t>(fitting, 256));
+  std::int64_t column_blocks = 1;
+  if (threads > 1) {
+    // Four tasks per thread, so that other threads can take over tasks of a delayed thread.
+    const std::int64_t wanted = 4 * threads;
+    row_blocks = std::clamp(wanted, row_blocks, std::max(row_blocks, ceil_div(rows, 4 * mr)));
+    row_blocks =
+        std::min(round_up_to(row_blocks, threads), std::max<std::int64_t>(1, ceil_div(rows, mr)));
+    column_blocks =
+        std::clamp<std::int64_t>(ceil_div(wanted, row_blocks), 1, ceil_div(columns, nr));
+  }
+  return {round_up_to(ceil_div(rows, row_blocks), mr),
+          round_up_to(ceil_div(columns, column_blocks), nr)};
+}
+
+// How dw [n, k] is cut into tasks. A task processes all tokens in chunks: it packs its columns of
+// dy (which stay in the L2 cache), then each panel of x in turn (which stays in L1), and adds their
+// products to the running sums of its block.
+struct WeightPlan {
+  std::int64_t tokens = 0;     // of a chunk, including padding
+  std::int64_t rows = 0;       // of a block of dw
+  std::int64_t columns = 0;    // of a block of dw
+  std::int64_t slots = 0;      // running sums: log2(shards) + 1
+  std::int64_t dy_stride = 0;  // elements between packed panels
+  // Byte offsets in a thread's scratch, which starts with packed dy.
+  std::size_t x_offset = 0;
+  std::size_t slots_offset = 0;
+  std::size_t local_offset = 0;
+  std::size_t bias_offset = 0;
+  std::size_t bytes = 0;
+};
+
+template <typename Activation>
+WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t shards, std::int64_t k,
+                       std::int64_t n, int threads) {
+  // Packed dy fits in 1 MiB of L2, a panel of x in L1. x is packed once per block of rows.
+  constexpr std::int64_t kRows = sizeof(Activation) == 2 ? 768 : 384;
+  constexpr std::int64_t kColumns = 768;
+  WeightPlan plan;
+  plan.tokens = sizeof(Activation) == 2 ? 592 : 256;
+  std::int64_t row_blocks = ceil_div(n, kRows);
+  std::int64_t column_blocks = ceil_div(k, kColumns);
+  // An equal number of tasks per thread, unless blocks become so small that packing dominates.
+  while (row_blocks * column_blocks % threads != 0 &&
+         (n / row_blocks >= 8 * engine.mr || k / column_blocks >= 8 * engine.nr)) {
+    ++(n / row_blocks >= k / column_blocks ? row_blocks : column_blocks);
+  }
+  plan.rows = round_up_to(ceil_div(n, row_blocks), engine.mr);
+  plan.columns = round_up_to(ceil_div(k, column_blocks), engine.nr);
+  plan.slots = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(shards, 1)));
+  plan.dy_stride = plan.tokens * engine.mr + kPanelPadding;
+  std::size_t at = 0;
+  const auto take = [&](std::int64_t elements, std::size_t size) {
+    const std::size_t begin = at;
+    at += (static_cast<std::size_t>(elements) * size + 63) / 64 * 64;
+    return begin;
+  };
+  take(plan.rows / engine.mr * plan.dy_stride, sizeof(Activation));
+  plan.x_offset = take(plan.tokens * engine.nr + kPanelPadding, sizeof(Activation));
+  plan.slots_offset = take(plan.rows * plan.columns * plan.slots, sizeof(float));
+  plan.local_offset = take(plan.slots * engine.mr * engine.nr, sizeof(float));
+  plan.bias_offset = take(plan.rows * plan.slots, sizeof(float));
+  plan.bytes = at;
+  return plan;
+}
+
+// The token rows of one chunk, cut at the boundaries of the shards.
+struct Chunk {
+  static constexpr int kMaxSegments = 64;
+  std::array<Segment, kMaxSegments> segments;
+  std::array<std::int64_t, kMaxSegments> first_row;
+  std::array<std::int64_t, kMaxSegments> row_count;
+  int count = 0;
+
+  std::int64_t first_token(int segment, std::int64_t granularity) const {
+    return segments[segment].first_group * granularity;
+  }
+  std::int64_t rows() const { return first_row[count - 1] + row_count[count - 1] - first_row[0]; }
+};
+
+// Iterates over the shards in chunks. A chunk is the largest subtree of whole shards that starts at
+// the current shard and fits, so that only the subtree's sum outlives the chunk. A shard that does
+// not fit is cut into equal parts.
+class ChunkReader {
+ public:
+  ChunkReader(Shards shards, std::int64_t tokens, std::int64_t granularity)
+      : shards_(shards), capacity_(tokens / granularity), granularity_(granularity) {
+    row_ = shards.front();
+  }
+
+  // Returns false after the last shard.
+  bool next(Chunk& chunk) {
+    chunk.count = 0;
+    if (shard_ == shard_count()) return false;
+    const std::int64_t left = ceil_div(shards_[shard_ + 1] - row_, granularity_);
+    if (!fresh_ || left > capacity_) {
+      add(chunk, ceil_div(left, ceil_div(left, capacity_)), 0, false);
+      return true;
+    }
+    const int height = subtree();
+    for (int i = 1 << height; i > 0; --i) add(chunk, groups_of(shard_), height, i > 1);
+    return true;
+  }
+
+ private:
+  std::size_t shard_count() const { return shards_.size() - 1; }
+  std::int64_t groups_of(std::size_t shard) const {
+    return ceil_div(shards_[shard + 1] - shards_[shard], granularity_);
+  }
+
+  // Height of the largest subtree that starts with this shard and fits.
+  int subtree() const {
+    std::int64_t groups = groups_of(shard_);
+    int height = 0;
+    for (std::size_t size = 1; 2 * size <= Chunk::kMaxSegments; size *= 2, ++height) {
+      if (shard_ % (2 * size) != 0 || shard_ + 2 * size > shard_count()) break;
+      for (std::size_t s = shard_ + size; s < shard_ + 2 * size; ++s) groups += groups_of(s);
+      if (groups > capacity_) break;
+    }
+    return height;
+  }
+
+  // Appends the next `groups` groups of this shard to a chunk that is a subtree of `height`.
+  void add(Chunk& chunk, std::int64_t groups, int height, bool local) {
+    const std::int64_t rows = std::min(shards_[shard_ + 1] - row_, groups * granularity_);
+    const int i = chunk.count++;
+    chunk.first_row[i] = row_;
+    chunk.row_count[i] = rows;
+    Segment& segment = chunk.segments[i];
+    segment.first_group =
+        i == 0 ? 0 : chunk.segments[i - 1].first_group + chunk.segments[i - 1].groups;
+    segment.groups = groups;
+    segment.level = std::popcount(shard_);
+    segment.fresh = fresh_;
+    segment.local = local;
+    row_ += rows;
+    fresh_ = row_ == shards_[shard_ + 1];
+    const int merges = fresh_ ? std::countr_one(shard_) : 0;
+    segment.local_merges = std::min(merges, height);
+    segment.merges = merges - segment.local_merges;
+    segment.last = fresh_ && shard_ + 1 == shard_count();
+    if (fresh_) ++shard_;
+  }
+
+  Shards shards_;
+  std::int64_t capacity_;
+  std::int64_t granularity_;
+  std::int64_t row_ = 0;
+  std::size_t shard_ = 0;
+  bool fresh_ = true;
+};
+
+template <typename Activation>
+std::size_t packed_weight_size(const Engine<Activation>& engine, std::int64_t n, std::int64_t k) {
+  const std::int64_t forward = round_up_to(n, engine.nr) * round_up_to(k, engine.granularity);
+  const std::int64_t backward = round_up_to(k, engine.nr) * round_up_to(n, engine.granularity);
+  return static_cast<std::size_t>(std::max(forward, backward));
+}
+
+template <typename Activation>
+void pack_weight(const Engine<Activation>& engine, const float* w, std::int64_t n, std::int64_t k,
+                 std::int64_t row_begin, std::int64_t row_end, Activation* forward,
+                 Activation* backward) {
+  engine.pack_weight(w, n, k, row_begin, row_end, forward, backward);
+}
+
+template <typename Activation>
+void forward(const Engine<Activation>& engine, ThreadPool& pool, const Activation* x,
+             const Activation* packed, const float* bias, std::int64_t rows, std::int64_t k,
+             std::int64_t n, Activation* y) {
+  if (rows <= 0) return;
+  const ForwardPlan plan = plan_forward(rows, n, k * static_cast<std::int64_t>(sizeof(Activation)),
+                                        engine.mr, engine.nr, pool.size());
+  const std::int64_t column_blocks = ceil_div(n, plan.columns);
+  const std::int64_t panel_stride = round_up_to(k, engine.granularity) * engine.nr;
+  pool.run(ceil_div(rows, plan.rows) * column_blocks, [&](std::int64_t task, int) {
+    const std::int64_t row = task / column_blocks * plan.rows;
+    const std::int64_t column = task % column_blocks * plan.columns;
+    ForwardBlock<Activation> block;
+    block.a = x + row * k;
+    block.lda = k;
+    block.panels = packed + column / engine.nr * panel_stride;
+    block.panel_stride = panel_stride;
+    block.bias = bias != nullptr ? bias + column : nullptr;
+    block.y = y + row * n + column;
+    block.ldy = n;
+    block.rows = std::min(plan.rows, rows - row);
+    block.columns = std::min(plan.columns, n - column);
+    block.k = k;
+    engine.forward(block);
+  });
+}
+
+template <typename Activation>
+void backward_input(const Engine<Activation>& engine, ThreadPool& pool, const Activation* dy,
+                    const Activation* packed, std::int64_t rows, std::int64_t k, std::int64_t n,
+                    Activation* dx) {
+  forward(engine, pool, dy, packed, nullptr, rows, n, k, dx);
+}
+
+template <typename Activation>
+std::size_t backward_weight_scratch(const Engine<Activation>& engine, std::int64_t /*rows*/,
+                                    std::int64_t shards, std::int64_t k, std::int64_t n,
+                                    int threads) {
+  return plan_weight(engine, shards, k, n, threads).bytes * static_cast<std::size_t>(threads);
+}
+
+// Adds dy of one segment to the bias gradient, in the tree order of the weight gradient.
+template <typename Activation>
+void sum_bias(const Engine<Activation>& engine, const Segment& segment, const Activation* dy,
+              std::int64_t ld, std::int64_t tokens, std::int64_t columns, float* slots,
+              std::int64_t stride, float* dbias) {
+  float* sums = slots + segment.level * stride;
+  if (segment.fresh) std::fill_n(sums, columns, 0.0f);
+  engine.add_rows(dy, ld, tokens, columns, sums);
+  for (int m = 0; m < segment.local_merges + segment.merges; ++m) {
+    const float* right = sums;
+    sums -= stride;
+    for (std::int64_t c = 0; c < columns; ++c) sums[c] += right[c];
+  }
+  if (segment.last) std::copy_n(sums, columns, dbias);
+}
+
+template <typename Activation>
+void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const Activation* x,
+                     const Activation* dy, Shards shards, std::int64_t k, std::int64_t n, float* dw,
+                     float* dbias, std::byte* scratch) {
+  const auto shard_count = static_cast<std::int64_t>(shards.size()) - 1;
+  const WeightPlan plan = plan_weight(engine, shard_count, k, n, pool.size());
+  const std::int64_t column_blocks = ceil_div(k, plan.columns);
+  pool.run(ceil_div(n, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
+    const std::int64_t row = task / column_blocks * plan.rows;
+    const std::int64_t column = task % column_blocks * plan.columns;
+    std::byte* thread_scratch = scratch + static_cast<std::size_t>(thread) * plan.bytes;
+    Activation* packed_dy = reinterpret_cast<Activation*>(thread_scratch);
+    Activation* packed_x = reinterpret_cast<Activation*>(thread_scratch + plan.x_offset);
+    float* bias_slots = reinterpret_cast<float*>(thread_scratch + plan.bias_offset);
+    WeightBlock<Activation> block;
+    block.a = packed_dy;
+    block.b = packed_x;
+    block.a_stride = plan.dy_stride;
+    block.slot_count = plan.slots;
+    block.local = reinterpret_cast<float*>(thread_scratch + plan.local_offset);
+    block.ldw = k;
+    block.rows = std::min(plan.rows, n - row);
+    const std::int64_t column_end = std::min(column + plan.columns, k);
+    ChunkReader reader(shards, plan.tokens, engine.granularity);
+    for (Chunk chunk; reader.next(chunk);) {
+      block.segments = chunk.segments.data();
+      block.segment_count = chunk.count;
+      for (int s = 0; s < chunk.count; ++s) {
+        const Activation* from = dy + chunk.first_row[s] * n + row;
+        engine.pack_dy(from, n, chunk.row_count[s], block.rows,
+                       packed_dy + chunk.first_token(s, engine.granularity) * engine.mr,
+                       plan.dy_stride);
+        if (dbias != nullptr && column == 0) {
+          sum_bias(engine, chunk.segments[s], from, n, chunk.row_count[s], block.rows, bias_slots,
+                   plan.rows, dbias + row);
+        }
+      }
+      block.slots = reinterpret_cast<float*>(thread_scratch + plan.slots_offset);
+      for (std::int64_t c = column; c < column_end; c += engine.nr) {
+        block.columns = std::min<std::int64_t>(engine.nr, column_end - c);
+        block.dw = dw + row * k + c;
+        block.next = x + chunk.first_row[0] * k + c + engine.nr;
+        block.next_stride = k;
+        block.next_count = c + engine.nr < column_end ? chunk.rows() : 0;
+        for (int s = 0; s < chunk.count; ++s) {
+          engine.pack_x(x + chunk.first_row[s] * k + c, k, chunk.row_count[s], block.columns,
+                        packed_x + chunk.first_token(s, engine.granularity) * engine.nr, 0);
+        }
+        engine.weight(block);
+        block.slots += plan.rows * engine.nr * plan.slots;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <typename Activation>
+void fill_gemm_native(Ops<Activation>& ops, const Engine<Activation>& engine) {
+  ops.packed_weight_size.template bind<packed_weight_size<Activation>>(engine);
+  ops.pack_weight.template bind<pack_weight<Activation>>(engine);
+  ops.linear_forward.template bind<forward<Activation>>(engine);
+  ops.linear_backward_input.template bind<backward_input<Activation>>(engine);
+  ops.linear_backward_weight.template bind<backward_weight<Activation>>(engine);
+  ops.linear_backward_weight_scratch.template bind<backward_weight_scratch<Activation>>(engine);
+}
+template void fill_gemm_native<float>(Ops<float>&, const Engine<float>&);
+template void fill_gemm_native<bf16>(Ops<bf16>&, const Engine<bf16>&);
+
+}  // namespace tilewright::kernels

@@ -1,0 +1,10 @@
+// The version of the kernels' results.
+#pragma once
+
+namespace tilewright::kernels {
+
+// Raised by each change after which the same training gives other bits: the order of a sum, a
+// polynomial, a rounding. Workers of different versions, and checkpoints of another one, do not mix.
+inline constexpr int kNumericsVersion = 1;
+
+}  // namespace tilewright::kernels

@@ -1,0 +1,33 @@
+// The table of the reference kernels.
+#include "worker/kernels/ref/ref.h"
+
+#include "worker/kernels/isa_entries.h"
+
+namespace tilewright::kernels {
+namespace {
+
+template <typename Activation>
+constexpr KernelTable<Activation> make_kernel_table() {
+  return {"ref",
+          ref::embed_norm_forward<Activation>,
+          ref::add_norm_forward<Activation>,
+          ref::add_norm_backward<Activation>,
+          ref::dropout_backward<Activation>,
+          ref::gelu_forward<Activation>,
+          ref::gelu_backward<Activation>,
+          ref::tanh_dropout_forward<Activation>,
+          ref::tanh_dropout_backward<Activation>,
+          ref::softmax_cross_entropy<Activation>,
+          ref::attention_forward<Activation>,
+          ref::attention_backward<Activation>,
+          ref::attention_scratch};
+}
+
+}  // namespace
+
+constinit const KernelTables kRefKernels = {make_kernel_table<float>(),
+                                            make_kernel_table<bf16>(),
+                                            {"ref", ref::norm_parameters, ref::add_rows, ref::add,
+                                             ref::adamw, ref::sum_of_squares, dropout_masks_ref}};
+
+}  // namespace tilewright::kernels

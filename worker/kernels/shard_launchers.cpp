@@ -1,0 +1,165 @@
+// Launches sums over tokens by the shard tree. Each task is a range of columns or ids, whose sums
+// are independent, and goes through the shards in order.
+//
+// Partial sums form a stack, like the digits of a binary counter: before shard s is pushed,
+// neighbours whose common subtree does not contain s are added. So at most log2(shards) + 1 partial
+// sums exist at the same time.
+#include <bit>
+
+#include "common/base/check.h"
+#include "worker/kernels/launchers.h"
+
+namespace tilewright::kernels {
+namespace {
+
+constexpr int kMaxDepth = 17;  // up to 2^16 shards
+
+void check_shards(Shards shards) {
+  TW_CHECK(shards.size() >= 2 && std::has_single_bit(shards.size() - 1) &&
+               shards.size() - 1 <= (std::size_t{1} << (kMaxDepth - 1)),
+           "number of shard offsets must be 2^k + 1 with k <= {}, found {}", kMaxDepth - 1,
+           shards.size());
+}
+
+// A stack of partial sums of kWidth floats. The caller adds shards in ascending order and may skip
+// empty ones. Skipping one can change only the sign of a zero, so the launchers add +0 to
+// the total, which turns -0 (from an underflow) into +0.
+template <int kWidth>
+class TreeSum {
+ public:
+  TreeSum(const ParameterKernelTable& table, std::int64_t width) : table_(table), width_(width) {}
+
+  template <typename Accumulate>
+  void add(std::uint32_t shard, Accumulate&& accumulate) {
+    while (size_ >= 2 &&
+           level(shard_[size_ - 2], shard_[size_ - 1]) < level(shard_[size_ - 1], shard)) {
+      merge();
+    }
+    float* sum = sum_[size_];
+    for (std::int64_t i = 0; i < width_; ++i) sum[i] = 0.0f;
+    shard_[size_++] = shard;
+    accumulate(sum);
+  }
+  // The total; null if no shard was added.
+  const float* finish() {
+    while (size_ >= 2) merge();
+    return size_ == 0 ? nullptr : sum_[0];
+  }
+  void reset() { size_ = 0; }
+
+ private:
+  // Height of the smallest subtree that contains both shards.
+  static int level(std::uint32_t a, std::uint32_t b) { return std::bit_width(a ^ b); }
+  void merge() {
+    table_.add(sum_[size_ - 2], sum_[size_ - 1], width_);
+    --size_;
+  }
+
+  const ParameterKernelTable& table_;
+  std::int64_t width_;
+  int size_ = 0;
+  std::uint32_t shard_[kMaxDepth + 1];
+  alignas(64) float sum_[kMaxDepth + 1][kWidth];
+};
+
+// Maximum columns of a task: the partial sums of gamma and beta fit in the L1 cache.
+constexpr std::int64_t kNormColumns = 256;
+
+// Columns per task: equal shares for the threads, in whole cache lines.
+std::int64_t norm_columns(std::int64_t H, int threads) {
+  const std::int64_t rounds = (H + threads * kNormColumns - 1) / (threads * kNormColumns);
+  const std::int64_t share = (H + rounds * threads - 1) / (rounds * threads);
+  return (share + 15) / 16 * 16;
+}
+
+void norm_backward_parameters(const ParameterKernelTable& table, ThreadPool& pool,
+                              const float* dy32, const float* sum, const float* stats,
+                              Shards shards, std::int64_t H, float* d_gamma, float* d_beta) {
+  check_shards(shards);
+  pool.for_ranges(H, norm_columns(H, pool.size()), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t width = end - begin;
+    TreeSum<2 * kNormColumns> tree(table, 2 * width);
+    for (std::uint32_t s = 0; s + 1 < shards.size(); ++s) {
+      if (shards[s] == shards[s + 1]) continue;
+      tree.add(s, [&](float* partial) {
+        table.norm_parameters(dy32, sum, stats, H, {shards[s], shards[s + 1]}, {begin, end},
+                              partial, partial + width);
+      });
+    }
+    const float* total = tree.finish();
+    for (std::int64_t i = 0; i < width; ++i) {
+      d_gamma[begin + i] = total == nullptr ? 0.0f : total[i] + 0.0f;
+      d_beta[begin + i] = total == nullptr ? 0.0f : total[width + i] + 0.0f;
+    }
+  });
+}
+
+constexpr std::int64_t kEmbeddingColumns = 256;
+// Ids per task when there are many. With few (token types, positions) each id is a task.
+constexpr std::int64_t kEmbeddingIds = 16;
+
+// Computes columns of the gradient of id r.
+void sum_embedding_row(const ParameterKernelTable& table, const EmbeddingBackward& e,
+                       std::int64_t r, Range columns, TreeSum<kEmbeddingColumns>& tree) {
+  const std::int64_t width = columns.end - columns.begin;
+  const std::int32_t* occurrence = e.occurrences + e.row_offsets[r];
+  const std::int32_t* const last = e.occurrences + e.row_offsets[r + 1];
+  tree.reset();
+  std::uint32_t shard = 0;
+  while (occurrence != last) {
+    while (*occurrence >= e.shards[shard + 1]) ++shard;
+    const std::int32_t* next = occurrence;
+    while (next != last && *next < e.shards[shard + 1]) ++next;
+    tree.add(shard, [&](float* partial) {
+      table.add_rows(e.d_sum, e.H, occurrence, next - occurrence, columns, partial);
+    });
+    occurrence = next;
+  }
+  const float* total = tree.finish();
+  float* grad = e.grad + r * e.H + columns.begin;
+  for (std::int64_t i = 0; i < width; ++i) grad[i] = total == nullptr ? 0.0f : total[i];
+}
+
+void embedding_backward(const ParameterKernelTable& table, ThreadPool& pool,
+                        const EmbeddingBackward& e) {
+  check_shards(e.shards);
+  const std::int64_t grain = e.R >= 16 * kEmbeddingIds ? kEmbeddingIds : 1;
+  const std::int64_t groups = (e.R + grain - 1) / grain;
+  const std::int64_t blocks = (e.H + kEmbeddingColumns - 1) / kEmbeddingColumns;
+  pool.run(groups * blocks, [&](std::int64_t task, int) {
+    const std::int64_t begin = task % blocks * kEmbeddingColumns;
+    const Range columns = {begin,
+                           begin + kEmbeddingColumns < e.H ? begin + kEmbeddingColumns : e.H};
+    const std::int64_t first = task / blocks * grain;
+    TreeSum<kEmbeddingColumns> tree(table, columns.end - columns.begin);
+    for (std::int64_t r = first; r < first + grain && r < e.R; ++r) {
+      sum_embedding_row(table, e, r, columns, tree);
+    }
+  });
+}
+
+void adamw(const ParameterKernelTable& table, const AdamW& a, std::int64_t count,
+           const float* gradient, float* parameter, float* m, float* v) {
+  table.adamw(a, count, gradient, parameter, m, v);
+}
+
+double sum_of_squares(const ParameterKernelTable& table, const float* x, std::int64_t count) {
+  return table.sum_of_squares(x, count);
+}
+
+}  // namespace
+
+template <typename Activation>
+void fill_shard_launchers(Ops<Activation>& ops, const ParameterKernelTable& table) {
+  ops.norm_backward_parameters.template bind<norm_backward_parameters>(table);
+}
+template void fill_shard_launchers<float>(Ops<float>&, const ParameterKernelTable&);
+template void fill_shard_launchers<bf16>(Ops<bf16>&, const ParameterKernelTable&);
+
+void fill_parameter_launchers(ParameterOps& ops, const ParameterKernelTable& table) {
+  ops.embedding_backward.bind<embedding_backward>(table);
+  ops.adamw.bind<adamw>(table);
+  ops.sum_of_squares.bind<sum_of_squares>(table);
+}
+
+}  // namespace tilewright::kernels

@@ -1,0 +1,98 @@
+#include "worker/train/memory_estimate.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.h"
+
+namespace tilewright::train {
+namespace {
+
+// What the estimate does not itemize: exchange buffers, the data set, the program itself.
+constexpr std::uint64_t kOverheadBytes = std::uint64_t{128} << 20;
+
+std::uint64_t to_mib(std::uint64_t bytes) { return bytes >> 20; }
+
+std::string describe_estimate(const MemoryEstimate& need) {
+  return fmt::format(
+      "needs about {} MiB (weights and moments {}, packed weights {}, activations of {} tokens {}, "
+      "gradients {})",
+      to_mib(need.total()), to_mib(need.weights), to_mib(need.packed), need.tokens,
+      to_mib(need.activations), to_mib(need.gradients));
+}
+
+std::string suggestion(const MemoryEstimate& need, bool smaller_batch_fits) {
+  return smaller_batch_fits ? fmt::format("a smaller --{}", need.batch_flag) : "a smaller model";
+}
+
+}  // namespace
+
+std::uint64_t MemoryEstimate::total() const {
+  return weights + packed + activations + gradients + kOverheadBytes;
+}
+
+void check_memory(const MemoryEstimate& need, std::uint64_t available) {
+  if (need.total() <= available) return;
+  const bool smaller_batch_fits = need.total() - need.activations < available;
+  throw Failure(ExitCode::kMemory,
+                fmt::format("not enough memory: this training {}, found {} MiB available, expected "
+                            "more or {}",
+                            describe_estimate(need), to_mib(available),
+                            suggestion(need, smaller_batch_fits)));
+}
+
+MemoryDemand current_demand(std::uint64_t total) {
+  return {total, std::min(total, runtime::anonymous_rss()), runtime::memory_pools()};
+}
+
+std::string encode(const MemoryDemand& demand) {
+  nlohmann::json pools = nlohmann::json::object();
+  for (const runtime::MemoryPool& pool : demand.pools) pools[pool.name] = pool.left;
+  return nlohmann::json{{"need", demand.need}, {"held", demand.held}, {"pools", pools}}.dump();
+}
+
+MemoryDemand decode_demand(const std::string& text) {
+  MemoryDemand demand;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    json.at("need").get_to(demand.need);
+    json.at("held").get_to(demand.held);
+    for (const auto& [name, left] : json.at("pools").items()) {
+      demand.pools.push_back({name, left.get<std::uint64_t>()});
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ExitCode::kPeerLost,
+                  fmt::format("a worker sent an invalid memory demand: {}", error.what()));
+  }
+  return demand;
+}
+
+void check_shared_memory(const MemoryEstimate& need, const std::vector<MemoryDemand>& by_rank,
+                         std::size_t rank) {
+  for (const runtime::MemoryPool& own : by_rank.at(rank).pools) {
+    std::uint64_t left = own.left;
+    std::uint64_t needed = 0;
+    std::uint64_t held = 0;
+    std::uint64_t sharers = 0;
+    for (const MemoryDemand& demand : by_rank) {
+      for (const runtime::MemoryPool& pool : demand.pools) {
+        if (pool.name != own.name) continue;
+        // The processes read the pool at slightly different times; the minimum gives all of them
+        // the same result.
+        left = std::min(left, pool.left);
+        needed += demand.need;
+        held += demand.held;
+        ++sharers;
+      }
+    }
+    if (sharers == 1 || needed <= left + held) continue;
+    const bool smaller_batch_fits = needed - sharers * need.activations < left + held;
+    throw Failure(ExitCode::kMemory,
+                  fmt::format("not enough memory: each of {} processes that share it {}, found {} "
+                              "MiB available to them, expected more, fewer processes or {}",
+                              sharers, describe_estimate(need), to_mib(left + held),
+                              suggestion(need, smaller_batch_fits)));
+  }
+}
+
+}  // namespace tilewright::train

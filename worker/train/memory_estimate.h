@@ -1,0 +1,48 @@
+// The memory that a training needs, estimated before it starts, and the check that it is available.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/runtime/memory.h"
+
+namespace tilewright::train {
+
+// In bytes.
+struct MemoryEstimate {
+  std::uint64_t weights = 0;      // fp32 master weights and both AdamW moments
+  std::uint64_t packed = 0;       // copies of the weights in the kernels' layouts
+  std::uint64_t activations = 0;  // of the largest micro-batch
+  std::uint64_t gradients = 0;
+  std::int64_t tokens = 0;      // in the largest micro-batch
+  std::string_view batch_flag;  // the flag that limits `tokens`
+
+  std::uint64_t total() const;
+};
+
+// Throws Failure(kMemory) if the total is more than `available` bytes.
+void check_memory(const MemoryEstimate& need, std::uint64_t available);
+
+// The memory needs of one process, as the other processes receive them.
+struct MemoryDemand {
+  std::uint64_t need = 0;  // bytes in total
+  std::uint64_t held = 0;  // the part of `need` that is allocated already
+  // The pools that the process allocates from: the machine and each cgroup with a limit.
+  std::vector<runtime::MemoryPool> pools;
+};
+
+// `total`: bytes that this process needs.
+MemoryDemand current_demand(std::uint64_t total);
+std::string encode(const MemoryDemand& demand);
+// Throws Failure(kPeerLost) for a string that encode() cannot have made.
+MemoryDemand decode_demand(const std::string& text);
+
+// Throws Failure(kMemory) if one of the pools of `rank` has less left than the processes that share
+// it have yet to allocate. `need` is the estimate of `rank`. All processes that share a pool get
+// the same result for it.
+void check_shared_memory(const MemoryEstimate& need, const std::vector<MemoryDemand>& by_rank,
+                         std::size_t rank);
+
+}  // namespace tilewright::train

@@ -1,0 +1,25 @@
+// Writes the ownership marker or the final output, trying again while the storage is full or away.
+// The model in memory is worth more than a minute of waiting.
+#pragma once
+
+#include <functional>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace tilewright::train {
+
+inline constexpr std::chrono::seconds kFirstOutputRetry{1};  // then twice as long each time
+inline constexpr std::chrono::seconds kOutputRetryTimeout{60};
+
+struct OutputRetry {
+  // Waits. False: give up, because the process must stop or the epoch has ended.
+  std::function<bool(Duration)> wait;
+  std::function<void(const std::string& message)> warn;
+};
+
+// Calls `write` until it throws no Failure(kOutputUnavailable), at most for kOutputRetryTimeout of
+// waiting; then throws that Failure, which is retryable. Other Failures pass through.
+void write_with_retry(const std::function<void()>& write, const OutputRetry& retry);
+
+}  // namespace tilewright::train

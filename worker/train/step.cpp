@@ -1,0 +1,212 @@
+#include "worker/train/step.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "worker/collectives/tree_accumulator.h"
+#include "worker/nn/flops.h"
+#include "worker/train/collective_timeout.h"
+
+namespace tilewright::train {
+namespace {
+
+// 4 MiB of gradient: large enough for the network's bandwidth, small enough to overlap with
+// backward.
+constexpr std::int64_t kBucketElements = std::int64_t{1} << 20;
+
+}  // namespace
+
+template <typename Activation>
+class TrainingStep<Activation>::BucketStarter {
+ public:
+  BucketStarter(collectives::Reducer& reducer, std::span<const Range> buckets)
+      : reducer_(reducer), buckets_(buckets) {}
+
+  void begin_step(const collectives::GradientParts& parts) { reducer_.begin_step(parts, buckets_); }
+  // Elements [0, end) of the gradient are final.
+  void start_up_to(std::int64_t end) {
+    while (started_ < buckets_.size() && buckets_[started_].end <= end) {
+      reducer_.start(static_cast<int>(started_++));
+    }
+  }
+
+ private:
+  collectives::Reducer& reducer_;
+  std::span<const Range> buckets_;
+  std::size_t started_ = 0;
+};
+
+template <typename Activation>
+TrainingStep<Activation>::TrainingStep(const Job& job, nn::BertClassifier<Activation>& model,
+                                       nn::Optimizer<Activation>& optimizer, Faults& faults,
+                                       const MemoryPlan& plan)
+    : job_(job),
+      model_(model),
+      optimizer_(optimizer),
+      faults_(faults),
+      order_(static_cast<std::int64_t>(job.train_data.size()), job.settings.global_batch,
+             static_cast<std::uint64_t>(job.settings.seed)),
+      touched_(job.model.bert.vocab_size),
+      elements_(static_cast<std::size_t>(plan.gradient_elements)) {
+  reserve_gradients(static_cast<std::size_t>(plan.gradient_buffers));
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::reserve_gradients(std::size_t buffers) {
+  while (gradients_.size() < buffers) gradients_.emplace_back(elements_);
+}
+
+template <typename Activation>
+StepReport TrainingStep<Activation>::begin_report(std::int64_t step,
+                                                  std::span<const std::int32_t> examples) {
+  StepReport report;
+  report.step = step + 1;
+  report.total_steps = job_.schedule.total_steps;
+  report.epoch = static_cast<double>(step + 1) / static_cast<double>(job_.schedule.steps_per_epoch);
+  report.examples = static_cast<std::int64_t>(examples.size());
+  report.learning_rate = job_.schedule.learning_rate(step);
+  for (const std::int32_t example : examples) {
+    const std::size_t length = job_.train_data.length(static_cast<std::size_t>(example));
+    report.tokens += static_cast<std::int64_t>(length);
+    report.flops += 3 * nn::example_flops(job_.model.bert, length);
+  }
+  return report;
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::find_touched_rows(std::span<const std::int32_t> examples) {
+  touched_.clear();
+  for (const std::int32_t example : examples) {
+    touched_.mark(job_.train_data.ids_of(static_cast<std::size_t>(example)));
+  }
+  if (job_.padding.length > 0) touched_.mark(std::span(&job_.padding.id, 1));
+  touched_.finish();
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::fill_batch(std::span<const std::int32_t> examples,
+                                          const std::vector<Group>& groups) {
+  batch_.clear();
+  for (const Group& group : groups) {
+    batch_.open_group(group.subtree.begin);
+    for (const Range& shard : group.shards) {
+      for (std::int64_t index = shard.begin; index < shard.end; ++index) {
+        const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(index)]);
+        batch_.add(job_.train_data.ids_of(example), job_.train_data.types_of(example),
+                   job_.train_data.labels[example], static_cast<std::int32_t>(index), job_.padding);
+        local_tokens_ += batch_.lengths.back();
+      }
+      batch_.close_shard();
+    }
+  }
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t> examples,
+                                                    const std::vector<Group>& groups,
+                                                    const nn::DropoutKey& key,
+                                                    const nn::GradientSink& sink) {
+  fill_batch(examples, groups);
+  model_.forward(batch_, key, true);
+  for (float* gradient : sink.groups) gradient[stop_index_] = stop_value_;
+  model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
+  sink.ready(stop_index_, stop_index_ + 1);
+}
+
+template <typename Activation>
+const float* TrainingStep<Activation>::run_one_micro_batch(const MicroBatchPlan& plan,
+                                                           std::span<const std::int32_t> examples,
+                                                           const nn::DropoutKey& key,
+                                                           BucketStarter& buckets) {
+  const std::vector<Group>& groups = plan.micro_batches.front();
+  collectives::GradientParts parts;
+  parts.count = stop_index_ + 1;
+  parts.parts.reserve(groups.size());
+  nn::GradientSink sink;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    parts.parts.push_back({groups[i].subtree, gradients_[i].data()});
+    sink.groups.push_back(gradients_[i].data());
+  }
+  parts.sum = gradients_[0].data();
+  buckets.begin_step(parts);
+  sink.on_gradient_ready = [&](std::int64_t, std::int64_t end) { buckets.start_up_to(end); };
+  forward_and_backward(examples, groups, key, sink);
+  return parts.sum;
+}
+
+template <typename Activation>
+const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& plan,
+                                                         std::span<const std::int32_t> examples,
+                                                         const nn::DropoutKey& key,
+                                                         BucketStarter& buckets) {
+  std::vector<float*> buffers;
+  for (int i = 0; i < plan.gradients(); ++i) {
+    buffers.push_back(gradients_[static_cast<std::size_t>(i)].data());
+  }
+  collectives::TreeAccumulator accumulator(plan.subtrees(), stop_index_ + 1, std::move(buffers));
+  accumulator.begin_step();
+  const float* sum = nullptr;
+  for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {
+    // Elements are final, and exchanged, only in the last micro-batch.
+    const bool last = m + 1 == plan.micro_batches.size();
+    nn::GradientSink sink;
+    sink.groups = {accumulator.begin_micro_batch().data()};
+    if (last) {
+      const collectives::GradientParts parts = accumulator.parts();
+      sum = parts.sum;
+      buckets.begin_step(parts);
+    }
+    sink.on_gradient_ready = [&](std::int64_t begin, std::int64_t end) {
+      accumulator.finish({begin, end});
+      if (last) buckets.start_up_to(end);
+    };
+    forward_and_backward(examples, plan.micro_batches[m], key, sink);
+    accumulator.end_micro_batch();
+  }
+  return sum;
+}
+
+template <typename Activation>
+StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::Mesh& mesh,
+                                         collectives::Reducer& reducer, bool stop_requested) {
+  faults_.at_step(step);
+  faults_.hit("step.begin");
+  const std::span<const std::int32_t> examples = order_.batch(step);
+  StepReport report = begin_report(step, examples);
+  find_touched_rows(examples);
+  // The stop request is one more element of the gradient: all workers get the same sum, so all stop
+  // after the same step.
+  stop_index_ = model_.gradient_count(touched_.R());
+  stop_value_ = stop_requested ? 1.0f : 0.0f;
+  const std::int64_t count = stop_index_ + 1;
+  const MicroBatchPlan plan = plan_step(job_.settings, mesh.rank(), mesh.world(), report.examples);
+  TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(gradients_.size()),
+           "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
+           mesh.world(), plan.micro_batches.size(), plan.gradients(), gradients_.size());
+  buckets_.clear();
+  for (std::int64_t at = 0; at < count; at += kBucketElements) {
+    buckets_.push_back({at, std::min(count, at + kBucketElements)});
+  }
+  BucketStarter buckets(reducer, buckets_);
+  const nn::DropoutKey key{static_cast<std::uint64_t>(job_.settings.seed),
+                           static_cast<std::uint32_t>(step)};
+  const float* const sum = plan.micro_batches.size() == 1
+                               ? run_one_micro_batch(plan, examples, key, buckets)
+                               : run_micro_batches(plan, examples, key, buckets);
+  faults_.hit("step.after_backward");
+  reducer.wait(monotonic_now() + kCollectiveTimeout);
+  faults_.hit("step.after_exchange");
+
+  const std::span<const float> gradient(sum, static_cast<std::size_t>(stop_index_));
+  report.loss = gradient.back();
+  report.stop_requested = sum[stop_index_] > 0;
+  report.grad_norm =
+      optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);
+  faults_.hit("step.after_update");
+  return report;
+}
+
+template class TrainingStep<float>;
+template class TrainingStep<runtime::bf16>;
+
+}  // namespace tilewright::train

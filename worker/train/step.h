@@ -1,0 +1,75 @@
+// One optimizer step: forward and backward over this worker's part of the global batch, the
+// exchange of the gradient with the other workers, and the AdamW update.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/collectives/mesh.h"
+#include "worker/collectives/reducer.h"
+#include "worker/nn/optimizer.h"
+#include "worker/train/data_order.h"
+#include "worker/train/faults.h"
+#include "worker/train/job.h"
+#include "worker/train/memory_plan.h"
+#include "worker/train/micro_batches.h"
+#include "worker/train/progress.h"
+
+namespace tilewright::train {
+
+template <typename Activation>
+class TrainingStep {
+ public:
+  // The references outlive the object.
+  TrainingStep(const Job& job, nn::BertClassifier<Activation>& model,
+               nn::Optimizer<Activation>& optimizer, Faults& faults, const MemoryPlan& plan);
+
+  std::size_t gradient_buffers() const { return gradients_.size(); }
+  std::size_t gradient_buffer_bytes() const { return elements_ * sizeof(float); }
+  // Allocates buffers until there are `buffers`.
+  void reserve_gradients(std::size_t buffers);
+
+  // Runs step `step`, counted from 0. Collective. `stop_requested`: this worker asks to stop after
+  // the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost).
+  StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
+                 bool stop_requested);
+
+  // Tokens of this worker's examples in all steps so far, without padding.
+  std::int64_t local_tokens() const { return local_tokens_; }
+
+ private:
+  // Starts the exchange of gradient buckets in order, as backward completes them.
+  class BucketStarter;
+
+  StepReport begin_report(std::int64_t step, std::span<const std::int32_t> examples);
+  void find_touched_rows(std::span<const std::int32_t> examples);
+  // `examples`: this step's global batch, as rows of the data set.
+  void fill_batch(std::span<const std::int32_t> examples, const std::vector<Group>& groups);
+  // One micro-batch: its groups are the parts of the gradient. Returns the exchanged gradient.
+  const float* run_one_micro_batch(const MicroBatchPlan& plan,
+                                   std::span<const std::int32_t> examples,
+                                   const nn::DropoutKey& key, BucketStarter& buckets);
+  // Several micro-batches: gradients of sibling subtrees are added as micro-batches end.
+  const float* run_micro_batches(const MicroBatchPlan& plan, std::span<const std::int32_t> examples,
+                                 const nn::DropoutKey& key, BucketStarter& buckets);
+  void forward_and_backward(std::span<const std::int32_t> examples,
+                            const std::vector<Group>& groups, const nn::DropoutKey& key,
+                            const nn::GradientSink& sink);
+
+  const Job& job_;
+  nn::BertClassifier<Activation>& model_;
+  nn::Optimizer<Activation>& optimizer_;
+  Faults& faults_;
+  DataOrder order_;
+  nn::TouchedRows touched_;
+  nn::Batch batch_;
+  std::size_t elements_ = 0;                       // of a gradient buffer
+  std::vector<runtime::Buffer<float>> gradients_;  // never shrinks
+  std::vector<Range> buckets_;
+  float stop_value_ = 0;         // this worker's stop request, 1 or 0
+  std::int64_t stop_index_ = 0;  // its element in the gradient, behind the loss
+  std::int64_t local_tokens_ = 0;
+};
+
+}  // namespace tilewright::train

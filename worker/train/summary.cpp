@@ -1,0 +1,108 @@
+#include "worker/train/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/base/strings.h"
+#include "common/contract/log_lines.h"
+#include "worker/nn/parameters.h"
+
+namespace tilewright::train {
+namespace {
+
+// Cut to kMaxSummaryColumns: a long CPU model or run name must not widen the log.
+std::string line(std::string_view name, const std::string& text) {
+  const std::string whole = fmt::format("{}: {}", name, text);
+  return whole.substr(0, utf8_prefix_length(whole, kMaxSummaryColumns));
+}
+
+// "Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz" is "Intel Xeon Platinum 8488C".
+std::string short_cpu_model(std::string model) {
+  constexpr std::size_t kMaxColumns = 32;
+  if (const auto at = model.find(" @ "); at != std::string::npos) model.resize(at);
+  for (const std::string_view word : {"(R)", "(TM)", "(r)", "(tm)", " CPU", " Processor"}) {
+    for (auto at = model.find(word); at != std::string::npos; at = model.find(word)) {
+      model.erase(at, word.size());
+    }
+  }
+  if (model.size() > kMaxColumns) model.resize(kMaxColumns);
+  return model;
+}
+
+// "22.7 tokens on average, 30 at most"
+std::string describe_lengths(const tasks::Dataset& data) {
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < data.size(); ++i) longest = std::max(longest, data.length(i));
+  return fmt::format("{:.1f} tokens on average, {} at most",
+                     static_cast<double>(data.tokens()) / static_cast<double>(data.size()),
+                     longest);
+}
+
+}  // namespace
+
+std::string format_metrics(const tasks::Metrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  }
+  return text;
+}
+
+std::string machine_line(const MachineSummary& machine) {
+  const std::string times =
+      machine.workers > 1 ? fmt::format("{} x ", machine.workers) : std::string();
+  return line(log_lines::kMachine,
+              fmt::format("{}, {}{} thread{}, {}{}, peak {}{:.0f} GFLOP/s",
+                          short_cpu_model(machine.cpu_model), times, machine.threads,
+                          machine.threads == 1 ? "" : "s", runtime::name(machine.isa),
+                          machine.bf16 ? "" : " in fp32", times, machine.peak_gflops));
+}
+
+std::string data_line(const Job& job) {
+  const Settings& s = job.settings;
+  if (!s.do_train) {
+    return line(log_lines::kData, fmt::format("{} examples to evaluate ({})", job.dev_data.size(),
+                                              describe_lengths(job.dev_data)));
+  }
+  std::string text =
+      fmt::format("{} examples ({})", job.train_data.size(), describe_lengths(job.train_data));
+  if (s.do_eval) text += fmt::format(", {} to evaluate", job.dev_data.size());
+  return line(log_lines::kData, text);
+}
+
+std::string model_line(const Job& job) {
+  const nn::BertConfig& bert = job.model.bert;
+  return line(log_lines::kModel,
+              fmt::format("BERT, {} layers, hidden size {}, {:.1f} million parameters",
+                          bert.num_hidden_layers, bert.hidden_size,
+                          static_cast<double>(nn::ParameterLayout(bert).count) * 1e-6));
+}
+
+std::string training_line(const Job& job) {
+  const Settings& s = job.settings;
+  return line(
+      log_lines::kTraining,
+      fmt::format("{} steps of {} examples, {} virtual shards, {}{}", job.schedule.total_steps,
+                  s.global_batch, s.virtual_shards, s.exact ? "exact" : "not exact",
+                  s.run_name.empty() ? "" : ", run " + s.run_name.substr(0, 30)));
+}
+
+std::string results_line(const EvaluationResult& evaluation) {
+  return line(log_lines::kResults,
+              fmt::format("{}; loss {:.4f}; {} examples", format_metrics(evaluation.metrics),
+                          evaluation.loss, evaluation.examples));
+}
+
+std::string baselines_line(const std::vector<tasks::Baseline>& baselines) {
+  std::string text;
+  for (const tasks::Baseline& baseline : baselines) {
+    tasks::Metrics metrics = baseline.metrics;
+    if (metrics.size() > 1) metrics.pop_back();
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : "; ", baseline.name, format_metrics(metrics));
+  }
+  return line(log_lines::kBaselines, text);
+}
+
+}  // namespace tilewright::train

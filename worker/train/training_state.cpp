@@ -1,0 +1,262 @@
+#include "worker/train/training_state.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <optional>
+
+#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/parameters.h"
+#include "worker/collectives/exchange.h"
+#include "worker/train/collective_timeout.h"
+
+namespace tilewright::train {
+namespace {
+
+constexpr std::size_t kMaxStateBytes = std::size_t{64} << 20;
+
+// The part of rank 0's trainer state that the other workers need.
+std::string resume_state_json(const checkpoint::TrainerState& state) {
+  return nlohmann::json{{"global_step", state.global_step},
+                        {"epoch", state.epoch},
+                        {"num_input_tokens_seen", state.num_input_tokens_seen},
+                        {"total_flos", state.total_flos},
+                        {"examples_consumed", state.examples_consumed},
+                        {"log_history", state.log_history}}
+      .dump();
+}
+
+checkpoint::TrainerState parse_resume_state(const std::string& text) {
+  checkpoint::TrainerState state;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    json.at("global_step").get_to(state.global_step);
+    json.at("epoch").get_to(state.epoch);
+    json.at("num_input_tokens_seen").get_to(state.num_input_tokens_seen);
+    json.at("total_flos").get_to(state.total_flos);
+    json.at("examples_consumed").get_to(state.examples_consumed);
+    state.log_history = json.at("log_history");
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ExitCode::kPeerLost,
+                  fmt::format("rank 0 sent an invalid training state: {}", error.what()));
+  }
+  return state;
+}
+
+// A job that has progressed must not start again at an earlier step without a word.
+void require_step(std::int64_t required, std::int64_t found, const std::string& output_dir) {
+  if (found >= required) return;
+  throw Failure(ExitCode::kCheckpointMissing,
+                fmt::format("{}: found {}, expected {}, which this job has written, or a later one",
+                            output_dir,
+                            found < 0 ? "no valid checkpoint" : checkpoint::checkpoint_name(found),
+                            checkpoint::checkpoint_name(required)));
+}
+
+std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable_bytes(values); }
+
+}  // namespace
+
+template <typename Activation>
+std::vector<checkpoint::TensorView> TrainingState<Activation>::views(float* base) const {
+  std::vector<checkpoint::TensorView> views;
+  for (const nn::Tensor& tensor : model_.layout().tensors) {
+    views.push_back({tensor.name, tensor.shape, base + tensor.offset});
+  }
+  return views;
+}
+
+template <typename Activation>
+checkpoint::TrainingTensors TrainingState<Activation>::tensors() const {
+  return {views(model_.parameters().data()), views(optimizer_.exp_avg().data()),
+          views(optimizer_.exp_avg_sq().data())};
+}
+
+template <typename Activation>
+void TrainingState<Activation>::load_initial_weights(bool log_initialised_tensors) {
+  check_weights_unchanged(job_);
+  std::string initialised;
+  for (const nn::Tensor& tensor : model_.layout().tensors) {
+    float* const values = model_.parameters().data() + tensor.offset;
+    if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(*job_.weights, tensor.name)) {
+      nn::initialise_tensor(tensor, static_cast<std::uint64_t>(job_.settings.init_seed),
+                            job_.model.bert.initializer_range, values);
+      initialised += (initialised.empty() ? "" : ", ") + tensor.name;
+    } else {
+      checkpoint::read_parameter(*job_.weights, {tensor.name, tensor.shape, values});
+    }
+  }
+  if (!initialised.empty() && log_initialised_tensors) {
+    log_.info("not in the model directory, initialised at random: {}", initialised);
+  }
+  std::fill(optimizer_.exp_avg().begin(), optimizer_.exp_avg().end(), 0.0f);
+  std::fill(optimizer_.exp_avg_sq().begin(), optimizer_.exp_avg_sq().end(), 0.0f);
+  state_ = {};
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
+  const Settings& s = job_.settings;
+  std::optional<std::filesystem::path> path;
+  if (from.resume) {
+    const checkpoint::ValidCheckpoint valid = checkpoint::latest_valid_checkpoint(s.output_dir);
+    for (const std::string& warning : valid.warnings) log_.warn("{}", warning);
+    path = valid.path;
+  }
+  if (!path && !s.resume_from_checkpoint.empty()) path = s.resume_from_checkpoint;
+  std::int64_t found_step = -1;
+  if (path) {
+    state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
+    found_step = state_.global_step;
+  }
+  require_step(from.required_step, found_step, s.output_dir);
+  if (!path) return false;
+  log_.info("resuming from {} (step {} of {})", path->string(), state_.global_step,
+            job_.schedule.total_steps);
+  return true;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::restore(collectives::Mesh& mesh, const RestoreFrom& from) {
+  const Settings& s = job_.settings;
+  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  loss_sum_ = 0;
+  loss_count_ = 0;
+  const bool is_rank0 = mesh.rank() == 0;
+  const bool loaded = is_rank0 && s.do_train && load_checkpoint(from);
+  const std::string state = collectives::broadcast_string(
+      mesh, 0, loaded ? resume_state_json(state_) : std::string(), kMaxStateBytes, deadline);
+  if (state.empty()) {
+    load_initial_weights(is_rank0);
+  } else {
+    if (!is_rank0) state_ = parse_resume_state(state);
+    collectives::broadcast(mesh, 0, bytes_of(model_.parameters()), deadline);
+    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg()), deadline);
+    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg_sq()), deadline);
+  }
+  last_checkpoint_step_ = state.empty() ? -1 : state_.global_step;
+  model_.pack_weights();
+  state_.job_uid = job_.uid;
+  state_.settings = job_.fingerprint;
+  state_.max_steps = job_.schedule.total_steps;
+  state_.num_train_epochs = static_cast<std::int64_t>(s.num_train_epochs + 0.999);
+  state_.train_batch_size = s.per_device_train_batch_size;
+  state_.logging_steps = s.logging_steps;
+  state_.save_steps = s.save_steps;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::add(const StepReport& report) {
+  state_.global_step = report.step;
+  state_.examples_consumed += report.examples;
+  state_.num_input_tokens_seen += report.tokens;
+  state_.total_flos += report.flops;
+  state_.epoch = report.epoch;
+  last_report_ = report;
+  loss_sum_ += report.loss;
+  loss_count_ += 1;
+  const Settings& s = job_.settings;
+  const bool due = report.step % s.logging_steps == 0 || report.step == report.total_steps ||
+                   (report.step == 1 && s.logging_first_step);
+  if (due || checkpoint_due()) append_to_log_history();
+}
+
+template <typename Activation>
+void TrainingState<Activation>::append_to_log_history() {
+  if (loss_count_ == 0) return;
+  state_.log_history.push_back({{"epoch", last_report_.epoch},
+                                {"grad_norm", last_report_.grad_norm},
+                                {"learning_rate", last_report_.learning_rate},
+                                {"loss", loss_sum_ / static_cast<double>(loss_count_)},
+                                {"step", last_report_.step}});
+  loss_sum_ = 0;
+  loss_count_ = 0;
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::checkpoint_due() const {
+  const Settings& s = job_.settings;
+  const std::int64_t step = state_.global_step;
+  if (s.save_strategy == "no") return false;
+  const std::int64_t interval =
+      s.save_strategy == "epoch" ? job_.schedule.steps_per_epoch : s.save_steps;
+  return step % interval == 0 && step < job_.schedule.total_steps;
+}
+
+template <typename Activation>
+const checkpoint::OutputWriter& TrainingState<Activation>::output() const {
+  TW_CHECK(output_.has_value(), "output() without set_output()");
+  return *output_;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::save_checkpoint(std::uint64_t membership_epoch) {
+  try {
+    write_checkpoint(membership_epoch);
+    retry_.succeeded();
+  } catch (const Failure& failure) {
+    if (failure.code() == ExitCode::kSuperseded) throw;
+    output().throw_if_superseded();
+    retry_.failed(monotonic_now());
+    log_.warn(
+        "checkpoint of step {} not written: {}; the training goes on and tries again in {} s "
+        "or at the next save step ({} failed so far)",
+        state_.global_step, failure.what(), CheckpointRetry::kDelay.count(), retry_.failures());
+    return;
+  }
+  prune_checkpoints();
+  faults_.hit("checkpoint.done");
+}
+
+template <typename Activation>
+void TrainingState<Activation>::prune_checkpoints() {
+  const int limit = static_cast<int>(
+      std::min<std::int64_t>(job_.settings.save_total_limit, std::numeric_limits<int>::max()));
+  try {
+    for (const auto& removed : checkpoint::prune(output(), limit)) {
+      log_.debug("deleted {}", removed.string());
+    }
+  } catch (const Failure& failure) {
+    if (failure.code() == ExitCode::kSuperseded) throw;
+    log_.warn("old checkpoints not deleted: {}", failure.what());
+  }
+}
+
+template <typename Activation>
+void TrainingState<Activation>::write_checkpoint(std::uint64_t membership_epoch) {
+  faults_.hit("checkpoint.begin");
+  const MonotonicTime begin = monotonic_now();
+  // A checkpoint holds the log history, but not the sum of losses since its last entry.
+  append_to_log_history();
+  state_.membership_epoch = static_cast<std::int64_t>(membership_epoch);
+  checkpoint::CheckpointContent content;
+  content.state = state_;
+  content.tensors = tensors();
+  content.extra_files = checkpoint::tokenizer_files(job_.settings.model_name_or_path);
+  content.extra_files["config.json"] =
+      checkpoint::classifier_config_json(job_.model.json, job_.model.labels);
+  content.before_commit = [this] { faults_.hit("checkpoint.before_rename"); };
+  const std::filesystem::path path = checkpoint::write_checkpoint(output(), content);
+  last_checkpoint_step_ = state_.global_step;
+  log_.info("wrote {} in {}", path.string(), format_duration(monotonic_now() - begin));
+}
+
+template <typename Activation>
+std::string TrainingState<Activation>::write_model(
+    const std::map<std::string, std::string>& results) {
+  faults_.hit("output.begin");
+  checkpoint::ModelFolderContent content;
+  content.weights = views(model_.parameters().data());
+  content.config_json = checkpoint::classifier_config_json(job_.model.json, job_.model.labels);
+  content.tokenizer_source = job_.settings.model_name_or_path;
+  content.extra_files = results;
+  content.before_commit = [this] { faults_.hit("output.before_rename"); };
+  std::string digest = checkpoint::write_model_folder(output(), content).sha256;
+  faults_.hit("output.done");
+  return digest;
+}
+
+template class TrainingState<float>;
+template class TrainingState<runtime::bf16>;
+
+}  // namespace tilewright::train

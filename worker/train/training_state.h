@@ -1,0 +1,91 @@
+// The state that a checkpoint holds: the model's weights, AdamW's moments and the trainer state. It
+// is restored from the model or a checkpoint, and written to checkpoints and the final model.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/collectives/mesh.h"
+#include "worker/nn/optimizer.h"
+#include "worker/train/checkpoint_retry.h"
+#include "worker/train/faults.h"
+#include "worker/train/job.h"
+#include "worker/train/progress.h"
+
+namespace tilewright::train {
+
+// What rank 0 restores from.
+struct RestoreFrom {
+  bool resume = false;  // the output directory has this job's earlier output
+  // The step of the job's latest checkpoint, as far as the coordinator knows; -1: none. Going back
+  // behind it would lose progress in silence.
+  std::int64_t required_step = -1;
+};
+
+template <typename Activation>
+class TrainingState {
+ public:
+  // The references outlive the object.
+  TrainingState(const Job& job, nn::BertClassifier<Activation>& model,
+                nn::Optimizer<Activation>& optimizer, Faults& faults, Logger& log)
+      : job_(job), model_(model), optimizer_(optimizer), faults_(faults), log_(log) {}
+
+  // Brings all workers to the same state. Rank 0 reads its newest valid checkpoint if `from.resume`
+  // is true, else the one named by resume_from_checkpoint, and sends it to the others. Without a
+  // checkpoint every worker reads the starting weights. Throws Failure(kCheckpointMissing) on rank 0
+  // if the job has progressed further than that. Collective.
+  void restore(collectives::Mesh& mesh, const RestoreFrom& from);
+  // Rank 0 only: where checkpoints and the model are written in this membership epoch.
+  void set_output(checkpoint::OutputWriter output) { output_ = std::move(output); }
+
+  // Adds a completed step to the counters and to the log history.
+  void add(const StepReport& report);
+  // Rank 0 only: whether save_strategy asks for a checkpoint at the current step, or a failed one is
+  // to be tried again.
+  bool save_due(MonotonicTime now) const { return checkpoint_due() || retry_.due(now); }
+  // Rank 0 only: writes a checkpoint of the current step and deletes checkpoints above
+  // save_total_limit. If it cannot be written, warns, and the training goes on. Throws
+  // Failure(kSuperseded).
+  void save_checkpoint(std::uint64_t membership_epoch);
+  // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`
+  // (name -> content). Returns the SHA-256 of model.safetensors.
+  std::string write_model(const std::map<std::string, std::string>& results);
+
+  const checkpoint::TrainerState& trainer_state() const { return state_; }
+  std::int64_t step() const { return state_.global_step; }  // completed steps
+  // The step of the newest checkpoint that this process has written or resumed from; -1: none.
+  std::int64_t last_checkpoint_step() const { return last_checkpoint_step_; }
+  std::int64_t failed_checkpoints() const { return retry_.failures(); }
+
+ private:
+  bool checkpoint_due() const;
+  void write_checkpoint(std::uint64_t membership_epoch);
+  void prune_checkpoints();
+  void append_to_log_history();
+  const checkpoint::OutputWriter& output() const;
+  void load_initial_weights(bool log_initialised_tensors);
+  // Rank 0 only. False: there is no checkpoint to resume from.
+  bool load_checkpoint(const RestoreFrom& from);
+  std::vector<checkpoint::TensorView> views(float* base) const;
+  checkpoint::TrainingTensors tensors() const;
+
+  const Job& job_;
+  nn::BertClassifier<Activation>& model_;
+  nn::Optimizer<Activation>& optimizer_;
+  Faults& faults_;
+  Logger& log_;
+  std::optional<checkpoint::OutputWriter> output_;
+  CheckpointRetry retry_;
+  checkpoint::TrainerState state_;
+  StepReport last_report_;
+  double loss_sum_ = 0;  // since the last entry of the log history
+  std::int64_t loss_count_ = 0;
+  std::int64_t last_checkpoint_step_ = -1;
+};
+
+}  // namespace tilewright::train
