@@ -115,11 +115,11 @@ Status Connection::write() {
 }
 
 void Connection::turn_away(const std::string& reason) {
-  std::string().swap(input_);
+  input_ = {};
   reader_ = net::MessageReader(kMaxMessageBytes);
   // A peer that does not read its messages would not read the reason either.
   if (output_.size() > kReadBytes) {
-    std::string().swap(output_);
+    output_ = {};
   } else {
     send(Unavailable{reason});
   }
