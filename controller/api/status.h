@@ -86,6 +86,7 @@ struct FailureRecord {
   bool operator==(const FailureRecord&) const = default;
 };
 inline constexpr std::size_t kFailureHistoryLength = 10;
+inline constexpr std::size_t kMaxExcludedNodes = 64;
 inline constexpr std::size_t kFailureLogLines = 5;
 inline constexpr std::size_t kFailureLogLineBytes = 300;
 
@@ -126,6 +127,8 @@ struct TrainJobStatus {
   // Highest epoch of the rendezvous so far. A new coordinator continues above it.
   std::int64_t rendezvous_epoch = 0;
   std::string instruction_set;  // of the workers' kernels in the latest epoch; empty: no epoch yet
+  // Nodes on which a worker of an exact job found that the CPU lacks instruction_set.
+  std::vector<std::string> excluded_nodes;
 
   // nullptr if there is no condition of that type.
   const Condition* find_condition(std::string_view type) const;

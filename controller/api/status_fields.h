@@ -179,6 +179,11 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
                            "of its first membership epoch.",
             .max_length = 32},
       status.instruction_set);
+  visitor(Field{.name = "excludedNodes",
+                .description = "Nodes that lack the instruction set. New workers avoid them.",
+                .max_items = static_cast<std::int64_t>(kMaxExcludedNodes),
+                .atomic_list = true},
+          status.excluded_nodes);
   visitor.computed(Field{"summary", "Formatted values for the columns of kubectl get."},
                    [&] { return summarize(status); });
 }

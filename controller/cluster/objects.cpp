@@ -193,6 +193,45 @@ json peers_in(const std::vector<std::string>& namespaces) {
   return {{"namespaceSelector", {{"matchExpressions", json::array({name_is_one_of})}}}};
 }
 
+// Adds the constraint to every required node selector term, because a node needs to match only one
+// of them. An empty term matches no node and stays as it is.
+void constrain_nodes(const policy::NodeConstraint& constraint, json& spec) {
+  json expressions = json::array();
+  if (!constraint.required_label.empty()) {
+    expressions.push_back(
+        {{"key", constraint.required_label}, {"operator", "In"}, {"values", {"true"}}});
+  }
+  json fields = json::array();
+  for (const std::string& node : constraint.excluded_nodes) {
+    // The API server accepts one value per requirement.
+    fields.push_back({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {node}}});
+  }
+  if (expressions.empty() && fields.empty()) return;
+  json* at = &spec;
+  for (const char* name : {"affinity", "nodeAffinity",
+                           "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"}) {
+    if (!at->is_object() && !at->is_null()) return;  // the API server rejects the pod
+    at = &(*at)[name];
+  }
+  json& terms = *at;
+  const auto extend = [](json& term, const char* name, const json& requirements) {
+    json& list = term[name];
+    if (!list.is_array() && !list.is_null()) return;
+    for (const json& requirement : requirements) list.push_back(requirement);
+    if (list.empty()) term.erase(name);
+  };
+  if (terms.is_null()) {
+    terms = json::array({json{{"matchExpressions", json::array()}}});
+  } else if (!terms.is_array()) {
+    return;
+  }
+  for (json& term : terms) {
+    if (!term.is_object() || term.empty()) continue;
+    extend(term, "matchExpressions", expressions);
+    extend(term, "matchFields", fields);
+  }
+}
+
 }  // namespace
 
 std::string service_name(const api::TrainJob& job) { return job.metadata.name; }
@@ -216,6 +255,7 @@ json build_pod(const api::TrainJob& job, std::int64_t index, const PodOptions& o
     const json metadata = pod_metadata(job, index);
     pod["metadata"]["labels"].update(metadata["labels"]);
   }
+  constrain_nodes(options.node_constraint, pod["spec"]);
   pod["metadata"]["annotations"][annotations::kJobGeneration] =
       std::to_string(job.metadata.generation);
   if (!options.key_id.empty()) {

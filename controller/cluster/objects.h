@@ -20,6 +20,7 @@ namespace tilewright::cluster {
 struct PodOptions {
   std::string rendezvous;  // host:port of the coordinator
   std::string key_id;      // id of the job key that the coordinator accepts
+  policy::NodeConstraint node_constraint = {};
 };
 
 // A worker's pod: QoS class Guaranteed, never restarted in place, within the restricted Pod

@@ -258,7 +258,7 @@ class Applier::PlanExecution {
   void create_pods() {
     std::span<const policy::WorkerCreation> left = plan_.creations;
     if (left.empty()) return;
-    pod_options_ = {rendezvous_(), key_id()};
+    pod_options_ = {rendezvous_(), key_id(), plan_.node_constraint};
     const bool elastic =
         plan_.membership && plan_.membership->min_world < plan_.membership->max_world;
     if (elastic && left.size() > 1) {

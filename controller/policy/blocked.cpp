@@ -50,12 +50,16 @@ bool has_not_joined(const JobState& state, const api::TrainJobStatus& status, Ti
   return timer.due(latest + kJoinGracePeriod);
 }
 
-// Returns null if every worker of the rendezvous can use the job's instruction set.
-const Worker* find_worker_without_isa(const JobState& state) {
+// Returns null if every worker of the rendezvous can use the job's instruction set, or is being moved
+// to a node that has it.
+const Worker* find_worker_without_isa(const JobState& state, const api::TrainJobStatus& status) {
   if (!state.observed.rendezvous) return nullptr;
   for (const auto& [index, member] : state.observed.rendezvous->members) {
     const auto found = state.workers.find(index);
-    if (member.lacks_isa && found != state.workers.end()) return found->second;
+    if (!member.lacks_isa || found == state.workers.end()) continue;
+    const auto& moved_from = status.excluded_nodes;
+    if (std::ranges::find(moved_from, found->second->node) != moved_from.end()) continue;
+    return found->second;
   }
   return nullptr;
 }
@@ -115,7 +119,7 @@ std::optional<BlockedReason> find_blocked_reason(const JobState& state, const Re
       return blocked::BackOff{*std::move(failure), time};
     }
   }
-  if (const Worker* worker = find_worker_without_isa(state)) {
+  if (const Worker* worker = find_worker_without_isa(state, status)) {
     return blocked::LacksInstructionSet{worker, state.observed.rendezvous->isa};
   }
   if (has_not_joined(state, status, timer)) return blocked::NotJoined{};

@@ -213,9 +213,8 @@ struct BlockedMessage {
     const Worker& worker = *cause.worker;
     return {"InstructionSetMissing",
             fmt::format("{} waits: the CPU of node {} lacks the instruction set {}, which the job "
-                        "has used from its first step; run the worker on a node that has it (for "
-                        "example with spec.worker.nodeSelector), or create the job with "
-                        "spec.trainer.exact: false",
+                        "has used from its first step, and no other node can run the worker; add a "
+                        "node that has it, or create the job with spec.trainer.exact: false",
                         worker.name, worker.node, cause.isa)};
   }
   Message operator()(const blocked::NotJoined&) const {
@@ -320,6 +319,8 @@ const char* to_string(DeletionReason reason) {
   switch (reason) {
     case DeletionReason::kFailed:
       return "its failure is recorded and the worker is recreated";
+    case DeletionReason::kInstructionSetMissing:
+      return "its node lacks the job's instruction set";
     case DeletionReason::kSpecChanged:
       return "it cannot start and the job has changed since it was created";
     case DeletionReason::kScaledDown:

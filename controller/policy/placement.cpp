@@ -1,6 +1,8 @@
 #include "controller/policy/placement.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 namespace tilewright::policy {
 namespace {
@@ -35,7 +37,55 @@ std::map<std::string, api::Quantity> max_allocatable(
   return most;
 }
 
+// The label by which node feature discovery reports a CPU's instruction set
+// (https://kubernetes-sigs.github.io/node-feature-discovery, feature "cpu-cpuid"); empty for an
+// instruction set without a label.
+std::string_view label_of(std::string_view isa) {
+  constexpr std::pair<std::string_view, std::string_view> kLabels[] = {
+      {"avx2", "feature.node.kubernetes.io/cpu-cpuid.AVX2"},
+      {"avx512", "feature.node.kubernetes.io/cpu-cpuid.AVX512BW"},
+      {"avx512_bf16", "feature.node.kubernetes.io/cpu-cpuid.AVX512BF16"},
+      {"amx", "feature.node.kubernetes.io/cpu-cpuid.AMXBF16"}};
+  for (const auto& [name, label] : kLabels) {
+    if (name == isa) return label;
+  }
+  return "";
+}
+
+bool has_label(const Node& node, const std::string& label) {
+  const auto found = node.labels.find(label);
+  return found != node.labels.end() && found->second == "true";
+}
+
+bool allows(const NodeConstraint& constraint, const Node& node) {
+  return std::ranges::find(constraint.excluded_nodes, node.name) ==
+             constraint.excluded_nodes.end() &&
+         (constraint.required_label.empty() || has_label(node, constraint.required_label));
+}
+
 }  // namespace
+
+NodeConstraint node_constraint_of(const api::TrainJob& job, const api::TrainJobStatus& status,
+                                  const std::vector<Node>* nodes) {
+  NodeConstraint constraint;
+  if (!api::is_exact(job) || status.instruction_set.empty()) return constraint;
+  constraint.excluded_nodes = status.excluded_nodes;
+  const std::string label(label_of(status.instruction_set));
+  const auto labelled = [&](const Node& node) { return has_label(node, label); };
+  if (!label.empty() && nodes != nullptr && std::ranges::any_of(*nodes, labelled)) {
+    constraint.required_label = label;
+  }
+  return constraint;
+}
+
+bool has_other_node(const api::TrainJob& job, const NodeConstraint& constraint,
+                    const std::string& lacking, const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [&](const Node& node) {
+    return node.name != lacking && !node.cordoned && allows(constraint, node) &&
+           matches(node, job.spec.worker.node_selector) &&
+           has_capacity(node, job.spec.worker.resources);
+  });
+}
 
 std::optional<BlockedReason> find_unschedulable_reason(const api::TrainJob& job,
                                                        const std::vector<Node>& nodes) {

@@ -24,7 +24,14 @@ struct WorkerCreation {
   bool operator==(const WorkerCreation&) const = default;
 };
 
-enum class DeletionReason { kFailed, kSpecChanged, kScaledDown, kJobFinished, kJobSuspended };
+enum class DeletionReason {
+  kFailed,
+  kSpecChanged,
+  kInstructionSetMissing,
+  kScaledDown,
+  kJobFinished,
+  kJobSuspended
+};
 const char* to_string(DeletionReason reason);  // for the log
 
 struct WorkerDeletion {
@@ -43,6 +50,14 @@ struct Gang {
   std::string priority_class;
   std::optional<std::int64_t> schedule_timeout_seconds;
   bool operator==(const Gang&) const = default;
+};
+
+// The nodes that new workers of an exact job avoid, because they lack its instruction set.
+struct NodeConstraint {
+  std::vector<std::string> excluded_nodes;
+  // A label of node feature discovery that a node must have with the value "true"; empty: none.
+  std::string required_label;
+  bool operator==(const NodeConstraint&) const = default;
 };
 
 // Settings for the coordinator of the rendezvous, in processes.
@@ -68,6 +83,7 @@ struct Plan {
   std::vector<OwnedResource> ensure;
   std::vector<OwnedResource> remove;
   std::vector<WorkerCreation> creations;  // by index
+  NodeConstraint node_constraint;         // of the created workers
   std::optional<Gang> gang;               // with OwnedResource::kPodGroup
   std::optional<Membership> membership;   // absent: the job has ended; joiners are refused
   std::vector<Event> events;

@@ -1,11 +1,29 @@
 #include "controller/policy/pods.h"
 
+#include <algorithm>
+
+#include "controller/policy/placement.h"
+
 namespace tilewright::policy {
 namespace {
 
 // An epoch waits for a worker that restarts within this time: forming an epoch without it and
 // another one with it would cost about as much.
 constexpr std::chrono::seconds kShortDelay{5};
+
+// True if the worker waits on a node that lacks the job's instruction set and another node could
+// run it.
+bool should_move(const JobState& state, const api::TrainJobStatus& status, const Worker& worker) {
+  const auto& observed = state.observed;
+  if (!observed.rendezvous || !observed.nodes || worker.terminating || worker.node.empty()) {
+    return false;
+  }
+  const auto member = observed.rendezvous->members.find(worker.index);
+  if (member == observed.rendezvous->members.end() || !member->second.lacks_isa) return false;
+  if (status.excluded_nodes.size() >= api::kMaxExcludedNodes) return false;
+  const NodeConstraint constraint = node_constraint_of(observed.job, status, observed.nodes.get());
+  return has_other_node(observed.job, constraint, worker.node, *observed.nodes);
+}
 
 }  // namespace
 
@@ -28,6 +46,14 @@ std::set<int> plan_workers(const JobState& state, const Restarts& restarts,
       if (is_outdated(state, *found->second)) {
         mark_counted(status, found->second->uid);
         plan.deletions.push_back(deletion_of(state, *found->second, DeletionReason::kSpecChanged));
+      } else if (should_move(state, status, *found->second)) {
+        const std::string& node = found->second->node;
+        if (std::ranges::find(status.excluded_nodes, node) == status.excluded_nodes.end()) {
+          status.excluded_nodes.push_back(node);
+        }
+        mark_counted(status, found->second->uid);
+        plan.deletions.push_back(
+            deletion_of(state, *found->second, DeletionReason::kInstructionSetMissing));
       } else if (is_stuck(*found->second)) {
         absent.insert(index);
       }
@@ -43,6 +69,10 @@ std::set<int> plan_workers(const JobState& state, const Restarts& restarts,
       continue;
     }
     plan.creations.push_back({api::worker_name(state.observed.job, index), index});
+  }
+  if (!plan.creations.empty()) {
+    plan.node_constraint =
+        node_constraint_of(state.observed.job, status, state.observed.nodes.get());
   }
   for (const Worker* worker : state.surplus) {
     mark_counted(status, worker->uid);

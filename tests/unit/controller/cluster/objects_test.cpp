@@ -263,5 +263,51 @@ TEST(NetworkPolicy, OpensMetricsToItsOwnAndTheGivenNamespacesOnly) {
     "ports": [{"protocol": "TCP", "port": 9400}]})"));
 }
 
+json required_terms(const api::TrainJob& job) {
+  PodOptions options{"10.0.0.7:29400", "0a1b2c3d"};
+  options.node_constraint = {{"node-a", "node-b"}, "example.com/amx"};
+  return build_pod(job, 0,
+                   options)["spec"]["affinity"]["nodeAffinity"]
+                           ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+}
+
+TEST(Pod, AvoidsTheNodesThatLackTheInstructionSet) {
+  EXPECT_EQ(required_terms(job_in_cluster()), json::parse(R"([
+    {"matchExpressions": [{"key": "example.com/amx", "operator": "In", "values": ["true"]}],
+     "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-a"]},
+                     {"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]}])"));
+}
+
+TEST(Pod, NarrowsEachOfTheJobsOwnNodeSelectorTerms) {
+  api::TrainJob job = job_in_cluster();
+  job.spec.worker.affinity =
+      json::parse(R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [
+          {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["1"]}]},
+          {},
+          {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["x"]}]}]}}})");
+  EXPECT_EQ(required_terms(job), json::parse(R"([
+    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["1"]},
+                          {"key": "example.com/amx", "operator": "In", "values": ["true"]}],
+     "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-a"]},
+                     {"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]},
+    {},
+    {"matchExpressions": [{"key": "example.com/amx", "operator": "In", "values": ["true"]}],
+     "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["x"]},
+                     {"key": "metadata.name", "operator": "NotIn", "values": ["node-a"]},
+                     {"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]}])"))
+      << "an empty term matches no node and stays as it is";
+}
+
+TEST(Pod, KeepsAnAffinityOfTheWrongTypeForTheApiServerToReject) {
+  api::TrainJob job = job_in_cluster();
+  for (const char* affinity : {R"({"nodeAffinity": "x"})", R"({"nodeAffinity": [1]})", "[]"}) {
+    job.spec.worker.affinity = json::parse(affinity);
+    PodOptions options{"10.0.0.7:29400", "0a1b2c3d"};
+    options.node_constraint.excluded_nodes = {"node-a"};
+    EXPECT_EQ(build_pod(job, 0, options)["spec"]["affinity"], json::parse(affinity));
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::cluster

@@ -96,5 +96,45 @@ TEST(Placement, IsReportedAtTheFirstReconcileAndClearedWhenANodeAppears) {
   EXPECT_FALSE(sim.step().status);
 }
 
+TEST(NodeConstraint, IsEmptyBeforeTheInstructionSetIsKnownAndForAnInexactJob) {
+  api::TrainJob job = testing::make_job();
+  api::TrainJobStatus status;
+  status.excluded_nodes = {"a"};
+  EXPECT_EQ(node_constraint_of(job, status, nullptr), NodeConstraint{});
+  status.instruction_set = "amx";
+  EXPECT_EQ(node_constraint_of(job, status, nullptr).excluded_nodes, std::vector<std::string>{"a"});
+  job.spec.trainer.flags["exact"] = "false";
+  EXPECT_EQ(node_constraint_of(job, status, nullptr), NodeConstraint{});
+}
+
+TEST(NodeConstraint, RequiresTheLabelOfNodeFeatureDiscoveryIfANodeHasIt) {
+  const api::TrainJob job = job_requesting("4", "8Gi");
+  api::TrainJobStatus status;
+  status.instruction_set = "avx512_bf16";
+  const std::string label = "feature.node.kubernetes.io/cpu-cpuid.AVX512BF16";
+  std::vector<Node> nodes = {node("a", "4", "8Gi"), node("b", "4", "8Gi")};
+  EXPECT_EQ(node_constraint_of(job, status, &nodes).required_label, "");
+  EXPECT_TRUE(has_other_node(job, node_constraint_of(job, status, &nodes), "a", nodes));
+  nodes[0].labels[label] = "true";
+  const NodeConstraint constraint = node_constraint_of(job, status, &nodes);
+  EXPECT_EQ(constraint.required_label, label);
+  EXPECT_FALSE(has_other_node(job, constraint, "a", nodes)) << "b has no label";
+  EXPECT_TRUE(has_other_node(job, constraint, "b", nodes));
+}
+
+TEST(NodeConstraint, FindsNoOtherNodeAmongCordonedSmallOrExcludedOnes) {
+  api::TrainJob job = job_requesting("4", "8Gi");
+  const NodeConstraint constraint{{"excluded"}, ""};
+  Node cordoned = node("cordoned", "4", "8Gi");
+  cordoned.cordoned = true;
+  std::vector<Node> nodes = {node("here", "4", "8Gi"), node("excluded", "4", "8Gi"), cordoned,
+                             node("small", "2", "8Gi")};
+  EXPECT_FALSE(has_other_node(job, constraint, "here", nodes));
+  nodes.push_back(node("free", "4", "8Gi"));
+  EXPECT_TRUE(has_other_node(job, constraint, "here", nodes));
+  job.spec.worker.node_selector = {{"pool", "amx"}};
+  EXPECT_FALSE(has_other_node(job, constraint, "here", nodes));
+}
+
 }  // namespace
 }  // namespace tilewright::policy

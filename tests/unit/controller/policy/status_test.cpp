@@ -356,6 +356,43 @@ TEST(Blocked, NamesAWorkerThatLacksTheInstructionSet) {
   EXPECT_EQ(testing::condition(sim.status(), api::condition::kBlocked), "False");
 }
 
+TEST(InstructionSet, MovesAWorkerToAnotherNode) {
+  JobSimulator sim;
+  sim.start();
+  const std::string uid = sim.worker(1).uid;
+  sim.worker(1).node = "node-b";
+  const auto node = [](const std::string& name) {
+    return Node{name,
+                false,
+                {},
+                {{"cpu", *api::parse_quantity("64")}, {"memory", *api::parse_quantity("256Gi")}}};
+  };
+  sim.observed.nodes = std::make_shared<std::vector<Node>>(std::vector{node("node-b")});
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->epoch = 1;
+  sim.observed.rendezvous->isa = "amx";
+  sim.observed.rendezvous->members[0] = {};
+  sim.observed.rendezvous->members[1].lacks_isa = true;
+  sim.settle();
+  EXPECT_EQ(sim.worker(1).uid, uid) << "no other node";
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), "InstructionSetMissing");
+
+  sim.observed.nodes =
+      std::make_shared<std::vector<Node>>(std::vector{node("node-b"), node("node-c")});
+  const Plan move = sim.step();
+  ASSERT_EQ(move.deletions.size(), 1U);
+  EXPECT_EQ(move.deletions[0].uid, uid);
+  EXPECT_EQ(move.deletions[0].reason, DeletionReason::kInstructionSetMissing);
+  ASSERT_TRUE(move.status) << "written before the worker is deleted";
+  EXPECT_EQ(move.status->excluded_nodes, std::vector<std::string>{"node-b"});
+  EXPECT_EQ(testing::condition(*move.status, api::condition::kBlocked), "False");
+  sim.observed.rendezvous->members.erase(1);
+  const Plan create = sim.step();
+  ASSERT_EQ(create.creations.size(), 1U);
+  EXPECT_EQ(create.node_constraint.excluded_nodes, std::vector<std::string>{"node-b"});
+  EXPECT_EQ(sim.status().restarts.total(), 0) << "a move is no restart";
+}
+
 TEST(Blocked, DoesNotReportFinishedWorkersAsNotJoined) {
   JobSimulator sim;
   sim.start();
