@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: demo crd docs test unit build deps test-deps model cluster-programs cluster cluster-down e2e images \
-  bench-controller install asan tsan sanitize format tidy words clean
+  bench-controller parity install asan tsan sanitize format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
@@ -56,6 +56,13 @@ bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (ne
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
 	$(MAKE) build TARGETS="tilewright tilewright-controller-bench"
 	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
+
+PARITY_PYTHON := .cache/parity/bin/python
+PARITY_DATA ?= ../shared/data
+parity: build model ## compares trained models with Hugging Face's Trainer over seeds (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
+	[ -x $(PARITY_PYTHON) ] || python3 -m venv $(dir $(PARITY_PYTHON))..
+	$(PARITY_PYTHON) -m pip install --quiet --disable-pip-version-check -r bench/parity-requirements.txt
+	$(PARITY_PYTHON) bench/parity.py run --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) $(PARITY_FLAGS)
 
 CRD := trainjobs.tilewright.dev.yaml
 crd: ## writes the generated CRD to crds/, which the Helm chart links to

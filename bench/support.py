@@ -8,22 +8,32 @@ import pathlib
 import subprocess
 import tempfile
 
-# Label column, then the text columns, as in common/contract/tasks.cpp.
+# Label column, then the text columns, as in common/contract/tasks.cpp; indexes without a header.
 COLUMNS = {
+    "cola": (1, 3),
     "mrpc": ("Quality", "#1 String", "#2 String"),
+    "rte": ("label", "sentence1", "sentence2"),
     "sst2": ("label", "sentence"),
 }
-FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2"}
+FOLDERS = {"cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST-2"}
+LABELS = {"rte": ["entailment", "not_entailment"]}  # where the files have names
+
+
+def glue_folder(data, task):
+    return pathlib.Path(data) / "glue" / FOLDERS[task]
 
 
 def read_glue(folder, task, split, limit=None):
     """Reads labels and texts (one or two columns) of GLUE's TSV files: unquoted, BOM allowed."""
     path = pathlib.Path(folder) / f"{split}.tsv"
     lines = path.read_text(encoding="utf-8-sig").split("\n")
-    header = lines[0].rstrip("\r").split("\t")
-    places = [header.index(name) for name in COLUMNS[task]]
-    rows = [line.rstrip("\r").split("\t") for line in lines[1:] if line][:limit]
-    labels = [int(row[places[0]]) for row in rows]
+    places = COLUMNS[task]
+    if isinstance(places[0], str):
+        header = lines.pop(0).rstrip("\r").split("\t")
+        places = [header.index(name) for name in places]
+    rows = [line.rstrip("\r").split("\t") for line in lines if line][:limit]
+    names = LABELS.get(task)
+    labels = [names.index(row[places[0]]) if names else int(row[places[0]]) for row in rows]
     texts = [[row[place] for row in rows] for place in places[1:]]
     return labels, texts
 
@@ -71,8 +81,15 @@ def flags_of(options):
 
 
 def train(worker, **options):
-    """Runs `tilewright-worker train` to completion; it inherits stdout and stderr."""
-    subprocess.run([worker, "train", *flags_of(options)], check=True)
+    """Runs `tilewright-worker train` to completion, with its own stdout and stderr. Returns its
+    peak memory in MiB."""
+    command = [worker, "train", *flags_of(options)]
+    process = subprocess.Popen(command)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return usage.ru_maxrss / 1024
 
 
 def read_json(path, otherwise=None):

@@ -1,0 +1,285 @@
+"""Compares the quality of models that Tilewright and Hugging Face's Trainer train, over seeds.
+
+    python bench/parity.py run --worker build/release/bin/tilewright-worker \
+        --model .cache/models/all-minilm-l6-v2 --data DATA [--tasks mrpc rte] [--minutes 60]
+    python bench/parity.py table
+
+DATA holds glue/ and squad/. Both sides get the same flags, and the Trainer pads each batch to its
+longest example. A task has enough seeds if each side has the minimum and the standard error of the
+difference is below 0.7 points; the sides agree if the difference is within three standard errors.
+Every finished run is added to bench/results/parity.json and recorded runs are skipped, so the
+script can be stopped and restarted at any time. Needs torch, transformers and accelerate.
+"""
+
+import argparse
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import support
+
+# Of each task: metric to compare, its scale in points, hyperparameters and minimum number of seeds.
+TASKS = {
+    "mrpc": {"metric": "accuracy", "points": 100, "epochs": 3, "learning_rate": 1e-4, "seeds": 10},
+    "sst2": {"metric": "accuracy", "points": 100, "epochs": 1, "learning_rate": 5e-5,
+             "rows": 8000, "seeds": 5},
+    "rte": {"metric": "accuracy", "points": 100, "epochs": 3, "learning_rate": 2e-5, "seeds": 5},
+    "cola": {"metric": "matthews_correlation", "points": 100, "epochs": 3, "learning_rate": 2e-5,
+             "seeds": 5},
+}
+SIDES = ("tilewright", "trainer")
+BATCH = 32
+MAX_LENGTH = 128
+MAX_ERROR = 0.7  # points, standard error of the difference
+MAX_SEEDS = 100
+RESULTS = support.results_folder() / "parity.json"
+
+
+def run_tilewright(args, task, seed):
+    settings = TASKS[task]
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        peak_mib = support.train(
+            args.worker,
+            task_name=task,
+            model_name_or_path=args.model,
+            data_dir=support.glue_folder(args.data, task),
+            output_dir=f"{folder}/out",
+            num_train_epochs=settings["epochs"],
+            learning_rate=settings["learning_rate"],
+            max_train_samples=settings.get("rows", -1),
+            max_seq_length=MAX_LENGTH,
+            per_device_train_batch_size=BATCH,
+            seed=seed,
+            bf16=True,
+            save_strategy="no",
+            threads=args.threads,
+        )
+        return {
+            "seconds": time.monotonic() - began,
+            "peak_mib": peak_mib,
+            **result_of(support.read_json(f"{folder}/out/all_results.json")),
+            "versions": {"worker": support.worker_version(args.worker)},
+        }
+
+
+def result_of(found):
+    names = ("accuracy", "f1", "matthews_correlation", "pearson", "spearmanr", "loss")
+    return {
+        "metrics": {name: found[f"eval_{name}"] for name in names if f"eval_{name}" in found},
+        "train_loss": found["train_loss"],
+        "train_seconds": found["train_runtime"],
+    }
+
+
+def run_trainer(args, task, seed):
+    """Runs the Trainer in a subprocess, with tcmalloc if installed, because it is faster."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/result.json"
+        began = time.monotonic()
+        subprocess.run(
+            [sys.executable, __file__, "trainer", "--task", task, "--seed", str(seed), "--out", out,
+             "--model", args.model, "--data", args.data, "--threads", str(args.threads)],
+            check=True,
+            env=support.with_tcmalloc(os.environ),
+        )
+        return {"seconds": time.monotonic() - began, **support.read_json(out)}
+
+
+def trainer_process(args):
+    import numpy as np
+    import torch
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        DataCollatorWithPadding,
+        Trainer,
+        TrainingArguments,
+        set_seed,
+    )
+
+    settings = TASKS[args.task]
+    torch.set_num_threads(args.threads)
+    set_seed(args.seed)
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    model = AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=2)
+
+    def examples(split, rows):
+        folder = support.glue_folder(args.data, args.task)
+        labels, texts = support.read_glue(folder, args.task, split, rows)
+        encoded = tokenizer(*texts, truncation=True, max_length=MAX_LENGTH)
+        return [
+            {**{name: column[i] for name, column in encoded.items()}, "labels": labels[i]}
+            for i in range(len(labels))
+        ]
+
+    def metrics(evaluated):
+        picked = evaluated.predictions.argmax(-1)
+        truth = evaluated.label_ids
+        if args.task == "cola":
+            return {"matthews_correlation": float(np.corrcoef(picked, truth)[0, 1])
+                    if len(set(picked)) > 1 else 0.0}
+        found = {"accuracy": float((picked == truth).mean())}
+        if args.task == "mrpc":
+            hits = int(((picked == 1) & (truth == 1)).sum())
+            found["f1"] = 2 * hits / max(1, int((picked == 1).sum() + (truth == 1).sum()))
+        return found
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            model=model,
+            args=TrainingArguments(
+                output_dir=folder,
+                num_train_epochs=settings["epochs"],
+                learning_rate=settings["learning_rate"],
+                per_device_train_batch_size=BATCH,
+                lr_scheduler_type="linear",
+                warmup_steps=0,
+                weight_decay=0.0,
+                max_grad_norm=1.0,
+                bf16=True,
+                use_cpu=True,
+                seed=args.seed,
+                save_strategy="no",
+                logging_steps=20,
+                report_to="none",
+                disable_tqdm=True,
+            ),
+            train_dataset=examples("train", settings.get("rows")),
+            eval_dataset=examples("dev", None),
+            data_collator=DataCollatorWithPadding(tokenizer),
+            compute_metrics=metrics,
+        )
+        trained = trainer.train().metrics
+        found = {**trained, **trainer.evaluate()}
+    support.write_json(
+        args.out,
+        {
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            **result_of(found),
+            "versions": support.peer_versions(),
+        },
+    )
+
+
+def recorded():
+    return support.read_json(RESULTS, {"runs": []})["runs"]
+
+
+def record(entry):
+    """Adds a run under a file lock, so that concurrent programs can record runs."""
+    with support.locked(RESULTS):
+        runs = recorded() + [entry]
+        runs.sort(key=lambda run: (run["task"], run["side"], run["seed"]))
+        support.write_json(RESULTS, {"settings": TASKS, "batch": BATCH, "runs": runs})
+
+
+def values_of(runs, task, side):
+    metric, points = TASKS[task]["metric"], TASKS[task]["points"]
+    return [points * run["metrics"][metric] for run in runs
+            if run["task"] == task and run["side"] == side]
+
+
+def comparison(runs, task):
+    """Returns the difference of the means and its standard error in points, if it is known."""
+    sides = [values_of(runs, task, side) for side in SIDES]
+    if any(len(values) < 2 for values in sides):
+        return None, None
+    difference = statistics.fmean(sides[0]) - statistics.fmean(sides[1])
+    return difference, sum(statistics.variance(v) / len(v) for v in sides) ** 0.5
+
+
+def next_run(args):
+    """Returns the task, side and seed to run next; alternates the sides. None: all is recorded."""
+    runs = recorded()
+    for task in args.tasks:
+        _, error = comparison(runs, task)
+        done = {(r["side"], r["seed"]) for r in runs if r["task"] == task}
+        for seed in range(1, MAX_SEEDS + 1):
+            if seed > TASKS[task]["seeds"] and error is not None and error < MAX_ERROR:
+                break
+            for side in SIDES if args.side == "both" else (args.side,):
+                if (side, seed) not in done:
+                    return task, side, seed
+    return None
+
+
+def run_all(args):
+    runner = {"tilewright": run_tilewright, "trainer": run_trainer}
+    deadline = time.monotonic() + 60 * args.minutes
+    while (found := next_run(args)) is not None and time.monotonic() < deadline:
+        task, side, seed = found
+        print(f"{task}, {side}, seed {seed}", flush=True)
+        result = runner[side](args, task, seed)
+        record({"task": task, "side": side, "seed": seed, **result, "cpu": support.cpu_name()})
+        print(f"{task}, {side}, seed {seed}: {result['metrics']}", flush=True)
+    table(args)
+
+
+def table(_args):
+    runs = recorded()
+
+    def cell(task, side):
+        values = values_of(runs, task, side)
+        if not values:
+            return "none yet"
+        spread = ""
+        if len(values) > 1:
+            spread = f" ± {statistics.stdev(values) / len(values) ** 0.5:.2f}"
+        return f"{statistics.fmean(values):.2f}{spread} ({len(values)})"
+
+    def median(task, side, field):
+        values = [run[field] for run in runs
+                  if run["task"] == task and run["side"] == side and field in run]
+        return f"{statistics.median(values):.0f}" if values else "?"
+
+    print("| task | Tilewright | Trainer | difference | verdict | seconds | peak MiB |")
+    print("|---|---|---|---|---|---|---|")
+    for task, settings in TASKS.items():
+        difference, error = comparison(runs, task)
+        seeds = [len(values_of(runs, task, side)) for side in SIDES]
+        verdict = "not enough seeds"
+        if error is not None and min(seeds) >= settings["seeds"] and error < MAX_ERROR:
+            verdict = "equal" if abs(difference) <= 3 * error else "different"
+        shown = "" if error is None else f"{difference:+.2f} ± {error:.2f}"
+        pairs = [" / ".join(median(task, side, field) for side in SIDES)
+                 for field in ("seconds", "peak_mib")]
+        cells = [f"{task} {settings['metric']}", *(cell(task, side) for side in SIDES), shown,
+                 verdict, *pairs]
+        print("| " + " | ".join(cells) + " |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+
+    run = commands.add_parser("run", help="run the seeds that the results do not have yet")
+    run.add_argument("--worker", help="tilewright-worker; not needed for --side=trainer")
+    run.add_argument("--side", choices=(*SIDES, "both"), default="both")
+    run.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    run.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this")
+    run.set_defaults(call=run_all)
+
+    one = commands.add_parser("trainer", help="one run of the Trainer (used by run)")
+    one.add_argument("--task", choices=TASKS, required=True)
+    one.add_argument("--seed", type=int, required=True)
+    one.add_argument("--out", required=True)
+    one.set_defaults(call=trainer_process)
+    for command in (run, one):
+        command.add_argument("--model", required=True)
+        command.add_argument("--data", required=True, help="folder with glue/ and squad/")
+        command.add_argument("--threads", type=int, default=2)
+
+    show = commands.add_parser("table", help="means, standard errors, differences")
+    show.set_defaults(call=table)
+    args = parser.parse_args()
+    args.call(args)
+
+
+if __name__ == "__main__":
+    main()
