@@ -75,13 +75,23 @@ std::vector<BadInputCase> bad_input_cases() {
 
       {"MissingWeights",
        ExitCode::kWeights,
-       {"model/model.safetensors", "No such file"},
+       {"model: found none of the weight files, expected model.safetensors, "
+        "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json"},
        [](Inputs& i) { fs::remove(i.model() / "model.safetensors"); }},
       {"WeightsOfAnotherFormat",
        ExitCode::kWeights,
-       {"model/model.safetensors", "found pytorch_model.bin", "expected"},
+       {"model/pytorch_model.bin", "begins with", "expected a file written by torch.save"},
        [](Inputs& i) {
          fs::rename(i.model() / "model.safetensors", i.model() / "pytorch_model.bin");
+       }},
+      {"WeightsThatCallACommand",
+       ExitCode::kWeights,
+       {"model/pytorch_model.bin: the pickle calls posix.system; expected only tensors"},
+       [](Inputs& i) {
+         fs::remove(i.model() / "model.safetensors");
+         i.write("model/pytorch_model.bin",
+                 testing::read_text(testing::source_dir() /
+                                    "tests/golden/weights/tensors/malicious_zip.bin"));
        }},
       {"TruncatedWeights",
        ExitCode::kWeights,
@@ -109,7 +119,7 @@ std::vector<BadInputCase> bad_input_cases() {
       {"WeightsOfAWrongType",
        ExitCode::kWeights,
        {"model/model.safetensors", "\"pooler.dense.weight\"", "found dtype I32",
-        "expected F32, F16 or BF16"},
+        "expected F32, F16, BF16 or F64"},
        [](Inputs& i) {
          i.rewrite_weights([](nlohmann::json& header) { pooler(header)["dtype"] = "I32"; });
        }},

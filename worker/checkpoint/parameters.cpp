@@ -1,18 +1,39 @@
 #include "worker/checkpoint/parameters.h"
 
+#include <algorithm>
 #include <array>
+#include <set>
+#include <string_view>
 #include <utility>
+
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/sharded_weights.h"
+#include "worker/checkpoint/torch_file.h"
 
 namespace tilewright::checkpoint {
 namespace {
 
-constexpr std::string_view kPrefix = "bert.";
+constexpr std::array<std::string_view, 2> kBasePrefixes = {"bert.", "distilbert."};
+constexpr std::string_view kParallelPrefix = "module.";
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kLegacySuffixes = {
     {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}};
+// A buffer of transformers before 4.31: the numbers 0, 1, 2, ...
+constexpr std::string_view kPositionIds = "embeddings.position_ids";
+
+// The name in a file of the base model, or nullopt for a parameter of a head.
+std::optional<std::string> base_name(const std::string& hf_name) {
+  for (const std::string_view prefix : kBasePrefixes) {
+    if (hf_name.starts_with(prefix)) return hf_name.substr(prefix.size());
+  }
+  return std::nullopt;
+}
 
 std::vector<std::string> candidates(const std::string& hf_name) {
   std::vector<std::string> names = {hf_name};
-  if (hf_name.starts_with(kPrefix)) names.push_back(hf_name.substr(kPrefix.size()));
+  if (const auto base = base_name(hf_name)) names.push_back(*base);
+  for (std::size_t i = 0, count = names.size(); i < count; ++i) {
+    names.push_back(std::string(kParallelPrefix) + names[i]);
+  }
   for (const auto& [suffix, legacy] : kLegacySuffixes) {
     if (!hf_name.ends_with(suffix)) continue;
     for (std::size_t i = 0, count = names.size(); i < count; ++i) {
@@ -22,16 +43,14 @@ std::vector<std::string> candidates(const std::string& hf_name) {
   return names;
 }
 
-// The name of the parameter in the file. Throws Failure with the expected names if it is missing.
-std::string require_parameter(const SafetensorsFile& file, const std::string& hf_name,
+// The name of the parameter in the files. Throws Failure with the expected names if it is missing.
+std::string require_parameter(const WeightSource& source, const std::string& hf_name,
                               const Shape& shape) {
-  if (auto name = find_parameter(file, hf_name)) return *std::move(name);
+  if (auto name = find_parameter(source, hf_name)) return *std::move(name);
   std::string also;
-  if (hf_name.starts_with(kPrefix)) {
-    also = fmt::format(" (nor {})", quote(hf_name.substr(kPrefix.size())));
-  }
-  file.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quote(hf_name), also,
-                        to_string(shape)));
+  if (const auto base = base_name(hf_name)) also = fmt::format(" (nor {})", quote(*base));
+  source.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quote(hf_name), also,
+                          to_string(shape)));
 }
 
 }  // namespace
@@ -42,36 +61,78 @@ std::int64_t TensorView::size() const {
   return count;
 }
 
-std::unique_ptr<SafetensorsFile> open_weights(const std::filesystem::path& model_folder) {
-  const auto path = model_folder / "model.safetensors";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    for (const char* other : {"model.safetensors.index.json", "pytorch_model.bin", "tf_model.h5"}) {
-      if (std::filesystem::exists(model_folder / other, ignored)) {
-        throw Failure(ExitCode::kWeights,
-                      fmt::format("{}: is missing; found {}, expected the weights in one "
-                                  "safetensors file",
-                                  path.string(), other));
-      }
-    }
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_folder) {
+  // A symbolic link to a missing file counts as existing, so that the message names it.
+  const auto exists = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::symlink_status(model_folder / name, ignored));
+  };
+  constexpr const char* kSafetensors = "model.safetensors";
+  constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
+  constexpr const char* kTorch = "pytorch_model.bin";
+  constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
+  if (exists(kSafetensors)) return std::make_unique<SafetensorsFile>(model_folder / kSafetensors);
+  if (exists(kSafetensorsIndex)) {
+    return std::make_unique<ShardedWeights>(model_folder / kSafetensorsIndex, parse_safetensors);
   }
-  return std::make_unique<SafetensorsFile>(path);
+  if (exists(kTorch)) return std::make_unique<TorchFile>(model_folder / kTorch);
+  if (exists(kTorchIndex)) {
+    return std::make_unique<ShardedWeights>(model_folder / kTorchIndex, parse_torch_file);
+  }
+  std::string found = "none";
+  for (const char* other : {"tf_model.h5", "flax_model.msgpack", "model.ckpt.index",
+                            "bert_model.ckpt.index", "adapter_model.safetensors"}) {
+    if (exists(other)) found = other;
+  }
+  throw Failure(ExitCode::kWeights,
+                fmt::format("{}: found {} of the weight files, expected {}, {}, {} or {}",
+                            model_folder.string(), found, kSafetensors, kSafetensorsIndex, kTorch,
+                            kTorchIndex));
 }
 
-std::optional<std::string> find_parameter(const SafetensorsFile& file, const std::string& hf_name) {
+ParameterDifferences check_parameters(const WeightSource& source,
+                                      std::span<const ExpectedParameter> expected) {
+  ParameterDifferences differences;
+  std::set<std::string> used;
+  for (const ExpectedParameter& parameter : expected) {
+    if (parameter.optional && !find_parameter(source, parameter.name)) {
+      differences.missing.push_back(parameter.name);
+      continue;
+    }
+    const std::string name = require_parameter(source, parameter.name, parameter.shape);
+    source.check_finite(name, parameter.shape);
+    used.insert(name);
+  }
+  for (const auto& [name, tensor] : source.tensors()) {
+    if (!used.contains(name) && !name.ends_with(kPositionIds)) {
+      differences.unexpected.push_back(name);
+    }
+  }
+  return differences;
+}
+
+std::optional<std::string> find_parameter(const WeightSource& source, const std::string& hf_name) {
   for (std::string& name : candidates(hf_name)) {
-    if (file.find(name) != nullptr) return std::move(name);
+    if (source.find(name) != nullptr) return std::move(name);
   }
   return std::nullopt;
 }
 
-void check_parameter(const SafetensorsFile& file, const std::string& hf_name, const Shape& shape) {
-  file.check_floats(require_parameter(file, hf_name, shape), shape);
+void read_parameter(const WeightSource& source, const TensorView& into) {
+  source.read_floats(require_parameter(source, into.name, into.shape), into.shape,
+                     {into.data, static_cast<std::size_t>(into.size())});
 }
 
-void read_parameter(const SafetensorsFile& file, const TensorView& into) {
-  file.read_floats(require_parameter(file, into.name, into.shape), into.shape,
-                   {into.data, static_cast<std::size_t>(into.size())});
+std::string abbreviated_list(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    // A name from a file may contain control characters.
+    const std::string quoted = quote(names[i]);
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", quoted.substr(1, quoted.size() - 2));
+  }
+  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  return text;
 }
 
 }  // namespace tilewright::checkpoint

@@ -1,6 +1,6 @@
-// Finds the parameters of a BERT classifier, named as in BertForSequenceClassification, in weight
-// files with other names: without the prefix "bert." (files of BertModel), or with the older names
-// LayerNorm.gamma and LayerNorm.beta.
+// Finds the parameters of a model, named as in transformers, in weight files with other names:
+// without the prefix of the base model ("bert.", "distilbert."; files of BertModel), with "module."
+// before it (files of DataParallel), or with the older names LayerNorm.gamma and LayerNorm.beta.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/weight_source.h"
 
 namespace tilewright::checkpoint {
 
@@ -21,18 +22,38 @@ struct TensorView {
   std::int64_t size() const;
 };
 
-// Opens model.safetensors of a model directory. Throws Failure with ExitCode::kWeights; if the file
-// is missing, the message names a weight file of another format in the directory, if there is one.
-std::unique_ptr<SafetensorsFile> open_weights(const std::filesystem::path& model_folder);
+// Opens the weights of a model directory: model.safetensors, model.safetensors.index.json,
+// pytorch_model.bin or pytorch_model.bin.index.json, the first that exists. Throws Failure with
+// ExitCode::kWeights; if none exists, the message names a weight file of another format in the
+// directory, if there is one.
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_folder);
 
-// The name of the parameter in the file, or nullopt.
-std::optional<std::string> find_parameter(const SafetensorsFile& file, const std::string& hf_name);
+// A parameter that a model needs.
+struct ExpectedParameter {
+  std::string name;
+  Shape shape;
+  bool optional = false;  // if it is missing, the caller initialises it
+};
 
-// Checks what read_parameter() checks, and throws the same Failure, without reading the data.
-void check_parameter(const SafetensorsFile& file, const std::string& hf_name, const Shape& shape);
+// How the files and the model differ. Buffers that are no parameters (position_ids) are left out.
+struct ParameterDifferences {
+  std::vector<std::string> missing;     // optional parameters that no file has
+  std::vector<std::string> unexpected;  // tensors of the files that are no parameter of the model
+};
 
-// Reads the parameter as fp32 from F32, F16 or BF16. Throws Failure with the file's code if it is
-// missing or has another shape or dtype.
-void read_parameter(const SafetensorsFile& file, const TensorView& into);
+// Checks that read_parameter() can read every parameter that is not optional or is not missing, and
+// that its elements are finite. Reads all data. Throws Failure.
+ParameterDifferences check_parameters(const WeightSource& source,
+                                      std::span<const ExpectedParameter> expected);
+
+// The name of the parameter in the files, or nullopt.
+std::optional<std::string> find_parameter(const WeightSource& source, const std::string& hf_name);
+
+// Reads the parameter as fp32 from F32, F16, BF16 or F64. Throws Failure with the source's code if
+// it is missing or has another shape or dtype.
+void read_parameter(const WeightSource& source, const TensorView& into);
+
+// "a, b, c and 4 more" for a log line.
+std::string abbreviated_list(const std::vector<std::string>& names);
 
 }  // namespace tilewright::checkpoint

@@ -1,7 +1,6 @@
 #include "worker/checkpoint/safetensors_header.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -10,24 +9,6 @@ namespace tilewright::checkpoint {
 namespace {
 
 using Json = nlohmann::json;
-
-struct DTypeRow {
-  std::string_view name;
-  std::size_t size;
-};
-constexpr std::array<DTypeRow, 13> kDTypes = {{{"BOOL", 1},
-                                               {"U8", 1},
-                                               {"I8", 1},
-                                               {"I16", 2},
-                                               {"U16", 2},
-                                               {"F16", 2},
-                                               {"BF16", 2},
-                                               {"I32", 4},
-                                               {"U32", 4},
-                                               {"F32", 4},
-                                               {"F64", 8},
-                                               {"I64", 8},
-                                               {"U64", 8}}};
 
 // The nesting of the header: file, tensor, list. Deeper JSON is refused before it uses memory.
 constexpr int kMaxDepth = 3;
@@ -160,20 +141,18 @@ class HeaderParser {
   DType dtype(const std::string& name, const Json& value) const {
     if (value.is_string()) {
       const auto& text = value.get_ref<const std::string&>();
-      for (std::size_t i = 0; i < kDTypes.size(); ++i) {
-        if (kDTypes[i].name == text) return static_cast<DType>(i);
-      }
+      if (const auto known = parse_dtype(text)) return *known;
       fail(name, fmt::format("dtype is {}, expected a safetensors dtype such as F32, F16 or BF16",
                              quote(text)));
     }
     fail(name, "dtype is not a string");
   }
 
-  // A list of at most 16 integers of at most 63 bits. 16 is more than any tensor's dimensions.
+  // A list of at most kMaxDimensions integers of at most 63 bits.
   std::vector<std::uint64_t> unsigned_integers(const std::string& name, const char* field,
                                                const Json& value) const {
-    if (!value.is_array() || value.size() > 16) {
-      fail(name, fmt::format("{} is not a list of at most 16 integers", field));
+    if (!value.is_array() || value.size() > kMaxDimensions) {
+      fail(name, fmt::format("{} is not a list of at most {} integers", field, kMaxDimensions));
     }
     std::vector<std::uint64_t> numbers;
     for (const Json& number : value) {
@@ -218,27 +197,6 @@ class HeaderParser {
 };
 
 }  // namespace
-
-std::int64_t Tensor::size() const {
-  return static_cast<std::int64_t>(bytes.size() / dtype_size(dtype));
-}
-
-std::string_view dtype_name(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
-std::size_t dtype_size(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].size; }
-
-std::string to_string(const Shape& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", extent);
-  }
-  return "[" + text + "]";
-}
-
-std::string quote(std::string_view name) {
-  constexpr std::size_t kLongest = 200;
-  return Json(std::string(name.substr(0, kLongest)))
-      .dump(-1, ' ', true, Json::error_handler_t::replace);
-}
 
 Tensors parse_safetensors(std::span<const std::byte> content, const std::filesystem::path& path,
                           ExitCode code) {

@@ -5,7 +5,6 @@
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
-#include "worker/checkpoint/parameters.h"
 #include "worker/kernels/numerics_version.h"
 #include "worker/nn/parameters.h"
 #include "worker/tasks/registry.h"
@@ -30,31 +29,27 @@ std::string digest_of(const tasks::Dataset& data) {
   return sha.hex();
 }
 
-std::string digest_of(const checkpoint::SafetensorsFile& file) {
-  Sha256 sha;
-  sha.update(file.content().data(), file.content().size());
-  return sha.hex();
-}
-
 // Checks all tensors before the output directory is touched; reading them later cannot fail.
-void check_weights(const checkpoint::SafetensorsFile& file, const nn::EncoderConfig& config) {
+checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& weights,
+                                               const nn::EncoderConfig& config) {
+  std::vector<checkpoint::ExpectedParameter> expected;
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
-    if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(file, tensor.name)) continue;
-    checkpoint::check_parameter(file, tensor.name, tensor.shape);
+    expected.push_back({tensor.name, tensor.shape, is_head_tensor(tensor.name)});
   }
+  return checkpoint::check_parameters(weights, expected);
 }
 
 }  // namespace
 
 void open_starting_weights(Job& job) {
   job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
-  check_weights(*job.weights, job.model.encoder);
-  job.fingerprint[kStartingWeights] = digest_of(*job.weights);
+  job.weight_differences = check_weights(*job.weights, job.model.encoder);
+  job.fingerprint[kStartingWeights] = job.weights->digest();
 }
 
 void check_weights_unchanged(const Job& job) {
   job.weights->check_size();
-  const std::string found = digest_of(*job.weights);
+  const std::string found = job.weights->digest();
   const std::string expected = job.fingerprint.at(kStartingWeights);
   if (found == expected) return;
   job.weights->fail(
@@ -72,7 +67,7 @@ Job load_job(const Settings& settings, const std::string& uid) {
   if (!std::filesystem::is_directory(model_dir)) {
     throw Failure(ExitCode::kModel,
                   fmt::format("--model_name_or_path={}: no such directory, expected one with "
-                              "config.json, model.safetensors and a tokenizer",
+                              "config.json, weights and a tokenizer",
                               settings.model_name_or_path));
   }
   job.model = checkpoint::read_model_config(model_dir);

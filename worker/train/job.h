@@ -8,7 +8,7 @@
 
 #include "common/base/log.h"
 #include "worker/checkpoint/model_config.h"
-#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/parameters.h"
 #include "worker/nn/batch.h"
 #include "worker/nn/encoder_config.h"
 #include "worker/tasks/task.h"
@@ -37,7 +37,9 @@ struct Job {
   nn::Padding padding;            // length 0 without --pad_to_max_length
   Schedule schedule;
   // The starting weights, mapped for the whole run: a file that replaces them later has no effect.
-  std::unique_ptr<const checkpoint::SafetensorsFile> weights;
+  std::unique_ptr<const checkpoint::WeightSource> weights;
+  // Tensors of the head that are initialised at random, and tensors that are not used.
+  checkpoint::ParameterDifferences weight_differences;
   // All that determines the weights: the settings' fingerprint, the digests of data and starting
   // weights, the version of the kernels and, if the training is exact, the instruction set, once it
   // is known. Equal on all workers, and in a checkpoint and the training that resumes from it.
@@ -50,8 +52,8 @@ inline bool is_head_tensor(const std::string& tensor) {
   return tensor.starts_with("classifier.") || tensor.starts_with("bert.pooler.");
 }
 
-// Maps the model's weights, checks all tensors and adds their digest to the fingerprint. Failures
-// have kWeights.
+// Maps the model's weights, checks all tensors and their elements, and adds their digest to the
+// fingerprint. Failures have kWeights.
 void open_starting_weights(Job& job);
 
 // A Failure (kWeights) if the content of the mapped starting weights has changed since load_job(),

@@ -1,12 +1,13 @@
 #include "worker/train/training_state.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <optional>
 
 #include "worker/checkpoint/model_folder.h"
-#include "worker/checkpoint/parameters.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_timeout.h"
 
@@ -73,25 +74,38 @@ checkpoint::TrainingTensors TrainingState<Activation>::tensors() const {
 }
 
 template <typename Activation>
-void TrainingState<Activation>::load_initial_weights(bool log_initialised_tensors) {
+void TrainingState<Activation>::load_initial_weights(bool log_differences) {
   check_weights_unchanged(job_);
-  std::string initialised;
+  const std::vector<std::string>& missing = job_.weight_differences.missing;
   for (const nn::Tensor& tensor : model_.layout().tensors) {
     float* const values = model_.parameters().data() + tensor.offset;
-    if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(*job_.weights, tensor.name)) {
+    if (std::find(missing.begin(), missing.end(), tensor.name) != missing.end()) {
       nn::initialise_tensor(tensor, static_cast<std::uint64_t>(job_.settings.init_seed),
                             job_.model.encoder.initializer_range, values);
-      initialised += (initialised.empty() ? "" : ", ") + tensor.name;
     } else {
       checkpoint::read_parameter(*job_.weights, {tensor.name, tensor.shape, values});
     }
   }
-  if (!initialised.empty() && log_initialised_tensors) {
-    log_.info("not in the model directory, initialised at random: {}", initialised);
+  if (log_differences && !differences_logged_) {
+    log_weight_differences();
+    differences_logged_ = true;
   }
   std::fill(optimizer_.exp_avg().begin(), optimizer_.exp_avg().end(), 0.0f);
   std::fill(optimizer_.exp_avg_sq().begin(), optimizer_.exp_avg_sq().end(), 0.0f);
   state_ = {};
+}
+
+template <typename Activation>
+void TrainingState<Activation>::log_weight_differences() {
+  const auto& [missing, unexpected] = job_.weight_differences;
+  if (!missing.empty()) {
+    log_.info("not in the model's weights, initialised at random: {} (seed {})",
+              fmt::join(missing, ", "), job_.settings.init_seed);
+  }
+  if (!unexpected.empty()) {
+    log_.info("in the model's weights, not used: {} ({} in all)",
+              checkpoint::abbreviated_list(unexpected), unexpected.size());
+  }
 }
 
 template <typename Activation>

@@ -68,7 +68,8 @@ class TrainingState {
   void prune_checkpoints();
   void append_to_log_history();
   const checkpoint::OutputWriter& output() const;
-  void load_initial_weights(bool log_initialised_tensors);
+  void load_initial_weights(bool log_differences);
+  void log_weight_differences();
   // Rank 0 only. False: there is no checkpoint to resume from.
   bool load_checkpoint(const RestoreFrom& from);
   std::vector<checkpoint::TensorView> views(float* base) const;
@@ -81,6 +82,7 @@ class TrainingState {
   Logger& log_;
   std::optional<checkpoint::OutputWriter> output_;
   CheckpointRetry retry_;
+  bool differences_logged_ = false;
   checkpoint::TrainerState state_;
   StepReport last_report_;
   double loss_sum_ = 0;  // since the last entry of the log history

@@ -12,6 +12,7 @@
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 #include "worker/checkpoint/checksums.h"
+#include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
 namespace tilewright::checkpoint {

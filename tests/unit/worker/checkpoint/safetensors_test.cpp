@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "common/base/sha256.h"
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 
@@ -78,6 +79,38 @@ TEST_F(Safetensors, ConvertsHalfAndBfloat16ToFloat) {
   EXPECT_THAT(half, ElementsAre(1.0f, -2.0f, 65504.0f, 0x1p-14f, 0x1p-24f, 0.0f, INFINITY));
   EXPECT_TRUE(std::signbit(half[5]));
   EXPECT_THAT(read.read_floats("brain", {2}), ElementsAre(1.5f, -123.5f));
+}
+
+TEST_F(Safetensors, ConvertsDoubleToFloat) {
+  const auto read = file(safetensors_bytes(
+      R"({"a":{"dtype":"F64","shape":[3],"data_offsets":[0,24]}})",
+      bytes_of<double>({0.5, 1.0 + 0x1p-24 + 0x1p-30, 1e300})));  // rounds up; overflows
+  EXPECT_THAT(read.read_floats("a", {3}), ElementsAre(0.5f, 1.0f + 0x1p-23f, INFINITY));
+  expect_failure([&] { read.check_finite("a", {3}); }, ExitCode::kWeights,
+                 HasSubstr("tensor \"a\": element 2 is infinite, expected a finite number in the "
+                           "range of fp32"));
+}
+
+// More elements than are checked at once.
+TEST_F(Safetensors, FindsANumberThatIsNotFiniteAnywhere) {
+  constexpr std::size_t kCount = 40000;
+  const std::string header =
+      fmt::format(R"({{"a":{{"dtype":"F32","shape":[{}],"data_offsets":[0,{}]}}}})", kCount,
+                  kCount * sizeof(float));
+  for (const std::size_t at : {std::size_t{0}, std::size_t{16384}, kCount - 1}) {
+    std::vector<float> values(kCount, 1);
+    const auto finite = file(safetensors_bytes(header, bytes_of(values)));
+    EXPECT_NO_THROW(finite.check_finite("a", {kCount}));
+    values[at] = NAN;
+    const auto read = file(safetensors_bytes(header, bytes_of(values)));
+    expect_failure([&] { read.check_finite("a", {kCount}); }, ExitCode::kWeights,
+                   HasSubstr(fmt::format("element {} is NaN", at)));
+  }
+}
+
+TEST_F(Safetensors, HasTheDigestOfItsContent) {
+  const std::string bytes = safetensors_bytes("{}", "");
+  EXPECT_EQ(file(bytes).digest(), sha256_hex(bytes));
 }
 
 TEST_F(Safetensors, ReadsUnalignedData) {
@@ -189,7 +222,8 @@ TEST_F(Safetensors, NamesTheFoundAndTheExpectedShapeAndDtype) {
   };
   refuses([&] { read.at("x", {4}); }, "has no tensor \"x\", expected one of shape [4]");
   refuses([&] { read.at("a", {4}); }, "tensor \"a\": found shape [2, 2], expected [4]");
-  refuses([&] { read.read_floats("n", {1}); }, "tensor \"n\": found dtype I64, expected F32");
+  refuses([&] { read.read_floats("n", {1}); },
+          "tensor \"n\": found dtype I64, expected F32, F16, BF16 or F64");
 }
 
 TEST_F(Safetensors, TruncatesAndEscapesNamesInMessages) {

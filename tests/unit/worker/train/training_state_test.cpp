@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
 
 #include <fstream>
+#include <limits>
+#include <sstream>
 
 #include "tests/support/paths.h"
 #include "worker/checkpoint/output_ownership.h"
@@ -101,7 +104,9 @@ class TrainingStateTest : public ::testing::Test {
   mutable nn::Model<float> model_{small_config(), context_};
   nn::Optimizer<float> optimizer_{model_, context_, {}};
   Faults faults_;
-  std::shared_ptr<Logger> log_ = make_silent_logger();
+  std::ostringstream log_text_;
+  std::shared_ptr<Logger> log_ =
+      std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_text_));
   TrainingState<float> state_{job_, model_, optimizer_, faults_, *log_};
 };
 
@@ -121,6 +126,39 @@ TEST_F(TrainingStateTest, RefusesStartingWeightsThatAreOverwrittenInPlace) {
                  AllOf(HasSubstr(file().string()), HasSubstr("has changed since")));
   fs::resize_file(file(), 100);
   expect_failure([&] { restore(); }, ExitCode::kWeights, HasSubstr("has been truncated"));
+}
+
+TEST_F(TrainingStateTest, LogsOnceWhatTheStartingWeightsLackAndWhatIsNotUsed) {
+  const nn::ParameterLayout layout(small_config());
+  const std::vector<float> values(static_cast<std::size_t>(layout.count), 1);
+  std::vector<checkpoint::NamedTensor> tensors = {
+      checkpoint::float_tensor("cls.predictions.bias", {8}, values.data()),
+      checkpoint::float_tensor("cls.seq_relationship.bias", {2}, values.data())};
+  for (const nn::Tensor& tensor : layout.tensors) {
+    if (tensor.name.starts_with("classifier.")) continue;
+    tensors.push_back(checkpoint::float_tensor(tensor.name, tensor.shape, values.data()));
+  }
+  fs::remove(file());
+  checkpoint::write_safetensors(file(), std::move(tensors));
+  job_.settings.init_seed = 7;
+  open_starting_weights(job_);
+  restore();
+  const std::string log = log_text_.str();
+  EXPECT_THAT(log, HasSubstr("not in the model's weights, initialised at random: "
+                             "classifier.weight, classifier.bias (seed 7)"));
+  EXPECT_THAT(log, HasSubstr("in the model's weights, not used: cls.predictions.bias, "
+                             "cls.seq_relationship.bias (2 in all)"));
+  EXPECT_NE(parameters().front(), 1) << "the head is the first tensor";
+  EXPECT_EQ(parameters().back(), 1);
+  restore();
+  EXPECT_EQ(log_text_.str(), log);
+}
+
+TEST_F(TrainingStateTest, RefusesStartingWeightsThatAreNotFinite) {
+  write_weights(std::numeric_limits<float>::quiet_NaN());
+  expect_failure([&] { open_starting_weights(job_); }, ExitCode::kWeights,
+                 AllOf(HasSubstr(file().string() + ": tensor \"classifier.weight\": element 0 "
+                                                   "is NaN, expected a finite number")));
 }
 
 TEST_F(TrainingStateTest, RefusesToFallBehindTheJobsLastCheckpoint) {

@@ -1,0 +1,39 @@
+// A regular file that is mapped into memory for reading.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "common/base/file_descriptor.h"
+#include "common/base/result.h"
+
+namespace tilewright::checkpoint {
+
+// Another process that truncates the file while it is mapped causes SIGBUS on access; see
+// check_size().
+class MappedFile {
+ public:
+  // Throws Failure with `code`.
+  MappedFile(std::filesystem::path path, ExitCode code);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> content() const { return content_; }
+
+  // A Failure if the file has been truncated since it was mapped.
+  void check_size() const;
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+
+  std::filesystem::path path_;
+  ExitCode code_;
+  FileDescriptor file_;
+  std::span<const std::byte> content_{};
+};
+
+}  // namespace tilewright::checkpoint

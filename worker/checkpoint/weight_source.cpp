@@ -1,0 +1,112 @@
+#include "worker/checkpoint/weight_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/sha256.h"
+
+namespace tilewright::checkpoint {
+
+void WeightSource::add_file(const std::filesystem::path& path, ParseTensors parse) {
+  auto file = std::make_unique<const MappedFile>(path, code_);
+  for (auto& [name, tensor] : parse(file->content(), path, code_)) {
+    if (!tensors_.emplace(name, std::move(tensor)).second) {
+      fail(fmt::format("tensor {} is in {} and in {}, expected it in one file", quote(name),
+                       file_of(name).filename().string(), path.filename().string()));
+    }
+    file_of_.emplace(name, file.get());
+  }
+  files_[path.filename()] = std::move(file);
+}
+
+const std::filesystem::path& WeightSource::file_of(const std::string& name) const {
+  const auto found = file_of_.find(name);
+  return found == file_of_.end() ? path_ : found->second->path();
+}
+
+const Tensor* WeightSource::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+const Tensor& WeightSource::at(const std::string& name, const Shape& shape) const {
+  const Tensor* tensor = find(name);
+  if (tensor == nullptr) {
+    fail(fmt::format("has no tensor {}, expected one of shape {}", quote(name), to_string(shape)));
+  }
+  if (tensor->shape != shape) {
+    fail(name,
+         fmt::format("found shape {}, expected {}", to_string(tensor->shape), to_string(shape)));
+  }
+  return *tensor;
+}
+
+const Tensor& WeightSource::floating_point(const std::string& name, const Shape& shape) const {
+  const Tensor& tensor = at(name, shape);
+  if (is_floating_point(tensor.dtype)) return tensor;
+  fail(name,
+       fmt::format("found dtype {}, expected F32, F16, BF16 or F64", dtype_name(tensor.dtype)));
+}
+
+void WeightSource::check_floats(const std::string& name, const Shape& shape) const {
+  floating_point(name, shape);
+}
+
+void WeightSource::check_finite(const std::string& name, const Shape& shape) const {
+  const Tensor& tensor = floating_point(name, shape);
+  constexpr std::int64_t kBlock = 1 << 14;  // 64 KiB, in the cache
+  std::vector<float> block(static_cast<std::size_t>(std::min(tensor.size(), kBlock)));
+  for (std::int64_t first = 0; first < tensor.size(); first += kBlock) {
+    const auto values =
+        std::span(block).first(static_cast<std::size_t>(std::min(tensor.size() - first, kBlock)));
+    copy_floats(tensor, first, values);
+    const auto bad = std::find_if_not(values.begin(), values.end(),
+                                      [](float value) { return std::isfinite(value); });
+    if (bad == values.end()) continue;
+    fail(name, fmt::format("element {} is {}, expected a finite number in the range of fp32",
+                           first + (bad - values.begin()),
+                           std::isnan(*bad) ? "NaN" : (*bad > 0 ? "infinite" : "-infinite")));
+  }
+}
+
+void WeightSource::read_floats(const std::string& name, const Shape& shape,
+                               std::span<float> out) const {
+  const Tensor& tensor = floating_point(name, shape);
+  TW_CHECK(static_cast<std::int64_t>(out.size()) == tensor.size(),
+           "{} elements of {} read into a buffer of {}", tensor.size(), name, out.size());
+  copy_floats(tensor, 0, out);
+}
+
+std::vector<float> WeightSource::read_floats(const std::string& name, const Shape& shape) const {
+  std::vector<float> out(static_cast<std::size_t>(at(name, shape).size()));
+  read_floats(name, shape, out);
+  return out;
+}
+
+void WeightSource::check_size() const {
+  for (const auto& [name, file] : files_) file->check_size();
+}
+
+std::string WeightSource::digest() const {
+  std::string sum;
+  std::string lines;
+  for (const auto& [name, file] : files_) {
+    Sha256 sha;
+    sha.update(file->content().data(), file->content().size());
+    sum = sha.hex();
+    lines += fmt::format("{}  {}\n", sum, name);
+  }
+  return files_.size() == 1 ? sum : sha256_hex(lines);
+}
+
+void WeightSource::fail(const std::string& what) const {
+  throw Failure(code_, fmt::format("{}: {}", path_.string(), what));
+}
+
+void WeightSource::fail(const std::string& name, const std::string& what) const {
+  throw Failure(code_, fmt::format("{}: tensor {}: {}", file_of(name).string(), quote(name), what));
+}
+
+}  // namespace tilewright::checkpoint
