@@ -21,7 +21,7 @@ import safetensors.torch
 import tokenizers
 import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+from transformers import AutoTokenizer, EncoderConfig, BertForSequenceClassification
 
 ADAMW_STEPS = 10
 ADAMW_LEARNING_RATE = 1e-3
@@ -53,7 +53,7 @@ PAIRS = [
 
 
 def small_config(heads, labels, eps):
-    return BertConfig(
+    return EncoderConfig(
         vocab_size=120, hidden_size=128, num_hidden_layers=2, num_attention_heads=heads,
         intermediate_size=256, max_position_embeddings=64, type_vocab_size=2, num_labels=labels,
         layer_norm_eps=eps, attn_implementation="eager")
@@ -250,7 +250,7 @@ def write_minilm(directory, minilm, seed):
     for first, second, label in PAIRS:
         encoded = tokenizer(first, second)
         examples.append((torch.tensor(encoded["input_ids"]), torch.tensor(encoded["token_type_ids"]), label))
-    config = BertConfig.from_pretrained(minilm, num_labels=2, attn_implementation="eager")
+    config = EncoderConfig.from_pretrained(minilm, num_labels=2, attn_implementation="eager")
     generator = torch.Generator().manual_seed(seed)
     head = 0.1 * torch.randn((2, config.hidden_size), generator=generator)
     bias = 0.1 * torch.randn((2,), generator=generator)

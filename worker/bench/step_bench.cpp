@@ -8,8 +8,8 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "worker/kernels/gemm/peak.h"
-#include "worker/nn/bert.h"
 #include "worker/nn/flops.h"
+#include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
 
 namespace tilewright::bench {
@@ -33,8 +33,8 @@ nn::Batch make_batch(const StepBenchOptions& options) {
     for (; b < n && b * options.shards / n == shard; ++b) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(options.seqlen));
       for (std::int32_t& id : ids) id = next_id(state);
-      batch.add(ids, std::vector<std::int32_t>(ids.size(), 0), static_cast<std::int32_t>(b % 2),
-                static_cast<std::int32_t>(b));
+      batch.add(ids, std::vector<std::int32_t>(ids.size(), 0),
+                {.label = static_cast<std::int32_t>(b % 2)}, static_cast<std::int32_t>(b));
     }
     batch.close_shard();
   }
@@ -43,14 +43,14 @@ nn::Batch make_batch(const StepBenchOptions& options) {
 
 template <typename Activation>
 StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
-  const nn::BertConfig config = bench_config(options.model);
+  const nn::EncoderConfig config = bench_config(options.model);
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   runtime::ThreadPool pool(options.threads > 0 ? options.threads
                                                : std::min(cpu.physical_cores, cpu.usable_cpus));
   const auto ops = kernels::make_ops<Activation>(isa, options.backend);
   const auto parameter_ops = kernels::make_parameter_ops(isa);
   const nn::Context<Activation> context{pool, ops, parameter_ops};
-  nn::BertClassifier<Activation> model(config, context);
+  nn::Model<Activation> model(config, context);
   for (const nn::Tensor& tensor : model.layout().tensors) {
     nn::initialise_tensor(tensor, 1, 0.02f, model.parameters().data() + tensor.offset);
     if (tensor.name.ends_with("LayerNorm.weight")) {
@@ -95,8 +95,8 @@ StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
 
 }  // namespace
 
-nn::BertConfig bench_config(const std::string& model) {
-  nn::BertConfig config;
+nn::EncoderConfig bench_config(const std::string& model) {
+  nn::EncoderConfig config;
   if (model == "bert-base") return config;
   if (model == "bert-large") {
     config.hidden_size = 1024;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "worker/kernels/ops.h"
-#include "worker/nn/bert_config.h"
+#include "worker/nn/encoder_config.h"
 #include "worker/runtime/cpu.h"
 
 namespace tilewright::bench {
@@ -39,7 +39,7 @@ struct StepBenchResult {
 };
 
 // Dimensions of a known model; throws Failure (kUsage) that lists the known names otherwise.
-nn::BertConfig bench_config(const std::string& model);
+nn::EncoderConfig bench_config(const std::string& model);
 
 StepBenchResult bench_step(const StepBenchOptions& options, runtime::Isa isa);
 

@@ -29,7 +29,7 @@ std::vector<std::string> labels_of(const JsonFields& fields) {
 }
 
 void require_architecture(const JsonFields& fields) {
-  if (fields.string("model_type", "") != "bert") fields.fail("model_type", "\"bert\"");
+  if (fields.string("model_type", "") != "bert") fields.fail("model_type", "\"encoder\"");
   if (fields.string("hidden_act", "gelu") != "gelu") {
     fields.fail("hidden_act", "\"gelu\" (exact GELU with erf)");
   }
@@ -41,7 +41,7 @@ void require_architecture(const JsonFields& fields) {
 
 }  // namespace
 
-ModelConfig read_bert_config(const std::filesystem::path& path) {
+ModelConfig read_model_config(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw Failure(ExitCode::kModel, fmt::format("{}: model directory not found; expected one with "
@@ -53,35 +53,35 @@ ModelConfig read_bert_config(const std::filesystem::path& path) {
   require_architecture(fields);
 
   ModelConfig out;
-  nn::BertConfig& bert = out.bert;
-  bert.vocab_size = fields.integer("vocab_size", 1, kMaxSize);
-  bert.hidden_size = fields.integer("hidden_size", 1, kMaxSize);
-  bert.num_hidden_layers = fields.integer("num_hidden_layers", 1, 1024);
-  bert.num_attention_heads = fields.integer("num_attention_heads", 1, kMaxSize);
-  bert.intermediate_size = fields.integer("intermediate_size", 1, kMaxSize);
-  bert.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxSize);
-  bert.type_vocab_size = fields.integer("type_vocab_size", 1, kMaxSize);
-  if (bert.hidden_size % bert.num_attention_heads != 0) {
+  nn::EncoderConfig& encoder = out.encoder;
+  encoder.vocab_size = fields.integer("vocab_size", 1, kMaxSize);
+  encoder.hidden_size = fields.integer("hidden_size", 1, kMaxSize);
+  encoder.num_hidden_layers = fields.integer("num_hidden_layers", 1, 1024);
+  encoder.num_attention_heads = fields.integer("num_attention_heads", 1, kMaxSize);
+  encoder.intermediate_size = fields.integer("intermediate_size", 1, kMaxSize);
+  encoder.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxSize);
+  encoder.type_vocab_size = fields.integer("type_vocab_size", 1, kMaxSize);
+  if (encoder.hidden_size % encoder.num_attention_heads != 0) {
     fields.fail("hidden_size", fmt::format("a multiple of num_attention_heads, which is {}",
-                                           bert.num_attention_heads));
+                                           encoder.num_attention_heads));
   }
   constexpr double kBelowOne = 0.999;
-  bert.layer_norm_eps = static_cast<float>(fields.number("layer_norm_eps", 1e-30, 1, 1e-12));
+  encoder.layer_norm_eps = static_cast<float>(fields.number("layer_norm_eps", 1e-30, 1, 1e-12));
   const double hidden_dropout = fields.number("hidden_dropout_prob", 0, kBelowOne, 0.1);
-  bert.hidden_dropout_prob = static_cast<float>(hidden_dropout);
-  bert.attention_probs_dropout_prob =
+  encoder.hidden_dropout_prob = static_cast<float>(hidden_dropout);
+  encoder.attention_probs_dropout_prob =
       static_cast<float>(fields.number("attention_probs_dropout_prob", 0, kBelowOne, 0.1));
-  bert.classifier_dropout =
+  encoder.classifier_dropout =
       static_cast<float>(fields.number("classifier_dropout", 0, kBelowOne, hidden_dropout));
-  bert.initializer_range = static_cast<float>(fields.number("initializer_range", 0, 10, 0.02));
+  encoder.initializer_range = static_cast<float>(fields.number("initializer_range", 0, 10, 0.02));
   out.labels = labels_of(fields);
-  bert.num_labels = static_cast<std::int64_t>(out.labels.size());
+  encoder.num_labels = static_cast<std::int64_t>(out.labels.size());
   out.json = fields.json().dump();
   return out;
 }
 
-std::string classifier_config_json(const std::string& source_json,
-                                   const std::vector<std::string>& labels) {
+std::string model_config_json(const std::string& source_json,
+                              const std::vector<std::string>& labels) {
   auto json = nlohmann::json::parse(source_json);
   json["architectures"] = {"BertForSequenceClassification"};
   json["id2label"] = nlohmann::json::object();

@@ -1,4 +1,4 @@
-// Reads config.json of a Hugging Face model directory as an nn::BertConfig, and makes the
+// Reads config.json of a Hugging Face model directory as an nn::EncoderConfig, and makes the
 // config.json of the fine-tuned model.
 #pragma once
 
@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "worker/nn/bert_config.h"
+#include "worker/nn/encoder_config.h"
 
 namespace tilewright::checkpoint {
 
 struct ModelConfig {
-  nn::BertConfig bert;
+  nn::EncoderConfig encoder;
   std::vector<std::string> labels;  // id2label in order; default: "LABEL_0", "LABEL_1", ...
   std::string json;                 // the whole object, as JSON
 };
@@ -19,11 +19,11 @@ struct ModelConfig {
 // `path` is a model directory or its config.json. Throws Failure with ExitCode::kModel if the model
 // is not a BERT encoder with erf GELU and absolute positions, or if a size is missing or out of
 // range.
-ModelConfig read_bert_config(const std::filesystem::path& path);
+ModelConfig read_model_config(const std::filesystem::path& path);
 
 // The content of config.json for a sequence classifier with these labels and fp32 weights. Other
 // fields are copied from `source_json`, the `json` of a ModelConfig.
-std::string classifier_config_json(const std::string& source_json,
-                                   const std::vector<std::string>& labels);
+std::string model_config_json(const std::string& source_json,
+                              const std::vector<std::string>& labels);
 
 }  // namespace tilewright::checkpoint

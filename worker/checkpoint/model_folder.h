@@ -16,7 +16,7 @@ namespace tilewright::checkpoint {
 
 struct ModelFolderContent {
   std::vector<TensorView> weights;  // all parameters, named as in BertForSequenceClassification
-  std::string config_json;          // from classifier_config_json()
+  std::string config_json;          // from model_config_json()
   std::filesystem::path tokenizer_source;  // the model directory to copy tokenizer files from
   std::map<std::string, std::string> extra_files;  // name -> content: all_results.json, ...
   std::function<void()> before_commit = {};  // called before the rename: a fault point for tests

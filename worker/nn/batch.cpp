@@ -24,16 +24,18 @@ void RowIndex::build(std::span<const std::int32_t> ids, std::int64_t begin, std:
 }
 
 void Batch::clear() {
-  for (auto* list : {&ids, &types, &positions, &token_example, &example, &labels, &lengths}) {
+  for (auto* list :
+       {&ids, &types, &positions, &token_example, &example, &labels, &last_labels, &lengths}) {
     list->clear();
   }
+  values.clear();
   cu_seqlens.assign(1, 0);
   max_seqlen = 0;
   groups.clear();
 }
 
 void Batch::add(std::span<const std::int32_t> example_ids,
-                std::span<const std::int32_t> example_types, std::int32_t label,
+                std::span<const std::int32_t> example_types, const Target& target,
                 std::int32_t index_in_global_batch, const Padding& padding) {
   TW_CHECK(example_ids.size() == example_types.size() && !example_ids.empty(),
            "{} ids and {} token types in one example", example_ids.size(), example_types.size());
@@ -48,7 +50,9 @@ void Batch::add(std::span<const std::int32_t> example_ids,
     token_example.push_back(index_in_global_batch);
   }
   example.push_back(index_in_global_batch);
-  labels.push_back(label);
+  labels.push_back(target.label);
+  last_labels.push_back(target.last);
+  values.push_back(target.value);
   lengths.push_back(static_cast<std::int32_t>(example_ids.size()));
   cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
   max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(rows));

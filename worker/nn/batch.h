@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "worker/nn/head.h"
+
 namespace tilewright::nn {
 
 // 2^k consecutive, aligned shards: a subtree of the gradient's tree. Offsets count from the
@@ -35,7 +37,8 @@ struct Batch {
   std::vector<std::int32_t> ids, types, positions, token_example;  // [T]
   std::vector<std::int32_t> cu_seqlens = {0};                      // [B + 1]
   std::vector<std::int32_t> example;                               // [B], index in the global batch
-  std::vector<std::int32_t> labels;                                // [B]
+  std::vector<std::int32_t> labels, last_labels;                   // [B], see Target
+  std::vector<float> values;                                       // [B], see Target
   std::vector<std::int32_t> lengths;                               // [B], without padding
   std::int64_t max_seqlen = 0;                                     // rows of the longest example
   std::vector<ShardGroup> groups;
@@ -44,7 +47,7 @@ struct Batch {
   std::int64_t T() const { return static_cast<std::int64_t>(ids.size()); }
   void clear();
   void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,
-           std::int32_t label, std::int32_t index_in_global_batch, const Padding& padding = {});
+           const Target& target, std::int32_t index_in_global_batch, const Padding& padding = {});
   // Starts a group at shard `first_shard`. Call close_shard() after the last example of each shard.
   void open_group(std::int64_t first_shard);
   void close_shard();

@@ -6,7 +6,7 @@ namespace tilewright::nn {
 namespace {
 
 template <typename Element>
-kernels::AttentionForward<Element> attention(const BertConfig& config, const Batch& batch,
+kernels::AttentionForward<Element> attention(const EncoderConfig& config, const Batch& batch,
                                              kernels::Dropout dropout,
                                              const LayerActivations<Element>& a) {
   kernels::AttentionForward<Element> attention;
@@ -49,7 +49,7 @@ void norm_gradient(const Context<Element>& c, const NormLayout& norm, std::int64
 }  // namespace
 
 template <typename Element>
-void LayerActivations<Element>::allocate(runtime::Arena& arena, const BertConfig& config,
+void LayerActivations<Element>::allocate(runtime::Arena& arena, const EncoderConfig& config,
                                          std::int64_t tokens) {
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
@@ -67,7 +67,7 @@ void LayerActivations<Element>::allocate(runtime::Arena& arena, const BertConfig
 }
 
 template <typename Element>
-void LayerScratch<Element>::allocate(runtime::Arena& arena, const BertConfig& config,
+void LayerScratch<Element>::allocate(runtime::Arena& arena, const EncoderConfig& config,
                                      std::int64_t tokens, std::size_t kernel_bytes) {
   const std::int64_t H = config.hidden_size;
   branch = arena.take<Element>(tokens * H);
@@ -83,7 +83,7 @@ void LayerScratch<Element>::allocate(runtime::Arena& arena, const BertConfig& co
 }
 
 template <typename Element>
-void EncoderLayer<Element>::forward(const Context<Element>& c, const BertConfig& config,
+void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConfig& config,
                                     const Batch& batch, const DropoutKey& key, bool training,
                                     const Element* input, const LayerActivations<Element>& a,
                                     const LayerScratch<Element>& scratch) const {
@@ -111,7 +111,7 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const BertConfig&
 }
 
 template <typename Element>
-void EncoderLayer<Element>::backward(const Context<Element>& c, const BertConfig& config,
+void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderConfig& config,
                                      const Batch& batch, const DropoutKey& key,
                                      const Element* input, const LayerActivations<Element>& a,
                                      const LayerScratch<Element>& scratch, const Element* d_branch,

@@ -25,7 +25,7 @@ struct LayerActivations {
   float* output_stats = nullptr;     // [T, 2]
   Element* output = nullptr;         // [T, H]
 
-  void allocate(runtime::Arena& arena, const BertConfig& config, std::int64_t tokens);
+  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens);
 };
 
 // Buffers shared by all layers.
@@ -42,7 +42,7 @@ struct LayerScratch {
   Element* d_qkv = nullptr;           // [T, 3H]
   std::byte* kernel = nullptr;        // scratch of one kernel call
 
-  void allocate(runtime::Arena& arena, const BertConfig& config, std::int64_t tokens,
+  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens,
                 std::size_t kernel_bytes);
 };
 
@@ -55,12 +55,12 @@ struct EncoderLayer {
 
   // `input` [T, H] and scratch.hidden32 hold the same values. Writes the output to a.output and
   // scratch.hidden32.
-  void forward(const Context<Element>& c, const BertConfig& config, const Batch& batch,
+  void forward(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
                const DropoutKey& key, bool training, const Element* input,
                const LayerActivations<Element>& a, const LayerScratch<Element>& scratch) const;
   // The gradient of the output is scratch.d_hidden32 (residual path) plus d_branch (null for the
   // last layer). Writes the gradient of the input to scratch.d_hidden32 and scratch.d_input.
-  void backward(const Context<Element>& c, const BertConfig& config, const Batch& batch,
+  void backward(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
                 const DropoutKey& key, const Element* input, const LayerActivations<Element>& a,
                 const LayerScratch<Element>& scratch, const Element* d_branch,
                 const GradientSink& sink) const;

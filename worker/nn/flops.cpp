@@ -2,7 +2,7 @@
 
 namespace tilewright::nn {
 
-double example_flops(const BertConfig& config, std::size_t tokens) {
+double example_flops(const EncoderConfig& config, std::size_t tokens) {
   const auto H = static_cast<double>(config.hidden_size);
   const auto I = static_cast<double>(config.intermediate_size);
   const auto L = static_cast<double>(config.num_hidden_layers);
@@ -12,7 +12,7 @@ double example_flops(const BertConfig& config, std::size_t tokens) {
          2 * (H * H + H * static_cast<double>(config.num_labels));
 }
 
-double forward_flops(const BertConfig& config, const Batch& batch) {
+double forward_flops(const EncoderConfig& config, const Batch& batch) {
   double flops = 0;
   for (const std::int32_t length : batch.lengths) {
     flops += example_flops(config, static_cast<std::size_t>(length));

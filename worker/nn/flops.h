@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "worker/nn/batch.h"
-#include "worker/nn/bert_config.h"
+#include "worker/nn/encoder_config.h"
 
 namespace tilewright::nn {
 
@@ -13,9 +13,9 @@ namespace tilewright::nn {
 //   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ]
 // operations, backward twice as many. Embeddings, norms, GELU, softmax, the optimizer and values
 // that backward recomputes are not counted.
-double example_flops(const BertConfig& config, std::size_t tokens);  // one example's forward
-double forward_flops(const BertConfig& config, const Batch& batch);
-inline double step_flops(const BertConfig& config, const Batch& batch) {
+double example_flops(const EncoderConfig& config, std::size_t tokens);  // one example's forward
+double forward_flops(const EncoderConfig& config, const Batch& batch);
+inline double step_flops(const EncoderConfig& config, const Batch& batch) {
   return 3.0 * forward_flops(config, batch);
 }
 

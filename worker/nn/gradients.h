@@ -28,7 +28,7 @@ struct TouchedRows {
 };
 
 struct GradientSink {
-  // One vector per group, of BertClassifier::gradient_count(R) elements. The last element is the
+  // One vector per group, of Model::gradient_count(R) elements. The last element is the
   // group's sum of losses, scaled like the gradient.
   std::vector<float*> groups;
   // Called when elements [begin, end) of all vectors are final. Ranges arrive in ascending order

@@ -14,7 +14,7 @@ constexpr std::int64_t kPackRows = 64;  // pack_weight requires ranges in multip
 }  // namespace
 
 template <typename Element>
-Optimizer<Element>::Optimizer(BertClassifier<Element>& model, const Context<Element>& context,
+Optimizer<Element>::Optimizer(Model<Element>& model, const Context<Element>& context,
                               const AdamWSettings& settings)
     : model_(model),
       c_(context),

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/nn/bert.h"
+#include "worker/nn/model.h"
 
 namespace tilewright::nn {
 
@@ -21,8 +21,7 @@ struct AdamWSettings {
 template <typename Element>
 class Optimizer {
  public:
-  Optimizer(BertClassifier<Element>& model, const Context<Element>& context,
-            const AdamWSettings& settings);
+  Optimizer(Model<Element>& model, const Context<Element>& context, const AdamWSettings& settings);
 
   // First and second moments, laid out like the parameters.
   std::span<float> exp_avg() const { return m_.span(); }
@@ -49,7 +48,7 @@ class Optimizer {
   void update_word_embeddings(const Task& task, const kernels::AdamW& adamw, const float* gradient,
                               const TouchedRows& touched);
 
-  BertClassifier<Element>& model_;
+  Model<Element>& model_;
   Context<Element> c_;
   AdamWSettings settings_;
   runtime::Buffer<float> m_;

@@ -46,7 +46,7 @@ class Builder {
 
 }  // namespace
 
-ParameterLayout::ParameterLayout(const BertConfig& config) {
+ParameterLayout::ParameterLayout(const EncoderConfig& config) {
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
   Builder build(*this);

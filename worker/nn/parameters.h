@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/nn/bert_config.h"
+#include "worker/nn/encoder_config.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::nn {
@@ -47,7 +47,7 @@ struct EncoderLayerLayout {
 };
 
 struct ParameterLayout {
-  explicit ParameterLayout(const BertConfig& config);
+  explicit ParameterLayout(const EncoderConfig& config);
 
   std::vector<Tensor> tensors;  // in the order of the flat vector
   LinearLayout classifier, pooler;

@@ -16,6 +16,14 @@ std::span<const std::int32_t> Dataset::types_of(std::size_t example) const {
   return std::span(types).subspan(static_cast<std::size_t>(offsets[example]), length(example));
 }
 
+nn::Target Dataset::target_of(std::size_t example) const {
+  nn::Target target;
+  if (!labels.empty()) target.label = labels[example];
+  if (!last_labels.empty()) target.last = last_labels[example];
+  if (!values.empty()) target.value = values[example];
+  return target;
+}
+
 void Dataset::append(const text::Encoding& encoding) {
   ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
   types.insert(types.end(), encoding.types.begin(), encoding.types.end());

@@ -4,19 +4,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "worker/nn/head.h"
 #include "worker/text/tokenizer.h"
 
 namespace tilewright::tasks {
+
+// What a task keeps of its input, beside the tokens, to score predictions. Each task derives its own.
+struct Source {
+  virtual ~Source() = default;
+};
 
 struct Dataset {
   std::vector<std::int32_t> ids;            // [tokens], with [CLS] and [SEP]
   std::vector<std::int32_t> types;          // [tokens], 0 or 1
   std::vector<std::int64_t> offsets = {0};  // [examples + 1]: where each begins, and the end
-  std::vector<std::int32_t> labels;  // [examples], 0 to num_labels - 1; empty for a regression
-  std::vector<float> targets;        // [examples] of a regression, else empty
+  // Of the examples, see nn::Target. Lists that the head does not use are empty, and all are empty
+  // if the file has no labels.
+  std::vector<std::int32_t> labels;
+  std::vector<std::int32_t> last_labels;
+  std::vector<float> values;
+  std::shared_ptr<const Source> source;  // may be null
 
   std::size_t size() const { return offsets.size() - 1; }
   std::size_t tokens() const { return ids.size(); }
@@ -25,8 +36,10 @@ struct Dataset {
   }
   std::span<const std::int32_t> ids_of(std::size_t example) const;
   std::span<const std::int32_t> types_of(std::size_t example) const;
+  bool has_labels() const { return !labels.empty() || !values.empty(); }
+  nn::Target target_of(std::size_t example) const;
 
-  // Adds an example's tokens. The caller adds its label or target.
+  // Adds an example's tokens. The caller adds its label or value.
   void append(const text::Encoding& encoding);
 };
 

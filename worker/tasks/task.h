@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +15,13 @@
 
 namespace tilewright::tasks {
 
-enum class Split { kTrain, kDev };
+enum class Split { kTrain, kDev, kTest };
+
+// A file of examples. Most tasks have one part per split; MNLI is evaluated on two.
+struct DataPart {
+  Split split = Split::kTrain;
+  std::size_t part = 0;
+};
 
 struct ReadOptions {
   std::filesystem::path data_dir;    // holds the files that file_name names
@@ -37,24 +44,38 @@ class Task {
   virtual const std::string& name() const = 0;
   // In the order of their ids, for config.json's id2label; empty for a regression.
   virtual const std::vector<std::string>& label_names() const = 0;
-  // Outputs of the model's head; 1 for a regression.
+  virtual nn::Head head() const { return nn::Head::kClassification; }
+  // Outputs of the model's head per row of logits; 1 for a regression, 2 for question answering.
   virtual int num_labels() const = 0;
-  virtual bool is_regression() const { return false; }
 
+  virtual std::size_t parts(Split) const { return 1; }
+  // Distinguishes the parts of a split in the names of metrics and files: "" or "mm".
+  virtual std::string part_name(const DataPart&) const { return ""; }
   // Relative to the data directory: "train.tsv".
-  virtual std::string file_name(Split split) const = 0;
+  virtual std::string file_name(const DataPart& part) const = 0;
 
   // Throws Failure with ExitCode::kData and one sentence: file, line, what was found, what was
   // expected.
-  virtual Dataset read(Split split, const text::Tokenizer& tokenizer,
+  virtual Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
                        const ReadOptions& options) const = 0;
 
-  // `logits`: [dataset.size(), num_labels], row by row in the order of the dataset.
+  // `logits`: [rows, num_labels] in the order of the dataset. A row is an example, or a token for
+  // question answering. The data set has labels.
   virtual Metrics metrics(std::span<const float> logits, const Dataset& dataset) const = 0;
+
+  // The files with the predictions, by name, that are written after an evaluation (kDev) or a
+  // prediction (kTest).
+  virtual std::map<std::string, std::string> prediction_files(const DataPart&,
+                                                              std::span<const float> /*logits*/,
+                                                              const Dataset&) const {
+    return {};
+  }
 
   // Scored on the dev split with rules taken from the training split; empty where none is defined.
   // Reads both files, and fails as read does.
-  virtual std::vector<Baseline> baselines(const std::filesystem::path& data_dir) const = 0;
+  virtual std::vector<Baseline> baselines(const std::filesystem::path& /*data_dir*/) const {
+    return {};
+  }
 
  protected:
   Task() = default;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "common/base/check.h"
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_timeout.h"
@@ -27,62 +28,112 @@ std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float>
   return all;
 }
 
+// -log softmax(logits)[label] of `count` logits with a distance of `stride`.
+double cross_entropy(const float* logits, std::size_t count, std::size_t stride,
+                     std::int32_t label) {
+  double max = logits[0];
+  for (std::size_t c = 1; c < count; ++c) max = std::max<double>(max, logits[c * stride]);
+  double exponentials = 0;
+  for (std::size_t c = 0; c < count; ++c) exponentials += std::exp(logits[c * stride] - max);
+  return max + std::log(exponentials) - logits[static_cast<std::size_t>(label) * stride];
+}
+
+// The loss of one example, see nn::Head.
+double loss_of(const tasks::Task& task, const tasks::Dataset& data, std::size_t example,
+               const std::vector<float>& logits) {
+  const nn::Target target = data.target_of(example);
+  const auto width = static_cast<std::size_t>(task.num_labels());
+  switch (task.head()) {
+    case nn::Head::kClassification:
+      return cross_entropy(logits.data() + example * width, width, 1, target.label);
+    case nn::Head::kRegression: {
+      const double difference = static_cast<double>(logits[example]) - target.value;
+      return difference * difference;
+    }
+    case nn::Head::kQuestionAnswering: {
+      const float* first = logits.data() + static_cast<std::size_t>(data.offsets[example]) * width;
+      const std::size_t length = data.length(example);
+      return (cross_entropy(first, length, width, target.label) +
+              cross_entropy(first + 1, length, width, target.last)) /
+             2;
+    }
+  }
+  TW_CHECK(false, "unknown head {}", static_cast<int>(task.head()));
+}
+
 }  // namespace
 
 collectives::Range evaluation_range(int rank, int world, std::int64_t examples) {
   return {examples * rank / world, examples * (rank + 1) / world};
 }
 
-EvaluationResult score(const tasks::Task& task, const tasks::Dataset& data,
+EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits) {
-  const auto labels = static_cast<std::size_t>(task.num_labels());
-  if (logits.size() != data.size() * labels) {
+  const tasks::Dataset& data = set.data;
+  const auto width = static_cast<std::size_t>(task.num_labels());
+  const std::size_t rows =
+      task.head() == nn::Head::kQuestionAnswering ? data.tokens() : data.size();
+  if (logits.size() != rows * width) {
     throw Failure(ExitCode::kPeerLost,
-                  fmt::format("evaluation gathered {} logits for {} examples of {} labels",
-                              logits.size(), data.size(), labels));
+                  fmt::format("evaluation gathered {} logits for {} rows of {} labels",
+                              logits.size(), rows, width));
   }
   EvaluationResult result;
+  result.suffix = set.suffix;
   result.examples = data.size();
+  result.prediction_files = task.prediction_files(set.part, logits, data);
+  if (!data.has_labels() || data.size() == 0) return result;
   result.metrics = task.metrics(logits, data);
   double sum = 0;
-  for (std::size_t i = 0; i < data.size(); ++i) {
-    const float* row = logits.data() + i * labels;
-    const double max = *std::max_element(row, row + labels);
-    double exponentials = 0;
-    for (std::size_t c = 0; c < labels; ++c) exponentials += std::exp(row[c] - max);
-    sum += max + std::log(exponentials) - row[static_cast<std::size_t>(data.labels[i])];
-  }
-  result.loss = data.size() == 0 ? 0 : sum / static_cast<double>(data.size());
+  for (std::size_t i = 0; i < data.size(); ++i) sum += loss_of(task, data, i, logits);
+  result.loss = sum / static_cast<double>(data.size());
   return result;
 }
 
 template <typename Activation>
-std::vector<float> Evaluator<Activation>::compute_logits(collectives::Range range) {
-  const tasks::Dataset& data = job_.dev_data;
+std::vector<float> Evaluator<Activation>::compute_logits(const tasks::Dataset& data,
+                                                         collectives::Range range) {
   std::vector<float> logits;
   for (std::int64_t at = range.begin; at < range.end;) {
     const std::int64_t end = std::min(range.end, at + job_.settings.per_device_eval_batch_size);
     batch_.clear();
     for (; at < end; ++at) {
       const auto example = static_cast<std::size_t>(at);
-      batch_.add(data.ids_of(example), data.types_of(example), data.labels[example],
+      batch_.add(data.ids_of(example), data.types_of(example), data.target_of(example),
                  static_cast<std::int32_t>(at), job_.padding);
     }
-    for (const Activation logit : model_.forward(batch_, {}, false)) {
-      logits.push_back(runtime::to_float(logit));
-    }
+    append_logits(model_.forward(batch_, {}, false), logits);
   }
   return logits;
 }
 
+// The model's logits without those of padded positions.
 template <typename Activation>
-EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh) {
+void Evaluator<Activation>::append_logits(std::span<const Activation> found,
+                                          std::vector<float>& logits) const {
+  if (job_.task->head() != nn::Head::kQuestionAnswering) {
+    for (const Activation logit : found) logits.push_back(runtime::to_float(logit));
+    return;
+  }
+  const auto width = static_cast<std::size_t>(job_.task->num_labels());
+  for (std::size_t b = 0; b < batch_.lengths.size(); ++b) {
+    const auto begin = static_cast<std::size_t>(batch_.cu_seqlens[b]) * width;
+    const auto count = static_cast<std::size_t>(batch_.lengths[b]) * width;
+    for (const Activation logit : found.subspan(begin, count)) {
+      logits.push_back(runtime::to_float(logit));
+    }
+  }
+}
+
+template <typename Activation>
+EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
+                                                 const EvaluationSet& set) {
   const MonotonicTime begin = monotonic_now();
-  const auto examples = static_cast<std::int64_t>(job_.dev_data.size());
+  const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
-      compute_logits(evaluation_range(mesh.rank(), mesh.world(), examples));
-  EvaluationResult result = score(*job_.task, job_.dev_data,
-                                  gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout));
+      compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples));
+  EvaluationResult result =
+      score(*job_.task, set, gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout));
   result.seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
   return result;
 }

@@ -1,48 +1,55 @@
-// Evaluation on the dev split. Each rank computes the logits of a part of the examples, all ranks
-// gather all logits, and each computes the same metrics from them.
+// Evaluation. Each rank computes the logits of a part of the examples, all ranks gather all logits,
+// and each computes the same metrics from them.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/shard_tree.h"
-#include "worker/nn/bert.h"
+#include "worker/nn/model.h"
 #include "worker/train/job.h"
 
 namespace tilewright::train {
 
 struct EvaluationResult {
+  std::string suffix;  // of EvaluationSet
   tasks::Metrics metrics;
-  double loss = 0;  // mean cross entropy
+  double loss = 0;  // mean over the examples, see nn::Head
   double seconds = 0;
   std::size_t examples = 0;
+  std::map<std::string, std::string> prediction_files;  // name -> content
 };
 
 // The examples that a rank evaluates: consecutive, sizes differing by at most one.
 collectives::Range evaluation_range(int rank, int world, std::int64_t examples);
 
-// `logits`: [examples, labels] in the order of the data set. Leaves `seconds` at 0. Throws
-// Failure(kPeerLost) if the number of logits is wrong.
-EvaluationResult score(const tasks::Task& task, const tasks::Dataset& data,
+// `logits`: [rows, labels] as in Task::metrics(). Without labels the result has only the predictions
+// and the number of examples. Leaves `seconds` at 0. Throws Failure(kPeerLost) if the number of
+// logits is wrong.
+EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits);
 
 template <typename Activation>
 class Evaluator {
  public:
   // `job` and `model` outlive the evaluator.
-  Evaluator(const Job& job, nn::BertClassifier<Activation>& model) : job_(job), model_(model) {}
+  Evaluator(const Job& job, nn::Model<Activation>& model) : job_(job), model_(model) {}
 
   // Collective; every rank gets the result. Throws Failure(kPeerLost).
-  EvaluationResult evaluate(collectives::Mesh& mesh);
+  EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set);
 
  private:
-  // Logits of examples [range.begin, range.end): [examples, labels].
-  std::vector<float> compute_logits(collectives::Range range);
+  // Logits of examples [range.begin, range.end) in rows as in Task::metrics().
+  std::vector<float> compute_logits(const tasks::Dataset& data, collectives::Range range);
+
+  void append_logits(std::span<const Activation> found, std::vector<float>& logits) const;
 
   const Job& job_;
-  nn::BertClassifier<Activation>& model_;
+  nn::Model<Activation>& model_;
   nn::Batch batch_;
 };
 

@@ -25,6 +25,8 @@ std::string digest_of(const tasks::Dataset& data) {
   add(data.types);
   add(data.offsets);
   add(data.labels);
+  add(data.last_labels);
+  add(data.values);
   return sha.hex();
 }
 
@@ -35,7 +37,7 @@ std::string digest_of(const checkpoint::SafetensorsFile& file) {
 }
 
 // Checks all tensors before the output directory is touched; reading them later cannot fail.
-void check_weights(const checkpoint::SafetensorsFile& file, const nn::BertConfig& config) {
+void check_weights(const checkpoint::SafetensorsFile& file, const nn::EncoderConfig& config) {
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
     if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(file, tensor.name)) continue;
     checkpoint::check_parameter(file, tensor.name, tensor.shape);
@@ -46,7 +48,7 @@ void check_weights(const checkpoint::SafetensorsFile& file, const nn::BertConfig
 
 void open_starting_weights(Job& job) {
   job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
-  check_weights(*job.weights, job.model.bert);
+  check_weights(*job.weights, job.model.encoder);
   job.fingerprint[kStartingWeights] = digest_of(*job.weights);
 }
 
@@ -73,53 +75,59 @@ Job load_job(const Settings& settings, const std::string& uid) {
                               "config.json, model.safetensors and a tokenizer",
                               settings.model_name_or_path));
   }
-  job.model = checkpoint::read_bert_config(model_dir);
-  nn::BertConfig& bert = job.model.bert;
-  if (bert.max_position_embeddings < settings.max_seq_length) {
+  job.model = checkpoint::read_model_config(model_dir);
+  nn::EncoderConfig& encoder = job.model.encoder;
+  if (encoder.max_position_embeddings < settings.max_seq_length) {
     throw Failure(ExitCode::kUsage,
                   fmt::format("--max_seq_length={}: expected at most the {} positions of the model "
                               "in {}",
-                              settings.max_seq_length, bert.max_position_embeddings,
+                              settings.max_seq_length, encoder.max_position_embeddings,
                               settings.model_name_or_path));
   }
-  bert.num_labels = job.task->num_labels();
+  encoder.head = job.task->head();
+  encoder.num_labels = job.task->num_labels();
   job.model.labels = job.task->label_names();
   const auto override_dropout = [](float& probability, float flag) {
     if (flag >= 0) probability = flag;
   };
-  override_dropout(bert.hidden_dropout_prob, settings.hidden_dropout_prob);
-  override_dropout(bert.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
-  override_dropout(bert.classifier_dropout, settings.classifier_dropout);
+  override_dropout(encoder.hidden_dropout_prob, settings.hidden_dropout_prob);
+  override_dropout(encoder.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
+  override_dropout(encoder.classifier_dropout, settings.classifier_dropout);
 
   const text::Tokenizer tokenizer = text::Tokenizer::load(model_dir);
   if (settings.pad_to_max_length) {
     job.padding = {settings.max_seq_length, tokenizer.special().pad};
-    if (job.padding.id >= bert.vocab_size) {
+    if (job.padding.id >= encoder.vocab_size) {
       throw Failure(
           ExitCode::kModel,
           fmt::format("--pad_to_max_length: the tokenizer in {} has id {} for [PAD], expected "
                       "an id below the model's vocab_size {}",
-                      settings.model_name_or_path, job.padding.id, bert.vocab_size));
+                      settings.model_name_or_path, job.padding.id, encoder.vocab_size));
     }
   }
-  const auto read = [&](tasks::Split split, std::int64_t limit) {
+  const auto read = [&](const tasks::DataPart& part, std::int64_t limit) {
     tasks::ReadOptions options;
     options.data_dir = settings.data_dir;
     options.max_seq_length = static_cast<std::size_t>(settings.max_seq_length);
     options.max_samples = limit > 0 ? static_cast<std::size_t>(limit) : 0;
-    tasks::Dataset data = job.task->read(split, tokenizer, options);
-    tasks::check_ids(data, bert.vocab_size);
+    tasks::Dataset data = job.task->read(part, tokenizer, options);
+    tasks::check_ids(data, encoder.vocab_size);
     return data;
   };
   job.fingerprint = fingerprint(settings);
   if (settings.do_train) {
-    job.train_data = read(tasks::Split::kTrain, settings.max_train_samples);
+    job.train_data = read({tasks::Split::kTrain}, settings.max_train_samples);
     job.fingerprint["train_data"] = digest_of(job.train_data);
     job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),
                                  settings.global_batch);
   }
   if (settings.do_eval) {
-    job.dev_data = read(tasks::Split::kDev, settings.max_eval_samples);
+    for (std::size_t i = 0; i < job.task->parts(tasks::Split::kDev); ++i) {
+      const tasks::DataPart part{tasks::Split::kDev, i};
+      const std::string name = job.task->part_name(part);
+      job.evaluation_sets.push_back(
+          {part, name.empty() ? "" : "_" + name, read(part, settings.max_eval_samples)});
+    }
   }
   open_starting_weights(job);
   // Without a UID from the environment, equal flags, data and weights are the same job, which the

@@ -4,12 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/log.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/nn/batch.h"
-#include "worker/nn/bert_config.h"
+#include "worker/nn/encoder_config.h"
 #include "worker/tasks/task.h"
 #include "worker/train/schedule.h"
 #include "worker/train/settings.h"
@@ -19,13 +20,21 @@ namespace tilewright::train {
 // The instruction set in Job::fingerprint.
 inline constexpr const char* kInstructionSetSetting = "instruction_set";
 
+// The examples of one file that the model is evaluated on, or whose labels it predicts.
+struct EvaluationSet {
+  tasks::DataPart part;
+  std::string suffix;  // of the names of its metrics: "" or "_mm"
+  tasks::Dataset data;
+};
+
 struct Job {
   Settings settings;
   std::string uid;
   std::unique_ptr<const tasks::Task> task;
-  tasks::Dataset train_data, dev_data;  // empty without do_train, or without do_eval
-  checkpoint::ModelConfig model;        // config.json with the task's labels and the flags' dropout
-  nn::Padding padding;                  // length 0 without --pad_to_max_length
+  tasks::Dataset train_data;                   // empty without do_train
+  std::vector<EvaluationSet> evaluation_sets;  // empty without do_eval
+  checkpoint::ModelConfig model;  // config.json with the task's labels and the flags' dropout
+  nn::Padding padding;            // length 0 without --pad_to_max_length
   Schedule schedule;
   // The starting weights, mapped for the whole run: a file that replaces them later has no effect.
   std::unique_ptr<const checkpoint::SafetensorsFile> weights;

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "worker/nn/bert.h"
+#include "worker/nn/model.h"
 #include "worker/train/micro_batches.h"
 
 namespace tilewright::train {
@@ -29,11 +29,11 @@ void plan_training(const Job& job, MemoryPlan& plan) {
   plan.tokens = longest_tokens(job.train_data, plan.examples, job.padding);
   plan.max_seqlen = longest_tokens(job.train_data, 1, job.padding);
   // At most one row of the word embeddings per token, and one for [PAD].
-  const std::int64_t rows =
-      std::min(job.model.bert.vocab_size, longest_tokens(job.train_data, s.global_batch, {}) + 1);
+  const std::int64_t rows = std::min(job.model.encoder.vocab_size,
+                                     longest_tokens(job.train_data, s.global_batch, {}) + 1);
   // Two more elements: the loss and the stop request.
-  plan.gradient_elements =
-      nn::ParameterLayout(job.model.bert).word_embeddings + rows * job.model.bert.hidden_size + 2;
+  plan.gradient_elements = nn::ParameterLayout(job.model.encoder).word_embeddings +
+                           rows * job.model.encoder.hidden_size + 2;
   for (std::int64_t world = 1; world <= s.max_workers; ++world) {
     for (int rank = 0; rank < world; ++rank) {
       plan.gradient_buffers =
@@ -45,11 +45,14 @@ void plan_training(const Job& job, MemoryPlan& plan) {
 
 void plan_evaluation(const Job& job, MemoryPlan& plan) {
   const std::int64_t batch = job.settings.per_device_eval_batch_size;
-  const std::int64_t tokens = longest_tokens(job.dev_data, batch, job.padding);
+  std::int64_t tokens = 0;
+  for (const EvaluationSet& set : job.evaluation_sets) {
+    tokens = std::max(tokens, longest_tokens(set.data, batch, job.padding));
+    plan.max_seqlen = std::max(plan.max_seqlen, longest_tokens(set.data, 1, job.padding));
+  }
   plan.evaluation_is_largest = tokens > plan.tokens;
   plan.examples = std::max(plan.examples, batch);
   plan.tokens = std::max(plan.tokens, tokens);
-  plan.max_seqlen = std::max(plan.max_seqlen, longest_tokens(job.dev_data, 1, job.padding));
 }
 
 }  // namespace
@@ -64,14 +67,14 @@ MemoryPlan plan_memory(const Job& job) {
 template <typename Activation>
 MemoryEstimate estimate_memory(const Job& job, const nn::Context<Activation>& context,
                                const MemoryPlan& plan) {
-  using Model = nn::BertClassifier<Activation>;
-  const auto parameters = static_cast<std::uint64_t>(nn::ParameterLayout(job.model.bert).count);
+  using Model = nn::Model<Activation>;
+  const auto parameters = static_cast<std::uint64_t>(nn::ParameterLayout(job.model.encoder).count);
   MemoryEstimate estimate;
   estimate.weights = 3 * parameters * sizeof(float);
-  estimate.packed = Model::packed_bytes(job.model.bert, context);
+  estimate.packed = Model::packed_bytes(job.model.encoder, context);
   estimate.activations =
-      Model::activation_bytes(job.model.bert, context, plan.tokens, plan.examples, plan.max_seqlen,
-                              job.settings.virtual_shards);
+      Model::activation_bytes(job.model.encoder, context, plan.tokens, plan.examples,
+                              plan.max_seqlen, job.settings.virtual_shards);
   estimate.gradients = static_cast<std::uint64_t>(plan.gradient_elements) *
                        static_cast<std::uint64_t>(plan.gradient_buffers) * sizeof(float);
   estimate.tokens = plan.tokens;

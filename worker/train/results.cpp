@@ -25,7 +25,7 @@ double mean_loss(const checkpoint::TrainerState& state) {
 
 std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
                                                 runtime::Isa isa,
-                                                const std::optional<EvaluationResult>& evaluation) {
+                                                std::span<const EvaluationResult> evaluations) {
   using Json = nlohmann::ordered_json;
   const checkpoint::TrainerState& state = trainer.state();
   const auto rate = [](double count, double seconds) { return seconds > 0 ? count / seconds : 0; };
@@ -48,15 +48,20 @@ std::map<std::string, std::string> result_files(const Job& job, const Trainer& t
     files["train_results.json"] = train.dump(2) + "\n";
     files["trainer_state.json"] = checkpoint::trainer_state_json(state);
   }
-  if (evaluation) {
+  if (!evaluations.empty()) {
     Json eval;
     eval["epoch"] = state.epoch;
-    for (const auto& [name, value] : evaluation->metrics) eval["eval_" + name] = value;
-    eval["eval_loss"] = evaluation->loss;
-    eval["eval_runtime"] = evaluation->seconds;
-    eval["eval_samples"] = evaluation->examples;
-    eval["eval_samples_per_second"] =
-        rate(static_cast<double>(evaluation->examples), evaluation->seconds);
+    for (const EvaluationResult& evaluation : evaluations) {
+      const auto set = [&](const std::string& name, const Json& value) {
+        eval["eval_" + name + evaluation.suffix] = value;
+      };
+      for (const auto& [name, value] : evaluation.metrics) set(name, value);
+      set("loss", evaluation.loss);
+      set("runtime", evaluation.seconds);
+      set("samples", evaluation.examples);
+      set("samples_per_second", rate(static_cast<double>(evaluation.examples), evaluation.seconds));
+      files.insert(evaluation.prediction_files.begin(), evaluation.prediction_files.end());
+    }
     all.update(eval);
     files[training_report::kEvaluationFile] = eval.dump(2) + "\n";
   }

@@ -3,16 +3,16 @@
 #pragma once
 
 #include <map>
-#include <optional>
+#include <span>
 #include <string>
 
 #include "worker/train/trainer.h"
 
 namespace tilewright::train {
 
-// File name -> content. `isa`: of the trainer. `evaluation`: nullopt without do_eval.
+// File name -> content. `isa`: of the trainer. `evaluations`: empty without do_eval.
 std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
                                                 runtime::Isa isa,
-                                                const std::optional<EvaluationResult>& evaluation);
+                                                std::span<const EvaluationResult> evaluations);
 
 }  // namespace tilewright::train

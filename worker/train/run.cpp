@@ -215,7 +215,8 @@ class ProgressReporter {
   // Sent with the next phase.
   void add_evaluation(const EvaluationResult& evaluation) {
     for (const auto& [name, value] : evaluation.metrics) {
-      progress_.metrics[fmt::format("{}{}", training_report::kEvaluationPrefix, name)] = value;
+      progress_.metrics[fmt::format("{}{}{}", training_report::kEvaluationPrefix, name,
+                                    evaluation.suffix)] = value;
     }
   }
 
@@ -326,9 +327,9 @@ class TrainingRun {
                   format_duration(std::chrono::duration<double>(trainer_->train_seconds())));
       }
     }
-    std::optional<EvaluationResult> evaluation;
-    if (settings_.do_eval) evaluation = evaluate(mesh, reporter);
-    if (is_rank0) write_output(evaluation, reporter);
+    std::vector<EvaluationResult> evaluations;
+    if (settings_.do_eval) evaluations = evaluate(mesh, reporter);
+    if (is_rank0) write_output(evaluations, reporter);
     collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);
     reporter.begin_phase("finished");
     return true;
@@ -388,21 +389,24 @@ class TrainingRun {
     return trainer_->train(mesh, hooks);
   }
 
-  EvaluationResult evaluate(collectives::Mesh& mesh, ProgressReporter& reporter) {
+  std::vector<EvaluationResult> evaluate(collectives::Mesh& mesh, ProgressReporter& reporter) {
     reporter.begin_phase("evaluating");
-    EvaluationResult evaluation = trainer_->evaluate(mesh);
-    reporter.add_evaluation(evaluation);
+    std::vector<EvaluationResult> evaluations;
+    for (const EvaluationSet& set : job_.evaluation_sets) {
+      evaluations.push_back(trainer_->evaluate(mesh, set));
+      reporter.add_evaluation(evaluations.back());
+      if (mesh.rank() == 0) log_.info("{}", results_line(evaluations.back()));
+    }
     if (mesh.rank() == 0) {
-      log_.info("{}", results_line(evaluation));
       const auto baselines = job_.task->baselines(settings_.data_dir);
       if (!baselines.empty()) log_.info("{}", baselines_line(baselines));
     }
-    return evaluation;
+    return evaluations;
   }
 
-  void write_output(const std::optional<EvaluationResult>& evaluation, ProgressReporter& reporter) {
+  void write_output(std::span<const EvaluationResult> evaluations, ProgressReporter& reporter) {
     reporter.begin_phase("writing the model");
-    const auto results = result_files(job_, *trainer_, isa_, evaluation);
+    const auto results = result_files(job_, *trainer_, isa_, evaluations);
     std::string digest;
     retry_output([&] { digest = trainer_->write_model(results); });
     log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);

@@ -37,7 +37,7 @@ class TrainingStep<Activation>::BucketStarter {
 };
 
 template <typename Activation>
-TrainingStep<Activation>::TrainingStep(const Job& job, nn::BertClassifier<Activation>& model,
+TrainingStep<Activation>::TrainingStep(const Job& job, nn::Model<Activation>& model,
                                        nn::Optimizer<Activation>& optimizer, Faults& faults,
                                        const MemoryPlan& plan)
     : job_(job),
@@ -46,7 +46,7 @@ TrainingStep<Activation>::TrainingStep(const Job& job, nn::BertClassifier<Activa
       faults_(faults),
       order_(static_cast<std::int64_t>(job.train_data.size()), job.settings.global_batch,
              static_cast<std::uint64_t>(job.settings.seed)),
-      touched_(job.model.bert.vocab_size),
+      touched_(job.model.encoder.vocab_size),
       elements_(static_cast<std::size_t>(plan.gradient_elements)) {
   reserve_gradients(static_cast<std::size_t>(plan.gradient_buffers));
 }
@@ -68,7 +68,7 @@ StepReport TrainingStep<Activation>::begin_report(std::int64_t step,
   for (const std::int32_t example : examples) {
     const std::size_t length = job_.train_data.length(static_cast<std::size_t>(example));
     report.tokens += static_cast<std::int64_t>(length);
-    report.flops += 3 * nn::example_flops(job_.model.bert, length);
+    report.flops += 3 * nn::example_flops(job_.model.encoder, length);
   }
   return report;
 }
@@ -93,7 +93,8 @@ void TrainingStep<Activation>::fill_batch(std::span<const std::int32_t> examples
       for (std::int64_t index = shard.begin; index < shard.end; ++index) {
         const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(index)]);
         batch_.add(job_.train_data.ids_of(example), job_.train_data.types_of(example),
-                   job_.train_data.labels[example], static_cast<std::int32_t>(index), job_.padding);
+                   job_.train_data.target_of(example), static_cast<std::int32_t>(index),
+                   job_.padding);
         local_tokens_ += batch_.lengths.back();
       }
       batch_.close_shard();

@@ -22,8 +22,8 @@ template <typename Activation>
 class TrainingStep {
  public:
   // The references outlive the object.
-  TrainingStep(const Job& job, nn::BertClassifier<Activation>& model,
-               nn::Optimizer<Activation>& optimizer, Faults& faults, const MemoryPlan& plan);
+  TrainingStep(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
+               Faults& faults, const MemoryPlan& plan);
 
   std::size_t gradient_buffers() const { return gradients_.size(); }
   std::size_t gradient_buffer_bytes() const { return elements_ * sizeof(float); }
@@ -58,7 +58,7 @@ class TrainingStep {
                             const nn::GradientSink& sink);
 
   const Job& job_;
-  nn::BertClassifier<Activation>& model_;
+  nn::Model<Activation>& model_;
   nn::Optimizer<Activation>& optimizer_;
   Faults& faults_;
   DataOrder order_;

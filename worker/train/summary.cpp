@@ -39,6 +39,12 @@ std::string describe_lengths(const tasks::Dataset& data) {
                      longest);
 }
 
+std::size_t evaluated(const Job& job) {
+  std::size_t examples = 0;
+  for (const EvaluationSet& set : job.evaluation_sets) examples += set.data.size();
+  return examples;
+}
+
 }  // namespace
 
 std::string format_metrics(const tasks::Metrics& metrics) {
@@ -62,21 +68,22 @@ std::string machine_line(const MachineSummary& machine) {
 std::string data_line(const Job& job) {
   const Settings& s = job.settings;
   if (!s.do_train) {
-    return line(log_lines::kData, fmt::format("{} examples to evaluate ({})", job.dev_data.size(),
-                                              describe_lengths(job.dev_data)));
+    const tasks::Dataset& first = job.evaluation_sets.front().data;
+    return line(log_lines::kData, fmt::format("{} examples to evaluate ({})", evaluated(job),
+                                              describe_lengths(first)));
   }
   std::string text =
       fmt::format("{} examples ({})", job.train_data.size(), describe_lengths(job.train_data));
-  if (s.do_eval) text += fmt::format(", {} to evaluate", job.dev_data.size());
+  if (s.do_eval) text += fmt::format(", {} to evaluate", evaluated(job));
   return line(log_lines::kData, text);
 }
 
 std::string model_line(const Job& job) {
-  const nn::BertConfig& bert = job.model.bert;
+  const nn::EncoderConfig& encoder = job.model.encoder;
   return line(log_lines::kModel,
               fmt::format("BERT, {} layers, hidden size {}, {:.1f} million parameters",
-                          bert.num_hidden_layers, bert.hidden_size,
-                          static_cast<double>(nn::ParameterLayout(bert).count) * 1e-6));
+                          encoder.num_hidden_layers, encoder.hidden_size,
+                          static_cast<double>(nn::ParameterLayout(encoder).count) * 1e-6));
 }
 
 std::string training_line(const Job& job) {

@@ -36,7 +36,7 @@ class TypedTrainer final : public Trainer {
         context_{pool, ops_, parameter_ops_},
         plan_(plan_memory(job)),
         memory_estimate_(checked_estimate()),
-        model_(job.model.bert, context_),
+        model_(job.model.encoder, context_),
         optimizer_(model_, context_, adamw_settings(job.settings)),
         state_(job, model_, optimizer_, faults, log),
         evaluator_(job, model_),
@@ -89,9 +89,9 @@ class TypedTrainer final : public Trainer {
     return outcome;
   }
 
-  EvaluationResult evaluate(collectives::Mesh& mesh) override {
+  EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set) override {
     faults_.hit("evaluate.begin");
-    return evaluator_.evaluate(mesh);
+    return evaluator_.evaluate(mesh, set);
   }
 
   void set_output(checkpoint::OutputWriter output) override {
@@ -173,7 +173,7 @@ class TypedTrainer final : public Trainer {
   nn::Context<Activation> context_;
   MemoryPlan plan_;
   MemoryEstimate memory_estimate_;  // checked before the members below allocate
-  nn::BertClassifier<Activation> model_;
+  nn::Model<Activation> model_;
   nn::Optimizer<Activation> optimizer_;
   TrainingState<Activation> state_;
   Evaluator<Activation> evaluator_;

@@ -48,7 +48,7 @@ class Trainer {
   // Failure(kPeerLost).
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // Collective; every rank gets the result. Throws Failure(kPeerLost).
-  virtual EvaluationResult evaluate(collectives::Mesh& mesh) = 0;
+  virtual EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set) = 0;
   // Rank 0 only; see TrainingState.
   virtual void set_output(checkpoint::OutputWriter output) = 0;
   virtual std::string write_model(const std::map<std::string, std::string>& results) = 0;

@@ -31,8 +31,8 @@ template <typename Activation>
 class TrainingState {
  public:
   // The references outlive the object.
-  TrainingState(const Job& job, nn::BertClassifier<Activation>& model,
-                nn::Optimizer<Activation>& optimizer, Faults& faults, Logger& log)
+  TrainingState(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
+                Faults& faults, Logger& log)
       : job_(job), model_(model), optimizer_(optimizer), faults_(faults), log_(log) {}
 
   // Brings all workers to the same state. Rank 0 reads its newest valid checkpoint if `from.resume`
@@ -75,7 +75,7 @@ class TrainingState {
   checkpoint::TrainingTensors tensors() const;
 
   const Job& job_;
-  nn::BertClassifier<Activation>& model_;
+  nn::Model<Activation>& model_;
   nn::Optimizer<Activation>& optimizer_;
   Faults& faults_;
   Logger& log_;

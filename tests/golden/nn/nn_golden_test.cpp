@@ -15,7 +15,7 @@
 
 #include "tests/support/paths.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/nn/bert.h"
+#include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
 #include "worker/runtime/cpu.h"
 
@@ -37,13 +37,13 @@ const char* dtype() {
   return std::is_same_v<Element, float> ? "fp32." : "bf16.";
 }
 template <typename Element>
-double rounding_bound(const BertConfig& config) {
+double rounding_bound(const EncoderConfig& config) {
   return rounding_error<Element>() *
          std::sqrt(20.0 * static_cast<double>(config.num_hidden_layers));
 }
 
-BertConfig small_config(const std::string& name) {
-  BertConfig config;
+EncoderConfig small_config(const std::string& name) {
+  EncoderConfig config;
   config.vocab_size = 120;
   config.hidden_size = 128;
   config.num_hidden_layers = 2;
@@ -55,8 +55,8 @@ BertConfig small_config(const std::string& name) {
   return config;
 }
 
-BertConfig minilm_config() {
-  BertConfig config;
+EncoderConfig minilm_config() {
+  EncoderConfig config;
   config.hidden_size = 384;
   config.num_hidden_layers = 6;
   config.intermediate_size = 1536;
@@ -80,7 +80,7 @@ std::vector<std::int64_t> read_integers(const SafetensorsFile& file, const std::
 // A model and the golden batch, split into shards and groups of shards.
 template <typename Element>
 struct Run {
-  Run(BertConfig config, Isa isa, int threads, const SafetensorsFile& expected,
+  Run(EncoderConfig config, Isa isa, int threads, const SafetensorsFile& expected,
       std::int64_t group_shards)
       : pool(threads),
         ops(kernels::make_ops<Element>(isa)),
@@ -101,7 +101,7 @@ struct Run {
         batch.add(
             std::vector<std::int32_t>(ids.begin() + offsets[at], ids.begin() + offsets[at + 1]),
             std::vector<std::int32_t>(types.begin() + offsets[at], types.begin() + offsets[at + 1]),
-            static_cast<std::int32_t>(labels[at]), static_cast<std::int32_t>(b));
+            {.label = static_cast<std::int32_t>(labels[at])}, static_cast<std::int32_t>(b));
       }
       batch.close_shard();
     }
@@ -109,7 +109,7 @@ struct Run {
     touched.finish();
     model.reserve(batch.T(), batch.B(), batch.max_seqlen, kShards);
   }
-  static BertConfig without_dropout(BertConfig config) {
+  static EncoderConfig without_dropout(EncoderConfig config) {
     config.hidden_dropout_prob = 0;
     config.attention_probs_dropout_prob = 0;
     config.classifier_dropout = 0;
@@ -159,7 +159,7 @@ struct Run {
   kernels::Ops<Element> ops;
   kernels::ParameterOps parameter_ops;
   Context<Element> context;
-  BertClassifier<Element> model;
+  Model<Element> model;
   Batch batch;
   TouchedRows touched;
   DropoutKey key;
@@ -193,7 +193,7 @@ std::string norm_reference(const std::string& name) {
 }
 
 template <typename Element>
-void load(BertClassifier<Element>& model, const SafetensorsFile& weights,
+void load(Model<Element>& model, const SafetensorsFile& weights,
           const SafetensorsFile* head = nullptr) {
   for (const Tensor& tensor : model.layout().tensors) {
     std::span<float> out = model.parameters().subspan(static_cast<std::size_t>(tensor.offset),

@@ -27,14 +27,14 @@ TEST(Examples, EqualTheReferenceForEveryTask) {
     const auto task = find_task(name);
     for (const Split split : {Split::kTrain, Split::kDev}) {
       const Dataset data =
-          task->read(split, tokenizer,
+          task->read({split}, tokenizer,
                      {.data_dir = testing::data_dir() / "glue" / directory, .max_seq_length = 128});
       SequenceHash hash;
       for (std::size_t example = 0; example < data.size(); ++example) {
         hash.sequence(data.ids_of(example));
         hash.sequence(data.types_of(example));
       }
-      const std::string file = "glue/" + directory + "/" + task->file_name(split);
+      const std::string file = "glue/" + directory + "/" + task->file_name({split});
       EXPECT_EQ(hash.hex(), golden.at(file).at("examples").get<std::string>()) << file;
       EXPECT_EQ(data.labels.size(), data.size());
     }

@@ -37,11 +37,12 @@ class GlueTask : public Task {
   const std::string& name() const override { return name_; }
   const std::vector<std::string>& label_names() const override { return label_names_; }
   int num_labels() const override { return static_cast<int>(label_names_.size()); }
-  std::string file_name(Split split) const override {
-    return std::string(split == Split::kTrain ? description_.train_file : description_.eval_file);
+  std::string file_name(const DataPart& part) const override {
+    return std::string(part.split == Split::kTrain ? description_.train_file
+                                                   : description_.eval_file);
   }
 
-  Dataset read(Split split, const text::Tokenizer& tokenizer,
+  Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
                const ReadOptions& options) const override {
     if (options.max_seq_length < 3) {
       throw Failure(ExitCode::kUsage,
@@ -49,7 +50,7 @@ class GlueTask : public Task {
                                 options.max_seq_length));
     }
     Dataset dataset;
-    for (const Example& example : examples(split, options.data_dir, options.max_samples)) {
+    for (const Example& example : examples(part, options.data_dir, options.max_samples)) {
       dataset.append(
           is_pair() ? tokenizer.encode_pair(example.first, example.second, options.max_seq_length)
                     : tokenizer.encode(example.first, options.max_seq_length));
@@ -65,8 +66,8 @@ class GlueTask : public Task {
   }
 
   std::vector<Baseline> baselines(const std::filesystem::path& data_dir) const override {
-    const std::vector<Example> train = examples(Split::kTrain, data_dir, 0);
-    const std::vector<Example> dev = examples(Split::kDev, data_dir, 0);
+    const std::vector<Example> train = examples({Split::kTrain}, data_dir, 0);
+    const std::vector<Example> dev = examples({Split::kDev}, data_dir, 0);
     std::vector<std::int32_t> labels;
     labels.reserve(dev.size());
     for (const Example& example : dev) labels.push_back(example.label);
@@ -80,9 +81,9 @@ class GlueTask : public Task {
  private:
   bool is_pair() const { return description_.sentences.size() == 2; }
 
-  std::vector<Example> examples(Split split, const std::filesystem::path& data_dir,
+  std::vector<Example> examples(const DataPart& part, const std::filesystem::path& data_dir,
                                 std::size_t max_samples) const {
-    const Tsv tsv(data_dir / file_name(split), description_.headerless_fields, max_samples);
+    const Tsv tsv(data_dir / file_name(part), description_.headerless_fields, max_samples);
     const auto index_of = [&](const TaskColumn& column) {
       return description_.headerless_fields > 0 ? column.index : tsv.column(column.name);
     };

@@ -17,7 +17,7 @@ class ModelConfigTest : public ::testing::Test {
  protected:
   ModelConfig read(const nlohmann::json& json) {
     write_file(path_, json.dump());
-    return read_bert_config(directory_.path());
+    return read_model_config(directory_.path());
   }
   void expect_refused(const nlohmann::json& change, const std::string& part) {
     nlohmann::json json = minimal_;
@@ -37,42 +37,42 @@ class ModelConfigTest : public ::testing::Test {
 TEST_F(ModelConfigTest, ReadsAFileThatTransformersWrote) {
   const auto golden = tilewright::testing::source_dir() / "tests/golden/data/small_d64";
   for (const auto& path : {golden, golden / "config.json"}) {
-    const ModelConfig config = read_bert_config(path);
-    EXPECT_EQ(config.bert.vocab_size, 120);
-    EXPECT_EQ(config.bert.hidden_size, 128);
-    EXPECT_EQ(config.bert.num_hidden_layers, 2);
-    EXPECT_EQ(config.bert.num_attention_heads, 2);
-    EXPECT_EQ(config.bert.head_size(), 64);
-    EXPECT_EQ(config.bert.intermediate_size, 256);
-    EXPECT_EQ(config.bert.max_position_embeddings, 64);
-    EXPECT_EQ(config.bert.type_vocab_size, 2);
-    EXPECT_EQ(config.bert.layer_norm_eps, 1e-5f);
-    EXPECT_EQ(config.bert.num_labels, 3);
+    const ModelConfig config = read_model_config(path);
+    EXPECT_EQ(config.encoder.vocab_size, 120);
+    EXPECT_EQ(config.encoder.hidden_size, 128);
+    EXPECT_EQ(config.encoder.num_hidden_layers, 2);
+    EXPECT_EQ(config.encoder.num_attention_heads, 2);
+    EXPECT_EQ(config.encoder.head_size(), 64);
+    EXPECT_EQ(config.encoder.intermediate_size, 256);
+    EXPECT_EQ(config.encoder.max_position_embeddings, 64);
+    EXPECT_EQ(config.encoder.type_vocab_size, 2);
+    EXPECT_EQ(config.encoder.layer_norm_eps, 1e-5f);
+    EXPECT_EQ(config.encoder.num_labels, 3);
     EXPECT_THAT(config.labels, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
   }
 }
 
 TEST_F(ModelConfigTest, UsesTheReferenceDefaultsForNonSizes) {
   const ModelConfig config = read(minimal_);
-  EXPECT_EQ(config.bert.layer_norm_eps, 1e-12f);
-  EXPECT_EQ(config.bert.hidden_dropout_prob, 0.1f);
-  EXPECT_EQ(config.bert.attention_probs_dropout_prob, 0.1f);
-  EXPECT_EQ(config.bert.classifier_dropout, 0.1f);
-  EXPECT_EQ(config.bert.initializer_range, 0.02f);
-  EXPECT_EQ(config.bert.num_labels, 2);
+  EXPECT_EQ(config.encoder.layer_norm_eps, 1e-12f);
+  EXPECT_EQ(config.encoder.hidden_dropout_prob, 0.1f);
+  EXPECT_EQ(config.encoder.attention_probs_dropout_prob, 0.1f);
+  EXPECT_EQ(config.encoder.classifier_dropout, 0.1f);
+  EXPECT_EQ(config.encoder.initializer_range, 0.02f);
+  EXPECT_EQ(config.encoder.num_labels, 2);
 }
 
 TEST_F(ModelConfigTest, UsesTheHiddenDropoutAsDefaultOfTheClassifierDropout) {
   minimal_["hidden_dropout_prob"] = 0.25;
   minimal_["classifier_dropout"] = nullptr;
-  EXPECT_EQ(read(minimal_).bert.classifier_dropout, 0.25f);
+  EXPECT_EQ(read(minimal_).encoder.classifier_dropout, 0.25f);
   minimal_["classifier_dropout"] = 0.5;
-  EXPECT_EQ(read(minimal_).bert.classifier_dropout, 0.5f);
+  EXPECT_EQ(read(minimal_).encoder.classifier_dropout, 0.5f);
 }
 
 TEST_F(ModelConfigTest, ReadsLabelsFromId2labelOrNumLabels) {
   minimal_["num_labels"] = 5;
-  EXPECT_EQ(read(minimal_).bert.num_labels, 5);
+  EXPECT_EQ(read(minimal_).encoder.num_labels, 5);
   minimal_["id2label"] = {{"1", "yes"}, {"0", "no"}, {"2", "maybe"}};
   EXPECT_THAT(read(minimal_).labels, ElementsAre("no", "yes", "maybe"));
 }
@@ -113,18 +113,18 @@ TEST_F(ModelConfigTest, RefusesLabelsThatAreNotCountedFromZero) {
 }
 
 TEST_F(ModelConfigTest, RefusesMissingAndInvalidFiles) {
-  expect_failure([&] { read_bert_config(directory_.path() / "nowhere"); }, ExitCode::kModel,
+  expect_failure([&] { read_model_config(directory_.path() / "nowhere"); }, ExitCode::kModel,
                  HasSubstr("nowhere: model directory not found"));
-  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
+  expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("config.json: cannot open"));
   write_file(path_, "{\"model_type\": ");
-  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
+  expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("is not valid JSON at byte"));
   write_file(path_, "[1]");
-  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
+  expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("expected a JSON object"));
   write_file(path_, std::string(1000, '['));
-  expect_failure([&] { read_bert_config(directory_.path()); }, ExitCode::kModel,
+  expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("nests deeper"));
 }
 
@@ -133,8 +133,7 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   minimal_["num_labels"] = 7;
   minimal_["dtype"] = "bfloat16";
   minimal_["custom"] = {{"kept", true}};
-  const auto json =
-      nlohmann::json::parse(classifier_config_json(read(minimal_).json, {"no", "yes"}));
+  const auto json = nlohmann::json::parse(model_config_json(read(minimal_).json, {"no", "yes"}));
   EXPECT_EQ(json["architectures"], nlohmann::json::array({"BertForSequenceClassification"}));
   EXPECT_EQ(json["id2label"], nlohmann::json({{"0", "no"}, {"1", "yes"}}));
   EXPECT_EQ(json["label2id"], nlohmann::json({{"no", 0}, {"yes", 1}}));
@@ -143,7 +142,7 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   EXPECT_FALSE(json.contains("num_labels"));
   EXPECT_FALSE(json.contains("dtype"));
   EXPECT_EQ(json["hidden_size"], 384);
-  EXPECT_EQ(read(json).bert.num_labels, 2);
+  EXPECT_EQ(read(json).encoder.num_labels, 2);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "worker/nn/bert.h"
+#include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
 #include "worker/runtime/cpu.h"
 
@@ -16,8 +16,8 @@ using runtime::Isa;
 
 constexpr std::int64_t kShards = 8;
 
-BertConfig config() {
-  BertConfig config;
+EncoderConfig config() {
+  EncoderConfig config;
   config.vocab_size = 50;
   config.hidden_size = 48;
   config.num_hidden_layers = 2;
@@ -67,7 +67,7 @@ Batch make_micro_batch(const std::vector<Example>& all, std::int64_t begin, std:
         if (i * kShards / n != shard) continue;
         const Example& e = all[static_cast<std::size_t>(i)];
         batch.add(e.ids, std::vector<std::int32_t>(e.ids.size(), static_cast<std::int32_t>(i % 2)),
-                  e.label, static_cast<std::int32_t>(i));
+                  {.label = e.label}, static_cast<std::int32_t>(i));
       }
       batch.close_shard();
     }
@@ -130,7 +130,7 @@ struct Fixture {
   kernels::Ops<Element> ops;
   kernels::ParameterOps parameter_ops;
   Context<Element> context;
-  BertClassifier<Element> model;
+  Model<Element> model;
 };
 
 class Exactness : public ::testing::TestWithParam<Isa> {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "worker/nn/bert.h"
 #include "worker/nn/flops.h"
+#include "worker/nn/model.h"
 #include "worker/runtime/cpu.h"
 
 namespace tilewright::nn {
@@ -17,8 +17,8 @@ constexpr std::int64_t kShards = 4;
 constexpr std::int64_t kPadded = 29;  // tokens per padded example; not a multiple of a vector
 constexpr std::int32_t kPad = 11;     // an id that also occurs in the examples
 
-BertConfig config() {
-  BertConfig config;
+EncoderConfig config() {
+  EncoderConfig config;
   config.vocab_size = 50;
   config.hidden_size = 48;
   config.num_hidden_layers = 2;
@@ -40,7 +40,7 @@ Batch make_batch(const Padding& padding) {
   for (std::int32_t b = 0; b < 8; ++b) {
     std::vector<std::int32_t> ids;
     for (std::int32_t i = 0; i < kLengths[b]; ++i) ids.push_back((7 * i + 13 * b) % 50);
-    batch.add(ids, std::vector<std::int32_t>(ids.size(), b % 2), b % 3, b, padding);
+    batch.add(ids, std::vector<std::int32_t>(ids.size(), b % 2), {.label = b % 3}, b, padding);
     if (b % 2 == 1) batch.close_shard();
   }
   return batch;
@@ -54,9 +54,9 @@ struct Computed {
 };
 
 template <typename Element>
-class Model {
+class PaddingModel {
  public:
-  explicit Model(Isa isa)
+  explicit PaddingModel(Isa isa)
       : ops_(kernels::make_ops<Element>(isa)),
         parameter_ops_(kernels::make_parameter_ops(isa)),
         context_{pool_, ops_, parameter_ops_},
@@ -94,7 +94,7 @@ class Model {
   kernels::Ops<Element> ops_;
   kernels::ParameterOps parameter_ops_;
   Context<Element> context_;
-  BertClassifier<Element> model_;
+  Model<Element> model_;
 };
 
 double norm(const float* x, std::int64_t count) {
@@ -109,7 +109,7 @@ class PaddedBatch : public ::testing::TestWithParam<Isa> {
   void check() {
     const Batch packed = make_batch({});
     const Batch padded = make_batch({kPadded, kPad});
-    Model<Element> model(GetParam());
+    PaddingModel<Element> model(GetParam());
     const Computed<Element> expected = model.compute(packed);
     const Computed<Element> found = model.compute(padded);
 

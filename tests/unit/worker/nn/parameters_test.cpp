@@ -12,8 +12,8 @@
 namespace tilewright::nn {
 namespace {
 
-BertConfig small() {
-  BertConfig config;
+EncoderConfig small() {
+  EncoderConfig config;
   config.vocab_size = 20;
   config.hidden_size = 16;
   config.num_hidden_layers = 2;
@@ -108,8 +108,8 @@ TEST(Flops, CountRealTokensOnly) {
   Batch batch;
   const std::vector<std::int32_t> three(3, 1);
   const std::vector<std::int32_t> five(5, 1);
-  batch.add(three, three, 0, 0);
-  batch.add(five, five, 1, 1);
+  batch.add(three, three, {}, 0);
+  batch.add(five, five, {.label = 1}, 1);
   // L = 2, P = 4 * 256 + 2 * 384 = 1792: 2 L P (3 + 5) + 4 L H (9 + 25) + 2 * 2 (256 + 32)
   EXPECT_DOUBLE_EQ(forward_flops(small(), batch), 57344.0 + 4352.0 + 1152.0);
 }

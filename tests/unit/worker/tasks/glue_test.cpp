@@ -35,7 +35,7 @@ TEST(Glue, LabelsHaveTheOrderOfHuggingFacesDataset) {
   EXPECT_THAT(find_task("rte")->label_names(), ElementsAre("entailment", "not_entailment"));
   for (const std::string& name : task_names()) {
     EXPECT_EQ(find_task(name)->num_labels(), 2);
-    EXPECT_FALSE(find_task(name)->is_regression());
+    EXPECT_EQ(find_task(name)->head(), nn::Head::kClassification);
   }
 }
 
@@ -43,7 +43,7 @@ TEST(Glue, MrpcSkipsAByteOrderMarkAndReadsQuotesAsText) {
   const DataFolder folder;
   folder.write("train.tsv",
                "\xEF\xBB\xBF" + kMrpcHeader + "1\t7\t8\ta b\tx\n0\t9\t10\t\" a\tb\"\n");
-  const Dataset data = find_task("mrpc")->read(Split::kTrain, tiny_tokenizer(), folder.options());
+  const Dataset data = find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
   EXPECT_EQ(data.ids, (Ids{2, 8, 16, 3, 19, 3, 2, 1, 8, 3, 16, 1, 3}));
   EXPECT_EQ(data.types, (Ids{0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1}));
   EXPECT_THAT(data.offsets, ElementsAre(0, 6, 13));
@@ -57,7 +57,7 @@ TEST(Glue, MrpcSkipsAByteOrderMarkAndReadsQuotesAsText) {
 TEST(Glue, ColumnsAreFoundByNameInAnyOrder) {
   const DataFolder folder;
   folder.write("dev.tsv", "label\tsentence\n1\ta\n0\tb\n");
-  const Dataset data = find_task("sst2")->read(Split::kDev, tiny_tokenizer(), folder.options());
+  const Dataset data = find_task("sst2")->read({Split::kDev}, tiny_tokenizer(), folder.options());
   EXPECT_EQ(data.ids, (Ids{2, 8, 3, 2, 16, 3}));
   EXPECT_EQ(data.labels, (Ids{1, 0}));
 }
@@ -65,7 +65,7 @@ TEST(Glue, ColumnsAreFoundByNameInAnyOrder) {
 TEST(Glue, ColaHasNoHeader) {
   const DataFolder folder;
   folder.write("train.tsv", "gj04\t1\t\ta\ngj04\t0\t*\tb\n");
-  const Dataset data = find_task("cola")->read(Split::kTrain, tiny_tokenizer(), folder.options());
+  const Dataset data = find_task("cola")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
   EXPECT_EQ(data.ids, (Ids{2, 8, 3, 2, 16, 3}));
   EXPECT_EQ(data.labels, (Ids{1, 0}));
 }
@@ -75,7 +75,7 @@ TEST(Glue, RteLabelsAreWords) {
   folder.write(
       "train.tsv",
       "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tnot_entailment\n1\ta\tb\tentailment\n");
-  const Dataset data = find_task("rte")->read(Split::kTrain, tiny_tokenizer(), folder.options());
+  const Dataset data = find_task("rte")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
   EXPECT_EQ(data.labels, (Ids{1, 0}));
   EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
 }
@@ -83,7 +83,7 @@ TEST(Glue, RteLabelsAreWords) {
 TEST(Glue, AcceptsCrlfEmptyLinesAndNoFinalNewline) {
   const DataFolder folder;
   folder.write("train.tsv", "sentence\tlabel\r\na\t1\r\n\r\nb\t0");
-  const Dataset data = find_task("sst2")->read(Split::kTrain, tiny_tokenizer(), folder.options());
+  const Dataset data = find_task("sst2")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
   EXPECT_EQ(data.labels, (Ids{1, 0}));
 }
 
@@ -93,10 +93,10 @@ TEST(Glue, MaxSeqLengthTruncatesExamplesAndMaxSamplesLimitsRows) {
   ReadOptions options = folder.options();
   options.max_seq_length = 6;
   options.max_samples = 2;
-  const Dataset data = find_task("mrpc")->read(Split::kTrain, tiny_tokenizer(), options);
+  const Dataset data = find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), options);
   EXPECT_EQ(data.ids, (Ids{2, 8, 8, 3, 19, 3, 2, 16, 3, 19, 3}));
   options.max_seq_length = 2;
-  EXPECT_THROW(find_task("mrpc")->read(Split::kTrain, tiny_tokenizer(), options), Failure);
+  EXPECT_THROW(find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), options), Failure);
 }
 
 TEST(Glue, ErrorsNameMissingDirectoriesAndFiles) {
@@ -104,7 +104,7 @@ TEST(Glue, ErrorsNameMissingDirectoriesAndFiles) {
   EXPECT_THAT(failure_of("mrpc", folder), HasSubstr((folder.path() / "train.tsv").string()));
   ReadOptions options{.data_dir = "/nowhere/MRPC"};
   try {
-    find_task("mrpc")->read(Split::kTrain, tiny_tokenizer(), options);
+    find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), options);
     FAIL() << "read";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kData);

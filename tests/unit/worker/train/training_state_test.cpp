@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-nn::BertConfig small_config() {
-  nn::BertConfig config;
+nn::EncoderConfig small_config() {
+  nn::EncoderConfig config;
   config.vocab_size = 8;
   config.hidden_size = 16;
   config.num_hidden_layers = 1;
@@ -43,7 +43,7 @@ class TrainingStateTest : public ::testing::Test {
     job_.settings.logging_steps = 100;
     job_.uid = "uid-1";
     job_.schedule.total_steps = 100;
-    job_.model.bert = small_config();
+    job_.model.encoder = small_config();
     job_.model.json = "{}";
     open_starting_weights(job_);
     nn::initialise_tensor(model_.layout().tensors.front(), 1, 0.02f, model_.parameters().data());
@@ -98,7 +98,7 @@ class TrainingStateTest : public ::testing::Test {
   kernels::Ops<float> ops_ = kernels::make_ops<float>(runtime::Isa::kRef);
   kernels::ParameterOps parameter_ops_ = kernels::make_parameter_ops(runtime::Isa::kRef);
   nn::Context<float> context_{pool_, ops_, parameter_ops_};
-  mutable nn::BertClassifier<float> model_{small_config(), context_};
+  mutable nn::Model<float> model_{small_config(), context_};
   nn::Optimizer<float> optimizer_{model_, context_, {}};
   Faults faults_;
   std::shared_ptr<Logger> log_ = make_silent_logger();

@@ -1,4 +1,4 @@
-#include "worker/nn/bert.h"
+#include "worker/nn/model.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,12 +13,12 @@ namespace {
 // last layer to the first.
 constexpr std::size_t kClassifier = 0;
 constexpr std::size_t kPooler = 1;
-std::size_t first_linear_of(const BertConfig& config, std::int64_t layer) {
+std::size_t first_linear_of(const EncoderConfig& config, std::int64_t layer) {
   return static_cast<std::size_t>(2 + 4 * (config.num_hidden_layers - 1 - layer));
 }
 
 template <typename Element>
-std::size_t kernel_scratch_bytes(const BertConfig& config, const Context<Element>& c,
+std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Element>& c,
                                  std::int64_t tokens, std::int64_t examples,
                                  std::int64_t max_seqlen, std::int64_t shards) {
   const int threads = c.pool.size();
@@ -41,7 +41,7 @@ std::size_t kernel_scratch_bytes(const BertConfig& config, const Context<Element
 }  // namespace
 
 template <typename Element>
-struct BertClassifier<Element>::Activations {
+struct Model<Element>::Activations {
   float* embedding_sum = nullptr;    // [T, H]
   float* embedding_stats = nullptr;  // [T, 2]
   Element* embedded = nullptr;       // [T, H]
@@ -62,7 +62,7 @@ struct BertClassifier<Element>::Activations {
   kernels::RowIdentity tokens;              // of the current batch
   kernels::RowIdentity examples;
 
-  void allocate(runtime::Arena& arena, const BertConfig& config, std::int64_t T, std::int64_t B,
+  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t T, std::int64_t B,
                 std::size_t kernel_bytes) {
     const std::int64_t H = config.hidden_size;
     embedding_sum = arena.take<float>(T * H);
@@ -85,11 +85,10 @@ struct BertClassifier<Element>::Activations {
 };
 
 template <typename Element>
-std::size_t BertClassifier<Element>::activation_bytes(const BertConfig& config,
-                                                      const Context<Element>& context,
-                                                      std::int64_t tokens, std::int64_t examples,
-                                                      std::int64_t max_seqlen,
-                                                      std::int64_t shards) {
+std::size_t Model<Element>::activation_bytes(const EncoderConfig& config,
+                                             const Context<Element>& context, std::int64_t tokens,
+                                             std::int64_t examples, std::int64_t max_seqlen,
+                                             std::int64_t shards) {
   runtime::Arena measure;
   Activations activations;
   activations.allocate(measure, config, tokens, examples,
@@ -98,8 +97,8 @@ std::size_t BertClassifier<Element>::activation_bytes(const BertConfig& config,
 }
 
 template <typename Element>
-std::size_t BertClassifier<Element>::packed_bytes(const BertConfig& config,
-                                                  const Context<Element>& context) {
+std::size_t Model<Element>::packed_bytes(const EncoderConfig& config,
+                                         const Context<Element>& context) {
   std::size_t elements = 0;
   for (const LinearLayout& linear : ParameterLayout(config).linears()) {
     elements += 2 * (context.ops.packed_weight_size(linear.N, linear.K) + 31) / 32 * 32;
@@ -108,7 +107,7 @@ std::size_t BertClassifier<Element>::packed_bytes(const BertConfig& config,
 }
 
 template <typename Element>
-BertClassifier<Element>::BertClassifier(const BertConfig& config, const Context<Element>& context)
+Model<Element>::Model(const EncoderConfig& config, const Context<Element>& context)
     : config_(config),
       c_(context),
       layout_(config),
@@ -143,17 +142,16 @@ BertClassifier<Element>::BertClassifier(const BertConfig& config, const Context<
 }
 
 template <typename Element>
-BertClassifier<Element>::~BertClassifier() = default;
+Model<Element>::~Model() = default;
 
 template <typename Element>
-void BertClassifier<Element>::pack_rows(std::size_t linear, std::int64_t row_begin,
-                                        std::int64_t row_end) {
+void Model<Element>::pack_rows(std::size_t linear, std::int64_t row_begin, std::int64_t row_end) {
   const Linear<Element>& l = linears_[linear];
   c_.ops.pack_weight(l.weight, l.N, l.K, row_begin, row_end, l.packed_forward, l.packed_backward);
 }
 
 template <typename Element>
-void BertClassifier<Element>::pack_weights() {
+void Model<Element>::pack_weights() {
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     c_.pool.for_ranges(linears_[i].N, 64,
                        [&](std::int64_t begin, std::int64_t end) { pack_rows(i, begin, end); });
@@ -161,8 +159,8 @@ void BertClassifier<Element>::pack_weights() {
 }
 
 template <typename Element>
-void BertClassifier<Element>::reserve(std::int64_t tokens, std::int64_t examples,
-                                      std::int64_t max_seqlen, std::int64_t shards) {
+void Model<Element>::reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
+                             std::int64_t shards) {
   const std::size_t kernel =
       kernel_scratch_bytes(config_, c_, tokens, examples, max_seqlen, shards);
   arena_ = runtime::Arena();  // frees the old block before the new one is allocated
@@ -171,8 +169,8 @@ void BertClassifier<Element>::reserve(std::int64_t tokens, std::int64_t examples
 }
 
 template <typename Element>
-std::span<const Element> BertClassifier<Element>::forward(const Batch& batch, const DropoutKey& key,
-                                                          bool training) {
+std::span<const Element> Model<Element>::forward(const Batch& batch, const DropoutKey& key,
+                                                 bool training) {
   const std::int64_t rows = batch.T();
   const std::int64_t B = batch.B();
   const std::int64_t H = config_.hidden_size;
@@ -211,15 +209,15 @@ std::span<const Element> BertClassifier<Element>::forward(const Batch& batch, co
 }
 
 template <typename Element>
-std::span<const float> BertClassifier<Element>::losses(const Batch& batch) {
+std::span<const float> Model<Element>::losses(const Batch& batch) {
   c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), batch.B(), config_.num_labels, 1.0f,
                                a_->losses, a_->d_logits);
   return {a_->losses, static_cast<std::size_t>(batch.B())};
 }
 
 template <typename Element>
-void BertClassifier<Element>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
-                                       const TouchedRows& touched, const GradientSink& sink) {
+void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
+                              const TouchedRows& touched, const GradientSink& sink) {
   const std::int64_t rows = batch.T();
   const std::int64_t B = batch.B();
   const std::int64_t H = config_.hidden_size;
@@ -308,7 +306,7 @@ void BertClassifier<Element>::backward(const Batch& batch, const DropoutKey& key
   sink.ready(layout_.word_embeddings, last + 1);
 }
 
-template class BertClassifier<float>;
-template class BertClassifier<bf16>;
+template class Model<float>;
+template class Model<bf16>;
 
 }  // namespace tilewright::nn

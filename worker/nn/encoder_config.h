@@ -1,12 +1,15 @@
-// Sizes and constants of a BERT encoder with a sequence-classification head. Fields are named as in
+// Sizes and constants of a BERT encoder and its head. Fields are named as in
 // config.json.
 #pragma once
 
 #include <cstdint>
 
+#include "worker/nn/head.h"
+
 namespace tilewright::nn {
 
-struct BertConfig {
+struct EncoderConfig {
+  Head head = Head::kClassification;
   std::int64_t vocab_size = 30522;
   std::int64_t hidden_size = 768;
   std::int64_t num_hidden_layers = 12;

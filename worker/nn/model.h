@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "worker/nn/batch.h"
-#include "worker/nn/bert_config.h"
 #include "worker/nn/context.h"
+#include "worker/nn/encoder_config.h"
 #include "worker/nn/encoder_layer.h"
 #include "worker/nn/gradients.h"
 #include "worker/nn/parameters.h"
@@ -23,20 +23,20 @@ struct TokenCounters {
 };
 
 template <typename Element>
-class BertClassifier {
+class Model {
  public:
   // Bytes of activations and scratch for batches of at most these sizes.
-  static std::size_t activation_bytes(const BertConfig& config, const Context<Element>& context,
+  static std::size_t activation_bytes(const EncoderConfig& config, const Context<Element>& context,
                                       std::int64_t tokens, std::int64_t examples,
                                       std::int64_t max_seqlen, std::int64_t shards);
   // Bytes of packed weights.
-  static std::size_t packed_bytes(const BertConfig& config, const Context<Element>& context);
+  static std::size_t packed_bytes(const EncoderConfig& config, const Context<Element>& context);
 
   // The fp32 master weights are initially zero. Fill parameters(), then call pack_weights().
-  BertClassifier(const BertConfig& config, const Context<Element>& context);
-  ~BertClassifier();
+  Model(const EncoderConfig& config, const Context<Element>& context);
+  ~Model();
 
-  const BertConfig& config() const { return config_; }
+  const EncoderConfig& config() const { return config_; }
   const ParameterLayout& layout() const { return layout_; }
   std::span<float> parameters() const { return parameters_.span(); }
   // Elements of a gradient vector with this many word rows. The last element is the loss.
@@ -64,7 +64,7 @@ class BertClassifier {
  private:
   struct Activations;
 
-  BertConfig config_;
+  EncoderConfig config_;
   Context<Element> c_;
   ParameterLayout layout_;
   runtime::Buffer<float> parameters_;
