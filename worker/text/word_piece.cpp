@@ -59,8 +59,8 @@ std::uint32_t WordPiece::add_child(std::uint32_t node, unsigned char byte) {
   return edge.child;
 }
 
-void WordPiece::split(std::string_view word, std::size_t characters,
-                      std::vector<std::int32_t>& ids, std::vector<std::size_t>* ends) const {
+void WordPiece::split(std::string_view word, std::size_t characters, std::vector<std::int32_t>& ids,
+                      std::vector<std::size_t>* ends) const {
   const std::size_t before = ids.size();
   const std::size_t ends_before = ends == nullptr ? 0 : ends->size();
   std::size_t at = characters > options_.max_characters ? word.size() + 1 : 0;
