@@ -52,4 +52,22 @@ std::span<const TaskDescription> task_descriptions() {
   return kTasks;
 }
 
+// Names of the hub's data sets, and files of the published ones; the test sets are not published.
+std::span<const QuestionAnsweringTask> question_answering_tasks() {
+  static const std::array kTasks = {
+      QuestionAnsweringTask{.name = "squad",
+                            .summary = "which words of a context answer a question",
+                            .train_file = "train-v1.1.json",
+                            .eval_file = "dev-v1.1.json",
+                            .test_file = "test-v1.1.json"},
+      QuestionAnsweringTask{.name = "squad_v2",
+                            .summary = "whether and where a context answers a question",
+                            .train_file = "train-v2.0.json",
+                            .eval_file = "dev-v2.0.json",
+                            .test_file = "test-v2.0.json",
+                            .version_2_with_negative = true},
+  };
+  return kTasks;
+}
+
 }  // namespace tilewright

@@ -38,4 +38,17 @@ struct TaskDescription {
 // In alphabetical order.
 std::span<const TaskDescription> task_descriptions();
 
+// A task of extractive question answering: the part of a context that answers a question.
+struct QuestionAnsweringTask {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view train_file;  // relative to --data_dir
+  std::string_view eval_file;
+  std::string_view test_file;
+  bool version_2_with_negative = false;  // as if the flag was given: the data have such questions
+};
+
+// In alphabetical order.
+std::span<const QuestionAnsweringTask> question_answering_tasks();
+
 }  // namespace tilewright

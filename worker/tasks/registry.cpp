@@ -7,13 +7,14 @@
 
 #include "common/base/result.h"
 #include "worker/tasks/glue/glue.h"
+#include "worker/tasks/squad/squad.h"
 
 namespace tilewright::tasks {
 namespace {
 
 std::vector<std::unique_ptr<const Task>> make_all() {
   std::vector<std::unique_ptr<const Task>> all;
-  for (auto&& tasks : {&glue::make_tasks}) {
+  for (auto&& tasks : {&glue::make_tasks, &squad::make_tasks}) {
     auto made = tasks();
     std::move(made.begin(), made.end(), std::back_inserter(all));
   }

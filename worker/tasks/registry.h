@@ -10,7 +10,7 @@
 
 namespace tilewright::tasks {
 
-// Names of all tasks, in the order of common/contract/tasks.h.
+// Names of all tasks, in the order of common/contract/tasks.h: GLUE, then question answering.
 std::vector<std::string> task_names();
 
 // Ignores case ("MRPC" is "mrpc"). Throws Failure(kUsage), which lists all names, for an unknown

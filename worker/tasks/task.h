@@ -11,6 +11,7 @@
 
 #include "worker/tasks/dataset.h"
 #include "worker/tasks/metrics.h"
+#include "worker/tasks/question_answering_options.h"
 #include "worker/text/tokenizer.h"
 
 namespace tilewright::tasks {
@@ -27,6 +28,7 @@ struct ReadOptions {
   std::filesystem::path data_dir;    // holds the files that file_name names
   std::size_t max_seq_length = 128;  // tokens with [CLS] and [SEP]; at least 3
   std::size_t max_samples = 0;       // read the first N rows only; 0: all
+  QuestionAnsweringOptions question_answering = {};
 };
 
 // The metrics of a rule without a model on the dev split.

@@ -58,7 +58,7 @@ void AddedTokens::split(std::string_view text, std::vector<Part>& parts) const {
       end += next.size;
     }
     if (done < begin) parts.push_back({text.substr(done, begin - done), std::nullopt});
-    parts.push_back({{}, token->id});
+    parts.push_back({text.substr(begin, end - begin), token->id});
     done = end;
   }
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});

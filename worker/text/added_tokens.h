@@ -29,14 +29,14 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   struct Part {
-    std::string_view text;           // empty for a token
+    std::string_view text;           // of a token with the white space that it includes
     std::optional<std::int32_t> id;  // set for a token
   };
 
   bool empty() const { return tokens_.empty(); }
 
-  // Replaces `parts` by the parts of `text` from left to right, as views into it. At each position
-  // the longest token matches.
+  // Replaces `parts` by the parts of `text` from left to right, as views into it that cover it. At
+  // each position the longest token matches.
   void split(std::string_view text, std::vector<Part>& parts) const;
 
  private:

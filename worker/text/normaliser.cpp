@@ -18,29 +18,34 @@ constexpr unsigned char kDropped = 0xFF;
 // in canonical order.
 class Normaliser::Writer {
  public:
-  Writer(bool strip_accents, bool lowercase, std::string& out)
-      : strip_accents_(strip_accents), lowercase_(lowercase), out_(out) {}
+  // `positions` may be null.
+  Writer(bool strip_accents, bool lowercase, std::string& out,
+         std::vector<std::uint32_t>* positions)
+      : strip_accents_(strip_accents), lowercase_(lowercase), out_(out), positions_(positions) {}
 
-  void put_ascii(unsigned char c) {
+  // `position`: of the character in the original text, in code points.
+  void put_ascii(unsigned char c, std::uint32_t position) {
     flush();
     out_.push_back(static_cast<char>(c));
+    if (positions_ != nullptr) positions_->push_back(position);
   }
 
-  void put(char32_t c) {
+  void put(char32_t c, std::uint32_t position) {
     if (!strip_accents_) {
-      write(c);
+      write(c, position);
       return;
     }
+    unwritten_.push_back(position);
     char32_t parts[kMaxDecomposition];
     const std::size_t count = decompose(c, parts);
     for (std::size_t i = 0; i < count; ++i) {
       const int order = combining_class(parts[i]);
-      if (order == 0) flush();  // also for removed marks: class 0 is a boundary for reordering
-      if (is_nonspacing_mark(parts[i])) continue;
+      const Part part = {order, parts[i], i > 0, is_nonspacing_mark(parts[i])};
       if (order == 0) {
-        write(parts[i]);
+        flush();  // also for removed marks: class 0 is a boundary for reordering
+        write(part);
       } else {
-        marks_.push_back({order, parts[i]});
+        marks_.push_back(part);
       }
     }
   }
@@ -48,18 +53,35 @@ class Normaliser::Writer {
   void flush() {
     if (marks_.empty()) return;
     std::stable_sort(marks_.begin(), marks_.end(),
-                     [](const Mark& a, const Mark& b) { return a.order < b.order; });
-    for (const Mark& mark : marks_) write(mark.code_point);
+                     [](const Part& a, const Part& b) { return a.order < b.order; });
+    for (const Part& mark : marks_) write(mark);
     marks_.clear();
   }
 
  private:
-  struct Mark {
+  // A code point of a decomposition.
+  struct Part {
     int order;
     char32_t code_point;
+    bool added;    // not the first of its decomposition
+    bool removed;  // an accent
   };
 
-  void write(char32_t c) {
+  // The reference replaces the original characters by the parts in their new order: the k-th part
+  // that begins a decomposition gets the position of the k-th character, and an added part that of
+  // the part before it.
+  void write(const Part& part) {
+    if (!part.added) {
+      last_ = unwritten_[next_++];
+      if (next_ == unwritten_.size()) {
+        unwritten_.clear();
+        next_ = 0;
+      }
+    }
+    if (!part.removed) write(part.code_point, last_);
+  }
+
+  void write(char32_t c, std::uint32_t position) {
     if (!lowercase_) {
       append_utf8(c, out_);
     } else if (c == 0x130) {  // capital I with dot above: the only lower case of two code points
@@ -68,12 +90,17 @@ class Normaliser::Writer {
     } else {
       append_utf8(to_lower(c), out_);
     }
+    if (positions_ != nullptr) positions_->resize(out_.size(), position);
   }
 
   const bool strip_accents_;
   const bool lowercase_;
   std::string& out_;
-  std::vector<Mark> marks_;
+  std::vector<std::uint32_t>* const positions_;
+  std::vector<Part> marks_;
+  std::vector<std::uint32_t> unwritten_;  // positions of characters whose parts are in marks_
+  std::size_t next_ = 0;                  // in unwritten_
+  std::uint32_t last_ = 0;                // the position that was written last
 };
 
 Normaliser::Normaliser(const NormaliserOptions& options)
@@ -97,11 +124,26 @@ Normaliser::Normaliser(const NormaliserOptions& options)
 void Normaliser::normalise(std::string_view text, std::string& out) const {
   out.clear();
   out.reserve(text.size() + 16);
-  Writer writer(strip_accents_, lowercase_, out);
-  for (std::size_t at = 0; at < text.size();) {
+  Writer writer(strip_accents_, lowercase_, out, nullptr);
+  normalise(text, writer);
+}
+
+void Normaliser::normalise(std::string_view text, std::string& out,
+                           std::vector<std::uint32_t>& positions) const {
+  out.clear();
+  positions.clear();
+  out.reserve(text.size() + 16);
+  positions.reserve(text.size() + 16);
+  Writer writer(strip_accents_, lowercase_, out, &positions);
+  normalise(text, writer);
+}
+
+void Normaliser::normalise(std::string_view text, Writer& writer) const {
+  std::uint32_t position = 0;
+  for (std::size_t at = 0; at < text.size(); ++position) {
     const auto byte = static_cast<unsigned char>(text[at]);
     if (byte < 0x80) {
-      if (ascii_[byte] != kDropped) writer.put_ascii(ascii_[byte]);
+      if (ascii_[byte] != kDropped) writer.put_ascii(ascii_[byte], position);
       ++at;
       continue;
     }
@@ -111,16 +153,16 @@ void Normaliser::normalise(std::string_view text, std::string& out) const {
     if (clean_text_) {
       if (c == 0xFFFD || is_control(c)) continue;
       if (is_whitespace(c)) {
-        writer.put_ascii(' ');
+        writer.put_ascii(' ', position);
         continue;
       }
     }
     if (handle_chinese_chars_ && is_cjk_ideograph(c)) {
-      writer.put_ascii(' ');
-      writer.put(c);
-      writer.put_ascii(' ');
+      writer.put_ascii(' ', position);
+      writer.put(c, position);
+      writer.put_ascii(' ', position);
     } else {
-      writer.put(c);
+      writer.put(c, position);
     }
   }
   writer.flush();

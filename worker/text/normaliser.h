@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tilewright::text {
 
@@ -24,8 +26,15 @@ class Normaliser {
   // Sets `out` to the normalised `text`. Equal to BertNormalizer for every valid UTF-8 text.
   void normalise(std::string_view text, std::string& out) const;
 
+  // Also sets `positions` to the alignment of BertNormalizer: for each byte of `out` the index of
+  // the code point of `text` that it comes from. They never decrease.
+  void normalise(std::string_view text, std::string& out,
+                 std::vector<std::uint32_t>& positions) const;
+
  private:
   class Writer;
+
+  void normalise(std::string_view text, Writer& writer) const;
 
   bool clean_text_;
   bool handle_chinese_chars_;

@@ -66,13 +66,82 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   return Tokenizer(read_tokenizer_files(model_dir));
 }
 
-// White space separates words and is dropped. Each punctuation character is a word.
-void Tokenizer::tokenize_words(std::string_view text, std::vector<std::int32_t>& ids) const {
+// The ids and, if requested, the spans of one text. The spans of a normalised part come from the
+// positions of its bytes.
+class Tokenizer::Output {
+ public:
+  // `spans` may be null.
+  Output(std::vector<std::int32_t>& ids, std::vector<CharacterSpan>* spans)
+      : ids_(ids), spans_(spans) {}
+
+  // Appends an added token that is `text` in the original.
+  void add_raw(std::int32_t id, std::string_view text) {
+    ids_.push_back(id);
+    if (spans_ == nullptr) return;
+    const std::uint32_t begin = first_;
+    skip(text);
+    spans_->push_back({begin, first_});
+  }
+
+  // Begins the next part of the original; the calls below take byte offsets in `normalised`.
+  void normalise(const Normaliser& normaliser, std::string_view text, std::string& normalised) {
+    if (spans_ == nullptr) {
+      normaliser.normalise(text, normalised);
+    } else {
+      normaliser.normalise(text, normalised, positions_);
+    }
+  }
+
+  // Appends an added token at [begin, end).
+  void add(std::int32_t id, std::size_t begin, std::size_t end) {
+    ids_.push_back(id);
+    if (spans_ != nullptr) add_span(begin, end);
+  }
+
+  // Appends the pieces of the word that begins at `begin`.
+  void add_word(const WordPiece& word_piece, std::string_view word, std::size_t characters,
+                std::size_t begin) {
+    if (spans_ == nullptr) {
+      word_piece.split(word, characters, ids_);
+      return;
+    }
+    ends_.clear();
+    word_piece.split(word, characters, ids_, &ends_);
+    std::size_t at = begin;
+    for (const std::size_t end : ends_) {
+      add_span(at, begin + end);
+      at = begin + end;
+    }
+  }
+
+  // Ends a part: the next one begins after `text`.
+  void skip(std::string_view text) {
+    if (spans_ == nullptr) return;
+    for (const char c : text) first_ += (static_cast<unsigned char>(c) & 0xC0U) != 0x80 ? 1 : 0;
+  }
+
+ private:
+  void add_span(std::size_t begin, std::size_t end) {
+    spans_->push_back({first_ + positions_[begin], first_ + positions_[end - 1] + 1});
+  }
+
+  std::vector<std::int32_t>& ids_;
+  std::vector<CharacterSpan>* const spans_;
+  std::vector<std::uint32_t> positions_;
+  std::vector<std::size_t> ends_;
+  std::uint32_t first_ = 0;  // code points of the original before the current part
+};
+
+// White space separates words and is dropped. Each punctuation character is a word. `text` begins
+// at `offset` of the normalised part.
+void Tokenizer::tokenize_words(std::string_view text, std::size_t offset, Output& output) const {
   std::size_t begin = 0;
   std::size_t characters = 0;
   std::size_t at = 0;
   const auto end_word = [&] {
-    if (characters > 0) word_piece_.split(text.substr(begin, at - begin), characters, ids);
+    if (characters > 0) {
+      output.add_word(word_piece_, text.substr(begin, at - begin), characters, offset + begin);
+    }
     characters = 0;
   };
   while (at < text.size()) {
@@ -90,7 +159,9 @@ void Tokenizer::tokenize_words(std::string_view text, std::vector<std::int32_t>&
       if (characters++ == 0) begin = at;
     } else {
       end_word();
-      if (kind == Kind::kPunctuation) word_piece_.split(text.substr(at, size), 1, ids);
+      if (kind == Kind::kPunctuation) {
+        output.add_word(word_piece_, text.substr(at, size), 1, offset + at);
+      }
     }
     at += size;
   }
@@ -98,28 +169,42 @@ void Tokenizer::tokenize_words(std::string_view text, std::vector<std::int32_t>&
 }
 
 void Tokenizer::tokenize(std::string_view text, std::vector<std::int32_t>& ids) const {
+  Output output(ids, nullptr);
+  tokenize(text, output);
+}
+
+void Tokenizer::tokenize(std::string_view text, std::vector<std::int32_t>& ids,
+                         std::vector<CharacterSpan>& spans) const {
+  Output output(ids, &spans);
+  tokenize(text, output);
+}
+
+void Tokenizer::tokenize(std::string_view text, Output& output) const {
   std::vector<AddedTokens::Part> raw_parts;
   std::vector<AddedTokens::Part> parts;
   std::string normalised;
   raw_tokens_.split(text, raw_parts);
   for (const AddedTokens::Part& raw : raw_parts) {
     if (raw.id) {
-      ids.push_back(*raw.id);
+      output.add_raw(*raw.id, raw.text);
       continue;
     }
-    normaliser_.normalise(raw.text, normalised);
+    output.normalise(normaliser_, raw.text, normalised);
     if (normalised_tokens_.empty()) {
-      tokenize_words(normalised, ids);
-      continue;
-    }
-    normalised_tokens_.split(normalised, parts);
-    for (const AddedTokens::Part& part : parts) {
-      if (part.id) {
-        ids.push_back(*part.id);
-      } else {
-        tokenize_words(part.text, ids);
+      tokenize_words(normalised, 0, output);
+    } else {
+      normalised_tokens_.split(normalised, parts);
+      std::size_t offset = 0;
+      for (const AddedTokens::Part& part : parts) {
+        if (part.id) {
+          output.add(*part.id, offset, offset + part.text.size());
+        } else {
+          tokenize_words(part.text, offset, output);
+        }
+        offset += part.text.size();
       }
     }
+    output.skip(raw.text);
   }
 }
 

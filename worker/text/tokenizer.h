@@ -36,6 +36,13 @@ struct TokenizerSpec {
   std::size_t max_characters_per_word = 100;
 };
 
+// The code points [begin, end) of a text that a token covers: an entry of offset_mapping.
+struct CharacterSpan {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  bool operator==(const CharacterSpan&) const = default;
+};
+
 // One input sequence of the model: type 0 for [CLS] a [SEP], type 1 for b [SEP].
 struct Encoding {
   std::vector<std::int32_t> ids;
@@ -57,6 +64,10 @@ class Tokenizer {
   // (find_invalid_utf8). For other text the ids are undefined, but memory access is still safe.
   void tokenize(std::string_view text, std::vector<std::int32_t>& ids) const;
 
+  // Also appends the span of each token in the text, which has fewer than 2^32 code points.
+  void tokenize(std::string_view text, std::vector<std::int32_t>& ids,
+                std::vector<CharacterSpan>& spans) const;
+
   // [CLS] a [SEP], truncated at the end of a to max_length tokens in total (at least 2).
   Encoding encode(std::string_view text, std::size_t max_length = kNoLimit) const;
 
@@ -71,7 +82,10 @@ class Tokenizer {
   std::int32_t vocab_size() const { return vocab_size_; }
 
  private:
-  void tokenize_words(std::string_view normalised, std::vector<std::int32_t>& ids) const;
+  class Output;
+
+  void tokenize(std::string_view text, Output& output) const;
+  void tokenize_words(std::string_view normalised, std::size_t offset, Output& output) const;
 
   Normaliser normaliser_;
   AddedTokens raw_tokens_;

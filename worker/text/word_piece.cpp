@@ -59,9 +59,10 @@ std::uint32_t WordPiece::add_child(std::uint32_t node, unsigned char byte) {
   return edge.child;
 }
 
-void WordPiece::split(std::string_view word, std::size_t characters,
-                      std::vector<std::int32_t>& ids) const {
+void WordPiece::split(std::string_view word, std::size_t characters, std::vector<std::int32_t>& ids,
+                      std::vector<std::size_t>* ends) const {
   const std::size_t before = ids.size();
+  const std::size_t ends_before = ends == nullptr ? 0 : ends->size();
   std::size_t at = characters > options_.max_characters ? word.size() + 1 : 0;
   // Entries are valid UTF-8, so the longest match cannot end inside a character.
   while (at < word.size()) {
@@ -80,12 +81,17 @@ void WordPiece::split(std::string_view word, std::size_t characters,
       at = word.size() + 1;
     } else {
       ids.push_back(best);
+      if (ends != nullptr) ends->push_back(end);
       at = end;
     }
   }
   if (at > word.size()) {
     ids.resize(before);
     ids.push_back(options_.unknown_id);
+    if (ends != nullptr) {
+      ends->resize(ends_before);
+      ends->push_back(word.size());
+    }
   }
 }
 

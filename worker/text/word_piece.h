@@ -27,8 +27,9 @@ class WordPiece {
             const Options& options);
 
   // Appends the ids of one word of `characters` code points, or one unknown_id if it cannot be
-  // split.
-  void split(std::string_view word, std::size_t characters, std::vector<std::int32_t>& ids) const;
+  // split. `ends`, if not null, gets the offset in `word` at which the piece of each id ends.
+  void split(std::string_view word, std::size_t characters, std::vector<std::int32_t>& ids,
+             std::vector<std::size_t>* ends = nullptr) const;
 
  private:
   static constexpr std::uint32_t kNone = 0;  // no child: the root is not the child of any node

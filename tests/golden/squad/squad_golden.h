@@ -1,0 +1,32 @@
+// The content of squad_goldens.json, and what several tests compare with it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/golden/text/golden.h"
+#include "worker/tasks/squad/examples.h"
+#include "worker/text/tokenizer.h"
+
+namespace tilewright::testing {
+
+nlohmann::json squad_goldens();
+
+// The questions of a file in the data directory's folder squad.
+tasks::squad::Examples squad_examples(const std::string& file);
+
+// The model directory's tokenizer with another `lowercase` of its normaliser.
+text::Tokenizer model_tokenizer(bool lowercase);
+
+// SplitMix64 (Steele, Lea, Flood 2014), as in tests/golden/text/fuzz.py.
+class SplitMix64 {
+ public:
+  explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t below(std::uint64_t n);
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace tilewright::testing

@@ -1,0 +1,150 @@
+#include "worker/tasks/squad/examples.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/base/result.h"
+#include "common/base/strings.h"
+#include "worker/tasks/squad/python_text.h"
+#include "worker/text/utf8.h"
+
+namespace tilewright::tasks::squad {
+namespace {
+
+// Enough of a text to recognise it in a message.
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kShown = 60;
+  if (text.size() <= kShown) return std::string(text);
+  return fmt::format("{}...", text.substr(0, utf8_prefix_length(text, kShown)));
+}
+
+bool is_at(std::string_view context, std::size_t byte, std::string_view text) {
+  return byte <= context.size() && context.compare(byte, text.size(), text) == 0;
+}
+
+// The byte offset of the character at an offset in UTF-16 code units; nullopt if there is none.
+std::optional<std::size_t> byte_of_utf16(std::string_view context, std::size_t units) {
+  std::size_t seen = 0;
+  std::size_t at = 0;
+  while (at < context.size() && seen < units) {
+    const text::Decoded next = text::decode_utf8(context, at);
+    seen += next.code_point >= 0x10000 ? 2 : 1;
+    at += next.size;
+  }
+  return seen == units ? std::optional(at) : std::nullopt;
+}
+
+}  // namespace
+
+ExamplesBuilder::ExamplesBuilder(std::string source, std::size_t max_questions)
+    : source_(std::move(source)), max_questions_(max_questions) {}
+
+void ExamplesBuilder::fail(const std::string& id, const std::string& sentence) const {
+  throw Failure(ExitCode::kData,
+                fmt::format("{}: question \"{}\": {}", source_, shortened(id), sentence));
+}
+
+const std::string& ExamplesBuilder::last_id() const {
+  static const std::string kNone;
+  return examples_.questions.empty() ? kNone : examples_.questions.back().id;
+}
+
+void ExamplesBuilder::check_text(const std::string& id, const char* what,
+                                 const std::string& text) const {
+  if (text.size() > kMaxTextBytes) {
+    fail(id,
+         fmt::format("the {} has {} bytes, expected at most {}", what, text.size(), kMaxTextBytes));
+  }
+  if (const auto bad = text::find_invalid_utf8(text)) {
+    fail(id, fmt::format("byte {} of the {} is not valid UTF-8", *bad + 1, what));
+  }
+  if (text.empty()) fail(id, fmt::format("the {} is empty, expected text", what));
+  if (python_lstrip(text).empty()) {
+    fail(id, fmt::format("the {} has only white space, expected text", what));
+  }
+}
+
+// run_qa takes offsets on trust; wrong ones would train on other words than the answers.
+void ExamplesBuilder::check_answer(const Question& question, const Answer& answer) const {
+  const std::string& id = question.id;
+  const std::string_view context = examples_.contexts[question.context];
+  const std::string_view text = answer.text;
+  if (text.empty()) {
+    fail(id,
+         "an answer is an empty string, expected a part of the context, or no answers for a "
+         "question that the context does not answer");
+  }
+  if (answer.start < 0) {
+    fail(id, fmt::format("answer_start is {}, expected at least 0", answer.start));
+  }
+  const auto start = static_cast<std::size_t>(answer.start);
+  const CodePoints characters(context);
+  if (start <= characters.size() && is_at(context, characters.byte_of(start), text)) return;
+  const std::size_t found = context.find(text);
+  if (found == std::string_view::npos) {
+    fail(id, fmt::format("the answer \"{}\" does not occur in its context", shortened(text)));
+  }
+  const auto fail_with_unit = [&](const char* unit, std::size_t byte) {
+    fail(id, fmt::format("answer_start {} of \"{}\" is an offset in {}, expected {}, the offset in "
+                         "Unicode code points",
+                         start, shortened(text), unit, count_code_points(context.substr(0, byte))));
+  };
+  if (is_at(context, start, text)) fail_with_unit("bytes", start);
+  const auto utf16 = byte_of_utf16(context, start);
+  if (utf16 && is_at(context, *utf16, text)) fail_with_unit("UTF-16 code units", *utf16);
+  fail(id, fmt::format("the answer \"{}\" is not at answer_start {} of its context but at {}; "
+                       "offsets count Unicode code points from 0",
+                       shortened(text), start, count_code_points(context.substr(0, found))));
+}
+
+std::size_t ExamplesBuilder::add_context(std::string context) {
+  const auto [entry, fresh] =
+      context_indices_.emplace(std::move(context), examples_.contexts.size());
+  if (fresh) examples_.contexts.push_back(entry->first);
+  return entry->second;
+}
+
+void ExamplesBuilder::add_question(Question question) {
+  if (full()) return;
+  const std::string& id = question.id;
+  if (id.empty() || id.size() > kMaxIdBytes || text::find_invalid_utf8(id)) {
+    throw Failure(
+        ExitCode::kData,
+        fmt::format("{}: the id of question {} is {}, expected 1 to {} bytes of UTF-8", source_,
+                    questions() + 1,
+                    id.empty() ? "empty" : fmt::format("one of {} bytes", id.size()), kMaxIdBytes));
+  }
+  // Contexts are checked with their first question. A paragraph without questions is not used.
+  checked_contexts_.resize(examples_.contexts.size());
+  if (!checked_contexts_[question.context]) {
+    check_text(id, "context", examples_.contexts[question.context]);
+    checked_contexts_[question.context] = true;
+  }
+  check_text(id, "question", question.text);
+  if (question.answers.size() > kMaxAnswers) {
+    fail(id,
+         fmt::format("has {} answers, expected at most {}", question.answers.size(), kMaxAnswers));
+  }
+  for (const Answer& answer : question.answers) check_answer(question, answer);
+  if (!ids_.insert(id).second) fail(id, "the id occurs twice, expected distinct ids");
+  examples_.questions.push_back(std::move(question));
+}
+
+void ExamplesBuilder::add(Row row) {
+  if (full()) return;
+  const std::size_t context = add_context(std::move(row.context));
+  add_question({std::move(row.id), std::move(row.question), context, std::move(row.answers)});
+}
+
+Examples ExamplesBuilder::finish() && {
+  if (examples_.questions.empty()) {
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: has no questions, expected at least one", source_));
+  }
+  return std::move(examples_);
+}
+
+}  // namespace tilewright::tasks::squad

@@ -1,0 +1,145 @@
+#include "worker/tasks/squad/features.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/result.h"
+#include "worker/tasks/squad/python_text.h"
+
+namespace tilewright::tasks::squad {
+namespace {
+
+constexpr std::size_t kSpecialTokens = 3;  // [CLS] and two [SEP]
+
+// Sets the positions of an answer that covers the code points [begin, end) of the context.
+void locate_answer(const std::vector<text::CharacterSpan>& spans, std::size_t begin,
+                   std::size_t end, Feature& feature) {
+  const auto first = spans.begin() + feature.window_begin;
+  const auto last = first + feature.window_size;
+  if (first->begin > begin || std::prev(last)->end < end) return;
+  const auto token_of = [&](auto span) {
+    return static_cast<std::int32_t>(feature.first_token) + static_cast<std::int32_t>(span - first);
+  };
+  const auto after_start = std::find_if(
+      first, last, [&](const text::CharacterSpan& span) { return span.begin > begin; });
+  feature.start = token_of(after_start) - (after_start == last ? 0 : 1);
+  auto at_end = last;
+  while (at_end != first && std::prev(at_end)->end >= end) --at_end;
+  feature.end = token_of(at_end);
+}
+
+class Builder {
+ public:
+  Builder(const Examples& examples, const text::Tokenizer& tokenizer, const FeatureOptions& options,
+          const std::string& source)
+      : examples_(examples), tokenizer_(tokenizer), options_(options), source_(source) {
+    if (options.max_seq_length < kSpecialTokens + 1) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("max_seq_length is {}, expected at least {} for [CLS], two [SEP] "
+                                "and a token of the context",
+                                options.max_seq_length, kSpecialTokens + 1));
+    }
+    ids_.resize(examples.contexts.size());
+    made_.spans.resize(examples.contexts.size());
+  }
+
+  Features make() && {
+    for (std::size_t question = 0; question < examples_.questions.size() && !full(); ++question) {
+      add_question(question);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  bool full() const {
+    return options_.max_features > 0 && made_.features.size() >= options_.max_features;
+  }
+
+  [[noreturn]] void fail(const Question& question, const std::string& sentence) const {
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: question \"{}\": {}", source_, question.id, sentence));
+  }
+
+  void add_question(std::size_t index) {
+    const Question& question = examples_.questions[index];
+    std::vector<std::int32_t>& context = ids_[question.context];
+    std::vector<text::CharacterSpan>& spans = made_.spans[question.context];
+    if (context.empty()) {
+      tokenizer_.tokenize(examples_.contexts[question.context], context, spans);
+      if (context.empty()) fail(question, "the context has no tokens, expected text");
+    }
+    question_ids_.clear();
+    tokenizer_.tokenize(python_lstrip(question.text), question_ids_);
+    const std::size_t used = question_ids_.size() + kSpecialTokens;
+    const bool fits = used + context.size() <= options_.max_seq_length;
+    const std::size_t room = options_.max_seq_length > used ? options_.max_seq_length - used : 0;
+    if (!fits && room <= options_.doc_stride) {
+      fail(question,
+           fmt::format("its {} tokens leave {} of max_seq_length {} for the context, expected more "
+                       "than doc_stride {}",
+                       question_ids_.size(), room, options_.max_seq_length, options_.doc_stride));
+    }
+    const std::size_t size = fits ? context.size() : room;
+    for (std::size_t begin = 0; !full(); begin += size - options_.doc_stride) {
+      const std::size_t end = std::min(begin + size, context.size());
+      add_window(index, begin, end);
+      if (end == context.size()) break;
+    }
+  }
+
+  void add_window(std::size_t index, std::size_t begin, std::size_t end) {
+    const Question& question = examples_.questions[index];
+    const std::vector<std::int32_t>& context = ids_[question.context];
+    Dataset& tokens = made_.tokens;
+    const std::size_t before = tokens.ids.size();
+    tokens.ids.push_back(tokenizer_.special().cls);
+    tokens.ids.insert(tokens.ids.end(), question_ids_.begin(), question_ids_.end());
+    tokens.ids.push_back(tokenizer_.special().sep);
+    tokens.types.resize(tokens.ids.size(), 0);
+    Feature feature = {.question = static_cast<std::uint32_t>(index),
+                       .first_token = static_cast<std::uint32_t>(tokens.ids.size() - before),
+                       .window_begin = static_cast<std::uint32_t>(begin),
+                       .window_size = static_cast<std::uint32_t>(end - begin)};
+    tokens.ids.insert(tokens.ids.end(), context.begin() + static_cast<std::ptrdiff_t>(begin),
+                      context.begin() + static_cast<std::ptrdiff_t>(end));
+    tokens.ids.push_back(tokenizer_.special().sep);
+    tokens.types.resize(tokens.ids.size(), 1);
+    tokens.offsets.push_back(static_cast<std::int64_t>(tokens.ids.size()));
+    if (!question.answers.empty()) {
+      const Answer& answer = question.answers.front();
+      const auto start = static_cast<std::size_t>(answer.start);
+      locate_answer(made_.spans[question.context], start, start + count_code_points(answer.text),
+                    feature);
+    }
+    made_.features.push_back(feature);
+  }
+
+  const Examples& examples_;
+  const text::Tokenizer& tokenizer_;
+  const FeatureOptions& options_;
+  const std::string& source_;
+  Features made_;
+  std::vector<std::vector<std::int32_t>> ids_;  // by context
+  std::vector<std::int32_t> question_ids_;
+};
+
+}  // namespace
+
+std::optional<text::CharacterSpan> Features::span(const Examples& examples, std::size_t feature,
+                                                  std::size_t token) const {
+  const Feature& window = features[feature];
+  if (token < window.first_token || token >= window.first_token + window.window_size) {
+    return std::nullopt;
+  }
+  return spans[examples.questions[window.question].context]
+              [window.window_begin + token - window.first_token];
+}
+
+Features make_features(const Examples& examples, const text::Tokenizer& tokenizer,
+                       const FeatureOptions& options, const std::string& source) {
+  return Builder(examples, tokenizer, options, source).make();
+}
+
+}  // namespace tilewright::tasks::squad

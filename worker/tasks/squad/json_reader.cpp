@@ -1,0 +1,288 @@
+#include "worker/tasks/squad/json_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/files.h"
+#include "worker/text/utf8.h"
+
+namespace tilewright::tasks::squad {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kJsonSpace = " \t\r\n";
+constexpr int kMaxDepth = 16;
+// Of one paragraph or row with everything in it. The largest published paragraph has some 500.
+constexpr std::size_t kMaxValues = 1'000'000;
+
+constexpr const char* kLayouts =
+    R"(expected {"data": [{"paragraphs": ...}]}, {"data": [rows]}, [rows] or one row per line)";
+
+std::size_t line_of(std::string_view content, std::size_t byte) {
+  const auto before = content.substr(0, std::min(byte, content.size()));
+  return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+}
+
+// A list whose elements were read and dropped.
+bool is_empty_list(const Json& value) { return value.is_array() && value.empty(); }
+
+// The values of one object, with its place for messages.
+class Fields {
+ public:
+  Fields(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
+    if (!object.is_object()) fail("is {}, expected an object", object.type_name());
+  }
+
+  // null if it is missing.
+  const Json& find(const char* name) const {
+    static const Json kNull;
+    const auto found = object_.find(name);
+    return found == object_.end() ? kNull : *found;
+  }
+
+  const std::string& text(const char* name) const {
+    const Json& value = find(name);
+    if (!value.is_string()) {
+      fail("\"{}\" is {}, expected a string", name, found_type(value));
+    }
+    return value.get_ref<const std::string&>();
+  }
+
+  // A string or an integer.
+  std::string id() const {
+    const Json& value = find("id");
+    if (value.is_number_integer()) return value.dump();
+    if (!value.is_string()) fail("\"id\" is {}, expected a string", found_type(value));
+    return value.get<std::string>();
+  }
+
+  // Both layouts of answers; none for null or a missing member.
+  std::vector<Answer> answers() const {
+    const Json& value = find("answers");
+    std::vector<Answer> answers;
+    if (value.is_array()) {
+      for (const Json& one : value) {
+        const Fields fields(one, place_ + ": an answer");
+        answers.push_back({fields.text("text"), fields.integer(fields.find("answer_start"))});
+      }
+    } else if (value.is_object()) {
+      const Fields fields(value, place_ + ": answers");
+      const Json& texts = fields.find("text");
+      const Json& starts = fields.find("answer_start");
+      if (!texts.is_array() || !starts.is_array() || texts.size() != starts.size()) {
+        fail("answers are not two lists \"text\" and \"answer_start\" of one length");
+      }
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        if (!texts[i].is_string()) {
+          fail("an answer's text is {}, expected a string", texts[i].type_name());
+        }
+        answers.push_back({texts[i].get<std::string>(), fields.integer(starts[i])});
+      }
+    } else if (!value.is_null()) {
+      fail("\"answers\" is {}, expected a list or an object", value.type_name());
+    }
+    const Json& impossible = find("is_impossible");
+    if (impossible.is_boolean() && impossible.get<bool>() && !answers.empty()) {
+      fail("is_impossible is true, but there are {} answers, expected none", answers.size());
+    }
+    return answers;
+  }
+
+  template <typename... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> sentence, Args&&... args) const {
+    throw Failure(ExitCode::kData, fmt::format("{}: {}", place_,
+                                               fmt::format(sentence, std::forward<Args>(args)...)));
+  }
+
+ private:
+  static const char* found_type(const Json& value) {
+    return value.is_null() ? "missing or null" : value.type_name();
+  }
+
+  std::int64_t integer(const Json& value) const {
+    if (!value.is_number_integer()) {
+      fail("answer_start is {}, expected an integer", found_type(value));
+    }
+    return value.get<std::int64_t>();
+  }
+
+  const Json& object_;
+  const std::string place_;
+};
+
+// Hands every paragraph or row to the builder as soon as it is parsed and drops it, so that memory
+// does not grow with the file.
+class Reader {
+ public:
+  Reader(std::string source, std::size_t max_questions)
+      : source_(std::move(source)), builder_(source_, max_questions) {}
+
+  void read_document(std::string_view content) {
+    std::vector<std::string> keys(kMaxDepth + 2);  // the last key of the object at each depth
+    bool rows_at_root = false;
+    const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+      using enum Json::parse_event_t;
+      if (depth > kMaxDepth) {
+        fail(fmt::format("is nested more than {} deep, {}", kMaxDepth, kLayouts));
+      }
+      if (event == key) {
+        keys[static_cast<std::size_t>(depth)] = parsed.get_ref<const std::string&>();
+        return true;
+      }
+      if (++values_ > kMaxValues) {
+        fail(fmt::format("has more than {} values in one paragraph", kMaxValues));
+      }
+      if (event == array_start && depth == 0) rows_at_root = true;
+      if (event != object_end) return true;
+      const bool in_data = keys[1] == "data";
+      if (depth == 4 && in_data && keys[3] == "paragraphs") {
+        add_paragraph(parsed);
+      } else if (depth == 1 && rows_at_root) {
+        add_row(parsed, row_place());
+      } else if (depth == 2 && in_data && !parsed.contains("paragraphs")) {
+        add_row(parsed, row_place());
+      } else if (depth != 2 || !in_data || !is_empty_list(parsed.at("paragraphs"))) {
+        return true;
+      }
+      values_ = 0;
+      return false;
+    };
+    const Json rest = parse(content, 0, watch);
+    if (rest.is_object() && rest.contains("question")) {
+      add_row(rest, row_place());
+      return;
+    }
+    const Json& left = rest.is_object() && rest.contains("data") ? rest["data"] : rest;
+    if (!is_empty_list(left)) fail(fmt::format("has another layout, {}", kLayouts));
+  }
+
+  void read_lines(std::string_view content) {
+    std::size_t number = 1;
+    for (std::size_t begin = 0; begin < content.size() && !builder_.full(); ++number) {
+      const std::size_t end = std::min(content.find('\n', begin), content.size());
+      const std::string_view line = content.substr(begin, end - begin);
+      if (line.find_first_not_of(kJsonSpace) != std::string_view::npos) {
+        if (line.size() > kMaxLineBytes) {
+          throw Failure(ExitCode::kData,
+                        fmt::format("{}:{}: the line has {} bytes, expected at most {}", source_,
+                                    number, line.size(), kMaxLineBytes));
+        }
+        values_ = 0;
+        const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+          if (depth > kMaxDepth) {
+            fail(fmt::format("line {} is nested more than {} deep", number, kMaxDepth));
+          }
+          return true;
+        };
+        add_row(parse(line, number - 1, watch), fmt::format("{}:{}", source_, number));
+      }
+      begin = end + 1;
+    }
+  }
+
+  Examples finish() && { return std::move(builder_).finish(); }
+
+ private:
+  [[noreturn]] void fail(const std::string& sentence) const {
+    throw Failure(ExitCode::kData, fmt::format("{}: {}", source_, sentence));
+  }
+
+  std::string row_place() const {
+    return fmt::format("{}: question {}", source_, builder_.questions() + 1);
+  }
+
+  // `lines_before`: of the file before `text`.
+  template <typename Watch>
+  Json parse(std::string_view text, std::size_t lines_before, const Watch& watch) const {
+    try {
+      return Json::parse(text, Json::parser_callback_t(watch));
+    } catch (const Json::parse_error& error) {
+      const std::string_view what = error.what();
+      // The parser's position counts from 1; at the end of the text it is one beyond it.
+      const bool at_end = error.byte > text.size();
+      const char* problem = what.find("surrogate") != std::string_view::npos && !at_end
+                                ? "has an unpaired UTF-16 surrogate escape, expected \\uD800 to "
+                                  "\\uDBFF followed by \\uDC00 to \\uDFFF"
+                            : at_end ? "ends before the JSON is complete: the file is cut off"
+                                     : "is not valid JSON";
+      const std::string& last = builder_.last_id();
+      throw Failure(
+          ExitCode::kData,
+          fmt::format("{}:{}: {} (byte {}{})", source_, lines_before + line_of(text, error.byte),
+                      problem, std::min(error.byte, text.size()),
+                      last.empty() ? "" : fmt::format(", after question \"{}\"", last)));
+    } catch (const Json::exception&) {  // a number beyond a double's range
+      fail(fmt::format("has a number out of range after question \"{}\"", builder_.last_id()));
+    }
+  }
+
+  void add_row(const Json& row, const std::string& place) {
+    const Fields fields(row, place);
+    std::string id = fields.id();
+    const Fields named(row, fmt::format("{}: question \"{}\"", source_, id));
+    builder_.add({std::move(id), named.text("context"), named.text("question"), named.answers()});
+  }
+
+  void add_paragraph(const Json& paragraph) {
+    const Fields fields(paragraph, row_place());
+    const Json& questions = fields.find("qas");
+    if (!questions.is_array()) fields.fail("its paragraph has no list \"qas\" of questions");
+    const std::size_t context = builder_.add_context(fields.text("context"));
+    for (const Json& one : questions) {
+      std::string id = Fields(one, row_place()).id();
+      const Fields named(one, fmt::format("{}: question \"{}\"", source_, id));
+      builder_.add_question({std::move(id), named.text("question"), context, named.answers()});
+    }
+  }
+
+  const std::string source_;
+  ExamplesBuilder builder_;
+  std::size_t values_ = 0;  // since the last paragraph or row
+};
+
+// Whether each line is an object of its own: the first line is one, and another follows.
+bool has_json_lines(const std::filesystem::path& path, std::string_view content) {
+  const auto trimmed = [](std::string_view line) {
+    const std::size_t first = line.find_first_not_of(kJsonSpace);
+    if (first == std::string_view::npos) return std::string_view();
+    return line.substr(first, line.find_last_not_of(kJsonSpace) + 1 - first);
+  };
+  if (path.extension() == ".jsonl") return true;
+  content = trimmed(content);
+  const std::size_t end = content.find('\n');
+  if (end == std::string_view::npos) return false;
+  const std::string_view first = trimmed(content.substr(0, end));
+  return first.starts_with('{') && first.ends_with('}') &&
+         trimmed(content.substr(end)).starts_with('{');
+}
+
+}  // namespace
+
+Examples read_json(const std::filesystem::path& path, std::size_t max_questions) {
+  const std::string file = read_file(path, kMaxFileBytes, ExitCode::kData).or_throw();
+  std::string_view content = file;
+  if (const auto bad = text::find_invalid_utf8(content)) {
+    throw Failure(ExitCode::kData, fmt::format("{}:{}: byte {} of the file is not valid UTF-8",
+                                               path.string(), line_of(content, *bad), *bad + 1));
+  }
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
+  if (content.find_first_not_of(kJsonSpace) == std::string_view::npos) {
+    throw Failure(ExitCode::kData, fmt::format("{}: is empty, {}", path.string(), kLayouts));
+  }
+  Reader reader(path.string(), max_questions);
+  if (has_json_lines(path, content)) {
+    reader.read_lines(content);
+  } else {
+    reader.read_document(content);
+  }
+  return std::move(reader).finish();
+}
+
+}  // namespace tilewright::tasks::squad

@@ -1,0 +1,136 @@
+#include "worker/tasks/squad/squad.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/result.h"
+#include "common/contract/tasks.h"
+#include "worker/tasks/squad/json_reader.h"
+#include "worker/tasks/squad/metrics.h"
+#include "worker/tasks/squad/postprocess.h"
+#include "worker/tasks/squad/prediction_files.h"
+
+namespace tilewright::tasks::squad {
+namespace {
+
+const SquadSource& source_of(const Dataset& dataset) {
+  const auto* source = dynamic_cast<const SquadSource*>(dataset.source.get());
+  TW_CHECK(source != nullptr, "a data set of another task");
+  return *source;
+}
+
+std::vector<Prediction> predictions_of(std::span<const float> logits, const SquadSource& source) {
+  return postprocess(source.examples, source.features, logits, source.options);
+}
+
+class SquadTask : public Task {
+ public:
+  explicit SquadTask(const QuestionAnsweringTask& description)
+      : description_(description), name_(description.name) {}
+
+  const std::string& name() const override { return name_; }
+  const std::vector<std::string>& label_names() const override { return label_names_; }
+  nn::Head head() const override { return nn::Head::kQuestionAnswering; }
+  int num_labels() const override { return 2; }
+
+  std::string file_name(const DataPart& part) const override {
+    switch (part.split) {
+      case Split::kTrain:
+        return std::string(description_.train_file);
+      case Split::kDev:
+        return std::string(description_.eval_file);
+      case Split::kTest:
+        return std::string(description_.test_file);
+    }
+    TW_CHECK(false, "unknown split {}", static_cast<int>(part.split));
+  }
+
+  Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
+               const ReadOptions& options) const override {
+    ReadOptions changed = options;
+    if (description_.version_2_with_negative) {
+      changed.question_answering.version_2_with_negative = true;
+    }
+    const std::filesystem::path path = options.data_dir / file_name(part);
+    return make_dataset(read_json(path, options.max_samples), part.split, tokenizer, changed,
+                        path.string());
+  }
+
+  Metrics metrics(std::span<const float> logits, const Dataset& dataset) const override {
+    const SquadSource& source = source_of(dataset);
+    std::vector<std::string> answers;
+    for (Prediction& prediction : predictions_of(logits, source)) {
+      answers.push_back(std::move(prediction.answer));
+    }
+    return source.options.version_2_with_negative ? score_v2(source.examples, answers)
+                                                  : score_v1(source.examples, answers);
+  }
+
+  std::map<std::string, std::string> prediction_files(const DataPart& part,
+                                                      std::span<const float> logits,
+                                                      const Dataset& dataset) const override {
+    const SquadSource& source = source_of(dataset);
+    return make_prediction_files(source.examples, predictions_of(logits, source),
+                                 part.split == Split::kTest ? "predict" : "eval",
+                                 source.options.version_2_with_negative);
+  }
+
+ private:
+  const QuestionAnsweringTask& description_;  // in the constant list of tasks
+  const std::string name_;
+  const std::vector<std::string> label_names_;
+};
+
+}  // namespace
+
+Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& tokenizer,
+                     const ReadOptions& options, const std::string& source) {
+  if (options.max_samples > 0 && examples.questions.size() > options.max_samples) {
+    examples.questions.resize(options.max_samples);
+  }
+  const auto unanswered =
+      std::find_if(examples.questions.begin(), examples.questions.end(),
+                   [](const Question& question) { return question.answers.empty(); });
+  if (split == Split::kDev && !options.question_answering.version_2_with_negative &&
+      unanswered != examples.questions.end()) {
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: question \"{}\": has no answers, expected at least one; "
+                              "--version_2_with_negative accepts questions without",
+                              source, unanswered->id));
+  }
+  const bool labelled = split != Split::kTest ||
+                        std::any_of(examples.questions.begin(), examples.questions.end(),
+                                    [](const Question& one) { return !one.answers.empty(); });
+  Features features = make_features(examples, tokenizer,
+                                    {.max_seq_length = options.max_seq_length,
+                                     .doc_stride = options.question_answering.doc_stride,
+                                     .max_features = options.max_samples},
+                                    source);
+  Dataset dataset = std::move(features.tokens);
+  features.tokens = {};
+  for (const Feature& feature : features.features) {
+    if (!labelled) break;
+    dataset.labels.push_back(feature.start);
+    dataset.last_labels.push_back(feature.end);
+  }
+  auto kept = std::make_shared<SquadSource>();
+  kept->examples = std::move(examples);
+  kept->features = std::move(features);
+  kept->options = options.question_answering;
+  dataset.source = std::move(kept);
+  return dataset;
+}
+
+std::vector<std::unique_ptr<const Task>> make_tasks() {
+  std::vector<std::unique_ptr<const Task>> tasks;
+  for (const QuestionAnsweringTask& description : question_answering_tasks()) {
+    tasks.push_back(std::make_unique<SquadTask>(description));
+  }
+  return tasks;
+}
+
+}  // namespace tilewright::tasks::squad

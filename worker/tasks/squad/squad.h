@@ -1,0 +1,31 @@
+// The tasks `squad` and `squad_v2`: extractive question answering.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "worker/tasks/squad/examples.h"
+#include "worker/tasks/squad/features.h"
+#include "worker/tasks/task.h"
+
+namespace tilewright::tasks::squad {
+
+// What predictions are scored with.
+struct SquadSource : Source {
+  Examples examples;
+  Features features;  // without the tokens, which the data set has
+  QuestionAnsweringOptions options;
+};
+
+// The data set of questions from any source: JSON files or a table in memory. `source` names it in
+// messages. Throws as make_features, and Failure(kData) if `split` is kDev, the options have no
+// version_2_with_negative, and a question has no answers: the metrics are not defined then. A test
+// split without any answer has no labels. max_samples limits the questions and then, as run_qa does,
+// the features.
+Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& tokenizer,
+                     const ReadOptions& options, const std::string& source);
+
+// One for each entry of question_answering_tasks(), in its order.
+std::vector<std::unique_ptr<const Task>> make_tasks();
+
+}  // namespace tilewright::tasks::squad
