@@ -42,7 +42,7 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kModel:
       return "The model directory or config.json is missing, or the architecture is not supported.";
     case ExitCode::kWeights:
-      return "A safetensors file is truncated or corrupt, or has the wrong dtype or shape.";
+      return "A weight file is truncated, corrupt or unsafe, or a dtype, shape or value is wrong.";
     case ExitCode::kData:
       return "A data file is missing, malformed or empty.";
     case ExitCode::kOutput:
