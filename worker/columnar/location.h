@@ -1,0 +1,26 @@
+// The place in a data file that an error message names: "FILE: column "question": page at byte 4".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace tilewright::columnar {
+
+class Location {
+ public:
+  explicit Location(std::string text) : text_(std::move(text)) {}
+  // A place within this one.
+  Location at(std::string_view part) const;
+  // Throws Failure(kData) with the sentence "PLACE: WHAT".
+  [[noreturn]] void fail(std::string_view what) const;
+
+ private:
+  std::string text_;
+};
+
+// Quotes text of a file for a message: escapes control characters and truncates it.
+std::string quote(std::string_view text);
+
+}  // namespace tilewright::columnar
