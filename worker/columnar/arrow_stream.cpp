@@ -386,6 +386,7 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
     collect_leaves(field, field.name, false, leaves);
   }
   std::vector<std::string> names;
+  names.reserve(leaves.size());
   for (const Leaf& leaf : leaves) names.push_back(leaf.name);
   const std::vector<bool> selected = select_columns(names, columns, location);
   std::vector<std::optional<Column>> read(leaves.size());

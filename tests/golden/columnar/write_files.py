@@ -128,6 +128,15 @@ def tiny():
     })
 
 
+def masked():
+    """Null lists and structs whose values stand in the buffers, as Arrow allows; then a slice of that."""
+    mask = pa.array([False, True, False, True, False])
+    lists = pa.ListArray.from_arrays(pa.array([1, 3, 4, 6, 7, 7], pa.int32()),
+                                     pa.array([9, 1, 2, 9, 3, 4, 9, 9], pa.int32()), mask=mask)
+    names = pa.array(["a", "hidden", None, "hidden", "e"])
+    return pa.table({"lists": lists, "record": pa.StructArray.from_arrays([names, lists], ["name", "list"], mask=mask)})
+
+
 def empty():
     return squad().slice(0, 0)
 
@@ -183,6 +192,9 @@ def write_accepted():
                   column_encoding={"bool": "RLE"})
     write_parquet("types_version_1", types(), version="1.0")
     write_stream("types", types())
+    write_stream("masked", masked())
+    write_stream("masked_slice", masked().slice(1, 3))
+    write_parquet("masked_slice", masked().slice(1, 3))
     write_stream("types_batches", types(), batch_rows=4)
     write_parquet("repeated", repeated(), data_page_size=500, write_batch_size=64, row_group_size=600,
                   dictionary_pagesize_limit=900)
