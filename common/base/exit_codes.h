@@ -25,6 +25,7 @@ enum class ExitCode : int {
   kTerminated = 143,
   kPeerLost = 144,
   kOutputUnavailable = 200,  // not 128 + a signal number
+  kHubUnavailable = 201,
 };
 
 // The meaning of an exit code; empty for other numbers. The table in docs/reference.md is generated
@@ -46,7 +47,8 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kData:
       return "A data file is missing, malformed or empty.";
     case ExitCode::kOutput:
-      return "The output directory cannot be written, or belongs to another job.";
+      return "The output directory cannot be written or belongs to another job, or the cache of "
+             "models and data sets cannot be written.";
     case ExitCode::kMemory:
       return "Not enough memory for the job.";
     case ExitCode::kUnsupported:
@@ -69,6 +71,10 @@ constexpr std::string_view describe(ExitCode code) {
       return "The output cannot be written for a reason that may pass: no space left, an I/O "
              "error, "
              "a stale network file handle.";
+    case ExitCode::kHubUnavailable:
+      return "A model or data set cannot be downloaded for a reason that may pass: the hub does "
+             "not "
+             "answer, is overloaded or limits requests, or a download breaks off.";
   }
   return "";
 }

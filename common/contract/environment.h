@@ -67,6 +67,33 @@ inline constexpr Variable kVariables[] = {
      "Namespace of the Lease, the master key Secret and the rendezvous Service."},
     {"POD_IP", "tilewright controller", "Helm chart", "",
      "Address that the leader publishes for its rendezvous; `--rendezvous_address` overrides it."},
+    // Variables of huggingface_hub, transformers and datasets, with their meanings.
+    {"HF_ENDPOINT", "tilewright-worker", "", "https://huggingface.co",
+     "URL of the hub from which models and data sets are downloaded."},
+    {"HF_HOME", "tilewright-worker", "", "~/.cache/huggingface",
+     "Directory of the caches (`hub`, `datasets`) and of the file `token`."},
+    {"HF_HUB_CACHE", "tilewright-worker", "", "`$HF_HOME/hub`",
+     "Cache of downloaded models and data sets, shared with huggingface_hub. `--cache_dir` "
+     "overrides it."},
+    {"HUGGINGFACE_HUB_CACHE", "tilewright-worker", "", "", "Older name of HF_HUB_CACHE."},
+    {"TRANSFORMERS_CACHE", "tilewright-worker", "", "", "Used if HF_HUB_CACHE is not set."},
+    {"HF_DATASETS_CACHE", "tilewright-worker", "", "`$HF_HOME/datasets`",
+     "Cache of the datasets library, whose Arrow files are read if they hold the data set."},
+    {"XDG_CACHE_HOME", "tilewright-worker", "", "~/.cache",
+     "Parent of `huggingface`, the default of HF_HOME."},
+    {"HF_TOKEN", "tilewright-worker", "", "the content of HF_TOKEN_PATH",
+     "Token for private and gated repositories of the hub."},
+    {"HUGGING_FACE_HUB_TOKEN", "tilewright-worker", "", "", "Older name of HF_TOKEN."},
+    {"HF_TOKEN_PATH", "tilewright-worker", "", "`$HF_HOME/token`", "File that holds the token."},
+    {"HF_HUB_OFFLINE", "tilewright-worker", "", "",
+     "`1`, `ON`, `YES` or `TRUE`: only local directories and caches are used, never the network."},
+    {"TRANSFORMERS_OFFLINE", "tilewright-worker", "", "", "As HF_HUB_OFFLINE."},
+    {"HTTPS_PROXY", "tilewright-worker", "", "",
+     "Proxy for downloads from the hub; also `http_proxy`, `ALL_PROXY` and `NO_PROXY`, as curl "
+     "reads "
+     "them."},
+    {"REQUESTS_CA_BUNDLE", "tilewright-worker", "", "SSL_CERT_FILE",
+     "CA certificates for the hub, as Python's requests reads it."},
     // Variables of other programs, with their meanings.
     {"KUBECONFIG", "tilewright controller, tilewright validate", "", "~/.kube/config",
      "Kubeconfig files, separated by colons, as kubectl reads them."},
@@ -74,10 +101,11 @@ inline constexpr Variable kVariables[] = {
      "Host of the API server inside a cluster."},
     {"KUBERNETES_SERVICE_PORT", "tilewright controller, tilewright validate", "kubelet", "",
      "Port of the API server inside a cluster."},
-    {"SSL_CERT_FILE", "tilewright controller, tilewright validate", "", "OpenSSL's default",
-     "CA certificates for an API server whose kubeconfig names no CA."},
-    {"SSL_CERT_DIR", "tilewright controller, tilewright validate", "", "OpenSSL's default",
-     "Directories of CA certificates, as for SSL_CERT_FILE."},
+    {"SSL_CERT_FILE", "tilewright controller, tilewright validate, tilewright-worker", "",
+     "the system's certificates",
+     "CA certificates for an API server whose kubeconfig names no CA, and for the hub."},
+    {"SSL_CERT_DIR", "tilewright controller, tilewright validate, tilewright-worker", "",
+     "the system's certificates", "Directories of CA certificates, as for SSL_CERT_FILE."},
     {"NO_COLOR", "tilewright up", "", "", "Any value turns colours off (no-color.org)."},
 };
 
@@ -113,6 +141,22 @@ inline constexpr const char* kTorchelasticMaxRestarts = name_of("TORCHELASTIC_MA
 inline constexpr const char* kPmiSize = name_of("PMI_SIZE");
 inline constexpr const char* kOmpiCommWorldSize = name_of("OMPI_COMM_WORLD_SIZE");
 inline constexpr const char* kSlurmStepNumTasks = name_of("SLURM_STEP_NUM_TASKS");
+
+inline constexpr const char* kHfEndpoint = name_of("HF_ENDPOINT");
+inline constexpr const char* kHfHome = name_of("HF_HOME");
+inline constexpr const char* kHfHubCache = name_of("HF_HUB_CACHE");
+inline constexpr const char* kHuggingfaceHubCache = name_of("HUGGINGFACE_HUB_CACHE");
+inline constexpr const char* kTransformersCache = name_of("TRANSFORMERS_CACHE");
+inline constexpr const char* kHfDatasetsCache = name_of("HF_DATASETS_CACHE");
+inline constexpr const char* kXdgCacheHome = name_of("XDG_CACHE_HOME");
+inline constexpr const char* kHfToken = name_of("HF_TOKEN");
+inline constexpr const char* kHuggingFaceHubToken = name_of("HUGGING_FACE_HUB_TOKEN");
+inline constexpr const char* kHfTokenPath = name_of("HF_TOKEN_PATH");
+inline constexpr const char* kHfHubOffline = name_of("HF_HUB_OFFLINE");
+inline constexpr const char* kTransformersOffline = name_of("TRANSFORMERS_OFFLINE");
+inline constexpr const char* kRequestsCaBundle = name_of("REQUESTS_CA_BUNDLE");
+inline constexpr const char* kSslCertFile = name_of("SSL_CERT_FILE");
+inline constexpr const char* kSslCertDir = name_of("SSL_CERT_DIR");
 
 inline constexpr const char* kPodName = name_of("POD_NAME");
 inline constexpr const char* kPodNamespace = name_of("POD_NAMESPACE");

@@ -29,7 +29,7 @@ std::vector<std::string> labels_of(const JsonFields& fields) {
 }
 
 void require_architecture(const JsonFields& fields) {
-  if (fields.string("model_type", "") != "bert") fields.fail("model_type", "\"encoder\"");
+  if (fields.string("model_type", "") != "bert") fields.fail("model_type", "\"bert\"");
   if (fields.string("hidden_act", "gelu") != "gelu") {
     fields.fail("hidden_act", "\"gelu\" (exact GELU with erf)");
   }

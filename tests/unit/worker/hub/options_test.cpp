@@ -1,0 +1,119 @@
+#include "worker/hub/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "common/base/result.h"
+#include "tests/support/paths.h"
+
+namespace tilewright::hub {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Variables = std::map<std::string, std::string>;
+
+HubOptions options_with(Variables variables, const std::string& cache_dir = "") {
+  variables.emplace("HOME", "/no/home");
+  return options_from_environment(
+      [&](const char* name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? "" : found->second;
+      },
+      cache_dir);
+}
+
+TEST(HubOptions, HaveTheDefaultsOfHuggingfaceHub) {
+  const HubOptions options = options_with({});
+  EXPECT_EQ(options.endpoint, "https://huggingface.co");
+  EXPECT_EQ(options.cache_dir, "/no/home/.cache/huggingface/hub");
+  EXPECT_EQ(options.datasets_cache, "/no/home/.cache/huggingface/datasets");
+  EXPECT_EQ(options.token, "");
+  EXPECT_FALSE(options.offline);
+}
+
+TEST(HubOptions, FindTheCacheInTheFirstVariableThatIsSet) {
+  Variables variables = {{"XDG_CACHE_HOME", "/xdg"}};
+  EXPECT_EQ(options_with(variables).cache_dir, "/xdg/huggingface/hub");
+  variables["HF_HOME"] = "/hf";
+  EXPECT_EQ(options_with(variables).cache_dir, "/hf/hub");
+  EXPECT_EQ(options_with(variables).datasets_cache, "/hf/datasets");
+  variables["TRANSFORMERS_CACHE"] = "/transformers";
+  EXPECT_EQ(options_with(variables).cache_dir, "/transformers");
+  variables["HUGGINGFACE_HUB_CACHE"] = "/older";
+  EXPECT_EQ(options_with(variables).cache_dir, "/older");
+  variables["HF_HUB_CACHE"] = "/hub";
+  EXPECT_EQ(options_with(variables).cache_dir, "/hub");
+  variables["HF_DATASETS_CACHE"] = "/data";
+  EXPECT_EQ(options_with(variables).datasets_cache, "/data");
+  EXPECT_EQ(options_with(variables, "/flag").cache_dir, "/flag");
+  EXPECT_EQ(options_with(variables, "/flag").datasets_cache, "/flag");
+}
+
+TEST(HubOptions, ExpandTheHomeDirectoryAndVariables) {
+  EXPECT_EQ(options_with({{"HF_HUB_CACHE", "~/cache"}}).cache_dir, "/no/home/cache");
+  EXPECT_EQ(
+      options_with({{"HF_HUB_CACHE", "$BASE/a/${JOB}b/$LOST$"}, {"BASE", "/mnt"}, {"JOB", "j"}})
+          .cache_dir,
+      "/mnt/a/jb/$LOST$");
+  EXPECT_EQ(options_with({{"HF_HUB_CACHE", "/a~b/${open"}}).cache_dir, "/a~b/${open");
+}
+
+TEST(HubOptions, AreOfflineForTheValuesOfHuggingfaceHub) {
+  for (const char* value : {"1", "ON", "yes", "True"}) {
+    EXPECT_TRUE(options_with({{"HF_HUB_OFFLINE", value}}).offline) << value;
+    EXPECT_TRUE(options_with({{"TRANSFORMERS_OFFLINE", value}}).offline) << value;
+  }
+  EXPECT_FALSE(options_with({{"HF_HUB_OFFLINE", "0"}}).offline);
+  EXPECT_FALSE(options_with({{"HF_HUB_OFFLINE", "0"}, {"TRANSFORMERS_OFFLINE", "1"}}).offline);
+}
+
+TEST(HubOptions, CheckTheEndpoint) {
+  EXPECT_EQ(options_with({{"HF_ENDPOINT", "http://mirror:8080/hub/"}}).endpoint,
+            "http://mirror:8080/hub");
+  for (const char* endpoint :
+       {"mirror", "ftp://mirror", "https://", "https://a b", "https://user@host", "https://a\nb"}) {
+    try {
+      options_with({{"HF_ENDPOINT", endpoint}});
+      ADD_FAILURE() << endpoint;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kUsage);
+      EXPECT_THAT(failure.what(), HasSubstr("HF_ENDPOINT: found"));
+    }
+  }
+}
+
+TEST(HubOptions, ReadTheTokenFromVariablesOrFiles) {
+  const testing::TemporaryDirectory folder;
+  const std::string home = folder.path().string();
+  std::ofstream(folder.path() / "token") << "hf_home\n";
+  std::ofstream(folder.path() / "other") << "hf_other";
+  Variables variables = {{"HF_HOME", home}};
+  EXPECT_EQ(options_with(variables).token, "hf_home");
+  variables["HF_TOKEN_PATH"] = home + "/other";
+  EXPECT_EQ(options_with(variables).token, "hf_other");
+  variables["HF_TOKEN_PATH"] = home + "/none";
+  EXPECT_EQ(options_with(variables).token, "");
+  variables["HUGGING_FACE_HUB_TOKEN"] = "hf_older";
+  EXPECT_EQ(options_with(variables).token, "hf_older");
+  variables["HF_TOKEN"] = " hf_token\n";
+  EXPECT_EQ(options_with(variables).token, "hf_token");
+}
+
+TEST(HubOptions, RejectATokenThatAddsHeaders) {
+  try {
+    options_with({{"HF_TOKEN", "hf_secret\r\nX-Evil: 1"}});
+    ADD_FAILURE();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    EXPECT_THAT(failure.what(),
+                AllOf(HasSubstr("HF_TOKEN: found a token with"), Not(HasSubstr("hf_secret"))));
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::hub

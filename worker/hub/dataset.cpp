@@ -1,0 +1,211 @@
+#include "worker/hub/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "worker/hub/arrow_cache.h"
+#include "worker/hub/client.h"
+#include "worker/hub/download.h"
+#include "worker/hub/parquet_splits.h"
+#include "worker/hub/repository_cache.h"
+
+namespace tilewright::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMainRevision = "main";
+constexpr std::size_t kMaxFiles = 100'000;
+
+// Names that the hub redirects. huggingface_hub's cache has a directory for each name, the datasets
+// library uses the target.
+struct Alias {
+  std::string_view name, target;
+};
+constexpr std::array kAliases = {Alias{"squad", "rajpurkar/squad"},
+                                 Alias{"squad_v2", "rajpurkar/squad_v2"},
+                                 Alias{"glue", "nyu-mll/glue"}};
+
+std::vector<std::string> names_in_caches(const std::string& name) {
+  std::vector<std::string> names = {name};
+  for (const Alias& alias : kAliases) {
+    if (name == alias.name) names.emplace_back(alias.target);
+    if (name == alias.target) names.emplace_back(alias.name);
+  }
+  return names;
+}
+
+DatasetFiles parquet_files(const ParquetSplits& found, const fs::path& root) {
+  DatasetFiles files;
+  files.config = found.config;
+  for (const auto& [split, paths] : found.splits) {
+    for (const std::string& path : paths) files.splits[split].push_back(root / path);
+  }
+  return files;
+}
+
+// The .parquet files in a directory and the two levels below it.
+std::vector<std::string> list_directory(const fs::path& root) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const auto follow = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator entry(root, follow, ignored), end; entry != end;
+       entry.increment(ignored)) {
+    if (entry.depth() >= 2) entry.disable_recursion_pending();
+    if (entry->path().extension() == ".parquet") {
+      names.push_back(entry->path().lexically_relative(root).string());
+    }
+    if (names.size() > kMaxFiles) {
+      throw Failure(ExitCode::kData, fmt::format("{}: found more than {} Parquet files, the limit",
+                                                 root.string(), kMaxFiles));
+    }
+  }
+  return names;
+}
+
+// A commit and its files, from the API.
+struct Listing {
+  std::string commit;
+  std::vector<std::string> files;
+};
+
+Listing list_remote(HubClient& client, const Repository& repository, const std::string& revision,
+                    const HubOptions& options) {
+  const nlohmann::json info = client.info(repository, revision);
+  const auto fail = [&](const std::string& found) {
+    return Failure(repository.code(),
+                   fmt::format("{}: the API of {} answers with {}, expected \"sha\" and "
+                               "\"siblings\"",
+                               repository.description(), options.endpoint, found));
+  };
+  Listing listing;
+  if (const auto sha = info.find("sha"); sha != info.end() && sha->is_string()) {
+    listing.commit = sha->get<std::string>();
+  }
+  if (!is_commit(listing.commit)) throw fail("no commit");
+  const auto siblings = info.find("siblings");
+  if (siblings == info.end() || !siblings->is_array()) throw fail("no list of files");
+  if (siblings->size() > kMaxFiles) throw fail(fmt::format("{} files", siblings->size()));
+  for (const nlohmann::json& sibling : *siblings) {
+    const auto name = sibling.is_object() ? sibling.find("rfilename") : sibling.end();
+    if (!sibling.is_object() || name == sibling.end() || !name->is_string()) {
+      throw fail("a file without a name");
+    }
+    // A file with another name cannot be a data file.
+    if (is_file_name(name->get_ref<const std::string&>())) {
+      listing.files.push_back(name->get<std::string>());
+    }
+  }
+  return listing;
+}
+
+DatasetFiles download_dataset(const DatasetRequest& request, const HubOptions& options) {
+  const Repository repository{RepositoryType::kDataset, request.name};
+  HubClient client(options);
+  const Listing listing = list_remote(client, repository, request.revision, options);
+  const ParquetSplits found = find_parquet_splits(listing.files, request.config, request.name);
+  const auto holds_all = [&](const RepositoryCache& cache) {
+    return std::ranges::all_of(found.splits, [&](const auto& split) {
+      return std::ranges::all_of(split.second, [&](const std::string& file) {
+        return cache.find(listing.commit, file) == Presence::kPresent;
+      });
+    });
+  };
+  for (const std::string& name : names_in_caches(request.name)) {
+    const RepositoryCache cache(options.cache_dir, {RepositoryType::kDataset, name});
+    if (holds_all(cache)) return parquet_files(found, cache.snapshot(listing.commit));
+  }
+  const RepositoryCache cache(options.cache_dir, repository);
+  for (const auto& [split, files] : found.splits) {
+    for (const std::string& file : files) {
+      if (cache.find(listing.commit, file) == Presence::kPresent) continue;
+      const RemoteFile remote = client.head(repository, listing.commit, file);
+      if (!remote.exists || remote.commit != listing.commit) {
+        throw Failure(
+            repository.code(),
+            fmt::format("{}: {} has no {} in commit {}, which its API lists",
+                        repository.description(), options.endpoint, file, listing.commit));
+      }
+      download_file(cache, remote, file, client, options);
+    }
+  }
+  // Last: a run without network trusts the ref.
+  cache.set_commit(request.revision, listing.commit);
+  return parquet_files(found, cache.snapshot(listing.commit));
+}
+
+// The Parquet files in the cache; nullopt if no snapshot holds all shards of the configuration.
+std::optional<DatasetFiles> find_cached(const DatasetRequest& request, const HubOptions& options) {
+  for (const std::string& name : names_in_caches(request.name)) {
+    const RepositoryCache cache(options.cache_dir, {RepositoryType::kDataset, name});
+    std::vector<std::string> commits;
+    if (const auto commit = cache.commit_of(request.revision)) commits.push_back(*commit);
+    // The datasets library downloads commits and writes no ref.
+    if (request.revision == kMainRevision)
+      std::ranges::move(cache.commits(), std::back_inserter(commits));
+    for (const std::string& commit : commits) {
+      try {
+        return parquet_files(find_parquet_splits(cache.files(commit), request.config, name),
+                             cache.snapshot(commit));
+      } catch (const Failure&) {
+        continue;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& options) {
+  const std::string& name = request.name;
+  std::error_code ignored;
+  if (fs::is_directory(name, ignored)) {
+    return parquet_files(find_parquet_splits(list_directory(name), request.config, name), name);
+  }
+  if (!is_repository_id(name)) {
+    throw Failure(
+        ExitCode::kData,
+        fmt::format("{}: {}, expected a directory of Parquet files or a name on the hub "
+                    "such as rajpurkar/squad",
+                    name, fs::exists(name, ignored) ? "is not a directory" : "no such directory"));
+  }
+  if (!is_file_name(request.revision)) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("data set {}: found the revision \"{}\", expected a branch, a tag or "
+                              "a commit",
+                              name, request.revision));
+  }
+  if (request.revision == kMainRevision) {
+    for (const std::string& cached_name : names_in_caches(name)) {
+      if (auto found = find_arrow_dataset(options.datasets_cache, cached_name, request.config)) {
+        return {DatasetFiles::Format::kArrow, std::move(found->config), std::move(found->splits)};
+      }
+    }
+  }
+  if (options.offline) {
+    if (auto cached = find_cached(request, options)) return *std::move(cached);
+    throw Failure(
+        ExitCode::kData,
+        fmt::format("data set {}{}: not in the caches {} and {}, expected a cached data "
+                    "set or a directory, because HF_HUB_OFFLINE forbids a download",
+                    name, request.config.empty() ? "" : ", configuration " + request.config,
+                    options.cache_dir.string(), options.datasets_cache.string()));
+  }
+  try {
+    return download_dataset(request, options);
+  } catch (const Failure& failure) {
+    if (failure.code() != ExitCode::kHubUnavailable) throw;
+    auto cached = find_cached(request, options);
+    if (!cached) throw;
+    options.report(fmt::format("{}; using the cached data set", failure.what()));
+    return *std::move(cached);
+  }
+}
+
+}  // namespace tilewright::hub

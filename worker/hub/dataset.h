@@ -1,0 +1,40 @@
+// The files of a data set that --dataset_name names.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "worker/hub/options.h"
+
+namespace tilewright::hub {
+
+struct DatasetRequest {
+  std::string name;               // a directory, "squad", "rajpurkar/squad"
+  std::string config = {};        // "mrpc"; empty: the only one of the data set
+  std::string revision = "main";  // a branch, a tag or a commit; unused for a directory
+};
+
+struct DatasetFiles {
+  enum class Format { kParquet, kArrow };  // Arrow: the IPC stream format
+  Format format = Format::kParquet;
+  std::string config;
+  // By split ("train", "validation_matched"), in the order of the rows.
+  std::map<std::string, std::vector<std::filesystem::path>> splits;
+};
+
+// Finds the files of a data set:
+// 1. in a directory of this path: CONFIG/SPLIT-00000-of-00001.parquet (parquet_splits.h);
+// 2. in the cache of the datasets library, for the revision main: Arrow files;
+// 3. on the hub: the Parquet files of the revision's latest commit, downloaded into the cache if
+//    they are not there. Only the hub knows which files belong to a data set, so it is asked even
+//    if the cache holds some. If it is not available, or options.offline is set: the files in the
+//    cache, from the latest snapshot that has all shards.
+// The names squad, squad_v2 and glue also find caches under the names that the hub redirects to.
+//
+// Failure: kData if there is no such data set or configuration, if access is refused, or if it is
+// not cached and options.offline is set; others as for resolve_model().
+DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& options);
+
+}  // namespace tilewright::hub

@@ -1,0 +1,39 @@
+// The directory of a model that --model_name_or_path names.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "worker/hub/options.h"
+
+namespace tilewright::hub {
+
+// What the caller needs of a model. --tokenizer_name and --config_name name only a part.
+struct ModelParts {
+  bool config = true;  // config.json
+  bool tokenizer =
+      true;  // tokenizer.json, vocab.txt, tokenizer_config.json, ... as far as they exist
+  // model.safetensors, or model.safetensors.index.json with its shards, or pytorch_model.bin, or
+  // pytorch_model.bin.index.json with its shards: the first that exists.
+  bool weights = true;
+};
+
+struct ModelRequest {
+  std::string name_or_path;  // a directory, "bert-base-uncased", "google-bert/bert-base-uncased"
+  std::string revision = "main";  // a branch, a tag or a commit; unused for a directory
+  ModelParts parts = {};
+};
+
+// Returns a directory with the files of the model:
+// 1. the path itself, if it is a directory, whatever it holds;
+// 2. the snapshot in the cache, if every file of the parts is there or known not to exist. The hub
+//    is not asked for a later commit;
+// 3. a download of the revision's latest commit into the cache. If the hub is not available, or the
+//    cache cannot be written, and the cache holds the config and weights of a commit, that one.
+//
+// Failure: kModel if there is no such model, if access is refused, if it lacks a config or weights,
+// or if it is not cached and options.offline is set; kHubUnavailable for what may pass; kOutput or
+// kOutputUnavailable if the cache cannot be written; kTerminated when cancelled.
+std::filesystem::path resolve_model(const ModelRequest& request, const HubOptions& options);
+
+}  // namespace tilewright::hub

@@ -1,0 +1,56 @@
+// Settings of the hub client: where the hub and the caches are, and how long to wait.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/net/wait.h"
+
+namespace tilewright::hub {
+
+struct HubLimits {
+  Duration connect = std::chrono::seconds(10);
+  // A transfer fails if it brings fewer than kMinStallBytes in this time. A response without a body
+  // must arrive within it.
+  Duration stall = std::chrono::seconds(30);
+  // How long to wait for another process that holds a file's lock while its download does not grow.
+  Duration lock = std::chrono::minutes(10);
+  int attempts = 5;  // of a request that fails for a reason that may pass
+  // The pause before the second attempt; each further pause is twice as long, up to max_pause.
+  Duration first_pause = std::chrono::milliseconds(500);
+  Duration max_pause = std::chrono::seconds(30);
+  // A longer Retry-After of the hub is an error.
+  Duration max_retry_after = std::chrono::minutes(2);
+  Duration progress_interval = std::chrono::seconds(10);  // between two lines about one file
+};
+
+struct HubOptions {
+  std::string endpoint = "https://huggingface.co";  // without a trailing slash
+  std::filesystem::path cache_dir;                  // models--ORG--NAME, datasets--ORG--NAME
+  std::filesystem::path datasets_cache;             // the datasets library's Arrow files
+  std::string token;                                // empty: anonymous. Never part of a message.
+  bool offline = false;                             // true: no network
+  std::filesystem::path ca_file, ca_directory;      // empty: the system's
+  HubLimits limits;
+  std::function<void(const std::string&)> progress;  // called with one line; may be empty
+  const net::WakeUp* cancel = nullptr;               // ends every wait with Failure(kTerminated)
+
+  void report(const std::string& line) const {
+    if (progress) progress(line);
+  }
+};
+
+// The value of an environment variable; empty if it is not set.
+using GetVariable = std::function<std::string(const char*)>;
+
+// Reads the variables of huggingface_hub, transformers and datasets with their meanings
+// (common/contract/environment.h lists them). `cache_dir`: the flag --cache_dir, which overrides
+// the variables; empty if it is not given. Fails with kUsage on a bad value.
+//
+// cache_dir is the first one set of: the flag, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
+// TRANSFORMERS_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub.
+HubOptions options_from_environment(const GetVariable& variable, const std::string& cache_dir = "");
+
+}  // namespace tilewright::hub
