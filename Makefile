@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: demo crd docs test unit build deps test-deps model cluster-programs cluster cluster-down e2e images \
-  bench-controller parity install asan tsan sanitize format tidy words clean
+  bench-controller parity install asan tsan sanitize fuzz format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
@@ -80,6 +80,9 @@ tsan: model ## the unit tests that CI runs under the thread sanitizer
 sanitize: model ## the unit tests of every module under both (an hour); tests/README.md has the results
 	.ci/sanitize asan all
 	.ci/sanitize tsan all
+
+fuzz: ## a minute of fuzzing (clang, libFuzzer, sanitizers); tests/fuzz/README.md
+	.ci/fuzz 60
 
 docs: build ## writes docs/reference.md from the tables of common/contract
 	$(BUILD)/bin/tilewright reference > docs/reference.md

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "common/base/output_queue.h"
+#include "common/base/printable.h"
 
 namespace tilewright {
 namespace {
@@ -29,8 +30,12 @@ bool starts_with_timestamp(std::string_view text) {
 class StandardErrorSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    // A message may contain text of peers and files. One message is one line.
+    const std::string text = printable({message.payload.data(), message.payload.size()});
+    spdlog::details::log_msg escaped = message;
+    escaped.payload = text;
     spdlog::memory_buf_t line;
-    formatter_->format(message, line);
+    formatter_->format(escaped, line);
     output_.write(STDERR_FILENO, {line.data(), line.size()});
   }
   void flush_() override {}

@@ -59,7 +59,14 @@ class DocumentBuilder : public YAML::EventHandler {
   nlohmann::json take_tree() { return std::move(root_.value); }
   Positions::Place take_places() { return std::move(root_.place); }
 
-  void OnDocumentStart(const YAML::Mark&) override { anchors_.clear(); }
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    // The parser gives empty documents without end at a token that begins none, such as a comma.
+    if (mark.pos == document_start_) {
+      throw Refusal{{"", mark.line + 1, "found invalid YAML: a character that begins no value"}};
+    }
+    document_start_ = mark.pos;
+    anchors_.clear();
+  }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -221,6 +228,7 @@ class DocumentBuilder : public YAML::EventHandler {
   std::map<YAML::anchor_t, Node> anchors_;
   Node root_;
   bool has_document_ = false;
+  int document_start_ = -1;  // of the latest document, in bytes
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/printable.h"
+
 namespace tilewright {
 
 std::string FieldError::sentence(std::string_view file) const {
@@ -14,7 +16,8 @@ std::string FieldError::sentence(std::string_view file) const {
   } else if (line > 0) {
     text = fmt::format("line {}: ", line);
   }
-  return text + (path.empty() ? message : fmt::format("{}: {}", path, message));
+  // Paths and found values are text of the manifest.
+  return text + printable(path.empty() ? message : fmt::format("{}: {}", path, message));
 }
 
 void add_error(std::vector<FieldError>& errors, FieldError error) {

@@ -24,6 +24,8 @@ std::optional<WallTime> parse_timestamp(std::string_view text) {
     std::from_chars(text.data() + kStarts[i], text.data() + kStarts[i] + kLengths[i], parts[i]);
   }
   using namespace std::chrono;
+  // WallTime counts nanoseconds in 64 bits, which reach to 2262. The margin is for sums.
+  if (parts[0] < 1970 || parts[0] > 2199) return std::nullopt;
   const year_month_day day{year(parts[0]), month(static_cast<unsigned>(parts[1])),
                            std::chrono::day(static_cast<unsigned>(parts[2]))};
   if (!day.ok() || parts[3] > 23 || parts[4] > 59 || parts[5] > 60) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "common/rendezvous/fields.h"
 
@@ -67,6 +68,29 @@ json to_json(const Assignment& assignment) {
           {"peers", std::move(peers)}};
 }
 
+// Ranks follow worker index and local rank, one per process. The members of an epoch compute their
+// peers and shards from them.
+void check_ranks(const Assignment& assignment, Fields& fields) {
+  const std::vector<Peer>& peers = assignment.peers;
+  for (std::size_t rank = 1; rank < peers.size(); ++rank) {
+    if (peers[rank - 1].who.process < peers[rank].who.process) continue;
+    return fields.fail(
+        "peers",
+        fmt::format("has {} before {}, expected each process once, by index",
+                    to_string(peers[rank - 1].who.process), to_string(peers[rank].who.process)));
+  }
+  const auto rank = static_cast<std::size_t>(assignment.rank);
+  const auto is_local = [&](const Peer& peer) {
+    return peer.who.process.worker_index == peers[rank].who.process.worker_index;
+  };
+  const auto before = std::ranges::count_if(std::span(peers).first(rank), is_local);
+  const auto all = std::ranges::count_if(peers, is_local);
+  if (assignment.local_rank == before && assignment.local_world == all) return;
+  fields.fail("local_rank",
+              fmt::format("is {} of {}, expected {} of {} as in peers", assignment.local_rank,
+                          assignment.local_world, before, all));
+}
+
 Assignment assignment(Fields& fields) {
   Assignment result;
   result.epoch = epoch(fields, "epoch", 1);
@@ -84,6 +108,7 @@ Assignment assignment(Fields& fields) {
     result.peers.push_back({member_id(peer), peer.string("address", kMaxAddress)});
     fields.take_error(peer);
   }
+  if (fields.ok()) check_ranks(result, fields);
   return result;
 }
 

@@ -433,6 +433,12 @@ void Step::raise_latest_epoch(Epoch epoch, const MemberId& who) {
 
 void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
   if (epoch_member.rejoined || epoch_member.finished) return;
+  // The sets of a process do not change while it runs.
+  if (std::ranges::find(join.isas, s_.isa) == join.isas.end())
+    return refuse(
+        join.who,
+        fmt::format("{} can use the instruction sets {}, but its membership epoch uses {}",
+                    to_string(join.who.process), list(join.isas), s_.isa));
   send_assignment(epoch_member);
   if (const Member* member = find_member(join.who);
       epoch_member.present && (member == nullptr || !member->disconnected))

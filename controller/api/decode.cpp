@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "common/contract/labels.h"
 #include "common/contract/training_flags.h"
+#include "common/contract/virtual_shards.h"
 #include "common/json/members.h"
 #include "controller/api/metadata_fields.h"
 #include "controller/api/object_reader.h"
@@ -235,6 +237,42 @@ bool check_spec_size(const DecodeContext& context, const json& object) {
   return !exceeded;
 }
 
+// A status that someone else has written must not overflow the arithmetic of the policies.
+void bound_status(TrainJobStatus& status) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 47;  // above any step, and kMaxStoredEpoch
+  constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;
+  const auto bound = [](std::int64_t& number, std::int64_t least, std::int64_t most) {
+    number = std::clamp(number, least, most);
+  };
+  const auto count = [&](auto&... numbers) { (bound(numbers, 0, kMaxCount), ...); };
+  ReplicaCounts& replicas = status.replicas;
+  count(replicas.desired, replicas.active, replicas.ready, replicas.succeeded, replicas.failed);
+  RestartCounts& restarts = status.restarts;
+  count(restarts.program, restarts.infrastructure, restarts.out_of_memory);
+  bound(status.rendezvous_epoch, 0, kLargest);
+  // Sizes that no job can have count as not set, so that they are set again.
+  const auto is_size = [](std::int64_t size) { return size > 0 && size <= kMaxVirtualShards; };
+  if (!is_size(status.nominal_workers)) status.nominal_workers = 0;
+  const bool is_power_of_two = (status.virtual_shards & (status.virtual_shards - 1)) == 0;
+  if (!is_size(status.virtual_shards) || !is_power_of_two) status.virtual_shards = 0;
+  if (status.failures.size() > kFailureHistoryLength) {
+    status.failures.erase(
+        status.failures.begin(),
+        status.failures.end() - static_cast<std::ptrdiff_t>(kFailureHistoryLength));
+  }
+  for (FailureRecord& failure : status.failures) {
+    count(failure.index);
+    bound(failure.rank, -1, kMaxCount);
+    bound(failure.step, -1, kLargest);
+    if (failure.exit_code) bound(*failure.exit_code, -kMaxCount, kMaxCount);
+    if (failure.signal) bound(*failure.signal, 0, kMaxCount);
+  }
+  if (!status.progress) return;
+  bound(status.progress->step, 0, kLargest);
+  bound(status.progress->total_steps, 0, kLargest);
+  if (status.progress->eta_seconds) bound(*status.progress->eta_seconds, 0, kLargest);
+}
+
 void decode_root(const DecodeContext& context, const json& object, TrainJob& job) {
   ObjectReader reader(context, object, "");
   decode_kind(reader);
@@ -248,6 +286,7 @@ void decode_root(const DecodeContext& context, const json& object, TrainJob& job
     reader.ignore("spec");
   }
   decode_member(reader, "status", job.status);
+  bound_status(job.status);
   reader.finish();
 }
 

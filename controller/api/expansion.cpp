@@ -4,10 +4,10 @@ namespace tilewright::api {
 namespace {
 
 template <typename Lookup>
-std::string expand_with(std::string_view text, const Lookup& lookup) {
+std::string expand_with(std::string_view text, std::size_t limit, const Lookup& lookup) {
   std::string out;
   std::size_t i = 0;
-  while (i < text.size()) {
+  while (i < text.size() && out.size() <= limit) {
     if (text[i] != '$' || i + 1 == text.size()) {
       out += text[i++];
     } else if (text[i + 1] == '$') {
@@ -27,13 +27,14 @@ std::string expand_with(std::string_view text, const Lookup& lookup) {
       i += 2;
     }
   }
+  if (out.size() > limit) out.resize(limit + 1);
   return out;
 }
 
 }  // namespace
 
 std::string expand(std::string_view text, const Environment& variables) {
-  return expand_with(text, [&](std::string_view name) {
+  return expand_with(text, kMaxExpandedBytes, [&](std::string_view name) {
     const auto found = variables.find(name);
     return found != variables.end() ? found->second : "$(" + std::string(name) + ")";
   });
@@ -41,7 +42,7 @@ std::string expand(std::string_view text, const Environment& variables) {
 
 std::vector<std::string> unknown_references(std::string_view text, const Environment& variables) {
   std::vector<std::string> unknown;
-  expand_with(text, [&](std::string_view name) {
+  expand_with(text, text.size(), [&](std::string_view name) {
     if (variables.find(name) == variables.end()) unknown.emplace_back(name);
     return std::string();
   });
@@ -52,7 +53,7 @@ Environment expand_environment(const std::vector<std::pair<std::string, std::str
                                const Environment& outer) {
   Environment expanded;
   for (const auto& [name, value] : list) {
-    expanded[name] = expand_with(value, [&](std::string_view reference) {
+    expanded[name] = expand_with(value, kMaxExpandedBytes, [&](std::string_view reference) {
       const auto earlier = expanded.find(reference);
       if (earlier != expanded.end()) return earlier->second;
       const auto inherited = outer.find(reference);

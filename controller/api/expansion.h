@@ -2,6 +2,7 @@
 // (kubernetes.io: "Define Dependent Environment Variables").
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,8 +13,16 @@ namespace tilewright::api {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
+// The longest argument and the longest variable of a process, NAME= included (Linux'
+// MAX_ARG_STRLEN), minus a margin for the name. Variables that refer to each other can double in
+// length with each line of a manifest.
+inline constexpr std::size_t kMaxExpandedBytes = 127 << 10;
+// Of all variables of a process together; Linux' limit is 2 MiB with the arguments.
+inline constexpr std::size_t kMaxEnvironmentBytes = 1 << 20;
+
 // Replaces $(NAME) by the value of NAME, and $$ by $, so $$(NAME) becomes $(NAME). References to
-// unknown names and any other $ stay unchanged. Values are not expanded again.
+// unknown names and any other $ stay unchanged. Values are not expanded again. A result of more than
+// kMaxExpandedBytes is cut to one byte more than that; validate() refuses it.
 std::string expand(std::string_view text, const Environment& variables);
 
 // The names that `text` refers to and that are not in `variables`.

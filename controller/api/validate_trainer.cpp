@@ -14,14 +14,28 @@ namespace {
 
 // The variables of a worker. Placeholders stand for a generated name, the UID and the index, which
 // are not known yet.
-Environment sample_environment(const TrainJob& job) {
+Environment sample_environment(const TrainJob& job, FindingCollector& collector) {
   TrainJob sample = job;
   if (sample.metadata.name.empty()) sample.metadata.name = job.metadata.generate_name + "xxxxx";
   if (sample.metadata.uid.empty()) sample.metadata.uid = "00000000-0000-0000-0000-000000000000";
   Environment variables;
+  std::size_t total = 0;
   for (const auto& [name, value] : worker_environment(sample, {"127.0.0.1:1", "/key", 0})) {
     // The value of a variable with valueFrom is not known before the pod starts.
-    if (unknown_references(value, variables).empty()) variables[name] = expand(value, variables);
+    if (!unknown_references(value, variables).empty()) continue;
+    std::string expanded = expand(value, variables);
+    total += name.size() + expanded.size();
+    if (expanded.size() > kMaxExpandedBytes || total > kMaxEnvironmentBytes) {
+      collector.error(
+          "spec.worker.env",
+          fmt::format(
+              "found more than {} bytes {} {} with its $(...) expanded, "
+              "expected an environment that a process can have",
+              expanded.size() > kMaxExpandedBytes ? kMaxExpandedBytes : kMaxEnvironmentBytes,
+              expanded.size() > kMaxExpandedBytes ? "in" : "up to", describe_value(name)));
+      break;
+    }
+    variables[name] = std::move(expanded);
   }
   return variables;
 }
@@ -44,7 +58,15 @@ std::string volume_names(const TrainJob& job) {
 class PathValidator {
  public:
   PathValidator(const TrainJob& job, FindingCollector& collector)
-      : job_(job), collector_(collector), variables_(sample_environment(job)) {}
+      : job_(job), collector_(collector), variables_(sample_environment(job, collector)) {}
+
+  void check_length(std::string_view flag, const std::string& value) {
+    if (expand(value, variables_).size() <= kMaxExpandedBytes) return;
+    collector_.error(fmt::format("spec.trainer.{}", flag),
+                     fmt::format("found more than {} bytes with its $(...) expanded, expected an "
+                                 "argument that a process can have",
+                                 kMaxExpandedBytes));
+  }
 
   void check(const std::string& field, const std::string& written, bool output) {
     const std::string path = "spec.trainer." + field;
@@ -60,6 +82,7 @@ class PathValidator {
                             describe_value(unknown.front()), env::kJobName));
     }
     const std::string text = expand(written, variables_);
+    if (text.size() > kMaxExpandedBytes) return check_length(field, written);
     const Result<TrainerPath> parsed = parse_trainer_path(text);
     if (!parsed.ok() || parsed->volume != unexpanded->volume) {
       return collector_.error(
@@ -158,6 +181,7 @@ void validate_trainer(const TrainJob& job, FindingCollector& collector) {
   if (const std::string from = flag_value(job, "resume_from_checkpoint"); !from.empty()) {
     paths.check("resume_from_checkpoint", from, false);
   }
+  for (const auto& [flag, value] : trainer.flags) paths.check_length(flag, value);
   if (flag_value(job, "do_train") == "false" && flag_value(job, "do_eval") == "false") {
     collector.error("spec.trainer.do_train",
                     "found do_train and do_eval false, expected at least one of them true");

@@ -110,9 +110,10 @@ std::string_view to_string(ErrorKind kind) {
 
 std::string ApiError::sentence() const {
   const std::string where = operation.empty() ? "" : operation + ": ";
-  if (http_code == 0) return where + message;
+  const std::string what = message.empty() ? "no message" : message;
+  if (http_code == 0) return where + what;
   const std::string_view name = reason.empty() ? to_string(kind) : std::string_view(reason);
-  return fmt::format("{}{} {}: {}", where, http_code, name, message);
+  return fmt::format("{}{} {}: {}", where, http_code, name, what);
 }
 
 ApiError error_from_status(int http_code, const nlohmann::json& status) {

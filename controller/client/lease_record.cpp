@@ -2,9 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "common/json/timestamp.h"
 
 namespace tilewright::kube {
+namespace {
+
+constexpr std::int64_t kMaxTransitions = std::numeric_limits<std::int32_t>::max() - 1;
+
+}  // namespace
 
 LeaseRecord decode_lease(const nlohmann::json& lease) {
   LeaseRecord record;
@@ -14,15 +22,19 @@ LeaseRecord decode_lease(const nlohmann::json& lease) {
     const auto found = spec->find(name);
     if (found != spec->end() && found->is_string()) target = found->get<std::string>();
   };
-  const auto read_integer = [&spec](const char* name, std::int64_t& target) {
+  const auto read_integer = [&spec](const char* name, std::int64_t most, std::int64_t& target) {
     const auto found = spec->find(name);
-    if (found != spec->end() && found->is_number_integer()) target = found->get<std::int64_t>();
+    if (found == spec->end() || !found->is_number_integer()) return;
+    // An unsigned value above the signed range would become negative.
+    const bool large = found->is_number_unsigned() &&
+                       found->get<std::uint64_t>() > static_cast<std::uint64_t>(most);
+    target = large ? most : std::clamp<std::int64_t>(found->get<std::int64_t>(), 0, most);
   };
   read_string("holderIdentity", record.holder);
   read_string("acquireTime", record.acquire_time);
   read_string("renewTime", record.renew_time);
-  read_integer("leaseDurationSeconds", record.lease_seconds);
-  read_integer("leaseTransitions", record.transitions);
+  read_integer("leaseDurationSeconds", kMaxLeaseSeconds, record.lease_seconds);
+  read_integer("leaseTransitions", kMaxTransitions, record.transitions);
   return record;
 }
 

@@ -9,6 +9,9 @@
 
 namespace tilewright::kube {
 
+// A holder's longer duration counts as this one, so that no record makes the lease permanent.
+inline constexpr std::int64_t kMaxLeaseSeconds = 3600;
+
 struct LeaseRecord {
   std::string holder;  // holderIdentity; empty: not held
   std::int64_t lease_seconds = 0;
@@ -19,7 +22,7 @@ struct LeaseRecord {
   bool operator==(const LeaseRecord&) const = default;
 };
 
-// Members with an unexpected type count as absent.
+// Members with an unexpected type count as absent. Numbers are bounded.
 LeaseRecord decode_lease(const nlohmann::json& lease);
 // Replaces the spec of `lease`.
 void encode_lease(const LeaseRecord& record, nlohmann::json& lease);

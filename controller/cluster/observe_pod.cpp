@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -25,6 +27,15 @@ std::optional<Number> parse_integer(const std::string& text) {
   const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
   if (outcome.ec != std::errc() || outcome.ptr != text.data() + text.size()) return std::nullopt;
   return number;
+}
+
+// nullopt if `value` is not an integer from `least` to `most`.
+std::optional<int> bounded_integer(const json& value, std::int64_t least, std::int64_t most) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) return std::nullopt;
+  const auto number = value.get<std::int64_t>();
+  if (number < least || number > most) return std::nullopt;
+  return static_cast<int>(number);
 }
 
 std::optional<WallTime> timestamp_member(const json& object, const char* name) {
@@ -59,9 +70,9 @@ void read_container_state(const json& state, Worker& worker) {
   if (terminated.empty()) return;
   const json& code = member(terminated, "exitCode");
   const json& signal = member(terminated, "signal");
-  if (code.is_number_integer()) worker.exit_code = code.get<int>();
-  if (signal.is_number_integer() && signal.get<int>() > 0)
-    worker.exit_code = 128 + signal.get<int>();
+  worker.exit_code = bounded_integer(code, 0, std::numeric_limits<std::int32_t>::max());
+  constexpr int kMaxSignal = 64;
+  if (const auto number = bounded_integer(signal, 1, kMaxSignal)) worker.exit_code = 128 + *number;
   worker.started = timestamp_member(terminated, "startedAt");
   worker.finished = timestamp_member(terminated, "finishedAt");
   worker.reason = string_member(terminated, "reason");

@@ -16,7 +16,11 @@ double extract_or_zero(std::map<std::string, double>& metrics, const char* name)
 std::optional<std::int64_t> eta(const rendezvous::Progress& progress, std::int64_t global_batch) {
   if (!(progress.examples_per_second > 0) || progress.total_steps <= 0) return std::nullopt;
   const std::int64_t left = std::max<std::int64_t>(progress.total_steps - progress.step, 0);
-  return std::llround(static_cast<double>(left * global_batch) / progress.examples_per_second);
+  // The figures come from a member of the job.
+  const double seconds =
+      static_cast<double>(left) * static_cast<double>(global_batch) / progress.examples_per_second;
+  constexpr double kLongest = 1e9;  // 31 years
+  return seconds <= kLongest ? std::optional(std::llround(seconds)) : std::nullopt;
 }
 
 // Moves GFLOP/s and peak GFLOP/s into `view` and drops the other figures, so that the metrics hold

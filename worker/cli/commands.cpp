@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "common/base/commit.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/base/version.h"
 #include "common/cli/command_line.h"
@@ -23,13 +24,14 @@ int run_worker(int argc, char** argv) {
   try {
     return parse_command_line(app, argc, argv).value_or(exit_code);
   } catch (const Failure& failure) {
-    std::fprintf(stderr, "tilewright-worker: %s\n", failure.what());
+    std::fprintf(stderr, "tilewright-worker: %s\n", printable(failure.what()).c_str());
     return static_cast<int>(failure.code());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "tilewright-worker: out of memory\n");
     return static_cast<int>(ExitCode::kMemory);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tilewright-worker: internal error: %s\n", error.what());
+    std::fprintf(stderr, "tilewright-worker: internal error: %s\n",
+                 printable(error.what()).c_str());
     return static_cast<int>(ExitCode::kInternal);
   }
 }

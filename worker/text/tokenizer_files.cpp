@@ -19,6 +19,8 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
+// Copies and dumps of a tree are recursive.
+constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxAddedTokens = 10000;
 
 struct TokenNames {
@@ -73,6 +75,7 @@ Document read_json(const fs::path& path) {
   std::string field;
   std::unordered_set<std::string> seen;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxDepth) fail(path, fmt::format("nests deeper than {} levels", kMaxDepth));
     if (event != Json::parse_event_t::key) return true;
     const auto& key = parsed.get_ref<const std::string&>();
     if (depth == 1) section = key;
@@ -88,6 +91,8 @@ Document read_json(const fs::path& path) {
     return document;
   } catch (const Json::parse_error& error) {
     fail(path, fmt::format("is not valid JSON: syntax error at byte {}", error.byte));
+  } catch (const Json::out_of_range&) {
+    fail(path, "is not valid JSON: found a number out of range");
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tilewright {
 namespace {
 
@@ -24,6 +26,16 @@ TEST(Log, ParsesTheLinesThatTheLoggerWrites) {
     EXPECT_EQ(parsed->level, level) << name;
     EXPECT_EQ(parsed->message, "data: 642 examples");
   }
+}
+
+TEST(Log, AMessageIsOneLine) {
+  const auto log = make_logger("info");
+  ::testing::internal::CaptureStderr();
+  log->info("worker 1 left: {}", "x\n2026-11-22T19:42:57.977 error all is lost\x1b[31m");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  EXPECT_TRUE(text.ends_with("left: x\\n2026-11-22T19:42:57.977 error all is lost\\x1b[31m\n"))
+      << text;
 }
 
 TEST(Log, WritesOnlyLinesOfItsLevelAndAbove) {

@@ -232,6 +232,18 @@ TEST(FieldErrors, AreBounded) {
       "found more than 100 errors; these are some\nline 1: a: found b\nline 2: a: found b\n"));
 }
 
+// Without a bound, the parser reports empty documents at such a character without end.
+TEST(Document, EndsAtACharacterThatBeginsNoValue) {
+  for (const char* text : {",", "\"h\", c", "&h, c", "---\n,", "a: 1\n---\n,"}) {
+    const Document document = read_yaml(text);
+    ASSERT_EQ(document.errors.size(), 1u) << text;
+    EXPECT_TRUE(document.errors.front().message.starts_with("found ")) << text;
+  }
+  for (const char* text : {"a: 1\n---\n", "---\na: 1\n", "a: 1\n...\n"}) {
+    EXPECT_TRUE(read_yaml(text).errors.empty()) << text;
+  }
+}
+
 TEST(Document, AcceptsEveryUnicodePlane) {
   const Document document = read_yaml("a: \"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\"\n");
   ASSERT_TRUE(document.errors.empty());

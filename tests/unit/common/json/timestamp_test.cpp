@@ -17,6 +17,18 @@ TEST(Timestamp, ParsesRfc3339) {
   }
 }
 
+TEST(Timestamp, RefusesYearsWhoseNanosecondsOverflow) {
+  for (const char* text : {"9999-12-31T23:59:59Z", "2262-04-12T00:00:00Z", "2200-01-01T00:00:00Z",
+                           "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z"}) {
+    EXPECT_FALSE(parse_timestamp(text).has_value()) << text;
+  }
+  const auto last = parse_timestamp("2199-12-31T23:59:59Z");
+  const auto first = parse_timestamp("1970-01-01T00:00:00Z");
+  ASSERT_TRUE(last && first);
+  EXPECT_EQ(to_rfc3339(*last), "2199-12-31T23:59:59Z");
+  EXPECT_GT(*last - *first, std::chrono::hours(24 * 365 * 229)) << "the difference overflows";
+}
+
 TEST(Timestamp, FormatsRfc3339InUtc) {
   EXPECT_EQ(to_rfc3339(WallTime(std::chrono::seconds(951782400))), "2000-02-29T00:00:00Z");
 }

@@ -793,6 +793,23 @@ TEST(InstructionSet, ChangesWithTheMembersOfAnInexactJob) {
   EXPECT_EQ(job.assigned(member(0))->world, 2);
 }
 
+TEST(InstructionSet, OfAMemberDoesNotChangeWhenItReconnects) {
+  Job job(1, 1, 1);
+  job.join_with(member(0), {"amx"});
+  ASSERT_TRUE(job.assigned(member(0)));
+  job.handle(ConnectionClosed{member(0), "reset"});
+  const State before = job.state;
+  job.join_with(member(0), {"avx2"});  // it has not received its assignment
+  EXPECT_FALSE(job.assigned(member(0)));
+  const auto refused = job.all<Refuse>();
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].message,
+            "worker 0 can use the instruction sets avx2, but its membership epoch uses amx");
+  EXPECT_TRUE(job.state == before);
+  job.join_with(member(0), {"avx2", "amx"});
+  EXPECT_TRUE(job.assigned(member(0)));
+}
+
 TEST(InstructionSet, OfARestartedCoordinatorIsTheStoredOne) {
   Job job(1, 1, 1);
   job.restart(5, "avx2");

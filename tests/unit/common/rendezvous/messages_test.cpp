@@ -69,9 +69,9 @@ TEST(Messages, InvalidUtf8AndLongReasonsAreSanitized) {
 
 TEST(Messages, TheLargestAssignmentFitsAMessage) {
   Assignment assignment{kMaxEpoch / 2, 0, kMaxWorld, 0, 1, 1LL << 48, {}, std::string(32, 'x')};
-  for (int i = 0; i < kMaxWorld; ++i)
-    assignment.peers.push_back(
-        {{{kMaxWorkerIndex, kMaxLocalRank}, ~0ULL}, std::string(259, 'h') + ":65535"});
+  for (int i = 1; i <= kMaxWorld; ++i)
+    assignment.peers.push_back({{{kMaxWorkerIndex - kMaxWorld + i, kMaxLocalRank}, ~0ULL},
+                                std::string(259, 'h') + ":65535"});
   const std::string text = encode(ClientMessage(Join{{}, "a:1", {"amx"}, 0, 0, assignment}));
   EXPECT_LE(text.size(), kMaxMessageBytes);
   EXPECT_TRUE(decode_client_message(text).ok());
@@ -104,6 +104,34 @@ TEST(Messages, RejectsAnAssignmentWithWrongPeerCount) {
   assignment.peers.pop_back();
   EXPECT_THAT(decode_server_message(encode(ServerMessage(assignment))).error().message,
               HasSubstr("peers has 1 entries, expected 2"));
+}
+
+TEST(Messages, RejectsRanksThatDoNotFollowTheProcesses) {
+  const auto error_of = [](const Assignment& assignment) {
+    const auto decoded = decode_server_message(encode(ServerMessage(assignment)));
+    return decoded.ok() ? "" : decoded.error().message;
+  };
+  Assignment good;
+  good.epoch = 3;
+  good.rank = 1;
+  good.world = 3;
+  good.local_rank = 1;
+  good.local_world = 2;
+  good.isa = "amx";
+  good.peers = {{{{0, 0}, 1}, "a:1"}, {{{0, 1}, 2}, "a:2"}, {{{1, 0}, 3}, "b:1"}};
+  EXPECT_EQ(error_of(good), "");
+  Assignment twice = good;
+  twice.peers[1].who = twice.peers[0].who;
+  EXPECT_THAT(error_of(twice), HasSubstr("peers has worker 0 before worker 0"));
+  Assignment unsorted = good;
+  std::swap(unsorted.peers[1], unsorted.peers[2]);
+  EXPECT_THAT(error_of(unsorted), HasSubstr("peers has worker 1 before worker 0 (process 1)"));
+  Assignment local = good;
+  local.local_rank = 0;
+  EXPECT_THAT(error_of(local), HasSubstr("local_rank is 0 of 2, expected 1 of 2"));
+  // As in the join of a member that reconnects.
+  Join join{good.peers[1].who, "a:2", {"amx"}, -1, 0, unsorted};
+  EXPECT_FALSE(decode_client_message(encode(ClientMessage(join))).ok());
 }
 
 TEST(Messages, HelloRoundTripsOrIsRejected) {

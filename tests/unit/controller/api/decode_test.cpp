@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/files.h"
+#include "common/contract/virtual_shards.h"
 #include "common/json/yaml.h"
 #include "controller/api/defaults.h"
 #include "controller/api/encode.h"
@@ -395,6 +396,33 @@ TEST(Encode, OmitsUnsetFields) {
   EXPECT_EQ(
       to_json(decoded.job).dump(),
       R"({"apiVersion":"tilewright.dev/v1alpha1","kind":"TrainJob","metadata":{},"spec":{}})");
+}
+
+TEST(Decode, BoundsTheNumbersOfAStatus) {
+  constexpr std::int64_t kHuge = INT64_MAX;
+  nlohmann::json object = to_json(testing::job_of());
+  object["status"] = {{"nominalWorkers", kHuge},
+                      {"virtualShards", 3},
+                      {"rendezvousEpoch", -1},
+                      {"replicas", {{"desired", kHuge}, {"active", kHuge}, {"succeeded", kHuge}}},
+                      {"restarts", {{"program", kHuge}, {"infrastructure", kHuge}}},
+                      {"progress", {{"step", kHuge}, {"totalSteps", kHuge}}},
+                      {"failures", nlohmann::json::array()}};
+  for (int i = 0; i < 40; ++i) {
+    object["status"]["failures"].push_back({{"index", i}, {"signal", kHuge}});
+  }
+  const DecodeResult decoded = decode_object(object);
+  ASSERT_TRUE(decoded.ok()) << sentences(decoded.errors);
+  const TrainJobStatus& status = decoded.job.status;
+  EXPECT_EQ(nominal_workers(decoded.job), 2) << "as in the spec";
+  EXPECT_EQ(virtual_shards(decoded.job), kDefaultVirtualShards);
+  EXPECT_EQ(status.rendezvous_epoch, 0);
+  EXPECT_GT(status.replicas.active + status.replicas.succeeded, 0);
+  EXPECT_GT(status.restarts.total(), 0);
+  EXPECT_LT(status.progress->total_steps, std::int64_t{1} << 48);
+  ASSERT_EQ(status.failures.size(), kFailureHistoryLength);
+  EXPECT_EQ(status.failures.back().index, 39) << "the newest stay";
+  EXPECT_LT(*status.failures.back().signal, std::int64_t{1} << 31);
 }
 
 }  // namespace

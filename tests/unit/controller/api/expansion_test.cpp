@@ -43,6 +43,19 @@ TEST(Expansion, KeepsAnUnclosedReference) {
   EXPECT_EQ(expand("$(", kVariables), "$(");
 }
 
+TEST(Expansion, IsBounded) {
+  std::vector<std::pair<std::string, std::string>> list = {{"V0", "0123456789"}};
+  for (int i = 1; i < 60; ++i) {
+    const std::string reference = "$(V" + std::to_string(i - 1) + ")";
+    list.emplace_back("V" + std::to_string(i), reference + reference);
+  }
+  // Without a bound V59 would have 5e18 bytes.
+  const Environment variables = expand_environment(list);
+  EXPECT_EQ(variables.at("V1").size(), 20U);
+  EXPECT_EQ(variables.at("V59").size(), kMaxExpandedBytes + 1);
+  EXPECT_EQ(expand("$(V59)$(V59)", variables).size(), kMaxExpandedBytes + 1);
+}
+
 TEST(Expansion, ResolvesEarlierVariables) {
   const Environment out = expand_environment({{"FIRST", "1"},
                                               {"SECOND", "$(FIRST)2"},

@@ -2,6 +2,7 @@
 #include "controller/api/validate.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "controller/api/defaults.h"
@@ -25,6 +26,32 @@ void expect_errors(std::initializer_list<Case> cases, Target target = Target::kA
   for (const Case& bad : cases) {
     EXPECT_EQ(errors_of(with(bad.place, bad.replacement), target), bad.message) << bad.replacement;
   }
+}
+
+TEST(Validate, RefusesAnEnvironmentThatNoProcessCanHave) {
+  std::string doubling = "    env:\n      - {name: V0, value: \"0123456789\"}\n";
+  for (int i = 1; i < 40; ++i) {
+    doubling += fmt::format("      - {{name: V{}, value: \"$(V{})$(V{})\"}}\n", i, i - 1, i - 1);
+  }
+  EXPECT_EQ(errors_of(with("    restartPolicy: OnFailure\n", doubling)),
+            "job.yaml:24: spec.worker.env: found more than 130048 bytes in V14 with its $(...) "
+            "expanded, expected an environment that a process can have");
+  std::string many = "    env:\n      - {name: A, value: " + std::string(100000, 'x') + "}\n";
+  for (int i = 0; i < 40; ++i) many += fmt::format("      - {{name: B{}, value: \"$(A)\"}}\n", i);
+  EXPECT_THAT(errors_of(with("    restartPolicy: OnFailure\n", many)),
+              ::testing::HasSubstr("found more than 1048576 bytes up to B9 with"));
+  const std::string long_argument =
+      with("    restartPolicy: OnFailure\n",
+           "    env:\n      - {name: A, value: " + std::string(100000, 'x') + "}\n",
+           with("    learning_rate: 1e-4\n", "    run_name: $(A)$(A)\n"));
+  EXPECT_THAT(errors_of(long_argument),
+              ::testing::HasSubstr("spec.trainer.run_name: found more than 130048 bytes"));
+}
+
+TEST(Validate, EscapesControlCharactersOfTheManifest) {
+  const std::string errors = errors_of(with("name: mrpc\n", "name: \"a\\nb\\e[31m\"\n"));
+  EXPECT_THAT(errors, ::testing::HasSubstr("a\\nb\\x1b[31m"));
+  EXPECT_EQ(errors.find('\n'), std::string::npos) << errors;
 }
 
 TEST(Validate, AcceptsAValidManifest) {

@@ -93,6 +93,12 @@ TEST(WatchEvent, TurnsAnErrorEventIntoItsStatus) {
   EXPECT_EQ(event.error().http_code, 410);
 }
 
+TEST(WatchEvent, AnErrorEventWithoutAMessageIsStillASentence) {
+  const auto event = parse_watch_event(R"({"type": "ERROR", "object": {}})");
+  ASSERT_FALSE(event.ok());
+  EXPECT_EQ(event.error().sentence(), "no message");
+}
+
 TEST(WatchEvent, RejectsInvalidEvents) {
   for (const char* text :
        {"", "{", "[]", "{}", R"({"type":"ADDED"})", R"({"type":1,"object":{}})",

@@ -1,8 +1,10 @@
 // Tests of the Elector state machine with simulated time.
 #include "controller/client/elector.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -119,6 +121,30 @@ TEST_F(ElectorTest, RespectsALongerLeaseDurationOfTheHolder) {
   now += seconds(1);
   elector.on_read(now, record, "7");
   EXPECT_EQ(next().kind, Kind::kUpdate);
+}
+
+TEST_F(ElectorTest, BoundsTheNumbersOfALease) {
+  const auto decoded = [](const char* duration, const char* transitions) {
+    return decode_lease(nlohmann::json::parse(
+        fmt::format(R"({{"spec": {{"holderIdentity": "other", "leaseDurationSeconds": {},
+                                   "leaseTransitions": {}}}}})",
+                    duration, transitions)));
+  };
+  EXPECT_EQ(decoded("15", "3").lease_seconds, 15);
+  EXPECT_EQ(decoded("15", "3").transitions, 3);
+  EXPECT_EQ(decoded("-1", "-1").lease_seconds, 0);
+  EXPECT_EQ(decoded("-1", "-1").transitions, 0);
+  for (const char* huge : {"9223372036854775807", "18446744073709551615"}) {
+    const LeaseRecord record = decoded(huge, huge);
+    EXPECT_EQ(record.lease_seconds, kMaxLeaseSeconds);
+    elector.on_read(now, record, "7");
+    now += seconds(kMaxLeaseSeconds);
+    elector.on_read(now, record, "7");
+    const auto action = next();
+    EXPECT_EQ(action.kind, Kind::kUpdate) << "the lease of a holder that is gone stays";
+    EXPECT_EQ(action.record.transitions, record.transitions + 1);
+    EXPECT_LE(action.record.transitions, std::numeric_limits<std::int32_t>::max());
+  }
 }
 
 // A candidate that was paused for a minute did not observe the lease in that time.

@@ -134,6 +134,24 @@ TEST(ObservePod, IsStillRunningOnlyForOtherContainers) {
   }
 }
 
+TEST(ObservePod, IgnoresExitCodesAndSignalsThatDoNotExist) {
+  const auto exit_code = [](const char* code, const char* signal) {
+    json status = json::parse(R"({"phase": "Failed", "containerStatuses": [{"name": "worker"}]})");
+    status["containerStatuses"][0]["state"]["terminated"] = {{"exitCode", json::parse(code)},
+                                                             {"signal", json::parse(signal)}};
+    json failed = pod("{}");
+    failed["status"] = std::move(status);
+    return worker_of_pod(failed)->exit_code;
+  };
+  EXPECT_EQ(exit_code("1", "0"), 1);
+  EXPECT_EQ(exit_code("1", "64"), 192);
+  EXPECT_EQ(exit_code("1", "65"), 1);
+  EXPECT_EQ(exit_code("1", "2147483647"), 1) << "128 + signal overflows";
+  EXPECT_EQ(exit_code("1", "4294967305"), 1) << "the low 32 bits are 9";
+  EXPECT_EQ(exit_code("4294967296", "0"), std::nullopt) << "the low 32 bits are 0, success";
+  EXPECT_EQ(exit_code("18446744073709551615", "0"), std::nullopt);
+}
+
 TEST(ObservePod, ReadsTheGenerationOfTheJob) {
   json object = pod(R"({"phase": "Running"})");
   EXPECT_FALSE(worker_of_pod(object)->generation);

@@ -52,6 +52,16 @@ TEST(ViewOf, SeparatesEvaluationResultsFromFigures) {
   EXPECT_EQ(view.eta_seconds, 5) << "10 steps of 32 examples at 64 examples/s";
 }
 
+TEST(ViewOf, SurvivesFiguresThatOverflow) {
+  rendezvous::Snapshot snapshot = running();
+  snapshot.progress->total_steps = std::int64_t{1} << 48;
+  EXPECT_EQ(view_of(snapshot, std::nullopt, std::int64_t{1} << 40).eta_seconds, std::nullopt)
+      << "steps x examples overflow";
+  snapshot = running();
+  snapshot.progress->examples_per_second = 1e-300;
+  EXPECT_EQ(view_of(snapshot, std::nullopt, 32).eta_seconds, std::nullopt);
+}
+
 TEST(ViewOf, KeepsTheEarlierReportUntilTheSnapshotHasOne) {
   rendezvous::Snapshot snapshot = running();
   rendezvous::Progress before;

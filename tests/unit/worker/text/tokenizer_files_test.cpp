@@ -42,6 +42,17 @@ TEST(TokenizerFiles, VocabTxtAloneGivesALowerCaseTokenizer) {
   EXPECT_EQ(tokenizer.vocab_size(), 20);
 }
 
+TEST(TokenizerFiles, RefusesDeepNesting) {
+  const ModelDirectory directory;
+  directory.write_vocab();
+  std::string deep = R"({"unk_token": )";
+  for (int i = 0; i < 100000; ++i) deep += R"({"a":)";
+  directory.write("tokenizer_config.json", deep + "1" + std::string(100001, '}'));
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("nests deeper than 64 levels"));
+  directory.write("tokenizer_config.json", R"({"a": 1e999})");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("a number out of range"));
+}
+
 TEST(TokenizerFiles, TokenizerConfigSetsTheNormaliser) {
   const ModelDirectory directory;
   directory.write_vocab();
