@@ -39,7 +39,7 @@ std::string digest_of(const checkpoint::SafetensorsFile& file) {
 // Checks all tensors before the output directory is touched; reading them later cannot fail.
 void check_weights(const checkpoint::SafetensorsFile& file, const nn::EncoderConfig& config) {
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
-    if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(file, tensor.name)) continue;
+    if (tensor.head && !checkpoint::find_parameter(file, tensor.name)) continue;
     checkpoint::check_parameter(file, tensor.name, tensor.shape);
   }
 }

@@ -78,7 +78,7 @@ void TrainingState<Activation>::load_initial_weights(bool log_initialised_tensor
   std::string initialised;
   for (const nn::Tensor& tensor : model_.layout().tensors) {
     float* const values = model_.parameters().data() + tensor.offset;
-    if (is_head_tensor(tensor.name) && !checkpoint::find_parameter(*job_.weights, tensor.name)) {
+    if (tensor.head && !checkpoint::find_parameter(*job_.weights, tensor.name)) {
       nn::initialise_tensor(tensor, static_cast<std::uint64_t>(job_.settings.init_seed),
                             job_.model.encoder.initializer_range, values);
       initialised += (initialised.empty() ? "" : ", ") + tensor.name;
@@ -234,7 +234,7 @@ void TrainingState<Activation>::write_checkpoint(std::uint64_t membership_epoch)
   content.tensors = tensors();
   content.extra_files = checkpoint::tokenizer_files(job_.settings.model_name_or_path);
   content.extra_files["config.json"] =
-      checkpoint::model_config_json(job_.model.json, job_.model.labels);
+      checkpoint::model_config_json(job_.model.json, job_.model.labels, job_.model.encoder.head);
   content.before_commit = [this] { faults_.hit("checkpoint.before_rename"); };
   const std::filesystem::path path = checkpoint::write_checkpoint(output(), content);
   last_checkpoint_step_ = state_.global_step;
@@ -247,7 +247,8 @@ std::string TrainingState<Activation>::write_model(
   faults_.hit("output.begin");
   checkpoint::ModelFolderContent content;
   content.weights = views(model_.parameters().data());
-  content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels);
+  content.config_json =
+      checkpoint::model_config_json(job_.model.json, job_.model.labels, job_.model.encoder.head);
   content.tokenizer_source = job_.settings.model_name_or_path;
   content.extra_files = results;
   content.before_commit = [this] { faults_.hit("output.before_rename"); };
