@@ -114,7 +114,7 @@ void run(const Options& options) {
   const auto folder = std::filesystem::path(options.out) / "model";
   write_model_folder(checkpoint::acquire_output_dir(folder, {"parity", {}, true}),
                      {views(model.parameters().data()),
-                      checkpoint::model_config_json(source.json, source.labels, config.head),
+                      checkpoint::model_config_json(source.json, source.labels, config),
                       options.model,
                       {}});
 

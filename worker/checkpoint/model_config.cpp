@@ -1,6 +1,5 @@
 #include "worker/checkpoint/model_config.h"
 
-#include "common/base/check.h"
 #include "worker/checkpoint/json_fields.h"
 
 namespace tilewright::checkpoint {
@@ -111,13 +110,13 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
 }
 
 std::string model_config_json(const std::string& source_json,
-                              const std::vector<std::string>& labels, nn::Head head) {
+                              const std::vector<std::string>& labels,
+                              const nn::EncoderConfig& encoder) {
   auto json = nlohmann::json::parse(source_json);
-  const nn::ModelFamily* const family = find_family(json.value("model_type", ""));
-  TW_CHECK(family != nullptr, "model_config_json() of a config.json without a known model_type");
-  const bool answers = head == nn::Head::kQuestionAnswering;
-  json["architectures"] = {fmt::format(
-      "{}{}", family->class_name, answers ? "ForQuestionAnswering" : "ForSequenceClassification")};
+  const bool answers = encoder.head == nn::Head::kQuestionAnswering;
+  json["architectures"] = {
+      fmt::format("{}{}", encoder.family->class_name,
+                  answers ? "ForQuestionAnswering" : "ForSequenceClassification")};
   for (const char* name : {"id2label", "label2id", "problem_type"}) json.erase(name);
   if (!answers) {
     const std::vector<std::string>& names = labels.empty() ? default_labels(1) : labels;
@@ -129,7 +128,7 @@ std::string model_config_json(const std::string& source_json,
     }
     json["problem_type"] = nullptr;
     if (labels.size() > 1) json["problem_type"] = "single_label_classification";
-    if (head == nn::Head::kRegression) json["problem_type"] = "regression";
+    if (encoder.head == nn::Head::kRegression) json["problem_type"] = "regression";
   }
   json.erase("num_labels");  // implied by id2label; 2 without it
   json.erase("dtype");

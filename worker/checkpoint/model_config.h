@@ -22,9 +22,11 @@ struct ModelConfig {
 // of range.
 ModelConfig read_model_config(const std::filesystem::path& path);
 
-// The content of config.json for a model with this head and fp32 weights. `labels` are those of a
-// classification. Other fields are copied from `source_json`, the `json` of a ModelConfig.
+// The content of config.json for a model of the encoder's family with its head and fp32 weights.
+// `labels` are those of a classification. Other fields are copied from `source_json`, the `json` of
+// a ModelConfig.
 std::string model_config_json(const std::string& source_json,
-                              const std::vector<std::string>& labels, nn::Head head);
+                              const std::vector<std::string>& labels,
+                              const nn::EncoderConfig& encoder);
 
 }  // namespace tilewright::checkpoint

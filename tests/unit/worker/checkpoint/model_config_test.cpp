@@ -147,7 +147,7 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   minimal_["dtype"] = "bfloat16";
   minimal_["custom"] = {{"kept", true}};
   const auto json = nlohmann::json::parse(
-      model_config_json(read(minimal_).json, {"no", "yes"}, nn::Head::kClassification));
+      model_config_json(read(minimal_).json, {"no", "yes"}, nn::EncoderConfig()));
   EXPECT_EQ(json["architectures"], nlohmann::json::array({"BertForSequenceClassification"}));
   EXPECT_EQ(json["id2label"], nlohmann::json({{"0", "no"}, {"1", "yes"}}));
   EXPECT_EQ(json["label2id"], nlohmann::json({{"no", 0}, {"yes", 1}}));
@@ -164,7 +164,9 @@ TEST_F(ModelConfigTest, WritesTheArchitectureAndTheProblemOfEachHead) {
   minimal_["label2id"] = {{"a", 0}, {"b", 1}, {"c", 2}};
   const auto written = [&](const nlohmann::json& source, std::vector<std::string> labels,
                            nn::Head head) {
-    return nlohmann::json::parse(model_config_json(read(source).json, labels, head));
+    ModelConfig config = read(source);
+    config.encoder.head = head;
+    return nlohmann::json::parse(model_config_json(config.json, labels, config.encoder));
   };
   for (const auto& [source, name] :
        {std::pair(minimal_, "Bert"), std::pair(distilbert_, "DistilBert")}) {

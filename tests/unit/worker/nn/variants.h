@@ -21,6 +21,8 @@ inline std::string name_of(const Variant& variant) {
          kHeads[static_cast<std::size_t>(variant.head)];
 }
 
+inline void PrintTo(const Variant& variant, std::ostream* out) { *out << name_of(variant); }
+
 inline std::vector<Variant> all_variants() {
   std::vector<Variant> all;
   for (const ModelFamily* family : kModelFamilies) {
