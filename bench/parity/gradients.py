@@ -53,7 +53,11 @@ def make_model(family, head, sizes, seed):
     model = classes[head](config_class(num_labels=labels, attn_implementation="eager", **sizes))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
+            if name == "pre_classifier.bias":
+                # A rounding error that changes the sign of a ReLU's input changes the gradient by as much as the
+                # unit contributes. Inputs far from zero leave the arithmetic to compare.
+                parameter.copy_(3 * (-1) ** torch.arange(len(parameter)))
+            elif name.endswith("bias"):
                 parameter.normal_(0, 0.02)
             elif "LayerNorm" in name or "layer_norm" in name:
                 parameter.normal_(1, 0.1)
