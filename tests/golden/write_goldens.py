@@ -2,6 +2,7 @@
 """Writes the golden data of worker/nn with PyTorch and transformers.
 
     write_goldens.py --minilm DIRECTORY --out tests/golden/data
+    write_goldens.py --only heads --out tests/golden/data
 
 DIRECTORY is the Hugging Face model directory of all-MiniLM-L6-v2. The files contain inputs, loss,
 gradients and the losses of ten AdamW steps. Expected values are computed in float64, one example at
@@ -14,6 +15,7 @@ import argparse
 import json
 import pathlib
 import platform
+import zlib
 
 import numpy
 import safetensors
@@ -21,7 +23,8 @@ import safetensors.torch
 import tokenizers
 import torch
 import transformers
-from transformers import AutoTokenizer, EncoderConfig, BertForSequenceClassification
+from transformers import (AutoTokenizer, BertConfig, BertForQuestionAnswering, BertForSequenceClassification,
+                          DistilBertConfig, DistilBertForQuestionAnswering, DistilBertForSequenceClassification)
 
 ADAMW_STEPS = 10
 ADAMW_LEARNING_RATE = 1e-3
@@ -53,7 +56,7 @@ PAIRS = [
 
 
 def small_config(heads, labels, eps):
-    return EncoderConfig(
+    return BertConfig(
         vocab_size=120, hidden_size=128, num_hidden_layers=2, num_attention_heads=heads,
         intermediate_size=256, max_position_embeddings=64, type_vocab_size=2, num_labels=labels,
         layer_norm_eps=eps, attn_implementation="eager")
@@ -125,8 +128,10 @@ def gradients(model, examples, losses_of):
 
 def adamw_run(model, examples, losses_of):
     """Ten losses (each before its step) and gradient norms (before clipping); changes the model."""
-    plain = [p for n, p in model.named_parameters() if n.endswith("bias") or "LayerNorm" in n]
-    decayed = [p for n, p in model.named_parameters() if not (n.endswith("bias") or "LayerNorm" in n)]
+    def is_plain(name):
+        return name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name
+    plain = [p for n, p in model.named_parameters() if is_plain(n)]
+    decayed = [p for n, p in model.named_parameters() if not is_plain(n)]
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
         lr=ADAMW_LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8)
@@ -141,12 +146,23 @@ def adamw_run(model, examples, losses_of):
     return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
 
 
+def reference_name(name, names):
+    """The tensor whose gradient's norm the error is relative to. Adding a constant to all inputs of a softmax does
+    not change it, so some exact gradients are zero: those of key biases, and with question answering, a softmax
+    over tokens, those of the last two biases that are added to every token."""
+    name = name.replace("self.key.bias", "self.query.bias").replace("k_lin.bias", "q_lin.bias")
+    if "qa_outputs.bias" in names:
+        norms = [n for n in names if n.endswith(("output.LayerNorm.bias", "output_layer_norm.bias"))]
+        if name in ("qa_outputs.bias", max(n for n in norms if "attention" not in n)):
+            return name.replace(".bias", ".weight")
+    return name
+
+
 def gradient_errors(found, exact):
-    """Relative L2 errors by name. The exact gradient of a key bias is zero (adding a constant to all
-    scores does not change a softmax), so its error is relative to the query bias of the layer."""
+    """Relative L2 errors by name."""
     errors = {}
     for name, value in exact.items():
-        scale = exact[name.replace("self.key.bias", "self.query.bias")].norm()
+        scale = exact[reference_name(name, exact)].norm()
         errors[name] = ((found[name].double() - value).norm() / scale)[None]
     return errors
 
@@ -235,6 +251,182 @@ def write_small(directory, heads, labels, eps, seed):
     save(out, directory / "expected.safetensors", f"BertForSequenceClassification, heads {heads}, labels {labels}")
 
 
+# (transformers' configuration, class by head) of each family.
+FAMILIES = {
+    "bert": (BertConfig, {"classification": BertForSequenceClassification,
+                          "regression": BertForSequenceClassification,
+                          "question_answering": BertForQuestionAnswering}),
+    "distilbert": (DistilBertConfig, {"classification": DistilBertForSequenceClassification,
+                                      "regression": DistilBertForSequenceClassification,
+                                      "question_answering": DistilBertForQuestionAnswering}),
+}
+# Eight lengths with one token, whose answer is certain, and the longest possible one.
+HEAD_LENGTHS = [17, 3, 24, 9, 1, 20, 16, 5]
+
+
+def heads_config(family, head):
+    sizes = {
+        "bert": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48},
+        "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48},
+    }[family]
+    labels = {"classification": 3, "regression": 1, "question_answering": 2}[head]
+    problem = {"regression": {"problem_type": "regression"}}.get(head, {})
+    return FAMILIES[family][0](vocab_size=40, max_position_embeddings=24, num_labels=labels,
+                               attn_implementation="eager", **sizes, **problem)
+
+
+def heads_model(family, head, seed):
+    """As small_model(). A tensor's values depend only on its name, so the encoders of all heads are equal."""
+    model = FAMILIES[family][1][head](heads_config(family, head))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            generator = torch.Generator().manual_seed(seed + zlib.crc32(name.encode()))
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            if "LayerNorm.weight" in name or "layer_norm.weight" in name:
+                value = 1 + 0.2 * noise
+            elif name.endswith("bias"):
+                value = 0.1 * noise
+            elif "embeddings" in name:
+                value = 0.5 * noise
+            else:
+                value = noise / parameter.shape[1] ** 0.5
+            parameter.copy_(value.float())
+    return model.eval()
+
+
+def heads_examples(head, seed):
+    """(ids, types, target): a class, a number, or the first and the last token of an answer."""
+    generator = torch.Generator().manual_seed(seed)
+    examples = []
+    for i, length in enumerate(HEAD_LENGTHS):
+        ids = torch.randint(1, 40, (length,), generator=generator)
+        types = (torch.arange(length) >= length // 2).long()
+        first, last = sorted(torch.randint(0, length, (2,), generator=generator).tolist())
+        value = float(torch.randn((1,), generator=generator))
+        examples.append((ids, types, {"classification": i % 3, "regression": value,
+                                      "question_answering": (first, last)}[head]))
+    return examples
+
+
+def head_arguments(family, head, ids, types, targets):
+    """The arguments of transformers' forward()."""
+    arguments = {"input_ids": ids}
+    if family == "bert":
+        arguments["token_type_ids"] = types
+    if head == "question_answering":
+        arguments["start_positions"] = torch.tensor([first for first, _ in targets])
+        arguments["end_positions"] = torch.tensor([last for _, last in targets])
+    else:
+        arguments["labels"] = torch.tensor(targets)
+    return arguments
+
+
+def heads_losses_alone(family, head):
+    """Packed logits and losses, computed by transformers one example at a time without padding."""
+    def losses_of(model, examples):
+        logits, losses = [], []
+        for ids, types, target in examples:
+            arguments = head_arguments(family, head, ids[None], types[None], [target])
+            if head == "regression":
+                arguments["labels"] = arguments["labels"].to(next(model.parameters()).dtype)
+            out = model(**arguments)
+            losses.append(out.loss)
+            logits.append(torch.stack([out.start_logits[0], out.end_logits[0]], dim=1)
+                          if head == "question_answering" else out.logits)
+        return torch.cat(logits), torch.stack(losses)
+    return losses_of
+
+
+def heads_losses_padded(family, head):
+    """The same of the padded batch with an attention mask. transformers' softmax over the tokens of a question
+    includes padding; here it is left out, because Tilewright has none."""
+    def losses_of(model, examples):
+        pad = torch.nn.utils.rnn.pad_sequence
+        ids = pad([ids for ids, _, _ in examples], batch_first=True)
+        types = pad([types for _, types, _ in examples], batch_first=True)
+        mask = pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True)
+        targets = [target for _, _, target in examples]
+        arguments = head_arguments(family, head, ids, types, targets)
+        out = model(attention_mask=mask, **arguments)
+        if head == "classification":
+            return out.logits.float(), torch.nn.functional.cross_entropy(
+                out.logits.float(), arguments["labels"], reduction="none")
+        if head == "regression":
+            return out.logits.float(), (out.logits.float().squeeze(-1) - arguments["labels"]) ** 2
+        hidden = (mask == 0)
+        losses = [torch.nn.functional.cross_entropy(
+            logits.float().masked_fill(hidden, float("-inf")), arguments[name], reduction="none")
+            for logits, name in ((out.start_logits, "start_positions"), (out.end_logits, "end_positions"))]
+        logits = torch.stack([out.start_logits, out.end_logits], dim=2)[mask == 1]
+        return logits.float(), (losses[0] + losses[1]) / 2
+    return losses_of
+
+
+def heads_losses_bf16(family, head):
+    padded = heads_losses_padded(family, head)
+    def losses_of(model, examples):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return padded(model, examples)
+    return losses_of
+
+
+def heads_inputs(head, examples):
+    targets = [target for _, _, target in examples]
+    out = inputs([(ids, types, 0) for ids, types, _ in examples])
+    if head == "classification":
+        out["labels"] = torch.tensor(targets).int()
+    elif head == "regression":
+        out["values"] = torch.tensor(targets)
+    else:
+        out["labels"] = torch.tensor([first for first, _ in targets]).int()
+        out["last_labels"] = torch.tensor([last for _, last in targets]).int()
+    return out
+
+
+def write_heads(directory, family, seed):
+    """The encoder in model.safetensors, and for each head a file with its tensors and the expected values."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for head in FAMILIES[family][1]:
+        if (family, head) == ("bert", "classification"):
+            continue  # small_d32 and small_d64
+        print(directory.name, head)
+        state = heads_model(family, head, seed).state_dict()
+        examples = heads_examples(head, seed + 1)
+
+        def make_model():
+            model = FAMILIES[family][1][head](heads_config(family, head))
+            model.load_state_dict(state)
+            return model.eval()
+
+        losses = {"fp32": heads_losses_padded(family, head), "bf16": heads_losses_bf16(family, head)}
+        alone = heads_losses_alone(family, head)
+        logits, exact_losses, exact = gradients(make_model().double(), examples, alone)
+        out = {"logits": logits, "losses": exact_losses, "loss": exact_losses.mean()[None]}
+        model = make_model().double()
+        out["adamw.losses"], out["adamw.grad_norms"] = adamw_run(model, examples, alone)
+        for dtype, losses_of in losses.items():
+            found_logits, found_losses, found = gradients(make_model(), examples, losses_of)
+            out[f"{dtype}.loss"] = found_losses.mean()[None]
+            errors = gradient_errors(found, exact)
+            out |= {f"{dtype}.grad_error.{name}": error for name, error in errors.items()}
+            out[f"{dtype}.adamw.losses"], _ = adamw_run(make_model(), examples, losses_of)
+            if dtype == "fp32":
+                assert torch.allclose(found_logits.double(), logits, rtol=1e-4, atol=1e-5)
+                assert max(errors.values()) < 1e-4, "float64 and plain float32 torch disagree"
+            print(f"  {dtype}: loss {float(found_losses.mean()):.7f} (exact {float(exact_losses.mean()):.7f}), "
+                  f"gradients' relative error median {float(torch.cat(list(errors.values())).median()):.2e}, "
+                  f"worst {float(max(errors.values())):.2e}")
+        out |= heads_inputs(head, examples)
+        out |= {f"grad.{name}": gradient for name, gradient in exact.items()}
+        encoder = {name: value for name, value in state.items() if name.startswith(family + ".") and "pooler" not in name}
+        out |= {name: value for name, value in state.items() if name not in encoder}
+        save(out, directory / f"{head}.safetensors", FAMILIES[family][1][head].__name__)
+    safetensors.torch.save_file(encoder, str(directory / "model.safetensors"), metadata={"format": "pt"})
+    (directory / "model.safetensors").chmod(0o644)
+    fields = heads_config(family, "classification").to_dict()
+    (directory / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n")
+
+
 def occurring_rows(name, shape, examples):
     """The rows of an embedding that have a gradient, or all rows of any other tensor."""
     if "word_embeddings" in name:
@@ -250,7 +442,7 @@ def write_minilm(directory, minilm, seed):
     for first, second, label in PAIRS:
         encoded = tokenizer(first, second)
         examples.append((torch.tensor(encoded["input_ids"]), torch.tensor(encoded["token_type_ids"]), label))
-    config = EncoderConfig.from_pretrained(minilm, num_labels=2, attn_implementation="eager")
+    config = BertConfig.from_pretrained(minilm, num_labels=2, attn_implementation="eager")
     generator = torch.Generator().manual_seed(seed)
     head = 0.1 * torch.randn((2, config.hidden_size), generator=generator)
     bias = 0.1 * torch.randn((2,), generator=generator)
@@ -279,15 +471,23 @@ def write_minilm(directory, minilm, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minilm", required=True, help="the model directory of all-MiniLM-L6-v2")
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="the directory for small_d32, small_d64 and minilm")
+    parser.add_argument("--minilm", help="the model directory of all-MiniLM-L6-v2")
+    parser.add_argument("--only", choices=["small", "heads", "minilm"], help="write these files only")
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="the directory for small_d32, heads_bert, minilm, ...")
     arguments = parser.parse_args()
+    if arguments.only in (None, "minilm") and not arguments.minilm:
+        parser.error("--minilm is required")
     transformers.logging.set_verbosity_error()
     torch.manual_seed(1)
     print(versions())
-    write_small(arguments.out / "small_d32", heads=4, labels=2, eps=1e-12, seed=32)
-    write_small(arguments.out / "small_d64", heads=2, labels=3, eps=1e-5, seed=64)
-    write_minilm(arguments.out / "minilm", arguments.minilm, seed=6)
+    if arguments.only in (None, "small"):
+        write_small(arguments.out / "small_d32", heads=4, labels=2, eps=1e-12, seed=32)
+        write_small(arguments.out / "small_d64", heads=2, labels=3, eps=1e-5, seed=64)
+    if arguments.only in (None, "heads"):
+        write_heads(arguments.out / "heads_bert", "bert", seed=128)
+        write_heads(arguments.out / "heads_distilbert", "distilbert", seed=256)
+    if arguments.only in (None, "minilm"):
+        write_minilm(arguments.out / "minilm", arguments.minilm, seed=6)
 
 
 if __name__ == "__main__":

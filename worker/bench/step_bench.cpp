@@ -28,13 +28,16 @@ nn::Batch make_batch(const StepBenchOptions& options) {
   std::uint64_t state = 1;
   const std::int64_t n = options.examples;
   batch.open_group(0);
+  const bool answers = options.question_answering;
   std::int64_t b = 0;
   for (std::int64_t shard = 0; shard < options.shards; ++shard) {
     for (; b < n && b * options.shards / n == shard; ++b) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(options.seqlen));
       for (std::int32_t& id : ids) id = next_id(state);
       batch.add(ids, std::vector<std::int32_t>(ids.size(), 0),
-                {.label = static_cast<std::int32_t>(b % 2)}, static_cast<std::int32_t>(b));
+                {.label = answers ? 0 : static_cast<std::int32_t>(b % 2),
+                 .last = answers ? static_cast<std::int32_t>(options.seqlen - 1) : 0},
+                static_cast<std::int32_t>(b));
     }
     batch.close_shard();
   }
@@ -43,7 +46,8 @@ nn::Batch make_batch(const StepBenchOptions& options) {
 
 template <typename Activation>
 StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
-  const nn::EncoderConfig config = bench_config(options.model);
+  nn::EncoderConfig config = bench_config(options.model);
+  if (options.question_answering) config.head = nn::Head::kQuestionAnswering;
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   runtime::ThreadPool pool(options.threads > 0 ? options.threads
                                                : std::min(cpu.physical_cores, cpu.usable_cpus));
@@ -53,7 +57,7 @@ StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
   nn::Model<Activation> model(config, context);
   for (const nn::Tensor& tensor : model.layout().tensors) {
     nn::initialise_tensor(tensor, 1, 0.02f, model.parameters().data() + tensor.offset);
-    if (tensor.name.ends_with("LayerNorm.weight")) {
+    if (!tensor.decays && tensor.name.ends_with(".weight")) {  // of layer norm
       std::fill_n(model.parameters().data() + tensor.offset, tensor.count, 1.0f);
     }
   }
@@ -105,6 +109,14 @@ nn::EncoderConfig bench_config(const std::string& model) {
     config.intermediate_size = 4096;
     return config;
   }
+  if (model == "distilbert") {
+    config.family = &nn::kDistilBert;
+    config.num_hidden_layers = 6;
+    config.type_vocab_size = 0;
+    config.classifier_dropout = nn::kDistilBert.default_classifier_dropout;
+    config.qa_dropout = nn::kDistilBert.default_qa_dropout;
+    return config;
+  }
   if (model == "minilm") {
     config.hidden_size = 384;
     config.num_hidden_layers = 6;
@@ -113,7 +125,9 @@ nn::EncoderConfig bench_config(const std::string& model) {
   }
   throw Failure(
       ExitCode::kUsage,
-      fmt::format("--model: found \"{}\", expected one of bert-base, bert-large, minilm", model));
+      fmt::format(
+          "--model: found \"{}\", expected one of bert-base, bert-large, distilbert, minilm",
+          model));
 }
 
 StepBenchResult bench_step(const StepBenchOptions& options, runtime::Isa isa) {
@@ -127,6 +141,7 @@ std::string StepBenchResult::to_json() const {
   json["isa"] = isa;
   json["gemm_backend"] = backend;
   json["model"] = options.model;
+  json["head"] = options.question_answering ? "question_answering" : "classification";
   json["dtype"] = options.bf16 ? "bf16" : "fp32";
   json["threads"] = options.threads;
   json["examples"] = options.examples;
@@ -144,11 +159,11 @@ std::string StepBenchResult::to_json() const {
 
 std::string StepBenchResult::to_text() const {
   return fmt::format(
-      "{} {} x {} {} {} {} on {} threads, {} shards: {:.3f} s/step, {:.2f} examples/s, {:.0f} "
+      "{}{} {} x {} {} {} {} on {} threads, {} shards: {:.3f} s/step, {:.2f} examples/s, {:.0f} "
       "GFLOP/s ({:.0f} % of {:.0f})\n",
-      options.model, options.examples, options.seqlen, options.bf16 ? "bf16" : "fp32", isa, backend,
-      options.threads, options.shards, median, examples_per_second, gflops,
-      100 * gflops / peak_gflops, peak_gflops);
+      options.model, options.question_answering ? " question answering" : "", options.examples,
+      options.seqlen, options.bf16 ? "bf16" : "fp32", isa, backend, options.threads, options.shards,
+      median, examples_per_second, gflops, 100 * gflops / peak_gflops, peak_gflops);
 }
 
 }  // namespace tilewright::bench

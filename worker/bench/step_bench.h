@@ -1,5 +1,6 @@
 // Benchmarks complete training steps (forward, backward, AdamW, with dropout) of sequence
-// classification on random tokens of equal length. bench/ times the same shapes in PyTorch.
+// classification or question answering on random tokens of equal length. bench/ times the same
+// shapes in PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 namespace tilewright::bench {
 
 struct StepBenchOptions {
-  std::string model = "bert-base";  // bert-base, bert-large, minilm
+  std::string model = "bert-base";  // as in bench_config()
+  bool question_answering = false;  // otherwise classification
   std::int64_t examples = 32;
   std::int64_t seqlen = 128;
   std::int64_t steps = 5;   // timed, after two warm-up steps

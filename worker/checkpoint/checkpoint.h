@@ -18,7 +18,7 @@ namespace tilewright::checkpoint {
 
 inline constexpr const char* kStateFile = "trainer_state.json";
 
-// The three lists have the same names (those of BertForSequenceClassification) and shapes.
+// The three lists have the same names (those of transformers) and shapes.
 struct TrainingTensors {
   std::vector<TensorView> weights;     // fp32 masters
   std::vector<TensorView> exp_avg;     // AdamW's first moment

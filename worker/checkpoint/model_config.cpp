@@ -28,15 +28,31 @@ std::vector<std::string> labels_of(const JsonFields& fields) {
   return labels;
 }
 
-void require_architecture(const JsonFields& fields) {
-  if (fields.string("model_type", "") != "bert") fields.fail("model_type", "\"bert\"");
-  if (fields.string("hidden_act", "gelu") != "gelu") {
-    fields.fail("hidden_act", "\"gelu\" (exact GELU with erf)");
+const nn::ModelFamily* find_family(const std::string& model_type) {
+  for (const nn::ModelFamily* family : nn::kModelFamilies) {
+    if (family->model_type == model_type) return family;
+  }
+  return nullptr;
+}
+
+const nn::ModelFamily& require_architecture(const JsonFields& fields) {
+  const nn::ModelFamily* const family = find_family(fields.string("model_type", ""));
+  if (family == nullptr) {
+    std::string known;
+    for (const nn::ModelFamily* each : nn::kModelFamilies) {
+      known += fmt::format("{}\"{}\"", known.empty() ? "" : " or ", each->model_type);
+    }
+    fields.fail("model_type", known);
+  }
+  const std::string activation(family->fields.hidden_act);
+  if (fields.string(activation, "gelu") != "gelu") {
+    fields.fail(activation, "\"gelu\" (exact GELU with erf)");
   }
   if (fields.string("position_embedding_type", "absolute") != "absolute") {
     fields.fail("position_embedding_type", "\"absolute\"");
   }
   if (fields.boolean("is_decoder", false)) fields.fail("is_decoder", "false (an encoder)");
+  return *family;
 }
 
 }  // namespace
@@ -50,29 +66,42 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   }
   const bool is_directory = std::filesystem::is_directory(path, ignored);
   const JsonFields fields(is_directory ? path / "config.json" : path, ExitCode::kModel);
-  require_architecture(fields);
+  const nn::ModelFamily& family = require_architecture(fields);
+  const nn::ConfigFields& names = family.fields;
+  // A field that the family does not have has the value `fallback`.
+  const auto integer = [&](std::string_view name, std::int64_t max, std::int64_t fallback = 0) {
+    return name.empty() ? fallback : fields.integer(std::string(name), 1, max);
+  };
+  const auto number = [&](std::string_view name, double min, double max, double fallback) {
+    return static_cast<float>(name.empty() ? fallback
+                                           : fields.number(std::string(name), min, max, fallback));
+  };
 
   ModelConfig out;
   nn::EncoderConfig& encoder = out.encoder;
+  encoder.family = &family;
   encoder.vocab_size = fields.integer("vocab_size", 1, kMaxSize);
-  encoder.hidden_size = fields.integer("hidden_size", 1, kMaxSize);
-  encoder.num_hidden_layers = fields.integer("num_hidden_layers", 1, 1024);
-  encoder.num_attention_heads = fields.integer("num_attention_heads", 1, kMaxSize);
-  encoder.intermediate_size = fields.integer("intermediate_size", 1, kMaxSize);
+  encoder.hidden_size = integer(names.hidden_size, kMaxSize);
+  encoder.num_hidden_layers = integer(names.num_hidden_layers, 1024);
+  encoder.num_attention_heads = integer(names.num_attention_heads, kMaxSize);
+  encoder.intermediate_size = integer(names.intermediate_size, kMaxSize);
   encoder.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxSize);
-  encoder.type_vocab_size = fields.integer("type_vocab_size", 1, kMaxSize);
+  encoder.type_vocab_size = integer(names.type_vocab_size, kMaxSize);
   if (encoder.hidden_size % encoder.num_attention_heads != 0) {
-    fields.fail("hidden_size", fmt::format("a multiple of num_attention_heads, which is {}",
-                                           encoder.num_attention_heads));
+    fields.fail(std::string(names.hidden_size),
+                fmt::format("a multiple of {}, which is {}", names.num_attention_heads,
+                            encoder.num_attention_heads));
   }
   constexpr double kBelowOne = 0.999;
-  encoder.layer_norm_eps = static_cast<float>(fields.number("layer_norm_eps", 1e-30, 1, 1e-12));
-  const double hidden_dropout = fields.number("hidden_dropout_prob", 0, kBelowOne, 0.1);
-  encoder.hidden_dropout_prob = static_cast<float>(hidden_dropout);
+  encoder.layer_norm_eps = number(names.layer_norm_eps, 1e-30, 1, 1e-12);
+  encoder.hidden_dropout_prob = number(names.hidden_dropout_prob, 0, kBelowOne, 0.1);
   encoder.attention_probs_dropout_prob =
-      static_cast<float>(fields.number("attention_probs_dropout_prob", 0, kBelowOne, 0.1));
+      number(names.attention_probs_dropout_prob, 0, kBelowOne, 0.1);
   encoder.classifier_dropout =
-      static_cast<float>(fields.number("classifier_dropout", 0, kBelowOne, hidden_dropout));
+      number(names.classifier_dropout, 0, kBelowOne,
+             family.default_classifier_dropout < 0 ? encoder.hidden_dropout_prob
+                                                   : family.default_classifier_dropout);
+  encoder.qa_dropout = number(names.qa_dropout, 0, kBelowOne, family.default_qa_dropout);
   encoder.initializer_range = static_cast<float>(fields.number("initializer_range", 0, 10, 0.02));
   out.labels = labels_of(fields);
   encoder.num_labels = static_cast<std::int64_t>(out.labels.size());
@@ -81,18 +110,27 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
 }
 
 std::string model_config_json(const std::string& source_json,
-                              const std::vector<std::string>& labels) {
+                              const std::vector<std::string>& labels,
+                              const nn::EncoderConfig& encoder) {
   auto json = nlohmann::json::parse(source_json);
-  json["architectures"] = {"BertForSequenceClassification"};
-  json["id2label"] = nlohmann::json::object();
-  json["label2id"] = nlohmann::json::object();
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    json["id2label"][std::to_string(i)] = labels[i];
-    json["label2id"][labels[i]] = i;
+  const bool answers = encoder.head == nn::Head::kQuestionAnswering;
+  json["architectures"] = {
+      fmt::format("{}{}", encoder.family->class_name,
+                  answers ? "ForQuestionAnswering" : "ForSequenceClassification")};
+  for (const char* name : {"id2label", "label2id", "problem_type"}) json.erase(name);
+  if (!answers) {
+    const std::vector<std::string>& names = labels.empty() ? default_labels(1) : labels;
+    json["id2label"] = nlohmann::json::object();
+    json["label2id"] = nlohmann::json::object();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      json["id2label"][std::to_string(i)] = names[i];
+      json["label2id"][names[i]] = i;
+    }
+    json["problem_type"] = nullptr;
+    if (labels.size() > 1) json["problem_type"] = "single_label_classification";
+    if (encoder.head == nn::Head::kRegression) json["problem_type"] = "regression";
   }
-  json.erase("num_labels");  // implied by id2label
-  json["problem_type"] = nullptr;
-  if (labels.size() > 1) json["problem_type"] = "single_label_classification";
+  json.erase("num_labels");  // implied by id2label; 2 without it
   json.erase("dtype");
   json["torch_dtype"] = "float32";  // read by transformers 4 and 5
   return json.dump(2) + "\n";

@@ -1,5 +1,6 @@
 // Writes the final output in Hugging Face's layout: config.json, model.safetensors and the
-// tokenizer files. AutoModelForSequenceClassification.from_pretrained and AutoTokenizer load it.
+// tokenizer files. AutoModelForSequenceClassification.from_pretrained (or
+// AutoModelForQuestionAnswering's) and AutoTokenizer load it.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +16,8 @@
 namespace tilewright::checkpoint {
 
 struct ModelFolderContent {
-  std::vector<TensorView> weights;  // all parameters, named as in BertForSequenceClassification
-  std::string config_json;          // from model_config_json()
+  std::vector<TensorView> weights;         // all parameters, named as in transformers
+  std::string config_json;                 // from model_config_json()
   std::filesystem::path tokenizer_source;  // the model directory to copy tokenizer files from
   std::map<std::string, std::string> extra_files;  // name -> content: all_results.json, ...
   std::function<void()> before_commit = {};  // called before the rename: a fault point for tests

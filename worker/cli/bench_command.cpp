@@ -21,8 +21,11 @@ void add_step(CLI::App& bench, int& exit_code) {
   auto fp32 = std::make_shared<bool>(false);
   auto backend = std::make_shared<std::string>("native");
   CLI::App* step = bench.add_subcommand("step", "Forward, backward and AdamW on random tokens");
-  step->add_option("--model", options->model, "Model size: bert-base, bert-large or minilm")
+  step->add_option("--model", options->model,
+                   "Model size: bert-base, bert-large, distilbert or minilm")
       ->capture_default_str();
+  step->add_flag("--question_answering", options->question_answering,
+                 "Train question answering instead of classification");
   step->add_option("--batch", options->examples, "Examples per step")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

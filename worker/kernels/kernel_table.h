@@ -9,7 +9,7 @@
 
 namespace tilewright::kernels {
 
-// Maximum row width of embed_norm, add_norm and tanh_dropout; sizes the dropout mask buffer.
+// Maximum row width of the kernels with dropout; sizes the mask buffer.
 inline constexpr std::int64_t kMaxHidden = 16384;
 
 // Arguments of embed_norm_forward (ids to type) and add_norm_forward (x, residual); shapes in
@@ -48,15 +48,16 @@ struct NormBackward {
   Activation* dx = nullptr;
 };
 
+// Arguments of tanh_dropout, relu_dropout and dropout_forward; shapes in ops.h.
 template <typename Activation>
-struct TanhDropout {
+struct ActivationDropout {
   const Activation* x = nullptr;           // forward
   const Activation* dy = nullptr;          // backward
   const Activation* activation = nullptr;  // backward
   std::int64_t H = 0;
   DropoutStream dropout;
   RowIdentity identity;
-  Activation* activation_out = nullptr;  // forward
+  Activation* activation_out = nullptr;  // forward, not of dropout_forward
   Activation* out = nullptr;             // y or dx
 };
 
@@ -72,11 +73,18 @@ struct KernelTable {
   void (*gelu_forward)(const Activation* x, std::int64_t count, Activation* y) = nullptr;
   void (*gelu_backward)(const Activation* x, const Activation* dy, std::int64_t count,
                         Activation* dx) = nullptr;
-  void (*tanh_dropout_forward)(const TanhDropout<Activation>& a, Range rows) = nullptr;
-  void (*tanh_dropout_backward)(const TanhDropout<Activation>& a, Range rows) = nullptr;
+  void (*tanh_dropout_forward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
+  void (*tanh_dropout_backward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
+  void (*relu_dropout_forward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
+  void (*relu_dropout_backward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
+  void (*dropout_forward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
   void (*softmax_cross_entropy)(const Activation* logits, const std::int32_t* labels,
                                 std::int64_t rows, std::int64_t classes, float scale, float* losses,
                                 Activation* d_logits) = nullptr;
+  void (*squared_error)(const Activation* logits, const float* values, std::int64_t rows,
+                        float scale, float* losses, Activation* d_logits) = nullptr;
+  void (*span_cross_entropy)(const AnswerSpans& spans, const Activation* logits, float scale,
+                             float* losses, Activation* d_logits) = nullptr;
   // One example and head. `scratch`: attention_scratch bytes, not shared with concurrent calls.
   void (*attention_forward)(const AttentionForward<Activation>& a, const DropoutStream& stream,
                             std::int64_t example, std::int64_t head, std::byte* scratch) = nullptr;

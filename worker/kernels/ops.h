@@ -121,6 +121,15 @@ struct AttentionBackward {
   Activation* d_qkv = nullptr;            // [T, 3 * A * D]
 };
 
+// The answers of the examples of a batch. Tokens count from 0 in each example.
+struct AnswerSpans {
+  const std::int32_t* cu_seqlens = nullptr;  // [B + 1]
+  const std::int32_t* lengths = nullptr;     // [B], tokens without padding
+  const std::int32_t* first = nullptr;       // [B], the answer's first token, below the length
+  const std::int32_t* last = nullptr;        // [B], its last token, below the length
+  std::int64_t B = 0;
+};
+
 template <typename Activation>
 struct Ops {
   // ---- Linear layers: y = x W^T + b, W [N, K] as Hugging Face stores it.
@@ -162,9 +171,9 @@ struct Ops {
       attention_scratch;
 
   // ---- Embeddings: sum[t] = word[ids[t]] + position[positions[t]] + type[types[t]] (fp32 master
-  // weights, added in that order), y = dropout(norm(sum)). Backward needs sum [T, H] and
-  // stats [T, 2] (mean, 1 / standard deviation). y is y32 rounded to Activation; it may be null if
-  // Activation is float.
+  // weights, added in that order; type null: without it), y = dropout(norm(sum)). Backward needs
+  // sum [T, H] and stats [T, 2] (mean, 1 / standard deviation). y is y32 rounded to Activation; it
+  // may be null if Activation is float.
   Kernel<void(ThreadPool& pool, const std::int32_t* ids, const std::int32_t* positions,
               const std::int32_t* types, const float* word, const float* position,
               const float* type, std::int64_t rows, std::int64_t H, LayerNorm norm, Dropout dropout,
@@ -203,7 +212,7 @@ struct Ops {
               Activation* dx)>
       gelu_backward;
 
-  // ---- Pooler and classification head, one row per example.
+  // ---- Heads. Rows are examples, or tokens for question answering.
   // activation = tanh(x), y = dropout(activation).
   Kernel<void(ThreadPool& pool, const Activation* x, std::int64_t rows, std::int64_t H,
               Dropout dropout, RowIdentity identity, Activation* activation, Activation* y)>
@@ -213,11 +222,34 @@ struct Ops {
               std::int64_t rows, std::int64_t H, Dropout dropout, RowIdentity identity,
               Activation* dx)>
       tanh_dropout_backward;
+  // activation = max(x, 0), y = dropout(activation).
+  Kernel<void(ThreadPool& pool, const Activation* x, std::int64_t rows, std::int64_t H,
+              Dropout dropout, RowIdentity identity, Activation* activation, Activation* y)>
+      relu_dropout_forward;
+  // dx = dropout'(dy) where activation > 0, otherwise 0; dx may be dy.
+  Kernel<void(ThreadPool& pool, const Activation* activation, const Activation* dy,
+              std::int64_t rows, std::int64_t H, Dropout dropout, RowIdentity identity,
+              Activation* dx)>
+      relu_dropout_backward;
+  // y = dropout(x); y may be x. Its backward is dropout_backward.
+  Kernel<void(ThreadPool& pool, const Activation* x, std::int64_t rows, std::int64_t H,
+              Dropout dropout, RowIdentity identity, Activation* y)>
+      dropout_forward;
   // losses[b] = -log softmax(logits[b])[labels[b]]; d_logits = (softmax - onehot) * scale. scale is
   // 1 / (examples of the global batch), so that the mean is taken once over the global batch.
   Kernel<void(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
               std::int64_t classes, float scale, float* losses, Activation* d_logits)>
       softmax_cross_entropy;
+  // losses[b] = (logits[b] - values[b])^2; d_logits = 2 (logits - values) scale.
+  Kernel<void(const Activation* logits, const float* values, std::int64_t rows, float scale,
+              float* losses, Activation* d_logits)>
+      squared_error;
+  // Question answering: logits [T, 2] are the scores of a token as first and as last one of the
+  // answer. losses[b] is the mean of the cross entropies of both over the example's tokens;
+  // d_logits is their gradient times scale, and zero for padding.
+  Kernel<void(const AnswerSpans& spans, const Activation* logits, float scale, float* losses,
+              Activation* d_logits)>
+      span_cross_entropy;
 };
 
 // Embedding gradients: `grad` [R, H], overwritten, has one row for each of the R distinct ids of

@@ -119,26 +119,68 @@ void gelu_backward(const KernelTable<Activation>& table, ThreadPool& pool, const
   });
 }
 
+// Arguments of the forward kernels of heads.
+template <typename Activation>
+ActivationDropout<Activation> activation_forward(const Activation* x, std::int64_t H,
+                                                 const Dropout& dropout, RowIdentity identity,
+                                                 Activation* activation, Activation* y) {
+  auto a = row_arguments<ActivationDropout<Activation>>(H, dropout, identity);
+  a.x = x;
+  a.activation_out = activation;
+  a.out = y;
+  return a;
+}
+// Of the backward kernels.
+template <typename Activation>
+ActivationDropout<Activation> activation_backward(const Activation* activation,
+                                                  const Activation* dy, std::int64_t H,
+                                                  const Dropout& dropout, RowIdentity identity,
+                                                  Activation* dx) {
+  auto a = row_arguments<ActivationDropout<Activation>>(H, dropout, identity);
+  a.dy = dy;
+  a.activation = activation;
+  a.out = dx;
+  return a;
+}
+
 template <typename Activation>
 void tanh_dropout_forward(const KernelTable<Activation>& table, ThreadPool& pool,
                           const Activation* x, std::int64_t rows, std::int64_t H, Dropout dropout,
                           RowIdentity identity, Activation* activation, Activation* y) {
-  auto a = row_arguments<TanhDropout<Activation>>(H, dropout, identity);
-  a.x = x;
-  a.activation_out = activation;
-  a.out = y;
-  run_rows(pool, table.tanh_dropout_forward, a, rows);
+  run_rows(pool, table.tanh_dropout_forward,
+           activation_forward(x, H, dropout, identity, activation, y), rows);
 }
 
 template <typename Activation>
 void tanh_dropout_backward(const KernelTable<Activation>& table, ThreadPool& pool,
                            const Activation* activation, const Activation* dy, std::int64_t rows,
                            std::int64_t H, Dropout dropout, RowIdentity identity, Activation* dx) {
-  auto a = row_arguments<TanhDropout<Activation>>(H, dropout, identity);
-  a.dy = dy;
-  a.activation = activation;
-  a.out = dx;
-  run_rows(pool, table.tanh_dropout_backward, a, rows);
+  run_rows(pool, table.tanh_dropout_backward,
+           activation_backward(activation, dy, H, dropout, identity, dx), rows);
+}
+
+template <typename Activation>
+void relu_dropout_forward(const KernelTable<Activation>& table, ThreadPool& pool,
+                          const Activation* x, std::int64_t rows, std::int64_t H, Dropout dropout,
+                          RowIdentity identity, Activation* activation, Activation* y) {
+  run_rows(pool, table.relu_dropout_forward,
+           activation_forward(x, H, dropout, identity, activation, y), rows);
+}
+
+template <typename Activation>
+void relu_dropout_backward(const KernelTable<Activation>& table, ThreadPool& pool,
+                           const Activation* activation, const Activation* dy, std::int64_t rows,
+                           std::int64_t H, Dropout dropout, RowIdentity identity, Activation* dx) {
+  run_rows(pool, table.relu_dropout_backward,
+           activation_backward(activation, dy, H, dropout, identity, dx), rows);
+}
+
+template <typename Activation>
+void dropout_forward(const KernelTable<Activation>& table, ThreadPool& pool, const Activation* x,
+                     std::int64_t rows, std::int64_t H, Dropout dropout, RowIdentity identity,
+                     Activation* y) {
+  run_rows(pool, table.dropout_forward,
+           activation_forward<Activation>(x, H, dropout, identity, nullptr, y), rows);
 }
 
 template <typename Activation>
@@ -146,6 +188,27 @@ void softmax_cross_entropy(const KernelTable<Activation>& table, const Activatio
                            const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
                            float scale, float* losses, Activation* d_logits) {
   table.softmax_cross_entropy(logits, labels, rows, classes, scale, losses, d_logits);
+}
+
+template <typename Activation>
+void squared_error(const KernelTable<Activation>& table, const Activation* logits,
+                   const float* values, std::int64_t rows, float scale, float* losses,
+                   Activation* d_logits) {
+  table.squared_error(logits, values, rows, scale, losses, d_logits);
+}
+
+template <typename Activation>
+void span_cross_entropy(const KernelTable<Activation>& table, const AnswerSpans& spans,
+                        const Activation* logits, float scale, float* losses,
+                        Activation* d_logits) {
+  for (std::int64_t b = 0; b < spans.B; ++b) {
+    const std::int32_t length = spans.lengths[b];
+    TW_CHECK(spans.first[b] >= 0 && spans.first[b] < length && spans.last[b] >= 0 &&
+                 spans.last[b] < length,
+             "answer from token {} to {} in an example of {} tokens", spans.first[b], spans.last[b],
+             length);
+  }
+  table.span_cross_entropy(spans, logits, scale, losses, d_logits);
 }
 
 }  // namespace
@@ -160,7 +223,12 @@ void fill_row_launchers(Ops<Activation>& ops, const KernelTable<Activation>& tab
   ops.gelu_backward.template bind<gelu_backward<Activation>>(table);
   ops.tanh_dropout_forward.template bind<tanh_dropout_forward<Activation>>(table);
   ops.tanh_dropout_backward.template bind<tanh_dropout_backward<Activation>>(table);
+  ops.relu_dropout_forward.template bind<relu_dropout_forward<Activation>>(table);
+  ops.relu_dropout_backward.template bind<relu_dropout_backward<Activation>>(table);
+  ops.dropout_forward.template bind<dropout_forward<Activation>>(table);
   ops.softmax_cross_entropy.template bind<softmax_cross_entropy<Activation>>(table);
+  ops.squared_error.template bind<squared_error<Activation>>(table);
+  ops.span_cross_entropy.template bind<span_cross_entropy<Activation>>(table);
 }
 template void fill_row_launchers<float>(Ops<float>&, const KernelTable<float>&);
 template void fill_row_launchers<bf16>(Ops<bf16>&, const KernelTable<bf16>&);

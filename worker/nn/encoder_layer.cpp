@@ -90,6 +90,7 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
   const std::int64_t rows = batch.T();
   const std::int64_t H = config.hidden_size;
   const float p_hidden = training ? config.hidden_dropout_prob : 0.0f;
+  const float p_attended = training ? config.attention_output_dropout_prob() : 0.0f;
   const float p_attention = training ? config.attention_probs_dropout_prob : 0.0f;
   const kernels::RowIdentity identity{batch.token_example.data(), batch.positions.data()};
 
@@ -99,7 +100,7 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
       scratch.kernel);
   attention_output.forward(c, a.context, rows, scratch.branch);
   c.ops.add_norm_forward(c.pool, scratch.branch, scratch.hidden32, rows, H, attention_norm,
-                         key.at(index, DropoutKey::kAttentionOutput, p_hidden), identity,
+                         key.at(index, DropoutKey::kAttentionOutput, p_attended), identity,
                          a.attention_sum, a.attention_stats, scratch.attended32, a.attended);
 
   intermediate.forward(c, a.attended, rows, a.intermediate);
@@ -135,10 +136,11 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
   intermediate.backward_input(c, scratch.d_intermediate, rows, scratch.d_input);
 
   // d_sum is the gradient of the residual stream at the attention norm; d_hidden32 can be reused.
-  c.ops.add_norm_backward(c.pool, scratch.d_sum, scratch.d_input, a.attention_sum,
-                          a.attention_stats, rows, H, attention_norm,
-                          key.at(index, DropoutKey::kAttentionOutput, config.hidden_dropout_prob),
-                          identity, scratch.d_hidden32, scratch.d_branch);
+  c.ops.add_norm_backward(
+      c.pool, scratch.d_sum, scratch.d_input, a.attention_sum, a.attention_stats, rows, H,
+      attention_norm,
+      key.at(index, DropoutKey::kAttentionOutput, config.attention_output_dropout_prob()), identity,
+      scratch.d_hidden32, scratch.d_branch);
   norm_gradient(c, layout.attention_norm, H, batch, scratch.d_sum, a.attention_sum,
                 a.attention_stats, sink);
   weight_gradient(c, layout.attention_output, batch, a.context, scratch.d_branch, scratch.kernel,

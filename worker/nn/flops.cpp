@@ -8,8 +8,9 @@ double example_flops(const EncoderConfig& config, std::size_t tokens) {
   const auto L = static_cast<double>(config.num_hidden_layers);
   const double P = 4 * H * H + 2 * H * I;
   const auto S = static_cast<double>(tokens);
-  return 2 * L * P * S + 4 * L * H * S * S +
-         2 * (H * H + H * static_cast<double>(config.num_labels));
+  const auto C = static_cast<double>(config.num_labels);
+  const double head = config.head == Head::kQuestionAnswering ? 2 * H * C * S : 2 * (H * H + H * C);
+  return 2 * L * P * S + 4 * L * H * S * S + head;
 }
 
 double forward_flops(const EncoderConfig& config, const Batch& batch) {

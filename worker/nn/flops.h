@@ -9,10 +9,11 @@
 namespace tilewright::nn {
 
 // A multiply-add counts 2. With P = 4 H^2 + 2 H I weights in a layer's matrices, L layers, examples
-// of S_b tokens (without padding) and C labels, one forward pass takes
+// of S_b tokens (without padding) and C outputs of the head, one forward pass takes
 //   sum over b of [ 2 L P S_b + 4 L H S_b^2 + 2 (H^2 + H C) ]
-// operations, backward twice as many. Embeddings, norms, GELU, softmax, the optimizer and values
-// that backward recomputes are not counted.
+// operations, for question answering with 2 H C S_b as the last term; backward takes twice as many.
+// Embeddings, norms, activation functions, softmax, the optimizer and values that backward
+// recomputes are not counted.
 double example_flops(const EncoderConfig& config, std::size_t tokens);  // one example's forward
 double forward_flops(const EncoderConfig& config, const Batch& batch);
 inline double step_flops(const EncoderConfig& config, const Batch& batch) {

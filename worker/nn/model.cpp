@@ -1,21 +1,10 @@
 #include "worker/nn/model.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-
-#include "worker/runtime/bf16.h"
 
 namespace tilewright::nn {
 namespace {
-
-// Indexes into ParameterLayout::linears(): classifier, pooler, then four per encoder layer from the
-// last layer to the first.
-constexpr std::size_t kClassifier = 0;
-constexpr std::size_t kPooler = 1;
-std::size_t first_linear_of(const EncoderConfig& config, std::int64_t layer) {
-  return static_cast<std::size_t>(2 + 4 * (config.num_hidden_layers - 1 - layer));
-}
 
 template <typename Element>
 std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Element>& c,
@@ -33,8 +22,12 @@ std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Elem
   weight(tokens, H, H);
   weight(tokens, H, I);
   weight(tokens, I, H);
-  weight(examples, H, H);
-  weight(examples, H, config.num_labels);
+  if (config.head == Head::kQuestionAnswering) {
+    weight(tokens, H, config.num_labels);
+  } else {
+    weight(examples, H, H);
+    weight(examples, H, config.num_labels);
+  }
   return bytes;
 }
 
@@ -47,20 +40,10 @@ struct Model<Element>::Activations {
   Element* embedded = nullptr;       // [T, H]
   std::vector<LayerActivations<Element>> layers;
   LayerScratch<Element> scratch;
-  Element* first_token = nullptr;    // [B, H] the last layer's output at each [CLS]
-  Element* pooled = nullptr;         // [B, H] before tanh
-  Element* activated = nullptr;      // [B, H] after tanh
-  Element* dropped = nullptr;        // [B, H] after dropout
-  Element* logits = nullptr;         // [B, C]
-  Element* d_logits = nullptr;       // [B, C]
-  Element* d_pooled = nullptr;       // [B, H]
-  Element* d_first_token = nullptr;  // [B, H]
-  float* losses = nullptr;           // [B]
-  std::int32_t* zeros = nullptr;     // [B] positions of matrices with one row per example
+  HeadActivations<Element> head;
   RowIndex rows;
   std::vector<std::int32_t> identity_rows;  // [max positions] row_of_id[i] = i
   kernels::RowIdentity tokens;              // of the current batch
-  kernels::RowIdentity examples;
 
   void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t T, std::int64_t B,
                 std::size_t kernel_bytes) {
@@ -71,16 +54,7 @@ struct Model<Element>::Activations {
     layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
     for (LayerActivations<Element>& layer : layers) layer.allocate(arena, config, T);
     scratch.allocate(arena, config, T, kernel_bytes);
-    first_token = arena.take<Element>(B * H);
-    pooled = arena.take<Element>(B * H);
-    activated = arena.take<Element>(B * H);
-    dropped = arena.take<Element>(B * H);
-    logits = arena.take<Element>(B * config.num_labels);
-    d_logits = arena.take<Element>(B * config.num_labels);
-    d_pooled = arena.take<Element>(B * H);
-    d_first_token = arena.take<Element>(B * H);
-    losses = arena.take<float>(B);
-    zeros = arena.take<std::int32_t>(B);
+    head.allocate(arena, config, T, B);
   }
 };
 
@@ -130,9 +104,12 @@ Model<Element>::Model(const EncoderConfig& config, const Context<Element>& conte
   const auto norm = [&](const NormLayout& n) {
     return kernels::LayerNorm{values + n.gamma, values + n.beta, config_.layer_norm_eps};
   };
+  head_ = {config_, layout_, linears_};
+  const std::size_t head_linears = linears_.size() - 4 * layout_.layers.size();
   for (std::int64_t l = 0; l < config_.num_hidden_layers; ++l) {
     const EncoderLayerLayout& at = layout_.layers[static_cast<std::size_t>(l)];
-    const std::size_t first = first_linear_of(config_, l);
+    const std::size_t first =
+        head_linears + 4 * static_cast<std::size_t>(config_.num_hidden_layers - 1 - l);
     layers_.push_back({l, at, linears_[first + 3], linears_[first + 2], linears_[first + 1],
                        linears_[first], norm(at.attention_norm), norm(at.output_norm)});
   }
@@ -172,18 +149,16 @@ template <typename Element>
 std::span<const Element> Model<Element>::forward(const Batch& batch, const DropoutKey& key,
                                                  bool training) {
   const std::int64_t rows = batch.T();
-  const std::int64_t B = batch.B();
   const std::int64_t H = config_.hidden_size;
   const float* values = parameters_.data();
+  const float* types = config_.type_vocab_size > 0 ? values + layout_.type_embeddings : nullptr;
   a_->tokens = {batch.token_example.data(), batch.positions.data()};
-  std::fill_n(a_->zeros, B, 0);
-  a_->examples = {batch.example.data(), a_->zeros};
   counters_.forward += rows;
 
   const float p = training ? config_.hidden_dropout_prob : 0.0f;
   c_.ops.embed_norm_forward(c_.pool, batch.ids.data(), batch.positions.data(), batch.types.data(),
                             values + layout_.word_embeddings, values + layout_.position_embeddings,
-                            values + layout_.type_embeddings, rows, H,
+                            types, rows, H,
                             {values + layout_.embedding_norm.gamma,
                              values + layout_.embedding_norm.beta, config_.layer_norm_eps},
                             key.at(-1, DropoutKey::kEmbeddings, p), a_->tokens, a_->embedding_sum,
@@ -194,65 +169,29 @@ std::span<const Element> Model<Element>::forward(const Batch& batch, const Dropo
     hidden = a_->layers[l].output;
   }
 
-  for (std::int64_t b = 0; b < B; ++b) {
-    const Element* row =
-        hidden + static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
-    std::copy_n(row, H, a_->first_token + b * H);
-  }
-  linears_[kPooler].forward(c_, a_->first_token, B, a_->pooled);
-  c_.ops.tanh_dropout_forward(
-      c_.pool, a_->pooled, B, H,
-      key.at(-1, DropoutKey::kHead, training ? config_.classifier_dropout : 0.0f), a_->examples,
-      a_->activated, a_->dropped);
-  linears_[kClassifier].forward(c_, a_->dropped, B, a_->logits);
-  return {a_->logits, static_cast<std::size_t>(B * config_.num_labels)};
+  return head_.forward(c_, config_, batch, key, training, hidden, a_->head);
 }
 
 template <typename Element>
 std::span<const float> Model<Element>::losses(const Batch& batch) {
-  c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), batch.B(), config_.num_labels, 1.0f,
-                               a_->losses, a_->d_logits);
-  return {a_->losses, static_cast<std::size_t>(batch.B())};
+  head_.loss(c_, config_, batch, 1.0f, a_->head);
+  return {a_->head.losses, static_cast<std::size_t>(batch.B())};
 }
 
 template <typename Element>
 void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
                               const TouchedRows& touched, const GradientSink& sink) {
   const std::int64_t rows = batch.T();
-  const std::int64_t B = batch.B();
   const std::int64_t H = config_.hidden_size;
   const LayerScratch<Element>& scratch = a_->scratch;
   TW_CHECK(sink.groups.size() == batch.groups.size(), "{} gradient vectors for {} groups",
            sink.groups.size(), batch.groups.size());
   counters_.backward += rows;
 
-  c_.ops.softmax_cross_entropy(a_->logits, batch.labels.data(), B, config_.num_labels, loss_scale,
-                               a_->losses, a_->d_logits);
-  // In the head a row is an example, so shards are split by example offsets.
-  const auto head_gradient = [&](const LinearLayout& linear, const Element* x, const Element* dy) {
-    for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-      c_.ops.linear_backward_weight(c_.pool, x, dy, batch.groups[g].example_offsets, linear.K,
-                                    linear.N, sink.groups[g] + linear.weight,
-                                    sink.groups[g] + linear.bias, scratch.kernel);
-    }
-  };
-  head_gradient(layout_.classifier, a_->dropped, a_->d_logits);
-  linears_[kClassifier].backward_input(c_, a_->d_logits, B, a_->d_pooled);
-  c_.ops.tanh_dropout_backward(c_.pool, a_->activated, a_->d_pooled, B, H,
-                               key.at(-1, DropoutKey::kHead, config_.classifier_dropout),
-                               a_->examples, a_->d_pooled);
-  head_gradient(layout_.pooler, a_->first_token, a_->d_pooled);
-  linears_[kPooler].backward_input(c_, a_->d_pooled, B, a_->d_first_token);
-  const std::int64_t head_end = layout_.pooler.bias + layout_.pooler.N;
-  sink.ready(0, head_end);
-
-  // Only the first token of each example ([CLS]) is an input of the head.
-  std::memset(scratch.d_hidden32, 0, static_cast<std::size_t>(rows * H) * sizeof(float));
-  for (std::int64_t b = 0; b < B; ++b) {
-    float* row = scratch.d_hidden32 +
-                 static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
-    for (std::int64_t h = 0; h < H; ++h) row[h] = runtime::to_float(a_->d_first_token[b * H + h]);
-  }
+  head_.loss(c_, config_, batch, loss_scale, a_->head);
+  const Element* hidden = layers_.empty() ? a_->embedded : a_->layers.back().output;
+  head_.backward(c_, config_, batch, key, hidden, a_->head, scratch, sink);
+  sink.ready(0, layout_.head_end);
 
   const Element* d_branch = nullptr;
   for (std::size_t l = layers_.size(); l-- > 0;) {
@@ -285,7 +224,10 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     };
     table(batch.positions, a_->identity_rows.data(), config_.max_position_embeddings,
           layout_.position_embeddings);
-    table(batch.types, a_->identity_rows.data(), config_.type_vocab_size, layout_.type_embeddings);
+    if (config_.type_vocab_size > 0) {
+      table(batch.types, a_->identity_rows.data(), config_.type_vocab_size,
+            layout_.type_embeddings);
+    }
     table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings);
   }
   sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
@@ -296,7 +238,7 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     const auto& offsets = batch.groups[g].example_offsets;
     std::vector<float> sums(offsets.size() - 1, 0.0f);
     for (std::size_t s = 0; s < sums.size(); ++s) {
-      for (auto b = offsets[s]; b < offsets[s + 1]; ++b) sums[s] += a_->losses[b] * loss_scale;
+      for (auto b = offsets[s]; b < offsets[s + 1]; ++b) sums[s] += a_->head.losses[b] * loss_scale;
     }
     for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
       for (std::size_t s = 0; s < sums.size() / 2; ++s) sums[s] = sums[2 * s] + sums[2 * s + 1];

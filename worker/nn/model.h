@@ -1,5 +1,5 @@
-// BERT with a sequence-classification head (Hugging Face's BertForSequenceClassification): forward
-// and a hand-written backward over packed tokens.
+// An encoder of a model family with a head (Hugging Face's BertForSequenceClassification,
+// DistilBertForQuestionAnswering, ...): forward and a hand-written backward over packed tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "worker/nn/encoder_config.h"
 #include "worker/nn/encoder_layer.h"
 #include "worker/nn/gradients.h"
+#include "worker/nn/head_layers.h"
 #include "worker/nn/parameters.h"
 
 namespace tilewright::nn {
@@ -50,13 +51,15 @@ class Model {
   // Allocates memory for batches of at most these sizes. A larger batch is a programming error.
   void reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
                std::int64_t shards);
-  // Returns the logits [B, num_labels], valid until the next forward().
+  // Returns the logits, valid until the next forward(): [B, num_labels], or [T, 2] for question
+  // answering.
   std::span<const Element> forward(const Batch& batch, const DropoutKey& key, bool training);
-  // Writes the gradient of loss_scale * (sum of cross entropies) to `sink`, one vector per group of
-  // the batch. Call it after forward() of the same batch with training = true.
+  // Writes the gradient of loss_scale * (sum of the examples' losses) to `sink`, one vector per
+  // group of the batch. Call it after forward() of the same batch with training = true.
   void backward(const Batch& batch, const DropoutKey& key, float loss_scale,
                 const TouchedRows& touched, const GradientSink& sink);
-  // Cross entropies [B] of the last forward(), without a gradient.
+  // Losses [B] of the last forward(), without a gradient. For question answering the batch must
+  // have answers.
   std::span<const float> losses(const Batch& batch);
 
   const TokenCounters& counters() const { return counters_; }
@@ -70,6 +73,7 @@ class Model {
   runtime::Buffer<float> parameters_;
   runtime::Buffer<Element> packed_;
   std::vector<Linear<Element>> linears_;  // in the order of layout_.linears()
+  HeadLayers<Element> head_;
   std::vector<EncoderLayer<Element>> layers_;
   runtime::Arena arena_;
   std::unique_ptr<Activations> a_;

@@ -1,11 +1,11 @@
-// The layout of a BERT classifier's parameters in one flat fp32 vector.
+// The layout of a model's parameters in one flat fp32 vector.
 //
 // Tensors are in the order in which backward finishes their gradients (head first, embeddings
 // last), so a bucket of the all-reduce is one consecutive range. The word embeddings come last
 // because their gradient holds only the R rows that occur in the batch:
 //
-//   values    [ head | pooler | layer L-1 ... 0 | embedding norm, positions, types | words [V, H] ]
-//   gradient  [ the same                                                    | [R, H] | loss ]
+//   values    [ head | layer L-1 ... 0 | embedding norm, positions, types | words [V, H] ]
+//   gradient  [ the same                                           | [R, H] | loss ]
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ struct Tensor {
   std::int64_t offset = 0;  // in elements of the flat vector
   std::int64_t count = 0;
   bool decays = false;  // has weight decay: everything except biases and layer norm
+  bool head = false;    // a pre-trained model may lack it; it is then initialised at random
 };
 
 // A linear layer [N, K] inside the flat vector. Query, key and value form one layer [3H, H].
@@ -50,15 +51,18 @@ struct ParameterLayout {
   explicit ParameterLayout(const EncoderConfig& config);
 
   std::vector<Tensor> tensors;  // in the order of the flat vector
-  LinearLayout classifier, pooler;
+  LinearLayout output;          // the head's last layer: classifier or qa_outputs
+  LinearLayout head_dense;      // the layer before it; N = 0 for question answering
+  std::int64_t head_end = 0;
   std::vector<EncoderLayerLayout> layers;
   NormLayout embedding_norm;
   std::int64_t position_embeddings = 0;
-  std::int64_t type_embeddings = 0;
+  std::int64_t type_embeddings = 0;  // none if config.type_vocab_size is 0
   std::int64_t word_embeddings = 0;  // offset, and so the number of elements before them
   std::int64_t count = 0;            // elements of the whole vector
 
-  // All linear layers, for packing and the optimizer.
+  // All linear layers, for packing and the optimizer: the head's one or two (output first), then
+  // four per encoder layer from the last layer to the first.
   std::vector<LinearLayout> linears() const;
 };
 

@@ -34,7 +34,7 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
                                                const nn::EncoderConfig& config) {
   std::vector<checkpoint::ExpectedParameter> expected;
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
-    expected.push_back({tensor.name, tensor.shape, is_head_tensor(tensor.name)});
+    expected.push_back({tensor.name, tensor.shape, tensor.head});
   }
   return checkpoint::check_parameters(weights, expected);
 }

@@ -46,12 +46,6 @@ struct Job {
   nlohmann::json fingerprint;
 };
 
-// Tensors of the classification head. A pre-trained model may lack them; they are then initialised
-// at random.
-inline bool is_head_tensor(const std::string& tensor) {
-  return tensor.starts_with("classifier.") || tensor.starts_with("bert.pooler.");
-}
-
 // Maps the model's weights, checks all tensors and their elements, and adds their digest to the
 // fingerprint. Failures have kWeights.
 void open_starting_weights(Job& job);

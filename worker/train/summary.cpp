@@ -81,8 +81,8 @@ std::string data_line(const Job& job) {
 std::string model_line(const Job& job) {
   const nn::EncoderConfig& encoder = job.model.encoder;
   return line(log_lines::kModel,
-              fmt::format("BERT, {} layers, hidden size {}, {:.1f} million parameters",
-                          encoder.num_hidden_layers, encoder.hidden_size,
+              fmt::format("{}, {} layers, hidden size {}, {:.1f} million parameters",
+                          encoder.family->name, encoder.num_hidden_layers, encoder.hidden_size,
                           static_cast<double>(nn::ParameterLayout(encoder).count) * 1e-6));
 }
 

@@ -1,5 +1,5 @@
-// Compares loss, logits, every gradient and ten AdamW steps with PyTorch (tests/golden/README.md),
-// in fp32 and bf16, on every instruction set of this CPU.
+// Compares loss, every gradient and ten AdamW steps of every family and head with PyTorch
+// (tests/golden/README.md), in fp32 and bf16, on every instruction set of this CPU.
 //
 // Tolerances. The golden file contains, for each tensor, PyTorch's own error in that dtype relative
 // to the exact gradient. The error allowed here is kSlack times PyTorch's error, and at least the
@@ -7,6 +7,7 @@
 // direction.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <memory>
 
 #include "tests/support/paths.h"
+#include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
@@ -42,19 +44,6 @@ double rounding_bound(const EncoderConfig& config) {
          std::sqrt(20.0 * static_cast<double>(config.num_hidden_layers));
 }
 
-EncoderConfig small_config(const std::string& name) {
-  EncoderConfig config;
-  config.vocab_size = 120;
-  config.hidden_size = 128;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = name == "small_d32" ? 4 : 2;
-  config.intermediate_size = 256;
-  config.max_position_embeddings = 64;
-  config.num_labels = name == "small_d32" ? 2 : 3;
-  config.layer_norm_eps = name == "small_d32" ? 1e-12f : 1e-5f;
-  return config;
-}
-
 EncoderConfig minilm_config() {
   EncoderConfig config;
   config.hidden_size = 384;
@@ -77,6 +66,24 @@ std::vector<std::int64_t> read_integers(const SafetensorsFile& file, const std::
   return read(std::int64_t{});
 }
 
+std::vector<Target> read_targets(const SafetensorsFile& file, std::int64_t examples) {
+  std::vector<Target> targets(static_cast<std::size_t>(examples));
+  const auto fill = [&](const char* name, std::int32_t Target::*field) {
+    if (file.find(name) == nullptr) return;
+    const std::vector<std::int64_t> values = read_integers(file, name);
+    for (std::size_t b = 0; b < targets.size(); ++b) {
+      targets[b].*field = static_cast<std::int32_t>(values[b]);
+    }
+  };
+  fill("labels", &Target::label);
+  fill("last_labels", &Target::last);
+  if (file.find("values") != nullptr) {
+    const std::vector<float> values = file.read_floats("values", {examples});
+    for (std::size_t b = 0; b < targets.size(); ++b) targets[b].value = values[b];
+  }
+  return targets;
+}
+
 // A model and the golden batch, split into shards and groups of shards.
 template <typename Element>
 struct Run {
@@ -91,8 +98,8 @@ struct Run {
     const auto ids = read_integers(expected, "input_ids");
     const auto types = read_integers(expected, "token_type_ids");
     const auto offsets = read_integers(expected, "cu_seqlens");
-    const auto labels = read_integers(expected, "labels");
-    const auto n = static_cast<std::int64_t>(labels.size());
+    const auto n = static_cast<std::int64_t>(offsets.size()) - 1;
+    const std::vector<Target> targets = read_targets(expected, n);
     for (std::int64_t shard = 0; shard < kShards; ++shard) {
       if (shard % group_shards == 0) batch.open_group(shard);
       for (std::int64_t b = 0; b < n; ++b) {
@@ -101,7 +108,7 @@ struct Run {
         batch.add(
             std::vector<std::int32_t>(ids.begin() + offsets[at], ids.begin() + offsets[at + 1]),
             std::vector<std::int32_t>(types.begin() + offsets[at], types.begin() + offsets[at + 1]),
-            {.label = static_cast<std::int32_t>(labels[at])}, static_cast<std::int32_t>(b));
+            targets[at], static_cast<std::int32_t>(b));
       }
       batch.close_shard();
     }
@@ -113,6 +120,7 @@ struct Run {
     config.hidden_dropout_prob = 0;
     config.attention_probs_dropout_prob = 0;
     config.classifier_dropout = 0;
+    config.qa_dropout = 0;
     return config;
   }
   // The gradient of the whole batch: groups are added pairwise, as in the all-reduce.
@@ -180,16 +188,30 @@ double distance(const std::vector<float>& x, const std::vector<float>& y) {
 double scalar(const SafetensorsFile& file, const std::string& name) {
   return file.read_floats(name, {1})[0];
 }
-// The exact gradient of a key bias is zero: terms as large as the query bias's cancel over all
-// tokens. The remaining rounding error is several times that of a sum without cancellation.
-constexpr double kCancellation = 4.0;
-double cancellation_factor(const std::string& name) {
-  return name.ends_with("key.bias") ? kCancellation : 1.0;
+// Some exact gradients are zero (tests/golden/README.md), and their error is relative to the
+// gradient of another tensor of the layer, whose norm is returned: that of a key bias to the query
+// bias, with question answering those of the last two biases to the weights beside them.
+const Tensor& norm_reference(const ParameterLayout& layout, const Tensor& tensor) {
+  const auto at_offset = [&](std::int64_t offset) -> const Tensor& {
+    return *std::find_if(layout.tensors.begin(), layout.tensors.end(),
+                         [&](const Tensor& other) { return other.offset == offset; });
+  };
+  for (const EncoderLayerLayout& layer : layout.layers) {
+    // The bias of query, key and value: three tensors of H elements.
+    if (tensor.offset == layer.qkv.bias + tensor.count) return at_offset(layer.qkv.bias);
+  }
+  if (layout.head_dense.N == 0) {
+    const NormLayout& last = layout.layers.back().output_norm;
+    if (tensor.offset == layout.output.bias) return at_offset(layout.output.weight);
+    if (tensor.offset == last.beta) return at_offset(last.gamma);
+  }
+  return tensor;
 }
-// The error of a key bias is relative to the query bias.
-std::string norm_reference(const std::string& name) {
-  const auto at = name.find("key.bias");
-  return at == std::string::npos ? name : name.substr(0, at) + "query.bias";
+// Terms as large as those of the reference cancel over all tokens. The remaining rounding error is
+// several times that of a sum without cancellation.
+constexpr double kCancellation = 4.0;
+double cancellation_factor(const ParameterLayout& layout, const Tensor& tensor) {
+  return &norm_reference(layout, tensor) == &tensor ? 1.0 : kCancellation;
 }
 
 template <typename Element>
@@ -198,8 +220,8 @@ void load(Model<Element>& model, const SafetensorsFile& weights,
   for (const Tensor& tensor : model.layout().tensors) {
     std::span<float> out = model.parameters().subspan(static_cast<std::size_t>(tensor.offset),
                                                       static_cast<std::size_t>(tensor.count));
-    const bool is_head = tensor.name.starts_with("classifier.");
-    const SafetensorsFile& file = is_head && head != nullptr ? *head : weights;
+    const bool is_in_head = head != nullptr && head->find(tensor.name) != nullptr;
+    const SafetensorsFile& file = is_in_head ? *head : weights;
     std::string name = tensor.name;
     if (file.find(name) == nullptr && name.starts_with("bert.")) name = name.substr(5);
     file.read_floats(name, tensor.shape, out);
@@ -211,12 +233,44 @@ std::filesystem::path golden(const std::string& name) {
   return testing::source_dir() / "tests/golden/data" / name;
 }
 
+// A small model and the file with its expected values, which also holds the head if the model's
+// file does not.
+struct SmallModel {
+  std::string directory;
+  std::string file;
+  Head head;
+
+  SafetensorsFile weights() const {
+    return SafetensorsFile(golden(directory) / "model.safetensors");
+  }
+  SafetensorsFile expected() const { return SafetensorsFile(golden(directory) / file); }
+  EncoderConfig config() const {
+    EncoderConfig config = checkpoint::read_model_config(golden(directory)).encoder;
+    config.head = head;
+    if (head == Head::kRegression) config.num_labels = 1;
+    if (head == Head::kQuestionAnswering) config.num_labels = 2;
+    return config;
+  }
+};
+const std::vector<SmallModel>& small_models() {
+  static const std::vector<SmallModel> models = {
+      {"small_d32", "expected.safetensors", Head::kClassification},
+      {"small_d64", "expected.safetensors", Head::kClassification},
+      {"heads_bert", "regression.safetensors", Head::kRegression},
+      {"heads_bert", "question_answering.safetensors", Head::kQuestionAnswering},
+      {"heads_distilbert", "classification.safetensors", Head::kClassification},
+      {"heads_distilbert", "regression.safetensors", Head::kRegression},
+      {"heads_distilbert", "question_answering.safetensors", Head::kQuestionAnswering},
+  };
+  return models;
+}
+
 template <typename Element>
-void expect_small_gradients(const std::string& name, Isa isa, int threads,
+void expect_small_gradients(const SmallModel& small, Isa isa, int threads,
                             std::int64_t group_shards) {
-  const SafetensorsFile expected(golden(name) / "expected.safetensors");
-  Run<Element> run(small_config(name), isa, threads, expected, group_shards);
-  load(run.model, SafetensorsFile(golden(name) / "model.safetensors"));
+  const SafetensorsFile expected = small.expected();
+  Run<Element> run(small.config(), isa, threads, expected, group_shards);
+  load(run.model, small.weights(), &expected);
   const double bound = rounding_bound<Element>(run.model.config());
   const std::vector<float> gradient = run.gradient();
   const double loss = scalar(expected, "loss");
@@ -226,12 +280,12 @@ void expect_small_gradients(const std::string& name, Isa isa, int threads,
           kSlack * std::abs(scalar(expected, std::string(dtype<Element>()) + "loss") - loss));
   for (const Tensor& tensor : run.model.layout().tensors) {
     const auto exact = expected.read_floats("grad." + tensor.name, tensor.shape);
-    std::vector<std::int64_t> shape = tensor.shape;
-    const double size = norm(expected.read_floats("grad." + norm_reference(tensor.name), shape));
+    const Tensor& reference = norm_reference(run.model.layout(), tensor);
+    const double size = norm(expected.read_floats("grad." + reference.name, reference.shape));
     const double torch =
         scalar(expected, std::string(dtype<Element>()) + "grad_error." + tensor.name);
     EXPECT_LE(distance(run.dense(tensor, gradient), exact) / size,
-              cancellation_factor(tensor.name) * std::max(bound, kSlack * torch))
+              cancellation_factor(run.model.layout(), tensor) * std::max(bound, kSlack * torch))
         << tensor.name << " (PyTorch: " << torch << ")";
   }
   // No padded position was computed.
@@ -239,10 +293,10 @@ void expect_small_gradients(const std::string& name, Isa isa, int threads,
 }
 
 template <typename Element>
-void expect_ten_steps(const std::string& name, Isa isa) {
-  const SafetensorsFile expected(golden(name) / "expected.safetensors");
-  Run<Element> run(small_config(name), isa, 2, expected, 4);
-  load(run.model, SafetensorsFile(golden(name) / "model.safetensors"));
+void expect_ten_steps(const SmallModel& small, Isa isa) {
+  const SafetensorsFile expected = small.expected();
+  Run<Element> run(small.config(), isa, 2, expected, 4);
+  load(run.model, small.weights(), &expected);
   AdamWSettings settings;
   settings.weight_decay = 0.01f;
   Optimizer<Element> optimizer(run.model, run.context, settings);
@@ -270,21 +324,25 @@ void expect_ten_steps(const std::string& name, Isa isa) {
 }
 
 struct Case {
-  std::string model;
+  SmallModel model;
   Isa isa;
 };
+std::string case_name(const Case& tested) {
+  const std::string& file = tested.model.file;
+  return tested.model.directory + "_" + file.substr(0, file.find('.')) + "_" +
+         std::string(runtime::name(tested.isa));
+}
+void PrintTo(const Case& tested, std::ostream* out) { *out << case_name(tested); }
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Isa isa : runtime::detect_cpu().isas) {
-    all.push_back({"small_d32", isa});
-    all.push_back({"small_d64", isa});
+    for (const SmallModel& model : small_models()) all.push_back({model, isa});
   }
   return all;
 }
 class Golden : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Golden, ::testing::ValuesIn(cases()), [](const auto& tested) {
-  return tested.param.model + "_" + std::string(runtime::name(tested.param.isa));
-});
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Golden, ::testing::ValuesIn(cases()),
+                         [](const auto& tested) { return case_name(tested.param); });
 
 TEST_P(Golden, GradientsInFp32AgreeWithPyTorch) {
   expect_small_gradients<float>(GetParam().model, GetParam().isa, 1, 4);
@@ -315,10 +373,11 @@ void expect_minilm(Isa isa) {
   for (const Tensor& tensor : run.model.layout().tensors) {
     const auto ours = run.dense(tensor, gradient);
     const double exact = scalar(expected, "norm." + tensor.name);
-    const double size = scalar(expected, "norm." + norm_reference(tensor.name));
+    const ParameterLayout& layout = run.model.layout();
+    const double size = scalar(expected, "norm." + norm_reference(layout, tensor).name);
     const double torch =
         scalar(expected, std::string(dtype<Element>()) + "grad_error." + tensor.name);
-    const double allowed = cancellation_factor(tensor.name) * std::max(bound, kSlack * torch);
+    const double allowed = cancellation_factor(layout, tensor) * std::max(bound, kSlack * torch);
     EXPECT_NEAR(norm(ours), exact, size * allowed) << tensor.name;
     const auto index = read_integers(expected, "sample_index." + tensor.name);
     const auto value = expected.read_floats("sample_value." + tensor.name,

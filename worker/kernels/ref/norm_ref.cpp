@@ -1,4 +1,4 @@
-// Reference layer norm with residual, embeddings and dropout, in plain loops.
+// Reference layer norm with residual, embeddings, ReLU and dropout, in plain loops.
 #include <cmath>
 
 #include "worker/kernels/ref/ref.h"
@@ -56,8 +56,8 @@ void embed_norm_forward(const NormForward<Activation>& a, Range rows) {
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     float* sum = a.sum + t * a.H;
     for (std::int64_t h = 0; h < a.H; ++h) {
-      sum[h] = a.word[a.ids[t] * a.H + h] + a.position[a.positions[t] * a.H + h] +
-               a.type[a.types[t] * a.H + h];
+      sum[h] = a.word[a.ids[t] * a.H + h] + a.position[a.positions[t] * a.H + h];
+      if (a.type != nullptr) sum[h] += a.type[a.types[t] * a.H + h];
     }
     const Statistics s = statistics(sum, a.H, a.norm.epsilon);
     a.stats[2 * t] = s.mean;
@@ -132,7 +132,7 @@ void dropout_backward(const NormBackward<Activation>& a, Range rows) {
 }
 
 template <typename Activation>
-void tanh_dropout_backward(const TanhDropout<Activation>& a, Range rows) {
+void tanh_dropout_backward(const ActivationDropout<Activation>& a, Range rows) {
   RowMasks masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
@@ -140,6 +140,43 @@ void tanh_dropout_backward(const TanhDropout<Activation>& a, Range rows) {
       const float y = to_float(a.activation[i]);
       const float d = masks.apply(i - t * a.H, to_float(a.dy[i]));
       a.out[i] = from_float<Activation>(d * (1.0f - y * y));
+    }
+  }
+}
+
+template <typename Activation>
+void relu_dropout_backward(const ActivationDropout<Activation>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    masks.draw(t);
+    for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
+      const float d = masks.apply(i - t * a.H, to_float(a.dy[i]));
+      a.out[i] = from_float<Activation>(to_float(a.activation[i]) > 0 ? d : 0.0f);
+    }
+  }
+}
+
+template <typename Activation>
+void relu_dropout_forward(const ActivationDropout<Activation>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    masks.draw(t);
+    for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
+      const float x = to_float(a.x[i]);
+      const float y = x < 0 ? 0.0f : x;  // NaN remains NaN
+      a.activation_out[i] = from_float<Activation>(y);
+      a.out[i] = from_float<Activation>(masks.apply(i - t * a.H, y));
+    }
+  }
+}
+
+template <typename Activation>
+void dropout_forward(const ActivationDropout<Activation>& a, Range rows) {
+  RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+    masks.draw(t);
+    for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
+      a.out[i] = from_float<Activation>(masks.apply(i - t * a.H, to_float(a.x[i])));
     }
   }
 }
@@ -163,7 +200,13 @@ template void add_norm_backward(const NormBackward<float>&, Range);
 template void add_norm_backward(const NormBackward<bf16>&, Range);
 template void dropout_backward(const NormBackward<float>&, Range);
 template void dropout_backward(const NormBackward<bf16>&, Range);
-template void tanh_dropout_backward(const TanhDropout<float>&, Range);
-template void tanh_dropout_backward(const TanhDropout<bf16>&, Range);
+template void tanh_dropout_backward(const ActivationDropout<float>&, Range);
+template void tanh_dropout_backward(const ActivationDropout<bf16>&, Range);
+template void relu_dropout_backward(const ActivationDropout<float>&, Range);
+template void relu_dropout_backward(const ActivationDropout<bf16>&, Range);
+template void relu_dropout_forward(const ActivationDropout<float>&, Range);
+template void relu_dropout_forward(const ActivationDropout<bf16>&, Range);
+template void dropout_forward(const ActivationDropout<float>&, Range);
+template void dropout_forward(const ActivationDropout<bf16>&, Range);
 
 }  // namespace tilewright::kernels::ref

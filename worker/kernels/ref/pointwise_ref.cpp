@@ -1,4 +1,4 @@
-// Reference GELU, tanh with dropout and the loss, in plain loops.
+// Reference GELU, tanh with dropout and the losses, in plain loops.
 #include "worker/kernels/ref/ref.h"
 #include "worker/kernels/vector/vec_scalar.inl"
 // After the vector type:
@@ -23,7 +23,7 @@ void gelu_backward(const Activation* x, const Activation* dy, std::int64_t count
 
 // Dropout applies to the stored activation, after rounding.
 template <typename Activation>
-void tanh_dropout_forward(const TanhDropout<Activation>& a, Range rows) {
+void tanh_dropout_forward(const ActivationDropout<Activation>& a, Range rows) {
   std::uint64_t masks[kMaxHidden / kDropoutBlock];
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     if (a.dropout.threshold != 0) {
@@ -40,23 +40,64 @@ void tanh_dropout_forward(const TanhDropout<Activation>& a, Range rows) {
   }
 }
 
+namespace {
+
+// -log softmax(z)[label] of `count` logits with a distance of `stride`; d = (softmax - onehot) *
+// scale.
+template <typename Activation>
+float cross_entropy(const Activation* z, std::int64_t count, std::int64_t stride,
+                    std::int32_t label, float scale, Activation* d) {
+  float largest = to_float(z[0]);
+  for (std::int64_t c = 1; c < count; ++c) {
+    if (to_float(z[c * stride]) > largest) largest = to_float(z[c * stride]);
+  }
+  double total = 0;
+  for (std::int64_t c = 0; c < count; ++c) {
+    total += exp_nonpositive(to_float(z[c * stride]) - largest);
+  }
+  const auto sum = static_cast<float>(total);
+  const float loss = log_of(sum) - (to_float(z[label * stride]) - largest);
+  for (std::int64_t c = 0; c < count; ++c) {
+    const float p = exp_nonpositive(to_float(z[c * stride]) - largest) / sum;
+    d[c * stride] = from_float<Activation>((p - (c == label ? 1.0f : 0.0f)) * scale);
+  }
+  return loss;
+}
+
+}  // namespace
+
 template <typename Activation>
 void softmax_cross_entropy(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
                            std::int64_t classes, float scale, float* losses, Activation* d_logits) {
   for (std::int64_t b = 0; b < rows; ++b) {
-    const Activation* z = logits + b * classes;
-    float largest = to_float(z[0]);
-    for (std::int64_t c = 1; c < classes; ++c) {
-      if (to_float(z[c]) > largest) largest = to_float(z[c]);
-    }
-    double total = 0;
-    for (std::int64_t c = 0; c < classes; ++c) total += exp_nonpositive(to_float(z[c]) - largest);
-    const auto sum = static_cast<float>(total);
-    const std::int32_t label = labels[b];
-    losses[b] = log_of(sum) - (to_float(z[label]) - largest);
-    for (std::int64_t c = 0; c < classes; ++c) {
-      const float p = exp_nonpositive(to_float(z[c]) - largest) / sum;
-      d_logits[b * classes + c] = from_float<Activation>((p - (c == label ? 1.0f : 0.0f)) * scale);
+    losses[b] =
+        cross_entropy(logits + b * classes, classes, 1, labels[b], scale, d_logits + b * classes);
+  }
+}
+
+template <typename Activation>
+void squared_error(const Activation* logits, const float* values, std::int64_t rows, float scale,
+                   float* losses, Activation* d_logits) {
+  for (std::int64_t b = 0; b < rows; ++b) {
+    const float difference = to_float(logits[b]) - values[b];
+    losses[b] = difference * difference;
+    d_logits[b] = from_float<Activation>(2.0f * difference * scale);
+  }
+}
+
+template <typename Activation>
+void span_cross_entropy(const AnswerSpans& spans, const Activation* logits, float scale,
+                        float* losses, Activation* d_logits) {
+  for (std::int64_t b = 0; b < spans.B; ++b) {
+    const std::int64_t begin = spans.cu_seqlens[b];
+    const std::int64_t length = spans.lengths[b];
+    const Activation* z = logits + 2 * begin;
+    Activation* d = d_logits + 2 * begin;
+    const float first = cross_entropy(z, length, 2, spans.first[b], scale / 2, d);
+    const float last = cross_entropy(z + 1, length, 2, spans.last[b], scale / 2, d + 1);
+    losses[b] = (first + last) / 2;
+    for (std::int64_t i = 2 * length; i < 2 * (spans.cu_seqlens[b + 1] - begin); ++i) {
+      d[i] = from_float<Activation>(0.0f);
     }
   }
 }
@@ -65,11 +106,15 @@ template void gelu_forward(const float*, std::int64_t, float*);
 template void gelu_forward(const bf16*, std::int64_t, bf16*);
 template void gelu_backward(const float*, const float*, std::int64_t, float*);
 template void gelu_backward(const bf16*, const bf16*, std::int64_t, bf16*);
-template void tanh_dropout_forward(const TanhDropout<float>&, Range);
-template void tanh_dropout_forward(const TanhDropout<bf16>&, Range);
+template void tanh_dropout_forward(const ActivationDropout<float>&, Range);
+template void tanh_dropout_forward(const ActivationDropout<bf16>&, Range);
 template void softmax_cross_entropy(const float*, const std::int32_t*, std::int64_t, std::int64_t,
                                     float, float*, float*);
 template void softmax_cross_entropy(const bf16*, const std::int32_t*, std::int64_t, std::int64_t,
                                     float, float*, bf16*);
+template void squared_error(const float*, const float*, std::int64_t, float, float*, float*);
+template void squared_error(const bf16*, const float*, std::int64_t, float, float*, bf16*);
+template void span_cross_entropy(const AnswerSpans&, const float*, float, float*, float*);
+template void span_cross_entropy(const AnswerSpans&, const bf16*, float, float*, bf16*);
 
 }  // namespace tilewright::kernels::ref

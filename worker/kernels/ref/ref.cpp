@@ -17,7 +17,12 @@ constexpr KernelTable<Activation> make_kernel_table() {
           ref::gelu_backward<Activation>,
           ref::tanh_dropout_forward<Activation>,
           ref::tanh_dropout_backward<Activation>,
+          ref::relu_dropout_forward<Activation>,
+          ref::relu_dropout_backward<Activation>,
+          ref::dropout_forward<Activation>,
           ref::softmax_cross_entropy<Activation>,
+          ref::squared_error<Activation>,
+          ref::span_cross_entropy<Activation>,
           ref::attention_forward<Activation>,
           ref::attention_backward<Activation>,
           ref::attention_scratch};

@@ -19,12 +19,24 @@ void gelu_forward(const Activation* x, std::int64_t count, Activation* y);
 template <typename Activation>
 void gelu_backward(const Activation* x, const Activation* dy, std::int64_t count, Activation* dx);
 template <typename Activation>
-void tanh_dropout_forward(const TanhDropout<Activation>& a, Range rows);
+void tanh_dropout_forward(const ActivationDropout<Activation>& a, Range rows);
 template <typename Activation>
-void tanh_dropout_backward(const TanhDropout<Activation>& a, Range rows);
+void tanh_dropout_backward(const ActivationDropout<Activation>& a, Range rows);
+template <typename Activation>
+void relu_dropout_forward(const ActivationDropout<Activation>& a, Range rows);
+template <typename Activation>
+void relu_dropout_backward(const ActivationDropout<Activation>& a, Range rows);
+template <typename Activation>
+void dropout_forward(const ActivationDropout<Activation>& a, Range rows);
 template <typename Activation>
 void softmax_cross_entropy(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
                            std::int64_t classes, float scale, float* losses, Activation* d_logits);
+template <typename Activation>
+void squared_error(const Activation* logits, const float* values, std::int64_t rows, float scale,
+                   float* losses, Activation* d_logits);
+template <typename Activation>
+void span_cross_entropy(const AnswerSpans& spans, const Activation* logits, float scale,
+                        float* losses, Activation* d_logits);
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
                        std::int64_t example, std::int64_t head, std::byte* scratch);

@@ -64,10 +64,11 @@ void embed_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     const float* word = a.word + a.ids[t] * a.H;
     const float* position = a.position + a.positions[t] * a.H;
-    const float* type = a.type + a.types[t] * a.H;
+    const float* type = a.type == nullptr ? nullptr : a.type + a.types[t] * a.H;
     float* sum = a.sum + t * a.H;
     const float total = row_sum(a.H, [&](std::int64_t h, std::int64_t n) {
-      const Vec x = load_n(word + h, n) + load_n(position + h, n) + load_n(type + h, n);
+      Vec x = load_n(word + h, n) + load_n(position + h, n);
+      if (type != nullptr) x = x + load_n(type + h, n);
       store_n(sum + h, x, n);
       return x;
     });

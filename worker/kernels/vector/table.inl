@@ -5,7 +5,7 @@
 namespace tilewright::kernels {
 namespace {
 
-// The loss is too small to vectorize (examples x classes), so it uses the reference.
+// Losses are too small to vectorize (examples x classes, tokens x 2), so they use the reference.
 template <typename Activation>
 constexpr KernelTable<Activation> make_kernel_table(const char* name) {
   return {name,
@@ -15,9 +15,14 @@ constexpr KernelTable<Activation> make_kernel_table(const char* name) {
           dropout_backward<Activation>,
           gelu_forward<Activation>,
           gelu_backward<Activation>,
-          tanh_dropout_forward<Activation>,
-          tanh_dropout_backward<Activation>,
+          activation_dropout_forward<Tanh, Activation>,
+          activation_dropout_backward<Tanh, Activation>,
+          activation_dropout_forward<Relu, Activation>,
+          activation_dropout_backward<Relu, Activation>,
+          dropout_forward<Activation>,
           ref::softmax_cross_entropy<Activation>,
+          ref::squared_error<Activation>,
+          ref::span_cross_entropy<Activation>,
           attention_forward<Activation>,
           attention_backward<Activation>,
           attention_scratch<Activation>};

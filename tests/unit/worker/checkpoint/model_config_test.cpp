@@ -32,6 +32,17 @@ class ModelConfigTest : public ::testing::Test {
       {"model_type", "bert"},           {"vocab_size", 30522},       {"hidden_size", 384},
       {"num_hidden_layers", 6},         {"num_attention_heads", 12}, {"intermediate_size", 1536},
       {"max_position_embeddings", 512}, {"type_vocab_size", 2}};
+  nlohmann::json distilbert_ = {{"model_type", "distilbert"},
+                                {"vocab_size", 28996},
+                                {"dim", 768},
+                                {"n_layers", 6},
+                                {"n_heads", 12},
+                                {"hidden_dim", 3072},
+                                {"max_position_embeddings", 512},
+                                {"activation", "gelu"},
+                                {"dropout", 0.15},
+                                {"attention_dropout", 0.05},
+                                {"sinusoidal_pos_embds", false}};
 };
 
 TEST_F(ModelConfigTest, ReadsAFileThatTransformersWrote) {
@@ -78,8 +89,10 @@ TEST_F(ModelConfigTest, ReadsLabelsFromId2labelOrNumLabels) {
 }
 
 TEST_F(ModelConfigTest, RefusesAnotherArchitecture) {
-  expect_refused({{"model_type", "distilbert"}}, "model_type is \"distilbert\", expected \"bert\"");
-  expect_refused({{"model_type", nullptr}}, "model_type is null, expected \"bert\"");
+  expect_refused({{"model_type", "roberta"}},
+                 "model_type is \"roberta\", expected \"bert\" or \"distilbert\"");
+  expect_refused({{"model_type", nullptr}},
+                 "model_type is null, expected \"bert\" or \"distilbert\"");
   expect_refused({{"hidden_act", "gelu_new"}}, "hidden_act is \"gelu_new\", expected \"gelu\"");
   expect_refused({{"position_embedding_type", "relative_key"}},
                  "position_embedding_type is \"relative_key\", expected \"absolute\"");
@@ -133,7 +146,8 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   minimal_["num_labels"] = 7;
   minimal_["dtype"] = "bfloat16";
   minimal_["custom"] = {{"kept", true}};
-  const auto json = nlohmann::json::parse(model_config_json(read(minimal_).json, {"no", "yes"}));
+  const auto json = nlohmann::json::parse(
+      model_config_json(read(minimal_).json, {"no", "yes"}, nn::EncoderConfig()));
   EXPECT_EQ(json["architectures"], nlohmann::json::array({"BertForSequenceClassification"}));
   EXPECT_EQ(json["id2label"], nlohmann::json({{"0", "no"}, {"1", "yes"}}));
   EXPECT_EQ(json["label2id"], nlohmann::json({{"no", 0}, {"yes", 1}}));
@@ -143,6 +157,67 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   EXPECT_FALSE(json.contains("dtype"));
   EXPECT_EQ(json["hidden_size"], 384);
   EXPECT_EQ(read(json).encoder.num_labels, 2);
+}
+
+TEST_F(ModelConfigTest, WritesTheArchitectureAndTheProblemOfEachHead) {
+  minimal_["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}};
+  minimal_["label2id"] = {{"a", 0}, {"b", 1}, {"c", 2}};
+  const auto written = [&](const nlohmann::json& source, std::vector<std::string> labels,
+                           nn::Head head) {
+    ModelConfig config = read(source);
+    config.encoder.head = head;
+    return nlohmann::json::parse(model_config_json(config.json, labels, config.encoder));
+  };
+  for (const auto& [source, name] :
+       {std::pair(minimal_, "Bert"), std::pair(distilbert_, "DistilBert")}) {
+    const std::string family = name;
+    const auto classes = written(source, {"no", "yes"}, nn::Head::kClassification);
+    EXPECT_EQ(classes["architectures"][0], family + "ForSequenceClassification");
+    EXPECT_EQ(classes["problem_type"], "single_label_classification");
+    const auto regression = written(source, {}, nn::Head::kRegression);
+    EXPECT_EQ(regression["architectures"][0], family + "ForSequenceClassification");
+    EXPECT_EQ(regression["problem_type"], "regression");
+    EXPECT_EQ(regression["id2label"], nlohmann::json({{"0", "LABEL_0"}}));
+    EXPECT_EQ(regression["label2id"], nlohmann::json({{"LABEL_0", 0}}));
+    EXPECT_EQ(read(regression).encoder.num_labels, 1);
+    const auto answers = written(source, {}, nn::Head::kQuestionAnswering);
+    EXPECT_EQ(answers["architectures"][0], family + "ForQuestionAnswering");
+    for (const char* absent : {"id2label", "label2id", "problem_type", "num_labels"}) {
+      EXPECT_FALSE(answers.contains(absent)) << absent;
+    }
+    EXPECT_EQ(read(answers).encoder.num_labels, 2);
+  }
+}
+
+TEST_F(ModelConfigTest, ReadsDistilBert) {
+  const ModelConfig config = read(distilbert_);
+  EXPECT_EQ(config.encoder.family, &nn::kDistilBert);
+  EXPECT_EQ(config.encoder.hidden_size, 768);
+  EXPECT_EQ(config.encoder.num_hidden_layers, 6);
+  EXPECT_EQ(config.encoder.num_attention_heads, 12);
+  EXPECT_EQ(config.encoder.intermediate_size, 3072);
+  EXPECT_EQ(config.encoder.max_position_embeddings, 512);
+  EXPECT_EQ(config.encoder.vocab_size, 28996);
+  EXPECT_EQ(config.encoder.type_vocab_size, 0);
+  EXPECT_EQ(config.encoder.layer_norm_eps, 1e-12f);
+  EXPECT_EQ(config.encoder.hidden_dropout_prob, 0.15f);
+  EXPECT_EQ(config.encoder.attention_output_dropout_prob(), 0.0f);
+  EXPECT_EQ(config.encoder.attention_probs_dropout_prob, 0.05f);
+  EXPECT_EQ(config.encoder.classifier_dropout, 0.2f);
+  EXPECT_EQ(config.encoder.qa_dropout, 0.1f);
+  distilbert_["seq_classif_dropout"] = 0.3;
+  distilbert_["qa_dropout"] = 0.4;
+  EXPECT_EQ(read(distilbert_).encoder.classifier_dropout, 0.3f);
+  EXPECT_EQ(read(distilbert_).encoder.qa_dropout, 0.4f);
+}
+
+TEST_F(ModelConfigTest, NamesTheFieldsOfTheFamilyInErrors) {
+  minimal_ = distilbert_;
+  expect_refused({{"n_heads", 10}}, "dim is 768, expected a multiple of n_heads, which is 10");
+  expect_refused({{"activation", "relu"}}, "activation is \"relu\", expected \"gelu\"");
+  expect_refused({{"qa_dropout", 1}}, "qa_dropout is 1, expected a number from 0");
+  minimal_.erase("hidden_dim");
+  expect_refused(nlohmann::json::object(), "hidden_dim is missing; expected an integer");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Compares layer norm, residual, embedding and dropout with double precision, and tests the
 // exactness rules.
 #include <algorithm>
+#include <tuple>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
 #include "worker/kernels/dropout/dropout.h"
@@ -170,6 +171,30 @@ TEST_P(NormTest, EmbedNormForwardAddsThreeRowsAndDropsOutTheNorm) {
     expect_close(sum, want_sum, 2 * kRoundoff<float>, slack, "sum");
     expect_close(y32, want_y, 8 * kRoundoff<float>, slack, "y32");
     expect_close(y, want_y, kRoundoff<Activation> + 8 * kRoundoff<float>, slack, "y");
+  });
+}
+
+TEST_P(NormTest, EmbedNormForwardWithoutTypesEqualsATableOfZeros) {
+  with_type([&]<typename Activation>(Activation) {
+    const std::int64_t H = 72;
+    const Inputs in = make_inputs({4, 2, 9}, H);
+    const std::int64_t rows = in.examples.tokens();
+    const auto word = random_vector<float>(50 * H, 6);
+    const auto position = random_vector<float>(16 * H, 7);
+    const std::vector<float> zeros(2 * H, 0.0f);
+    std::vector<std::int32_t> ids(rows), types(rows, 1);
+    for (std::int64_t t = 0; t < rows; ++t) ids[t] = static_cast<std::int32_t>(t * 13 % 50);
+    const auto run = [&](const float* type) {
+      std::vector<float> sum(in.count()), stats(2 * rows), y32(in.count());
+      std::vector<Activation> y(in.count());
+      ThreadPool pool(2);
+      ops<Activation>().embed_norm_forward(pool, ids.data(), in.examples.row_position.data(),
+                                           types.data(), word.data(), position.data(), type, rows,
+                                           H, in.norm(), make_dropout(0.25), in.examples.identity(),
+                                           sum.data(), stats.data(), y32.data(), y.data());
+      return std::tuple(sum, stats, y32);
+    };
+    EXPECT_EQ(run(nullptr), run(zeros.data()));
   });
 }
 

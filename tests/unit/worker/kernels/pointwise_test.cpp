@@ -1,4 +1,4 @@
-// Compares GELU, tanh and the loss with libm in double precision.
+// Compares GELU, tanh, ReLU, dropout and the losses with libm in double precision.
 #include "tests/unit/worker/kernels/kernel_cases.h"
 #include "worker/kernels/dropout/dropout.h"
 
@@ -163,6 +163,148 @@ TEST_P(PointwiseTest, TanhAgreesWithDoublePrecisionToAFewUlps) {
       ASSERT_NEAR(as_double(activation[i]), want,
                   (kRoundoff<Activation> + 6 * kRoundoff<float>)*std::abs(want))
           << as_double(x[i]);
+    }
+  });
+}
+
+TEST_P(PointwiseTest, ReluWithDropoutForwardAndBackwardIsExact) {
+  with_type([&]<typename Activation>(Activation) {
+    const std::int64_t H = 200;
+    const std::int64_t rows = 37;
+    auto x = random_vector<Activation>(rows * H, 1, 1.5f);
+    for (std::size_t i = 0; i < x.size(); i += 7) x[i] = runtime::from_float<Activation>(0.0f);
+    const auto dy = random_vector<Activation>(rows * H, 2);
+    std::vector<std::int32_t> example(rows), position(rows, 0);
+    std::iota(example.begin(), example.end(), 50);
+    for (const double p : {0.0, 0.2}) {
+      const Dropout dropout = make_dropout(p);
+      const RowIdentity identity = {example.data(), position.data()};
+      std::vector<std::uint64_t> masks(4);
+      for (const int threads : {1, 3}) {
+        ThreadPool pool(threads);
+        std::vector<Activation> activation(x.size()), y(x.size()), dx = dy;
+        ops<Activation>().relu_dropout_forward(pool, x.data(), rows, H, dropout, identity,
+                                               activation.data(), y.data());
+        ops<Activation>().relu_dropout_backward(pool, activation.data(), dx.data(), rows, H,
+                                                dropout, identity, dx.data());
+        for (std::int64_t t = 0; t < rows; ++t) {
+          dropout_masks_ref(make_dropout_stream(dropout), example[t], 0, 0, H, masks.data());
+          for (std::int64_t h = 0; h < H; ++h) {
+            const std::int64_t i = t * H + h;
+            const bool kept = p == 0 || (masks[h / 64] >> h % 64 & 1) != 0;
+            const float factor = kept ? dropout.scale : 0.0f;
+            const float a = std::max(runtime::to_float(x[i]), 0.0f);
+            EXPECT_EQ(as_double(activation[i]), a);
+            EXPECT_EQ(as_double(y[i]), as_double(runtime::from_float<Activation>(a * factor)));
+            const float d = a > 0 ? runtime::to_float(dy[i]) * factor : 0.0f;
+            EXPECT_EQ(as_double(dx[i]), as_double(runtime::from_float<Activation>(d)));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(PointwiseTest, ReluPropagatesNan) {
+  with_type([&]<typename Activation>(Activation) {
+    ThreadPool pool(1);
+    const std::vector<Activation> x(40, runtime::from_float<Activation>(NAN));
+    std::vector<Activation> activation(40), y(40);
+    ops<Activation>().relu_dropout_forward(pool, x.data(), 1, 40, {}, {}, activation.data(),
+                                           y.data());
+    for (const Activation v : y) EXPECT_TRUE(std::isnan(as_double(v)));
+  });
+}
+
+TEST_P(PointwiseTest, DropoutForwardScalesTheKeptElementsOfEachToken) {
+  with_type([&]<typename Activation>(Activation) {
+    const std::int64_t H = 200;
+    const Examples examples = make_examples({5, 1, 17}, 40);
+    const auto x = random_vector<Activation>(examples.tokens() * H, 1);
+    const Dropout dropout = make_dropout(0.1);
+    for (const int threads : {1, 3}) {
+      ThreadPool pool(threads);
+      std::vector<Activation> y = x;
+      ops<Activation>().dropout_forward(pool, y.data(), examples.tokens(), H, dropout,
+                                        examples.identity(), y.data());
+      std::vector<std::uint64_t> masks(4);
+      for (std::int64_t t = 0; t < examples.tokens(); ++t) {
+        dropout_masks_ref(make_dropout_stream(dropout), examples.row_example[t],
+                          examples.row_position[t], 0, H, masks.data());
+        for (std::int64_t h = 0; h < H; ++h) {
+          const bool kept = (masks[h / 64] >> h % 64 & 1) != 0;
+          const float want = kept ? runtime::to_float(x[t * H + h]) * dropout.scale : 0.0f;
+          EXPECT_EQ(as_double(y[t * H + h]), as_double(runtime::from_float<Activation>(want)));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(PointwiseTest, SquaredErrorAgreesWithDoublePrecision) {
+  with_type([&]<typename Activation>(Activation) {
+    const auto logits = random_vector<Activation>(33, 1, 3.0f);
+    const auto values = random_vector<float>(33, 2, 3.0f);
+    std::vector<float> losses(33);
+    std::vector<Activation> d(33);
+    ops<Activation>().squared_error(logits.data(), values.data(), 33, 1.0f / 24, losses.data(),
+                                    d.data());
+    for (std::size_t b = 0; b < 33; ++b) {
+      const double difference = as_double(logits[b]) - values[b];
+      // The difference, its square and its product with the scale are rounded.
+      EXPECT_NEAR(losses[b], difference * difference,
+                  3 * kRoundoff<float> * difference * difference);
+      EXPECT_NEAR(as_double(d[b]), 2 * difference / 24,
+                  (kRoundoff<Activation> + 3 * kRoundoff<float>)*std::abs(2 * difference / 24));
+    }
+  });
+}
+
+TEST_P(PointwiseTest, SpanCrossEntropyAgreesWithDoublePrecisionAndIgnoresPadding) {
+  with_type([&]<typename Activation>(Activation) {
+    // Rows with padding, and the tokens among them.
+    const std::vector<std::int32_t> cu_seqlens = {0, 1, 6, 20, 404};
+    const std::vector<std::int32_t> lengths = {1, 5, 9, 384};
+    const std::vector<std::int32_t> first = {0, 4, 2, 383};
+    const std::vector<std::int32_t> last = {0, 0, 8, 1};
+    const AnswerSpans spans = {cu_seqlens.data(), lengths.data(), first.data(), last.data(), 4};
+    for (const float spread : {0.01f, 1.0f, 1000.0f}) {
+      const auto logits = random_vector<Activation>(2 * 404, 1, spread);
+      std::vector<float> losses(4);
+      std::vector<Activation> d(2 * 404, runtime::from_float<Activation>(NAN));
+      ops<Activation>().span_cross_entropy(spans, logits.data(), 1.0f / 24, losses.data(),
+                                           d.data());
+      for (std::size_t b = 0; b < 4; ++b) {
+        double loss = 0;
+        double log_totals = 0;
+        for (int side = 0; side < 2; ++side) {
+          const std::int32_t label = side == 0 ? first[b] : last[b];
+          const auto at = [&](std::int32_t i) {
+            return static_cast<std::size_t>(2 * (cu_seqlens[b] + i) + side);
+          };
+          double largest = -INFINITY;
+          for (std::int32_t i = 0; i < lengths[b]; ++i) {
+            largest = std::max(largest, as_double(logits[at(i)]));
+          }
+          double total = 0;
+          for (std::int32_t i = 0; i < lengths[b]; ++i) {
+            total += std::exp(as_double(logits[at(i)]) - largest);
+          }
+          loss += (std::log(total) - (as_double(logits[at(label)]) - largest)) / 2;
+          log_totals += std::log(total);
+          for (std::int32_t i = 0; i < cu_seqlens[b + 1] - cu_seqlens[b]; ++i) {
+            const double p =
+                i < lengths[b] ? std::exp(as_double(logits[at(i)]) - largest) / total : 0;
+            const double want = (p - (i == label ? 1 : 0)) / 48;
+            EXPECT_NEAR(as_double(d[at(i)]), want,
+                        kRoundoff<Activation> * std::abs(want) + 16 * kRoundoff<float> / 48);
+            if (i >= lengths[b]) {
+              EXPECT_EQ(as_double(d[at(i)]), 0.0);
+            }
+          }
+        }
+        EXPECT_NEAR(losses[b], loss, 8 * kRoundoff<float> * (1 + loss + log_totals));
+      }
     }
   });
 }

@@ -1,10 +1,12 @@
 // Tests that a gradient has the same bits for any number of threads, any split of the shards into
-// micro-batches or workers, and any other examples in the batch. Dropout is on.
+// micro-batches or workers, and any other examples in the batch, for every family and head. Dropout
+// is on.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 
+#include "tests/unit/worker/nn/variants.h"
 #include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
 #include "worker/runtime/cpu.h"
@@ -13,31 +15,17 @@ namespace tilewright::nn {
 namespace {
 
 using runtime::Isa;
+using testing::Variant;
 
 constexpr std::int64_t kShards = 8;
 
-EncoderConfig config() {
-  EncoderConfig config;
-  config.vocab_size = 50;
-  config.hidden_size = 48;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 3;
-  config.intermediate_size = 80;
-  config.max_position_embeddings = 32;
-  config.num_labels = 3;
-  config.hidden_dropout_prob = 0.2f;
-  config.attention_probs_dropout_prob = 0.2f;
-  config.classifier_dropout = 0.2f;
-  return config;
-}
-
 struct Example {
   std::vector<std::int32_t> ids;
-  std::int32_t label;
+  Target target;
 };
 
-// n examples of 1 to 20 tokens.
-std::vector<Example> examples(std::int64_t n) {
+// n examples of 1 to 20 tokens with the targets of a head.
+std::vector<Example> examples(std::int64_t n, Head head) {
   std::vector<Example> all;
   std::uint32_t state = 12345;
   const auto draw = [&](std::uint32_t below) {
@@ -48,7 +36,13 @@ std::vector<Example> examples(std::int64_t n) {
     Example example;
     example.ids.resize(static_cast<std::size_t>(1 + draw(20)));
     for (auto& id : example.ids) id = draw(50);
-    example.label = draw(3);
+    if (head == Head::kQuestionAnswering) {
+      const auto length = static_cast<std::uint32_t>(example.ids.size());
+      example.target = {.label = draw(length), .last = draw(length)};
+    } else {
+      const std::int32_t label = draw(3);
+      example.target = {.label = label, .value = static_cast<float>(label) - 0.7f};
+    }
     all.push_back(example);
   }
   return all;
@@ -67,7 +61,7 @@ Batch make_micro_batch(const std::vector<Example>& all, std::int64_t begin, std:
         if (i * kShards / n != shard) continue;
         const Example& e = all[static_cast<std::size_t>(i)];
         batch.add(e.ids, std::vector<std::int32_t>(e.ids.size(), static_cast<std::int32_t>(i % 2)),
-                  {.label = e.label}, static_cast<std::int32_t>(i));
+                  e.target, static_cast<std::int32_t>(i));
       }
       batch.close_shard();
     }
@@ -89,12 +83,13 @@ std::vector<float> sum(const Nodes& nodes, std::int64_t first, std::int64_t widt
 
 template <typename Element>
 struct Fixture {
-  Fixture(Isa isa, int threads)
-      : pool(threads),
+  Fixture(const Variant& variant, Isa isa, int threads)
+      : config(testing::small_config(variant)),
+        pool(threads),
         ops(kernels::make_ops<Element>(isa)),
         parameter_ops(kernels::make_parameter_ops(isa)),
         context{pool, ops, parameter_ops},
-        model(config(), context) {
+        model(config, context) {
     for (const Tensor& tensor : model.layout().tensors) {
       Tensor drawn = tensor;
       drawn.decays = true;  // draw biases and norms too, so that none of them is zero
@@ -105,7 +100,7 @@ struct Fixture {
   // `cuts`: the first shard of each micro-batch, then kShards.
   std::vector<float> gradient(const std::vector<Example>& all,
                               const std::vector<std::int64_t>& cuts) {
-    TouchedRows touched(config().vocab_size);
+    TouchedRows touched(config.vocab_size);
     for (const Example& e : all) touched.mark(e.ids);
     touched.finish();
     Nodes nodes;
@@ -126,6 +121,7 @@ struct Fixture {
     return sum(nodes, 0, kShards);
   }
 
+  EncoderConfig config;
   runtime::ThreadPool pool;
   kernels::Ops<Element> ops;
   kernels::ParameterOps parameter_ops;
@@ -133,12 +129,13 @@ struct Fixture {
   Model<Element> model;
 };
 
-class Exactness : public ::testing::TestWithParam<Isa> {
+class Exactness : public ::testing::TestWithParam<testing::IsaCase> {
  protected:
   template <typename Element>
   void check(std::int64_t n) {
-    const std::vector<Example> all = examples(n);
-    const std::vector<float> reference = Fixture<Element>(GetParam(), 1).gradient(all, {0, 8});
+    const auto& [isa, variant] = GetParam();
+    const std::vector<Example> all = examples(n, variant.head);
+    const std::vector<float> reference = Fixture<Element>(variant, isa, 1).gradient(all, {0, 8});
     double size = 0;
     for (const float x : reference) size += std::abs(x);
     ASSERT_GT(size, 0.1);
@@ -149,7 +146,7 @@ class Exactness : public ::testing::TestWithParam<Isa> {
         {0, 2, 4, 6, 8},  // four workers
         {0, 1, 2, 3, 4, 5, 6, 7, 8}};
     for (const int threads : {1, 2, 3}) {
-      Fixture<Element> fixture(GetParam(), threads);
+      Fixture<Element> fixture(variant, isa, threads);
       for (const auto& cuts : splits) {
         const std::vector<float> gradient = fixture.gradient(all, cuts);
         ASSERT_EQ(gradient.size(), reference.size());
@@ -160,23 +157,22 @@ class Exactness : public ::testing::TestWithParam<Isa> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Exactness, ::testing::ValuesIn(runtime::detect_cpu().isas),
-                         [](const auto& tested) {
-                           return std::string(runtime::name(tested.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Exactness, ::testing::ValuesIn(testing::all_cases()),
+                         [](const auto& tested) { return testing::case_name(tested.param); });
 
 TEST_P(Exactness, GradientsInBf16HaveTheSameBitsForAnySplit) { check<bf16>(21); }
 TEST_P(Exactness, GradientsInFp32HaveTheSameBitsForAnySplit) { check<float>(21); }
 TEST_P(Exactness, EmptyShardsDoNotChangeTheBits) { check<bf16>(5); }
 
 TEST_P(Exactness, AnUpdateHasTheSameBitsForAnyNumberOfThreads) {
-  const std::vector<Example> all = examples(16);
-  TouchedRows touched(config().vocab_size);
+  const auto& [isa, variant] = GetParam();
+  const std::vector<Example> all = examples(16, variant.head);
+  TouchedRows touched(testing::small_config(variant).vocab_size);
   for (const Example& e : all) touched.mark(e.ids);
   touched.finish();
   std::vector<float> reference;
   for (const int threads : {1, 2, 3}) {
-    Fixture<bf16> fixture(GetParam(), threads);
+    Fixture<bf16> fixture(variant, isa, threads);
     Optimizer<bf16> optimizer(fixture.model, fixture.context, {});
     for (int step = 1; step <= 2; ++step) {
       const std::vector<float> gradient = fixture.gradient(all, {0, 8});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "tests/unit/worker/nn/variants.h"
 #include "worker/nn/batch.h"
 #include "worker/nn/flops.h"
 #include "worker/nn/gradients.h"
@@ -24,15 +25,77 @@ EncoderConfig small() {
 }
 
 TEST(ParameterLayout, CoversTheVectorWithoutGapsAndPutsWordEmbeddingsLast) {
-  const ParameterLayout layout(small());
-  std::int64_t end = 0;
-  for (const Tensor& tensor : layout.tensors) {
-    EXPECT_EQ(tensor.offset, end) << tensor.name;
-    end += tensor.count;
+  for (const testing::Variant& variant : testing::all_variants()) {
+    const ParameterLayout layout(testing::small_config(variant));
+    std::int64_t end = 0;
+    for (const Tensor& tensor : layout.tensors) {
+      EXPECT_EQ(tensor.offset, end) << tensor.name;
+      EXPECT_EQ(tensor.head, end < layout.head_end) << tensor.name;
+      end += tensor.count;
+    }
+    EXPECT_EQ(end, layout.count);
+    EXPECT_EQ(layout.head_end, layout.layers.back().begin);
+    EXPECT_EQ(layout.tensors.back().name,
+              std::string(variant.family->prefix) + "embeddings.word_embeddings.weight");
+    EXPECT_EQ(layout.tensors.back().offset, layout.word_embeddings);
+    for (const LinearLayout& linear : layout.linears()) EXPECT_GT(linear.N, 0);
   }
-  EXPECT_EQ(end, layout.count);
-  EXPECT_EQ(layout.tensors.back().name, "bert.embeddings.word_embeddings.weight");
-  EXPECT_EQ(layout.tensors.back().offset, layout.word_embeddings);
+}
+
+// The tensors and shapes are those of transformers' classes (model.named_parameters()).
+TEST(ParameterLayout, NamesTheTensorsOfDistilBert) {
+  EncoderConfig config = small();
+  config.family = &kDistilBert;
+  config.type_vocab_size = 0;
+  config.num_hidden_layers = 1;
+  using Named = std::set<std::pair<std::string, std::vector<std::int64_t>>>;
+  const auto named = [&](Head head) {
+    config.head = head;
+    Named names;
+    for (const Tensor& tensor : ParameterLayout(config).tensors) {
+      names.emplace(tensor.name, tensor.shape);
+    }
+    return names;
+  };
+  const std::string layer = "distilbert.transformer.layer.0.";
+  Named encoder = {
+      {"distilbert.embeddings.word_embeddings.weight", {20, 16}},
+      {"distilbert.embeddings.position_embeddings.weight", {12, 16}},
+      {"distilbert.embeddings.LayerNorm.weight", {16}},
+      {"distilbert.embeddings.LayerNorm.bias", {16}},
+      {layer + "sa_layer_norm.weight", {16}},
+      {layer + "sa_layer_norm.bias", {16}},
+      {layer + "ffn.lin1.weight", {24, 16}},
+      {layer + "ffn.lin1.bias", {24}},
+      {layer + "ffn.lin2.weight", {16, 24}},
+      {layer + "ffn.lin2.bias", {16}},
+      {layer + "output_layer_norm.weight", {16}},
+      {layer + "output_layer_norm.bias", {16}},
+  };
+  for (const char* part : {"q_lin", "k_lin", "v_lin", "out_lin"}) {
+    encoder.insert({layer + "attention." + part + ".weight", {16, 16}});
+    encoder.insert({layer + "attention." + part + ".bias", {16}});
+  }
+  Named classifier = encoder;
+  classifier.insert({{"pre_classifier.weight", {16, 16}},
+                     {"pre_classifier.bias", {16}},
+                     {"classifier.weight", {2, 16}},
+                     {"classifier.bias", {2}}});
+  EXPECT_EQ(named(Head::kClassification), classifier);
+  Named answers = encoder;
+  answers.insert({{"qa_outputs.weight", {2, 16}}, {"qa_outputs.bias", {2}}});
+  EXPECT_EQ(named(Head::kQuestionAnswering), answers);
+}
+
+TEST(ParameterLayout, HasNoPoolerForQuestionAnswering) {
+  EncoderConfig config = small();
+  config.head = Head::kQuestionAnswering;
+  std::vector<std::string> head;
+  for (const Tensor& tensor : ParameterLayout(config).tensors) {
+    EXPECT_EQ(tensor.name.find("pooler"), std::string::npos);
+    if (tensor.head) head.push_back(tensor.name);
+  }
+  EXPECT_EQ(head, (std::vector<std::string>{"qa_outputs.weight", "qa_outputs.bias"}));
 }
 
 TEST(ParameterLayout, PutsQueryKeyAndValueInOneMatrix) {
@@ -51,10 +114,13 @@ TEST(ParameterLayout, PutsQueryKeyAndValueInOneMatrix) {
 }
 
 TEST(ParameterLayout, DecaysEverythingExceptBiasesAndLayerNorm) {
-  for (const Tensor& tensor : ParameterLayout(small()).tensors) {
-    const bool exempt = tensor.name.find("bias") != std::string::npos ||
-                        tensor.name.find("LayerNorm") != std::string::npos;
-    EXPECT_EQ(tensor.decays, !exempt) << tensor.name;
+  for (const testing::Variant& variant : testing::all_variants()) {
+    for (const Tensor& tensor : ParameterLayout(testing::small_config(variant)).tensors) {
+      const bool exempt = tensor.name.find("bias") != std::string::npos ||
+                          tensor.name.find("LayerNorm") != std::string::npos ||
+                          tensor.name.find("layer_norm") != std::string::npos;
+      EXPECT_EQ(tensor.decays, !exempt) << tensor.name;
+    }
   }
 }
 
@@ -112,6 +178,10 @@ TEST(Flops, CountRealTokensOnly) {
   batch.add(five, five, {.label = 1}, 1);
   // L = 2, P = 4 * 256 + 2 * 384 = 1792: 2 L P (3 + 5) + 4 L H (9 + 25) + 2 * 2 (256 + 32)
   EXPECT_DOUBLE_EQ(forward_flops(small(), batch), 57344.0 + 4352.0 + 1152.0);
+  // Question answering has one layer [2, H] on 8 tokens instead.
+  EncoderConfig answers = small();
+  answers.head = Head::kQuestionAnswering;
+  EXPECT_DOUBLE_EQ(forward_flops(answers, batch), 57344.0 + 4352.0 + 2 * 8 * 32);
 }
 
 }  // namespace

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Compares logits, loss and every gradient of each model and head with PyTorch, on each instruction set, and loads
+the folders that Tilewright writes in transformers.
+
+    bench/parity/gradients.py                  # small models
+    bench/parity/gradients.py --models bert-base bert-large distilbert --json FILE
+
+Models have random weights and are saved by transformers. The reference is float64, one example at a time. A gradient
+may have three times the error of PyTorch in the same dtype (fp32, or bf16 autocast), or the rounding error times the
+root of the number of roundings, as in tests/golden/nn. Needs torch, transformers and
+build/release/bin/tilewright-parity-gradients.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import safetensors.torch
+import torch
+import transformers
+from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/golden"))
+import write_goldens as goldens  # noqa: E402
+
+HEADS = ["classification", "regression", "question_answering"]
+# (family, sizes, lengths of the examples)
+LENGTHS = [17, 3, 24, 9, 1, 20, 16, 5]
+TRUE_LENGTHS = [128, 37, 5, 64]
+BERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+MODELS = {
+    "bert-small": ("bert", {"vocab_size": 200, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+                            "intermediate_size": 160, "max_position_embeddings": 32}, LENGTHS),
+    "distilbert-small": ("distilbert", {"vocab_size": 200, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 160,
+                                        "max_position_embeddings": 32}, LENGTHS),
+    "bert-base": ("bert", {}, TRUE_LENGTHS),
+    "bert-large": ("bert", BERT_LARGE, TRUE_LENGTHS),
+    "distilbert": ("distilbert", {}, TRUE_LENGTHS),
+}
+SLACK, CANCELLATION = 3, 4  # as in tests/golden/nn/nn_golden_test.cpp
+ROUNDING = {"fp32": 2.0 ** -24, "bf16": 2.0 ** -9}
+
+
+def make_model(family, head, sizes, seed):
+    config_class, classes = goldens.FAMILIES[family]
+    labels = {"classification": 3, "regression": 1, "question_answering": 2}[head]
+    torch.manual_seed(seed)
+    model = classes[head](config_class(num_labels=labels, attn_implementation="eager", **sizes))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name == "pre_classifier.bias":
+                # A rounding error that changes the sign of a ReLU's input changes the gradient by as much as the
+                # unit contributes. Inputs far from zero leave the arithmetic to compare.
+                parameter.copy_(3 * (-1) ** torch.arange(len(parameter)))
+            elif name.endswith("bias"):
+                parameter.normal_(0, 0.02)
+            elif "LayerNorm" in name or "layer_norm" in name:
+                parameter.normal_(1, 0.1)
+    return model.eval()
+
+
+def make_examples(head, lengths, vocab_size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    examples = []
+    for i, length in enumerate(lengths):
+        ids = torch.randint(1, vocab_size, (length,), generator=generator)
+        types = (torch.arange(length) >= length // 2).long()
+        first, last = sorted(torch.randint(0, length, (2,), generator=generator).tolist())
+        examples.append((ids, types, {"classification": i % 3, "regression": 0.5 * i - 1,
+                                      "question_answering": (first, last)}[head]))
+    return examples
+
+
+def run_tilewright(program, model, head, batch, out, dtype, isa, steps, learning_rate):
+    command = [program, "--model", model, "--head", head, "--batch", batch, "--out", out, "--steps", str(steps),
+               "--learning_rate", str(learning_rate)]
+    environment = dict(os.environ) | ({"TILEWRIGHT_ISA": isa} if isa else {})
+    subprocess.run([str(word) for word in command + (["--fp32"] if dtype == "fp32" else [])], check=True,
+                   env=environment)
+    return safetensors.torch.load_file(str(out / "result.safetensors"))
+
+
+def check_folder(folder, family, head, source, examples, logits):
+    """The largest difference between the logits of the written folder in transformers and ours."""
+    auto = AutoModelForQuestionAnswering if head == "question_answering" else AutoModelForSequenceClassification
+    loaded, info = auto.from_pretrained(str(folder), output_loading_info=True, attn_implementation="eager")
+    differences = {key: value for key, value in info.items() if value}
+    assert not differences, f"{folder}: {differences}"
+    assert type(loaded) is type(source), type(loaded)
+    assert loaded.config.num_labels == source.config.num_labels
+    if head == "regression":
+        assert loaded.config.problem_type == "regression", loaded.config.problem_type
+    for name, value in source.state_dict().items():
+        assert torch.equal(value, loaded.state_dict()[name]), f"{folder}: {name} has changed"
+    with torch.no_grad():
+        found, _ = goldens.heads_losses_alone(family, head)(loaded.eval(), examples)
+    return float((found - logits).abs().max())
+
+
+def compare(found, exact, errors, rows, layers, dtype):
+    """Errors of all gradients as parts of what is allowed: the worst one, and its name."""
+    worst = (0.0, "")
+    for name, value in exact.items():
+        if name.endswith("word_embeddings.weight"):
+            value = value[rows]
+        reference = goldens.reference_name(name, exact)
+        scale = float(exact[reference].norm())
+        error = float((found["grad." + name].double() - value).norm()) / scale
+        allowed = max(ROUNDING[dtype] * (20 * layers) ** 0.5, SLACK * float(errors[name]))
+        if reference != name:
+            allowed *= CANCELLATION
+        worst = max(worst, (error / allowed, name))
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["bert-small", "distilbert-small"])
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
+    parser.add_argument("--isas", nargs="+", default=[""], help="instruction sets (default: the best of this CPU)")
+    parser.add_argument("--steps", type=int, default=10, help="AdamW steps; 0: gradients only")
+    parser.add_argument("--learning_rate", type=float, default=1e-4)
+    parser.add_argument("--program", default=str(ROOT / "build/release/bin/tilewright-parity-gradients"))
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    goldens.ADAMW_STEPS = arguments.steps
+    goldens.ADAMW_LEARNING_RATE = arguments.learning_rate
+    results, failed = [], False
+    for name in arguments.models:
+        family, sizes, lengths = MODELS[name]
+        for head in arguments.heads:
+            with tempfile.TemporaryDirectory() as directory:
+                directory = pathlib.Path(directory)
+                model = make_model(family, head, sizes, 11)
+                model.save_pretrained(str(directory / "hf"))
+                examples = make_examples(head, lengths, model.config.vocab_size, 12)
+                safetensors.torch.save_file(goldens.heads_inputs(head, examples), str(directory / "batch.safetensors"))
+                rows = torch.cat([ids for ids, _, _ in examples]).unique()
+                make = lambda: make_model(family, head, sizes, 11)  # noqa: E731
+                alone = goldens.heads_losses_alone(family, head)
+                logits, losses, exact = goldens.gradients(make().double(), examples, alone)
+                curve = goldens.adamw_run(make().double(), examples, alone)[0] if arguments.steps else None
+                for dtype, losses_of in (("fp32", goldens.heads_losses_padded(family, head)),
+                                         ("bf16", goldens.heads_losses_bf16(family, head))):
+                    _, _, torch_found = goldens.gradients(make(), examples, losses_of)
+                    errors = goldens.gradient_errors(torch_found, exact)
+                    del torch_found
+                    for isa in arguments.isas:
+                        out = directory / f"{dtype}_{isa}"
+                        found = run_tilewright(arguments.program, directory / "hf", head,
+                                               directory / "batch.safetensors", out, dtype, isa, arguments.steps,
+                                               arguments.learning_rate)
+                        ratio, tensor = compare(found, exact, errors, rows,
+                                                model.config.num_hidden_layers, dtype)
+                        row = {"model": name, "head": head, "dtype": dtype, "isa": isa or "best",
+                               "worst_error_of_allowed": ratio, "worst_tensor": tensor,
+                               "loss": float(found["loss"]), "pytorch_loss": float(losses.mean()),
+                               "largest_logit_difference": float((found["logits"].double() - logits).abs().max())}
+                        if arguments.steps:
+                            row["largest_curve_difference"] = float(
+                                (found["adamw.losses"].double() - curve).abs().max())
+                        if dtype == "fp32":
+                            row["folder_logit_difference"] = check_folder(out / "model", family, head, model,
+                                                                          examples, found["logits"])
+                        failed |= ratio > 1
+                        results.append(row)
+                        print(json.dumps(row), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"versions": goldens.versions(), "results": results}, indent=2) + "\n")
+    if failed:
+        sys.exit("a gradient differs from PyTorch's by more than is allowed")
+
+
+if __name__ == "__main__":
+    main()
