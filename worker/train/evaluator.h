@@ -16,12 +16,13 @@
 namespace tilewright::train {
 
 struct EvaluationResult {
-  std::string suffix;  // of EvaluationSet
-  tasks::Metrics metrics;
+  std::string suffix = {};  // of EvaluationSet
+  tasks::Metrics metrics = {};
   double loss = 0;  // mean over the examples, see nn::Head
   double seconds = 0;
   std::size_t examples = 0;
-  std::map<std::string, std::string> prediction_files;  // name -> content
+  std::int64_t steps = 0;                                    // batches of the rank that has most
+  std::map<std::string, std::string> prediction_files = {};  // name -> content
 };
 
 // The examples that a rank evaluates: consecutive, sizes differing by at most one.
