@@ -86,11 +86,54 @@ std::string flags_section() {
       "and `tilewright up` set the flags marked (set by the operator); a manifest may not.\n\n" +
       table_head({"flag", "value", "default", "meaning"});
   for (const TrainingFlag& flag : training_flags()) {
+    if (!flag.works()) continue;
+    std::string meaning(flag.help);
+    for (const std::string_view alias : flag.aliases) {
+      meaning += fmt::format("; also `--{}`", alias);
+    }
+    if (flag.set_by_runtime) meaning += " (set by the operator)";
     text += table_row(
-        {code(fmt::format("--{}", flag.name)), describe_expected(flag), code(flag.default_value),
-         fmt::format("{}{}", flag.help, flag.set_by_runtime ? " (set by the operator)" : "")});
+        {code(fmt::format("--{}", flag.name)), describe_expected(flag),
+         flag.default_description.empty() ? code(flag.default_value) : describe_default(flag),
+         meaning});
   }
   return text;
+}
+
+std::string differences_section() {
+  std::string text =
+      "## Differences from Hugging Face's flags\n"
+      "Flags that are not listed here have the names, values, defaults and meanings of "
+      "`run_glue.py`, `run_qa.py` and `TrainingArguments`, or are Tilewright's own.\n\n" +
+      table_head({"flag", "default", "difference"});
+  for (const TrainingFlag& flag : training_flags()) {
+    if (flag.difference.empty()) continue;
+    text += table_row(
+        {code(fmt::format("--{}", flag.name)),
+         flag.default_description.empty() ? code(flag.default_value) : describe_default(flag),
+         std::string(flag.difference)});
+  }
+  return text;
+}
+
+std::string reasons_table(bool refused) {
+  std::string text = table_head({"flag", "value", "reason"});
+  for (const TrainingFlag& flag : training_flags()) {
+    if (refused ? !flag.refused : !flag.accepted_without_effect) continue;
+    text += table_row(
+        {code(fmt::format("--{}", flag.name)), describe_expected(flag), std::string(flag.help)});
+  }
+  return text;
+}
+
+std::string other_flags_section() {
+  return "## Training flags without effect\n"
+         "Accepted, so that a command line keeps working; each does nothing, for the reason given. "
+         "They are no fields of a manifest.\n\n" +
+         reasons_table(false) +
+         "\n## Training flags that are refused\n"
+         "An error unless the value is false, 0 or none.\n\n" +
+         reasons_table(true);
 }
 
 }  // namespace
@@ -102,7 +145,7 @@ std::string reference_page() {
          environment_section() + "\n" + ports_section() + "\n" +
          metadata_section("Labels", labels::kLabels) + "\n" +
          metadata_section("Annotations", annotations::kAnnotations) + "\n" + exit_codes_section() +
-         "\n" + flags_section();
+         "\n" + flags_section() + "\n" + differences_section() + "\n" + other_flags_section();
 }
 
 }  // namespace tilewright

@@ -1,11 +1,11 @@
-// The table of training flags.
+// The table of training flags: those that work.
 #include <fmt/format.h>
 
-#include <array>
 #include <type_traits>
 
 #include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
+#include "common/contract/unused_flags.h"
 #include "common/contract/virtual_shards.h"
 
 namespace tilewright {
@@ -15,7 +15,15 @@ using Settings = TrainingSettings;
 
 std::string default_of(const TrainingMember& member) {
   static const TrainingSettings kDefaults;
-  return std::visit([](auto pointer) { return fmt::format("{}", kDefaults.*pointer); }, member);
+  return std::visit(
+      [](auto pointer) {
+        if constexpr (std::is_same_v<decltype(pointer), std::monostate>) {
+          return std::string();
+        } else {
+          return fmt::format("{}", kDefaults.*pointer);
+        }
+      },
+      member);
 }
 
 TrainingFlag make_flag(std::string_view name, FlagType type, TrainingMember member,
@@ -63,6 +71,42 @@ TrainingFlag required(TrainingFlag flag) {
   return flag;
 }
 
+TrainingFlag secret(TrainingFlag flag) {
+  flag.secret = true;
+  return flag;
+}
+
+TrainingFlag alias(TrainingFlag flag, std::string_view name) {
+  flag.aliases.push_back(name);
+  return flag;
+}
+
+TrainingFlag volume_path(TrainingFlag flag) {
+  flag.volume_path = true;
+  return flag;
+}
+
+// The default is not a constant.
+TrainingFlag default_is(TrainingFlag flag, std::string_view description) {
+  flag.default_description = description;
+  return flag;
+}
+
+TrainingFlag differs(TrainingFlag flag, std::string_view difference) {
+  flag.difference = difference;
+  return flag;
+}
+
+TrainingFlag ignores_case(TrainingFlag flag) {
+  flag.ignores_case = true;
+  return flag;
+}
+
+TrainingFlag synonyms(TrainingFlag flag, std::vector<ChoiceSynonym> words) {
+  flag.synonyms = std::move(words);
+  return flag;
+}
+
 TrainingFlag exclusive_maximum(TrainingFlag flag) {
   flag.exclusive_maximum = true;
   return flag;
@@ -93,42 +137,96 @@ std::vector<std::string_view> task_names() {
   return names;
 }
 
-}  // namespace
-
-std::span<const TrainingFlag> training_flags() {
-  static const std::array kFlags = {
+// Flags that work.
+std::vector<TrainingFlag> working_flags() {
+  return {
       // Task, model and data.
-      required(determines_weights(
-          choice("task_name", &Settings::task_name, task_names(), "GLUE task to train on"))),
+      determines_weights(ignores_case(
+          choice("task_name", &Settings::task_name, task_names(), "task to train on"))),
+      string("dataset_name", &Settings::dataset_name,
+             "data set on the Hugging Face hub: squad, squad_v2, or glue with the task in "
+             "dataset_config_name; sets task_name"),
+      string("dataset_config_name", &Settings::dataset_config_name,
+             "configuration of dataset_name: the task of glue"),
+      volume_path(string("train_file", &Settings::train_file,
+                         "file with the training examples: csv, tsv, json or jsonl")),
+      volume_path(string("validation_file", &Settings::validation_file,
+                         "file with the examples to evaluate on")),
+      volume_path(string("test_file", &Settings::test_file, "file with the examples to predict")),
+      differs(string("data_dir", &Settings::data_dir,
+                     "directory with the task's training and evaluation files"),
+              "Not in the scripts: the public files of a task in a local directory."),
       required(string("model_name_or_path", &Settings::model_name_or_path,
                       "directory of the pre-trained model, in Hugging Face's layout")),
-      required(string("data_dir", &Settings::data_dir,
-                      "directory with the task's training and evaluation files")),
+      string("model_revision", &Settings::model_revision,
+             "branch, tag or commit of a model on the hub"),
+      volume_path(string("config_name", &Settings::config_name,
+                         "directory of config.json, if it is not the model's")),
+      volume_path(string("tokenizer_name", &Settings::tokenizer_name,
+                         "directory of the tokenizer, if it is not the model's")),
+      volume_path(string("cache_dir", &Settings::cache_dir,
+                         "directory for downloads; empty: as HF_HOME says")),
+      secret(
+          alias(string("token", &Settings::token, "access token of the hub; better set HF_TOKEN"),
+                "use_auth_token")),
       required(string("output_dir", &Settings::output_dir,
                       "directory for checkpoints, the trained model and its results")),
-      boolean("do_train", &Settings::do_train, "train the model"),
-      boolean("do_eval", &Settings::do_eval,
-              "evaluate the model, after the training if there is one"),
+      differs(default_is(boolean("do_train", &Settings::do_train, "train the model"),
+                         "true if none of do_train, do_eval and do_predict is true"),
+              "The scripts do nothing without one of the three flags. Here a command without them "
+              "trains and evaluates."),
+      differs(default_is(boolean("do_eval", &Settings::do_eval,
+                                 "evaluate the model, after the training if there is one"),
+                         "as do_train; true with eval_strategy"),
+              "See do_train."),
+      boolean("do_predict", &Settings::do_predict,
+              "predict the test examples and write the predictions"),
       determines_weights(
           or_minus_one(integer("max_train_samples", &Settings::max_train_samples, 1, kNoMaximum,
                                "train on the first N rows only; -1: all rows"))),
       or_minus_one(integer("max_eval_samples", &Settings::max_eval_samples, 1, kNoMaximum,
                            "evaluate on the first N rows only; -1: all rows")),
+      or_minus_one(integer("max_predict_samples", &Settings::max_predict_samples, 1, kNoMaximum,
+                           "predict the first N rows only; -1: all rows")),
       // Batches.
-      determines_weights(integer("max_seq_length", &Settings::max_seq_length, 4, 8192,
-                                 "truncate examples to this many tokens, [CLS] and [SEP] included; "
-                                 "raise it for long texts (at most max_position_embeddings), lower "
-                                 "it to save time and memory")),
+      determines_weights(default_is(
+          integer("max_seq_length", &Settings::max_seq_length, 4, 8192,
+                  "truncate examples to this many tokens, [CLS] and [SEP] included; raise it for "
+                  "long texts (at most max_position_embeddings), lower it to save time and memory"),
+          "128, for question answering 384")),
       // Padding changes the order of summation of weight gradients and therefore their rounding.
-      determines_weights(boolean("pad_to_max_length", &Settings::pad_to_max_length,
-                                 "pad every example to max_seq_length tokens; slower, for "
-                                 "comparisons")),
-      integer("per_device_train_batch_size", &Settings::per_device_train_batch_size, 1, 65536,
-              "examples per process and micro-batch in training"),
-      integer("per_device_eval_batch_size", &Settings::per_device_eval_batch_size, 1, 65536,
-              "examples per process and batch in evaluation"),
-      integer("gradient_accumulation_steps", &Settings::gradient_accumulation_steps, 1, 65536,
-              "micro-batches per optimizer step"),
+      differs(determines_weights(boolean("pad_to_max_length", &Settings::pad_to_max_length,
+                                         "pad every example to max_seq_length tokens; slower, for "
+                                         "comparisons")),
+              "The scripts pad by default. Padding changes no result, so it is skipped here."),
+      alias(integer("per_device_train_batch_size", &Settings::per_device_train_batch_size, 1, 65536,
+                    "examples per process and micro-batch in training"),
+            "per_gpu_train_batch_size"),
+      alias(integer("per_device_eval_batch_size", &Settings::per_device_eval_batch_size, 1, 65536,
+                    "examples per process and batch in evaluation"),
+            "per_gpu_eval_batch_size"),
+      differs(integer("gradient_accumulation_steps", &Settings::gradient_accumulation_steps, 1,
+                      65536, "micro-batches per optimizer step"),
+              "The global batch counts the processes at the start and does not change when workers "
+              "join or leave."),
+      differs(determines_weights(boolean("group_by_length", &Settings::group_by_length,
+                                         "put examples of similar length into one batch")),
+              "The same grouping over another random order; see worker/train/data_order.h. Without "
+              "padding it saves no time."),
+      determines_weights(boolean("dataloader_drop_last", &Settings::dataloader_drop_last,
+                                 "leave out the incomplete last batch of each epoch")),
+      // Question answering.
+      determines_weights(integer("doc_stride", &Settings::doc_stride, 0, 8192,
+                                 "tokens that neighbouring windows of a long context share")),
+      determines_weights(boolean("version_2_with_negative", &Settings::version_2_with_negative,
+                                 "some questions have no answer, as in SQuAD 2.0")),
+      number("null_score_diff_threshold", &Settings::null_score_diff_threshold, -kNoMaximum,
+             kNoMaximum,
+             "predict no answer if its score exceeds the best answer's by more than this"),
+      integer("n_best_size", &Settings::n_best_size, 1, 1000,
+              "answers per question in the n-best file"),
+      integer("max_answer_length", &Settings::max_answer_length, 1, 8192,
+              "tokens of the longest answer"),
       // Optimization.
       determines_weights(
           number("learning_rate", &Settings::learning_rate, 0, 100, "peak learning rate of AdamW")),
@@ -148,9 +246,9 @@ std::span<const TrainingFlag> training_flags() {
           or_minus_one(integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
                                "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
       determines_weights(choice("lr_scheduler_type", &Settings::lr_scheduler_type,
-                                {"linear", "constant"},
-                                "learning rate after the warm-up: linear decay to zero, or "
-                                "constant")),
+                                {"linear", "constant", "constant_with_warmup", "cosine",
+                                 "cosine_with_restarts", "polynomial"},
+                                "learning rate after the warm-up; constant has no warm-up")),
       determines_weights(number("warmup_ratio", &Settings::warmup_ratio, 0, 1,
                                 "fraction of all steps in which the learning rate rises")),
       determines_weights(integer("warmup_steps", &Settings::warmup_steps, 0, kNoMaximum,
@@ -167,27 +265,67 @@ std::span<const TrainingFlag> training_flags() {
       determines_weights(or_minus_one(
           integer("init_seed", &Settings::init_seed, 0, 4294967295,
                   "random seed of weights that the model directory lacks; -1: the same as seed"))),
+      determines_weights(
+          or_minus_one(integer("data_seed", &Settings::data_seed, 0, 4294967295,
+                               "random seed of the order of examples; -1: the same as seed"))),
+      // Evaluation during the training.
+      determines_weights(
+          alias(choice("eval_strategy", &Settings::eval_strategy, {"no", "steps", "epoch"},
+                       "when to evaluate during the training"),
+                "evaluation_strategy")),
+      determines_weights(default_is(
+          integer("eval_steps", &Settings::eval_steps, 0, kNoMaximum,
+                  "steps between evaluations with eval_strategy steps; 0: logging_steps"),
+          "logging_steps")),
+      differs(
+          determines_weights(boolean("load_best_model_at_end", &Settings::load_best_model_at_end,
+                                     "keep the weights of the best evaluation, by "
+                                     "metric_for_best_model, not the last")),
+          "A checkpoint is also written at each new best evaluation, so eval_steps and "
+          "save_steps are independent. save_total_limit never deletes the best one."),
+      determines_weights(
+          default_is(string("metric_for_best_model", &Settings::metric_for_best_model,
+                            "metric that decides which evaluation is the best: loss, accuracy, f1"),
+                     "loss")),
+      determines_weights(
+          default_is(boolean("greater_is_better", &Settings::greater_is_better,
+                             "whether the best metric_for_best_model is the largest"),
+                     "false for a loss, true for other metrics")),
       // Logging and checkpoints.
-      integer("logging_steps", &Settings::logging_steps, 1, kNoMaximum, "steps between log lines"),
+      choice("logging_strategy", &Settings::logging_strategy, {"no", "steps", "epoch"},
+             "when to log the training loss"),
+      differs(integer("logging_steps", &Settings::logging_steps, 1, kNoMaximum,
+                      "steps between log lines"),
+              "The Trainer logs every 500 steps, which is more than a short training has."),
       boolean("logging_first_step", &Settings::logging_first_step, "log the first step too"),
-      choice("save_strategy", &Settings::save_strategy, {"no", "steps", "epoch"},
-             "when to write a checkpoint"),
+      choice("save_strategy", &Settings::save_strategy, {"no", "steps", "epoch", "best"},
+             "when to write a checkpoint; best: at each new best evaluation"),
       integer("save_steps", &Settings::save_steps, 1, kNoMaximum,
               "steps between checkpoints with save_strategy steps"),
-      integer("save_total_limit", &Settings::save_total_limit, 1, kNoMaximum,
-              "checkpoints to keep; the oldest is deleted first"),
+      differs(integer("save_total_limit", &Settings::save_total_limit, 0, kNoMaximum,
+                      "checkpoints to keep; the oldest is deleted first; 0: all"),
+              "The Trainer keeps all. Workers restart from the newest, so older ones only fill the "
+              "volume."),
       boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
               "replace the content of an output directory that belongs to another job"),
-      string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
-             "checkpoint directory to resume from; empty: this job's newest checkpoint, if any"),
+      volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
+                         "checkpoint directory to resume from; empty: this job's newest "
+                         "checkpoint, if any")),
       string("run_name", &Settings::run_name,
              "name of the run in the log and in train_results.json"),
-      choice("log_level", &Settings::log_level, {"trace", "debug", "info", "warn", "error"},
-             "lowest level of messages to log"),
+      synonyms(
+          choice("log_level", &Settings::log_level, {"trace", "debug", "info", "warn", "error"},
+                 "lowest level of messages to log"),
+          {{"detail", "debug"}, {"passive", "info"}, {"warning", "warn"}, {"critical", "error"}}),
       // Computation.
-      determines_weights(boolean("bf16", &Settings::bf16,
-                                 "compute in bfloat16 with fp32 master weights; false: all in "
-                                 "fp32, more precise but slower on CPUs with AVX512-BF16 or AMX")),
+      differs(
+          default_is(determines_weights(boolean(
+                         "bf16", &Settings::bf16,
+                         "compute in bfloat16 with fp32 master weights; false: all in fp32, more "
+                         "precise but slower on CPUs with AVX512-BF16 or AMX")),
+                     "true on CPUs with bf16 instructions"),
+          "The Trainer computes in fp32 by default. Here bf16 is on where the CPU has instructions "
+          "for it, and the log says so. If only some workers' CPUs have them, set the flag."),
       determines_weights(boolean("exact", &Settings::exact,
                                  "bit-identical weights for any number of workers and threads")),
       determines_weights(integer("virtual_shards", &Settings::virtual_shards, 0, kMaxVirtualShards,
@@ -205,6 +343,17 @@ std::span<const TrainingFlag> training_flags() {
       set_by_runtime(integer("max_workers", &Settings::max_workers, 0, 1e6,
                              "largest number of processes the job can have; 0: nominal_workers")),
   };
+}
+
+}  // namespace
+
+std::span<const TrainingFlag> training_flags() {
+  static const std::vector<TrainingFlag> kFlags = [] {
+    std::vector<TrainingFlag> flags = working_flags();
+    for (TrainingFlag& flag : flags_without_effect()) flags.push_back(std::move(flag));
+    for (TrainingFlag& flag : refused_flags()) flags.push_back(std::move(flag));
+    return flags;
+  }();
   return kFlags;
 }
 

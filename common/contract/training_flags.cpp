@@ -2,18 +2,61 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "common/base/check.h"
+#include "common/base/files.h"
 #include "common/contract/nearest.h"
 
 namespace tilewright {
 namespace {
 
 constexpr std::size_t kMaxValueBytes = 4096;  // PATH_MAX
+constexpr std::uint64_t kMaxArgumentFileBytes = 1 << 20;
+constexpr std::string_view kConfig = "config";  // --config FILE.json
+
+// The words that HfArgumentParser reads as booleans, in lower case.
+constexpr std::array<std::string_view, 5> kTrueWords = {"true", "yes", "t", "y", "1"};
+constexpr std::array<std::string_view, 5> kFalseWords = {"false", "no", "f", "n", "0"};
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+  }
+  return lower;
+}
+
+std::string with_underscores(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+// Left over from a command that was printed over several lines.
+bool is_line_break(std::string_view word) {
+  return word.find_first_not_of("\\ \t\r\n") == std::string_view::npos;
+}
+
+// A word that is not a flag; "-1" and "-1e-5" are values.
+bool is_value(std::string_view word) {
+  return !word.starts_with("--") || word.size() == 2 || is_line_break(word);
+}
+
+// Whether a refused flag is switched off, so that a command line may have it.
+bool is_neutral(const TrainingFlag& flag, std::string_view normal) {
+  if (flag.type == FlagType::kBool) return normal == "false";
+  if (flag.type == FlagType::kString) return normal.empty() || lower_case(normal) == "none";
+  return normal == "0" || normal == "-1";
+}
 
 std::string describe_range(const TrainingFlag& flag, std::string_view noun) {
+  if (flag.minimum <= -kNoMaximum) return std::string(noun);
   std::string range = flag.maximum >= kNoMaximum
                           ? fmt::format("{} of at least {}", noun, flag.minimum)
                           : fmt::format("{} from {} to {}{}", noun, flag.minimum,
@@ -46,29 +89,42 @@ bool parse_number(std::string_view text, Number& number) {
 void assign(TrainingSettings& settings, const TrainingFlag& flag, const std::string& normal) {
   std::visit(
       [&](auto member) {
-        auto& target = settings.*member;
-        using Value = std::remove_reference_t<decltype(target)>;
-        if constexpr (std::is_same_v<Value, std::string>) {
-          target = normal;
-        } else if constexpr (std::is_same_v<Value, bool>) {
-          target = normal == "true";
-        } else if constexpr (std::is_same_v<Value, float>) {
-          // Parses a double and rounds it to the nearest float.
-          double number = 0;
-          TW_CHECK(parse_number(std::string_view(normal), number), "--{}={}", flag.name, normal);
-          target = static_cast<float>(number);
-        } else {
-          TW_CHECK(parse_number(std::string_view(normal), target), "--{}={}", flag.name, normal);
+        if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+          auto& target = settings.*member;
+          using Value = std::remove_reference_t<decltype(target)>;
+          if constexpr (std::is_same_v<Value, std::string>) {
+            target = normal;
+          } else if constexpr (std::is_same_v<Value, bool>) {
+            target = normal == "true";
+          } else if constexpr (std::is_same_v<Value, float>) {
+            // Parses a double and rounds it to the nearest float.
+            double number = 0;
+            TW_CHECK(parse_number(std::string_view(normal), number), "--{}={}", flag.name, normal);
+            target = static_cast<float>(number);
+          } else {
+            TW_CHECK(parse_number(std::string_view(normal), target), "--{}={}", flag.name, normal);
+          }
         }
       },
       flag.member);
 }
 
+// The boolean flag X of --no_X; nullptr if there is none.
+const TrainingFlag* negated(std::string_view name) {
+  const std::string positive = with_underscores(name);
+  if (!positive.starts_with("no_")) return nullptr;
+  const TrainingFlag* flag = find_training_flag(std::string_view(positive).substr(3));
+  return flag != nullptr && flag->type == FlagType::kBool ? flag : nullptr;
+}
+
 }  // namespace
 
 const TrainingFlag* find_training_flag(std::string_view name) {
+  const std::string wanted = with_underscores(name);
   for (const TrainingFlag& flag : training_flags()) {
-    if (flag.name == name) return &flag;
+    if (flag.name == wanted || std::ranges::find(flag.aliases, wanted) != flag.aliases.end()) {
+      return &flag;
+    }
   }
   return nullptr;
 }
@@ -77,6 +133,16 @@ std::string_view nearest_training_flag(std::string_view name) {
   std::vector<std::string_view> names;
   for (const TrainingFlag& flag : training_flags()) names.push_back(flag.name);
   return nearest_name(name, names);
+}
+
+std::string describe_default(const TrainingFlag& flag) {
+  if (!flag.default_description.empty()) return std::string(flag.default_description);
+  return flag.default_value;
+}
+
+std::string reason_not_in_manifest(const TrainingFlag& flag) {
+  if (flag.secret) return "; set HF_TOKEN in spec.worker.env from a Secret";
+  return fmt::format("{}: {}", flag.refused ? "" : "; it would have no effect", flag.help);
 }
 
 std::string describe_expected(const TrainingFlag& flag) {
@@ -95,12 +161,21 @@ std::string describe_expected(const TrainingFlag& flag) {
   return "";
 }
 
+std::string describe_quoted_value(const TrainingFlag& flag, std::string_view value,
+                                  bool is_string) {
+  const bool quoted = is_string && flag.type != FlagType::kString &&
+                      flag.type != FlagType::kChoice && normalize_flag_value(flag, value).ok();
+  return quoted ? "; write it without quotes" : "";
+}
+
 Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_view value) {
   switch (flag.type) {
-    case FlagType::kBool:
-      if (value == "true" || value == "True" || value == "1") return std::string("true");
-      if (value == "false" || value == "False" || value == "0") return std::string("false");
+    case FlagType::kBool: {
+      const std::string word = lower_case(value);
+      if (std::ranges::find(kTrueWords, word) != kTrueWords.end()) return std::string("true");
+      if (std::ranges::find(kFalseWords, word) != kFalseWords.end()) return std::string("false");
       break;
+    }
     case FlagType::kInt: {
       std::int64_t number = 0;
       if (parse_number(value, number) && in_range(flag, static_cast<double>(number))) {
@@ -120,11 +195,16 @@ Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_v
         return std::string(value);
       }
       break;
-    case FlagType::kChoice:
+    case FlagType::kChoice: {
+      const std::string word = flag.ignores_case ? lower_case(value) : std::string(value);
       for (const std::string_view choice : flag.choices) {
-        if (choice == value) return std::string(value);
+        if (choice == word) return word;
+      }
+      for (const ChoiceSynonym& synonym : flag.synonyms) {
+        if (synonym.word == word) return std::string(synonym.choice);
       }
       break;
+    }
   }
   return unexpected(flag, value);
 }
@@ -141,16 +221,64 @@ Status TrainingArguments::set(std::string_view name, std::string_view value) {
   if (!normal.ok()) {
     return Error{normal.error().code, fmt::format("--{}: {}", name, normal.error().message)};
   }
+  if (flag->refused) {
+    if (is_neutral(*flag, *normal)) return {};
+    return Error{ExitCode::kUsage, fmt::format("--{}: not supported: {}", name, flag->help)};
+  }
   assign(settings_, *flag, *normal);
-  set_.emplace(name);
+  set_.emplace(flag->name);
+  return {};
+}
+
+Status TrainingArguments::read_json_file(const std::string& path) {
+  const Result<std::string> text = read_file(path, kMaxArgumentFileBytes, ExitCode::kUsage);
+  if (!text.ok()) return text.error();
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  if (!json.is_object()) {
+    return Error{ExitCode::kUsage,
+                 fmt::format("{}: found {}, expected a JSON object of flags", path,
+                             json.is_discarded() ? "invalid JSON" : json.type_name())};
+  }
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
+    const TrainingFlag* flag = find_training_flag(name);
+    std::string word = value.is_string() ? value.get<std::string>() : value.dump();
+    if (flag != nullptr && !flag->accepted_without_effect) {
+      const bool fits = flag->type == FlagType::kBool    ? value.is_boolean()
+                        : flag->type == FlagType::kInt   ? value.is_number_integer()
+                        : flag->type == FlagType::kFloat ? value.is_number()
+                                                         : value.is_string();
+      if (!fits) {
+        return Error{ExitCode::kUsage,
+                     fmt::format("{}: {}: found {}, expected {}{}", path, name,
+                                 value.dump().substr(0, 100), describe_expected(*flag),
+                                 describe_quoted_value(*flag, word, value.is_string()))};
+      }
+    } else if (flag != nullptr && flag->type == FlagType::kString) {
+      word.clear();  // a list or an object, which nothing reads
+    }
+    if (const Status outcome = set(name, word); !outcome.ok()) {
+      return Error{outcome.error().code, fmt::format("{}: {}", path, outcome.error().message)};
+    }
+  }
   return {};
 }
 
 Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> arguments) {
+  std::vector<std::string_view> words;
+  for (const std::string& word : arguments) {
+    if (word.empty() || !is_line_break(word)) words.push_back(word);
+  }
   TrainingArguments parsed;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string_view word = arguments[i];
-    if (!word.starts_with("--") || word.size() == 2) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string_view word = words[i];
+    if (i == 0 && is_value(word) && word.ends_with(".json")) {
+      if (const Status read = parsed.read_json_file(std::string(word)); !read.ok()) {
+        return read.error();
+      }
+      continue;
+    }
+    if (is_value(word)) {
       return Error{ExitCode::kUsage, fmt::format("found the argument \"{}\", expected --flag=value",
                                                  word.substr(0, 100))};
     }
@@ -158,9 +286,17 @@ Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> 
     const std::size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     const TrainingFlag* flag = find_training_flag(name);
-    const bool alone = i + 1 == arguments.size() || arguments[i + 1].starts_with("--");
+    const bool alone = i + 1 == words.size() || !is_value(words[i + 1]);
     Status outcome;
-    if (equals != std::string_view::npos) {
+    if (name == kConfig) {
+      if (equals == std::string_view::npos && alone) {
+        return Error{ExitCode::kUsage, "--config: found no value, expected a JSON file of flags"};
+      }
+      outcome = parsed.read_json_file(
+          std::string(equals == std::string_view::npos ? words[++i] : word.substr(equals + 1)));
+    } else if (flag == nullptr && equals == std::string_view::npos && negated(name) != nullptr) {
+      outcome = parsed.set(negated(name)->name, "false");
+    } else if (equals != std::string_view::npos) {
       outcome = parsed.set(name, word.substr(equals + 1));
     } else if (flag != nullptr && flag->type == FlagType::kBool && alone) {
       outcome = parsed.set(name, "true");
@@ -168,11 +304,20 @@ Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> 
       outcome = Error{ExitCode::kUsage, fmt::format("--{}: found no value, expected {}", name,
                                                     describe_expected(*flag))};
     } else {
-      outcome = parsed.set(name, flag == nullptr ? "" : arguments[++i]);
+      outcome = parsed.set(name, flag == nullptr ? "" : words[++i]);
     }
     if (!outcome.ok()) return outcome.error();
   }
   return parsed;
+}
+
+std::string TrainingArguments::note() const {
+  std::string names;
+  for (const TrainingFlag& flag : training_flags()) {
+    if (!flag.accepted_without_effect || !is_set(flag.name)) continue;
+    names += fmt::format("{}--{}", names.empty() ? "" : ", ", flag.name);
+  }
+  return names.empty() ? "" : names + ": no effect, see docs/reference.md";
 }
 
 }  // namespace tilewright

@@ -1,7 +1,7 @@
 // The flags of `tilewright-worker train`. Each flag is declared once, in training_flag_table.cpp:
-// name, member of TrainingSettings, bounds and help. The worker's parser and --help, the CRD and
-// the validation of spec.trainer read that table. Flags of Hugging Face's run_glue.py and
-// TrainingArguments keep their names and meanings.
+// name, member of TrainingSettings, bounds and help. The worker's parser and --help, the CRD, the
+// validation of spec.trainer and docs/reference.md read that table. Flags of Hugging Face's
+// run_glue.py, run_qa.py and TrainingArguments keep their names and meanings.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,40 @@ namespace tilewright {
 // The values of the flags, and their defaults.
 struct TrainingSettings {
   std::string task_name;
-  std::string model_name_or_path;
+  std::string dataset_name;
+  std::string dataset_config_name;
+  std::string train_file;
+  std::string validation_file;
+  std::string test_file;
   std::string data_dir;
+  std::string model_name_or_path;
+  std::string model_revision = "main";
+  std::string config_name;
+  std::string tokenizer_name;
+  std::string cache_dir;
+  std::string token;
   std::string output_dir;
+  // As given; train::make_settings() resolves them: if one of the three is true on the command
+  // line, the others are false unless they are given too.
   bool do_train = true;
   bool do_eval = true;
+  bool do_predict = false;
   std::int64_t max_train_samples = -1;
   std::int64_t max_eval_samples = -1;
+  std::int64_t max_predict_samples = -1;
 
   std::int64_t max_seq_length = 128;
+  std::int64_t doc_stride = 128;
+  std::int64_t n_best_size = 20;
+  std::int64_t max_answer_length = 30;
+  bool version_2_with_negative = false;
+  double null_score_diff_threshold = 0;
   bool pad_to_max_length = false;
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;
+  bool group_by_length = false;
+  bool dataloader_drop_last = false;
 
   double learning_rate = 5e-5;
   float weight_decay = 0;
@@ -49,7 +70,15 @@ struct TrainingSettings {
   float classifier_dropout = -1;
   std::int64_t seed = 42;
   std::int64_t init_seed = -1;
+  std::int64_t data_seed = -1;
 
+  std::string eval_strategy = "no";
+  std::int64_t eval_steps = 0;
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model;
+  bool greater_is_better = false;
+
+  std::string logging_strategy = "steps";
   std::int64_t logging_steps = 10;
   bool logging_first_step = false;
   std::string save_strategy = "steps";
@@ -74,33 +103,66 @@ inline constexpr double kNoMaximum = 1e15;
 
 enum class FlagType { kBool, kInt, kFloat, kString, kChoice };
 
-using TrainingMember = std::variant<bool TrainingSettings::*, std::int64_t TrainingSettings::*,
-                                    double TrainingSettings::*, float TrainingSettings::*,
-                                    std::string TrainingSettings::*>;
+// monostate: of a flag without effect.
+using TrainingMember = std::variant<std::monostate, bool TrainingSettings::*,
+                                    std::int64_t TrainingSettings::*, double TrainingSettings::*,
+                                    float TrainingSettings::*, std::string TrainingSettings::*>;
+
+// A word that is accepted in place of a choice.
+struct ChoiceSynonym {
+  std::string_view word;
+  std::string_view choice;
+};
 
 struct TrainingFlag {
   std::string_view name;
   FlagType type;
   TrainingMember member;
-  std::string default_value = {};  // in normal form; see normalize_flag_value()
+  std::vector<std::string_view> aliases = {};
+  // In normal form; see normalize_flag_value(). Empty: the flag is not set.
+  std::string default_value = {};
+  // Of a default that follows from other flags or the machine: "eval_steps: logging_steps".
+  std::string_view default_description = {};
   double minimum = 0;              // kInt and kFloat only, inclusive
   double maximum = 0;              // kInt and kFloat only
   bool exclusive_maximum = false;  // the maximum itself is not allowed
   bool allows_minus_one = false;   // -1 is allowed too; `help` says what it means
   std::vector<std::string_view> choices = {};
+  std::vector<ChoiceSynonym> synonyms = {};
+  bool ignores_case = false;  // kChoice only
+  // For a flag without effect, the reason why nothing depends on it; for a refused one, the reason
+  // and what to use instead.
   std::string_view help = {};
+  std::string_view difference = {};  // from Hugging Face's flag of the same name, and why
+  // The flag is accepted, so that a command line of a Hugging Face script runs, and does nothing.
+  bool accepted_without_effect = false;
+  // Values other than false, 0 and none are an error.
+  bool refused = false;
+  bool secret = false;          // not in a manifest, which many can read
+  bool volume_path = false;     // a path; in a manifest, VOLUME:relative/path
   bool required = false;        // an empty value is an error
   bool set_by_runtime = false;  // by the operator, `tilewright up` or the agent; not in a manifest
   // The trained weights depend on the value. It must be equal on all workers, and equal in a
   // checkpoint and the training that resumes from it.
   bool determines_weights = false;
+
+  bool works() const { return !accepted_without_effect && !refused; }
+  // Whether it is a field of spec.trainer.
+  bool in_manifest() const { return works() && !set_by_runtime && !secret; }
 };
 
 std::span<const TrainingFlag> training_flags();
-// nullptr if no flag has that name.
+// nullptr if no flag has that name or alias. Dashes count as underscores.
 const TrainingFlag* find_training_flag(std::string_view name);
 // The flag whose name is closest to `name`; empty if none is close.
 std::string_view nearest_training_flag(std::string_view name);
+
+// For help and documentation: "5e-05", "the value of logging_steps", "none".
+std::string describe_default(const TrainingFlag& flag);
+
+// Why a flag that is neither in a manifest nor set by the runtime is no field of spec.trainer, after
+// "expected nothing": "; it would have no effect: ...".
+std::string reason_not_in_manifest(const TrainingFlag& flag);
 
 // "a number from 0 to 1", "true or false", "one of linear, constant": for messages and help.
 std::string describe_expected(const TrainingFlag& flag);
@@ -109,21 +171,31 @@ std::string describe_expected(const TrainingFlag& flag);
 // is "found ..., expected ..." without the flag's name.
 Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_view value);
 
+// "; write it without quotes" if a JSON or YAML string holds a value that the flag accepts as a
+// number or boolean; else empty.
+std::string describe_quoted_value(const TrainingFlag& flag, std::string_view value, bool is_string);
+
 // A parsed command line.
 class TrainingArguments {
  public:
-  // Accepts --name=value, --name value, and --name alone for a boolean flag; the last value wins.
-  // An Error (kUsage) is a complete sentence; for an unknown flag it suggests the closest name.
+  // Accepts what Hugging Face's HfArgumentParser accepts: --name=value, --name value, --name alone
+  // and --no_name for a boolean flag, dashes in place of underscores, and, as the first word or
+  // after --config, the name of a JSON file with an object of flags. The last value wins. Words that
+  // are only white space or a backslash, left over from a line break, are skipped. An Error (kUsage)
+  // is a complete sentence; for an unknown flag it suggests the closest name.
   static Result<TrainingArguments> parse(std::span<const std::string> arguments);
 
   const TrainingSettings& settings() const { return settings_; }
   bool is_set(std::string_view name) const { return set_.contains(name); }
+  // Names the flags without effect that are set; empty if there are none.
+  std::string note() const;
 
  private:
   Status set(std::string_view name, std::string_view value);
+  Status read_json_file(const std::string& path);
 
   TrainingSettings settings_;
-  std::set<std::string, std::less<>> set_;
+  std::set<std::string, std::less<>> set_;  // names of flags, not aliases
 };
 
 }  // namespace tilewright

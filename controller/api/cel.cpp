@@ -139,6 +139,7 @@ std::vector<Rule> trainer_args() {
   std::vector<std::string> fields;
   std::vector<std::string> runtime;
   for (const TrainingFlag& flag : training_flags()) {
+    if (!flag.in_manifest() && !flag.set_by_runtime) continue;
     (flag.set_by_runtime ? runtime : fields).push_back(fmt::format("--{}", flag.name));
   }
   constexpr const char* kFlag = "self.split('=', 2)[0]";

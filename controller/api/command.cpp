@@ -38,7 +38,8 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
   add("output_dir", resolve_path(resolve, trainer.output));
   for (const auto& [name, value] : trainer.flags) {
     if (name == "virtual_shards") continue;  // added below with the effective value
-    const bool path = name == "resume_from_checkpoint" && !value.empty();
+    const TrainingFlag* flag = find_training_flag(name);
+    const bool path = flag != nullptr && flag->volume_path && !value.empty();
     add(name, path ? resolve_path(resolve, value) : value);
   }
   add("virtual_shards", std::to_string(virtual_shards(job)));

@@ -89,7 +89,8 @@ std::string capitalized(std::string_view text) {
 std::string flag_description(const TrainingFlag& flag) {
   std::string text = capitalized(flag.help);
   if (!text.ends_with('.')) text += '.';
-  if (!flag.default_value.empty()) text += fmt::format(" Default: {}.", flag.default_value);
+  const std::string value = describe_default(flag);
+  if (!value.empty()) text += fmt::format(" Default: {}.", value);
   return text;
 }
 
@@ -142,7 +143,7 @@ json flag_schema(const TrainingFlag& flag) {
       break;
     case FlagType::kString:
       schema = string_schema(kWordLength);
-      if (flag.name == "resume_from_checkpoint") {
+      if (flag.volume_path) {
         schema = string_schema(kPathLength);
         add_rules(schema, std::vector<Rule>{cel::trainer_path(true)});
       }
@@ -189,7 +190,7 @@ class SchemaBuilder : public FieldVisitor {
 
   void training_flags(const std::map<std::string, std::string>&) {
     for (const TrainingFlag& flag : tilewright::training_flags()) {
-      if (flag.set_by_runtime || properties_.contains(flag.name)) continue;
+      if (!flag.in_manifest() || properties_.contains(flag.name)) continue;
       properties_[std::string(flag.name)] = flag_schema(flag);
     }
     const auto add_outer = [](std::vector<Rule>& target, const std::vector<Rule>& rules,

@@ -32,6 +32,9 @@ std::optional<std::string> flag_value_string(const ObjectReader& reader, const T
     if (value.is_boolean() && flag.type == FlagType::kChoice) {
       expected += " (YAML reads yes, no, on and off as booleans; put the value in quotes)";
     }
+    if (value.is_string()) {
+      expected += describe_quoted_value(flag, value.get_ref<const std::string&>(), true);
+    }
     reader.type_error(flag.name, value, expected);
     return std::nullopt;
   }
@@ -70,6 +73,8 @@ class Decoder : public FieldVisitor {
         reader_.type_error(flag.name, *value,
                            "nothing: the value follows from spec.worker.replicas, "
                            "spec.elasticPolicy.maxReplicas and spec.nprocPerNode");
+      } else if (!flag.in_manifest()) {
+        reader_.type_error(flag.name, *value, "nothing" + reason_not_in_manifest(flag));
       } else if (auto text = flag_value_string(reader_, flag, *value)) {
         flags[std::string(flag.name)] = *text;
       }

@@ -60,7 +60,8 @@ std::string suggested_path(std::string_view name) {
   for (const FieldHint& known : kFieldHints) {
     if (known.name == name) return std::string(known.path);
   }
-  if (find_training_flag(name) != nullptr) return fmt::format("spec.trainer.{}", name);
+  const TrainingFlag* flag = find_training_flag(name);
+  if (flag != nullptr) return fmt::format("spec.trainer.{}", flag->name);
   return {};
 }
 

@@ -202,8 +202,10 @@ template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
   visitor.object_rules([] {
     return std::vector<Rule>{
-        {.rule = "self.?do_train.orValue(true) || self.?do_eval.orValue(true)",
-         .message = "found do_train and do_eval false, expected at least one of them true",
+        {.rule = "self.?do_train.orValue(true) || self.?do_eval.orValue(true) || "
+                 "self.?do_predict.orValue(false)",
+         .message = "found do_train and do_eval false, expected at least one of them, or "
+                    "do_predict, true",
          .field_path = ".do_train"}};
   });
   visitor(Field{.name = "task",

@@ -143,7 +143,10 @@ std::string describe_argument(std::string_view word) {
   if (flag->set_by_runtime) {
     return fmt::format("found --{}, expected nothing: the operator sets it", name);
   }
-  std::string message = fmt::format("found --{}, expected {}", name, field(name));
+  if (!flag->in_manifest()) {
+    return fmt::format("found --{}, expected nothing{}", name, reason_not_in_manifest(*flag));
+  }
+  std::string message = fmt::format("found --{}, expected {}", name, field(flag->name));
   if (word.size() > name.size() + 2) {
     const auto value = normalize_flag_value(*flag, word.substr(name.size() + 3));
     if (!value.ok()) message += fmt::format(" with another value: {}", value.error().message);
@@ -173,18 +176,25 @@ void validate_trainer(const TrainJob& job, FindingCollector& collector) {
         nearest_name(trainer.task, find_training_flag("task_name")->choices);
     if (!near.empty()) message += fmt::format("; did you mean {}?", near);
     collector.error("spec.trainer.task", message);
+  } else if (*task != trainer.task) {
+    collector.error("spec.trainer.task",
+                    fmt::format("found {}, expected {}", describe_value(trainer.task), *task));
   }
   PathValidator paths(job, collector);
   paths.check("model", trainer.model, false);
   paths.check("data", trainer.data, false);
   paths.check("output", trainer.output, true);
-  if (const std::string from = flag_value(job, "resume_from_checkpoint"); !from.empty()) {
-    paths.check("resume_from_checkpoint", from, false);
+  for (const TrainingFlag& flag : training_flags()) {
+    if (!flag.volume_path) continue;
+    const std::string path = flag_value(job, flag.name);
+    if (!path.empty()) paths.check(std::string(flag.name), path, false);
   }
   for (const auto& [flag, value] : trainer.flags) paths.check_length(flag, value);
-  if (flag_value(job, "do_train") == "false" && flag_value(job, "do_eval") == "false") {
+  if (flag_value(job, "do_train") == "false" && flag_value(job, "do_eval") == "false" &&
+      flag_value(job, "do_predict") == "false") {
     collector.error("spec.trainer.do_train",
-                    "found do_train and do_eval false, expected at least one of them true");
+                    "found do_train and do_eval false, expected at least one of them, or "
+                    "do_predict, true");
   }
   validate_args(job, collector);
 }

@@ -183,6 +183,7 @@ TEST_F(Dashboard, FindsDataForEveryPanelOfARealRun) {
   manifest["spec"]["trainer"].update({{"max_steps", 40},
                                       {"save_steps", 8},
                                       {"logging_steps", 2},
+                                      {"do_train", true},
                                       {"do_eval", true},
                                       {"max_eval_samples", 64}});
   create(manifest);

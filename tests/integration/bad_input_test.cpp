@@ -178,7 +178,7 @@ std::vector<BadInputCase> bad_input_cases() {
        ExitCode::kData,
        {"data/dev.tsv", "no rows"},
        [](Inputs& i) { i.write("data/dev.tsv", Inputs::header()); },
-       {"--do_eval=true"}},
+       {"--do_train=true", "--do_eval=true"}},
 
       {"OutputThatIsAFile",
        ExitCode::kOutput,

@@ -118,7 +118,7 @@ TEST_F(CrdValidation, RejectsWhatValidateRejects) {
       {"learning_rate: 1e-4", "args: [\"--lerning_rate=1\"]", "spec.trainer.args[0]",
        "found --lerning_rate, which is no flag of the trainer"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false", "spec.trainer.do_train",
-       "found do_train and do_eval false, expected at least one of them true"},
+       "found do_train and do_eval false, expected at least one of them, or do_predict, true"},
       {"learning_rate: 1e-4", "lerning_rate: 1e-4", "lerning_rate", "unknown field", false},
       {"sharedMemory: 64Mi", "sharedMemory: 2Gi", "spec.worker.sharedMemory",
        "found 2Gi, expected less than 2Gi, the value of spec.worker.resources.memory: pages of "
@@ -460,9 +460,8 @@ TEST_F(CrdValidation, DiffersFromValidateInKnownCases) {
 TEST_F(CrdValidation, EnforcesTheRangeOfEveryTrainingFlag) {
   int rejected = 0;
   for (const TrainingFlag& flag : training_flags()) {
-    if (flag.set_by_runtime || flag.name == "task_name" || flag.name == "model_name_or_path" ||
-        flag.name == "data_dir" || flag.name == "output_dir" ||
-        flag.name == "resume_from_checkpoint") {
+    if (!flag.in_manifest() || flag.volume_path || flag.name == "task_name" ||
+        flag.name == "model_name_or_path" || flag.name == "data_dir" || flag.name == "output_dir") {
       continue;
     }
     std::vector<json> values = {"a string", true, 1, -1, 0, -2};

@@ -183,6 +183,66 @@ TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   EXPECT_THAT(output_, ::testing::HasSubstr("12 steps in")) << "trained, not resumed at the end";
 }
 
+// The metric is chosen so that an early evaluation is the best one.
+TEST_F(Training, HasTheSameHashOfTheBestModel) {
+  const std::vector<std::string> best = {"--eval_strategy=steps",        "--eval_steps=3",
+                                         "--max_eval_samples=40",        "--load_best_model_at_end",
+                                         "--metric_for_best_model=loss", "--greater_is_better",
+                                         "--save_total_limit=1",         "--group_by_length",
+                                         "--lr_scheduler_type=cosine",   "--data_seed=5"};
+  const std::string last = train_in_one_process("last", 2);
+  const std::string reference = train_in_one_process("undisturbed", 2, best);
+  EXPECT_NE(reference, last);
+  EXPECT_THAT(output_,
+              ::testing::ContainsRegex("the best model is that of step (3|6|9): eval_loss"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("***** eval metrics *****"));
+  std::ifstream in(folder() / "undisturbed/trainer_state.json");
+  const auto state = nlohmann::json::parse(in);
+  EXPECT_LT(state.at("best_global_step"), 12);
+  EXPECT_EQ(train_in_processes("two", 2, best), reference);
+  {
+    std::vector<std::string> arguments = flags("killed");
+    arguments.insert(arguments.end(), best.begin(), best.end());
+    const ScopedFault fault("evaluate.begin@8");
+    EXPECT_EQ(run(arguments), 128 + SIGKILL) << output_;
+  }
+  EXPECT_EQ(train_in_one_process("killed", 2, best), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("resuming from"));
+}
+
+TEST_F(Training, EvaluatesAndPredictsWithASavedModel) {
+  std::vector<std::string> arguments = flags("out");
+  arguments.insert(arguments.end(), {"--do_train", "--do_eval"});
+  ASSERT_EQ(run(arguments), 0) << output_;
+  std::ifstream in(folder() / "out/eval_results.json");
+  const auto results = nlohmann::json::parse(in);
+  const auto hash_before = fs::last_write_time(folder() / "out/model.safetensors");
+  const std::string model = "--model_name_or_path=" + (folder() / "out").string();
+  ASSERT_EQ(run({"eval", model, "--task_name=MRPC", "--log_level=error",
+                 "--data_dir=" + (testing::source_dir() / "examples/data/paraphrase").string()}),
+            0)
+      << output_;
+  const auto printed = nlohmann::json::parse(output_);
+  for (const char* name : {"eval_accuracy", "eval_f1", "eval_loss"}) {
+    EXPECT_EQ(printed.at(name), results.at(name)) << name;
+  }
+  std::ofstream(folder() / "in.jsonl")
+      << R"({"sentence1": "A cat sat.", "sentence2": "A cat sits."}
+)"
+      << R"({"sentence1": "A cat sat.", "sentence2": "Shares fell by 4%."}
+)";
+  ASSERT_EQ(run({"predict", model, "--input", (folder() / "in.jsonl").string()}), 0) << output_;
+  std::istringstream lines(output_);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto prediction = nlohmann::json::parse(line);
+    EXPECT_THAT(prediction.at("label").get<std::string>(), ::testing::HasSubstr("equivalent"));
+    EXPECT_GE(prediction.at("score").get<double>(), 0.5);
+  }
+  EXPECT_EQ(count, 2);
+  EXPECT_EQ(fs::last_write_time(folder() / "out/model.safetensors"), hash_before);
+}
+
 // SIGTERM, as in an eviction: writes a checkpoint at the current step; no step runs twice.
 TEST_F(Training, HasTheSameHashWhenTerminatedAndResumed) {
   const std::string reference = train_in_one_process("undisturbed", 2);
@@ -303,6 +363,7 @@ TEST_F(Training, UpRefusesToStartAgainWithoutTheLastCheckpoint) {
 TEST_F(Training, WritesTheFilesThatTransformersLoads) {
   std::vector<std::string> arguments = flags("out");
   arguments.back() = "--do_eval=true";
+  arguments.emplace_back("--do_train=true");
   ASSERT_EQ(run(arguments), 0) << output_;
   for (const char* file :
        {"config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "all_results.json",
@@ -349,7 +410,7 @@ TEST_F(Training, PaddingDoesNotChangeTheLoss) {
   const auto train = [&](const std::string& output, bool padded) {
     std::vector<std::string> arguments = flags(output);
     arguments.back() = "--do_eval=true";
-    arguments.insert(arguments.end(), {"--max_steps=3", "--max_seq_length=36",
+    arguments.insert(arguments.end(), {"--do_train=true", "--max_steps=3", "--max_seq_length=36",
                                        "--max_train_samples=96", "--max_eval_samples=40"});
     arguments.emplace_back("--log_level=debug");
     if (padded) arguments.emplace_back("--pad_to_max_length");

@@ -168,12 +168,21 @@ ValidCheckpoint latest_valid_checkpoint(const fs::path& output_dir) {
   return out;
 }
 
-std::vector<fs::path> prune(const OutputWriter& output, int keep) {
+std::vector<fs::path> prune(const OutputWriter& output, int keep, std::int64_t best_step) {
   std::vector<fs::path> removed;
   if (keep <= 0) return removed;
+  const fs::path best = output.directory() / checkpoint_name(best_step);
   int complete = 0;
+  bool best_seen = best_step == 0 || !is_complete(best);
   for (const fs::path& path : list_checkpoints(output.directory())) {
-    if (complete >= keep) {
+    if (path == best) {
+      best_seen = true;
+      complete += complete < keep ? 1 : 0;
+      continue;
+    }
+    // One of the kept is the best checkpoint, which comes later in the list.
+    const int allowed = best_seen ? keep : std::max(1, keep - 1);
+    if (complete >= allowed) {
       removed.push_back(path);
     } else if (is_complete(path)) {
       ++complete;

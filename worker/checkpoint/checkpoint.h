@@ -55,9 +55,11 @@ struct ValidCheckpoint {
 ValidCheckpoint latest_valid_checkpoint(const std::filesystem::path& output_dir);
 
 // Keeps the `keep` newest complete checkpoints (0: all) and removes older ones, oldest first.
+// `best_step`: the checkpoint of this step is kept too, and counts, but the newest is always kept.
 // Returns the removed ones. Keeps directories without checksums.json, which another program
 // wrote. The Failures of write_checkpoint().
-std::vector<std::filesystem::path> prune(const OutputWriter& output, int keep);
+std::vector<std::filesystem::path> prune(const OutputWriter& output, int keep,
+                                         std::int64_t best_step = 0);
 
 // All checkpoint-<step> directories with a checksums.json, highest step first.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);

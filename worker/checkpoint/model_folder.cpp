@@ -43,4 +43,11 @@ FileDigest write_model_folder(const OutputWriter& output, const ModelFolderConte
   return digest;
 }
 
+void write_files(const OutputWriter& output, const std::map<std::string, std::string>& files,
+                 const std::string& last) {
+  AtomicDirectory directory(output, "results");
+  for (const auto& [name, bytes] : files) write_hashed(directory.content() / name, bytes);
+  directory.commit_files(last);
+}
+
 }  // namespace tilewright::checkpoint

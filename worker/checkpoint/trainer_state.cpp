@@ -27,6 +27,7 @@ std::string trainer_state_json(const TrainerState& state) {
       {"total_flos", state.total_flos},
       {"log_history", state.log_history},
       {"best_metric", nullptr},
+      {"best_global_step", nullptr},
       {"best_model_checkpoint", nullptr},
       {"is_hyper_param_search", false},
       {"is_local_process_zero", true},
@@ -34,6 +35,13 @@ std::string trainer_state_json(const TrainerState& state) {
       {"trial_name", nullptr},
       {"trial_params", nullptr},
   };
+  if (state.best_metric) {
+    json["best_metric"] = *state.best_metric;
+    json["best_global_step"] = state.best_global_step;
+  }
+  if (!state.best_model_checkpoint.empty()) {
+    json["best_model_checkpoint"] = state.best_model_checkpoint;
+  }
   json["stateful_callbacks"]["tilewright"] = {
       {"job_uid", state.job_uid},
       {"settings", state.settings},
@@ -60,6 +68,13 @@ TrainerState read_trainer_state(const std::filesystem::path& path) {
     fields.fail("log_history", "a list");
   }
   state.log_history = fields.json()["log_history"];
+  if (fields.has("best_metric")) {
+    state.best_metric = fields.number("best_metric", -1e300, 1e300);
+    state.best_global_step = fields.integer("best_global_step", 0, kMaxJsonInteger);
+  }
+  if (fields.has("best_model_checkpoint")) {
+    state.best_model_checkpoint = fields.string("best_model_checkpoint");
+  }
 
   const JsonFields own = fields.object("stateful_callbacks").object("tilewright");
   state.job_uid = own.string("job_uid");

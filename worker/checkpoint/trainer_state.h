@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace tilewright::checkpoint {
@@ -22,6 +23,10 @@ struct TrainerState {
   std::int64_t num_input_tokens_seen = 0;
   double total_flos = 0;
   nlohmann::json log_history = nlohmann::json::array();  // objects: step, epoch, loss, ...
+  // Of the evaluation that metric_for_best_model prefers; nullopt: none yet.
+  std::optional<double> best_metric;
+  std::int64_t best_global_step = 0;
+  std::string best_model_checkpoint;  // its directory; empty: none was written
 
   std::string job_uid;
   // Settings that must be equal when the training resumes: seed, batch, sizes, learning rate,

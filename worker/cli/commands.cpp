@@ -17,7 +17,7 @@ int run_worker(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("tilewright-worker {} ({})", kVersion, kCommit));
   app.require_subcommand(1);
   int exit_code = 0;
-  add_train_command(app, exit_code);
+  add_train_commands(app, exit_code);
   add_agent_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);

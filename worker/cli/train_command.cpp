@@ -1,8 +1,13 @@
-// `tilewright-worker train`: runs a training from flags and environment variables.
+// `tilewright-worker train`, `eval` and `predict`: run a training, or a part of one, from flags and
+// environment variables.
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
+#include <cstdio>
+#include <iostream>
 
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
@@ -13,6 +18,7 @@
 #include "worker/cli/commands.h"
 #include "worker/elastic/launcher.h"
 #include "worker/elastic/session.h"
+#include "worker/train/predict_lines.h"
 #include "worker/train/run.h"
 
 namespace tilewright::cli {
@@ -31,14 +37,34 @@ int process_count(const char* name) {
   return value;
 }
 
+// The value of a command's own option, which is removed from `words`; empty if it is not there.
+std::string take_option(std::vector<std::string>& words, const std::string& option) {
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    if (word->starts_with(option + "=")) {
+      std::string value = word->substr(option.size() + 1);
+      words.erase(word);
+      return value;
+    }
+    if (*word != option) continue;
+    if (word + 1 == words.end()) {
+      throw Failure(ExitCode::kUsage, fmt::format("{}: found no value, expected a file", option));
+    }
+    std::string value = *(word + 1);
+    words.erase(word, word + 2);
+    return value;
+  }
+  return "";
+}
+
 std::string flag_help() {
   std::string text = "Flags, as --name=value:\n";
   for (const TrainingFlag& flag : training_flags()) {
+    if (!flag.works()) continue;
+    const std::string value = describe_default(flag);
     text += fmt::format(
         "  --{:<30} {} ({}; {})\n", flag.name, flag.help, describe_expected(flag),
         flag.required ? "required"
-                      : fmt::format("default {}", flag.default_value.empty() ? std::string("empty")
-                                                                             : flag.default_value));
+                      : fmt::format("default {}", value.empty() ? std::string("empty") : value));
   }
   text += "\nTasks:\n";
   for (const TaskDescription& task : task_descriptions()) {
@@ -47,8 +73,7 @@ std::string flag_help() {
   return text;
 }
 
-int train(const std::vector<std::string>& flags) {
-  const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
+train::RunOptions make_options() {
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   train::RunOptions options;
   const std::string forced = environment_variable(env::kIsa);
@@ -62,6 +87,12 @@ int train(const std::vector<std::string>& flags) {
   options.default_world_size = process_count(env::kWorldSize);
   options.fault = environment_variable(env::kFault);
   options.terminal = isatty(STDERR_FILENO) != 0;
+  return options;
+}
+
+int train(const std::vector<std::string>& flags) {
+  const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
+  train::RunOptions options = make_options();
   elastic::check_launcher(environment_variable);
   const elastic::SessionSettings membership =
       elastic::settings_from_environment(environment_variable);
@@ -80,17 +111,64 @@ int train(const std::vector<std::string>& flags) {
   }
   const StopSignals signals;
   elastic::Session session(membership, &signals, log);
-  train::run_training(arguments, options, session, *log);
+  std::fputs(train::run_training(arguments, options, session, *log).c_str(), stdout);
   return 0;
+}
+
+std::string read_input(const std::string& file) {
+  if (file != "-") return read_file(file, train::kMaxInputBytes, ExitCode::kData).or_throw();
+  std::string input;
+  std::array<char, std::size_t{1} << 16> part;
+  // A longer input is refused by predict_lines().
+  while (std::cin.read(part.data(), part.size()), std::cin.gcount() > 0) {
+    input.append(part.data(), static_cast<std::size_t>(std::cin.gcount()));
+    if (input.size() > train::kMaxInputBytes) break;
+  }
+  return input;
+}
+
+// The words after `eval` or `predict` as those of `train`.
+std::vector<std::string> as_train(std::vector<std::string> words, const char* action) {
+  for (const char* flag : {"do_train", "do_eval", "do_predict"}) {
+    words.push_back(fmt::format("--{}={}", flag, std::string_view(flag) == action));
+  }
+  return words;
+}
+
+int predict(std::vector<std::string> words) {
+  const std::string input = take_option(words, "--input");
+  words = as_train(std::move(words), "do_predict");
+  if (input.empty()) return train(words);
+  const TrainingArguments arguments = TrainingArguments::parse(words).or_throw();
+  const auto log =
+      make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn");
+  const std::string lines = train::predict_lines(arguments, make_options(), read_input(input),
+                                                 input == "-" ? "standard input" : input, *log);
+  std::fputs(lines.c_str(), stdout);
+  return 0;
+}
+
+CLI::App* add_command(CLI::App& app, const char* name, const char* summary) {
+  CLI::App* command = app.add_subcommand(name, summary);
+  command->allow_extras();
+  command->footer(flag_help());
+  return command;
 }
 
 }  // namespace
 
-void add_train_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("train", "Train a model and evaluate it");
-  command->allow_extras();
-  command->footer(flag_help());
-  command->callback([command, &exit_code] { exit_code = train(command->remaining()); });
+void add_train_commands(CLI::App& app, int& exit_code) {
+  CLI::App* train_command = add_command(app, "train", "Train a model and evaluate it");
+  train_command->callback([=, &exit_code] { exit_code = train(train_command->remaining()); });
+  CLI::App* eval_command =
+      add_command(app, "eval", "Evaluate a trained model: train --do_eval without a training");
+  eval_command->callback(
+      [=, &exit_code] { exit_code = train(as_train(eval_command->remaining(), "do_eval")); });
+  CLI::App* predict_command = add_command(
+      app, "predict",
+      "Predict the test examples of a task, or with --input FILE (-: standard input) the sentences "
+      "of JSON lines");
+  predict_command->callback([=, &exit_code] { exit_code = predict(predict_command->remaining()); });
 }
 
 }  // namespace tilewright::cli

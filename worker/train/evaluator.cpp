@@ -135,6 +135,8 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
   EvaluationResult result =
       score(*job_.task, set, gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout));
   result.seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
+  const std::int64_t batch = job_.settings.per_device_eval_batch_size;
+  result.steps = ((examples + mesh.world() - 1) / mesh.world() + batch - 1) / batch;
   return result;
 }
 

@@ -17,10 +17,11 @@ namespace tilewright::train {
 
 struct EvaluationResult {
   std::string suffix = {};  // of EvaluationSet
-  tasks::Metrics metrics;
+  tasks::Metrics metrics = {};
   double loss = 0;  // mean over the examples, see nn::Head
   double seconds = 0;
   std::size_t examples = 0;
+  std::int64_t steps = 0;                                    // batches of the rank that has most
   std::map<std::string, std::string> prediction_files = {};  // name -> content
 };
 

@@ -58,19 +58,21 @@ void check_weights_unchanged(const Job& job) {
                   found, expected));
 }
 
-Job load_job(const Settings& settings, const std::string& uid) {
+Job load_job(const Settings& settings, const std::string& uid,
+             std::unique_ptr<const tasks::Task> task) {
   const std::filesystem::path model_dir = settings.model_name_or_path;
   Job job;
   job.settings = settings;
   job.uid = uid;
-  job.task = tasks::find_task(settings.task_name);
+  job.task = task != nullptr ? std::move(task) : tasks::find_task(settings.task_name);
   if (!std::filesystem::is_directory(model_dir)) {
     throw Failure(ExitCode::kModel,
                   fmt::format("--model_name_or_path={}: no such directory, expected one with "
                               "config.json, weights and a tokenizer",
                               settings.model_name_or_path));
   }
-  job.model = checkpoint::read_model_config(model_dir);
+  job.model = checkpoint::read_model_config(
+      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name));
   nn::EncoderConfig& encoder = job.model.encoder;
   if (encoder.max_position_embeddings < settings.max_seq_length) {
     throw Failure(ExitCode::kUsage,
@@ -89,7 +91,7 @@ Job load_job(const Settings& settings, const std::string& uid) {
   override_dropout(encoder.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
   override_dropout(encoder.classifier_dropout, settings.classifier_dropout);
 
-  const text::Tokenizer tokenizer = text::Tokenizer::load(model_dir);
+  const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
   if (settings.pad_to_max_length) {
     job.padding = {settings.max_seq_length, tokenizer.special().pad};
     if (job.padding.id >= encoder.vocab_size) {
@@ -115,14 +117,30 @@ Job load_job(const Settings& settings, const std::string& uid) {
     job.fingerprint["train_data"] = digest_of(job.train_data);
     job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),
                                  settings.global_batch);
-  }
-  if (settings.do_eval) {
-    for (std::size_t i = 0; i < job.task->parts(tasks::Split::kDev); ++i) {
-      const tasks::DataPart part{tasks::Split::kDev, i};
-      const std::string name = job.task->part_name(part);
-      job.evaluation_sets.push_back(
-          {part, name.empty() ? "" : "_" + name, read(part, settings.max_eval_samples)});
+    if (job.schedule.steps_per_epoch == 0) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("--dataloader_drop_last: found {} training examples, expected at "
+                                "least one batch of all workers",
+                                job.train_data.size()));
     }
+  }
+  const auto read_parts = [&](tasks::Split split, std::int64_t limit) {
+    std::vector<EvaluationSet> sets;
+    for (std::size_t i = 0; i < job.task->parts(split); ++i) {
+      const tasks::DataPart part{split, i};
+      const std::string name = job.task->part_name(part);
+      sets.push_back({part, name.empty() ? "" : "_" + name, read(part, limit)});
+    }
+    return sets;
+  };
+  if (settings.do_eval) {
+    job.evaluation_sets = read_parts(tasks::Split::kDev, settings.max_eval_samples);
+  }
+  if (settings.do_predict) {
+    job.prediction_sets = read_parts(tasks::Split::kTest, settings.max_predict_samples);
+  }
+  if (settings.do_train && settings.load_best_model_at_end) {
+    job.fingerprint["evaluation_data"] = digest_of(job.evaluation_sets.front().data);
   }
   open_starting_weights(job);
   // Without a UID from the environment, equal flags, data and weights are the same job, which the

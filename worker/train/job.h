@@ -33,6 +33,7 @@ struct Job {
   std::unique_ptr<const tasks::Task> task;
   tasks::Dataset train_data;                   // empty without do_train
   std::vector<EvaluationSet> evaluation_sets;  // empty without do_eval
+  std::vector<EvaluationSet> prediction_sets;  // empty without do_predict
   checkpoint::ModelConfig model;  // config.json with the task's labels and the flags' dropout
   nn::Padding padding;            // length 0 without --pad_to_max_length
   Schedule schedule;
@@ -46,6 +47,11 @@ struct Job {
   nlohmann::json fingerprint;
 };
 
+// Where the tokenizer is read from.
+inline const std::string& tokenizer_directory(const Settings& settings) {
+  return settings.tokenizer_name.empty() ? settings.model_name_or_path : settings.tokenizer_name;
+}
+
 // Maps the model's weights, checks all tensors and their elements, and adds their digest to the
 // fingerprint. Failures have kWeights.
 void open_starting_weights(Job& job);
@@ -54,8 +60,9 @@ void open_starting_weights(Job& job);
 // so that training from it would give other bits.
 void check_weights_unchanged(const Job& job);
 
-// `uid`: the job's UID from the environment; if empty, one is derived from the fingerprint. Throws
-// Failure (kModel, kWeights, kData or kUsage).
-Job load_job(const Settings& settings, const std::string& uid);
+// `uid`: the job's UID from the environment; if empty, one is derived from the fingerprint. `task`:
+// null for that of task_name. Throws Failure (kModel, kWeights, kData or kUsage).
+Job load_job(const Settings& settings, const std::string& uid,
+             std::unique_ptr<const tasks::Task> task = nullptr);
 
 }  // namespace tilewright::train

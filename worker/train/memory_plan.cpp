@@ -46,9 +46,11 @@ void plan_training(const Job& job, MemoryPlan& plan) {
 void plan_evaluation(const Job& job, MemoryPlan& plan) {
   const std::int64_t batch = job.settings.per_device_eval_batch_size;
   std::int64_t tokens = 0;
-  for (const EvaluationSet& set : job.evaluation_sets) {
-    tokens = std::max(tokens, longest_tokens(set.data, batch, job.padding));
-    plan.max_seqlen = std::max(plan.max_seqlen, longest_tokens(set.data, 1, job.padding));
+  for (const auto* sets : {&job.evaluation_sets, &job.prediction_sets}) {
+    for (const EvaluationSet& set : *sets) {
+      tokens = std::max(tokens, longest_tokens(set.data, batch, job.padding));
+      plan.max_seqlen = std::max(plan.max_seqlen, longest_tokens(set.data, 1, job.padding));
+    }
   }
   plan.evaluation_is_largest = tokens > plan.tokens;
   plan.examples = std::max(plan.examples, batch);
@@ -60,7 +62,7 @@ void plan_evaluation(const Job& job, MemoryPlan& plan) {
 MemoryPlan plan_memory(const Job& job) {
   MemoryPlan plan;
   if (job.settings.do_train) plan_training(job, plan);
-  if (job.settings.do_eval) plan_evaluation(job, plan);
+  if (job.settings.do_eval || job.settings.do_predict) plan_evaluation(job, plan);
   return plan;
 }
 

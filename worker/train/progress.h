@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "worker/train/schedule.h"
 
 namespace tilewright::train {
 
@@ -56,7 +57,9 @@ class RateMeter {
 std::string describe(const StepReport& report, const Rates& rates, double peak_gflops);
 
 struct ProgressOptions {
-  bool terminal = false;  // draw a bar on standard error instead of logging lines
+  bool terminal = false;               // draw a bar on standard error instead of logging lines
+  const Schedule* schedule = nullptr;  // outlives the printer
+  std::string_view logging_strategy = "steps";
   std::int64_t logging_steps = 1;
   bool logging_first_step = false;
 };

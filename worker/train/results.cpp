@@ -1,6 +1,9 @@
 #include "worker/train/results.h"
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "common/contract/training_report.h"
 
@@ -21,52 +24,162 @@ double mean_loss(const checkpoint::TrainerState& state) {
   return before == 0 ? 0 : sum / static_cast<double>(before);
 }
 
+double rounded(double value, int decimals) {
+  const double scale = std::pow(10.0, decimals);
+  return std::round(value * scale) / scale;
+}
+
+// As transformers' speed_metrics().
+void add_speed(MetricsJson& metrics, const std::string& prefix, double seconds, double samples,
+               double steps) {
+  metrics[prefix + "_runtime"] = rounded(seconds, 4);
+  if (seconds <= 0) return;
+  metrics[prefix + "_samples_per_second"] = rounded(samples / seconds, 3);
+  metrics[prefix + "_steps_per_second"] = rounded(steps / seconds, 3);
+}
+
+// Adds the metrics of one evaluation. `prefix`: "eval" or "predict". Without labels there is only
+// the speed.
+void add_evaluation(MetricsJson& metrics, const std::string& prefix,
+                    const EvaluationResult& evaluation) {
+  MetricsJson own;
+  for (const auto& [name, value] : evaluation.metrics) own[prefix + "_" + name] = value;
+  if (!evaluation.metrics.empty()) own[prefix + "_loss"] = evaluation.loss;
+  add_speed(own, prefix, evaluation.seconds, static_cast<double>(evaluation.examples),
+            static_cast<double>(evaluation.steps));
+  for (const auto& [name, value] : own.items()) metrics[name + evaluation.suffix] = value;
+}
+
+void add_evaluations(Results& results, MetricsJson& metrics, const std::string& prefix,
+                     double epoch, std::span<const EvaluationResult> evaluations) {
+  if (evaluations.empty()) return;
+  metrics["epoch"] = epoch;
+  for (const EvaluationResult& evaluation : evaluations) {
+    add_evaluation(metrics, prefix, evaluation);
+    metrics[prefix + "_samples" + evaluation.suffix] = evaluation.examples;
+    results.files.insert(evaluation.prediction_files.begin(), evaluation.prediction_files.end());
+  }
+}
+
+MetricsJson train_metrics(const Job& job, const Trainer& trainer) {
+  const checkpoint::TrainerState& state = trainer.state();
+  MetricsJson train;
+  train["epoch"] = state.epoch;
+  train["total_flos"] = state.total_flos;
+  train["train_loss"] = mean_loss(state);
+  add_speed(train, "train", trainer.train_seconds(), static_cast<double>(state.examples_consumed),
+            static_cast<double>(state.global_step));
+  train["train_samples"] = job.train_data.size();
+  return train;
+}
+
+// With the entries that the Trainer adds at the end: the evaluation, unless one was made after the
+// last step, and the summary of the training.
+std::string final_state_json(checkpoint::TrainerState state, const MetricsJson& train,
+                             std::span<const EvaluationResult> evaluations) {
+  const auto evaluated = [&](const nlohmann::json& entry) {
+    return entry.contains("eval_runtime") &&
+           entry.value("step", std::int64_t{0}) == state.global_step;
+  };
+  if (std::ranges::none_of(state.log_history, evaluated)) {
+    for (const EvaluationResult& evaluation : evaluations) {
+      state.log_history.push_back(evaluation_entry(evaluation, state));
+    }
+  }
+  nlohmann::json summary = train;
+  summary.erase("train_samples");
+  summary["step"] = state.global_step;
+  state.log_history.push_back(std::move(summary));
+  return checkpoint::trainer_state_json(state);
+}
+
+// "0:03:14.59", "1 day, 1:01:01.12": as Python prints a timedelta, with hundredths.
+std::string format_runtime(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  const auto hundredths =
+      static_cast<std::int64_t>(std::abs(seconds - static_cast<double>(whole)) * 100);
+  const std::int64_t days = whole / 86400;
+  const std::string prefix = days == 0 ? "" : fmt::format("{} day{}, ", days, days == 1 ? "" : "s");
+  return fmt::format("{}{}:{:02}:{:02}.{:02}", prefix, whole / 3600 % 24, whole / 60 % 60,
+                     whole % 60, hundredths);
+}
+
+// As Python prints the number, rounded to four decimals.
+std::string format_number(double value) {
+  const std::string decimals = fmt::format("{:.4f}", value);  // correctly rounded, as in Python
+  std::string text = decimals.substr(0, decimals.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text += '0';
+  return text;
+}
+
+std::string format_metric(const std::string& name, const nlohmann::ordered_json& value) {
+  if (name.find("_runtime") != std::string::npos) return format_runtime(value.get<double>());
+  if (name == "total_flos") {
+    return fmt::format("{}GF", static_cast<std::int64_t>(value.get<double>()) >> 30);
+  }
+  return value.is_number_float() ? format_number(value.get<double>()) : value.dump();
+}
+
 }  // namespace
 
-std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
-                                                runtime::Isa isa,
-                                                std::span<const EvaluationResult> evaluations) {
-  using Json = nlohmann::ordered_json;
-  const checkpoint::TrainerState& state = trainer.state();
-  const auto rate = [](double count, double seconds) { return seconds > 0 ? count / seconds : 0; };
-  Json all;
-  std::map<std::string, std::string> files;
+nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
+                                const checkpoint::TrainerState& state) {
+  MetricsJson metrics;
+  metrics["epoch"] = state.epoch;
+  add_evaluation(metrics, "eval", evaluation);
+  metrics["step"] = state.global_step;
+  return metrics;
+}
+
+Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
+                     std::span<const EvaluationResult> evaluations,
+                     std::span<const EvaluationResult> predictions) {
+  Results results;
+  MetricsJson all;
+  const auto add_file = [&](const char* name, const MetricsJson& content) {
+    all.update(content);
+    results.files[name] = content.dump(2) + "\n";
+  };
   if (job.settings.do_train) {
-    const double seconds = trainer.train_seconds();
-    Json train;
-    if (!job.settings.run_name.empty()) train["run_name"] = job.settings.run_name;
-    train["epoch"] = state.epoch;
-    train["total_flos"] = state.total_flos;
-    train["train_loss"] = mean_loss(state);
-    train["train_runtime"] = seconds;
-    train["train_samples"] = job.train_data.size();
-    train["train_samples_per_second"] = rate(static_cast<double>(state.examples_consumed), seconds);
-    train["train_instruction_set"] = runtime::name(isa);
-    train["train_exact"] = job.settings.exact;
-    train["train_steps_per_second"] = rate(static_cast<double>(state.global_step), seconds);
-    all.update(train);
-    files["train_results.json"] = train.dump(2) + "\n";
-    files["trainer_state.json"] = checkpoint::trainer_state_json(state);
+    results.train = train_metrics(job, trainer);
+    MetricsJson content;
+    if (!job.settings.run_name.empty()) content["run_name"] = job.settings.run_name;
+    content.update(results.train);
+    content["train_instruction_set"] = runtime::name(isa);
+    content["train_exact"] = job.settings.exact;
+    add_file("train_results.json", content);
+    results.files["trainer_state.json"] =
+        final_state_json(trainer.state(), results.train, evaluations);
   }
   if (!evaluations.empty()) {
-    Json eval;
-    eval["epoch"] = state.epoch;
-    for (const EvaluationResult& evaluation : evaluations) {
-      const auto set = [&](const std::string& name, const Json& value) {
-        eval["eval_" + name + evaluation.suffix] = value;
-      };
-      for (const auto& [name, value] : evaluation.metrics) set(name, value);
-      set("loss", evaluation.loss);
-      set("runtime", evaluation.seconds);
-      set("samples", evaluation.examples);
-      set("samples_per_second", rate(static_cast<double>(evaluation.examples), evaluation.seconds));
-      files.insert(evaluation.prediction_files.begin(), evaluation.prediction_files.end());
-    }
-    all.update(eval);
-    files[training_report::kEvaluationFile] = eval.dump(2) + "\n";
+    add_evaluations(results, results.eval, "eval", trainer.state().epoch, evaluations);
+    add_file(training_report::kEvaluationFile, results.eval);
   }
-  files["all_results.json"] = all.dump(2) + "\n";
-  return files;
+  if (!predictions.empty()) {
+    add_evaluations(results, results.predict, "predict", trainer.state().epoch, predictions);
+    add_file("predict_results.json", results.predict);
+  }
+  results.files["all_results.json"] = all.dump(2) + "\n";
+  return results;
+}
+
+std::vector<std::string> metrics_block(std::string_view split, const MetricsJson& metrics) {
+  std::map<std::string, std::string> formatted;
+  std::size_t name_width = 0;
+  std::size_t value_width = 0;
+  for (const auto& [name, value] : metrics.items()) {
+    if (!value.is_number()) continue;
+    const std::string& text = formatted[name] = format_metric(name, value);
+    name_width = std::max(name_width, name.size());
+    value_width = std::max(value_width, text.size());
+  }
+  std::vector<std::string> lines;
+  if (formatted.empty()) return lines;
+  lines.push_back(fmt::format("***** {} metrics *****", split));
+  for (const auto& [name, text] : formatted) {
+    lines.push_back(fmt::format("  {:<{}} = {:>{}}", name, name_width, text, value_width));
+  }
+  return lines;
 }
 
 }  // namespace tilewright::train

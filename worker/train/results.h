@@ -1,18 +1,38 @@
-// The result files in the output directory: train_results.json, eval_results.json, all_results.json
-// and trainer_state.json, with Hugging Face's names and fields.
+// The results of a training in Hugging Face's form: train_results.json, eval_results.json,
+// predict_results.json, all_results.json and trainer_state.json in the output directory, and the
+// blocks of metrics in the log.
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "worker/train/trainer.h"
 
 namespace tilewright::train {
 
-// File name -> content. `isa`: of the trainer. `evaluations`: empty without do_eval.
-std::map<std::string, std::string> result_files(const Job& job, const Trainer& trainer,
-                                                runtime::Isa isa,
-                                                std::span<const EvaluationResult> evaluations);
+using MetricsJson = nlohmann::ordered_json;
+
+// An entry of the log history: epoch, step, eval_accuracy, eval_loss, eval_runtime, ...
+nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
+                                const checkpoint::TrainerState& state);
+
+struct Results {
+  // Empty: not done. Numbers, and strings that Hugging Face's Trainer does not have.
+  MetricsJson train, eval, predict;
+  std::map<std::string, std::string> files;  // name -> content
+};
+
+// `isa`: of the trainer. `evaluations` and `predictions`: empty without do_eval and do_predict.
+Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
+                     std::span<const EvaluationResult> evaluations,
+                     std::span<const EvaluationResult> predictions);
+
+// The lines that Trainer.log_metrics prints for `split` ("train"), with the numbers of `metrics`
+// sorted by name; empty if there are none.
+std::vector<std::string> metrics_block(std::string_view split, const MetricsJson& metrics);
 
 }  // namespace tilewright::train

@@ -212,6 +212,11 @@ class ProgressReporter {
     if (printer_ != nullptr) printer_->show(report, rates, peak_gflops, monotonic_now());
   }
 
+  // Before another line is logged.
+  void end_line() {
+    if (printer_ != nullptr) printer_->end_line();
+  }
+
   // Sent with the next phase.
   void add_evaluation(const EvaluationResult& evaluation) {
     for (const auto& [name, value] : evaluation.metrics) {
@@ -243,7 +248,9 @@ class TrainingRun {
       : options_(options),
         session_(session),
         log_(log),
-        settings_(make_settings(arguments, options.default_world_size)),
+        arguments_(arguments),
+        settings_(make_settings(
+            arguments, {.world = options.default_world_size, .has_bf16 = has_bf16(options.isas)})),
         faults_(Faults::parse(options.fault).or_throw()) {
     if (options.metrics_address) {
       exposition_ =
@@ -259,12 +266,12 @@ class TrainingRun {
     use_isa(isas.back());
   }
 
-  void run() {
+  std::string run() {
     Connector connector(session_, log_);
     for (;;) {
       const std::optional<Connection> connection =
           connector.connect(trainer_->last_checkpoint_step());
-      if (!connection) return;
+      if (!connection) return printed_results_;
       const auto& mesh = connection->mesh;
       use_isa(connection->isa);
       if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
@@ -276,7 +283,7 @@ class TrainingRun {
           const AbortOnEpochEnd abort(session_, *mesh);
           complete = run_epoch(*mesh, connection->resume_step);
         }
-        if (complete && session_.finish()) return;
+        if (complete && session_.finish()) return printed_results_;
       } catch (const Failure& failure) {
         throw_if_stopped(session_);
         if (!ends_epoch(failure.code()) || session_.is_standalone()) throw;
@@ -306,8 +313,14 @@ class TrainingRun {
     newcomer_ = false;
     const bool is_rank0 = mesh.rank() == 0;
     if (is_rank0 && !start_logged_) log_start(mesh.world());
-    restore_and_acquire_output_dir(mesh, resume_step);
+    if (settings_.output_dir.empty()) {
+      trainer_->restore(mesh, {});
+    } else {
+      restore_and_acquire_output_dir(mesh, resume_step);
+    }
     ProgressPrinter printer(log_, {.terminal = options_.terminal,
+                                   .schedule = &job_.schedule,
+                                   .logging_strategy = settings_.logging_strategy,
                                    .logging_steps = settings_.logging_steps,
                                    .logging_first_step = settings_.logging_first_step});
     ProgressReporter reporter(job_, *trainer_, session_, exposition_.get(),
@@ -327,9 +340,15 @@ class TrainingRun {
                   format_duration(std::chrono::duration<double>(trainer_->train_seconds())));
       }
     }
+    if (settings_.do_train && settings_.load_best_model_at_end) {
+      const std::int64_t step = trainer_->load_best_model(mesh);
+      if (is_rank0) log_best_model(step);
+    }
     std::vector<EvaluationResult> evaluations;
     if (settings_.do_eval) evaluations = evaluate(mesh, reporter);
-    if (is_rank0) write_output(evaluations, reporter);
+    std::vector<EvaluationResult> predictions;
+    if (settings_.do_predict) predictions = predict(mesh, reporter);
+    if (is_rank0) write_output(evaluations, predictions, reporter);
     collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);
     reporter.begin_phase("finished");
     return true;
@@ -374,6 +393,10 @@ class TrainingRun {
       kernels += fmt::format("{}{} {}", kernels.empty() ? "" : ", ", operations, names);
     }
     log_.info("kernels: {}", kernels);
+    if (const std::string note = arguments_.note(); !note.empty()) log_.info("{}", note);
+    if (const std::string type = describe_data_type(arguments_, settings_, isa_); !type.empty()) {
+      log_.info("{}", type);
+    }
     log_.info("{}", data_line(job_));
     log_.info("{}", model_line(job_));
     if (settings_.do_train) log_.info("{}", training_line(job_));
@@ -385,6 +408,12 @@ class TrainingRun {
     hooks.stop_requested = [&] { return session_.stop_requested(); };
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
       reporter.add_step(report, rates);
+    };
+    hooks.on_evaluation = [&](const EvaluationResult& evaluation) {
+      reporter.add_evaluation(evaluation);
+      if (mesh.rank() != 0) return;
+      reporter.end_line();
+      log_.info("{}", evaluation_line(evaluation, trainer_->step()));
     };
     return trainer_->train(mesh, hooks);
   }
@@ -404,11 +433,54 @@ class TrainingRun {
     return evaluations;
   }
 
-  void write_output(std::span<const EvaluationResult> evaluations, ProgressReporter& reporter) {
+  std::vector<EvaluationResult> predict(collectives::Mesh& mesh, ProgressReporter& reporter) {
+    reporter.begin_phase("predicting");
+    std::vector<EvaluationResult> predictions;
+    for (const EvaluationSet& set : job_.prediction_sets) {
+      predictions.push_back(trainer_->evaluate(mesh, set));
+    }
+    return predictions;
+  }
+
+  void log_best_model(std::int64_t step) {
+    const std::optional<double>& metric = trainer_->state().best_metric;
+    if (!metric) {
+      log_.warn("no evaluation had a number for {}; the model is that of the last step",
+                settings_.metric_for_best_model);
+      return;
+    }
+    log_.info("the best model is that of step {}: {} {:.4f}", step, settings_.metric_for_best_model,
+              *metric);
+  }
+
+  // On a terminal the summary lines have the results.
+  void log_metrics(const Results& results) {
+    if (options_.terminal) return;
+    for (const auto& [split, metrics] :
+         {std::pair("train", &results.train), std::pair("eval", &results.eval),
+          std::pair("predict", &results.predict)}) {
+      for (const std::string& line : metrics_block(split, *metrics)) log_.info("{}", line);
+    }
+  }
+
+  // Rank 0 only. A run without a training leaves the model as it is.
+  void write_output(std::span<const EvaluationResult> evaluations,
+                    std::span<const EvaluationResult> predictions, ProgressReporter& reporter) {
+    const Results results = make_results(job_, *trainer_, isa_, evaluations, predictions);
+    log_metrics(results);
+    if (settings_.output_dir.empty()) {
+      printed_results_ = results.files.at("all_results.json");
+      return;
+    }
+    if (!settings_.do_train) {
+      reporter.begin_phase("writing the results");
+      retry_output([&] { trainer_->write_results(results.files); });
+      log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);
+      return;
+    }
     reporter.begin_phase("writing the model");
-    const auto results = result_files(job_, *trainer_, isa_, evaluations);
     std::string digest;
-    retry_output([&] { digest = trainer_->write_model(results); });
+    retry_output([&] { digest = trainer_->write_model(results.files); });
     log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);
     log_.info("{}: SHA-256 {}", log_lines::kOutput, digest);
   }
@@ -416,6 +488,7 @@ class TrainingRun {
   const RunOptions& options_;
   elastic::Session& session_;
   Logger& log_;
+  const TrainingArguments& arguments_;
   const Settings settings_;
   Faults faults_;
   std::unique_ptr<metrics::Exposition> exposition_;  // null: /metrics is not served
@@ -426,13 +499,14 @@ class TrainingRun {
   std::optional<kernels::PeakMeter> peak_;  // of this worker's CPUs
   bool newcomer_ = true;                    // until the first check of the memory of all processes
   bool start_logged_ = false;
+  std::string printed_results_;  // without an output directory
 };
 
 }  // namespace
 
-void run_training(const TrainingArguments& arguments, const RunOptions& options,
-                  elastic::Session& session, Logger& log) {
-  TrainingRun(arguments, options, session, log).run();
+std::string run_training(const TrainingArguments& arguments, const RunOptions& options,
+                         elastic::Session& session, Logger& log) {
+  return TrainingRun(arguments, options, session, log).run();
 }
 
 }  // namespace tilewright::train

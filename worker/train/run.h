@@ -27,8 +27,9 @@ struct RunOptions {
   bool terminal = false;  // standard error is a terminal
 };
 
-// Throws Failure if the training cannot complete.
-void run_training(const TrainingArguments& arguments, const RunOptions& options,
-                  elastic::Session& session, Logger& log);
+// Throws Failure if the training cannot complete. Returns the content of all_results.json on rank 0
+// if there is no output directory, else nothing.
+std::string run_training(const TrainingArguments& arguments, const RunOptions& options,
+                         elastic::Session& session, Logger& log);
 
 }  // namespace tilewright::train

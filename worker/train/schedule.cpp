@@ -2,23 +2,68 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
+
+#include "common/base/check.h"
 
 namespace tilewright::train {
+namespace {
+
+constexpr double kPolynomialEnd = 1e-7;  // lr_end of transformers' polynomial schedule
+
+Decay decay_of(std::string_view name) {
+  if (name == "linear") return Decay::kLinear;
+  if (name == "constant" || name == "constant_with_warmup") return Decay::kConstant;
+  if (name == "cosine") return Decay::kCosine;
+  if (name == "cosine_with_restarts") return Decay::kCosineWithRestarts;
+  if (name == "polynomial") return Decay::kPolynomial;
+  TW_CHECK(false, "unknown lr_scheduler_type {}", name);
+}
+
+// One half of a cosine: 1 at 0, 0 at 1.
+double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
+
+}  // namespace
 
 double Schedule::learning_rate(std::int64_t step) const {
-  const auto at = static_cast<double>(step);
-  if (step < warmup_steps)
-    return peak * at / static_cast<double>(std::max<std::int64_t>(1, warmup_steps));
-  if (decay == Decay::kConstant) return peak;
-  const auto left = static_cast<double>(total_steps - step);
+  if (step < warmup_steps) {
+    return peak * (static_cast<double>(step) /
+                   static_cast<double>(std::max<std::int64_t>(1, warmup_steps)));
+  }
   const auto span = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
-  return peak * std::max(0.0, left / span);
+  const double progress = static_cast<double>(step - warmup_steps) / span;
+  switch (decay) {
+    case Decay::kConstant:
+      return peak;
+    case Decay::kLinear:
+      return peak * std::max(0.0, static_cast<double>(total_steps - step) / span);
+    case Decay::kCosine:
+      return peak * std::max(0.0, half_cosine(progress));
+    case Decay::kCosineWithRestarts:
+      return progress >= 1 ? 0 : peak * std::max(0.0, half_cosine(std::fmod(progress, 1.0)));
+    case Decay::kPolynomial:
+      return step > total_steps ? kPolynomialEnd
+                                : (peak - kPolynomialEnd) * (1 - progress) + kPolynomialEnd;
+  }
+  TW_CHECK(false, "unknown decay {}", static_cast<int>(decay));
+}
+
+bool Schedule::is_due(std::string_view strategy, std::int64_t interval, std::int64_t step) const {
+  if (strategy == "steps") return step % interval == 0;
+  return strategy == "epoch" && (step % steps_per_epoch == 0 || step == total_steps);
+}
+
+std::int64_t examples_per_epoch(const TrainingSettings& settings, std::int64_t examples,
+                                std::int64_t global_batch) {
+  if (!settings.dataloader_drop_last) return examples;
+  return examples - examples % (global_batch / settings.gradient_accumulation_steps);
 }
 
 Schedule make_schedule(const TrainingSettings& settings, std::int64_t examples,
                        std::int64_t global_batch) {
+  const std::int64_t used = examples_per_epoch(settings, examples, global_batch);
   Schedule schedule;
-  schedule.steps_per_epoch = (examples + global_batch - 1) / global_batch;
+  schedule.steps_per_epoch = (used + global_batch - 1) / global_batch;
   schedule.total_steps =
       settings.max_steps > 0
           ? settings.max_steps
@@ -29,8 +74,10 @@ Schedule make_schedule(const TrainingSettings& settings, std::int64_t examples,
           ? settings.warmup_steps
           : static_cast<std::int64_t>(
                 std::ceil(settings.warmup_ratio * static_cast<double>(schedule.total_steps)));
+  // As in transformers, only the others have a warm-up.
+  if (settings.lr_scheduler_type == "constant") schedule.warmup_steps = 0;
   schedule.peak = settings.learning_rate;
-  schedule.decay = settings.lr_scheduler_type == "constant" ? Decay::kConstant : Decay::kLinear;
+  schedule.decay = decay_of(settings.lr_scheduler_type);
   return schedule;
 }
 

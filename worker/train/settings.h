@@ -4,25 +4,48 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 
 #include "common/contract/training_flags.h"
 #include "worker/runtime/cpu.h"
 
 namespace tilewright::train {
 
-// make_settings() resolves these flags in place: nominal_workers, max_workers and virtual_shards
-// are never 0, init_seed is never -1, and exact is false with the oneDNN backend.
+// make_settings() resolves these flags in place:
+// - nominal_workers, max_workers and virtual_shards are never 0, init_seed and data_seed never -1;
+// - exact is false with the oneDNN backend;
+// - task_name follows from dataset_name if it is not given;
+// - do_train, do_eval and do_predict say what is done;
+// - max_seq_length has the default of the task's script;
+// - eval_steps is above 0 with eval_strategy steps;
+// - metric_for_best_model begins with "eval_", unless nothing needs it, and greater_is_better
+//   belongs to it.
 struct Settings : TrainingSettings {
   // Examples per optimizer step: per-device batch size x nominal workers x accumulation steps. It
   // stays the same for the life of the job, however many workers there are.
   std::int64_t global_batch = 0;
 
   bool uses_onednn() const { return gemm_backend == "onednn"; }
+  bool needs_best_model() const { return load_best_model_at_end || save_strategy == "best"; }
 };
 
-// `world`: processes at the start, used if nominal_workers or max_workers is 0. Throws
-// Failure(kUsage) for a missing flag and for flags that exclude each other.
-Settings make_settings(const TrainingArguments& arguments, std::int64_t world);
+// What the settings follow from, beside the flags.
+struct Machine {
+  std::int64_t world = 1;  // processes at the start, if nominal_workers or max_workers is 0
+  bool has_bf16 = true;    // the CPU has instructions for it: the default of --bf16
+};
+
+// Throws Failure(kUsage) for a missing flag and for flags that exclude each other.
+Settings make_settings(const TrainingArguments& arguments, const Machine& machine);
+
+// Whether one of the CPU's instruction sets computes on bf16.
+bool has_bf16(std::span<const runtime::Isa> isas);
+
+// What to log about the data type: whether it was chosen by default, or is emulated on `isa`. Empty:
+// nothing.
+std::string describe_data_type(const TrainingArguments& arguments, const Settings& settings,
+                               runtime::Isa isa);
 
 // Throws Failure(kUnsupported) if the settings select oneDNN and it has no kernels for their data
 // type on `isa`.

@@ -14,6 +14,22 @@ namespace {
 // backward.
 constexpr std::int64_t kBucketElements = std::int64_t{1} << 20;
 
+DataOrderOptions order_options(const Job& job) {
+  const auto examples = static_cast<std::int64_t>(job.train_data.size());
+  DataOrderOptions options{
+      .examples = examples,
+      .examples_per_epoch = examples_per_epoch(job.settings, examples, job.settings.global_batch),
+      .global_batch = job.settings.global_batch,
+      .seed = static_cast<std::uint64_t>(job.settings.data_seed),
+      .lengths = {}};
+  if (job.settings.group_by_length) {
+    for (std::size_t i = 0; i < job.train_data.size(); ++i) {
+      options.lengths.push_back(static_cast<std::int32_t>(job.train_data.length(i)));
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 template <typename Activation>
@@ -44,8 +60,7 @@ TrainingStep<Activation>::TrainingStep(const Job& job, nn::Model<Activation>& mo
       model_(model),
       optimizer_(optimizer),
       faults_(faults),
-      order_(static_cast<std::int64_t>(job.train_data.size()), job.settings.global_batch,
-             static_cast<std::uint64_t>(job.settings.seed)),
+      order_(order_options(job)),
       touched_(job.model.encoder.vocab_size),
       elements_(static_cast<std::size_t>(plan.gradient_elements)) {
   reserve_gradients(static_cast<std::size_t>(plan.gradient_buffers));

@@ -45,6 +45,12 @@ std::size_t evaluated(const Job& job) {
   return examples;
 }
 
+std::size_t predicted(const Job& job) {
+  std::size_t examples = 0;
+  for (const EvaluationSet& set : job.prediction_sets) examples += set.data.size();
+  return examples;
+}
+
 }  // namespace
 
 std::string format_metrics(const tasks::Metrics& metrics) {
@@ -68,13 +74,18 @@ std::string machine_line(const MachineSummary& machine) {
 std::string data_line(const Job& job) {
   const Settings& s = job.settings;
   if (!s.do_train) {
-    const tasks::Dataset& first = job.evaluation_sets.front().data;
-    return line(log_lines::kData, fmt::format("{} examples to evaluate ({})", evaluated(job),
-                                              describe_lengths(first)));
+    const auto& sets = s.do_eval ? job.evaluation_sets : job.prediction_sets;
+    const std::string also =
+        s.do_eval && s.do_predict ? fmt::format(", {} to predict", predicted(job)) : "";
+    return line(
+        log_lines::kData,
+        fmt::format("{} examples to {} ({}){}", s.do_eval ? evaluated(job) : predicted(job),
+                    s.do_eval ? "evaluate" : "predict", describe_lengths(sets.front().data), also));
   }
   std::string text =
       fmt::format("{} examples ({})", job.train_data.size(), describe_lengths(job.train_data));
   if (s.do_eval) text += fmt::format(", {} to evaluate", evaluated(job));
+  if (s.do_predict) text += fmt::format(", {} to predict", predicted(job));
   return line(log_lines::kData, text);
 }
 
@@ -99,6 +110,11 @@ std::string results_line(const EvaluationResult& evaluation) {
   return line(log_lines::kResults,
               fmt::format("{}; loss {:.4f}; {} examples", format_metrics(evaluation.metrics),
                           evaluation.loss, evaluation.examples));
+}
+
+std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t step) {
+  return fmt::format("evaluation at step {}: {}; loss {:.4f}", step,
+                     format_metrics(evaluation.metrics), evaluation.loss);
 }
 
 std::string baselines_line(const std::vector<tasks::Baseline>& baselines) {

@@ -32,6 +32,8 @@ std::string data_line(const Job& job);
 std::string model_line(const Job& job);
 std::string training_line(const Job& job);
 std::string results_line(const EvaluationResult& evaluation);
+// Of an evaluation during the training: no summary line.
+std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t step);
 // Without the combined score, which is the mean of the other metrics.
 std::string baselines_line(const std::vector<tasks::Baseline>& baselines);
 

@@ -94,11 +94,18 @@ class TypedTrainer final : public Trainer {
     return evaluator_.evaluate(mesh, set);
   }
 
+  std::int64_t load_best_model(collectives::Mesh& mesh) override {
+    return state_.load_best_model(mesh);
+  }
+
   void set_output(checkpoint::OutputWriter output) override {
     state_.set_output(std::move(output));
   }
   std::string write_model(const std::map<std::string, std::string>& results) override {
     return state_.write_model(results);
+  }
+  void write_results(const std::map<std::string, std::string>& results) override {
+    state_.write_results(results);
   }
   void save_checkpoint(std::uint64_t membership_epoch) override {
     state_.save_checkpoint(membership_epoch);
@@ -139,6 +146,11 @@ class TypedTrainer final : public Trainer {
     return estimate;
   }
 
+  bool evaluation_due() const {
+    const Settings& s = job_.settings;
+    return job_.schedule.is_due(s.eval_strategy, s.eval_steps, state_.step());
+  }
+
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
     collectives::ReducerOptions options;
     options.mode =
@@ -155,6 +167,14 @@ class TypedTrainer final : public Trainer {
       state_.add(report);
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
+      // Before the checkpoint of this step, which has the best metric and the log history.
+      if (evaluation_due()) {
+        // One set, as the Trainer of run_glue.py has: MNLI's matched examples.
+        const EvaluationResult result = evaluate(mesh, job_.evaluation_sets.front());
+        state_.add_evaluation(result);
+        if (hooks.on_evaluation) hooks.on_evaluation(result);
+        meter.restart(monotonic_now());
+      }
       if (mesh.rank() == 0 && state_.save_due(monotonic_now())) {
         state_.save_checkpoint(mesh.epoch());
       }

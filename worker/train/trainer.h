@@ -23,12 +23,14 @@
 
 namespace tilewright::train {
 
-// Either may be empty.
+// Each may be empty.
 struct TrainerHooks {
   std::function<void(const StepReport&, const Rates&)> on_step;  // called after each step
   // Called once per step. True asks all workers to stop after that step (membership change,
   // signal).
   std::function<bool()> stop_requested;
+  // Called after each evaluation that eval_strategy asks for.
+  std::function<void(const EvaluationResult&)> on_evaluation;
 };
 
 enum class Outcome { kComplete, kStopped };
@@ -44,14 +46,17 @@ class Trainer {
   virtual void begin_epoch(const collectives::Mesh& mesh) = 0;
   // Brings all workers to one state; see TrainingState::restore(). Collective.
   virtual void restore(collectives::Mesh& mesh, const RestoreFrom& from) = 0;
-  // Trains to the last step and writes the checkpoints that are due. Collective. Throws
+  // Trains to the last step, evaluates and writes checkpoints when they are due. Collective. Throws
   // Failure(kPeerLost).
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
+  // See TrainingState. Collective.
+  virtual std::int64_t load_best_model(collectives::Mesh& mesh) = 0;
   // Collective; every rank gets the result. Throws Failure(kPeerLost).
   virtual EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set) = 0;
   // Rank 0 only; see TrainingState.
   virtual void set_output(checkpoint::OutputWriter output) = 0;
   virtual std::string write_model(const std::map<std::string, std::string>& results) = 0;
+  virtual void write_results(const std::map<std::string, std::string>& results) = 0;
   virtual void save_checkpoint(std::uint64_t membership_epoch) = 0;
 
   virtual std::int64_t step() const = 0;

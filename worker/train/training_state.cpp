@@ -10,6 +10,7 @@
 #include "worker/checkpoint/model_folder.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_timeout.h"
+#include "worker/train/results.h"
 
 namespace tilewright::train {
 namespace {
@@ -18,12 +19,16 @@ constexpr std::size_t kMaxStateBytes = std::size_t{64} << 20;
 
 // The part of rank 0's trainer state that the other workers need.
 std::string resume_state_json(const checkpoint::TrainerState& state) {
-  return nlohmann::json{{"global_step", state.global_step},
-                        {"epoch", state.epoch},
-                        {"num_input_tokens_seen", state.num_input_tokens_seen},
-                        {"total_flos", state.total_flos},
-                        {"examples_consumed", state.examples_consumed},
-                        {"log_history", state.log_history}}
+  return nlohmann::json{
+      {"global_step", state.global_step},
+      {"epoch", state.epoch},
+      {"num_input_tokens_seen", state.num_input_tokens_seen},
+      {"total_flos", state.total_flos},
+      {"examples_consumed", state.examples_consumed},
+      {"log_history", state.log_history},
+      {"best_metric", state.best_metric ? nlohmann::json(*state.best_metric) : nlohmann::json()},
+      {"best_global_step", state.best_global_step},
+      {"best_model_checkpoint", state.best_model_checkpoint}}
       .dump();
 }
 
@@ -37,6 +42,9 @@ checkpoint::TrainerState parse_resume_state(const std::string& text) {
     json.at("total_flos").get_to(state.total_flos);
     json.at("examples_consumed").get_to(state.examples_consumed);
     state.log_history = json.at("log_history");
+    if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
+    json.at("best_global_step").get_to(state.best_global_step);
+    json.at("best_model_checkpoint").get_to(state.best_model_checkpoint);
   } catch (const nlohmann::json::exception& error) {
     throw Failure(ExitCode::kPeerLost,
                   fmt::format("rank 0 sent an invalid training state: {}", error.what()));
@@ -157,6 +165,7 @@ void TrainingState<Activation>::restore(collectives::Mesh& mesh, const RestoreFr
   state_.train_batch_size = s.per_device_train_batch_size;
   state_.logging_steps = s.logging_steps;
   state_.save_steps = s.save_steps;
+  state_.eval_steps = s.eval_steps;
 }
 
 template <typename Activation>
@@ -170,9 +179,71 @@ void TrainingState<Activation>::add(const StepReport& report) {
   loss_sum_ += report.loss;
   loss_count_ += 1;
   const Settings& s = job_.settings;
-  const bool due = report.step % s.logging_steps == 0 || report.step == report.total_steps ||
-                   (report.step == 1 && s.logging_first_step);
+  const bool due = job_.schedule.is_due(s.logging_strategy, s.logging_steps, report.step) ||
+                   report.step == report.total_steps || (report.step == 1 && s.logging_first_step);
   if (due || checkpoint_due()) append_to_log_history();
+}
+
+template <typename Activation>
+void TrainingState<Activation>::add_evaluation(const EvaluationResult& evaluation) {
+  const nlohmann::json entry = evaluation_entry(evaluation, state_);
+  state_.log_history.push_back(entry);
+  const std::string& metric = job_.settings.metric_for_best_model;
+  if (metric.empty()) return;
+  if (!entry.contains(metric)) {
+    std::string names;
+    for (const auto& [name, unused] : entry.items()) {
+      if (name.starts_with("eval_")) names += (names.empty() ? "" : ", ") + name;
+    }
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("--metric_for_best_model: found {}, expected one of {}", metric, names));
+  }
+  const double value = entry.at(metric).template get<double>();
+  // A metric that is not a number is never the best.
+  const double best = state_.best_metric.value_or(job_.settings.greater_is_better
+                                                      ? -std::numeric_limits<double>::infinity()
+                                                      : std::numeric_limits<double>::infinity());
+  if (job_.settings.greater_is_better ? value > best : value < best) {
+    state_.best_metric = value;
+    state_.best_global_step = state_.global_step;
+    const bool written = checkpoint_due() || best_checkpoint_due();
+    state_.best_model_checkpoint = written ? (std::filesystem::path(job_.settings.output_dir) /
+                                              checkpoint::checkpoint_name(state_.global_step))
+                                                 .string()
+                                           : "";
+  }
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::best_checkpoint_due() const {
+  return job_.settings.needs_best_model() && state_.global_step > 0 &&
+         state_.best_global_step == state_.global_step &&
+         state_.global_step < job_.schedule.total_steps;
+}
+
+template <typename Activation>
+std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh) {
+  const std::int64_t step = state_.best_global_step;
+  // The last weights are the best, or no evaluation had a number for the metric.
+  if (step == state_.global_step || step == 0) return state_.global_step;
+  if (mesh.rank() == 0) {
+    std::filesystem::path path =
+        std::filesystem::path(job_.settings.output_dir) / checkpoint::checkpoint_name(step);
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) path = state_.best_model_checkpoint;
+    try {
+      checkpoint::load_checkpoint(path, job_.fingerprint, tensors());
+    } catch (const Failure& failure) {
+      throw Failure(
+          ExitCode::kCheckpointMissing,
+          fmt::format("the best model, of step {}, cannot be loaded: {}", step, failure.what()));
+    }
+  }
+  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  collectives::broadcast(mesh, 0, bytes_of(model_.parameters()), deadline);
+  model_.pack_weights();
+  return step;
 }
 
 template <typename Activation>
@@ -191,10 +262,8 @@ template <typename Activation>
 bool TrainingState<Activation>::checkpoint_due() const {
   const Settings& s = job_.settings;
   const std::int64_t step = state_.global_step;
-  if (s.save_strategy == "no") return false;
-  const std::int64_t interval =
-      s.save_strategy == "epoch" ? job_.schedule.steps_per_epoch : s.save_steps;
-  return step % interval == 0 && step < job_.schedule.total_steps;
+  return job_.schedule.is_due(s.save_strategy, s.save_steps, step) &&
+         step < job_.schedule.total_steps;
 }
 
 template <typename Activation>
@@ -226,8 +295,9 @@ template <typename Activation>
 void TrainingState<Activation>::prune_checkpoints() {
   const int limit = static_cast<int>(
       std::min<std::int64_t>(job_.settings.save_total_limit, std::numeric_limits<int>::max()));
+  const std::int64_t best = state_.best_metric ? state_.best_global_step : 0;
   try {
-    for (const auto& removed : checkpoint::prune(output(), limit)) {
+    for (const auto& removed : checkpoint::prune(output(), limit, best)) {
       log_.debug("deleted {}", removed.string());
     }
   } catch (const Failure& failure) {
@@ -246,7 +316,7 @@ void TrainingState<Activation>::write_checkpoint(std::uint64_t membership_epoch)
   checkpoint::CheckpointContent content;
   content.state = state_;
   content.tensors = tensors();
-  content.extra_files = checkpoint::tokenizer_files(job_.settings.model_name_or_path);
+  content.extra_files = checkpoint::tokenizer_files(tokenizer_directory(job_.settings));
   content.extra_files["config.json"] =
       checkpoint::model_config_json(job_.model.json, job_.model.labels, job_.model.encoder);
   content.before_commit = [this] { faults_.hit("checkpoint.before_rename"); };
@@ -263,12 +333,19 @@ std::string TrainingState<Activation>::write_model(
   content.weights = views(model_.parameters().data());
   content.config_json =
       checkpoint::model_config_json(job_.model.json, job_.model.labels, job_.model.encoder);
-  content.tokenizer_source = job_.settings.model_name_or_path;
+  content.tokenizer_source = tokenizer_directory(job_.settings);
   content.extra_files = results;
   content.before_commit = [this] { faults_.hit("output.before_rename"); };
   std::string digest = checkpoint::write_model_folder(output(), content).sha256;
   faults_.hit("output.done");
   return digest;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::write_results(const std::map<std::string, std::string>& results) {
+  faults_.hit("output.begin");
+  checkpoint::write_files(output(), results, "all_results.json");
+  faults_.hit("output.done");
 }
 
 template class TrainingState<float>;

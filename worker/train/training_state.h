@@ -13,6 +13,7 @@
 #include "worker/collectives/mesh.h"
 #include "worker/nn/optimizer.h"
 #include "worker/train/checkpoint_retry.h"
+#include "worker/train/evaluator.h"
 #include "worker/train/faults.h"
 #include "worker/train/job.h"
 #include "worker/train/progress.h"
@@ -45,9 +46,18 @@ class TrainingState {
 
   // Adds a completed step to the counters and to the log history.
   void add(const StepReport& report);
+  // Adds an evaluation at the current step to the log history, and keeps it as the best if
+  // metric_for_best_model says so. Throws Failure(kUsage) if the evaluation lacks that metric.
+  void add_evaluation(const EvaluationResult& evaluation);
+  // With load_best_model_at_end: brings the weights of the best evaluation to all workers. Returns
+  // its step. Throws Failure(kCheckpointMissing) on rank 0 if its checkpoint was not written.
+  // Collective.
+  std::int64_t load_best_model(collectives::Mesh& mesh);
   // Rank 0 only: whether save_strategy asks for a checkpoint at the current step, or a failed one is
   // to be tried again.
-  bool save_due(MonotonicTime now) const { return checkpoint_due() || retry_.due(now); }
+  bool save_due(MonotonicTime now) const {
+    return checkpoint_due() || best_checkpoint_due() || retry_.due(now);
+  }
   // Rank 0 only: writes a checkpoint of the current step and deletes checkpoints above
   // save_total_limit. If it cannot be written, warns, and the training goes on. Throws
   // Failure(kSuperseded).
@@ -55,6 +65,8 @@ class TrainingState {
   // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`
   // (name -> content). Returns the SHA-256 of model.safetensors.
   std::string write_model(const std::map<std::string, std::string>& results);
+  // Rank 0 only: writes only the files of `results`.
+  void write_results(const std::map<std::string, std::string>& results);
 
   const checkpoint::TrainerState& trainer_state() const { return state_; }
   std::int64_t step() const { return state_.global_step; }  // completed steps
@@ -64,6 +76,8 @@ class TrainingState {
 
  private:
   bool checkpoint_due() const;
+  // At a new best evaluation, if the training needs its weights later.
+  bool best_checkpoint_due() const;
   void write_checkpoint(std::uint64_t membership_epoch);
   void prune_checkpoints();
   void append_to_log_history();

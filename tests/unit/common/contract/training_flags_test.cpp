@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
+
+#include "tests/support/paths.h"
 
 namespace tilewright {
 namespace {
@@ -19,12 +22,22 @@ TEST(TrainingFlags, HaveUniqueNamesAndHelp) {
     EXPECT_FALSE(flag.help.empty()) << flag.name;
     EXPECT_EQ(flag.name.find('-'), std::string_view::npos) << flag.name;
     EXPECT_EQ(flag.type == FlagType::kChoice, !flag.choices.empty()) << flag.name;
+    for (const std::string_view alias : flag.aliases) {
+      EXPECT_TRUE(names.insert(alias).second) << alias;
+    }
+    EXPECT_EQ(std::holds_alternative<std::monostate>(flag.member),
+              flag.accepted_without_effect || flag.refused)
+        << flag.name;
   }
 }
 
 TEST(TrainingFlags, HaveValidNormalizedDefaults) {
   for (const TrainingFlag& flag : training_flags()) {
     if (flag.name == "task_name") continue;  // has no default
+    if (flag.accepted_without_effect || flag.refused) {
+      EXPECT_EQ(describe_default(flag), "") << flag.name;
+      continue;
+    }
     const Result<std::string> normal = normalize_flag_value(flag, flag.default_value);
     ASSERT_TRUE(normal.ok()) << flag.name << ": " << normal.error().message;
     EXPECT_EQ(*normal, flag.default_value) << flag.name;
@@ -34,11 +47,16 @@ TEST(TrainingFlags, HaveValidNormalizedDefaults) {
 TEST(TrainingFlags, DefaultsParseToTheMembersOfTrainingSettings) {
   const TrainingSettings defaults;
   for (const TrainingFlag& flag : training_flags()) {
-    if (flag.required) continue;
+    if (flag.required || flag.name == "task_name") continue;
+    if (flag.accepted_without_effect || flag.refused) continue;
     const auto parsed = parse({fmt::format("--{}={}", flag.name, flag.default_value)});
     ASSERT_TRUE(parsed.ok()) << parsed.error().message;
     std::visit(
-        [&](auto member) { EXPECT_EQ(parsed->settings().*member, defaults.*member) << flag.name; },
+        [&](auto member) {
+          if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+            EXPECT_EQ(parsed->settings().*member, defaults.*member) << flag.name;
+          }
+        },
         flag.member);
   }
 }
@@ -63,6 +81,29 @@ TEST(TrainingFlags, HaveHuggingFaceDefaults) {
   EXPECT_EQ(none.settings().seed, 42);
   EXPECT_EQ(none.settings().max_seq_length, 128);
   EXPECT_FALSE(none.settings().overwrite_output_dir);
+  EXPECT_EQ(none.settings().eval_strategy, "no");
+  EXPECT_EQ(none.settings().logging_strategy, "steps");
+  EXPECT_FALSE(none.settings().load_best_model_at_end);
+  EXPECT_FALSE(none.settings().group_by_length);
+  EXPECT_FALSE(none.settings().dataloader_drop_last);
+  EXPECT_FALSE(none.settings().do_predict);
+  // From run_qa.py.
+  EXPECT_EQ(none.settings().doc_stride, 128);
+  EXPECT_EQ(none.settings().n_best_size, 20);
+  EXPECT_EQ(none.settings().max_answer_length, 30);
+  EXPECT_FALSE(none.settings().version_2_with_negative);
+  EXPECT_DOUBLE_EQ(none.settings().null_score_diff_threshold, 0);
+}
+
+// The fields of transformers' TrainingArguments, from tests/golden/train/write_goldens.py.
+TEST(TrainingFlags, KnowEveryFieldOfTrainingArguments) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/training_arguments.txt");
+  ASSERT_TRUE(file.is_open());
+  int fields = 0;
+  for (std::string name; std::getline(file, name); ++fields) {
+    EXPECT_NE(find_training_flag(name), nullptr) << name;
+  }
+  EXPECT_GT(fields, 100);
 }
 
 TEST(TrainingArguments, AcceptEqualsSpaceAndBareBooleanSyntax) {
@@ -82,6 +123,139 @@ TEST(TrainingArguments, AcceptEqualsSpaceAndBareBooleanSyntax) {
 
 TEST(TrainingArguments, LastValueWins) {
   EXPECT_EQ(parse({"--seed=1", "--seed=2"})->settings().seed, 2);
+}
+
+TEST(TrainingArguments, AcceptTheBooleanWordsOfHfArgumentParser) {
+  for (const char* word : {"True", "true", "TRUE", "yes", "y", "t", "1"}) {
+    const auto parsed = parse({"--overwrite_output_dir", word, "--seed", "1"});
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+    EXPECT_TRUE(parsed->settings().overwrite_output_dir) << word;
+  }
+  for (const char* word : {"False", "false", "no", "n", "f", "0"}) {
+    const auto parsed = parse({"--bf16", word, "--seed", "1"});
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+    EXPECT_FALSE(parsed->settings().bf16) << word;
+  }
+  EXPECT_FALSE(parse({"--no_bf16", "--seed=1"})->settings().bf16);
+  EXPECT_TRUE(parse({"--no_cuda", "True"}).ok());
+  EXPECT_TRUE(parse({"--no_use_fast_tokenizer"}).ok());
+}
+
+TEST(TrainingArguments, AcceptAliasesDashesAndSynonyms) {
+  const auto parsed =
+      parse({"--per_gpu_train_batch_size", "3", "--learning-rate", "1e-3", "--evaluation_strategy",
+             "epoch", "--task_name", "MRPC", "--log_level", "warning"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->settings().per_device_train_batch_size, 3);
+  EXPECT_DOUBLE_EQ(parsed->settings().learning_rate, 1e-3);
+  EXPECT_EQ(parsed->settings().eval_strategy, "epoch");
+  EXPECT_TRUE(parsed->is_set("eval_strategy"));
+  EXPECT_EQ(parsed->settings().task_name, "mrpc");
+  EXPECT_EQ(parsed->settings().log_level, "warn");
+}
+
+TEST(TrainingArguments, SayWhichFlagsHaveNoEffect) {
+  const auto parsed = parse(
+      {"--use_ipex", "--no_cuda", "True", "--fp16", "False", "--bf16", "--ddp_backend", "ccl"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->note(),
+            "--no_cuda, --use_ipex, --ddp_backend: no effect, see docs/reference.md");
+  EXPECT_EQ(parse({"--seed=1"})->note(), "");
+  EXPECT_TRUE(parsed->is_set("bf16"));
+  EXPECT_FALSE(parsed->is_set("fp16"));
+}
+
+// The commands of the CPU fine-tuning guides: the words after the name of the script.
+TEST(TrainingArguments, AcceptTheCommandsOfTheCpuGuides) {
+  const std::string distilbert =
+      "--model_name_or_path distilbert-base-uncased --dataset_name squad --do_train --do_eval "
+      "--per_device_train_batch_size 32 --num_train_epochs 1 --output_dir /tmp/debug_squad/ ";
+  const std::string large =
+      "--model_name_or_path google-bert/bert-large-uncased --dataset_name squad --do_train "
+      "--do_eval --per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 "
+      "--max_seq_length 384 --doc_stride 128 --output_dir /tmp/debug_squad/ ";
+  const std::string glue =
+      "--do_train --do_eval --max_seq_length 128 --per_device_train_batch_size 32 --learning_rate "
+      "2e-5 --num_train_epochs 3 --output_dir /tmp/glue/ --overwrite_output_dir True ";
+  const std::string commands[] = {
+      distilbert + "--use_ipex --bf16 --no_cuda",
+      distilbert + "--overwrite_output_dir --no_cuda --xpu_backend ccl --bf16",
+      distilbert + "--use_ipex --bf16 --no_cuda \\",
+      large + "--use_ipex --bf16 --use_cpu",
+      large + "--no_cuda --ddp_backend ccl --use_ipex",
+      large + "--no_cuda --ddp_backend ccl --use_ipex --bf16",
+      "--model_name_or_path bert-base-cased --task_name mrpc " + glue,
+      "--model_name_or_path bert-base-cased --task_name mrpc " + glue +
+          "--xpu_backend ccl --no_cuda True",
+  };
+  for (const std::string& command : commands) {
+    std::istringstream stream(command);
+    std::vector<std::string> words;
+    for (std::string word; stream >> word;) words.push_back(word);
+    const auto parsed = parse(words);
+    ASSERT_TRUE(parsed.ok()) << command << ": " << parsed.error().message;
+    EXPECT_TRUE(parsed->is_set("do_train") && parsed->is_set("do_eval")) << command;
+    EXPECT_TRUE(parsed->settings().do_train && parsed->settings().do_eval) << command;
+    EXPECT_FALSE(parsed->settings().do_predict) << command;
+    EXPECT_TRUE(parsed->settings().output_dir.starts_with("/tmp/")) << command;
+    EXPECT_EQ(parsed->is_set("bf16"), command.find("--bf16") != std::string::npos) << command;
+  }
+}
+
+class ArgumentFile : public ::testing::Test {
+ protected:
+  std::string write(const std::string& text) {
+    const auto path = directory_.path() / "arguments.json";
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string error_of(const std::string& text) {
+    const std::string path = write(text);
+    const auto parsed = parse({path});
+    EXPECT_FALSE(parsed.ok()) << text;
+    if (parsed.ok()) return "";
+    EXPECT_EQ(parsed.error().code, ExitCode::kUsage);
+    const std::string& message = parsed.error().message;
+    return message.starts_with(path + ": ") ? message.substr(path.size() + 2) : message;
+  }
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(ArgumentFile, IsReadAsTheFirstWordOrAfterConfig) {
+  const std::string path = write(
+      R"({"task_name": "mrpc", "learning_rate": 2e-5, "do_train": true, "max_steps": 10,
+          "report_to": ["tensorboard"], "fp16": false, "hub_token": null,
+          "warmup_steps": 5, "evaluation_strategy": "steps"})");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{path, "--max_steps=20"},
+                                                {"--config", path, "--max_steps=20"},
+                                                {"--config=" + path, "--max_steps", "20"}}) {
+    const auto parsed = parse(words);
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+    EXPECT_EQ(parsed->settings().task_name, "mrpc");
+    EXPECT_DOUBLE_EQ(parsed->settings().learning_rate, 2e-5);
+    EXPECT_EQ(parsed->settings().max_steps, 20);
+    EXPECT_EQ(parsed->settings().eval_strategy, "steps");
+    EXPECT_TRUE(parsed->is_set("do_train"));
+  }
+}
+
+TEST_F(ArgumentFile, RejectsOtherContentWithOneSentence) {
+  EXPECT_EQ(error_of("{"), "found invalid JSON, expected a JSON object of flags");
+  EXPECT_EQ(error_of("[1]"), "found array, expected a JSON object of flags");
+  EXPECT_EQ(error_of(R"({"max_steps": "10"})"),
+            "max_steps: found \"10\", expected an integer of at least 1, or -1; write it without "
+            "quotes");
+  EXPECT_EQ(error_of(R"({"max_steps": 1.5})"),
+            "max_steps: found 1.5, expected an integer of at least 1, or -1");
+  EXPECT_EQ(error_of(R"({"bf16": "yes"})"),
+            "bf16: found \"yes\", expected true or false; write it without quotes");
+  EXPECT_EQ(error_of(R"({"bf16": "maybe"})"), "bf16: found \"maybe\", expected true or false");
+  EXPECT_EQ(error_of(R"({"lerning_rate": 1})"),
+            "--lerning_rate: unknown flag; did you mean --learning_rate?");
+  EXPECT_EQ(error_of(R"({"fp16": true})"),
+            "--fp16: not supported: CPUs have no fp16 training; use --bf16, which needs no loss "
+            "scaling either");
+  EXPECT_EQ(parse({directory_.path() / "none.json"}).error().code, ExitCode::kUsage);
 }
 
 struct Refusal {
@@ -104,7 +278,25 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
        "--hidden_dropout_prob: found -0.5, expected a number from 0 to below 1, or -1"},
       {{"--learning_rate=nan"}, "--learning_rate: found nan, expected a number from 0 to 100"},
       {{"--bf16=maybe"}, "--bf16: found maybe, expected true or false"},
-      {{"--save_strategy=never"}, "--save_strategy: found never, expected one of no, steps, epoch"},
+      {{"--save_strategy=never"},
+       "--save_strategy: found never, expected one of no, steps, epoch, best"},
+      {{"--fp16"},
+       "--fp16: not supported: CPUs have no fp16 training; use --bf16, which needs no loss scaling "
+       "either"},
+      {{"--push_to_hub", "yes"},
+       "--push_to_hub: not supported: the trainer does not upload; run `huggingface-cli upload` on "
+       "output_dir"},
+      {{"--label_smoothing_factor", "0.1"},
+       "--label_smoothing_factor: not supported: label smoothing is not implemented"},
+      {{"--ddp_backend=nccl"}, "--ddp_backend: found nccl, expected one of ccl, gloo, mpi"},
+      {{"--optim=adafactor"},
+       "--optim: found adafactor, expected one of adamw_torch, adamw_torch_fused, adamw_hf"},
+      {{"--no_seed"}, "--no_seed: unknown flag; did you mean --seed?"},
+      {{"--config"}, "--config: found no value, expected a JSON file of flags"},
+      {{"--do_train", "arguments.json"},
+       "--do_train: found arguments.json, expected true or false"},
+      {{"--seed=1", "arguments.json"},
+       "found the argument \"arguments.json\", expected --flag=value"},
       {{"--gemm_backend=mkl"}, "--gemm_backend: found mkl, expected one of native, onednn"},
       {{"--max_steps=0"}, "--max_steps: found 0, expected an integer of at least 1, or -1"},
   };

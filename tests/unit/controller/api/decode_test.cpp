@@ -161,14 +161,33 @@ TEST(Decode, ChecksTrainingFlags) {
        "to 65536"},
       {"per_device_train_batch_size: 16", "per_device_train_batch_size: \"16\"",
        "job.yaml:20: spec.trainer.per_device_train_batch_size: found the string \"16\", expected "
-       "an integer from 1 to 65536"},
-      {"learning_rate: 1e-4", "lr_scheduler_type: cosine",
-       "job.yaml:19: spec.trainer.lr_scheduler_type: found cosine, expected one of linear, "
-       "constant"},
+       "an integer from 1 to 65536; write it without quotes"},
+      {"learning_rate: 1e-4", "learning_rate: \"1e-4\"",
+       "job.yaml:19: spec.trainer.learning_rate: found the string \"1e-4\", expected a number from "
+       "0 to 100; write it without quotes"},
+      {"learning_rate: 1e-4", "group_by_length: \"true\"",
+       "job.yaml:19: spec.trainer.group_by_length: found the string \"true\", expected true or "
+       "false; write it without quotes"},
+      {"learning_rate: 1e-4", "use_ipex: true",
+       "job.yaml:19: spec.trainer.use_ipex: found the boolean true, expected nothing; it "
+       "would have no effect: the kernels are chosen by the CPU's instruction set"},
+      {"learning_rate: 1e-4", "token: hf_1",
+       "job.yaml:19: spec.trainer.token: found the string \"hf_1\", expected nothing; set HF_TOKEN "
+       "in spec.worker.env from a Secret"},
+      {"learning_rate: 1e-4", "evaluation_strategy: epoch",
+       "job.yaml:19: spec.trainer.evaluation_strategy: is not a known field; did you mean "
+       "spec.trainer.eval_strategy?"},
+      {"learning_rate: 1e-4", "fp16: true",
+       "job.yaml:19: spec.trainer.fp16: found the boolean true, expected nothing: CPUs have "
+       "no fp16 training; use --bf16, which needs no loss scaling either"},
+      {"learning_rate: 1e-4", "lr_scheduler_type: cosine", ""},
+      {"learning_rate: 1e-4", "lr_scheduler_type: step",
+       "job.yaml:19: spec.trainer.lr_scheduler_type: found step, expected one of linear, constant, "
+       "constant_with_warmup, cosine, cosine_with_restarts, polynomial"},
       {"learning_rate: 1e-4", "save_strategy: no",
        "job.yaml:19: spec.trainer.save_strategy: found the boolean false, expected one of no, "
        "steps, "
-       "epoch (YAML reads yes, no, on and off as booleans; put the value in quotes)"},
+       "epoch, best (YAML reads yes, no, on and off as booleans; put the value in quotes)"},
       {"learning_rate: 1e-4", "bf16: 1",
        "job.yaml:19: spec.trainer.bf16: found the number 1, expected true or false"},
       {"learning_rate: 1e-4", "run_name: 7",

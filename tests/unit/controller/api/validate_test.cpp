@@ -291,7 +291,8 @@ TEST(Validate, RejectsTrainingFlagsInArgs) {
        "job.yaml:19: spec.trainer.args[0]: found --lerning_rate, which is no flag of the trainer; "
        "did you mean the field spec.trainer.learning_rate?"},
       {"learning_rate: 1e-4", "args: [\"--use_ipex\", \"--a_newer_flag=$(HOME)\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --use_ipex, which is no flag of the trainer\n"
+       "job.yaml:19: spec.trainer.args[0]: found --use_ipex, expected nothing; it "
+       "would have no effect: the kernels are chosen by the CPU's instruction set\n"
        "job.yaml:19: spec.trainer.args[1]: found --a_newer_flag, which is no flag of the trainer"},
       {"learning_rate: 1e-4", "args: [\"--seed=seven\"]",
        "job.yaml:19: spec.trainer.args[0]: found --seed, expected the field spec.trainer.seed with "
@@ -300,8 +301,13 @@ TEST(Validate, RejectsTrainingFlagsInArgs) {
        "job.yaml:19: spec.trainer.args[0]: found word, expected fields of spec.trainer"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false",
        "job.yaml:19: spec.trainer.do_train: found do_train and do_eval false, expected at least "
-       "one of "
-       "them true"},
+       "one of them, or do_predict, true"},
+      {"learning_rate: 1e-4", "do_train: false\n    do_eval: false\n    do_predict: true", ""},
+      {"learning_rate: 1e-4", "args: [--fp16]",
+       "job.yaml:19: spec.trainer.args[0]: found --fp16, expected nothing: CPUs have no fp16 "
+       "training; use --bf16, which needs no loss scaling either"},
+      {"learning_rate: 1e-4", "test_file: /data/test.tsv",
+       "job.yaml:19: spec.trainer.test_file: found /data/test.tsv, expected VOLUME:relative/path"},
   });
 }
 

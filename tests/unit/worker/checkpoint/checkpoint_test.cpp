@@ -300,6 +300,36 @@ TEST_F(CheckpointTest, PrunesOldestFirst) {
   EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-0", "checkpoint-10", "checkpoint-3"));
 }
 
+TEST_F(CheckpointTest, PruneKeepsTheBest) {
+  for (const std::int64_t step : {1, 2, 3, 4, 5}) write(step);
+  EXPECT_THAT(prune(writer_, 3, 2),
+              ElementsAre(output_ / "checkpoint-1", output_ / "checkpoint-3"));
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-2", "checkpoint-4", "checkpoint-5"));
+  EXPECT_THAT(prune(writer_, 1, 2), ElementsAre(output_ / "checkpoint-4"));
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-2", "checkpoint-5"))
+      << "the newest, from which the training resumes, is kept too";
+  EXPECT_THAT(prune(writer_, 1, 5), ElementsAre(output_ / "checkpoint-2"));
+  write(6);
+  EXPECT_THAT(prune(writer_, 1, 99), ElementsAre(output_ / "checkpoint-5")) << "was not written";
+}
+
+TEST_F(CheckpointTest, KeepsTheBestEvaluation) {
+  Model model(1);
+  CheckpointContent content;
+  content.state.global_step = 7;
+  content.tensors = model.views();
+  const auto state_of = [&] {
+    return read_trainer_state(write_checkpoint(writer_, content) / kStateFile);
+  };
+  EXPECT_EQ(state_of().best_metric, std::nullopt);
+  content.state.best_metric = 0.875;
+  content.state.best_global_step = 3;
+  content.state.best_model_checkpoint = "out/checkpoint-3";
+  EXPECT_EQ(state_of().best_metric, 0.875);
+  EXPECT_EQ(state_of().best_global_step, 3);
+  EXPECT_EQ(state_of().best_model_checkpoint, "out/checkpoint-3");
+}
+
 TEST_F(CheckpointTest, PruneIgnoresIncompleteCheckpoints) {
   for (const std::int64_t step : {1, 2, 3}) write(step);
   std::filesystem::resize_file(output_ / "checkpoint-3/model.safetensors", 10);

@@ -54,7 +54,11 @@ TEST(Describe, LeavesRoomForTheTimestampIn120Columns) {
 }
 
 // The steps whose lines the printer logs off a terminal, in a training of `total` steps.
-std::vector<std::int64_t> logged_steps(const ProgressOptions& options, std::int64_t total) {
+std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t total) {
+  Schedule schedule;
+  schedule.steps_per_epoch = 4;
+  schedule.total_steps = total;
+  options.schedule = &schedule;
   std::ostringstream text;
   Logger logger("", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
   logger.set_pattern("%v");
@@ -77,6 +81,8 @@ TEST(ProgressPrinter, LogsEveryLoggingStepsStepsAndTheLast) {
   EXPECT_EQ(logged_steps({.logging_steps = 1}, 3), (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(logged_steps({.logging_steps = 10, .logging_first_step = true}, 20),
             (std::vector<std::int64_t>{1, 10, 20}));
+  EXPECT_EQ(logged_steps({.logging_strategy = "epoch"}, 10), (std::vector<std::int64_t>{4, 8, 10}));
+  EXPECT_EQ(logged_steps({.logging_strategy = "no"}, 10), (std::vector<std::int64_t>{10}));
 }
 
 }  // namespace

@@ -2,6 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "tests/support/paths.h"
+
 namespace tilewright::train {
 namespace {
 
@@ -46,6 +53,60 @@ TEST(Schedule, ConstantLearningRateDoesNotChange) {
   settings.learning_rate = 2.0;
   settings.lr_scheduler_type = "constant";
   EXPECT_DOUBLE_EQ(make_schedule(settings, 100, 10).learning_rate(9), 2.0);
+}
+
+// Every step of every scheduler, from tests/golden/train/write_goldens.py.
+TEST(Schedule, HasTheLearningRatesOfTransformers) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/schedules.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  std::set<std::string> names;
+  for (const auto& one : golden.at("cases")) {
+    TrainingSettings settings;
+    settings.lr_scheduler_type = one.at("name");
+    settings.learning_rate = golden.at("peak");
+    settings.max_steps = one.at("steps");
+    settings.warmup_steps = one.at("warmup_steps");
+    settings.warmup_ratio = one.at("warmup_ratio");
+    names.insert(settings.lr_scheduler_type);
+    const Schedule schedule = make_schedule(settings, 1000, 10);
+    const auto& rates = one.at("learning_rates");
+    ASSERT_EQ(static_cast<std::int64_t>(rates.size()), schedule.total_steps);
+    for (std::int64_t step = 0; step < schedule.total_steps; ++step) {
+      const double expected = rates[static_cast<std::size_t>(step)];
+      EXPECT_NEAR(schedule.learning_rate(step), expected, 1e-12 * schedule.peak)
+          << settings.lr_scheduler_type << ", step " << step << " of " << schedule.total_steps;
+    }
+  }
+  const auto& choices = find_training_flag("lr_scheduler_type")->choices;
+  EXPECT_EQ(names, std::set<std::string>(choices.begin(), choices.end()));
+}
+
+// Only the complete micro-batches of all processes count.
+TEST(Schedule, LeavesOutIncompleteBatches) {
+  TrainingSettings settings;
+  settings.dataloader_drop_last = true;
+  settings.num_train_epochs = 2;
+  EXPECT_EQ(make_schedule(settings, 3668, 32).total_steps, 228);
+  EXPECT_EQ(examples_per_epoch(settings, 3668, 32), 3648);
+  EXPECT_EQ(make_schedule(settings, 3648, 32).total_steps, 228);
+  settings.gradient_accumulation_steps = 4;  // 32 examples are four micro-batches of 8
+  EXPECT_EQ(make_schedule(settings, 3668, 32).total_steps, 230);
+  EXPECT_EQ(examples_per_epoch(settings, 3668, 32), 3664);
+  EXPECT_EQ(make_schedule(settings, 7, 32).steps_per_epoch, 0);
+}
+
+TEST(Schedule, KnowsWhenSomethingIsDue) {
+  TrainingSettings settings;
+  settings.num_train_epochs = 1.5;
+  const Schedule s = make_schedule(settings, 100, 10);
+  EXPECT_TRUE(s.is_due("steps", 4, 8));
+  EXPECT_FALSE(s.is_due("steps", 4, 15));
+  EXPECT_TRUE(s.is_due("epoch", 4, 10));
+  EXPECT_FALSE(s.is_due("epoch", 4, 12));
+  EXPECT_TRUE(s.is_due("epoch", 4, 15)) << "the last step ends an epoch";
+  EXPECT_FALSE(s.is_due("no", 1, 10));
+  EXPECT_FALSE(s.is_due("best", 1, 10));
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "worker/train/settings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
 
 #include "common/base/result.h"
 
@@ -45,6 +49,136 @@ TEST(GemmBackend, NativeRunsEverywhere) {
   settings.gemm_backend = "native";
   settings.bf16 = true;
   check_gemm_backend(settings, Isa::kRef);
+}
+
+Settings resolve(std::vector<std::string> words, const Machine& machine = {}) {
+  words.insert(words.begin(), {"--model_name_or_path=m", "--output_dir=o"});
+  if (std::ranges::none_of(words, [](const std::string& word) {
+        return word.starts_with("--task_name") || word.starts_with("--dataset_name");
+      })) {
+    words.insert(words.end(), {"--task_name=mrpc", "--data_dir=d"});
+  }
+  return make_settings(TrainingArguments::parse(words).or_throw(), machine);
+}
+
+std::string refusal_of(const std::vector<std::string>& words) {
+  try {
+    resolve(words);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    return failure.what();
+  }
+  return "";
+}
+
+// do_train, do_eval, do_predict
+using Actions = std::array<bool, 3>;
+Actions actions(const std::vector<std::string>& words) {
+  const Settings s = resolve(words);
+  return {s.do_train, s.do_eval, s.do_predict};
+}
+
+TEST(Settings, DoOnlyWhatIsAskedFor) {
+  EXPECT_EQ(actions({}), (Actions{true, true, false}));
+  EXPECT_EQ(actions({"--do_train"}), (Actions{true, false, false}));
+  EXPECT_EQ(actions({"--do_eval"}), (Actions{false, true, false}));
+  EXPECT_EQ(actions({"--do_predict"}), (Actions{false, false, true}));
+  EXPECT_EQ(actions({"--do_train", "--do_eval"}), (Actions{true, true, false}));
+  EXPECT_EQ(actions({"--do_eval=false"}), (Actions{true, false, false}));
+  EXPECT_EQ(actions({"--do_train=false"}), (Actions{false, true, false}));
+  EXPECT_EQ(actions({"--do_train", "--eval_strategy=epoch"}), (Actions{true, true, false}));
+  EXPECT_EQ(refusal_of({"--do_train=false", "--do_eval=false"}),
+            "found --do_train=false and --do_eval=false, expected at least one of them, or "
+            "--do_predict, true");
+}
+
+TEST(Settings, ComputeInBf16WhereTheCpuHasInstructionsForIt) {
+  EXPECT_TRUE(resolve({}, {.has_bf16 = true}).bf16);
+  EXPECT_FALSE(resolve({}, {.has_bf16 = false}).bf16);
+  EXPECT_TRUE(resolve({"--bf16"}, {.has_bf16 = false}).bf16);
+  EXPECT_FALSE(resolve({"--bf16=False"}, {.has_bf16 = true}).bf16);
+  const std::array all = {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx};
+  EXPECT_FALSE(has_bf16(std::span(all).first(3)));
+  EXPECT_TRUE(has_bf16(std::span(all).first(4)));
+  EXPECT_TRUE(has_bf16(std::span(all).last(1)));
+}
+
+TEST(Settings, DescribeTheDataTypeIfItIsNotAsAsked) {
+  const auto described = [](const std::vector<std::string>& words, Isa isa) {
+    const auto arguments = TrainingArguments::parse(words).or_throw();
+    Settings settings{arguments.settings()};
+    if (!arguments.is_set("bf16")) settings.bf16 = has_bf16(std::span(&isa, 1));
+    return describe_data_type(arguments, settings, isa);
+  };
+  EXPECT_EQ(described({}, Isa::kAmx),
+            "computing in bf16, for which this CPU has instructions; --bf16=false selects fp32");
+  EXPECT_EQ(described({}, Isa::kAvx2),
+            "computing in fp32: this CPU has no bf16 instructions; --bf16 selects bf16, emulated");
+  EXPECT_EQ(described({"--bf16"}, Isa::kAvx512),
+            "computing in bf16 as asked, emulated with avx512: this CPU has no bf16 instructions");
+  EXPECT_EQ(described({"--bf16"}, Isa::kAvx512Bf16), "");
+  EXPECT_EQ(described({"--bf16=false"}, Isa::kAvx2), "");
+}
+
+TEST(Settings, FollowTheBestModelAsTrainingArgumentsDo) {
+  Settings s = resolve({"--load_best_model_at_end", "--eval_strategy=epoch"});
+  EXPECT_EQ(s.metric_for_best_model, "eval_loss");
+  EXPECT_FALSE(s.greater_is_better);
+  EXPECT_TRUE(s.needs_best_model());
+  s = resolve({"--load_best_model_at_end", "--eval_strategy=steps", "--logging_steps=7",
+               "--metric_for_best_model=f1"});
+  EXPECT_EQ(s.metric_for_best_model, "eval_f1");
+  EXPECT_TRUE(s.greater_is_better);
+  EXPECT_EQ(s.eval_steps, 7);
+  s = resolve({"--metric_for_best_model=eval_f1", "--greater_is_better=false", "--eval_steps=3"});
+  EXPECT_EQ(s.metric_for_best_model, "eval_f1");
+  EXPECT_FALSE(s.greater_is_better);
+  EXPECT_FALSE(s.needs_best_model());
+  EXPECT_EQ(s.eval_steps, 3);
+  EXPECT_EQ(refusal_of({"--load_best_model_at_end"}),
+            "found --load_best_model_at_end with --eval_strategy=no, expected steps or epoch: the "
+            "best model is found by evaluations during the training");
+  EXPECT_EQ(
+      refusal_of({"--load_best_model_at_end", "--eval_strategy=epoch", "--save_strategy=no"}),
+      "found --load_best_model_at_end with --save_strategy=no, expected steps, epoch or best: "
+      "the best model is loaded from a checkpoint");
+  EXPECT_THAT(refusal_of({"--save_strategy=best"}),
+              ::testing::StartsWith("found --save_strategy=best with --eval_strategy=no"));
+}
+
+TEST(Settings, TakeTheTaskFromTheDataSetsName) {
+  EXPECT_EQ(resolve({"--dataset_name=glue", "--dataset_config_name=RTE"}).task_name, "rte");
+  EXPECT_EQ(resolve({"--dataset_name=nyu-mll/glue", "--dataset_config_name=sst2"}).task_name,
+            "sst2");
+  EXPECT_EQ(refusal_of({"--dataset_name=glue"}),
+            "--dataset_config_name is missing; expected the task of --dataset_name=glue");
+  EXPECT_THAT(refusal_of({"--dataset_name=imdb"}),
+              ::testing::StartsWith("--dataset_name=imdb: expected glue, or one of "));
+}
+
+TEST(Settings, OnlyAnEvaluationNeedsNoOutputDirectory) {
+  const auto code = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"--model_name_or_path=m", "--task_name=mrpc", "--data_dir=d"};
+    all.insert(all.end(), words.begin(), words.end());
+    try {
+      make_settings(TrainingArguments::parse(all).or_throw(), {});
+    } catch (const Failure& failure) {
+      EXPECT_EQ(
+          std::string(failure.what()),
+          "--output_dir is missing; expected the directory for checkpoints, the trained model "
+          "and its results");
+      return failure.code();
+    }
+    return ExitCode::kOk;
+  };
+  EXPECT_EQ(code({"--do_eval"}), ExitCode::kOk);
+  EXPECT_EQ(code({"--do_train"}), ExitCode::kUsage);
+  EXPECT_EQ(code({"--do_predict"}), ExitCode::kUsage);
+}
+
+TEST(Settings, SeedTheOrderOfExamplesByDataSeed) {
+  EXPECT_EQ(resolve({"--seed=3"}).data_seed, 3);
+  EXPECT_EQ(resolve({"--seed=3", "--data_seed=0"}).data_seed, 0);
 }
 
 TEST(Fingerprint, DiffersBetweenPaddedAndPackedTraining) {

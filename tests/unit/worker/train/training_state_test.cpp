@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -18,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 nn::EncoderConfig small_config() {
@@ -46,6 +49,7 @@ class TrainingStateTest : public ::testing::Test {
     job_.settings.logging_steps = 100;
     job_.uid = "uid-1";
     job_.schedule.total_steps = 100;
+    job_.schedule.steps_per_epoch = 10;
     job_.model.encoder = small_config();
     job_.model.json = "{}";
     open_starting_weights(job_);
@@ -210,6 +214,125 @@ TEST_F(TrainingStateTest, DoesNotGoOnIfANewerProcessWrites) {
   checkpoint::acquire_output_dir(output_, {"uid-1", 2});
   expect_failure([&] { state_.save_checkpoint(1); }, ExitCode::kSuperseded,
                  HasSubstr("a newer process of this job (epoch 2)"));
+}
+
+// Trains to a step and evaluates there.
+class BestModelTest : public TrainingStateTest {
+ protected:
+  BestModelTest() {
+    job_.settings.eval_strategy = "steps";
+    job_.settings.eval_steps = 2;
+    job_.settings.load_best_model_at_end = true;
+    job_.settings.metric_for_best_model = "eval_accuracy";
+    job_.settings.greater_is_better = true;
+    job_.settings.save_total_limit = 1;
+    restore();
+    own_output(1);
+  }
+  // As Trainer::train() does. The weights are all `accuracy` then.
+  void evaluate_at(std::int64_t step, double accuracy, double loss = 1) {
+    train_to(step);
+    std::ranges::fill(model_.parameters(), static_cast<float>(accuracy));
+    state_.add_evaluation({.metrics = {{"accuracy", accuracy}},
+                           .loss = loss,
+                           .seconds = 2,
+                           .examples = 10,
+                           .steps = 5});
+    if (state_.save_due(monotonic_now())) state_.save_checkpoint(1);
+  }
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> names;
+    for (const fs::path& path : checkpoint::list_checkpoints(output_)) {
+      names.push_back(path.filename());
+    }
+    return names;
+  }
+  std::int64_t load_best() { return state_.load_best_model(*collectives::Mesh::single_rank()); }
+};
+
+TEST_F(BestModelTest, IsKeptAndLoadedAtTheEnd) {
+  evaluate_at(2, 0.5);  // not a save step
+  EXPECT_THAT(checkpoints(), ElementsAre("checkpoint-2"));
+  evaluate_at(4, 0.75);
+  evaluate_at(6, 0.75);  // not better
+  evaluate_at(8, 0.25);
+  EXPECT_THAT(checkpoints(), ElementsAre("checkpoint-8", "checkpoint-4"));
+  EXPECT_EQ(state_.trainer_state().best_metric, 0.75);
+  EXPECT_EQ(state_.trainer_state().best_global_step, 4);
+  EXPECT_EQ(state_.trainer_state().best_model_checkpoint, (output_ / "checkpoint-4").string());
+  EXPECT_EQ(load_best(), 4);
+  EXPECT_THAT(parameters(), Each(0.75f));
+}
+
+TEST_F(BestModelTest, SurvivesARestart) {
+  evaluate_at(2, 0.75);
+  evaluate_at(4, 0.5);
+  TrainingState<float> fresh(job_, model_, optimizer_, faults_, *log_);
+  std::ranges::fill(model_.parameters(), 0.0f);
+  fresh.restore(*collectives::Mesh::single_rank(), {.resume = true, .required_step = 4});
+  EXPECT_THAT(parameters(), Each(0.5f));
+  EXPECT_EQ(fresh.trainer_state().best_global_step, 2);
+  EXPECT_EQ(fresh.trainer_state().best_metric, 0.75);
+  EXPECT_EQ(fresh.load_best_model(*collectives::Mesh::single_rank()), 2);
+  EXPECT_THAT(parameters(), Each(0.75f));
+}
+
+TEST_F(BestModelTest, IsTheLastIfItsEvaluationIsTheBest) {
+  evaluate_at(4, 0.5);
+  evaluate_at(100, 0.75);
+  EXPECT_EQ(load_best(), 100);
+  EXPECT_THAT(parameters(), Each(0.75f));
+  EXPECT_THAT(checkpoints(), ElementsAre("checkpoint-4"));
+}
+
+TEST_F(BestModelTest, IsAnErrorIfItsCheckpointIsMissing) {
+  evaluate_at(4, 0.5);
+  evaluate_at(8, 0.25);
+  fs::remove_all(output_ / "checkpoint-4");
+  expect_failure([&] { load_best(); }, ExitCode::kCheckpointMissing,
+                 HasSubstr("the best model, of step 4, cannot be loaded: "));
+}
+
+TEST_F(BestModelTest, IsNeverOneWithoutANumber) {
+  evaluate_at(2, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(state_.trainer_state().best_metric, std::nullopt);
+  EXPECT_EQ(load_best(), 2);
+}
+
+TEST_F(BestModelTest, NamesTheMetricsIfTheWantedOneIsMissing) {
+  job_.settings.metric_for_best_model = "eval_f1";
+  expect_failure([&] { evaluate_at(2, 0.5); }, ExitCode::kUsage,
+                 ::testing::StartsWith("--metric_for_best_model: found eval_f1, expected one of "
+                                       "eval_accuracy, eval_loss, eval_runtime"));
+}
+
+TEST_F(BestModelTest, WithSaveStrategyBestOnlyNewBestsAreSaved) {
+  job_.settings.load_best_model_at_end = false;
+  job_.settings.save_strategy = "best";
+  job_.settings.save_total_limit = 0;
+  job_.settings.metric_for_best_model = "eval_loss";
+  job_.settings.greater_is_better = false;
+  evaluate_at(2, 0.5, 0.9);
+  evaluate_at(4, 0.5, 0.9);
+  evaluate_at(6, 0.5, 0.8);
+  EXPECT_THAT(checkpoints(), ElementsAre("checkpoint-6", "checkpoint-2"));
+}
+
+// As in the trainer_state.json of transformers.
+TEST_F(BestModelTest, EvaluationsAreInTheLogHistory) {
+  job_.settings.logging_steps = 2;
+  evaluate_at(2, 0.5, 0.9);
+  const nlohmann::json history = state_.trainer_state().log_history;
+  ASSERT_EQ(history.size(), 2u);
+  EXPECT_TRUE(history[0].contains("loss"));
+  const nlohmann::json expected = {{"epoch", 0.0},
+                                   {"step", 2},
+                                   {"eval_accuracy", 0.5},
+                                   {"eval_loss", 0.9},
+                                   {"eval_runtime", 2.0},
+                                   {"eval_samples_per_second", 5.0},
+                                   {"eval_steps_per_second", 2.5}};
+  EXPECT_EQ(history[1], expected);
 }
 
 }  // namespace

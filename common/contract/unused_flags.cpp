@@ -1,0 +1,166 @@
+#include "common/contract/unused_flags.h"
+
+#include <string_view>
+#include <utility>
+
+namespace tilewright {
+namespace {
+
+TrainingFlag without_effect(std::string_view name, FlagType type, std::string_view reason) {
+  TrainingFlag flag{.name = name, .type = type, .member = std::monostate(), .help = reason};
+  flag.accepted_without_effect = true;
+  flag.minimum = -1;
+  flag.maximum = kNoMaximum;
+  return flag;
+}
+
+TrainingFlag without_effect(std::string_view name, std::vector<std::string_view> choices,
+                            std::string_view reason) {
+  TrainingFlag flag = without_effect(name, FlagType::kChoice, reason);
+  flag.choices = std::move(choices);
+  return flag;
+}
+
+TrainingFlag refused(std::string_view name, FlagType type, std::string_view reason) {
+  TrainingFlag flag = without_effect(name, type, reason);
+  flag.accepted_without_effect = false;
+  flag.refused = true;
+  return flag;
+}
+
+}  // namespace
+
+std::vector<TrainingFlag> flags_without_effect() {
+  using enum FlagType;
+  constexpr std::string_view kCpu = "Tilewright computes on CPUs only";
+  constexpr std::string_view kKernels = "the kernels are chosen by the CPU's instruction set";
+  constexpr std::string_view kTransport = "the workers use Tilewright's own transport";
+  constexpr std::string_view kReading = "reading the data takes seconds and is not cached";
+  constexpr std::string_view kBatches = "batches are views of the data in memory";
+  constexpr std::string_view kReports =
+      "results are in the log, in trainer_state.json and at /metrics";
+  constexpr std::string_view kNothingUploaded = "nothing is uploaded";
+  constexpr std::string_view kMemory = "buffers are allocated once, at the start";
+  constexpr std::string_view kOneWriter = "only rank 0 logs and writes files";
+  return {
+      without_effect("use_cpu", kBool, kCpu),
+      without_effect("no_cuda", kBool, kCpu),
+      without_effect("tf32", kBool, kCpu),
+      without_effect("use_ipex", kBool, kKernels),
+      without_effect("jit_mode_eval", kBool, kKernels),
+      without_effect("torch_compile", kBool, kKernels),
+      without_effect("torch_compile_backend", kString, kKernels),
+      without_effect("torch_compile_mode", kString, kKernels),
+      without_effect("torchdynamo", kString, kKernels),
+      without_effect("use_liger_kernel", kBool, kKernels),
+      without_effect("half_precision_backend", {"auto", "cpu_amp"}, kKernels),
+      without_effect("fp16_backend", {"auto", "cpu_amp"}, kKernels),
+      without_effect("fp16_opt_level", kString, "it belongs to fp16"),
+      without_effect("bf16_full_eval", kBool, "evaluation computes as the training does"),
+      without_effect("ddp_backend", {"ccl", "gloo", "mpi"}, kTransport),
+      without_effect("xpu_backend", {"ccl", "gloo", "mpi"}, kTransport),
+      without_effect("ddp_find_unused_parameters", kBool, kTransport),
+      without_effect("ddp_bucket_cap_mb", kInt, kTransport),
+      without_effect("ddp_broadcast_buffers", kBool, kTransport),
+      without_effect("ddp_timeout", kInt, "each wait has a deadline of its own"),
+      without_effect("local_rank", kInt, "the rank comes from the rendezvous"),
+      without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
+                     "all three are AdamW"),
+      without_effect("full_determinism", kBool, "an exact training is deterministic"),
+      without_effect("use_fast_tokenizer", kBool, "there is one tokenizer"),
+      without_effect("trust_remote_code", kBool, "no code is loaded"),
+      without_effect("save_safetensors", kBool, "weights are always written as safetensors"),
+      without_effect("remove_unused_columns", kBool, "only the columns of the task are read"),
+      without_effect("preprocessing_num_workers", kInt, kReading),
+      without_effect("overwrite_cache", kBool, kReading),
+      without_effect("dataloader_num_workers", kInt, kBatches),
+      without_effect("dataloader_prefetch_factor", kInt, kBatches),
+      without_effect("dataloader_pin_memory", kBool, kBatches),
+      without_effect("dataloader_persistent_workers", kBool, kBatches),
+      without_effect("length_column_name", kString, "lengths are counted in tokens"),
+      without_effect("gradient_checkpointing", kBool, kMemory),
+      without_effect("gradient_checkpointing_kwargs", kString, kMemory),
+      without_effect("torch_empty_cache_steps", kInt, kMemory),
+      without_effect("eval_accumulation_steps", kInt, kMemory),
+      without_effect("auto_find_batch_size", kBool,
+                     "a batch that does not fit into memory is refused at the start"),
+      without_effect("skip_memory_metrics", kBool, "/metrics has the memory of each worker"),
+      without_effect("eval_do_concat_batches", kBool, "metrics are computed from all batches"),
+      without_effect("eval_use_gather_object", kBool, kTransport),
+      without_effect("average_tokens_across_devices", kBool,
+                     "the loss is the mean over the global batch"),
+      without_effect("include_num_input_tokens_seen", kString,
+                     "trainer_state.json always has num_input_tokens_seen"),
+      without_effect("include_tokens_per_second", kBool, kReports),
+      without_effect("report_to", kString, kReports),
+      without_effect("logging_dir", kString, kReports),
+      without_effect("disable_tqdm", kBool, "the progress bar is drawn on a terminal only"),
+      without_effect("logging_nan_inf_filter", kBool,
+                     "a loss that is not finite is logged as it is"),
+      without_effect("log_level_replica", kString, kOneWriter),
+      without_effect("log_on_each_node", kBool, kOneWriter),
+      without_effect("save_on_each_node", kBool, kOneWriter),
+      without_effect("project", kString, kReports),
+      without_effect("trackio_space_id", kString, kReports),
+      without_effect("hub_model_id", kString, kNothingUploaded),
+      without_effect("hub_strategy", kString, kNothingUploaded),
+      without_effect("hub_token", kString, kNothingUploaded),
+      without_effect("hub_private_repo", kBool, kNothingUploaded),
+      without_effect("hub_always_push", kBool, kNothingUploaded),
+      without_effect("hub_revision", kString, kNothingUploaded),
+      without_effect("push_to_hub_model_id", kString, kNothingUploaded),
+      without_effect("push_to_hub_organization", kString, kNothingUploaded),
+      without_effect("push_to_hub_token", kString, kNothingUploaded),
+      without_effect("use_legacy_prediction_loop", kBool, "there is one prediction loop"),
+      without_effect("restore_callback_states_from_checkpoint", kBool, "there are no callbacks"),
+      without_effect("ray_scope", kString, "there is no hyper-parameter search"),
+      without_effect("fsdp_min_num_params", kInt, "it belongs to fsdp"),
+      without_effect("fsdp_transformer_layer_cls_to_wrap", kString, "it belongs to fsdp"),
+      without_effect("tpu_num_cores", kInt, kCpu),
+      without_effect("tpu_metrics_debug", kBool, kCpu),
+      without_effect("use_mps_device", kBool, kCpu),
+  };
+}
+
+std::vector<TrainingFlag> refused_flags() {
+  using enum FlagType;
+  return {
+      refused("fp16", kBool,
+              "CPUs have no fp16 training; use --bf16, which needs no loss scaling either"),
+      refused("fp16_full_eval", kBool, "CPUs have no fp16 arithmetic for this; use --bf16"),
+      refused("push_to_hub", kBool,
+              "the trainer does not upload; run `huggingface-cli upload` on output_dir"),
+      refused("label_smoothing_factor", kFloat, "label smoothing is not implemented"),
+      refused("ignore_mismatched_sizes", kBool,
+              "weights of another shape are an error; remove classifier.* from the weights file"),
+      refused("adafactor", kBool, "the optimizer is AdamW"),
+      refused("optim_args", kString,
+              "AdamW has flags of its own: adam_beta1, adam_beta2, "
+              "adam_epsilon, weight_decay"),
+      refused("optim_target_modules", kString, "all weights are trained"),
+      refused("lr_scheduler_kwargs", kString, "schedulers have transformers' default parameters"),
+      refused("deepspeed", kString, "workers exchange gradients with Tilewright's own transport"),
+      refused("fsdp", kString, "each worker holds all weights"),
+      refused("fsdp_config", kString, "each worker holds all weights"),
+      refused("accelerator_config", kString, "Tilewright does not use accelerate"),
+      refused("parallelism_config", kString, "Tilewright does not use accelerate"),
+      refused("mp_parameters", kString, "Tilewright does not use SageMaker's model parallelism"),
+      refused("liger_kernel_config", kString, "the kernels have no options"),
+      refused("neftune_noise_alpha", kFloat, "noise on embeddings is not implemented"),
+      refused("past_index", kInt, "encoders have no past states"),
+      refused("debug", kString, "use --log_level=debug"),
+      refused("eval_on_start", kBool,
+              "run `tilewright-worker eval` on the starting weights instead"),
+      refused("eval_delay", kFloat, "evaluations start with the first step"),
+      refused("save_only_model", kBool,
+              "a checkpoint has the optimizer's state, from which workers resume"),
+      refused("ignore_data_skip", kBool, "a resumed training continues at its next example"),
+      refused("prediction_loss_only", kBool, "an evaluation computes the task's metrics"),
+      refused("batch_eval_metrics", kBool, "metrics are computed from all batches at once"),
+      refused("label_names", kString, "the task defines its labels"),
+      refused("include_inputs_for_metrics", kBool, "the task defines its metrics"),
+      refused("include_for_metrics", kString, "the task defines its metrics"),
+  };
+}
+
+}  // namespace tilewright

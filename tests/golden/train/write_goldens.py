@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Writes the golden data of worker/train and of the training flags with transformers.
+
+    write_goldens.py --out tests/golden/train
+
+schedules.json: the learning rate of every step, as the schedulers of transformers compute it.
+metrics.json: metrics and the lines that Trainer.log_metrics prints for them.
+training_arguments.txt: the names of the fields of TrainingArguments.
+vocab.txt: a vocabulary for tests/golden/data/small_d64.
+predictions.json: the predictions of that model for sentences and pairs, computed in float64.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import types
+
+import torch
+import transformers
+from transformers import trainer_pt_utils
+
+PEAK = 3e-5
+SCHEDULES = [
+    # steps, warmup_steps, warmup_ratio
+    (10, 0, 0.0),
+    (23, 4, 0.0),
+    (50, 0, 0.07),
+    (7, 6, 0.0),
+    (1, 0, 0.0),
+]
+NAMES = ["linear", "constant", "constant_with_warmup", "cosine", "cosine_with_restarts", "polynomial"]
+
+METRICS = [
+    ("train", {"epoch": 3.0, "total_flos": 452213047296000.0, "train_loss": 0.4321987,
+               "train_runtime": 194.598, "train_samples": 3668, "train_samples_per_second": 56.547,
+               "train_steps_per_second": 1.773}),
+    ("eval", {"epoch": 1.7391304347826086, "eval_accuracy": 0.8602941176470589, "eval_f1": 0.9,
+              "eval_loss": 1e-5, "eval_runtime": 5.4321, "eval_samples": 408,
+              "eval_samples_per_second": 75.109, "eval_steps_per_second": 9.389}),
+    ("predict", {"predict_loss": 12345.67891, "predict_runtime": 90061.129, "predict_samples": 1725}),
+    ("predict", {"predict_exact_match": 100.0, "predict_runtime": 172800.0, "predict_samples": 3,
+                 "predict_f1": -0.00004}),
+    ("train", {"epoch": 0.0125, "train_loss": 2.00005, "train_runtime": 0.069}),
+]
+
+
+def schedules():
+    cases = []
+    for name in NAMES:
+        for steps, warmup_steps, warmup_ratio in SCHEDULES:
+            arguments = transformers.TrainingArguments(
+                output_dir="unused", warmup_steps=warmup_steps, warmup_ratio=warmup_ratio,
+                report_to="none", use_cpu=True)
+            weight = torch.nn.Parameter(torch.zeros(1))
+            optimizer = torch.optim.AdamW([weight], lr=PEAK)
+            scheduler = transformers.get_scheduler(
+                name, optimizer, num_warmup_steps=arguments.get_warmup_steps(steps),
+                num_training_steps=steps)
+            rates = []
+            for _ in range(steps):
+                rates.append(optimizer.param_groups[0]["lr"])
+                optimizer.step()
+                scheduler.step()
+            cases.append({"name": name, "steps": steps, "warmup_steps": warmup_steps,
+                          "warmup_ratio": warmup_ratio, "learning_rates": rates})
+    return {"transformers": transformers.__version__, "peak": PEAK, "cases": cases}
+
+
+def metrics():
+    trainer = types.SimpleNamespace(is_world_process_zero=lambda: True)
+    trainer.metrics_format = trainer_pt_utils.metrics_format
+    cases = []
+    for split, values in METRICS:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            trainer_pt_utils.log_metrics(trainer, split, values)
+        cases.append({"split": split, "metrics": values, "lines": printed.getvalue().splitlines()})
+    return {"transformers": transformers.__version__, "cases": cases}
+
+
+WORDS = ("the a cat dog sat ran on under mat tree . , ! ? and not is was it he she very old new red blue big "
+         "small home river good bad ##s ##ing ##ed").split()
+SENTENCES = [
+    {"sentence": "The cat sat on the mat."},
+    {"sentence": "a very old dog, not running!"},
+    {"sentence1": "The dog ran.", "sentence2": "It was not a cat?"},
+    {"sentence1": "", "sentence2": "red home"},
+    {"sentence": "zebra the big trees " * 30},
+    {"sentence": ""},
+]
+
+
+def predictions(out):
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + WORDS
+    tokens += [letter for letter in letters if letter not in tokens]
+    tokens += ["##" + letter for letter in letters if "##" + letter not in tokens]
+    tokens += [f"[unused{i}]" for i in range(120 - len(tokens))]
+    (out / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    tokenizer = transformers.BertTokenizer(str(out / "vocab.txt"), do_lower_case=True)
+    model = transformers.BertForSequenceClassification.from_pretrained(
+        str(out.parent / "data/small_d64"), attn_implementation="eager").double().eval()
+    lines = []
+    for item in SENTENCES:
+        texts = [item["sentence"]] if "sentence" in item else [item["sentence1"], item["sentence2"]]
+        encoded = tokenizer(*texts, truncation=True, max_length=32, return_tensors="pt")
+        with torch.no_grad():
+            probabilities = model(**encoded).logits[0].softmax(-1)
+        best = int(probabilities.argmax())
+        lines.append({"input": item, "label": model.config.id2label[best],
+                      "score": float(probabilities[best])})
+    return {"transformers": transformers.__version__, "max_seq_length": 32, "lines": lines}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    out = parser.parse_args().out
+    (out / "schedules.json").write_text(json.dumps(schedules(), indent=1) + "\n")
+    (out / "metrics.json").write_text(json.dumps(metrics(), indent=1) + "\n")
+    (out / "predictions.json").write_text(json.dumps(predictions(out), indent=1) + "\n")
+    fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
+              if not field.name.startswith("_")]
+    (out / "training_arguments.txt").write_text("\n".join(fields) + "\n")
+
+
+if __name__ == "__main__":
+    main()

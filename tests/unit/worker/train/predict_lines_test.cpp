@@ -1,0 +1,101 @@
+#include "worker/train/predict_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/paths.h"
+
+namespace tilewright::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// The model of tests/golden/data/small_d64 with the vocabulary of tests/golden/train.
+class PredictLines : public ::testing::Test {
+ protected:
+  PredictLines() {
+    const fs::path golden = testing::source_dir() / "tests/golden";
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      fs::copy_file(golden / "data/small_d64" / name, model_ / name);
+    }
+    fs::copy_file(golden / "train/vocab.txt", model_ / "vocab.txt");
+    options_.isas = {runtime::Isa::kRef};
+  }
+  std::string predict(const std::string& input, std::vector<std::string> flags = {}) {
+    flags.insert(flags.begin(), {"--model_name_or_path=" + model_.string(), "--max_seq_length=32"});
+    const auto log = make_silent_logger();
+    return predict_lines(TrainingArguments::parse(flags).or_throw(), options_, input, "in.jsonl",
+                         *log);
+  }
+  std::string refusal(const std::string& input, ExitCode code = ExitCode::kData) {
+    try {
+      predict(input);
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), code) << failure.what();
+      return failure.what();
+    }
+    return "";
+  }
+
+  testing::TemporaryDirectory directory_;
+  fs::path model_ = directory_.path();
+  RunOptions options_;
+};
+
+// tests/golden/train/write_goldens.py computed them in float64; the logits are of unit scale.
+TEST_F(PredictLines, HasTheLabelsAndScoresOfTransformers) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/predictions.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  ASSERT_EQ(golden.at("max_seq_length"), 32);
+  std::string input;
+  for (const auto& one : golden.at("lines")) input += one.at("input").dump() + "\r\n\n";
+  for (const char* batch : {"1", "4"}) {
+    std::istringstream found(predict(input, {"--per_device_eval_batch_size", batch}));
+    for (const auto& one : golden.at("lines")) {
+      std::string line;
+      ASSERT_TRUE(std::getline(found, line));
+      const auto prediction = nlohmann::json::parse(line);
+      EXPECT_EQ(prediction.at("label"), one.at("label"));
+      EXPECT_NEAR(prediction.at("score").get<double>(), one.at("score").get<double>(), 1e-5);
+    }
+    std::string rest;
+    EXPECT_FALSE(std::getline(found, rest)) << rest;
+  }
+}
+
+TEST_F(PredictLines, NamesTheLineOfBadInput) {
+  const std::string good = "{\"sentence\": \"a cat\"}\n";
+  EXPECT_EQ(refusal(good + "{\"sentence\": "),
+            "in.jsonl:2: found invalid JSON, expected {\"sentence\": ...} or {\"sentence1\": ..., "
+            "\"sentence2\": ...}");
+  EXPECT_THAT(refusal("\n[1]"), StartsWith("in.jsonl:2: found array, expected {"));
+  EXPECT_THAT(refusal("{\"text\": \"a\"}"),
+              StartsWith("in.jsonl:1: found neither sentence nor sentence1, expected {"));
+  EXPECT_EQ(refusal("{\"sentence\": 7}"),
+            "in.jsonl:1: found number as \"sentence\", expected a string");
+  EXPECT_THAT(refusal("{\"question\": \"who\", \"context\": \"a cat\"}"),
+              StartsWith("in.jsonl:1: found a question, expected a sentence"));
+  EXPECT_THAT(refusal("{\"sentence\": \"\xff\"}"), StartsWith("in.jsonl:1: found invalid JSON"));
+  EXPECT_THAT(refusal(good + std::string(kMaxInputLineBytes + 1, 'a')),
+              StartsWith("in.jsonl:2: found a line of 1048577 bytes, expected at most 1048576"));
+  EXPECT_EQ(predict(" \n\r\n"), "");
+}
+
+TEST_F(PredictLines, NeedsAModelWithAClassifier) {
+  fs::copy_file(testing::source_dir() / "tests/golden/data/small_d32/model.safetensors",
+                model_ / "model.safetensors", fs::copy_options::overwrite_existing);
+  EXPECT_THAT(refusal("{\"sentence\": \"a\"}", ExitCode::kWeights), HasSubstr("classifier"));
+  fs::remove(model_ / "model.safetensors");
+  EXPECT_NE(refusal("{\"sentence\": \"a\"}", ExitCode::kWeights), "");
+}
+
+}  // namespace
+}  // namespace tilewright::train

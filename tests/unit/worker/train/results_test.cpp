@@ -1,0 +1,152 @@
+#include "worker/train/results.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/support/paths.h"
+
+namespace tilewright::train {
+namespace {
+
+// From tests/golden/train/write_goldens.py.
+TEST(MetricsBlock, HasTheLinesOfTrainerLogMetrics) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/metrics.json");
+  ASSERT_TRUE(file.is_open());
+  const MetricsJson golden = MetricsJson::parse(file);
+  int cases = 0;
+  for (const auto& one : golden.at("cases")) {
+    EXPECT_EQ(metrics_block(one.at("split").get<std::string>(), one.at("metrics")),
+              one.at("lines").get<std::vector<std::string>>());
+    ++cases;
+  }
+  EXPECT_EQ(cases, 5);
+}
+
+TEST(MetricsBlock, IsEmptyWithoutMetricsAndLeavesOutStrings) {
+  EXPECT_TRUE(metrics_block("train", {}).empty());
+  EXPECT_EQ(metrics_block("train", {{"train_instruction_set", "amx"}, {"epoch", 1.0}}),
+            (std::vector<std::string>{"***** train metrics *****", "  epoch = 1.0"}));
+}
+
+// A trainer that has done nothing but has a state.
+class FinishedTrainer : public Trainer {
+ public:
+  void begin_epoch(const collectives::Mesh&) override {}
+  void restore(collectives::Mesh&, const RestoreFrom&) override {}
+  Outcome train(collectives::Mesh&, const TrainerHooks&) override { return Outcome::kComplete; }
+  std::int64_t load_best_model(collectives::Mesh&) override { return 0; }
+  EvaluationResult evaluate(collectives::Mesh&, const EvaluationSet&) override { return {}; }
+  void set_output(checkpoint::OutputWriter) override {}
+  std::string write_model(const std::map<std::string, std::string>&) override { return ""; }
+  void write_results(const std::map<std::string, std::string>&) override {}
+  void save_checkpoint(std::uint64_t) override {}
+  std::int64_t step() const override { return state_.global_step; }
+  std::int64_t last_checkpoint_step() const override { return -1; }
+  std::int64_t failed_checkpoints() const override { return 0; }
+  const checkpoint::TrainerState& state() const override { return state_; }
+  const MemoryEstimate& memory_estimate() const override { return memory_; }
+  double train_seconds() const override { return 4; }
+  std::vector<std::pair<std::string, std::string>> kernel_names() const override { return {}; }
+
+  checkpoint::TrainerState state_;
+  MemoryEstimate memory_;
+};
+
+class ResultsTest : public ::testing::Test {
+ protected:
+  ResultsTest() {
+    job_.settings.do_train = true;
+    trainer_.state_.global_step = 10;
+    trainer_.state_.epoch = 2;
+    trainer_.state_.total_flos = 1e12;
+    trainer_.state_.examples_consumed = 80;
+    trainer_.state_.log_history = {{{"step", 4}, {"epoch", 0.8}, {"loss", 1.0}},
+                                   {{"step", 10}, {"epoch", 2.0}, {"loss", 0.5}}};
+    evaluations_.push_back({.suffix = "",
+                            .metrics = {{"accuracy", 0.75}},
+                            .loss = 0.5,
+                            .seconds = 2,
+                            .examples = 8,
+                            .steps = 2});
+    evaluations_.push_back({.suffix = "_mm",
+                            .metrics = {{"accuracy", 0.5}},
+                            .loss = 0.25,
+                            .seconds = 1,
+                            .examples = 4,
+                            .steps = 1});
+  }
+  Results make(const std::vector<EvaluationResult>& predictions = {}) const {
+    return make_results(job_, trainer_, runtime::Isa::kAvx2, evaluations_, predictions);
+  }
+  Job job_;
+  FinishedTrainer trainer_;
+  std::vector<EvaluationResult> evaluations_;
+};
+
+TEST_F(ResultsTest, HaveTheNamesOfTheTrainer) {
+  const Results results = make();
+  const auto file = [&](const char* name) { return nlohmann::json::parse(results.files.at(name)); };
+  const nlohmann::json train = file("train_results.json");
+  EXPECT_EQ(train.at("train_loss"), 0.7);  // (4 * 1.0 + 6 * 0.5) / 10
+  EXPECT_EQ(train.at("train_runtime"), 4.0);
+  EXPECT_EQ(train.at("train_samples_per_second"), 20.0);
+  EXPECT_EQ(train.at("train_steps_per_second"), 2.5);
+  const nlohmann::json expected = {{"epoch", 2.0},
+                                   {"eval_accuracy", 0.75},
+                                   {"eval_loss", 0.5},
+                                   {"eval_runtime", 2.0},
+                                   {"eval_samples", 8},
+                                   {"eval_samples_per_second", 4.0},
+                                   {"eval_steps_per_second", 1.0},
+                                   {"eval_accuracy_mm", 0.5},
+                                   {"eval_loss_mm", 0.25},
+                                   {"eval_runtime_mm", 1.0},
+                                   {"eval_samples_mm", 4},
+                                   {"eval_samples_per_second_mm", 4.0},
+                                   {"eval_steps_per_second_mm", 1.0}};
+  EXPECT_EQ(file("eval_results.json"), expected);
+  EXPECT_EQ(file("all_results.json").at("eval_accuracy_mm"), 0.5);
+  EXPECT_EQ(file("all_results.json").at("train_loss"), 0.7);
+}
+
+TEST_F(ResultsTest, EndTheLogHistoryWithEvaluationAndSummary) {
+  const auto history_of = [&] {
+    return nlohmann::json::parse(make().files.at("trainer_state.json")).at("log_history");
+  };
+  nlohmann::json history = history_of();
+  ASSERT_EQ(history.size(), 5u);
+  EXPECT_EQ(history[2].at("eval_accuracy"), 0.75);
+  EXPECT_EQ(history[2].at("step"), 10);
+  const nlohmann::json summary = {{"epoch", 2.0},
+                                  {"step", 10},
+                                  {"total_flos", 1e12},
+                                  {"train_loss", 0.7},
+                                  {"train_runtime", 4.0},
+                                  {"train_samples_per_second", 20.0},
+                                  {"train_steps_per_second", 2.5}};
+  EXPECT_EQ(history[4], summary);
+  trainer_.state_.log_history.push_back(evaluation_entry(evaluations_[0], trainer_.state_));
+  history = history_of();
+  ASSERT_EQ(history.size(), 4u) << "evaluated after the last step already";
+  EXPECT_EQ(history[3], summary);
+}
+
+TEST_F(ResultsTest, HavePredictionsWithoutLabels) {
+  job_.settings.do_train = false;
+  evaluations_.clear();
+  EvaluationResult prediction;
+  prediction.seconds = 2;
+  prediction.examples = 8;
+  prediction.steps = 1;
+  prediction.prediction_files["predict_results_mrpc.txt"] = "index\tprediction\n";
+  const Results results = make({prediction});
+  EXPECT_EQ(results.files.at("predict_results_mrpc.txt"), "index\tprediction\n");
+  EXPECT_FALSE(results.files.contains("trainer_state.json"));
+  const auto metrics = nlohmann::json::parse(results.files.at("predict_results.json"));
+  EXPECT_EQ(metrics.at("predict_samples"), 8);
+  EXPECT_FALSE(metrics.contains("predict_loss"));
+}
+
+}  // namespace
+}  // namespace tilewright::train
