@@ -14,6 +14,12 @@ std::string_view to_string(TaskMetric metric) {
       return "f1";
     case TaskMetric::kMatthewsCorrelation:
       return "matthews_correlation";
+    case TaskMetric::kPearson:
+      return "pearson";
+    case TaskMetric::kSpearman:
+      return "spearmanr";
+    case TaskMetric::kMeanSquaredError:
+      return "mse";
   }
   TW_CHECK(false, "unknown metric {}", static_cast<int>(metric));
 }
@@ -23,31 +29,89 @@ std::string_view to_string(TaskMetric metric) {
 std::span<const TaskDescription> task_descriptions() {
   using enum TaskMetric;
   static const std::array kTasks = {
+      TaskDescription{.name = "ax",
+                      .summary = "GLUE's diagnostic pairs, predicted by a model of mnli",
+                      .label_names = {"entailment", "neutral", "contradiction"},
+                      .train_files = {},
+                      .dev_files = {},
+                      .test_files = {{"AX.tsv", "", "diagnostic.tsv"}},
+                      .label = {"label"},
+                      .sentences = {{"sentence1"}, {"sentence2"}},
+                      .hub_sentences = {"premise", "hypothesis"},
+                      .submission_files = {"AX.tsv"},
+                      .submits_label_names = true},
       TaskDescription{.name = "cola",
                       .summary = "whether a sentence is grammatical",
                       .label_names = {"unacceptable", "acceptable"},
                       .headerless_fields = 4,
-                      .label = {"", 1},
-                      .sentences = {{"", 3}},
-                      .metrics = {kMatthewsCorrelation}},
+                      .label = {"label", 1},
+                      .sentences = {{"sentence", 3}},
+                      .metrics = {kMatthewsCorrelation},
+                      .submission_files = {"CoLA.tsv"}},
+      TaskDescription{.name = "mnli",
+                      .summary = "whether the first sentence entails or contradicts the second",
+                      .label_names = {"entailment", "neutral", "contradiction"},
+                      .dev_files = {{"dev_matched.tsv", ""}, {"dev_mismatched.tsv", "mm"}},
+                      .test_files = {{"test_matched.tsv", ""}, {"test_mismatched.tsv", "mm"}},
+                      .label = {"gold_label"},
+                      .sentences = {{"sentence1"}, {"sentence2"}},
+                      .hub_sentences = {"premise", "hypothesis"},
+                      .skipped_label = "-",  // the annotators did not agree
+                      .metrics = {kAccuracy},
+                      .submission_files = {"MNLI-m.tsv", "MNLI-mm.tsv"},
+                      .submits_label_names = true},
       TaskDescription{.name = "mrpc",
                       .summary = "whether two sentences are paraphrases",
                       .label_names = {"not_equivalent", "equivalent"},
                       .label = {"Quality"},
                       .sentences = {{"#1 String"}, {"#2 String"}},
-                      .metrics = {kAccuracy, kF1}},
+                      .hub_sentences = {"sentence1", "sentence2"},
+                      .metrics = {kAccuracy, kF1},
+                      .submission_files = {"MRPC.tsv"}},
+      TaskDescription{.name = "qnli",
+                      .summary = "whether a sentence answers a question",
+                      .label_names = {"entailment", "not_entailment"},
+                      .label = {"label"},
+                      .sentences = {{"question"}, {"sentence"}},
+                      .metrics = {kAccuracy},
+                      .submission_files = {"QNLI.tsv"},
+                      .submits_label_names = true},
+      TaskDescription{.name = "qqp",
+                      .summary = "whether two questions have the same meaning",
+                      .label_names = {"not_duplicate", "duplicate"},
+                      .label = {"is_duplicate"},
+                      .sentences = {{"question1"}, {"question2"}},
+                      .skips_incomplete_rows = true,  // the public files have some
+                      .metrics = {kAccuracy, kF1},
+                      .submission_files = {"QQP.tsv"}},
       TaskDescription{.name = "rte",
                       .summary = "whether the first sentence entails the second",
                       .label_names = {"entailment", "not_entailment"},
                       .label = {"label"},
                       .sentences = {{"sentence1"}, {"sentence2"}},
-                      .metrics = {kAccuracy}},
+                      .metrics = {kAccuracy},
+                      .submission_files = {"RTE.tsv"},
+                      .submits_label_names = true},
       TaskDescription{.name = "sst2",
                       .summary = "whether a film review is positive",
                       .label_names = {"negative", "positive"},
                       .label = {"label"},
                       .sentences = {{"sentence"}},
-                      .metrics = {kAccuracy}},
+                      .metrics = {kAccuracy},
+                      .submission_files = {"SST-2.tsv"}},
+      TaskDescription{.name = "stsb",
+                      .summary = "how similar two sentences are, a number from 0 to 5",
+                      .label = {"score"},
+                      .sentences = {{"sentence1"}, {"sentence2"}},
+                      .metrics = {kPearson, kSpearman},
+                      .submission_files = {"STS-B.tsv"}},
+      TaskDescription{.name = "wnli",
+                      .summary = "whether a sentence with a pronoun entails one without it",
+                      .label_names = {"not_entailment", "entailment"},
+                      .label = {"label"},
+                      .sentences = {{"sentence1"}, {"sentence2"}},
+                      .metrics = {kAccuracy},
+                      .submission_files = {"WNLI.tsv"}},
   };
   return kTasks;
 }

@@ -9,9 +9,17 @@
 
 namespace tilewright {
 
-enum class TaskMetric { kAccuracy, kF1, kMatthewsCorrelation };
+enum class TaskMetric {
+  kAccuracy,
+  kF1,
+  kMatthewsCorrelation,
+  kPearson,
+  kSpearman,
+  kMeanSquaredError
+};
 
-// The name under which results and metrics report it: "accuracy", "f1", "matthews_correlation".
+// The name under which results and metrics report it: "accuracy", "f1", "matthews_correlation",
+// "pearson", "spearmanr", "mse".
 std::string_view to_string(TaskMetric metric);
 
 // A column of a tab-separated file: identified by its name in the header, or by its index if the
@@ -21,18 +29,34 @@ struct TaskColumn {
   std::size_t index = 0;
 };
 
-// A GLUE classification task: one sentence or a pair of sentences, and a class.
+// A file of a split.
+struct TaskFile {
+  std::string_view name;             // relative to --data_dir
+  std::string_view part;             // distinguishes the files of a split: "" or "mm"
+  std::string_view other_name = {};  // read if there is no file `name`
+};
+
+// A GLUE task: one sentence or a pair of sentences, and a class or, for a regression, a number.
 struct TaskDescription {
   std::string_view name;     // the value of --task_name
   std::string_view summary;  // what the model learns to predict
-  // In the order of the label ids. A row's label is the id or the name.
-  std::vector<std::string_view> label_names;
-  std::string_view train_file = "train.tsv";  // relative to --data_dir
-  std::string_view eval_file = "dev.tsv";
-  std::size_t headerless_fields = 0;  // fields per line; 0: the files have a header
-  TaskColumn label;
-  std::vector<TaskColumn> sentences;  // one, or two for a sentence pair
-  std::vector<TaskMetric> metrics;
+  // In the order of the label ids. A row's label is the id or the name. Empty: a regression.
+  std::vector<std::string_view> label_names = {};
+  std::vector<TaskFile> train_files = {{"train.tsv", ""}};  // empty: the split does not exist
+  std::vector<TaskFile> dev_files = {{"dev.tsv", ""}};
+  std::vector<TaskFile> test_files = {{"test.tsv", ""}};
+  // Fields per line of the training and dev files; 0: they have a header, as all test files do.
+  std::size_t headerless_fields = 0;
+  TaskColumn label = {};
+  std::vector<TaskColumn> sentences = {};  // one, or two for a sentence pair
+  // Names of the sentences in the hub's data set, if they are not those of the files.
+  std::vector<std::string_view> hub_sentences = {};
+  std::string_view skipped_label = {};  // rows with this label are skipped; empty: none
+  bool skips_incomplete_rows = false;
+  std::vector<TaskMetric> metrics = {};  // on the dev split
+  // Of GLUE's submission, one for each test file: "MNLI-m.tsv".
+  std::vector<std::string_view> submission_files = {};
+  bool submits_label_names = false;  // false: label ids
 };
 
 // In alphabetical order.

@@ -83,9 +83,12 @@ TEST_F(CrdValidation, RejectsWhatValidateRejects) {
       {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 5}",
        "spec.runPolicy.schedulingPolicy.minAvailable", "found 5, expected an integer from 1 to 4"},
       {"task: mrpc", "task: squad", "spec.trainer.task",
-       "supported values: \"cola\", \"mrpc\", \"rte\", \"sst2\"", false},
+       "supported values: \"ax\", \"cola\", \"mnli\", \"mrpc\", \"qnli\", \"qqp\", \"rte\", "
+       "\"sst2\", "
+       "\"stsb\", \"wnli\"",
+       false},
       {"    task: mrpc\n", "", "spec.trainer.task",
-       "found nothing, expected one of cola, mrpc, rte, sst2"},
+       "found nothing, expected one of ax, cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli"},
       {"    data: data:MRPC\n", "", "spec.trainer.data",
        "found nothing, expected VOLUME:relative/path"},
       {"data: data:MRPC", "data: /data/MRPC", "spec.trainer.data",

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "worker/nn/head.h"
@@ -28,6 +29,7 @@ struct Dataset {
   std::vector<std::int32_t> last_labels;
   std::vector<float> values;
   std::shared_ptr<const Source> source;  // may be null
+  std::vector<std::string> warnings;     // about the rows, for the log: one sentence each
 
   std::size_t size() const { return offsets.size() - 1; }
   std::size_t tokens() const { return ids.size(); }

@@ -1,4 +1,4 @@
-// Classification metrics with the same values as in scikit-learn.
+// Metrics with the same values as in scikit-learn and SciPy.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,16 @@ double f1(std::span<const std::int32_t> predictions, std::span<const std::int32_
 // side has one class only.
 double matthews_correlation(std::span<const std::int32_t> predictions,
                             std::span<const std::int32_t> labels);
+
+// Of a regression: as many predictions as values, at least one, all finite.
+
+// Pearson's correlation coefficient, -1..1; 0 where either side is constant or has one element,
+// for which SciPy gives NaN.
+double pearson(std::span<const float> predictions, std::span<const float> values);
+
+// Spearman's: Pearson's of the ranks, of which equal elements have the mean.
+double spearman(std::span<const float> predictions, std::span<const float> values);
+
+double mean_squared_error(std::span<const float> predictions, std::span<const float> values);
 
 }  // namespace tilewright::tasks

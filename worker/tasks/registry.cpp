@@ -7,6 +7,8 @@
 
 #include "common/base/result.h"
 #include "worker/tasks/glue/glue.h"
+#include "worker/tasks/label_order.h"
+#include "worker/tasks/own_files/own_files.h"
 #include "worker/tasks/squad/squad.h"
 
 namespace tilewright::tasks {
@@ -19,12 +21,6 @@ std::vector<std::unique_ptr<const Task>> make_all() {
     std::move(made.begin(), made.end(), std::back_inserter(all));
   }
   return all;
-}
-
-std::string lower_case(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
 }
 
 }  // namespace
@@ -41,6 +37,23 @@ std::unique_ptr<const Task> find_task(std::string_view name) {
   }
   throw Failure(ExitCode::kUsage, fmt::format("task \"{}\" is unknown, expected one of {}", name,
                                               fmt::join(task_names(), ", ")));
+}
+
+std::unique_ptr<const Task> make_task(const TaskOptions& options) {
+  const bool has_files =
+      !options.train_file.empty() || !options.validation_file.empty() || !options.test_file.empty();
+  if (options.name.empty()) {
+    if (has_files || options.open_rows) return own_files::make_task(options);
+    throw Failure(ExitCode::kUsage, "found neither --task_name nor --train_file, expected one");
+  }
+  if (has_files) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--task_name={} and --train_file, --validation_file or --test_file "
+                              "exclude each other: a task with a name has its own files",
+                              options.name));
+  }
+  auto task = glue::make_task(lower_case(options.name), options);
+  return task != nullptr ? std::move(task) : find_task(options.name);
 }
 
 }  // namespace tilewright::tasks

@@ -398,6 +398,10 @@ class TrainingRun {
       log_.info("{}", type);
     }
     log_.info("{}", data_line(job_));
+    for (const std::string& warning : job_.train_data.warnings) log_.warn("{}", warning);
+    for (const EvaluationSet& set : job_.evaluation_sets) {
+      for (const std::string& warning : set.data.warnings) log_.warn("{}", warning);
+    }
     log_.info("{}", model_line(job_));
     if (settings_.do_train) log_.info("{}", training_line(job_));
   }

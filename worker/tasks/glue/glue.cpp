@@ -2,133 +2,240 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/result.h"
 #include "common/contract/tasks.h"
-#include "worker/tasks/glue/baselines.h"
-#include "worker/tasks/glue/tsv.h"
+#include "worker/tasks/label_order.h"
+#include "worker/tasks/rows/text_file.h"
+#include "worker/tasks/rows/tsv.h"
+#include "worker/tasks/sentences/sentence_task.h"
 
 namespace tilewright::tasks::glue {
 namespace {
 
-double value_of(TaskMetric metric, std::span<const std::int32_t> predictions,
-                std::span<const std::int32_t> labels) {
-  switch (metric) {
-    case TaskMetric::kAccuracy:
-      return accuracy(predictions, labels);
-    case TaskMetric::kF1:
-      return f1(predictions, labels);
-    case TaskMetric::kMatthewsCorrelation:
-      return matthews_correlation(predictions, labels);
-  }
-  TW_CHECK(false, "unknown metric {}", static_cast<int>(metric));
+using sentences::Example;
+using sentences::Examples;
+using sentences::number_of;
+using sentences::sentence_of;
+
+constexpr std::string_view kHubLabel = "label";
+constexpr std::string_view kHubIndex = "idx";
+
+std::vector<std::string> to_strings(const std::vector<std::string_view>& views) {
+  return {views.begin(), views.end()};
 }
 
-class GlueTask : public Task {
+class GlueTask : public sentences::SentenceTask {
  public:
-  explicit GlueTask(const TaskDescription& description)
-      : description_(description),
-        name_(description.name),
-        label_names_(description.label_names.begin(), description.label_names.end()) {}
+  GlueTask(const TaskDescription& description, const TaskOptions& options)
+      : SentenceTask(std::string(description.name),
+                     in_model_order(to_strings(description.label_names), options.model_labels),
+                     description.sentences.size() == 2, description.metrics),
+        description_(description),
+        open_rows_(options.open_rows) {
+    for (const std::string_view label : description.label_names) {
+      const auto found = std::find(label_names().begin(), label_names().end(), label);
+      ids_.push_back(static_cast<std::int32_t>(found - label_names().begin()));
+    }
+  }
 
-  const std::string& name() const override { return name_; }
-  const std::vector<std::string>& label_names() const override { return label_names_; }
-  int num_labels() const override { return static_cast<int>(label_names_.size()); }
+  std::size_t parts(Split split) const override { return files(split).size(); }
+  std::string part_name(const DataPart& part) const override {
+    return std::string(file(part).part);
+  }
   std::string file_name(const DataPart& part) const override {
-    return std::string(part.split == Split::kTrain ? description_.train_file
-                                                   : description_.eval_file);
-  }
-
-  Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
-               const ReadOptions& options) const override {
-    if (options.max_seq_length < 3) {
-      throw Failure(ExitCode::kUsage,
-                    fmt::format("max_seq_length is {}, expected at least 3 for [CLS] and two [SEP]",
-                                options.max_seq_length));
-    }
-    Dataset dataset;
-    for (const Example& example : examples(part, options.data_dir, options.max_samples)) {
-      dataset.append(
-          is_pair() ? tokenizer.encode_pair(example.first, example.second, options.max_seq_length)
-                    : tokenizer.encode(example.first, options.max_seq_length));
-      dataset.labels.push_back(example.label);
-    }
-    return dataset;
-  }
-
-  Metrics metrics(std::span<const float> logits, const Dataset& dataset) const override {
-    TW_CHECK(logits.size() == dataset.size() * label_names().size(), "{} logits for {} examples",
-             logits.size(), dataset.size());
-    return score(predictions_of(logits, num_labels()), dataset.labels);
-  }
-
-  std::vector<Baseline> baselines(const std::filesystem::path& data_dir) const override {
-    const std::vector<Example> train = examples({Split::kTrain}, data_dir, 0);
-    const std::vector<Example> dev = examples({Split::kDev}, data_dir, 0);
-    std::vector<std::int32_t> labels;
-    labels.reserve(dev.size());
-    for (const Example& example : dev) labels.push_back(example.label);
-    std::vector<Baseline> found = {{"majority", score(majority_class(train, dev), labels)}};
-    if (is_pair() && num_labels() == 2) {
-      found.push_back({"word overlap", score(overlap_rule(train, dev), labels)});
-    }
-    return found;
+    return std::string(file(part).name);
   }
 
  private:
-  bool is_pair() const { return description_.sentences.size() == 2; }
-
-  std::vector<Example> examples(const DataPart& part, const std::filesystem::path& data_dir,
-                                std::size_t max_samples) const {
-    const Tsv tsv(data_dir / file_name(part), description_.headerless_fields, max_samples);
-    const auto index_of = [&](const TaskColumn& column) {
-      return description_.headerless_fields > 0 ? column.index : tsv.column(column.name);
-    };
-    const std::size_t label = index_of(description_.label);
-    const std::size_t first = index_of(description_.sentences.front());
-    const std::size_t second = index_of(description_.sentences.back());
-    std::vector<Example> examples;
-    examples.reserve(tsv.rows().size());
-    for (const TsvRow& row : tsv.rows()) {
-      examples.push_back({std::string(row.fields[first]),
-                          is_pair() ? std::string(row.fields[second]) : std::string(),
-                          label_of(tsv, row.line, row.fields[label])});
+  const std::vector<TaskFile>& files(Split split) const {
+    switch (split) {
+      case Split::kTrain:
+        return description_.train_files;
+      case Split::kDev:
+        return description_.dev_files;
+      case Split::kTest:
+        return description_.test_files;
     }
+    TW_CHECK(false, "unknown split {}", static_cast<int>(split));
+  }
+  const TaskFile& file(const DataPart& part) const {
+    const std::vector<TaskFile>& all = files(part.split);
+    if (all.empty()) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("task \"{}\" has a test split only, expected a prediction with a "
+                                "trained model",
+                                name()));
+    }
+    return all.at(part.part);
+  }
+
+  std::filesystem::path path_of(const DataPart& part, const std::filesystem::path& data_dir) const {
+    const TaskFile& file = this->file(part);
+    std::error_code ignored;
+    const std::filesystem::path other = data_dir / file.other_name;
+    const bool use_other = !file.other_name.empty() &&
+                           !std::filesystem::exists(data_dir / file.name, ignored) &&
+                           std::filesystem::exists(other, ignored);
+    return use_other ? other : data_dir / file.name;
+  }
+
+  bool has_rows(const DataPart& part, const std::filesystem::path& data_dir) const override {
+    if (files(part.split).empty()) return false;
+    std::error_code ignored;
+    return open_rows_ || std::filesystem::exists(path_of(part, data_dir), ignored);
+  }
+
+  std::unique_ptr<RowSource> open(const DataPart& part,
+                                  const std::filesystem::path& data_dir) const {
+    const std::filesystem::path path = path_of(part, data_dir);  // checks that the part exists
+    if (open_rows_) return open_rows_(part);
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(data_dir, ignored)) {
+      throw Failure(ExitCode::kData,
+                    fmt::format("{}: no such directory, expected the data directory with {} in it",
+                                data_dir.string(), path.filename().string()));
+    }
+    return std::make_unique<TsvRows>(
+        path, TsvOptions{.headerless_fields = has_header(part) ? 0 : description_.headerless_fields,
+                         .allow_ragged = description_.skips_incomplete_rows});
+  }
+
+  bool has_header(const DataPart& part) const {
+    return description_.headerless_fields == 0 || part.split == Split::kTest;
+  }
+
+  struct Column {
+    std::string name;
+    std::size_t index = 0;
+  };
+  Column find(const RowSource& rows, const DataPart& part, const TaskColumn& column,
+              std::string_view hub_name) const {
+    if (open_rows_) return {std::string(hub_name), rows.column(hub_name)};
+    if (!has_header(part)) return {std::string(column.name), column.index};
+    return {std::string(column.name), rows.column(column.name)};
+  }
+
+  Examples read_examples(const DataPart& part, const std::filesystem::path& data_dir,
+                         std::size_t max_rows) const override {
+    const std::unique_ptr<RowSource> rows = open(part, data_dir);
+    std::vector<Column> columns;
+    for (std::size_t i = 0; i < description_.sentences.size(); ++i) {
+      const TaskColumn& column = description_.sentences[i];
+      columns.push_back(
+          find(*rows, part, column,
+               description_.hub_sentences.empty() ? column.name : description_.hub_sentences[i]));
+    }
+    const bool has_labels = part.split != Split::kTest;
+    if (has_labels) columns.push_back(find(*rows, part, description_.label, kHubLabel));
+    const std::optional<std::size_t> index =
+        open_rows_ ? rows->find_column(kHubIndex) : std::nullopt;
+
+    Examples examples;
+    Skipped incomplete;
+    Skipped unlabelled;
+    std::vector<Value> values(columns.size());
+    for (std::int64_t row = 0; rows->next(); ++row) {
+      for (std::size_t i = 0; i < columns.size(); ++i) values[i] = rows->value(columns[i].index);
+      if (description_.skips_incomplete_rows && is_incomplete(values, has_labels)) {
+        incomplete.add(*rows);
+        continue;
+      }
+      if (has_labels && !description_.skipped_label.empty() &&
+          values.back().text == description_.skipped_label) {
+        unlabelled.add(*rows);
+        continue;
+      }
+      Example example;
+      example.first = sentence_of(*rows, columns[0].name, values[0]);
+      if (is_pair()) example.second = sentence_of(*rows, columns[1].name, values[1]);
+      if (has_labels && is_regression()) {
+        example.value = number_of(*rows, columns.back().name, values.back());
+      } else if (has_labels) {
+        example.label = label_of(*rows, values.back().text);
+      }
+      examples.rows.push_back(std::move(example));
+      examples.indices.push_back(index ? index_of(*rows, rows->value(*index)) : row);
+      if (max_rows > 0 && examples.rows.size() == max_rows) break;
+    }
+    if (examples.rows.empty()) fail_without_rows(rows->name());
+    incomplete.warn(*rows, "with missing fields", examples.warnings);
+    unlabelled.warn(*rows, fmt::format("with the label \"{}\"", description_.skipped_label),
+                    examples.warnings);
     return examples;
   }
 
-  // The label is given as its id or its name.
-  std::int32_t label_of(const Tsv& tsv, std::size_t line, std::string_view text) const {
-    std::string expected;
-    for (std::size_t id = 0; id < label_names_.size(); ++id) {
-      const std::string number = std::to_string(id);
-      if (text == number || text == label_names_[id]) return static_cast<std::int32_t>(id);
-      expected += fmt::format("{}{} ({})", id == 0 ? "" : " or ", number, label_names_[id]);
+  struct Skipped {
+    std::size_t count = 0;
+    std::string first;
+
+    void add(const RowSource& rows) {
+      if (count++ == 0) first = rows.place();
     }
-    tsv.fail(line, fmt::format("the label is \"{}\", expected {}", text.substr(0, 60), expected));
+    void warn(const RowSource& rows, const std::string& which,
+              std::vector<std::string>& warnings) const {
+      if (count == 0) return;
+      warnings.push_back(fmt::format("{}: skipped {} row{} {}, the first at {}", rows.name(), count,
+                                     count == 1 ? "" : "s", which, first));
+    }
+  };
+
+  static bool is_incomplete(const std::vector<Value>& values, bool has_labels) {
+    const bool missing = std::any_of(values.begin(), values.end(), [](const Value& value) {
+      return value.kind == ValueKind::kMissing;
+    });
+    return missing || (has_labels && values.back().text.empty());
   }
 
-  // As in run_glue: several metrics are followed by their mean, combined_score.
-  Metrics score(std::span<const std::int32_t> predictions,
-                std::span<const std::int32_t> labels) const {
-    Metrics found;
-    for (const TaskMetric metric : description_.metrics) {
-      found.emplace_back(to_string(metric), value_of(metric, predictions, labels));
+  // The label is given as its id or its name, in GLUE's order.
+  std::int32_t label_of(const RowSource& rows, std::string_view text) const {
+    std::string expected;
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      const std::string number = std::to_string(i);
+      if (text == number || text == description_.label_names[i]) return ids_[i];
+      expected +=
+          fmt::format("{}{} ({})", i == 0 ? "" : " or ", number, description_.label_names[i]);
     }
-    if (found.size() > 1) {
-      double sum = 0;
-      for (const auto& [name, value] : found) sum += value;
-      found.emplace_back("combined_score", sum / static_cast<double>(found.size()));
+    rows.fail(fmt::format("the label is \"{}\", expected {}", text.substr(0, 60), expected));
+  }
+
+  static std::int64_t index_of(const RowSource& rows, const Value& value) {
+    std::int64_t index = 0;
+    const char* end = value.text.data() + value.text.size();
+    const auto [stop, error] = std::from_chars(value.text.data(), end, index);
+    if (error != std::errc() || stop != end) {
+      rows.fail(
+          fmt::format("{} is \"{}\", expected an integer", kHubIndex, value.text.substr(0, 60)));
     }
-    return found;
+    return index;
+  }
+
+  std::string result_name(const DataPart& part) const override {
+    const std::string distinction = part_name(part);
+    return distinction.empty() ? name() : name() + "-" + distinction;
+  }
+
+  Submission submission(const DataPart& part) const override {
+    Submission submission;
+    submission.file = description_.submission_files.at(part.part);
+    if (description_.submits_label_names) {
+      submission.labels = label_names();
+      return submission;
+    }
+    submission.labels.resize(ids_.size());
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      submission.labels[static_cast<std::size_t>(ids_[i])] = std::to_string(i);
+    }
+    return submission;
   }
 
   const TaskDescription& description_;  // in the constant list of tasks
-  const std::string name_;
-  const std::vector<std::string> label_names_;
+  const RowOpener open_rows_;
+  std::vector<std::int32_t> ids_;  // of the description's labels, in the task's order
 };
 
 }  // namespace
@@ -136,9 +243,16 @@ class GlueTask : public Task {
 std::vector<std::unique_ptr<const Task>> make_tasks() {
   std::vector<std::unique_ptr<const Task>> tasks;
   for (const TaskDescription& description : task_descriptions()) {
-    tasks.push_back(std::make_unique<GlueTask>(description));
+    tasks.push_back(std::make_unique<GlueTask>(description, TaskOptions()));
   }
   return tasks;
+}
+
+std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options) {
+  for (const TaskDescription& description : task_descriptions()) {
+    if (description.name == name) return std::make_unique<GlueTask>(description, options);
+  }
+  return nullptr;
 }
 
 }  // namespace tilewright::tasks::glue

@@ -214,13 +214,14 @@ TEST(Validate, ChecksRunPolicyRanges) {
 TEST(Validate, RejectsUnknownTasks) {
   expect_errors({
       {"task: mrpc", "task: sst-2",
-       "job.yaml:15: spec.trainer.task: found sst-2, expected one of cola, mrpc, rte, sst2; did "
-       "you "
-       "mean sst2?"},
+       "job.yaml:15: spec.trainer.task: found sst-2, expected one of ax, cola, mnli, mrpc, qnli, "
+       "qqp, rte, sst2, stsb, wnli; did you mean sst2?"},
       {"task: mrpc", "task: squad",
-       "job.yaml:15: spec.trainer.task: found squad, expected one of cola, mrpc, rte, sst2"},
+       "job.yaml:15: spec.trainer.task: found squad, expected one of ax, cola, mnli, mrpc, qnli, "
+       "qqp, rte, sst2, stsb, wnli"},
       {"    task: mrpc\n", "",
-       "job.yaml:14: spec.trainer.task: found nothing, expected one of cola, mrpc, rte, sst2"},
+       "job.yaml:14: spec.trainer.task: found nothing, expected one of ax, cola, mnli, mrpc, "
+       "qnli, qqp, rte, sst2, stsb, wnli"},
   });
 }
 

@@ -1,11 +1,11 @@
-#include "worker/tasks/glue/baselines.h"
+#include "worker/tasks/sentences/baselines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/tasks/builders.h"
 
-namespace tilewright::tasks::glue {
+namespace tilewright::tasks::sentences {
 namespace {
 
 using ::testing::ElementsAre;
@@ -66,5 +66,21 @@ TEST(Baselines, SingleSentenceTasksHaveNoWordOverlap) {
   EXPECT_THAT(found[0].metrics, ElementsAre(Pair("accuracy", 0.5)));
 }
 
+TEST(Baselines, TheMeanIsThatOfTheTrainingValues) {
+  const std::vector<Example> train = {{"", "", 0, 1.0F}, {"", "", 0, 4.0F}};
+  EXPECT_THAT(mean_value(train, {{"", ""}, {"", ""}}), ElementsAre(2.5F, 2.5F));
+}
+
+TEST(Baselines, AreEmptyForCorrelationsAndWithoutTrainingRows) {
+  const DataFolder folder;
+  folder.write("dev.tsv", "sentence\tlabel\na\t1\n");
+  EXPECT_TRUE(find_task("sst2")->baselines(folder.path()).empty());
+  const DataFolder scores;
+  for (const char* name : {"train.tsv", "dev.tsv"}) {
+    scores.write(name, "sentence1\tsentence2\tscore\na\tb\t1\na\tb\t2\n");
+  }
+  EXPECT_TRUE(find_task("stsb")->baselines(scores.path()).empty());
+}
+
 }  // namespace
-}  // namespace tilewright::tasks::glue
+}  // namespace tilewright::tasks::sentences

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/unit/worker/tasks/builders.h"
 
 namespace tilewright::tasks {
@@ -17,16 +19,18 @@ using ::testing::Pair;
 const std::string kMrpcHeader = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
 
 TEST(FindTask, AcceptsTheNamesOfRunGlueInAnyCase) {
-  EXPECT_THAT(task_names(), ElementsAre("cola", "mrpc", "rte", "sst2", "squad", "squad_v2"));
+  EXPECT_THAT(task_names(), ElementsAre("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2",
+                                        "stsb", "wnli", "squad", "squad_v2"));
   EXPECT_EQ(find_task("MRPC")->name(), "mrpc");
+  EXPECT_EQ(make_task({.name = "QNLI"})->name(), "qnli");
   try {
     find_task("mprc");
     FAIL() << "found";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kUsage);
     EXPECT_STREQ(failure.what(),
-                 "task \"mprc\" is unknown, expected one of cola, mrpc, rte, sst2, "
-                 "squad, squad_v2");
+                 "task \"mprc\" is unknown, expected one of ax, cola, mnli, mrpc, qnli, qqp, rte, "
+                 "sst2, stsb, wnli, squad, squad_v2");
   }
 }
 
@@ -35,10 +39,37 @@ TEST(Glue, LabelsHaveTheOrderOfHuggingFacesDataset) {
   EXPECT_THAT(find_task("sst2")->label_names(), ElementsAre("negative", "positive"));
   EXPECT_THAT(find_task("cola")->label_names(), ElementsAre("unacceptable", "acceptable"));
   EXPECT_THAT(find_task("rte")->label_names(), ElementsAre("entailment", "not_entailment"));
-  for (const char* name : {"cola", "mrpc", "rte", "sst2"}) {
-    EXPECT_EQ(find_task(name)->num_labels(), 2);
-    EXPECT_EQ(find_task(name)->head(), nn::Head::kClassification);
+  const auto nli = ElementsAre("entailment", "neutral", "contradiction");
+  EXPECT_THAT(find_task("mnli")->label_names(), nli);
+  EXPECT_THAT(find_task("ax")->label_names(), nli);
+  EXPECT_THAT(find_task("qnli")->label_names(), ElementsAre("entailment", "not_entailment"));
+  EXPECT_THAT(find_task("qqp")->label_names(), ElementsAre("not_duplicate", "duplicate"));
+  EXPECT_THAT(find_task("wnli")->label_names(), ElementsAre("not_entailment", "entailment"));
+  EXPECT_THAT(find_task("stsb")->label_names(), ElementsAre());
+  for (const std::string& name : task_names()) {
+    const auto task = find_task(name);
+    if (task->head() == nn::Head::kQuestionAnswering) continue;
+    const bool is_regression = name == "stsb";
+    EXPECT_EQ(task->head(), is_regression ? nn::Head::kRegression : nn::Head::kClassification);
+    EXPECT_EQ(task->num_labels(), is_regression ? 1 : static_cast<int>(task->label_names().size()));
   }
+}
+
+TEST(Glue, TheOrderOfAModelsLabelsIsKeptIfTheyAreTheTasks) {
+  const auto labels = [](const std::vector<std::string>& model) {
+    return make_task({.name = "mnli", .model_labels = model})->label_names();
+  };
+  EXPECT_THAT(labels({"CONTRADICTION", "NEUTRAL", "ENTAILMENT"}),
+              ElementsAre("contradiction", "neutral", "entailment"));
+  EXPECT_THAT(labels({"LABEL_0", "LABEL_1", "LABEL_2"}),
+              ElementsAre("entailment", "neutral", "contradiction"));
+  EXPECT_THAT(labels({"neutral", "neutral", "entailment"}),
+              ElementsAre("entailment", "neutral", "contradiction"));
+  const DataFolder folder;
+  folder.write("train.tsv", "sentence1\tsentence2\tgold_label\na\tb\tneutral\na\tb\t0\n");
+  const auto task =
+      make_task({.name = "mnli", .model_labels = {"CONTRADICTION", "NEUTRAL", "ENTAILMENT"}});
+  EXPECT_EQ(task->read({Split::kTrain}, tiny_tokenizer(), folder.options()).labels, (Ids{1, 2}));
 }
 
 TEST(Glue, MrpcSkipsAByteOrderMarkAndReadsQuotesAsText) {
@@ -118,7 +149,7 @@ TEST(Glue, ErrorsNameMissingDirectoriesAndFiles) {
 
 TEST(Glue, AMissingColumnErrorListsTheColumnsFound) {
   EXPECT_THAT(failure_of("mrpc", "Quality\t#1 String\tString 2\n1\ta\tb\n"),
-              HasSubstr("train.tsv:1: the column \"#2 String\" is missing, found \"Quality\", "
+              HasSubstr("train.tsv: the column \"#2 String\" is missing, found \"Quality\", "
                         "\"#1 String\", \"String 2\""));
 }
 
@@ -168,6 +199,224 @@ TEST(Glue, MetricsAreThoseOfRunGlue) {
   EXPECT_THAT(find_task("rte")->metrics(logits, data), ElementsAre(Pair("accuracy", 0.5)));
   EXPECT_THAT(find_task("cola")->metrics(logits, data),
               ElementsAre(Pair("matthews_correlation", 0.0)));
+}
+
+struct PublicFile {
+  const char* task;
+  DataPart part;
+  const char* name;
+  const char* content;  // one row as in the public download: sentences "a" and "b"
+  Ids labels;
+};
+
+// The headers are those of the public GLUE download.
+TEST(Glue, PublicFilesOfEveryTaskAreRead) {
+  const std::vector<PublicFile> files = {
+      {"cola", {Split::kTest}, "test.tsv", "index\tsentence\n0\ta\n", {}},
+      {"sst2", {Split::kTest}, "test.tsv", "index\tsentence\n0\ta\n", {}},
+      {"mrpc",
+       {Split::kTest},
+       "test.tsv",
+       "\xEF\xBB\xBFindex\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t10\t11\ta\tb\n",
+       {}},
+      {"qqp",
+       {Split::kTrain},
+       "train.tsv",
+       "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n133273\t213221\t213222\ta\tb\t1\n",
+       {1}},
+      {"qqp", {Split::kTest}, "test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n", {}},
+      {"mnli",
+       {Split::kTrain},
+       "train.tsv",
+       "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+       "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
+       "0\t31193\t31193n\tgovernment\t( x )\t( x )\t(ROOT x)\t(ROOT x)\ta\tb\tneutral\tneutral\n",
+       {1}},
+      {"mnli",
+       {Split::kDev, 0},
+       "dev_matched.tsv",
+       "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+       "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tlabel2\tlabel3\tlabel4\t"
+       "label5\tgold_label\n"
+       "0\t1\t1e\tslate\tx\tx\tx\tx\ta\tb\tneutral\tcontradiction\tcontradiction\tneutral\t"
+       "contradiction\tcontradiction\n",
+       {2}},
+      {"mnli",
+       {Split::kDev, 1},
+       "dev_mismatched.tsv",
+       "index\tsentence1\tsentence2\tgold_label\n0\ta\tb\tentailment\n",
+       {0}},
+      {"mnli",
+       {Split::kTest, 1},
+       "test_mismatched.tsv",
+       "index\tsentence1\tsentence2\n0\ta\tb\n",
+       {}},
+      {"qnli",
+       {Split::kDev},
+       "dev.tsv",
+       "index\tquestion\tsentence\tlabel\n0\ta\tb\tnot_entailment\n",
+       {1}},
+      {"wnli", {Split::kDev}, "dev.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n", {1}},
+      {"ax", {Split::kTest}, "AX.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n", {}},
+      {"ax", {Split::kTest}, "diagnostic.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n", {}},
+  };
+  for (const PublicFile& file : files) {
+    const DataFolder folder;
+    folder.write(file.name, file.content);
+    const auto task = find_task(file.task);
+    const Dataset data = task->read(file.part, tiny_tokenizer(), folder.options());
+    const bool is_pair = std::string(file.task) != "cola" && std::string(file.task) != "sst2";
+    EXPECT_EQ(data.ids, is_pair ? (Ids{2, 8, 3, 16, 3}) : (Ids{2, 8, 3})) << file.task;
+    EXPECT_EQ(data.labels, file.labels) << file.task;
+    EXPECT_EQ(data.has_labels(), !file.labels.empty()) << file.task;
+  }
+}
+
+TEST(Glue, MnliHasTwoDevAndTwoTestFiles) {
+  const auto task = find_task("mnli");
+  EXPECT_EQ(task->parts(Split::kTrain), 1U);
+  EXPECT_EQ(task->parts(Split::kDev), 2U);
+  EXPECT_EQ(task->parts(Split::kTest), 2U);
+  EXPECT_EQ(task->part_name({Split::kDev, 0}), "");
+  EXPECT_EQ(task->part_name({Split::kDev, 1}), "mm");
+  EXPECT_EQ(task->file_name({Split::kDev, 0}), "dev_matched.tsv");
+  EXPECT_EQ(task->file_name({Split::kTest, 1}), "test_mismatched.tsv");
+}
+
+TEST(Glue, AxHasATestSplitOnly) {
+  const auto task = find_task("ax");
+  EXPECT_EQ(task->parts(Split::kTrain), 0U);
+  EXPECT_EQ(task->parts(Split::kDev), 0U);
+  EXPECT_EQ(task->parts(Split::kTest), 1U);
+  const DataFolder folder;
+  EXPECT_TRUE(task->baselines(folder.path()).empty());
+  try {
+    task->read({Split::kTrain}, tiny_tokenizer(), folder.options());
+    FAIL() << "read";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    EXPECT_THAT(failure.what(), HasSubstr("task \"ax\" has a test split only"));
+  }
+}
+
+TEST(Glue, StsbScoresAreNumbers) {
+  const DataFolder folder;
+  const std::string header =
+      "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n";
+  const std::string begin = "0\tmain-captions\tMSRvid\t2012test\t0001\tnone\tnone\t";
+  folder.write("dev.tsv", header + begin + "a\tb\t5.000\n" + begin + "a\tb\t3.8\n");
+  const Dataset data = find_task("stsb")->read({Split::kDev}, tiny_tokenizer(), folder.options());
+  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
+  EXPECT_EQ(data.values, (std::vector<float>{5.0F, 3.8F}));
+  EXPECT_TRUE(data.labels.empty());
+  EXPECT_TRUE(data.has_labels());
+  for (const char* bad : {"high", "", "nan", "inf", "1e99", "3.8x"}) {
+    EXPECT_THAT(failure_of("stsb", header + begin + "a\tb\t" + bad + "\n"),
+                HasSubstr(std::string("train.tsv:2: the score is \"") + bad +
+                          "\", expected a finite number"));
+  }
+}
+
+// As in the hub's data set, which drops such rows of QQP.
+TEST(Glue, QqpRowsWithMissingFieldsAreSkippedAndCounted) {
+  const DataFolder folder;
+  folder.write("train.tsv",
+               "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+               "1\t1\t2\ta\tb\t1\n"
+               "2\t3\t4\ta\n"
+               "3\t3\t4\ta\tb\t\n"
+               "4\t5\t6\tb\t\t0\n");
+  const Dataset data = find_task("qqp")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
+  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 16, 3, 3})) << "an empty question is not missing";
+  const std::string path = (folder.path() / "train.tsv").string();
+  EXPECT_THAT(data.warnings, ElementsAre(path +
+                                         ": skipped 2 rows with missing fields, the first "
+                                         "at " +
+                                         path + ":3"));
+}
+
+TEST(Glue, MnliRowsWithoutAgreementAreSkippedAndCounted) {
+  const DataFolder folder;
+  folder.write("train.tsv", "sentence1\tsentence2\tgold_label\na\tb\t-\na\tb\tcontradiction\n");
+  const Dataset data = find_task("mnli")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
+  EXPECT_EQ(data.labels, (Ids{2}));
+  EXPECT_THAT(data.warnings, ElementsAre(HasSubstr("skipped 1 row with the label \"-\"")));
+}
+
+// Python's text files, with which the hub's data set was made, end lines at "\r" too.
+TEST(Glue, ACarriageReturnEndsALine) {
+  const DataFolder folder;
+  folder.write("train.tsv", "sentence\tlabel\ra\t1\rb\t0\r");
+  const Dataset data = find_task("sst2")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
+  EXPECT_EQ(data.labels, (Ids{1, 0}));
+}
+
+// Rows in memory with the columns of the hub's data set.
+class HubRows : public RowSource {
+ public:
+  HubRows(std::vector<std::string> columns, std::vector<std::vector<Value>> rows)
+      : columns_(std::move(columns)), rows_(std::move(rows)) {}
+  const std::vector<std::string>& columns() const override { return columns_; }
+  bool next() override { return next_++ < rows_.size(); }
+  Value value(std::size_t column) const override { return rows_[next_ - 1][column]; }
+  std::string name() const override { return "hub"; }
+  std::string place() const override { return "hub: row " + std::to_string(next_); }
+
+ private:
+  std::vector<std::string> columns_;
+  std::vector<std::vector<Value>> rows_;
+  std::size_t next_ = 0;
+};
+
+constexpr Value string(const char* text) { return {ValueKind::kString, text}; }
+constexpr Value integer(const char* text) { return {ValueKind::kInteger, text}; }
+
+TEST(Glue, RowsMayComeWithTheColumnsOfTheHub) {
+  const auto open = [](const DataPart& part) -> std::unique_ptr<RowSource> {
+    const Value label = part.split == Split::kTest ? integer("-1") : integer("2");
+    return std::make_unique<HubRows>(
+        std::vector<std::string>{"premise", "hypothesis", "label", "idx"},
+        std::vector<std::vector<Value>>{{string("a"), string("b"), label, integer("7")}});
+  };
+  const auto task = make_task({.name = "mnli", .open_rows = open});
+  const Dataset train = task->read({Split::kTrain}, tiny_tokenizer(), {});
+  EXPECT_EQ(train.ids, (Ids{2, 8, 3, 16, 3}));
+  EXPECT_EQ(train.labels, (Ids{2}));
+  const Dataset test = task->read({Split::kTest, 1}, tiny_tokenizer(), {});
+  EXPECT_FALSE(test.has_labels());
+  const std::vector<float> logits = {0, 1, 0};
+  EXPECT_EQ(task->prediction_files({Split::kTest, 1}, logits, test).at("MNLI-mm.tsv"),
+            "index\tprediction\n7\tneutral\n");
+}
+
+TEST(Glue, ARowOfTheHubWithoutALabelIsRefused) {
+  const auto open = [](const DataPart&) -> std::unique_ptr<RowSource> {
+    return std::make_unique<HubRows>(
+        std::vector<std::string>{"sentence", "label", "idx"},
+        std::vector<std::vector<Value>>{{string("a"), integer("-1"), integer("0")}});
+  };
+  try {
+    make_task({.name = "sst2", .open_rows = open})->read({Split::kTrain}, tiny_tokenizer(), {});
+    FAIL() << "read";
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "hub: row 1: the label is \"-1\", expected 0 (negative) or 1 (positive)");
+  }
+}
+
+TEST(Glue, StsbMetricsAreCorrelationsAndTheirMean) {
+  Dataset data;
+  data.offsets = {0, 1, 2, 3, 4};
+  data.values = {0, 1, 2, 5};
+  const std::vector<float> logits = {0.5F, 0.25F, 3, 4};
+  const Metrics found = find_task("stsb")->metrics(logits, data);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].first, "pearson");
+  EXPECT_EQ(found[1].first, "spearmanr");
+  EXPECT_EQ(found[2].first, "combined_score");
+  EXPECT_NEAR(found[1].second, 0.8, 1e-15);
+  EXPECT_EQ(found[2].second, (found[0].second + found[1].second) / 2);
 }
 
 TEST(Dataset, TokenIdsBeyondTheVocabularyAreRefused) {

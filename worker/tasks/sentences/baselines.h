@@ -6,15 +6,14 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/tasks/task.h"
-
-namespace tilewright::tasks::glue {
+namespace tilewright::tasks::sentences {
 
 // One row as text; `second` is empty for tasks of single sentences.
 struct Example {
   std::string first;
   std::string second;
   std::int32_t label = 0;
+  float value = 0;  // of a regression
 };
 
 // The most frequent label of `train` (on a tie the smallest) for each example of dev.
@@ -26,8 +25,12 @@ std::vector<std::int32_t> majority_class(const std::vector<Example>& train,
 double word_overlap(std::string_view first, std::string_view second);
 
 // For pairs with two labels: one label above a threshold of word_overlap, the other below. The
-// threshold, and which label is above, give the most correct answers on train.
+// threshold, and which label is above, give the most correct answers on the first
+// 50,000 examples of train.
 std::vector<std::int32_t> overlap_rule(const std::vector<Example>& train,
                                        const std::vector<Example>& dev);
 
-}  // namespace tilewright::tasks::glue
+// For a regression: the mean of the training values.
+std::vector<float> mean_value(const std::vector<Example>& train, const std::vector<Example>& dev);
+
+}  // namespace tilewright::tasks::sentences

@@ -1,0 +1,259 @@
+#include "worker/tasks/own_files/own_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/tasks/builders.h"
+
+namespace tilewright::tasks {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+// Own files in a folder: "train.csv", "dev.json", ...
+class OwnFiles {
+ public:
+  OwnFiles& train(const std::string& name, const std::string& content) {
+    options_.train_file = write(name, content);
+    return *this;
+  }
+  OwnFiles& dev(const std::string& name, const std::string& content) {
+    options_.validation_file = write(name, content);
+    return *this;
+  }
+  OwnFiles& test(const std::string& name, const std::string& content) {
+    options_.test_file = write(name, content);
+    return *this;
+  }
+  TaskOptions& options() { return options_; }
+
+  std::unique_ptr<const Task> task() const { return make_task(options_); }
+  Dataset read(Split split) const { return task()->read({split}, tiny_tokenizer(), {}); }
+  // The message of the Failure(kData) without the folder.
+  std::string failure(Split split = Split::kTrain) const {
+    try {
+      static_cast<void>(read(split));
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kData);
+      const std::string message = failure.what();
+      const std::string directory = folder_->path().string() + "/";
+      EXPECT_EQ(message.rfind(directory, 0), 0U) << message;
+      return message.substr(directory.size());
+    }
+    return "no failure";
+  }
+
+ private:
+  std::string write(const std::string& name, const std::string& content) {
+    folder_->write(name, content);
+    return (folder_->path() / name).string();
+  }
+
+  std::shared_ptr<const DataFolder> folder_ = std::make_shared<const DataFolder>();
+  TaskOptions options_;
+};
+
+std::string usage_error(const TaskOptions& options) {
+  try {
+    make_task(options);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    return failure.what();
+  }
+  return "no failure";
+}
+
+TEST(OwnFiles, StringLabelsAreSorted) {
+  const auto files =
+      OwnFiles().train("train.csv", "text,label\na,pear\nb,Zebra\nx,apple\na,pear\n");
+  EXPECT_THAT(files.task()->label_names(), ElementsAre("Zebra", "apple", "pear"));
+  const Dataset data = files.read(Split::kTrain);
+  EXPECT_EQ(data.labels, (Ids{2, 0, 1, 2}));
+  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 2, 16, 3, 2, 19, 3, 2, 8, 3}));
+  EXPECT_EQ(files.task()->num_labels(), 3);
+}
+
+TEST(OwnFiles, IntegerLabelsAreSortedByValue) {
+  const auto csv = OwnFiles().train("train.csv", "label,text\n10,a\n-1,b\n9,x\n010,a\n");
+  EXPECT_THAT(csv.task()->label_names(), ElementsAre("-1", "9", "10"));
+  EXPECT_EQ(csv.read(Split::kTrain).labels, (Ids{2, 0, 1, 2}));
+  const auto json = OwnFiles().train(
+      "train.jsonl", "{\"text\": \"a\", \"label\": 10}\n{\"text\": \"b\", \"label\": 9}\n");
+  EXPECT_THAT(json.task()->label_names(), ElementsAre("9", "10"));
+  const auto strings = OwnFiles().train(
+      "train.jsonl", "{\"text\": \"a\", \"label\": \"10\"}\n{\"text\": \"b\", \"label\": \"9\"}\n");
+  EXPECT_THAT(strings.task()->label_names(), ElementsAre("10", "9")) << "strings of digits";
+  const auto mixed = OwnFiles().train("train.csv", "text,label\na,1\nb,one\n");
+  EXPECT_THAT(mixed.task()->label_names(), ElementsAre("1", "one"));
+}
+
+TEST(OwnFiles, BooleanLabelsAreClasses) {
+  const auto json = OwnFiles().train(
+      "train.json", "[{\"text\": \"a\", \"label\": true}, {\"text\": \"b\", \"label\": false}]");
+  EXPECT_THAT(json.task()->label_names(), ElementsAre("False", "True"));
+  EXPECT_EQ(json.read(Split::kTrain).labels, (Ids{1, 0}));
+}
+
+TEST(OwnFiles, RealLabelsMakeARegression) {
+  const auto csv = OwnFiles()
+                       .train("train.csv", "text,label\na,1\nb,2.5\n")
+                       .dev("dev.csv", "text,label\na,3\nb,5\n");
+  const auto task = csv.task();
+  EXPECT_EQ(task->head(), nn::Head::kRegression);
+  EXPECT_EQ(task->num_labels(), 1);
+  EXPECT_THAT(task->label_names(), IsEmpty());
+  EXPECT_EQ(csv.read(Split::kTrain).values, (std::vector<float>{1, 2.5F}));
+  const Dataset dev = csv.read(Split::kDev);
+  EXPECT_EQ(dev.values, (std::vector<float>{3, 5}));
+  EXPECT_THAT(task->metrics(std::vector<float>{4, 3}, dev), ElementsAre(Pair("mse", 2.5)));
+  const auto baselines = task->baselines("");
+  ASSERT_EQ(baselines.size(), 1U);
+  EXPECT_EQ(baselines[0].name, "mean");
+  EXPECT_THAT(baselines[0].metrics, ElementsAre(Pair("mse", (1.25 * 1.25 + 3.25 * 3.25) / 2)));
+  const auto json = OwnFiles().train(
+      "train.json", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": 2.0}\n");
+  EXPECT_EQ(json.task()->head(), nn::Head::kRegression);
+}
+
+TEST(OwnFiles, IntegersMakeARegressionIfTheOptionsSaySo) {
+  auto files = OwnFiles().train("train.csv", "text,label\na,1\nb,2\n");
+  files.options().is_regression = true;
+  EXPECT_EQ(files.read(Split::kTrain).values, (std::vector<float>{1, 2}));
+  auto names = OwnFiles().train("train.csv", "text,label\na,1\nb,two\n");
+  names.options().is_regression = true;
+  EXPECT_EQ(names.failure(),
+            "train.csv:3: the label is \"two\", expected a number for a regression");
+  auto reals = OwnFiles().train("train.csv", "text,label\na,1.5\nb,2\n");
+  reals.options().is_regression = false;
+  EXPECT_EQ(reals.failure(),
+            "train.csv: the labels are not integers, expected integers or strings for a "
+            "classification");
+}
+
+TEST(OwnFiles, Sentence1AndSentence2AreTheSentences) {
+  const auto files =
+      OwnFiles().train("train.csv", "id,sentence2,label,sentence1\n0,b,1,a\n1,x,0,a\n");
+  EXPECT_EQ(files.read(Split::kTrain).ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 19, 3}));
+}
+
+TEST(OwnFiles, OtherwiseTheFirstTwoColumnsAreTheSentences) {
+  const auto two =
+      OwnFiles().train("train.tsv", "question\tlabel\tanswer\tsource\na\t1\tb\tx\na\t0\tb\tx\n");
+  EXPECT_EQ(two.read(Split::kTrain).ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
+  const auto one = OwnFiles().train("train.tsv", "label\tsentence1\n1\ta\n0\tb\n");
+  EXPECT_EQ(one.read(Split::kTrain).ids, (Ids{2, 8, 3, 2, 16, 3}));
+}
+
+TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {
+  EXPECT_EQ(OwnFiles().train("train.csv", "idx,text,label\n0,a,1\n1,b,0\n").failure(),
+            "train.csv: the column \"idx\" has only numbers, expected sentences in the first "
+            "columns or in sentence1 and sentence2");
+  EXPECT_EQ(OwnFiles()
+                .train("train.json", "{\"t\": \"a\", \"label\": 1}\n{\"t\": 7, \"label\": 0}\n")
+                .failure(),
+            "train.json:2: the column \"t\" is 7, expected a string");
+  EXPECT_EQ(
+      OwnFiles().train("train.json", "{\"t\": \"a\", \"label\": 1}\n{\"label\": 0}\n").failure(),
+      "train.json:2: the column \"t\" is missing, expected a string");
+}
+
+TEST(OwnFiles, OtherSplitsUseTheColumnsAndLabelsOfTheTrainingFile) {
+  const auto files =
+      OwnFiles()
+          .train("train.csv", "text,label\na,no\nb,yes\n")
+          .dev("dev.json", "[{\"label\": \"yes\", \"other\": \"x\", \"text\": \"b\"}]")
+          .test("test.tsv", "other\ttext\nx\ta\nx\tb\n");
+  const Dataset dev = files.read(Split::kDev);
+  EXPECT_EQ(dev.ids, (Ids{2, 16, 3}));
+  EXPECT_EQ(dev.labels, (Ids{1}));
+  const Dataset test = files.read(Split::kTest);
+  EXPECT_FALSE(test.has_labels());
+  EXPECT_THAT(files.task()->prediction_files({Split::kTest}, std::vector<float>{0, 1, 1, 0}, test),
+              ElementsAre(Pair("predict_results_None.txt", "index\tprediction\n0\tyes\n1\tno\n")));
+  EXPECT_THAT(files.task()->metrics(std::vector<float>{0, 1}, dev),
+              ElementsAre(Pair("accuracy", 1.0)));
+  EXPECT_THAT(files.task()->baselines("")[0].metrics, ElementsAre(Pair("accuracy", 0.0)));
+}
+
+TEST(OwnFiles, ALabelThatTheTrainingFileLacksIsRefused) {
+  EXPECT_EQ(OwnFiles()
+                .train("train.csv", "text,label\na,no\nb,yes\n")
+                .dev("dev.csv", "text,label\na,no\nb,maybe\n")
+                .failure(Split::kDev),
+            "dev.csv:3: the label is \"maybe\", expected one of the training file: \"no\", "
+            "\"yes\"");
+  EXPECT_THAT(OwnFiles()
+                  .train("train.csv", "text,label\na,1\nb,2\n")
+                  .dev("dev.csv", "text,label\na,3\n")
+                  .failure(Split::kDev),
+              HasSubstr("dev.csv:2: the label is \"3\", expected one of the training file"));
+}
+
+TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,class\na,1\n").failure(),
+            "train.csv: the column \"label\" is missing, found \"text\", \"class\"");
+  EXPECT_EQ(OwnFiles().train("train.csv", "label\n1\n").failure(),
+            "train.csv: has no column beside \"label\", expected one or two with sentences");
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,1\nb,\n").failure(),
+            "train.csv:3: the label is missing, expected one in each row");
+  EXPECT_EQ(OwnFiles().train("train.json", "{\"t\": \"a\", \"label\": [1]}").failure(),
+            "train.json:1: the label is a list, expected a string or a number");
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,1\nb,1\n").failure(),
+            "train.csv: all labels are \"1\", expected at least two different ones");
+  EXPECT_EQ(
+      OwnFiles()
+          .train("train.json", "{\"t\": \"a\", \"label\": \"x\"}\n{\"t\": \"a\", \"label\": 1}")
+          .failure(),
+      "train.json:2: the label 1 is a number, expected a string as in the rows before");
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\n").failure(),
+            "train.csv: has no rows, expected at least one");
+  EXPECT_EQ(OwnFiles()
+                .train("train.csv", "text,label\na,1\nb,0\n")
+                .test("test.csv", "sentence\na\n")
+                .failure(Split::kTest),
+            "test.csv: the column \"text\" is missing, found \"sentence\"");
+}
+
+TEST(OwnFiles, WithoutATrainingFileTheLabelsAreTheModels) {
+  auto files = OwnFiles().dev("dev.csv", "text,label\na,yes\nb,no\n");
+  files.options().model_labels = {"no", "yes"};
+  EXPECT_EQ(files.read(Split::kDev).labels, (Ids{1, 0}));
+  EXPECT_THAT(files.task()->baselines(""), IsEmpty());
+  files.options().model_labels = {"LABEL_0"};
+  EXPECT_EQ(files.failure(Split::kDev),
+            "dev.csv:2: the label is \"yes\", expected a finite number");
+  files.options().model_labels.clear();
+  EXPECT_EQ(usage_error(files.options()),
+            "--train_file is missing, expected it or a model whose config.json has the labels");
+}
+
+TEST(OwnFiles, OptionsThatDoNotFitAreRefused) {
+  EXPECT_EQ(usage_error({}), "found neither --task_name nor --train_file, expected one");
+  EXPECT_EQ(usage_error({.name = "mrpc", .train_file = "a.csv"}),
+            "--task_name=mrpc and --train_file, --validation_file or --test_file exclude each "
+            "other: a task with a name has its own files");
+  EXPECT_EQ(usage_error({.train_file = "a.xlsx"}),
+            "--train_file=a.xlsx: expected a file that ends in .csv, .tsv, .json or .jsonl");
+  const auto files = OwnFiles().train("train.csv", "text,label\na,1\nb,0\n");
+  try {
+    files.read(Split::kDev);
+    FAIL() << "read";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    EXPECT_STREQ(failure.what(), "--validation_file is missing, expected the file with the rows");
+  }
+}
+
+TEST(OwnFiles, MaxSamplesLimitsTheRows) {
+  const auto files = OwnFiles().train("train.csv", "text,label\na,1\nb,0\nx,1\n");
+  const Dataset data =
+      files.task()->read({Split::kTrain}, tiny_tokenizer(), {.data_dir = "", .max_samples = 2});
+  EXPECT_EQ(data.labels, (Ids{1, 0}));
+}
+
+}  // namespace
+}  // namespace tilewright::tasks

@@ -1,0 +1,95 @@
+#include "worker/tasks/own_files/labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/base/result.h"
+
+namespace tilewright::tasks::own_files {
+namespace {
+
+template <typename Number>
+std::optional<Number> parse(std::string_view text) {
+  Number number{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+bool may_be_number(ValueKind kind) {
+  return kind == ValueKind::kField || kind == ValueKind::kInteger || kind == ValueKind::kReal;
+}
+
+}  // namespace
+
+std::string label_name(LabelType type, const Value& value) {
+  if (type == LabelType::kIntegers && may_be_number(value.kind)) {
+    if (const auto integer = parse<std::int64_t>(value.text)) return std::to_string(*integer);
+  }
+  return std::string(value.text);
+}
+
+void LabelFinder::add(const RowSource& rows, const Value& value) {
+  if (value.kind == ValueKind::kMissing || value.text.empty()) {
+    rows.fail("the label is missing, expected one in each row");
+  }
+  if (value.kind == ValueKind::kOther) {
+    rows.fail(fmt::format("the label is {}, expected a string or a number", value.text));
+  }
+  const bool is_string = value.kind == ValueKind::kString || value.kind == ValueKind::kBoolean;
+  has_strings_ = has_strings_ || is_string;
+  has_numbers_ =
+      has_numbers_ || value.kind == ValueKind::kInteger || value.kind == ValueKind::kReal;
+  if (has_strings_ && has_numbers_) {
+    rows.fail(fmt::format("the label {} is a {}, expected a {} as in the rows before",
+                          value.text.substr(0, 60), is_string ? "string" : "number",
+                          is_string ? "number" : "string"));
+  }
+  const bool is_number = may_be_number(value.kind) && parse<double>(value.text).has_value();
+  all_integers_ = all_integers_ && value.kind != ValueKind::kReal && is_number &&
+                  parse<std::int64_t>(value.text).has_value();
+  if (!is_number && all_numbers_) {
+    all_numbers_ = false;
+    not_a_number_ = fmt::format("{}: the label is \"{}\"", rows.place(), value.text.substr(0, 60));
+  }
+  if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
+}
+
+Labels LabelFinder::finish(const RowSource& rows) const {
+  Labels labels;
+  const bool is_regression = is_regression_.value_or(all_numbers_ && !all_integers_);
+  if (is_regression) {
+    if (!all_numbers_) {
+      throw Failure(ExitCode::kData,
+                    fmt::format("{}, expected a number for a regression", not_a_number_));
+    }
+    labels.type = LabelType::kNumbers;
+    return labels;
+  }
+  const auto fail = [&](const std::string& sentence) {
+    throw Failure(ExitCode::kData, fmt::format("{}: {}", rows.name(), sentence));
+  };
+  if (all_numbers_ && !all_integers_) {
+    fail("the labels are not integers, expected integers or strings for a classification");
+  }
+  if (distinct_.size() > kMaxLabels) {
+    fail(fmt::format("found more than {} different labels", kMaxLabels));
+  }
+  labels.type = all_integers_ ? LabelType::kIntegers : LabelType::kNames;
+  if (all_integers_) {
+    std::set<std::int64_t> integers;  // different digits may give the same one
+    for (const std::string& text : distinct_) integers.insert(*parse<std::int64_t>(text));
+    for (const std::int64_t integer : integers) labels.names.push_back(std::to_string(integer));
+  } else {
+    labels.names.assign(distinct_.begin(), distinct_.end());
+  }
+  if (labels.names.size() < 2) {
+    fail(fmt::format("all labels are \"{}\", expected at least two different ones",
+                     std::string_view(labels.names.front()).substr(0, 60)));
+  }
+  return labels;
+}
+
+}  // namespace tilewright::tasks::own_files

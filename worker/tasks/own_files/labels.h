@@ -1,0 +1,52 @@
+// Finds out what the labels of a table are, and their ids.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/tasks/rows/rows.h"
+
+namespace tilewright::tasks::own_files {
+
+enum class LabelType { kNames, kIntegers, kNumbers };
+
+struct Labels {
+  LabelType type = LabelType::kNames;
+  // In order: integers by value, others by bytes. Empty for numbers, the values of a regression.
+  std::vector<std::string> names;
+};
+
+// Looks at the labels of all training rows. As in run_glue, numbers of which one is not an integer
+// make a regression; all else are classes.
+class LabelFinder {
+ public:
+  // `is_regression`: see TaskOptions.
+  explicit LabelFinder(std::optional<bool> is_regression) : is_regression_(is_regression) {}
+
+  // The label of the current row. Throws Failure(kData) if it is missing, not a scalar, or not of
+  // the type of those before.
+  void add(const RowSource& rows, const Value& value);
+
+  // `rows`: for messages. Throws Failure(kData) if there are less than two classes or too many.
+  Labels finish(const RowSource& rows) const;
+
+ private:
+  const std::optional<bool> is_regression_;
+  bool has_strings_ = false;  // that are not fields of a text file
+  bool has_numbers_ = false;
+  bool all_integers_ = true;
+  bool all_numbers_ = true;
+  std::string not_a_number_;        // place and text of the first
+  std::set<std::string> distinct_;  // at most one more than kMaxLabels
+};
+
+// The name under which Labels has this value: an integer as its decimal form.
+std::string label_name(LabelType type, const Value& value);
+
+inline constexpr std::size_t kMaxLabels = 1 << 16;  // as in config.json
+
+}  // namespace tilewright::tasks::own_files

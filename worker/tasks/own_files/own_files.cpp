@@ -1,0 +1,214 @@
+#include "worker/tasks/own_files/own_files.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "common/base/result.h"
+#include "worker/tasks/own_files/labels.h"
+#include "worker/tasks/rows/text_file.h"
+#include "worker/tasks/sentences/sentence_task.h"
+
+namespace tilewright::tasks::own_files {
+namespace {
+
+using sentences::Example;
+using sentences::Examples;
+using sentences::number_of;
+using sentences::sentence_of;
+
+constexpr std::string_view kLabel = "label";
+
+struct SplitFile {
+  Split split;
+  const char* flag;
+  const std::string& path;
+};
+
+std::vector<SplitFile> files_of(const TaskOptions& options) {
+  return {{Split::kTrain, "train_file", options.train_file},
+          {Split::kDev, "validation_file", options.validation_file},
+          {Split::kTest, "test_file", options.test_file}};
+}
+
+// The rows of a split from options.open_rows or its file.
+std::unique_ptr<RowSource> open(const TaskOptions& options, const DataPart& part) {
+  if (options.open_rows) return options.open_rows(part);
+  for (const SplitFile& file : files_of(options)) {
+    if (file.split != part.split) continue;
+    if (!file.path.empty()) return open_rows(file.path);
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--{} is missing, expected the file with the rows", file.flag));
+  }
+  TW_CHECK(false, "unknown split {}", static_cast<int>(part.split));
+}
+
+// As in run_glue: sentence1 and sentence2, else the first two columns that are not the label, or
+// the only one.
+std::vector<std::string> sentence_columns(const RowSource& rows) {
+  if (rows.find_column("sentence1") && rows.find_column("sentence2")) {
+    return {"sentence1", "sentence2"};
+  }
+  std::vector<std::string> found;
+  for (const std::string& name : rows.columns()) {
+    if (name != kLabel && found.size() < 2) found.push_back(name);
+  }
+  if (found.empty()) {
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: has no column beside \"{}\", expected one or two with sentences",
+                              rows.name(), kLabel));
+  }
+  return found;
+}
+
+bool is_number(const Value& value) {
+  double number = 0;
+  const char* end = value.text.data() + value.text.size();
+  const auto [stop, error] = std::from_chars(value.text.data(), end, number);
+  return value.kind != ValueKind::kString && error == std::errc() && stop == end;
+}
+
+struct Table {
+  std::vector<std::string> sentences;
+  Labels labels;
+};
+
+// A column with numbers only, such as an index, is not a sentence: run_glue fails at it too.
+void check_sentences(const RowSource& rows, const std::vector<std::string>& sentences,
+                     const std::vector<bool>& has_text) {
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    if (has_text[i]) continue;
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: the column \"{}\" has only numbers, expected sentences in the "
+                              "first columns or in sentence1 and sentence2",
+                              rows.name(), sentences[i]));
+  }
+}
+
+Table read_training_rows(const TaskOptions& options) {
+  const std::unique_ptr<RowSource> rows = open(options, {Split::kTrain});
+  Table table;
+  table.sentences = sentence_columns(*rows);
+  const std::size_t label = rows->column(kLabel);
+  std::vector<std::size_t> columns;
+  for (const std::string& name : table.sentences) columns.push_back(rows->column(name));
+  std::vector<bool> has_text(columns.size());
+  LabelFinder finder(options.is_regression);
+  bool is_empty = true;
+  while (rows->next()) {
+    is_empty = false;
+    finder.add(*rows, rows->value(label));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (!has_text[i]) has_text[i] = !is_number(rows->value(columns[i]));
+    }
+  }
+  if (is_empty) fail_without_rows(rows->name());
+  check_sentences(*rows, table.sentences, has_text);
+  table.labels = finder.finish(*rows);
+  return table;
+}
+
+// Without training rows the labels are the model's.
+Table read_header(const TaskOptions& options) {
+  if (options.model_labels.empty()) {
+    throw Failure(
+        ExitCode::kUsage,
+        "--train_file is missing, expected it or a model whose config.json has the labels");
+  }
+  const Split split = options.validation_file.empty() ? Split::kTest : Split::kDev;
+  Table table;
+  table.sentences = sentence_columns(*open(options, {split}));
+  if (options.is_regression.value_or(options.model_labels.size() == 1)) {
+    table.labels.type = LabelType::kNumbers;
+  } else {
+    table.labels.names = options.model_labels;
+  }
+  return table;
+}
+
+class OwnFilesTask : public sentences::SentenceTask {
+ public:
+  OwnFilesTask(TaskOptions options, Table table)
+      : SentenceTask("own files", table.labels.names, table.sentences.size() == 2,
+                     {table.labels.type == LabelType::kNumbers ? TaskMetric::kMeanSquaredError
+                                                               : TaskMetric::kAccuracy}),
+        options_(std::move(options)),
+        table_(std::move(table)) {
+    for (std::size_t i = 0; i < table_.labels.names.size(); ++i) {
+      ids_.emplace(table_.labels.names[i], static_cast<std::int32_t>(i));
+    }
+  }
+
+  std::string file_name(const DataPart& part) const override {
+    for (const SplitFile& file : files_of(options_)) {
+      if (file.split == part.split) return file.path;
+    }
+    return "";
+  }
+
+ private:
+  bool has_rows(const DataPart& part, const std::filesystem::path&) const override {
+    return options_.open_rows || !file_name(part).empty();
+  }
+
+  Examples read_examples(const DataPart& part, const std::filesystem::path&,
+                         std::size_t max_rows) const override {
+    const std::unique_ptr<RowSource> rows = open(options_, part);
+    const bool has_labels = part.split != Split::kTest;
+    std::vector<std::size_t> columns;
+    for (const std::string& name : table_.sentences) columns.push_back(rows->column(name));
+    const std::size_t label = has_labels ? rows->column(kLabel) : 0;
+    Examples examples;
+    while (rows->next()) {
+      Example example;
+      example.first = sentence_of(*rows, table_.sentences[0], rows->value(columns[0]));
+      if (is_pair()) {
+        example.second = sentence_of(*rows, table_.sentences[1], rows->value(columns[1]));
+      }
+      if (has_labels && is_regression()) {
+        example.value = number_of(*rows, kLabel, rows->value(label));
+      } else if (has_labels) {
+        example.label = label_of(*rows, rows->value(label));
+      }
+      examples.indices.push_back(std::ssize(examples.rows));
+      examples.rows.push_back(std::move(example));
+      if (max_rows > 0 && examples.rows.size() == max_rows) break;
+    }
+    if (examples.rows.empty()) fail_without_rows(rows->name());
+    return examples;
+  }
+
+  std::int32_t label_of(const RowSource& rows, const Value& value) const {
+    const auto found = ids_.find(label_name(table_.labels.type, value));
+    if (found != ids_.end()) return found->second;
+    const bool is_models = options_.train_file.empty() && !options_.open_rows;
+    rows.fail(fmt::format("the label is \"{}\", expected one of the {}: {}",
+                          value.text.substr(0, 60), is_models ? "model" : "training file",
+                          sentences::format_labels(label_names())));
+  }
+
+  // run_glue's name without --task_name.
+  std::string result_name(const DataPart&) const override { return "None"; }
+
+  const TaskOptions options_;
+  const Table table_;
+  std::map<std::string, std::int32_t> ids_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Task> make_task(const TaskOptions& options) {
+  const bool has_training_rows = !options.train_file.empty() || options.open_rows;
+  for (const SplitFile& file : files_of(options)) {
+    if (file.path.empty() || has_row_suffix(file.path)) continue;
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--{}={}: expected a file that ends in .csv, .tsv, .json or .jsonl",
+                              file.flag, file.path));
+  }
+  Table table = has_training_rows ? read_training_rows(options) : read_header(options);
+  return std::make_unique<OwnFilesTask>(options, std::move(table));
+}
+
+}  // namespace tilewright::tasks::own_files

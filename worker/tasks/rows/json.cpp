@@ -1,0 +1,244 @@
+#include "worker/tasks/rows/json.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "common/base/result.h"
+#include "worker/tasks/rows/text_file.h"
+
+namespace tilewright::tasks {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 64;
+
+struct Position {
+  const char* at = nullptr;
+  std::size_t line = 1;
+};
+
+// Counts the lines that the parser has read.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, Position* position) : at_(at), position_(position) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    if (*at_ == '\n') ++position_->line;
+    position_->at = ++at_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    const CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  Position* position_;
+};
+
+// Receives the parser's events and stores the rows.
+class RowHandler : public nlohmann::json_sax<json> {
+ public:
+  RowHandler(std::string name, const Position& position, std::vector<std::string>& columns,
+             std::vector<JsonRows::Row>& rows)
+      : name_(std::move(name)), position_(position), columns_(columns), rows_(rows) {}
+
+  bool null() override { return scalar(ValueKind::kMissing, "", "null"); }
+  bool boolean(bool value) override {
+    return scalar(ValueKind::kBoolean, value ? "True" : "False", "a boolean");
+  }
+  bool number_integer(number_integer_t value) override {
+    return scalar(ValueKind::kInteger, std::to_string(value), "a number");
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return scalar(ValueKind::kInteger, std::to_string(value), "a number");
+  }
+  bool number_float(number_float_t value, const string_t&) override {
+    return scalar(ValueKind::kReal, fmt::format("{}", value), "a number");
+  }
+  bool string(string_t& value) override {
+    if (value.size() > kMaxRowBytes) fail("a string " + format_too_long(value.size()));
+    return scalar(ValueKind::kString, std::move(value), "a string");
+  }
+  bool binary(binary_t&) override { return false; }  // JSON has none
+
+  bool start_object(std::size_t) override {
+    if (in_row()) {
+      if (depth_ == row_depth_) set_cell(ValueKind::kOther, "an object");
+    } else if (!is_ignored()) {
+      if (document_ended_) fail("found an object behind the rows, expected the end of the file");
+      rows_.push_back({position_.line, {}});
+      row_depth_ = depth_ + 1;
+    }
+    return enter();
+  }
+  bool key(string_t& name) override {
+    if (!in_row() || depth_ != row_depth_) return true;
+    const auto [found, is_new] = column_ids_.try_emplace(std::move(name), columns_.size());
+    if (is_new) {
+      if (columns_.size() == kMaxColumns) {
+        fail(fmt::format("found more than {} different members in the objects", kMaxColumns));
+      }
+      columns_.push_back(found->first);
+    }
+    column_ = found->second;
+    auto& cells = rows_.back().cells;
+    if (cells.size() <= column_) cells.resize(column_ + 1);
+    if (!seen_.insert(column_).second) {
+      fail(fmt::format("the object has two members \"{}\"", found->first.substr(0, 60)));
+    }
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (in_row() && depth_ < row_depth_) end_row();
+    if (depth_ == 0 && is_document_) document_ended_ = true;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (in_row() && is_data_member()) {
+      // The object is the document, not a row.
+      rows_.clear();
+      columns_.clear();
+      column_ids_.clear();
+      end_row();
+      is_document_ = true;
+      array_depth_ = depth_ + 1;
+    } else if (in_row()) {
+      if (depth_ == row_depth_) set_cell(ValueKind::kOther, "a list");
+    } else if (!is_ignored()) {
+      if (depth_ > 0) fail("found a list in the list of rows, expected an object");
+      if (document_ended_) fail("found a list behind the rows, expected the end of the file");
+      array_depth_ = 1;
+    }
+    return enter();
+  }
+  bool end_array() override {
+    --depth_;
+    if (array_depth_ > 0 && depth_ < array_depth_) {
+      array_depth_ = 0;
+      if (depth_ == 0) document_ended_ = true;
+    }
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string& last_token,
+                   const nlohmann::detail::exception&) override {
+    last_token_ = last_token;
+    return false;
+  }
+
+  [[noreturn]] void fail(const std::string& sentence) const {
+    throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name_, position_.line, sentence));
+  }
+  const std::string& last_token() const { return last_token_; }
+
+ private:
+  bool in_row() const { return row_depth_ > 0; }
+  // In the members beside "data".
+  bool is_ignored() const { return is_document_ && array_depth_ == 0 && depth_ > 0; }
+  // The first object of the file, and nothing before it.
+  bool is_data_member() const {
+    return depth_ == 1 && row_depth_ == 1 && array_depth_ == 0 && rows_.size() == 1 &&
+           columns_[column_] == "data";
+  }
+  bool enter() {
+    if (++depth_ > kMaxDepth) fail(fmt::format("the JSON nests deeper than {} levels", kMaxDepth));
+    return true;
+  }
+  void end_row() {
+    row_depth_ = 0;
+    seen_.clear();
+  }
+  void set_cell(ValueKind kind, std::string text) {
+    rows_.back().cells[column_] = {kind, std::move(text)};
+  }
+  bool scalar(ValueKind kind, std::string text, const char* what) {
+    if (in_row()) {
+      if (depth_ == row_depth_) set_cell(kind, std::move(text));
+    } else if (!is_ignored()) {
+      fail(fmt::format("found {}, expected an object with the members of a row", what));
+    }
+    return true;
+  }
+
+  const std::string name_;
+  const Position& position_;
+  std::vector<std::string>& columns_;
+  std::vector<JsonRows::Row>& rows_;
+  std::map<std::string, std::size_t> column_ids_;
+  std::set<std::size_t> seen_;  // columns of the current row
+  std::size_t column_ = 0;      // of the value that comes next
+  int depth_ = 0;               // objects and lists that are open
+  int row_depth_ = 0;           // depth_ directly in the current row; 0: not in a row
+  int array_depth_ = 0;         // depth_ directly in the list of rows; 0: not in it
+  bool is_document_ = false;    // {"data": [...]}
+  bool document_ended_ = false;
+  std::string last_token_;
+};
+
+// The next byte that is not white space.
+std::size_t skip_space(std::string_view content, Position& position, const char* begin) {
+  auto at = static_cast<std::size_t>(position.at - begin);
+  for (; at < content.size(); ++at) {
+    if (content[at] == '\n') ++position.line;
+    if (content[at] != ' ' && content[at] != '\t' && content[at] != '\n' && content[at] != '\r') {
+      break;
+    }
+  }
+  position.at = begin + at;
+  return at;
+}
+
+}  // namespace
+
+JsonRows::JsonRows(const std::filesystem::path& path) : name_(path.string()) {
+  const std::string content = read_text_file(path);
+  const char* const end = content.data() + content.size();
+  Position position{content.data()};
+  RowHandler handler(name_, position, columns_, rows_);
+  while (skip_space(content, position, content.data()) < content.size()) {
+    // Not strict: reads one value and stops.
+    if (json::sax_parse(CountingIterator(position.at, &position), CountingIterator(end, &position),
+                        &handler, json::input_format_t::json, false)) {
+      continue;
+    }
+    if (position.at == end) handler.fail("the file ends within a JSON value, expected its end");
+    handler.fail(
+        fmt::format("found \"{}\", which is not valid JSON", handler.last_token().substr(0, 60)));
+  }
+  if (rows_.empty()) fail_without_rows(name_);
+}
+
+bool JsonRows::next() {
+  if (next_ == rows_.size()) return false;
+  ++next_;
+  return true;
+}
+
+Value JsonRows::value(std::size_t column) const {
+  const auto& cells = rows_[next_ - 1].cells;
+  if (column >= cells.size()) return {};
+  return {cells[column].kind, cells[column].text};
+}
+
+std::string JsonRows::place() const {
+  return next_ == 0 ? name_ : fmt::format("{}:{}", name_, rows_[next_ - 1].line);
+}
+
+}  // namespace tilewright::tasks

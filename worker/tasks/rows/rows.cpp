@@ -1,0 +1,51 @@
+#include "worker/tasks/rows/rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/result.h"
+#include "worker/tasks/rows/csv.h"
+#include "worker/tasks/rows/json.h"
+#include "worker/tasks/rows/tsv.h"
+
+namespace tilewright::tasks {
+
+std::optional<std::size_t> RowSource::find_column(std::string_view name) const {
+  const auto found = std::find(columns().begin(), columns().end(), name);
+  if (found == columns().end()) return std::nullopt;
+  return static_cast<std::size_t>(found - columns().begin());
+}
+
+std::size_t RowSource::column(std::string_view wanted) const {
+  const std::optional<std::size_t> found = find_column(wanted);
+  if (found) return *found;
+  std::vector<std::string> listed(
+      columns().begin(), columns().begin() + std::min<std::ptrdiff_t>(std::ssize(columns()), 20));
+  throw Failure(ExitCode::kData,
+                fmt::format("{}: the column \"{}\" is missing, found \"{}\"{}", name(), wanted,
+                            fmt::join(listed, "\", \""),
+                            listed.size() < columns().size() ? " and others" : ""));
+}
+
+void RowSource::fail(const std::string& sentence) const {
+  throw Failure(ExitCode::kData, fmt::format("{}: {}", place(), sentence));
+}
+
+std::unique_ptr<RowSource> open_rows(const std::string& path) {
+  const std::string suffix = std::filesystem::path(path).extension();
+  if (suffix == ".csv") return std::make_unique<CsvRows>(path);
+  if (suffix == ".tsv") return std::make_unique<TsvRows>(path);
+  if (suffix == ".json" || suffix == ".jsonl") return std::make_unique<JsonRows>(path);
+  throw Failure(ExitCode::kData,
+                fmt::format("{}: expected a file that ends in .csv, .tsv, .json or .jsonl", path));
+}
+
+bool has_row_suffix(std::string_view path) {
+  const std::string suffix = std::filesystem::path(path).extension();
+  return suffix == ".csv" || suffix == ".tsv" || suffix == ".json" || suffix == ".jsonl";
+}
+
+}  // namespace tilewright::tasks

@@ -1,0 +1,71 @@
+// Rows with named columns, one at a time, from a file or from memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewright::tasks {
+
+enum class ValueKind {
+  kMissing,  // null, or a row that ends before the column
+  kField,    // of a text file, which does not tell numbers from strings
+  kString,
+  kInteger,
+  kReal,
+  kBoolean,
+  kOther,  // a list or an object
+};
+
+struct Value {
+  ValueKind kind = ValueKind::kMissing;
+  std::string_view text;  // a number in decimal, a boolean as "True" or "False", as in Python
+};
+
+// At most this many bytes in a row of a text file, and in a string of a JSON file.
+inline constexpr std::size_t kMaxRowBytes = std::size_t{1} << 20;
+inline constexpr std::uint64_t kMaxRowFileBytes = std::uint64_t{1} << 30;
+inline constexpr std::size_t kMaxColumns = 4096;
+
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+
+  // Empty if the columns have no names.
+  virtual const std::vector<std::string>& columns() const = 0;
+
+  // Goes to the next row, at first to the first one; false after the last. Throws Failure(kData)
+  // if the row is malformed.
+  virtual bool next() = 0;
+
+  // Of the current row. The text is valid UTF-8 and stays until next().
+  virtual Value value(std::size_t column) const = 0;
+
+  // The file: "data/train.tsv".
+  virtual std::string name() const = 0;
+  // The current row: "data/train.tsv:12".
+  virtual std::string place() const = 0;
+
+  std::optional<std::size_t> find_column(std::string_view name) const;
+  // Throws Failure(kData), which lists the columns, if it is missing.
+  std::size_t column(std::string_view name) const;
+  // Throws Failure(kData) with the message "PLACE: SENTENCE".
+  [[noreturn]] void fail(const std::string& sentence) const;
+
+ protected:
+  RowSource() = default;
+};
+
+// Reads a file as its suffix says: .csv, .tsv, .json or .jsonl. Throws Failure(kData).
+std::unique_ptr<RowSource> open_rows(const std::string& path);
+
+// Whether open_rows() knows the suffix.
+bool has_row_suffix(std::string_view path);
+
+}  // namespace tilewright::tasks

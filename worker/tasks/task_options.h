@@ -1,0 +1,36 @@
+// What determines a task beside its name.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/tasks/rows/rows.h"
+#include "worker/tasks/task.h"
+
+namespace tilewright::tasks {
+
+// Opens the rows of a part. Throws Failure(kData).
+using RowOpener = std::function<std::unique_ptr<RowSource>(const DataPart&)>;
+
+struct TaskOptions {
+  std::string name = {};  // as in --task_name, in any case; empty: a task of the files below
+  // Of a task without a name. Files that are not needed may be empty; without a training file the
+  // labels are the model's.
+  std::string train_file = {};
+  std::string validation_file = {};
+  std::string test_file = {};
+  // Whether the labels of a task without a name are numbers to predict; nullopt: they are if they
+  // are not integers.
+  std::optional<bool> is_regression = {};
+  // id2label of the model's config.json in order. A task with the same labels, in any case and
+  // order, takes the order from it.
+  std::vector<std::string> model_labels = {};
+  // Replaces the files. The columns of a GLUE task then have the names of the hub's data set, its
+  // labels are ids or names, and a column `idx` has the indices of the rows.
+  RowOpener open_rows = {};
+};
+
+}  // namespace tilewright::tasks
