@@ -16,12 +16,12 @@
 namespace tilewright::train {
 
 struct EvaluationResult {
-  std::string suffix;  // of EvaluationSet
+  std::string suffix = {};  // of EvaluationSet
   tasks::Metrics metrics;
   double loss = 0;  // mean over the examples, see nn::Head
   double seconds = 0;
   std::size_t examples = 0;
-  std::map<std::string, std::string> prediction_files;  // name -> content
+  std::map<std::string, std::string> prediction_files = {};  // name -> content
 };
 
 // The examples that a rank evaluates: consecutive, sizes differing by at most one.
