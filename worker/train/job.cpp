@@ -82,6 +82,13 @@ Job load_job(const Settings& settings, const std::string& uid,
                               settings.model_name_or_path));
   }
   job.task = tasks::make_task({.name = settings.task_name, .model_labels = job.model.labels});
+  if ((settings.do_train && job.task->parts(tasks::Split::kTrain) == 0) ||
+      (settings.do_eval && job.task->parts(tasks::Split::kDev) == 0)) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--task_name={}: the task has a test split only, expected "
+                              "--do_train=false and --do_eval=false",
+                              settings.task_name));
+  }
   encoder.head = job.task->head();
   encoder.num_labels = job.task->num_labels();
   job.model.labels = job.task->label_names();
@@ -114,12 +121,6 @@ Job load_job(const Settings& settings, const std::string& uid,
   };
   job.fingerprint = fingerprint(settings);
   if (settings.do_train) {
-    if (job.task->parts(tasks::Split::kTrain) == 0) {
-      throw Failure(ExitCode::kUsage,
-                    fmt::format("--task_name={}: the task has a test split only, expected a "
-                                "task to train on",
-                                settings.task_name));
-    }
     job.train_data = read({tasks::Split::kTrain}, settings.max_train_samples);
     job.fingerprint["train_data"] = digest_of(job.train_data);
     job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),

@@ -20,7 +20,7 @@ struct Labels {
   std::vector<std::string> names;
 };
 
-// Looks at the labels of all training rows. As in run_glue, numbers of which one is not an integer
+// Collects the labels of all training rows. As in run_glue, numbers of which one is not an integer
 // make a regression; all else are classes.
 class LabelFinder {
  public:

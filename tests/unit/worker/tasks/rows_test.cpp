@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/tasks/builders.h"
+#include "worker/text/utf8.h"
 
 namespace tilewright::tasks {
 namespace {
@@ -191,6 +192,47 @@ TEST(Rows, FilesWithoutRowsInvalidUtf8AndLongRowsAreRefused) {
             "a.tsv:2: the line has 10485762 bytes, expected at most 1048576");
   EXPECT_EQ(refusal("a.json", "{\"t\": \"b\"}\n{\"t\": \"" + large + "\"}\n"),
             "a.json:2: a string has 10485760 bytes, expected at most 1048576");
+}
+
+// Reads all values; false if the file is refused as the user's data.
+bool reads(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+  try {
+    const auto source = open_rows(path);
+    while (source->next()) {
+      for (std::size_t i = 0; i < source->columns().size(); ++i) {
+        const Value value = source->value(i);
+        EXPECT_FALSE(text::find_invalid_utf8(value.text).has_value()) << content;
+      }
+      EXPECT_THAT(source->place(), HasSubstr(path + ":"));
+    }
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kData) << content;
+    EXPECT_THAT(failure.what(), HasSubstr(path));
+    return false;
+  }
+  return true;
+}
+
+TEST(Rows, EveryTruncationAndEveryChangedByteIsReadOrRefused) {
+  const DataFolder folder;
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"a.csv", "t,label\n\"a\n\"\"b\"\"\",1\r\n\xC3\xA9,2\n"},
+      {"a.tsv", "t\tlabel\n\"a\t1\r\n\xC3\xA9\t2\n"},
+      {"a.json", "{\"v\": [1], \"data\": [{\"t\": \"\\u00e9\", \"label\": [1, {\"x\": 2}]}, {}]}"},
+      {"a.jsonl", "{\"t\": \"\xC3\xA9\", \"label\": -1.5e1}\n{\"t\": null, \"x\": true}\n"}};
+  for (const auto& [name, content] : files) {
+    const std::string path = (folder.path() / name).string();
+    EXPECT_TRUE(reads(path, content)) << name;
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      reads(path, content.substr(0, i));
+      for (const char byte : std::string("\0\"\\,:[]{}\n\r\t1\xFF", 14)) {
+        std::string changed = content;
+        changed[i] = byte;
+        reads(path, changed);
+      }
+    }
+  }
 }
 
 TEST(Rows, UnknownSuffixesAndMissingFilesAreRefused) {
