@@ -1,7 +1,6 @@
 // Compares offsets of tokens and the features of every question with the reference's hashes.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -61,16 +60,11 @@ TEST(SquadFeatures, EqualTheReferenceForEveryQuestion) {
     const Examples examples = testing::squad_examples(name.substr(0, space));
     const Case& chosen = kCases.at(name.substr(space + 1));
     const text::Tokenizer tokenizer = testing::model_tokenizer(chosen.lowercase);
-    const auto begin = std::chrono::steady_clock::now();
     const Features made = make_features(examples, tokenizer, chosen.options, name);
-    const double ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     ASSERT_EQ(examples.questions.size(), golden.at("questions").get<std::size_t>()) << name;
     EXPECT_EQ(made.features.size(), golden.at("features").get<std::size_t>()) << name;
     EXPECT_EQ(hashes_of(examples, made), golden.at("hashes").get<std::vector<std::string>>())
         << name;
-    std::printf("%s: %.1f ms per 1,000 questions\n", name.c_str(),
-                1000 * ms / static_cast<double>(examples.questions.size()));
   }
 }
 

@@ -20,8 +20,8 @@ struct Answer {
 struct Question {
   std::string id;
   std::string text;
-  std::size_t context = 0;      // index in Examples::contexts
-  std::vector<Answer> answers;  // none: the context does not answer the question
+  std::size_t context = 0;           // index in Examples::contexts
+  std::vector<Answer> answers = {};  // none: the context does not answer the question
 };
 
 // Paragraphs are stored once, however many questions they have.

@@ -74,14 +74,16 @@ class Builder {
     tokenizer_.tokenize(python_lstrip(question.text), question_ids_);
     const std::size_t used = question_ids_.size() + kSpecialTokens;
     const bool fits = used + context.size() <= options_.max_seq_length;
-    const std::size_t room = options_.max_seq_length > used ? options_.max_seq_length - used : 0;
-    if (!fits && room <= options_.doc_stride) {
+    const std::size_t capacity =
+        options_.max_seq_length > used ? options_.max_seq_length - used : 0;
+    if (!fits && capacity <= options_.doc_stride) {
       fail(question,
            fmt::format("its {} tokens leave {} of max_seq_length {} for the context, expected more "
                        "than doc_stride {}",
-                       question_ids_.size(), room, options_.max_seq_length, options_.doc_stride));
+                       question_ids_.size(), capacity, options_.max_seq_length,
+                       options_.doc_stride));
     }
-    const std::size_t size = fits ? context.size() : room;
+    const std::size_t size = fits ? context.size() : capacity;
     for (std::size_t begin = 0; !full(); begin += size - options_.doc_stride) {
       const std::size_t end = std::min(begin + size, context.size());
       add_window(index, begin, end);

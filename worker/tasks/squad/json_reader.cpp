@@ -198,6 +198,11 @@ class Reader {
     return fmt::format("{}: question {}", source_, builder_.questions() + 1);
   }
 
+  std::string after_last_question() const {
+    const std::string& last = builder_.last_id();
+    return last.empty() ? "" : fmt::format(", after question \"{}\"", last);
+  }
+
   // `lines_before`: of the file before `text`.
   template <typename Watch>
   Json parse(std::string_view text, std::size_t lines_before, const Watch& watch) const {
@@ -212,14 +217,12 @@ class Reader {
                                   "\\uDBFF followed by \\uDC00 to \\uDFFF"
                             : at_end ? "ends before the JSON is complete: the file is cut off"
                                      : "is not valid JSON";
-      const std::string& last = builder_.last_id();
       throw Failure(
           ExitCode::kData,
           fmt::format("{}:{}: {} (byte {}{})", source_, lines_before + line_of(text, error.byte),
-                      problem, std::min(error.byte, text.size()),
-                      last.empty() ? "" : fmt::format(", after question \"{}\"", last)));
+                      problem, std::min(error.byte, text.size()), after_last_question()));
     } catch (const Json::exception&) {  // a number beyond a double's range
-      fail(fmt::format("has a number out of range after question \"{}\"", builder_.last_id()));
+      fail(fmt::format("has a number out of a double's range{}", after_last_question()));
     }
   }
 

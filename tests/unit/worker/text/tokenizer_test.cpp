@@ -86,5 +86,32 @@ TEST(Tokenizer, ReadsIllFormedTextWithinBounds) {
   EXPECT_EQ(ids_of(tokenizer, "a \xF0\x9F b \xC3"), (Ids{8, 16}));
 }
 
+// Expected spans are those of the tokenizers library, by its rules of alignment.
+TEST(TokenSpans, AreTheCodePointsOfTheOriginalText) {
+  const auto spans_of = [](const TokenizerSpec& spec, std::string_view text) {
+    std::vector<std::int32_t> ids;
+    std::vector<CharacterSpan> spans;
+    const Tokenizer tokenizer(spec);
+    tokenizer.tokenize(text, ids, spans);
+    EXPECT_EQ(ids, ids_of(tokenizer, text));
+    return spans;
+  };
+  using Spans = std::vector<CharacterSpan>;
+  const TokenizerSpec spec = tiny_spec();
+  EXPECT_EQ(spans_of(spec, " unaffable, a"), (Spans{{1, 3}, {3, 6}, {6, 10}, {10, 11}, {12, 13}}));
+  EXPECT_EQ(spans_of(spec, "\u200bCafe\u0301 b"), (Spans{{1, 5}, {7, 8}}))
+      << "a removed accent at the end is not part of the token";
+  EXPECT_EQ(spans_of(spec, "b\u00e1文a"), (Spans{{0, 1}, {1, 2}, {2, 3}, {3, 4}}))
+      << "an ideograph is a word";
+  EXPECT_EQ(spans_of(spec, "é[MASK] a[SEP]"), (Spans{{0, 1}, {1, 7}, {8, 9}, {9, 14}}));
+  TokenizerSpec stripping = tiny_spec();
+  stripping.added_tokens[4].lstrip = stripping.added_tokens[4].rstrip = true;
+  EXPECT_EQ(spans_of(stripping, "a [MASK] é"), (Spans{{0, 1}, {1, 9}, {9, 10}}))
+      << "the token includes the white space that it strips";
+  TokenizerSpec normalised = tiny_spec();
+  normalised.added_tokens.push_back({.id = 19, .content = "Á!", .normalized = true});
+  EXPECT_EQ(spans_of(normalised, "é\u200bá!b"), (Spans{{0, 1}, {2, 4}, {4, 5}}));
+}
+
 }  // namespace
 }  // namespace tilewright::text

@@ -1,0 +1,94 @@
+#include "worker/tasks/squad/squad.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/tasks/squad_builders.h"
+
+namespace tilewright::tasks::squad {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+const std::string kAnswered = one_paragraph("a b", question("q", "x", answer("b", 2)));
+const std::string kUnanswered = one_paragraph("a b", question("q", "x", "[]"));
+
+ReadOptions options_of(const DataFolder& folder) {
+  ReadOptions options = folder.options();
+  options.max_seq_length = 384;
+  return options;
+}
+
+TEST(SquadTask, HasTheHeadAndTheFilesOfTheDataSet) {
+  const auto task = find_task("squad");
+  EXPECT_EQ(task->head(), nn::Head::kQuestionAnswering);
+  EXPECT_EQ(task->num_labels(), 2);
+  EXPECT_THAT(task->label_names(), SizeIs(0));
+  EXPECT_EQ(task->file_name({Split::kTrain}), "train-v1.1.json");
+  EXPECT_EQ(find_task("SQUAD_V2")->file_name({Split::kDev}), "dev-v2.0.json");
+}
+
+TEST(SquadTask, ReadsTargetsAndScoresLogits) {
+  const DataFolder folder;
+  folder.write("dev-v1.1.json", kAnswered);
+  const auto task = find_task("squad");
+  const Dataset data = task->read({Split::kDev}, tiny_tokenizer(), options_of(folder));
+  EXPECT_THAT(data.ids, ElementsAre(2, 19, 3, 8, 16, 3));
+  EXPECT_THAT(data.labels, ElementsAre(5));
+  EXPECT_THAT(data.last_labels, ElementsAre(4));
+  std::vector<float> logits(12, 0);
+  logits[8] = logits[9] = 1;
+  EXPECT_THAT(task->metrics(logits, data), ElementsAre(Pair("exact_match", 100), Pair("f1", 100)));
+  const auto files = task->prediction_files({Split::kDev}, logits, data);
+  EXPECT_THAT(files, ElementsAre(Pair("eval_nbest_predictions.json", HasSubstr("\"text\": \"b\"")),
+                                 Pair("eval_predictions.json", "{\n    \"q\": \"b\"\n}\n")));
+  EXPECT_EQ(task->prediction_files({Split::kTest}, logits, data).count("predict_predictions.json"),
+            1U);
+}
+
+TEST(SquadTask, SquadV2ScoresQuestionsWithoutAnswers) {
+  const DataFolder folder;
+  folder.write("dev-v2.0.json", kUnanswered);
+  const auto task = find_task("squad_v2");
+  const Dataset data = task->read({Split::kDev}, tiny_tokenizer(), options_of(folder));
+  EXPECT_THAT(data.labels, ElementsAre(0));
+  std::vector<float> logits(12, 0);
+  logits[0] = 1;
+  const Metrics found = task->metrics(logits, data);
+  EXPECT_EQ(found[0], (std::pair<std::string, double>("exact", 100)));
+  EXPECT_EQ(task->prediction_files({Split::kDev}, logits, data).at("eval_null_odds.json"),
+            "{\n    \"q\": 1.0\n}\n");
+}
+
+TEST(SquadTask, EvaluationWithoutAnswersNeedsVersion2) {
+  const DataFolder folder;
+  folder.write("dev-v1.1.json", kUnanswered);
+  folder.write("test-v1.1.json", kUnanswered);
+  const auto task = find_task("squad");
+  EXPECT_EQ(failure_of([&] { task->read({Split::kDev}, tiny_tokenizer(), options_of(folder)); }),
+            "dev-v1.1.json: question \"q\": has no answers, expected at least one; "
+            "--version_2_with_negative accepts questions without");
+  ReadOptions negative = options_of(folder);
+  negative.question_answering.version_2_with_negative = true;
+  EXPECT_EQ(task->read({Split::kDev}, tiny_tokenizer(), negative).size(), 1U);
+  EXPECT_FALSE(task->read({Split::kTest}, tiny_tokenizer(), options_of(folder)).has_labels());
+}
+
+TEST(SquadTask, MaxSamplesLimitsQuestionsAndThenFeatures) {
+  const DataFolder folder;
+  folder.write("train-v1.1.json", one_paragraph("a b a b x b a b", question("q", "x", "[]") + "," +
+                                                                       question("r", "x", "[]")));
+  ReadOptions options = options_of(folder);
+  options.max_seq_length = 8;
+  options.question_answering.doc_stride = 2;
+  const auto task = find_task("squad");
+  EXPECT_EQ(task->read({Split::kTrain}, tiny_tokenizer(), options).size(), 6U);
+  options.max_samples = 1;
+  EXPECT_EQ(task->read({Split::kTrain}, tiny_tokenizer(), options).size(), 1U);
+}
+
+}  // namespace
+}  // namespace tilewright::tasks::squad
