@@ -87,6 +87,7 @@ train::RunOptions make_options() {
   options.default_world_size = process_count(env::kWorldSize);
   options.fault = environment_variable(env::kFault);
   options.terminal = isatty(STDERR_FILENO) != 0;
+  options.variable = environment_variable;
   return options;
 }
 
@@ -110,6 +111,7 @@ int train(const std::vector<std::string>& flags) {
     }
   }
   const StopSignals signals;
+  options.cancel = &signals.cancel_token();
   elastic::Session session(membership, &signals, log);
   std::fputs(train::run_training(arguments, options, session, *log).c_str(), stdout);
   return 0;

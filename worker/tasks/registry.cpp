@@ -42,6 +42,8 @@ std::unique_ptr<const Task> find_task(std::string_view name) {
 std::unique_ptr<const Task> make_task(const TaskOptions& options) {
   const bool has_files =
       !options.train_file.empty() || !options.validation_file.empty() || !options.test_file.empty();
+  const std::string name = lower_case(options.name);
+  if (auto task = squad::make_task(name, options)) return task;
   if (options.name.empty()) {
     if (has_files || options.open_rows) return own_files::make_task(options);
     throw Failure(ExitCode::kUsage, "found neither --task_name nor --train_file, expected one");
@@ -52,7 +54,13 @@ std::unique_ptr<const Task> make_task(const TaskOptions& options) {
                               "exclude each other: a task with a name has its own files",
                               options.name));
   }
-  auto task = glue::make_task(lower_case(options.name), options);
+  TaskOptions opened = options;
+  if (options.tables != nullptr) {
+    opened.open_rows = [tables = options.tables](const DataPart& part) {
+      return rows_of(tables->read(part));
+    };
+  }
+  auto task = glue::make_task(name, opened);
   return task != nullptr ? std::move(task) : find_task(options.name);
 }
 

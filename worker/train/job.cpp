@@ -58,13 +58,11 @@ void check_weights_unchanged(const Job& job) {
                   found, expected));
 }
 
-Job load_job(const Settings& settings, const std::string& uid,
-             std::unique_ptr<const tasks::Task> task) {
+Job load_job(const Settings& settings, const std::string& uid, JobSources sources) {
   const std::filesystem::path model_dir = settings.model_name_or_path;
   Job job;
   job.settings = settings;
   job.uid = uid;
-  job.task = task != nullptr ? std::move(task) : tasks::find_task(settings.task_name);
   if (!std::filesystem::is_directory(model_dir)) {
     throw Failure(ExitCode::kModel,
                   fmt::format("--model_name_or_path={}: no such directory, expected one with "
@@ -81,7 +79,14 @@ Job load_job(const Settings& settings, const std::string& uid,
                               settings.max_seq_length, encoder.max_position_embeddings,
                               settings.model_name_or_path));
   }
-  job.task = tasks::make_task({.name = settings.task_name, .model_labels = job.model.labels});
+  job.task = sources.task != nullptr
+                 ? std::move(sources.task)
+                 : tasks::make_task({.name = settings.task_name,
+                                     .train_file = settings.train_file,
+                                     .validation_file = settings.validation_file,
+                                     .test_file = settings.test_file,
+                                     .model_labels = job.model.labels,
+                                     .tables = std::move(sources.tables)});
   if ((settings.do_train && job.task->parts(tasks::Split::kTrain) == 0) ||
       (settings.do_eval && job.task->parts(tasks::Split::kDev) == 0)) {
     throw Failure(ExitCode::kUsage,
@@ -115,6 +120,12 @@ Job load_job(const Settings& settings, const std::string& uid,
     options.data_dir = settings.data_dir;
     options.max_seq_length = static_cast<std::size_t>(settings.max_seq_length);
     options.max_samples = limit > 0 ? static_cast<std::size_t>(limit) : 0;
+    options.question_answering = {
+        .doc_stride = static_cast<std::size_t>(settings.doc_stride),
+        .version_2_with_negative = settings.version_2_with_negative,
+        .null_score_diff_threshold = settings.null_score_diff_threshold,
+        .n_best_size = static_cast<std::size_t>(settings.n_best_size),
+        .max_answer_length = static_cast<std::size_t>(settings.max_answer_length)};
     tasks::Dataset data = job.task->read(part, tokenizer, options);
     tasks::check_ids(data, encoder.vocab_size);
     return data;

@@ -11,6 +11,7 @@
 #include "worker/checkpoint/parameters.h"
 #include "worker/nn/batch.h"
 #include "worker/nn/encoder_config.h"
+#include "worker/tasks/rows/tables.h"
 #include "worker/tasks/task.h"
 #include "worker/train/schedule.h"
 #include "worker/train/settings.h"
@@ -60,9 +61,14 @@ void open_starting_weights(Job& job);
 // so that training from it would give other bits.
 void check_weights_unchanged(const Job& job);
 
-// `uid`: the job's UID from the environment; if empty, one is derived from the fingerprint. `task`:
-// null for that of task_name. Throws Failure (kModel, kWeights, kData or kUsage).
-Job load_job(const Settings& settings, const std::string& uid,
-             std::unique_ptr<const tasks::Task> task = nullptr);
+// Where the input comes from, beside the flags.
+struct JobSources {
+  std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
+  std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files
+};
+
+// The names of models in `settings` are resolved. `uid`: the job's UID from the environment; if
+// empty, one is derived from the fingerprint. Throws Failure (kModel, kWeights, kData or kUsage).
+Job load_job(const Settings& settings, const std::string& uid, JobSources sources = {});
 
 }  // namespace tilewright::train

@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "worker/checkpoint/parameters.h"
+#include "worker/train/inputs.h"
 #include "worker/train/trainer.h"
 
 namespace tilewright::train {
@@ -154,7 +155,8 @@ Settings prediction_settings(const TrainingArguments& arguments, const RunOption
 
 std::string predict_lines(const TrainingArguments& arguments, const RunOptions& options,
                           std::string_view input, const std::string& name, Logger& log) {
-  const Settings settings = prediction_settings(arguments, options);
+  Settings settings = prediction_settings(arguments, options);
+  resolve_model_names(settings, hub_options(arguments, options, log));
   std::vector<Sentences> sentences = parse_lines(input, name);
   if (sentences.empty()) return "";
   auto labels =
@@ -163,7 +165,8 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
           .labels;
   const Job job =
       load_job(settings, "predict",
-               std::make_unique<LinesTask>(std::move(sentences), std::move(labels), name));
+               {.task = std::make_unique<LinesTask>(std::move(sentences), std::move(labels), name),
+                .tables = nullptr});
   for (const char* tensor : {"classifier.weight", "classifier.bias"}) {
     if (checkpoint::find_parameter(*job.weights, tensor)) continue;
     throw Failure(ExitCode::kWeights,

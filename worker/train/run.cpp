@@ -8,6 +8,7 @@
 #include "worker/collectives/exchange.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/train/collective_timeout.h"
+#include "worker/train/inputs.h"
 #include "worker/train/instruction_set.h"
 #include "worker/train/output_retry.h"
 #include "worker/train/results.h"
@@ -256,7 +257,10 @@ class TrainingRun {
       exposition_ =
           metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
     }
-    job_ = load_job(settings_, session.job_uid());
+    const hub::HubOptions hub = hub_options(arguments, options, log);
+    resolve_model_names(settings_, hub);
+    job_ = load_job(settings_, session.job_uid(),
+                    {.task = nullptr, .tables = resolve_data_set(settings_, hub)});
     pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads);
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
     std::vector<std::string> names;
@@ -493,7 +497,7 @@ class TrainingRun {
   elastic::Session& session_;
   Logger& log_;
   const TrainingArguments& arguments_;
-  const Settings settings_;
+  Settings settings_;  // constant after the constructor
   Faults faults_;
   std::unique_ptr<metrics::Exposition> exposition_;  // null: /metrics is not served
   Job job_;
@@ -507,6 +511,16 @@ class TrainingRun {
 };
 
 }  // namespace
+
+hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions& options,
+                            Logger& log) {
+  hub::HubOptions hub =
+      hub::options_from_environment(options.variable, arguments.settings().cache_dir);
+  if (!arguments.settings().token.empty()) hub.token = arguments.settings().token;
+  hub.progress = [&log](const std::string& line) { log.info("{}", line); };
+  hub.cancel = options.cancel;
+  return hub;
+}
 
 std::string run_training(const TrainingArguments& arguments, const RunOptions& options,
                          elastic::Session& session, Logger& log) {

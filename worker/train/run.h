@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/contract/training_flags.h"
 #include "worker/elastic/session.h"
+#include "worker/hub/options.h"
 #include "worker/metrics/exposition.h"
 #include "worker/runtime/cpu.h"
 
@@ -24,8 +25,14 @@ struct RunOptions {
   // Address of /metrics; nullopt: not served.
   std::optional<net::Address> metrics_address;
   metrics::Identity identity;
-  bool terminal = false;  // standard error is a terminal
+  bool terminal = false;                // standard error is a terminal
+  hub::GetVariable variable;            // of the environment, for the hub
+  const net::WakeUp* cancel = nullptr;  // ends downloads; may be null
 };
+
+// Of the flags and the environment; progress goes to the log. `options` and `log` outlive it.
+hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions& options,
+                            Logger& log);
 
 // Throws Failure if the training cannot complete. Returns the content of all_results.json on rank 0
 // if there is no output directory, else nothing.

@@ -63,10 +63,6 @@ void resolve_task(const TrainingArguments& arguments, Settings& settings) {
   if (!arguments.is_set("max_seq_length") && task->head() == nn::Head::kQuestionAnswering) {
     settings.max_seq_length = 384;
   }
-  if (settings.data_dir.empty() && settings.dataset_name.empty() && !own_files) {
-    throw Failure(ExitCode::kUsage, fmt::format("--data_dir is missing; expected the {}",
-                                                find_training_flag("data_dir")->help));
-  }
 }
 
 void resolve_actions(const TrainingArguments& arguments, Settings& settings) {

@@ -29,8 +29,8 @@ std::vector<Prediction> predictions_of(std::span<const float> logits, const Squa
 
 class SquadTask : public Task {
  public:
-  explicit SquadTask(const QuestionAnsweringTask& description)
-      : description_(description), name_(description.name) {}
+  SquadTask(const QuestionAnsweringTask& description, const TaskOptions& options)
+      : description_(description), name_(description.name), options_(options) {}
 
   const std::string& name() const override { return name_; }
   const std::vector<std::string>& label_names() const override { return label_names_; }
@@ -55,7 +55,12 @@ class SquadTask : public Task {
     if (description_.version_2_with_negative) {
       changed.question_answering.version_2_with_negative = true;
     }
-    const std::filesystem::path path = options.data_dir / file_name(part);
+    if (options_.tables != nullptr) {
+      static const std::vector<std::string> kColumns = {"id", "context", "question", "answers"};
+      return make_dataset(read_tables(options_.tables->read(part, kColumns), options.max_samples),
+                          part.split, tokenizer, changed, options_.tables->name());
+    }
+    const std::filesystem::path path = path_of(part, options.data_dir);
     return make_dataset(read_json(path, options.max_samples), part.split, tokenizer, changed,
                         path.string());
   }
@@ -80,8 +85,16 @@ class SquadTask : public Task {
   }
 
  private:
+  std::filesystem::path path_of(const DataPart& part, const std::filesystem::path& data_dir) const {
+    const std::string& own = part.split == Split::kTrain ? options_.train_file
+                             : part.split == Split::kDev ? options_.validation_file
+                                                         : options_.test_file;
+    return own.empty() ? data_dir / file_name(part) : std::filesystem::path(own);
+  }
+
   const QuestionAnsweringTask& description_;  // in the constant list of tasks
   const std::string name_;
+  const TaskOptions options_;
   const std::vector<std::string> label_names_;
 };
 
@@ -128,9 +141,43 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
 std::vector<std::unique_ptr<const Task>> make_tasks() {
   std::vector<std::unique_ptr<const Task>> tasks;
   for (const QuestionAnsweringTask& description : question_answering_tasks()) {
-    tasks.push_back(std::make_unique<SquadTask>(description));
+    tasks.push_back(std::make_unique<SquadTask>(description, TaskOptions()));
   }
   return tasks;
+}
+
+std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options) {
+  for (const QuestionAnsweringTask& description : question_answering_tasks()) {
+    if (description.name == name) return std::make_unique<SquadTask>(description, options);
+  }
+  return nullptr;
+}
+
+Examples read_tables(std::span<const columnar::Table> tables, std::size_t max_questions) {
+  TW_CHECK(!tables.empty(), "no table");
+  ExamplesBuilder builder(tables.front().path().string(), max_questions);
+  for (const columnar::Table& table : tables) {
+    const columnar::Strings& ids = table.strings("id");
+    const columnar::Strings& contexts = table.strings("context");
+    const columnar::Strings& questions = table.strings("question");
+    const columnar::StringLists texts = table.string_lists("answers.text");
+    const columnar::NumberLists<std::int64_t> starts = table.integer_lists("answers.answer_start");
+    for (std::size_t row = 0; row < table.rows() && !builder.full(); ++row) {
+      Row found{.id = std::string(ids[row]),
+                .context = std::string(contexts[row]),
+                .question = std::string(questions[row]),
+                .answers = {}};
+      if (texts.size(row) != starts[row].size()) {
+        builder.fail(found.id, fmt::format("has {} answers and {} answer_start, expected as many",
+                                           texts.size(row), starts[row].size()));
+      }
+      for (std::size_t i = 0; i < texts.size(row); ++i) {
+        found.answers.push_back({std::string(texts.at(row, i)), starts[row][i]});
+      }
+      builder.add(std::move(found));
+    }
+  }
+  return std::move(builder).finish();
 }
 
 }  // namespace tilewright::tasks::squad

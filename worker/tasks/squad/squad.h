@@ -2,11 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "worker/tasks/squad/examples.h"
 #include "worker/tasks/squad/features.h"
 #include "worker/tasks/task.h"
+#include "worker/tasks/task_options.h"
 
 namespace tilewright::tasks::squad {
 
@@ -27,5 +30,13 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
 
 // One for each entry of question_answering_tasks(), in its order.
 std::vector<std::unique_ptr<const Task>> make_tasks();
+
+// The task of the name, with the options' files or tables in place of the data directory's; null if
+// it is no task of question answering.
+std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options);
+
+// The questions of tables with the columns of the hub's data sets `squad` and `squad_v2`. Throws
+// Failure(kData).
+Examples read_tables(std::span<const columnar::Table> tables, std::size_t max_questions = 0);
 
 }  // namespace tilewright::tasks::squad

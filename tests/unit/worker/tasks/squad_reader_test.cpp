@@ -170,8 +170,9 @@ TEST(SquadReader, RefusesUnpairedSurrogatesInvalidUtf8AndTruncatedFiles) {
             "dev.json:2: byte 74 of the file is not valid UTF-8");
   const DataFolder folder;
   for (std::size_t size = 1; size < kFile.size(); ++size) {
-    folder.write("cut.json", kFile.substr(0, size));
-    EXPECT_THAT(failure_of([&] { read_json(folder.path() / "cut.json"); }),
+    const std::string name = std::to_string(size) + ".json";
+    folder.write(name, kFile.substr(0, size));
+    EXPECT_THAT(failure_of([&] { read_json(folder.path() / name); }),
                 HasSubstr("ends before the JSON is complete: the file is cut off"))
         << size;
   }

@@ -1,0 +1,45 @@
+#include "worker/train/inputs.h"
+
+#include <string>
+#include <utility>
+
+#include "worker/hub/dataset.h"
+#include "worker/hub/model.h"
+#include "worker/tasks/registry.h"
+
+namespace tilewright::train {
+
+void resolve_model_names(Settings& settings, const hub::HubOptions& options) {
+  const auto resolve = [&](std::string& name, const hub::ModelParts& parts) {
+    if (name.empty()) return;
+    name = hub::resolve_model(
+               {.name_or_path = name, .revision = settings.model_revision, .parts = parts}, options)
+               .string();
+  };
+  resolve(settings.model_name_or_path, {.config = settings.config_name.empty(),
+                                        .tokenizer = settings.tokenizer_name.empty(),
+                                        .weights = true});
+  resolve(settings.config_name, {.config = true, .tokenizer = false, .weights = false});
+  resolve(settings.tokenizer_name, {.config = false, .tokenizer = true, .weights = false});
+}
+
+std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settings,
+                                                          const hub::HubOptions& options) {
+  const bool has_files = !settings.data_dir.empty() || !settings.train_file.empty() ||
+                         !settings.validation_file.empty() || !settings.test_file.empty();
+  if (settings.dataset_name.empty() && has_files) return nullptr;
+  hub::DatasetRequest request{.name = settings.dataset_name,
+                              .config = settings.dataset_config_name};
+  const bool answers_questions =
+      tasks::find_task(settings.task_name)->head() == nn::Head::kQuestionAnswering;
+  if (request.name.empty()) request.name = answers_questions ? settings.task_name : "glue";
+  if (request.config.empty() && !answers_questions) request.config = settings.task_name;
+  hub::DatasetFiles found = hub::resolve_dataset(request, options);
+  return std::make_shared<tasks::DataTables>(
+      request.config.empty() ? request.name : request.name + "/" + request.config,
+      found.format == hub::DatasetFiles::Format::kArrow ? tasks::DataTables::Format::kArrow
+                                                        : tasks::DataTables::Format::kParquet,
+      std::move(found.splits));
+}
+
+}  // namespace tilewright::train
