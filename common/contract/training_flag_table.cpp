@@ -134,6 +134,7 @@ TrainingFlag dropout(std::string_view name, float Settings::*member, std::string
 std::vector<std::string_view> task_names() {
   std::vector<std::string_view> names;
   for (const TaskDescription& task : task_descriptions()) names.push_back(task.name);
+  for (const QuestionAnsweringTask& task : question_answering_tasks()) names.push_back(task.name);
   return names;
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 // The first metric found is shown. The order puts the metric that GLUE reports for a task before
 // the others.
-constexpr std::array<const char*, 6> kMainMetrics{
-    "matthews_correlation", "pearson", "accuracy", "f1", "exact", "mse"};
+constexpr std::array<const char*, 7> kMainMetrics{
+    "matthews_correlation", "pearson", "accuracy", "f1", "exact_match", "exact", "mse"};
 
 std::string quality(const Progress& progress) {
   for (const char* name : kMainMetrics) {

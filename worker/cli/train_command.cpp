@@ -70,6 +70,9 @@ std::string flag_help() {
   for (const TaskDescription& task : task_descriptions()) {
     text += fmt::format("  {:<32} {}\n", task.name, task.summary);
   }
+  for (const QuestionAnsweringTask& task : question_answering_tasks()) {
+    text += fmt::format("  {:<32} {}\n", task.name, task.summary);
+  }
   return text;
 }
 
