@@ -27,7 +27,11 @@ int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
 int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 // Files of a tokenizer (fuzz_files.h), then the text "input".
 int fuzz_tokenizer(const std::uint8_t* data, std::size_t size);
-// A data file of each GLUE task.
+// Parquet and Arrow.
+int fuzz_columnar(const std::uint8_t* data, std::size_t size);
+// pytorch_model.bin.
+int fuzz_torch_file(const std::uint8_t* data, std::size_t size);
+// A data file of each task.
 int fuzz_tsv(const std::uint8_t* data, std::size_t size);
 // Hello, length-prefixed messages of both directions.
 int fuzz_rendezvous_messages(const std::uint8_t* data, std::size_t size);
@@ -55,6 +59,8 @@ inline constexpr NamedHarness kHarnesses[] = {
     {"safetensors", fuzz_safetensors},
     {"model_config", fuzz_model_config},
     {"tokenizer", fuzz_tokenizer},
+    {"columnar", fuzz_columnar},
+    {"torch_file", fuzz_torch_file},
     {"tsv", fuzz_tsv},
     {"rendezvous_messages", fuzz_rendezvous_messages},
     {"membership", fuzz_membership},

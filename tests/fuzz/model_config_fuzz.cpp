@@ -10,13 +10,13 @@ int fuzz_model_config(const std::uint8_t* data, std::size_t size) {
   using namespace checkpoint;
   const auto path = write_scratch("config.json", as_text(data, size));
   try {
-    const ModelConfig config = read_bert_config(path);
+    const ModelConfig config = read_model_config(path);
     // What a training writes can be read again.
     const auto written =
-        write_scratch("config.json", classifier_config_json(config.json, config.labels));
-    const ModelConfig again = read_bert_config(written);
+        write_scratch("config.json", model_config_json(config.json, config.labels, config.encoder));
+    const ModelConfig again = read_model_config(written);
     TW_CHECK(again.labels == config.labels, "the labels change when they are written");
-    TW_CHECK(again.bert.hidden_size == config.bert.hidden_size, "a size changes");
+    TW_CHECK(again.encoder.hidden_size == config.encoder.hidden_size, "a size changes");
   } catch (const Failure& failure) {
     check_message(failure.what());
   }

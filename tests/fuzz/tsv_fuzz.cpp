@@ -16,19 +16,26 @@ text::Tokenizer make_tokenizer() {
   return text::Tokenizer(spec);
 }
 
-void check_task(const tasks::Task& task, const text::Tokenizer& tokenizer) {
-  const tasks::Dataset dataset =
-      task.read(tasks::Split::kTrain, tokenizer, {scratch_directory(), 16, 0});
-  const std::size_t values = task.is_regression() ? dataset.targets.size() : dataset.labels.size();
-  TW_CHECK(values == dataset.size(), "{} labels of {} examples", values, dataset.size());
-  for (const std::int32_t label : dataset.labels) {
-    TW_CHECK(label >= 0 && label < task.num_labels(), "label {}", label);
+void check_part(const tasks::Task& task, const tasks::DataPart& part,
+                const text::Tokenizer& tokenizer) {
+  const tasks::Dataset dataset = task.read(part, tokenizer, {scratch_directory(), 16, 0, {}});
+  const bool regression = task.head() == nn::Head::kRegression;
+  const bool answers = task.head() == nn::Head::kQuestionAnswering;
+  const bool labelled = part.split != tasks::Split::kTest;
+  const std::size_t values = regression ? dataset.values.size() : dataset.labels.size();
+  TW_CHECK(!labelled || values == dataset.size(), "{} labels of {} examples", values,
+           dataset.size());
+  for (std::size_t i = 0; i < dataset.labels.size(); ++i) {
+    const auto classes = answers ? dataset.length(i) : static_cast<std::size_t>(task.num_labels());
+    TW_CHECK(dataset.labels[i] >= 0 && static_cast<std::size_t>(dataset.labels[i]) < classes,
+             "label {} of {}", dataset.labels[i], classes);
   }
   tasks::check_ids(dataset, tokenizer.vocab_size());
-  const std::size_t outputs = static_cast<std::size_t>(task.num_labels());
-  std::vector<float> logits(dataset.size() * outputs);
+  const std::size_t rows = answers ? dataset.tokens() : dataset.size();
+  std::vector<float> logits(rows * static_cast<std::size_t>(task.num_labels()));
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 7 % 5);
-  (void)task.metrics(logits, dataset);
+  (void)task.prediction_files(part, logits, dataset);
+  if (labelled) (void)task.metrics(logits, dataset);
 }
 
 }  // namespace
@@ -39,10 +46,14 @@ int fuzz_tsv(const std::uint8_t* data, std::size_t size) {
   for (const std::string& name : tasks::task_names()) {
     const auto task = tasks::find_task(name);
     try {
-      for (const auto split : {tasks::Split::kTrain, tasks::Split::kDev}) {
-        write_scratch(task->file_name(split), text);
+      for (const auto split : {tasks::Split::kTrain, tasks::Split::kDev, tasks::Split::kTest}) {
+        for (std::size_t part = 0; part < task->parts(split); ++part) {
+          write_scratch(task->file_name({split, part}), text);
+        }
       }
-      check_task(*task, tokenizer);
+      for (const auto split : {tasks::Split::kTest, tasks::Split::kTrain}) {
+        if (task->parts(split) > 0) check_part(*task, {split, 0}, tokenizer);
+      }
       (void)task->baselines(scratch_directory());
     } catch (const Failure& failure) {
       check_message(failure.what());

@@ -82,13 +82,14 @@ TEST_F(CrdValidation, RejectsWhatValidateRejects) {
        "found -1, expected an integer from 0 to 316224000"},
       {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 5}",
        "spec.runPolicy.schedulingPolicy.minAvailable", "found 5, expected an integer from 1 to 4"},
-      {"task: mrpc", "task: squad", "spec.trainer.task",
+      {"task: mrpc", "task: swag", "spec.trainer.task",
        "supported values: \"ax\", \"cola\", \"mnli\", \"mrpc\", \"qnli\", \"qqp\", \"rte\", "
        "\"sst2\", "
-       "\"stsb\", \"wnli\"",
+       "\"stsb\", \"wnli\", \"squad\", \"squad_v2\"",
        false},
       {"    task: mrpc\n", "", "spec.trainer.task",
-       "found nothing, expected one of ax, cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli"},
+       "found nothing, expected one of ax, cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli, "
+       "squad, squad_v2"},
       {"    data: data:MRPC\n", "", "spec.trainer.data",
        "found nothing, expected VOLUME:relative/path"},
       {"data: data:MRPC", "data: /data/MRPC", "spec.trainer.data",

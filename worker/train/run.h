@@ -26,7 +26,8 @@ struct RunOptions {
   std::optional<net::Address> metrics_address;
   metrics::Identity identity;
   bool terminal = false;                // standard error is a terminal
-  hub::GetVariable variable;            // of the environment, for the hub
+  // Reads the environment, for the hub.
+  hub::GetVariable variable = [](const char*) { return std::string(); };
   const net::WakeUp* cancel = nullptr;  // ends downloads; may be null
 };
 

@@ -215,13 +215,13 @@ TEST(Validate, RejectsUnknownTasks) {
   expect_errors({
       {"task: mrpc", "task: sst-2",
        "job.yaml:15: spec.trainer.task: found sst-2, expected one of ax, cola, mnli, mrpc, qnli, "
-       "qqp, rte, sst2, stsb, wnli; did you mean sst2?"},
-      {"task: mrpc", "task: squad",
-       "job.yaml:15: spec.trainer.task: found squad, expected one of ax, cola, mnli, mrpc, qnli, "
-       "qqp, rte, sst2, stsb, wnli"},
+       "qqp, rte, sst2, stsb, wnli, squad, squad_v2; did you mean sst2?"},
+      {"task: mrpc", "task: swag",
+       "job.yaml:15: spec.trainer.task: found swag, expected one of ax, cola, mnli, mrpc, qnli, "
+       "qqp, rte, sst2, stsb, wnli, squad, squad_v2"},
       {"    task: mrpc\n", "",
        "job.yaml:14: spec.trainer.task: found nothing, expected one of ax, cola, mnli, mrpc, "
-       "qnli, qqp, rte, sst2, stsb, wnli"},
+       "qnli, qqp, rte, sst2, stsb, wnli, squad, squad_v2"},
   });
 }
 
