@@ -74,13 +74,14 @@ class HubTraining : public ::testing::Test {
     }
     return run(words);
   }
-  // The SHA-256 of the weights that the run printed.
-  std::string digest() const {
+  // The SHA-256 of the weights that a run printed.
+  static std::string digest_in(const std::string& output) {
     std::smatch match;
     const std::regex pattern("output: SHA-256 ([0-9a-f]{64})");
-    if (!std::regex_search(output_, match, pattern)) ADD_FAILURE() << output_;
+    if (!std::regex_search(output, match, pattern)) ADD_FAILURE() << output;
     return match.empty() ? "" : match[1].str();
   }
+  std::string digest() const { return digest_in(output_); }
   std::filesystem::path path(const std::string& name) const { return folder() / name; }
   nlohmann::json json(const std::string& name) const {
     const auto root = nlohmann::json::parse(read_text(path(name)), nullptr, false);

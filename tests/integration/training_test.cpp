@@ -2,6 +2,7 @@
 // and threads, and after any crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
