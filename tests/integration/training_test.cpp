@@ -292,7 +292,7 @@ TEST_F(Training, RejectsBadFlagsAndLeavesNothing) {
     const char* said;
   };
   const Bad bads[] = {
-      {"--model_name_or_path=nowhere", ExitCode::kModel, "nowhere"},
+      {"--model_name_or_path=no/such/folder", ExitCode::kModel, "no/such/folder"},
       {"--data_dir=nowhere", ExitCode::kData, "nowhere"},
       {"--learning_rat=1", ExitCode::kUsage, "learning_rate"},
       {"--virtual_shards=64", ExitCode::kUsage, "64"},

@@ -62,6 +62,15 @@ def pairs():
         return [(row[3], row[4], int(row[0])) for row in table]
 
 
+def write_card(folder, splits_of):
+    """README.md, from which the datasets library takes configurations and splits."""
+    lines = ["---", "configs:"]
+    for config, splits in splits_of.items():
+        lines += [f"- config_name: {config}", "  data_files:"]
+        lines += [line for split in splits for line in (f"  - split: {split}", f"    path: {config}/{split}-*")]
+    (folder / "README.md").write_text("\n".join(lines + ["---"]) + "\n")
+
+
 def write_squad(out):
     features = datasets.Features({
         "id": datasets.Value("string"),
@@ -75,6 +84,7 @@ def write_squad(out):
     for split in QUESTIONS:
         rows = datasets.Dataset.from_list(questions(split), features=features)
         rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+    write_card(folder.parent, {"plain_text": list(QUESTIONS)})
 
 
 def write_glue(out):
@@ -94,6 +104,7 @@ def write_glue(out):
         "qqp": ["not_duplicate", "duplicate"],
         "mnli": ["entailment", "neutral", "contradiction"],
     }
+    splits_of = {}
     for name in ("mrpc", "qqp", "mnli", "stsb"):
         folder = out / "datasets/nyu-mll/glue" / name
         folder.mkdir(parents=True)
@@ -114,6 +125,7 @@ def write_glue(out):
         splits = ["train", "validation", "test"]
         if name == "mnli":
             splits = ["train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"]
+        splits_of[name] = splits
         first = 0
         for split in splits:
             length = PAIRS[split.split("_")[0]]
@@ -122,6 +134,7 @@ def write_glue(out):
             rows = datasets.Dataset.from_list(part(name, values, first, length), features=features)
             rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
             first += length
+    write_card(out / "datasets/nyu-mll/glue", splits_of)
 
 
 def vocabulary(lower_case):
