@@ -42,9 +42,9 @@ std::vector<BadInputCase> bad_input_cases() {
   return {
       {"MissingModelFolder",
        ExitCode::kModel,
-       {"--model_name_or_path=nowhere: no such directory, expected one with config.json"},
+       {"no/such/folder: no such directory, expected a model directory or a name on the hub"},
        {},
-       {"--model_name_or_path=nowhere"}},
+       {"--model_name_or_path=no/such/folder"}},
       {"MissingConfig",
        ExitCode::kModel,
        {"model/config.json", "No such file"},
@@ -152,7 +152,7 @@ std::vector<BadInputCase> bad_input_cases() {
        [](Inputs& i) { fs::remove(i.folder() / "data/train.tsv"); }},
       {"TsvWithAMissingColumn",
        ExitCode::kData,
-       {"data/train.tsv:1: ", "column \"Quality\" is missing", "found \"Label\", "},
+       {"data/train.tsv: ", "column \"Quality\" is missing", "found \"Label\", "},
        [](Inputs& i) {
          i.write("data/train.tsv", "Label\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tA.\tB.\n");
        }},
@@ -244,7 +244,7 @@ std::vector<BadInputCase> bad_input_cases() {
        ExitCode::kUnsupported,
        {"--gemm_backend=onednn: found bf16 on ref", "expected --gemm_backend=native"},
        {},
-       {"--gemm_backend=onednn"},
+       {"--gemm_backend=onednn", "--bf16"},
        "ref"},
       {"UnknownInstructionSet",
        ExitCode::kUnsupported,

@@ -9,108 +9,16 @@
 #include <regex>
 
 #include "common/base/exit_codes.h"
+#include "tests/integration/training_fixture.h"
 #include "tests/support/faulty_fs.h"
-#include "tests/support/paths.h"
-#include "tests/support/running_program.h"
-#include "tests/support/scoped_variable.h"
 
 namespace tilewright {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::RunningProgram;
-
-// Sets TILEWRIGHT_FAULT for processes started during its lifetime.
-class ScopedFault : testing::ScopedVariable {
- public:
-  explicit ScopedFault(const std::string& text) : ScopedVariable("TILEWRIGHT_FAULT", text) {}
-};
-
-class Training : public ::testing::Test {
- protected:
-  void SetUp() override { ASSERT_EQ(testing::missing_model(), ""); }
-
-  // Flags for twelve steps of 32 examples with dropout and a checkpoint every four steps.
-  std::vector<std::string> flags(const std::string& output) const {
-    return {"train",
-            "--task_name=mrpc",
-            "--model_name_or_path=" + testing::model_dir().string(),
-            "--data_dir=" + (testing::source_dir() / "examples/data/paraphrase").string(),
-            "--output_dir=" + (folder() / output).string(),
-            "--per_device_train_batch_size=16",
-            "--nominal_workers=2",
-            "--max_workers=3",
-            "--learning_rate=1e-4",
-            "--max_steps=12",
-            "--save_steps=4",
-            "--do_eval=false"};
-  }
-  const fs::path& folder() const { return temporary_.path(); }
-
-  int run(const std::vector<std::string>& arguments, const char* program = "tilewright-worker") {
-    RunningProgram running(testing::program(program), arguments, folder());
-    const int code = running.wait();
-    output_ = running.output();
-    return code;
-  }
-  // The SHA-256 that the run printed: the worker as "output: SHA-256 ...", `up` without the colon.
-  std::string digest() const {
-    std::smatch match;
-    const std::regex pattern("output:? +SHA-256 ([0-9a-f]{64})");
-    if (!std::regex_search(output_, match, pattern)) ADD_FAILURE() << output_;
-    return match.empty() ? "" : match[1].str();
-  }
-  std::string train_in_one_process(const std::string& output, int threads,
-                                   const std::vector<std::string>& further = {}) {
-    std::vector<std::string> arguments = flags(output);
-    arguments.insert(arguments.end(), further.begin(), further.end());
-    arguments.push_back("--threads=" + std::to_string(threads));
-    EXPECT_EQ(run(arguments), 0) << output_;
-    return digest();
-  }
-  std::string train_in_processes(const std::string& output, int processes,
-                                 const std::vector<std::string>& further = {}) {
-    std::vector<std::string> arguments = {"agent", "--nproc_per_node", std::to_string(processes),
-                                          "--"};
-    for (const std::string& flag : flags(output)) arguments.push_back(flag);
-    arguments.insert(arguments.end(), further.begin(), further.end());
-    arguments.push_back("--threads=1");
-    EXPECT_EQ(run(arguments), 0) << output_;
-    return digest();
-  }
-
-  // job.yaml: the training of flags() under `tilewright up`, with the output in up/.
-  void write_manifest(int max_steps = 12) const {
-    std::ofstream(folder() / "job.yaml") << R"(apiVersion: tilewright.dev/v1alpha1
-kind: TrainJob
-metadata: {name: hash}
-spec:
-  elasticPolicy: {minReplicas: 1, maxReplicas: 3, maxRestarts: 3}
-  trainer:
-    task: mrpc
-    model: models:.
-    data: data:.
-    output: output:up
-    per_device_train_batch_size: 16
-    learning_rate: 1e-4
-    max_steps: )" << max_steps << R"(
-    save_steps: 4
-    do_eval: false
-  worker:
-    replicas: 2
-    image: tilewright-worker
-  volumes:
-    - {name: models, local: )" << testing::model_dir().string()
-                                         << R"(}
-    - {name: data, local: )" << (testing::source_dir() / "examples/data/paraphrase").string()
-                                         << R"(}
-    - {name: output, local: .}
-)";
-  }
-
-  testing::TemporaryDirectory temporary_;
-  std::string output_;
-};
+using testing::ScopedFault;
+using testing::Training;
 
 TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   const std::string reference = train_in_one_process("one", 1);
@@ -384,7 +292,7 @@ TEST_F(Training, RejectsBadFlagsAndLeavesNothing) {
     const char* said;
   };
   const Bad bads[] = {
-      {"--model_name_or_path=nowhere", ExitCode::kModel, "nowhere"},
+      {"--model_name_or_path=no/such/folder", ExitCode::kModel, "no/such/folder"},
       {"--data_dir=nowhere", ExitCode::kData, "nowhere"},
       {"--learning_rat=1", ExitCode::kUsage, "learning_rate"},
       {"--virtual_shards=64", ExitCode::kUsage, "64"},

@@ -50,11 +50,12 @@ void add_evaluation(MetricsJson& metrics, const std::string& prefix,
   for (const auto& [name, value] : own.items()) metrics[name + evaluation.suffix] = value;
 }
 
+// `trained`: the state after a training, whose epoch the Trainer adds; nullptr: without one.
 void add_evaluations(Results& results, MetricsJson& metrics, const std::string& prefix,
-                     double epoch, std::span<const EvaluationResult> evaluations) {
-  if (evaluations.empty()) return;
-  metrics["epoch"] = epoch;
+                     const checkpoint::TrainerState* trained,
+                     std::span<const EvaluationResult> evaluations) {
   for (const EvaluationResult& evaluation : evaluations) {
+    if (trained != nullptr) metrics["epoch" + evaluation.suffix] = trained->epoch;
     add_evaluation(metrics, prefix, evaluation);
     metrics[prefix + "_samples" + evaluation.suffix] = evaluation.examples;
     results.files.insert(evaluation.prediction_files.begin(), evaluation.prediction_files.end());
@@ -152,11 +153,12 @@ Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
         final_state_json(trainer.state(), results.train, evaluations);
   }
   if (!evaluations.empty()) {
-    add_evaluations(results, results.eval, "eval", trainer.state().epoch, evaluations);
+    add_evaluations(results, results.eval, "eval",
+                    job.settings.do_train ? &trainer.state() : nullptr, evaluations);
     add_file(training_report::kEvaluationFile, results.eval);
   }
   if (!predictions.empty()) {
-    add_evaluations(results, results.predict, "predict", trainer.state().epoch, predictions);
+    add_evaluations(results, results.predict, "predict", nullptr, predictions);
     add_file("predict_results.json", results.predict);
   }
   results.files["all_results.json"] = all.dump(2) + "\n";

@@ -99,6 +99,7 @@ TEST_F(ResultsTest, HaveTheNamesOfTheTrainer) {
                                    {"eval_samples", 8},
                                    {"eval_samples_per_second", 4.0},
                                    {"eval_steps_per_second", 1.0},
+                                   {"epoch_mm", 2.0},
                                    {"eval_accuracy_mm", 0.5},
                                    {"eval_loss_mm", 0.25},
                                    {"eval_runtime_mm", 1.0},
@@ -132,6 +133,16 @@ TEST_F(ResultsTest, EndTheLogHistoryWithEvaluationAndSummary) {
   EXPECT_EQ(history[3], summary);
 }
 
+TEST_F(ResultsTest, HaveNoEpochWithoutATraining) {
+  job_.settings.do_train = false;
+  const Results results = make();
+  for (const char* name : {"eval_results.json", "all_results.json"}) {
+    const auto metrics = nlohmann::json::parse(results.files.at(name));
+    EXPECT_TRUE(metrics.contains("eval_accuracy_mm")) << name;
+    EXPECT_FALSE(metrics.contains("epoch") || metrics.contains("epoch_mm")) << name;
+  }
+}
+
 TEST_F(ResultsTest, HavePredictionsWithoutLabels) {
   job_.settings.do_train = false;
   evaluations_.clear();
@@ -146,6 +157,7 @@ TEST_F(ResultsTest, HavePredictionsWithoutLabels) {
   const auto metrics = nlohmann::json::parse(results.files.at("predict_results.json"));
   EXPECT_EQ(metrics.at("predict_samples"), 8);
   EXPECT_FALSE(metrics.contains("predict_loss"));
+  EXPECT_FALSE(metrics.contains("epoch"));
 }
 
 }  // namespace

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Writes small models and data sets under the names of the CPU fine-tuning guides, as the hub has them.
+
+    write_hub.py --out tests/golden/guides/data
+
+README.md in this directory describes the files. Two runs with the same versions write the same
+tensors and rows.
+"""
+
+import argparse
+import collections
+import csv
+import json
+import pathlib
+import re
+import shutil
+
+import datasets
+import torch
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertTokenizerFast,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    DistilBertTokenizerFast,
+)
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples/data"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+QUESTIONS = {"train": 24, "validation": 8}
+PAIRS = {"train": 40, "validation": 8, "test": 8}
+
+
+def questions(split):
+    """Rows of the data set squad."""
+    name = {"train": "train-v1.1.json", "validation": "dev-v1.1.json"}[split]
+    rows = []
+    for article in json.loads((EXAMPLES / "questions" / name).read_text())["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                answers = question["answers"]
+                rows.append({
+                    "id": question["id"],
+                    "title": article["title"],
+                    "context": paragraph["context"],
+                    "question": question["question"],
+                    "answers": {
+                        "text": [answer["text"] for answer in answers],
+                        "answer_start": [answer["answer_start"] for answer in answers],
+                    },
+                })
+    return rows[: QUESTIONS[split]]
+
+
+def pairs():
+    """Rows (sentence, sentence, label) of the paraphrase examples."""
+    with open(EXAMPLES / "paraphrase/train.tsv", encoding="utf-8") as file:
+        table = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        next(table)
+        return [(row[3], row[4], int(row[0])) for row in table]
+
+
+def write_card(folder, splits_of):
+    """README.md, from which the datasets library takes configurations and splits."""
+    lines = ["---", "configs:"]
+    for config, splits in splits_of.items():
+        lines += [f"- config_name: {config}", "  data_files:"]
+        lines += [line for split in splits for line in (f"  - split: {split}", f"    path: {config}/{split}-*")]
+    (folder / "README.md").write_text("\n".join(lines + ["---"]) + "\n")
+
+
+def write_squad(out):
+    features = datasets.Features({
+        "id": datasets.Value("string"),
+        "title": datasets.Value("string"),
+        "context": datasets.Value("string"),
+        "question": datasets.Value("string"),
+        "answers": datasets.Sequence({"text": datasets.Value("string"), "answer_start": datasets.Value("int32")}),
+    })
+    folder = out / "datasets/rajpurkar/squad/plain_text"
+    folder.mkdir(parents=True)
+    for split in QUESTIONS:
+        rows = datasets.Dataset.from_list(questions(split), features=features)
+        rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+    write_card(folder.parent, {"plain_text": list(QUESTIONS)})
+
+
+def write_glue(out):
+    """mrpc, qqp, mnli and stsb; the test rows have the label -1, as on the hub."""
+    source = pairs()
+
+    def part(name, label, first, length):
+        columns = {"qqp": ("question1", "question2"), "mnli": ("premise", "hypothesis")}
+        left, right = columns.get(name, ("sentence1", "sentence2"))
+        return [
+            {left: source[i][0], right: source[i][1], "label": label(i), "idx": i - first}
+            for i in range(first, first + length)
+        ]
+
+    class_names = {
+        "mrpc": ["not_equivalent", "equivalent"],
+        "qqp": ["not_duplicate", "duplicate"],
+        "mnli": ["entailment", "neutral", "contradiction"],
+    }
+    splits_of = {}
+    for name in ("mrpc", "qqp", "mnli", "stsb"):
+        folder = out / "datasets/nyu-mll/glue" / name
+        folder.mkdir(parents=True)
+        columns = list(part(name, lambda i: 0, 0, 1)[0])
+        kind = datasets.ClassLabel(names=class_names[name]) if name in class_names else datasets.Value("float32")
+        features = datasets.Features({
+            column: kind if column == "label" else datasets.Value("int32" if column == "idx" else "string")
+            for column in columns
+        })
+
+        def label(i):
+            if name == "mnli":
+                return i % 3
+            if name == "stsb":
+                return (5 if source[i][2] else 1) - i % 4 * 0.2
+            return source[i][2]
+
+        splits = ["train", "validation", "test"]
+        if name == "mnli":
+            splits = ["train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"]
+        splits_of[name] = splits
+        first = 0
+        for split in splits:
+            length = PAIRS[split.split("_")[0]]
+            assert first + length <= len(source)
+            values = (lambda i: -1) if split.startswith("test") else label
+            rows = datasets.Dataset.from_list(part(name, values, first, length), features=features)
+            rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+            first += length
+    write_card(out / "datasets/nyu-mll/glue", splits_of)
+
+
+def vocabulary(lower_case):
+    """Special tokens, every character alone and inside a word, and the words seen three times."""
+    texts = [row[key] for split in QUESTIONS for row in questions(split) for key in ("context", "question")]
+    texts += [sentence for pair in pairs() for sentence in pair[:2]]
+    text = "\n".join(texts)
+    if lower_case:
+        text = text.lower()
+    characters = sorted(set(text) - {" ", "\n"})
+    words = collections.Counter(re.findall(r"\w+", text))
+    frequent = sorted(word for word, seen in words.items() if seen >= 3 and len(word) > 1)
+    return SPECIAL + characters + ["##" + c for c in characters if c.isalnum()] + frequent
+
+
+def write_tokenizer(folder, tokenizer_class, lower_case):
+    words = vocabulary(lower_case)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    tokenizer = tokenizer_class(str(folder / "vocab.txt"), do_lower_case=lower_case, model_max_length=512)
+    tokenizer.save_pretrained(folder)
+    return len(words)
+
+
+def bert_config(size):
+    return BertConfig(
+        vocab_size=size, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+    )
+
+
+def write_models(out):
+    torch.manual_seed(1)
+    folder = out / "models/distilbert/distilbert-base-uncased"
+    folder.mkdir(parents=True)
+    size = write_tokenizer(folder, DistilBertTokenizerFast, True)
+    config = DistilBertConfig(vocab_size=size, dim=32, n_layers=2, n_heads=2, hidden_dim=48)
+    DistilBertForMaskedLM(config).save_pretrained(folder)
+
+    folder = out / "models/google-bert/bert-base-uncased"
+    folder.mkdir(parents=True)
+    size = write_tokenizer(folder, BertTokenizerFast, True)
+    BertForMaskedLM(bert_config(size)).save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 1
+
+    # The file of the oldest models: pickled, LayerNorm with gamma and beta, no tokenizer.json.
+    folder = out / "models/google-bert/bert-base-cased"
+    folder.mkdir(parents=True)
+    size = write_tokenizer(folder, BertTokenizerFast, False)
+    (folder / "tokenizer.json").unlink()
+    model = BertForPreTraining(bert_config(size))
+    model.config.architectures = ["BertForPreTraining"]
+    model.config.save_pretrained(folder)
+    state = collections.OrderedDict(
+        (name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"), tensor)
+        for name, tensor in model.state_dict().items()
+    )
+    torch.save(state, folder / "pytorch_model.bin")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    out = parser.parse_args().out
+    shutil.rmtree(out, ignore_errors=True)
+    write_models(out)
+    write_squad(out)
+    write_glue(out)
+
+
+if __name__ == "__main__":
+    main()

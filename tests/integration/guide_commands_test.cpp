@@ -1,0 +1,285 @@
+// The command lines of the CPU fine-tuning guides that start one process, word for word but for the
+// program's name, against a hub with small weights and data under those names; then evaluation and
+// prediction with what they trained.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/exit_codes.h"
+#include "tests/integration/hub_fixture.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+constexpr const char* kDistilBertSquad =
+    "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc.so python run_qa.py --model_name_or_path "
+    "distilbert-base-uncased --dataset_name squad --do_train --do_eval "
+    "--per_device_train_batch_size 32 --num_train_epochs 1 --output_dir /tmp/debug_squad/ "
+    "--use_ipex --bf16 --no_cuda";
+constexpr const char* kBertSquad =
+    "python run_qa.py --model_name_or_path google-bert/bert-base-uncased --dataset_name squad "
+    "--do_train --do_eval --per_device_train_batch_size 12 --learning_rate 3e-5 "
+    "--num_train_epochs 2 --max_seq_length 384 --doc_stride 128 --output_dir /tmp/debug_squad/ "
+    "--use_ipex --bf16 --use_cpu";
+constexpr const char* kMrpc =
+    "python run_glue.py --model_name_or_path bert-base-cased --task_name mrpc --do_train --do_eval "
+    "--max_seq_length 128 --per_device_train_batch_size 32 --learning_rate 2e-5 "
+    "--num_train_epochs 3 --output_dir /tmp/mrpc/ --overwrite_output_dir True";
+// "The same with --task_name qqp."
+constexpr const char* kQqp =
+    "python run_glue.py --model_name_or_path bert-base-cased --task_name qqp --do_train --do_eval "
+    "--max_seq_length 128 --per_device_train_batch_size 32 --learning_rate 2e-5 "
+    "--num_train_epochs 3 --output_dir /tmp/mrpc/ --overwrite_output_dir True";
+
+const std::vector<std::string> kModelFiles = {"config.json", "model.safetensors", "vocab.txt"};
+const std::vector<std::string> kResultFiles = {"all_results.json", "train_results.json",
+                                               "eval_results.json", "trainer_state.json"};
+const std::vector<std::string> kAnswerFiles = {"eval_predictions.json",
+                                               "eval_nbest_predictions.json"};
+
+// A command line as a shell reads it.
+struct CommandLine {
+  std::optional<testing::ScopedVariable> variable;  // an assignment before the program
+  std::string arguments;                            // after "python SCRIPT"
+
+  explicit CommandLine(const std::string& line) {
+    std::vector<std::string> words = testing::split_words(line);
+    if (const auto equals = words.front().find('='); equals != std::string::npos) {
+      variable.emplace(words.front().substr(0, equals), words.front().substr(equals + 1));
+      words.erase(words.begin());
+    }
+    EXPECT_EQ(words.at(0), "python");
+    for (std::size_t i = 2; i < words.size(); ++i) arguments += words[i] + " ";
+  }
+};
+
+class GuideCommand : public testing::HubTraining {
+ protected:
+  // Runs the command with the hub, then without network from the cache. Both train the same weights.
+  void train_twice(const char* line, const std::string& output) {
+    const CommandLine command(line);
+    ASSERT_EQ(run(command.arguments), 0) << output_;
+    const std::string reference = digest();
+    fs::remove_all(path(output));
+    hub_.reset();
+    const testing::ScopedVariable offline("HF_HUB_OFFLINE", "1");
+    ASSERT_EQ(run(command.arguments), 0) << output_;
+    EXPECT_EQ(digest(), reference);
+    EXPECT_THAT(output_, ::testing::Not(HasSubstr("downloading")));
+    EXPECT_THAT(files_of(output), IsSupersetOf(kModelFiles));
+    EXPECT_THAT(files_of(output), IsSupersetOf(kResultFiles));
+  }
+
+  void expect_results(const std::string& output, const std::string& architecture,
+                      const std::vector<std::string>& metrics, int steps) const {
+    EXPECT_EQ(json(output + "/config.json").at("architectures"), nlohmann::json({architecture}));
+    const nlohmann::json results = json(output + "/all_results.json");
+    std::vector<std::string> names = metrics;
+    for (const char* name :
+         {"eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second",
+          "eval_samples", "train_loss", "train_runtime", "train_samples_per_second",
+          "train_steps_per_second", "train_samples", "total_flos", "epoch"}) {
+      names.emplace_back(name);
+    }
+    for (const std::string& name : names) {
+      ASSERT_TRUE(results.contains(name)) << name << " in " << results;
+      EXPECT_TRUE(results.at(name).is_number()) << name;
+    }
+    EXPECT_GT(results.at("train_loss"), 0);
+    EXPECT_EQ(results.at("eval_samples"), 8);
+    const nlohmann::json state = json(output + "/trainer_state.json");
+    EXPECT_EQ(state.at("global_step"), steps);
+    EXPECT_TRUE(state.at("log_history").back().contains("eval_loss") ||
+                state.at("log_history").back().contains("train_loss"));
+  }
+
+  // Each question has one answer, which stands in its context and leads its n-best list.
+  void expect_answers(const std::string& output, const std::string& prefix = "eval") const {
+    const auto questions = nlohmann::json::parse(
+        testing::read_text(testing::source_dir() / "examples/data/questions/dev-v1.1.json"));
+    std::map<std::string, std::string> contexts;
+    for (const auto& article : questions.at("data")) {
+      for (const auto& paragraph : article.at("paragraphs")) {
+        for (const auto& question : paragraph.at("qas")) {
+          contexts[question.at("id")] = paragraph.at("context");
+        }
+      }
+    }
+    const nlohmann::json answers = json(output + "/" + prefix + "_predictions.json");
+    const nlohmann::json best = json(output + "/" + prefix + "_nbest_predictions.json");
+    ASSERT_FALSE(answers.empty());
+    EXPECT_EQ(best.size(), answers.size());
+    for (const auto& [id, answer] : answers.items()) {
+      ASSERT_TRUE(contexts.contains(id)) << id;
+      EXPECT_THAT(contexts.at(id), HasSubstr(answer.get<std::string>())) << id;
+      const nlohmann::json& list = best.at(id);
+      ASSERT_FALSE(list.empty()) << id;
+      EXPECT_LE(list.size(), 20u) << id;
+      double sum = 0;
+      for (const auto& entry : list) {
+        sum += entry.at("probability").get<double>();
+        EXPECT_TRUE(entry.contains("start_logit") && entry.contains("end_logit")) << id;
+      }
+      EXPECT_NEAR(sum, 1, 1e-5) << id;
+      EXPECT_EQ(list.front().at("text"), answer) << id;
+    }
+  }
+};
+
+TEST_F(GuideCommand, TrainsDistilBertOnSquad) {
+  train_twice(kDistilBertSquad, "debug_squad");
+  expect_results("debug_squad", "DistilBertForQuestionAnswering", {"eval_exact_match", "eval_f1"},
+                 1);
+  EXPECT_THAT(files_of("debug_squad"), IsSupersetOf(kAnswerFiles));
+  EXPECT_EQ(json("debug_squad/eval_predictions.json").size(), 8u);
+  expect_answers("debug_squad");
+}
+
+TEST_F(GuideCommand, TrainsBertOnSquadFromShards) {
+  train_twice(kBertSquad, "debug_squad");
+  expect_results("debug_squad", "BertForQuestionAnswering", {"eval_exact_match", "eval_f1"}, 4);
+  EXPECT_THAT(files_of("debug_squad"), IsSupersetOf(kAnswerFiles));
+  EXPECT_EQ(json("debug_squad/eval_predictions.json").size(), 8u);
+  expect_answers("debug_squad");
+}
+
+TEST_F(GuideCommand, TrainsBertOnMrpcFromAPickledFile) {
+  train_twice(kMrpc, "mrpc");
+  expect_results("mrpc", "BertForSequenceClassification", {"eval_accuracy", "eval_f1"}, 6);
+  const nlohmann::json config = json("mrpc/config.json");
+  EXPECT_EQ(config.at("id2label"), nlohmann::json({{"0", "not_equivalent"}, {"1", "equivalent"}}));
+  EXPECT_EQ(config.at("problem_type"), "single_label_classification");
+}
+
+TEST_F(GuideCommand, TrainsBertOnQqpFromAPickledFile) {
+  train_twice(kQqp, "mrpc");
+  expect_results("mrpc", "BertForSequenceClassification", {"eval_accuracy", "eval_f1"}, 6);
+}
+
+// The guide has --overwrite_output_dir True.
+TEST_F(GuideCommand, TrainsTwoTasksIntoOneDirectory) {
+  ASSERT_EQ(run(CommandLine(kMrpc).arguments), 0) << output_;
+  EXPECT_EQ(run(CommandLine(kQqp).arguments), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("trained: 6 steps"));
+}
+
+TEST_F(GuideCommand, EvaluatesASavedModelOnBothPartsOfMnli) {
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --task_name mnli --do_train --do_eval "
+                "--max_seq_length 128 --output_dir /tmp/mnli/"),
+            0)
+      << output_;
+  const nlohmann::json trained = json("mnli/all_results.json");
+  const auto weights = fs::last_write_time(path("mnli/model.safetensors"));
+  for (const char* name :
+       {"eval_accuracy", "eval_accuracy_mm", "eval_loss", "eval_loss_mm", "epoch", "epoch_mm"}) {
+    ASSERT_TRUE(trained.contains(name)) << trained;
+  }
+  EXPECT_NE(trained.at("eval_loss"), trained.at("eval_loss_mm"));
+  EXPECT_EQ(trained.at("eval_samples_mm"), 8);
+  ASSERT_EQ(run("--model_name_or_path mnli --task_name MNLI --do_eval --max_seq_length 128 "
+                "--output_dir /tmp/evaluated"),
+            0)
+      << output_;
+  const nlohmann::json evaluated = json("evaluated/all_results.json");
+  for (const char* name : {"eval_accuracy", "eval_accuracy_mm", "eval_loss", "eval_loss_mm"}) {
+    EXPECT_EQ(evaluated.at(name), trained.at(name)) << name;
+  }
+  EXPECT_FALSE(evaluated.contains("train_loss") || evaluated.contains("epoch"));
+  EXPECT_FALSE(fs::exists(path("evaluated/model.safetensors")));
+  EXPECT_EQ(fs::last_write_time(path("mnli/model.safetensors")), weights);
+}
+
+TEST_F(GuideCommand, PredictsBothTestPartsOfMnli) {
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --task_name mnli --do_train "
+                "--max_seq_length 128 --output_dir /tmp/mnli/"),
+            0)
+      << output_;
+  EXPECT_FALSE(fs::exists(path("mnli/eval_results.json")));
+  ASSERT_EQ(run("--model_name_or_path mnli --task_name mnli --do_predict --output_dir /tmp/out"), 0)
+      << output_;
+  for (const char* name :
+       {"predict_results_mnli.txt", "predict_results_mnli-mm.txt", "MNLI-m.tsv", "MNLI-mm.tsv"}) {
+    std::istringstream in(testing::read_text(path("out") / name));
+    std::string line;
+    ASSERT_TRUE(std::getline(in, line)) << name;
+    EXPECT_EQ(line, "index\tprediction") << name;
+    for (int i = 0; i < 8; ++i) {
+      ASSERT_TRUE(std::getline(in, line)) << name;
+      const std::string start = std::to_string(i) + "\t";
+      EXPECT_THAT(
+          line, ::testing::AnyOf(start + "entailment", start + "neutral", start + "contradiction"))
+          << name;
+    }
+    EXPECT_FALSE(std::getline(in, line)) << name;
+  }
+  EXPECT_FALSE(fs::exists(path("out/eval_results.json")));
+  EXPECT_FALSE(fs::exists(path("out/model.safetensors")));
+}
+
+TEST_F(GuideCommand, EvaluatesASavedQuestionAnsweringModel) {
+  ASSERT_EQ(run(CommandLine(kDistilBertSquad).arguments), 0) << output_;
+  ASSERT_EQ(run("--model_name_or_path debug_squad --dataset_name squad --do_eval --bf16 "
+                "--output_dir /tmp/evaluated"),
+            0)
+      << output_;
+  EXPECT_THAT(files_of("evaluated"), IsSupersetOf(kAnswerFiles));
+  for (const std::string& file : kAnswerFiles) {
+    EXPECT_EQ(json("evaluated/" + file), json("debug_squad/" + file)) << file;
+  }
+  const nlohmann::json trained = json("debug_squad/all_results.json");
+  for (const char* name : {"eval_exact_match", "eval_f1", "eval_loss"}) {
+    EXPECT_EQ(json("evaluated/all_results.json").at(name), trained.at(name)) << name;
+  }
+}
+
+// The hub's SQuAD has no test split, so run_qa predicts a file.
+TEST_F(GuideCommand, PredictsTheQuestionsOfAFile) {
+  ASSERT_EQ(run(CommandLine(kDistilBertSquad).arguments), 0) << output_;
+  const std::string questions =
+      (testing::source_dir() / "examples/data/questions/dev-v1.1.json").string();
+  ASSERT_EQ(run("--model_name_or_path debug_squad --task_name squad --do_predict --test_file " +
+                questions + " --output_dir /tmp/predicted"),
+            0)
+      << output_;
+  expect_answers("predicted", "predict");
+  EXPECT_FALSE(fs::exists(path("predicted/eval_results.json")));
+}
+
+// The flags of the guide's mpirun line; the processes share an empty cache.
+TEST_F(GuideCommand, TrainsInTwoProcessesThatDownloadOnce) {
+  const std::string flags =
+      "--model_name_or_path distilbert-base-uncased --dataset_name squad --do_train --do_eval "
+      "--per_device_train_batch_size 16 --num_train_epochs 1 --overwrite_output_dir --no_cuda "
+      "--xpu_backend ccl --bf16 --nominal_workers 2 --output_dir ";
+  std::vector<std::string> words = {"agent", "--nproc_per_node=2", "--", "train"};
+  for (const std::string& word : testing::split_words(flags + "two")) words.push_back(word);
+  testing::RunningProgram agent(testing::program("tilewright-worker"), words, folder());
+  ASSERT_EQ(agent.wait(), 0) << agent.output();
+  const std::string digest_of_two = digest_in(agent.output());
+  for (const auto& request : hub_->requests()) {
+    if (!request.storage) continue;
+    EXPECT_EQ(hub_->count("GET", request.target), 1) << request.target;
+  }
+  ASSERT_EQ(run(flags + "one"), 0) << output_;
+  EXPECT_EQ(digest(), digest_of_two);
+}
+
+TEST_F(GuideCommand, TrainsRegressionOnStsb) {
+  ASSERT_EQ(run("--model_name_or_path distilbert-base-uncased --task_name stsb --do_train "
+                "--do_eval --do_predict --output_dir /tmp/stsb"),
+            0)
+      << output_;
+  const nlohmann::json results = json("stsb/all_results.json");
+  for (const char* name : {"eval_pearson", "eval_spearmanr", "eval_combined_score"}) {
+    EXPECT_TRUE(results.contains(name)) << results;
+  }
+  EXPECT_EQ(json("stsb/config.json").at("architectures"),
+            nlohmann::json({"DistilBertForSequenceClassification"}));
+  EXPECT_TRUE(fs::exists(path("stsb/predict_results_stsb.txt")));
+}
+
+}  // namespace
+}  // namespace tilewright
