@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: demo crd docs test unit build deps test-deps model cluster-programs cluster cluster-down e2e images \
-  bench-controller parity install asan tsan sanitize fuzz format tidy words clean
+  bench-controller parity parity-gradients parity-quality install asan tsan sanitize fuzz format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
@@ -59,10 +59,20 @@ bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (ne
 
 PARITY_PYTHON := .cache/parity/bin/python
 PARITY_DATA ?= ../shared/data
-parity: build model ## compares trained models with Hugging Face's Trainer over seeds (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
-	[ -x $(PARITY_PYTHON) ] || python3 -m venv $(dir $(PARITY_PYTHON))..
-	$(PARITY_PYTHON) -m pip install --quiet --disable-pip-version-check -r bench/parity-requirements.txt
-	$(PARITY_PYTHON) bench/parity.py run --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) $(PARITY_FLAGS)
+PARITY_MODELS ?= bert-small distilbert-small bert-base distilbert bert-large
+parity: parity-gradients parity-quality ## compares gradients with PyTorch's and trained models with Hugging Face's Trainer (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
+
+.cache/parity/installed: bench/parity/requirements.txt
+	python3 -m venv $(@D)
+	$(PARITY_PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+parity-gradients: .cache/parity/installed ## gradients of the models PARITY_MODELS, with random weights
+	$(MAKE) build TARGETS=tilewright-parity-gradients
+	$(PARITY_PYTHON) bench/parity/gradients.py --models $(PARITY_MODELS) --json bench/results/gradients.json
+
+parity-quality: build model .cache/parity/installed ## metrics of models trained with several seeds
+	$(PARITY_PYTHON) bench/parity/quality.py run --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) $(PARITY_FLAGS)
 
 CRD := trainjobs.tilewright.dev.yaml
 crd: ## writes the generated CRD to crds/, which the Helm chart links to

@@ -157,8 +157,9 @@ std::vector<TrainingFlag> working_flags() {
       differs(string("data_dir", &Settings::data_dir,
                      "directory with the task's training and evaluation files"),
               "Not in the scripts: the public files of a task in a local directory."),
-      required(string("model_name_or_path", &Settings::model_name_or_path,
-                      "directory of the pre-trained model, in Hugging Face's layout")),
+      required(
+          string("model_name_or_path", &Settings::model_name_or_path,
+                 "pre-trained model: a directory in Hugging Face's layout, or a name on the hub")),
       string("model_revision", &Settings::model_revision,
              "branch, tag or commit of a model on the hub"),
       volume_path(string("config_name", &Settings::config_name,

@@ -1,5 +1,5 @@
 // Runs the commands of examples/cluster/README.md unchanged, from a local model and local data to a
-// local trained model.
+// local trained model; and examples/squad.yaml at a size that fits the test's node.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -10,6 +10,7 @@
 
 #include "common/json/document.h"
 #include "tests/e2e/kubernetes.h"
+#include "tests/e2e/training_job.h"
 #include "tests/support/running_program.h"
 
 namespace tilewright {
@@ -132,6 +133,52 @@ TEST_F(Examples, TrainAModelWithTheCommandsOfTheReadme) {
   for (const char* kind : {"trainjobs", "pods", "pvc", "services", "secrets", "networkpolicies"}) {
     kubectl_ok({"wait", kind, "--all", "--for=delete", "--timeout=60s"});
   }
+}
+
+// examples/squad.yaml with what a small node needs: another image, claim, model and data, less CPU
+// and memory, any node. `tilewright up` finds the same paths in the fixture's directory.
+json small_squad_job() {
+  json job = read_yaml(testing::read_text(testing::source_dir() / "examples/squad.yaml")).tree;
+  json& spec = job["spec"];
+  spec["trainer"].update({{"model", "pvc:model"}, {"data", "pvc:data"}, {"output", "pvc:out"}});
+  spec["worker"].update(
+      {{"image", testing::worker_image()}, {"resources", {{"cpu", "300m"}, {"memory", "1Gi"}}}});
+  spec["worker"].erase("nodeSelector");
+  json& volume = spec["volumes"][0];
+  volume["local"] = ".";
+  volume["persistentVolumeClaim"]["claimName"] = "work";
+  return job;
+}
+
+class SquadExample : public testing::TrainingJobTest {
+ protected:
+  // 65 questions: two epochs are four steps of 48.
+  SquadExample() : TrainingJobTest(testing::Model::kMiniLm, "questions", "squad") {}
+};
+
+TEST_F(SquadExample, TrainsAndScoresAnswersOnFourWorkers) {
+  const json manifest = small_squad_job();
+  create(manifest);
+  wait_for_success();
+  const json status = job()["status"];
+  EXPECT_EQ(status["replicas"]["succeeded"], 4) << status;
+  EXPECT_EQ(status["restarts"]["total"], 0) << status;
+  EXPECT_EQ(status["progress"]["step"], 4) << status;
+  // Rank 0, which may be any of the pods, logs how many workers have a rank.
+  std::string logs;
+  for (int i = 0; i < 4; ++i) logs += kubectl_ok({"logs", fmt::format("squad-worker-{}", i)});
+  EXPECT_THAT(logs, HasSubstr(": rank 0 of 4"));
+
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run(manifest));
+  const json local = json::parse(testing::read_text(folder() / "out/all_results.json"));
+  for (const char* metric : {"eval_exact_match", "eval_f1"}) {
+    ASSERT_TRUE(status["progress"]["metrics"].contains(metric)) << status;
+    EXPECT_NEAR(status["progress"]["metrics"][metric].get<double>(), local[metric].get<double>(),
+                1e-9)
+        << metric;
+  }
+  EXPECT_GT(local["eval_f1"].get<double>(), 0) << local;
+  EXPECT_EQ(json::parse(run_with_claim("cat /work/out/eval_predictions.json")).size(), 15u);
 }
 
 }  // namespace

@@ -18,7 +18,6 @@ using nlohmann::json;
 constexpr std::chrono::seconds kTrainingTimeout{200};
 
 fs::path small_model() { return source_dir() / "tests/golden/data/small_d32"; }
-fs::path data_folder() { return source_dir() / "examples/data/paraphrase"; }
 
 // Every letter is a token, so every text has tokens; padded to the vocab_size of config.json.
 void write_vocabulary(const fs::path& file) {
@@ -98,7 +97,7 @@ void TrainingJobTest::SetUp() {
     ASSERT_EQ(missing_model(), "");
     fs::create_directory_symlink(fs::canonical(model_dir()), folder() / "model");
   }
-  fs::create_directory_symlink(data_folder(), folder() / "data");
+  fs::create_directory_symlink(source_dir() / "examples/data" / data_, folder() / "data");
 
   create(claim("work"));
   create(with_claim(restricted_pod("loader", tools_image(), {"sleep", "600"}), "work"));
@@ -125,12 +124,12 @@ std::string TrainingJobTest::run_with_claim(const std::string& script) const {
 }
 
 void TrainingJobTest::patch_job(const json& patch) const {
-  kubectl_ok({"patch", "trainjob", "mrpc", "--type=merge", "--patch=" + patch.dump()});
+  kubectl_ok({"patch", "trainjob", job_, "--type=merge", "--patch=" + patch.dump()});
 }
 
 json TrainingJobTest::wait_for(const std::string& what) const {
   const CommandResult waited =
-      kubectl({"wait", "trainjob/mrpc", "--for=" + what, "--timeout=100s", "-o", "json"});
+      kubectl({"wait", "trainjob/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
   EXPECT_EQ(waited.exit_code, 0) << what << ": " << waited.error << describe_job();
   return json::parse(waited.output, nullptr, false);
 }
@@ -149,7 +148,8 @@ void TrainingJobTest::wait_for_condition(const std::string& type, const std::str
 }
 
 void TrainingJobTest::wait_for_event(const std::string& reason, const MessageMatcher& says) const {
-  const std::string which = "--field-selector=involvedObject.name=mrpc,reason=" + reason;
+  const std::string which =
+      fmt::format("--field-selector=involvedObject.name={},reason={}", job_, reason);
   const CommandResult waited = kubectl({"wait", "--for=create", "event", which, "--timeout=30s"});
   EXPECT_EQ(waited.exit_code, 0) << "no event " << reason << ": " << waited.error << describe_job();
   const json events = json::parse(kubectl_ok({"get", "events", which, "-o", "json"}));
@@ -168,7 +168,7 @@ void TrainingJobTest::wait_for_success() const {
   while (left().count() > 0) {
     const auto step = std::min(left(), std::chrono::seconds(100));
     const CommandResult waited =
-        kubectl({"wait", "trainjob/mrpc", "--for=jsonpath={.status.completionTime}",
+        kubectl({"wait", "trainjob/" + job_, "--for=jsonpath={.status.completionTime}",
                  fmt::format("--timeout={}s", step.count())});
     if (waited.exit_code == 0) break;
   }
@@ -204,8 +204,8 @@ bool TrainingJobTest::is_make_cluster() const {
 }
 
 std::string TrainingJobTest::describe_job() const {
-  return kubectl({"describe", "trainjob", "mrpc"}).output +
-         kubectl({"logs", "--selector=tilewright.dev/job-name=mrpc", "--prefix", "--tail=20"})
+  return kubectl({"describe", "trainjob", job_}).output +
+         kubectl({"logs", "--selector=tilewright.dev/job-name=" + job_, "--prefix", "--tail=20"})
              .output;
 }
 

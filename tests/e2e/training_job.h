@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/e2e/kubernetes.h"
@@ -24,7 +25,9 @@ nlohmann::json training_job(Model model);
 
 class TrainingJobTest : public KubernetesTest {
  protected:
-  explicit TrainingJobTest(Model model) : model_(model) {}
+  // `data`: a directory of examples/data. `job`: the name of the job that the functions below mean.
+  explicit TrainingJobTest(Model model, std::string data = "paraphrase", std::string job = "mrpc")
+      : model_(model), data_(std::move(data)), job_(std::move(job)) {}
   // Creates the claim `work` in the test's namespace, with directories `model` and `data`.
   void SetUp() override;
   void TearDown() override;
@@ -34,7 +37,7 @@ class TrainingJobTest : public KubernetesTest {
   // Adds a kubectl command that runs when the test ends, also after a failure.
   void add_cleanup(std::vector<std::string> command) { cleanups_.push_back(std::move(command)); }
 
-  nlohmann::json job() const { return get("trainjob/mrpc"); }
+  nlohmann::json job() const { return get("trainjob/" + job_); }
   // Applies a merge patch.
   void patch_job(const nlohmann::json& patch) const;
   using MessageMatcher = ::testing::Matcher<const std::string&>;
@@ -72,6 +75,8 @@ class TrainingJobTest : public KubernetesTest {
   std::string describe_job() const;
 
   Model model_;
+  std::string data_;
+  std::string job_;
   TemporaryDirectory folder_;
   std::vector<std::vector<std::string>> cleanups_;
 };

@@ -12,21 +12,25 @@ using ::testing::HasSubstr;
 
 class Crd : public CrdTest {};
 
-TEST_F(Crd, DefaultsTheExampleAsValidateDoes) {
-  const std::string file = source_dir() / "examples/trainjob.yaml";
-  const CommandResult made =
-      control_plane().kubectl({"create", "-f", file, "-o", "jsonpath={.metadata.name}"});
-  ASSERT_EQ(made.exit_code, 0) << made.error;
-  EXPECT_THAT(made.output, ::testing::MatchesRegex("paraphrase-[a-z0-9]{5}"));
-  const HttpResponse answer = admin().get(kJobsPath + "/" + made.output);
-  ASSERT_EQ(answer.status, 200) << answer.message();
-  api::DecodeResult by_api_server = api::decode_object(answer.json(), true);
-  ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
-  const auto by_operator = api::check_manifest(read_text(file), file, api::Target::kCluster);
-  ASSERT_TRUE(by_operator.ok()) << by_operator.error().message;
-  EXPECT_EQ(by_api_server.job.spec, by_operator->job.spec)
-      << api::to_json(by_api_server.job) << "\n"
-      << api::to_json(by_operator->job);
+TEST_F(Crd, DefaultsTheExamplesAsValidateDoes) {
+  const std::map<std::string, std::string> names = {
+      {"examples/trainjob.yaml", "paraphrase-[a-z0-9]{5}"}, {"examples/squad.yaml", "squad"}};
+  for (const auto& [example, name] : names) {
+    const std::string file = source_dir() / example;
+    const CommandResult made =
+        control_plane().kubectl({"create", "-f", file, "-o", "jsonpath={.metadata.name}"});
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_THAT(made.output, ::testing::MatchesRegex(name));
+    const HttpResponse answer = admin().get(kJobsPath + "/" + made.output);
+    ASSERT_EQ(answer.status, 200) << answer.message();
+    api::DecodeResult by_api_server = api::decode_object(answer.json(), true);
+    ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
+    const auto by_operator = api::check_manifest(read_text(file), file, api::Target::kCluster);
+    ASSERT_TRUE(by_operator.ok()) << by_operator.error().message;
+    EXPECT_EQ(by_api_server.job.spec, by_operator->job.spec)
+        << api::to_json(by_api_server.job) << "\n"
+        << api::to_json(by_operator->job);
+  }
 }
 
 TEST_F(Crd, DefaultsAMinimalManifest) {

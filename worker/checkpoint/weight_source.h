@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/checkpoint/mapped_file.h"
+#include "common/base/mapped_file.h"
 #include "worker/checkpoint/tensor.h"
 
 namespace tilewright::checkpoint {

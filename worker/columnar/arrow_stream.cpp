@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/mapped_file.h"
 #include "worker/columnar/arrow_metadata.h"
-#include "worker/columnar/mapped_file.h"
 #include "worker/columnar/selection.h"
 #include "worker/text/utf8.h"
 
@@ -427,7 +427,7 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
 }
 
 Table read_arrow_stream(const std::filesystem::path& path, std::span<const std::string> columns) {
-  const MappedFile file(path);
+  const MappedFile file(path, ExitCode::kData);
   return parse_arrow_stream(file.content(), path, columns);
 }
 

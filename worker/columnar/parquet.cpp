@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "worker/columnar/mapped_file.h"
+#include "common/base/mapped_file.h"
 #include "worker/columnar/parquet_chunk.h"
 #include "worker/columnar/parquet_metadata.h"
 #include "worker/columnar/selection.h"
@@ -94,7 +94,7 @@ Table parse_parquet(Bytes content, const std::filesystem::path& path,
 }
 
 Table read_parquet(const std::filesystem::path& path, std::span<const std::string> columns) {
-  const MappedFile file(path);
+  const MappedFile file(path, ExitCode::kData);
   return parse_parquet(file.content(), path, columns);
 }
 

@@ -302,6 +302,10 @@ class TrainingRun {
   void use_isa(runtime::Isa isa) {
     if (trainer_ != nullptr && isa == isa_) return;
     isa_ = isa;
+    if (settings_.chooses_data_type) {
+      job_.settings.bf16 = settings_.bf16 = has_bf16(std::span(&isa, 1));
+      if (settings_.exact) job_.fingerprint[std::string(kDataTypeSetting)] = settings_.bf16;
+    }
     if (settings_.exact) job_.fingerprint[kInstructionSetSetting] = runtime::name(isa);
     trainer_.reset();  // frees its memory first
     trainer_ = make_trainer(job_, isa, *pool_, faults_, log_);

@@ -25,7 +25,7 @@ struct RunOptions {
   // Address of /metrics; nullopt: not served.
   std::optional<net::Address> metrics_address;
   metrics::Identity identity;
-  bool terminal = false;                // standard error is a terminal
+  bool terminal = false;  // standard error is a terminal
   // Reads the environment, for the hub.
   hub::GetVariable variable = [](const char*) { return std::string(); };
   const net::WakeUp* cancel = nullptr;  // ends downloads; may be null

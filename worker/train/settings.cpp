@@ -113,7 +113,10 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
   resolve_actions(arguments, settings);
   check_required(settings);
   resolve_evaluation(arguments, settings);
-  if (!arguments.is_set("bf16")) settings.bf16 = machine.has_bf16;
+  if (!arguments.is_set("bf16")) {
+    settings.chooses_data_type = true;
+    settings.bf16 = machine.has_bf16;
+  }
   if (settings.uses_onednn() && settings.exact && arguments.is_set("exact")) {
     throw Failure(ExitCode::kUsage,
                   "found --gemm_backend=onednn with --exact=true, expected --exact=false: oneDNN "
@@ -178,6 +181,7 @@ nlohmann::json fingerprint(const Settings& settings) {
   nlohmann::json values;
   for (const TrainingFlag& flag : training_flags()) {
     if (!flag.determines_weights) continue;
+    if (flag.name == kDataTypeSetting && settings.chooses_data_type) continue;
     std::visit(
         [&](auto member) {
           if constexpr (!std::is_same_v<decltype(member), std::monostate>) {

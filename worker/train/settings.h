@@ -25,6 +25,9 @@ struct Settings : TrainingSettings {
   // Examples per optimizer step: per-device batch size x nominal workers x accumulation steps. It
   // stays the same for the life of the job, however many workers there are.
   std::int64_t global_batch = 0;
+  // Without --bf16 the data type follows from the instruction set of the membership epoch: bf16 if
+  // it has bf16 instructions. bf16 then holds what this machine would use alone.
+  bool chooses_data_type = false;
 
   bool uses_onednn() const { return gemm_backend == "onednn"; }
   bool needs_best_model() const { return load_best_model_at_end || save_strategy == "best"; }
@@ -51,8 +54,11 @@ std::string describe_data_type(const TrainingArguments& arguments, const Setting
 // type on `isa`.
 void check_gemm_backend(const Settings& settings, runtime::Isa isa);
 
-// The values that determine the trained weights. All workers must have the same, and so must a
-// checkpoint and the training that resumes from it.
+// The data type in the fingerprint.
+inline constexpr std::string_view kDataTypeSetting = "bf16";
+
+// The values that determine the trained weights, without the data type if it is not chosen yet. All
+// workers must have the same, and so must a checkpoint and the training that resumes from it.
 nlohmann::json fingerprint(const Settings& settings);
 
 }  // namespace tilewright::train

@@ -154,7 +154,7 @@ def make_logits(features):
         yield logits[:, 0].copy(), logits[:, 1].copy()
 
 
-def predict(examples, features, logits, negative, threshold, n_best, max_answer):
+def predict(examples, features, logits, negative, threshold, n_best, max_answer, refuse_ties=True):
     """The n-best lists, answers and null odds of run_qa's post-processing."""
     windows = collections.defaultdict(list)
     for feature, values in zip(features, logits):
@@ -203,7 +203,7 @@ def predict(examples, features, logits, negative, threshold, n_best, max_answer)
         lists[example.qas_id] = [
             {k: v if isinstance(v, str) else float(v) for k, v in entry.items()}
             for entry in entries]
-    if ties:
+    if ties and refuse_ties:
         raise SystemExit(f"{ties} windows have equal logits among the best: change the seed")
     files = {"eval_predictions.json": answers, "eval_nbest_predictions.json": lists}
     if negative:

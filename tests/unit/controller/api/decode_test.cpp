@@ -48,12 +48,14 @@ TEST(Decode, AcceptsAValidManifest) {
   EXPECT_EQ(spec.volumes[1].source["persistentVolumeClaim"]["claimName"], "tilewright-data");
 }
 
-TEST(Decode, AcceptsTheExample) {
-  const auto text = read_file(tilewright::testing::source_dir() / "examples/trainjob.yaml",
-                              kMaxManifestBytes, ExitCode::kManifest);
-  ASSERT_TRUE(text.ok()) << text.error().message;
-  EXPECT_EQ(errors_of(*text, Target::kLocal), "");
-  EXPECT_EQ(errors_of(*text, Target::kCluster), "");
+TEST(Decode, AcceptsTheExamples) {
+  for (const char* name : {"trainjob.yaml", "squad.yaml"}) {
+    const auto text = read_file(tilewright::testing::source_dir() / "examples" / name,
+                                kMaxManifestBytes, ExitCode::kManifest);
+    ASSERT_TRUE(text.ok()) << text.error().message;
+    EXPECT_EQ(errors_of(*text, Target::kLocal), "") << name;
+    EXPECT_EQ(errors_of(*text, Target::kCluster), "") << name;
+  }
 }
 
 TEST(Decode, SuggestsTheNearestKnownField) {

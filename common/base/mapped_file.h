@@ -9,13 +9,13 @@
 #include "common/base/file_descriptor.h"
 #include "common/base/result.h"
 
-namespace tilewright::checkpoint {
+namespace tilewright {
 
 // Another process that truncates the file while it is mapped causes SIGBUS on access; see
-// check_size().
+// check_size(). A file that is replaced by rename stays as it was mapped.
 class MappedFile {
  public:
-  // Throws Failure with `code`.
+  // Throws Failure with `code` that names the path unless it is a regular file that can be read.
   MappedFile(std::filesystem::path path, ExitCode code);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -36,4 +36,4 @@ class MappedFile {
   std::span<const std::byte> content_{};
 };
 
-}  // namespace tilewright::checkpoint
+}  // namespace tilewright

@@ -1,4 +1,4 @@
-#include "worker/checkpoint/mapped_file.h"
+#include "common/base/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,10 +8,11 @@
 #include <cerrno>
 #include <cstring>
 
-namespace tilewright::checkpoint {
+namespace tilewright {
 
 MappedFile::MappedFile(std::filesystem::path path, ExitCode code)
     : path_(std::move(path)), code_(code) {
+  // O_NONBLOCK: a named pipe without a writer must not block.
   file_ = FileDescriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file_) fail(fmt::format("cannot open: {}", std::strerror(errno)));
   struct stat status {};
@@ -41,4 +42,4 @@ void MappedFile::fail(const std::string& what) const {
   throw Failure(code_, fmt::format("{}: {}", path_.string(), what));
 }
 
-}  // namespace tilewright::checkpoint
+}  // namespace tilewright

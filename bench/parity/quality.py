@@ -1,14 +1,15 @@
 """Compares the quality of models that Tilewright and Hugging Face's Trainer train, over seeds.
 
-    python bench/parity.py run --worker build/release/bin/tilewright-worker \
-        --model .cache/models/all-minilm-l6-v2 --data DATA [--tasks mrpc rte] [--minutes 60]
-    python bench/parity.py table
+    python bench/parity/quality.py run --worker build/release/bin/tilewright-worker \
+        --model .cache/models/all-minilm-l6-v2 --data DATA [--tasks mrpc squad] [--minutes 60]
+    python bench/parity/quality.py table
 
 DATA holds glue/ and squad/. Both sides get the same flags, and the Trainer pads each batch to its
 longest example. A task has enough seeds if each side has the minimum and the standard error of the
 difference is below 0.7 points; the sides agree if the difference is within three standard errors.
 Every finished run is added to bench/results/parity.json and recorded runs are skipped, so the
-script can be stopped and restarted at any time. Needs torch, transformers and accelerate.
+script can be stopped and restarted at any time. The Trainer's windows, answers and metrics of SQuAD
+are those of tests/golden/squad. Needs requirements.txt.
 """
 
 import argparse
@@ -21,23 +22,45 @@ import sys
 import tempfile
 import time
 
-import support
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCH))
+import support  # noqa: E402
 
+# The flags of run_glue and run_qa in the guides, but 1e-4 in place of 3e-5 for SQuAD, because MiniLM is
+# smaller than their models.
+GLUE = {"points": 100, "batch": 32, "max_seq_length": 128, "seeds": 5}
+SQUAD = {"metric": "f1", "points": 1, "batch": 12, "max_seq_length": 384, "doc_stride": 128,
+         "epochs": 2, "learning_rate": 1e-4, "seeds": 5}
 # Of each task: metric to compare, its scale in points, hyperparameters and minimum number of seeds.
 TASKS = {
-    "mrpc": {"metric": "accuracy", "points": 100, "epochs": 3, "learning_rate": 1e-4, "seeds": 10},
-    "sst2": {"metric": "accuracy", "points": 100, "epochs": 1, "learning_rate": 5e-5,
-             "rows": 8000, "seeds": 5},
-    "rte": {"metric": "accuracy", "points": 100, "epochs": 3, "learning_rate": 2e-5, "seeds": 5},
-    "cola": {"metric": "matthews_correlation", "points": 100, "epochs": 3, "learning_rate": 2e-5,
-             "seeds": 5},
+    "mrpc": {**GLUE, "metric": "accuracy", "epochs": 3, "learning_rate": 1e-4, "seeds": 10},
+    "sst2": {**GLUE, "metric": "accuracy", "epochs": 1, "learning_rate": 5e-5, "rows": 8000},
+    "rte": {**GLUE, "metric": "accuracy", "epochs": 3, "learning_rate": 2e-5},
+    "cola": {**GLUE, "metric": "matthews_correlation", "epochs": 3, "learning_rate": 2e-5},
+    "squad": {**SQUAD, "train_file": "train-v1.1.json", "validation_file": "xquad.en.json"},
+    "squad_v2": {**SQUAD, "train_file": "train-v2.0.json", "validation_file": "dev-v2.0.json",
+                 "version_2_with_negative": True},
 }
+N_BEST, MAX_ANSWER_LENGTH = 20, 30  # run_qa's defaults
 SIDES = ("tilewright", "trainer")
-BATCH = 32
-MAX_LENGTH = 128
 MAX_ERROR = 0.7  # points, standard error of the difference
 MAX_SEEDS = 100
 RESULTS = support.results_folder() / "parity.json"
+
+
+def is_squad(task):
+    return "doc_stride" in TASKS[task]
+
+
+def squad_file(data, task, name):
+    return pathlib.Path(data) / "squad" / TASKS[task][name]
+
+
+def data_flags(data, task):
+    if not is_squad(task):
+        return {"data_dir": support.glue_folder(data, task)}
+    files = {name: squad_file(data, task, name) for name in ("train_file", "validation_file")}
+    return {**files, "doc_stride": TASKS[task]["doc_stride"]}
 
 
 def run_tilewright(args, task, seed):
@@ -48,13 +71,13 @@ def run_tilewright(args, task, seed):
             args.worker,
             task_name=task,
             model_name_or_path=args.model,
-            data_dir=support.glue_folder(args.data, task),
+            **data_flags(args.data, task),
             output_dir=f"{folder}/out",
             num_train_epochs=settings["epochs"],
             learning_rate=settings["learning_rate"],
             max_train_samples=settings.get("rows", -1),
-            max_seq_length=MAX_LENGTH,
-            per_device_train_batch_size=BATCH,
+            max_seq_length=settings["max_seq_length"],
+            per_device_train_batch_size=settings["batch"],
             seed=seed,
             bf16=True,
             save_strategy="no",
@@ -69,7 +92,8 @@ def run_tilewright(args, task, seed):
 
 
 def result_of(found):
-    names = ("accuracy", "f1", "matthews_correlation", "pearson", "spearmanr", "loss")
+    names = ("accuracy", "f1", "matthews_correlation", "exact_match", "exact", "HasAns_f1",
+             "NoAns_f1", "loss")
     return {
         "metrics": {name: found[f"eval_{name}"] for name in names if f"eval_{name}" in found},
         "train_loss": found["train_loss"],
@@ -92,27 +116,63 @@ def run_trainer(args, task, seed):
 
 
 def trainer_process(args):
-    import numpy as np
     import torch
-    from transformers import (
-        AutoModelForSequenceClassification,
-        AutoTokenizer,
-        DataCollatorWithPadding,
-        Trainer,
-        TrainingArguments,
-        set_seed,
-    )
+    import transformers
 
     settings = TASKS[args.task]
     torch.set_num_threads(args.threads)
-    set_seed(args.seed)
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    model = AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=2)
+    transformers.set_seed(args.seed)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
+    prepare = prepare_squad if is_squad(args.task) else prepare_glue
+    model, train, dev, metrics = prepare(args, transformers, tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = transformers.Trainer(
+            model=model,
+            args=transformers.TrainingArguments(
+                output_dir=folder,
+                num_train_epochs=settings["epochs"],
+                learning_rate=settings["learning_rate"],
+                per_device_train_batch_size=settings["batch"],
+                lr_scheduler_type="linear",
+                warmup_steps=0,
+                weight_decay=0.0,
+                max_grad_norm=1.0,
+                bf16=True,
+                use_cpu=True,
+                seed=args.seed,
+                save_strategy="no",
+                logging_steps=20,
+                report_to="none",
+                disable_tqdm=True,
+            ),
+            train_dataset=train,
+            eval_dataset=dev,
+            data_collator=transformers.DataCollatorWithPadding(tokenizer),
+            compute_metrics=metrics,
+        )
+        trained = trainer.train().metrics
+        found = {**trained, **trainer.evaluate()}
+    support.write_json(
+        args.out,
+        {
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            **result_of(found),
+            "versions": support.peer_versions(),
+        },
+    )
+
+
+def prepare_glue(args, transformers, tokenizer):
+    """Returns the model, the training and the development examples, and the metrics function."""
+    import numpy as np
+
+    settings = TASKS[args.task]
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=2)
 
     def examples(split, rows):
         folder = support.glue_folder(args.data, args.task)
         labels, texts = support.read_glue(folder, args.task, split, rows)
-        encoded = tokenizer(*texts, truncation=True, max_length=MAX_LENGTH)
+        encoded = tokenizer(*texts, truncation=True, max_length=settings["max_seq_length"])
         return [
             {**{name: column[i] for name, column in encoded.items()}, "labels": labels[i]}
             for i in range(len(labels))
@@ -130,41 +190,44 @@ def trainer_process(args):
             found["f1"] = 2 * hits / max(1, int((picked == 1).sum() + (truth == 1).sum()))
         return found
 
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            model=model,
-            args=TrainingArguments(
-                output_dir=folder,
-                num_train_epochs=settings["epochs"],
-                learning_rate=settings["learning_rate"],
-                per_device_train_batch_size=BATCH,
-                lr_scheduler_type="linear",
-                warmup_steps=0,
-                weight_decay=0.0,
-                max_grad_norm=1.0,
-                bf16=True,
-                use_cpu=True,
-                seed=args.seed,
-                save_strategy="no",
-                logging_steps=20,
-                report_to="none",
-                disable_tqdm=True,
-            ),
-            train_dataset=examples("train", settings.get("rows")),
-            eval_dataset=examples("dev", None),
-            data_collator=DataCollatorWithPadding(tokenizer),
-            compute_metrics=metrics,
-        )
-        trained = trainer.train().metrics
-        found = {**trained, **trainer.evaluate()}
-    support.write_json(
-        args.out,
-        {
-            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            **result_of(found),
-            "versions": support.peer_versions(),
-        },
-    )
+    return model, examples("train", settings.get("rows")), examples("dev", None), metrics
+
+
+def prepare_squad(args, transformers, tokenizer):
+    """The same for run_qa's windows."""
+    sys.path.insert(0, str(BENCH.parent / "tests/golden/squad"))
+    import write_squad_goldens as squad
+
+    settings = TASKS[args.task]
+    negative = settings.get("version_2_with_negative", False)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(args.model)
+
+    def windows(name):
+        questions = squad.read_examples(squad_file(args.data, args.task, name))
+        features = squad.make_features(tokenizer, questions, settings["max_seq_length"],
+                                       settings["doc_stride"])
+        return questions, features, [
+            {"input_ids": feature["ids"], "token_type_ids": feature["types"],
+             "attention_mask": [1] * len(feature["ids"]),
+             "start_positions": feature["start"], "end_positions": feature["end"]}
+            for feature in features
+        ]
+
+    _, _, train = windows("train_file")
+    questions, features, dev = windows("validation_file")
+
+    def metrics(evaluated):
+        starts, ends = evaluated.predictions
+        # Without the padding of the batches.
+        logits = [(start[:len(feature["ids"])], end[:len(feature["ids"])])
+                  for feature, start, end in zip(features, starts, ends)]
+        answers, _ = squad.predict(questions, features, logits, negative, 0.0, N_BEST,
+                                   MAX_ANSWER_LENGTH, refuse_ties=False)
+        scores = (squad.squad_metrics.squad_evaluate(questions, answers) if negative
+                  else squad.score_v1(questions, answers))
+        return {name: float(value) for name, value in scores.items()}
+
+    return model, train, dev, metrics
 
 
 def recorded():
@@ -176,7 +239,7 @@ def record(entry):
     with support.locked(RESULTS):
         runs = recorded() + [entry]
         runs.sort(key=lambda run: (run["task"], run["side"], run["seed"]))
-        support.write_json(RESULTS, {"settings": TASKS, "batch": BATCH, "runs": runs})
+        support.write_json(RESULTS, {"settings": TASKS, "runs": runs})
 
 
 def values_of(runs, task, side):
