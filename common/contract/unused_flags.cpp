@@ -130,7 +130,6 @@ std::vector<TrainingFlag> refused_flags() {
       refused("fp16_full_eval", kBool, "CPUs have no fp16 arithmetic for this; use --bf16"),
       refused("push_to_hub", kBool,
               "the trainer does not upload; run `huggingface-cli upload` on output_dir"),
-      refused("label_smoothing_factor", kFloat, "label smoothing is not implemented"),
       refused("ignore_mismatched_sizes", kBool,
               "weights of another shape are an error; remove classifier.* from the weights file"),
       refused("adafactor", kBool, "the optimizer is AdamW"),

@@ -8,6 +8,8 @@ metrics.json: metrics and the lines that Trainer.log_metrics prints for them.
 training_arguments.txt: the names of the fields of TrainingArguments.
 vocab.txt: a vocabulary for tests/golden/data/small_d64.
 predictions.json: the predictions of that model for sentences and pairs, computed in float64.
+label_smoothing.json: losses and gradients of torch's cross entropy with label smoothing, and the losses of
+    the Trainer that trains that model with --label_smoothing_factor.
 """
 
 import argparse
@@ -115,6 +117,63 @@ def predictions(out):
     return {"transformers": transformers.__version__, "max_seq_length": 32, "lines": lines}
 
 
+PAIRS = [  # sentence1, sentence2, label
+    ("The cat sat on the mat.", "A very old dog, not running!", 2),
+    ("The dog ran.", "It was not a cat?", 0),
+    ("red home", "And the new home is blue.", 1),
+    ("She ran to the big river, under trees.", "he sat", 2),
+]
+
+
+def label_smoothing(out):
+    """Logits are multiples of 1/8 below 16: exact in bf16."""
+    generator = torch.Generator().manual_seed(13)
+    cases = []
+    for classes, epsilon in [(2, 0.1), (3, 0.1), (3, 0.5), (10, 0.25), (10, 1.0)]:
+        logits = (torch.randint(-127, 128, (5, classes), generator=generator).double() / 8).requires_grad_()
+        labels = torch.randint(0, classes, (5,), generator=generator)
+        losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=epsilon)
+        losses.sum().backward()
+        smoother = trainer_pt_utils.LabelSmoother(epsilon=epsilon)
+        cases.append({"classes": classes, "epsilon": epsilon, "logits": logits.flatten().tolist(),
+                      "labels": labels.tolist(), "losses": losses.tolist(),
+                      "gradients": logits.grad.flatten().tolist(),
+                      "trainer_loss": float(smoother({"logits": logits.detach()}, labels))})
+    return {"torch": torch.__version__, "transformers": transformers.__version__, "cases": cases,
+            "training": smoothed_training(out)}
+
+
+def smoothed_training(out):
+    """Three steps over the whole training set, without dropout, and the evaluation after them."""
+    torch.manual_seed(0)
+    tokenizer = transformers.BertTokenizer(str(out / "vocab.txt"), do_lower_case=True)
+    model = transformers.BertForSequenceClassification.from_pretrained(
+        str(out.parent / "data/small_d64"), attn_implementation="eager", hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0, classifier_dropout=0).double()
+    encoded = tokenizer([a for a, _, _ in PAIRS], [b for _, b, _ in PAIRS], padding=True, return_tensors="pt")
+    data = [{**{key: value[i] for key, value in encoded.items()}, "labels": label}
+            for i, (_, _, label) in enumerate(PAIRS)]
+    arguments = transformers.TrainingArguments(
+        output_dir="unused", use_cpu=True, report_to="none", label_smoothing_factor=0.1, max_steps=3,
+        per_device_train_batch_size=4, per_device_eval_batch_size=4, learning_rate=1e-3,
+        lr_scheduler_type="constant", logging_steps=1, save_strategy="no", disable_tqdm=True)
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data)
+    losses = []
+    compute_loss = trainer.compute_loss
+
+    def record(*positional, **named):
+        result = compute_loss(*positional, **named)
+        losses.append(float(result[0] if isinstance(result, tuple) else result))
+        return result
+
+    trainer.compute_loss = record
+    trainer.train()
+    eval_loss = trainer.evaluate()["eval_loss"]
+    rows = [{"sentence1": first, "sentence2": second, "label": model.config.id2label[label]}
+            for first, second, label in PAIRS]
+    return {"epsilon": 0.1, "learning_rate": 1e-3, "rows": rows, "losses": losses[:3], "eval_loss": eval_loss}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,6 +182,7 @@ def main():
     (out / "schedules.json").write_text(json.dumps(schedules(), indent=1) + "\n")
     (out / "metrics.json").write_text(json.dumps(metrics(), indent=1) + "\n")
     (out / "predictions.json").write_text(json.dumps(predictions(out), indent=1) + "\n")
+    (out / "label_smoothing.json").write_text(json.dumps(label_smoothing(out), indent=1) + "\n")
     fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
               if not field.name.startswith("_")]
     (out / "training_arguments.txt").write_text("\n".join(fields) + "\n")
