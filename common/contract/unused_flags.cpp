@@ -96,7 +96,7 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("logging_dir", kString, kReports),
       without_effect("disable_tqdm", kBool, "the progress bar is drawn on a terminal only"),
       without_effect("logging_nan_inf_filter", kBool,
-                     "a loss that is not finite is logged as it is"),
+                     "a loss that is not finite ends the training"),
       without_effect("log_level_replica", kString, kOneWriter),
       without_effect("log_on_each_node", kBool, kOneWriter),
       without_effect("save_on_each_node", kBool, kOneWriter),

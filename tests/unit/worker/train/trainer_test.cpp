@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
+#include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
 
 namespace tilewright::train {
@@ -17,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 class TrainerTest : public ::testing::Test {
@@ -81,6 +85,35 @@ class TrainerTest : public ::testing::Test {
     }
     return "";
   }
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(output_)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("checkpoint-")) names.push_back(name);
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+  // Overwrites the first elements of a tensor of the starting weights.
+  void set_weights(const char* tensor, const std::vector<float>& values) {
+    std::fstream file(model_ / "model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    std::uint64_t size = 0;
+    file.read(reinterpret_cast<char*>(&size), sizeof size);
+    std::string header(size, '\0');
+    file.read(header.data(), static_cast<std::streamsize>(size));
+    const std::int64_t begin = nlohmann::json::parse(header).at(tensor).at("data_offsets").at(0);
+    file.seekp(static_cast<std::streamoff>(sizeof size + size) + begin);
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(float)));
+  }
+  // Throws Failure(kWeights) if an element is not finite.
+  void check_weights(const fs::path& folder) const {
+    Job job;
+    job.settings.model_name_or_path = folder;
+    job.model = checkpoint::read_model_config(model_);
+    open_starting_weights(job);
+  }
 
   testing::TemporaryDirectory directory_;
   fs::path model_ = directory_.path() / "model";
@@ -111,6 +144,40 @@ TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
   EXPECT_THAT(failure({"--label_smoothing_factor=0.1"}, ExitCode::kUsage),
               AllOf(StartsWith("--label_smoothing_factor: found 0.1 with the regression "),
                     HasSubstr("expected 0")));
+}
+
+// A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.
+const std::vector<std::string> kDiverging = {"--learning_rate=100", "--weight_decay=100",
+                                             "--max_steps=60", "--save_steps=1",
+                                             "--save_total_limit=60"};
+
+TEST_F(TrainerTest, KeepsTheCheckpointsBeforeItDiverges) {
+  const std::string sentence = failure(kDiverging, ExitCode::kDiverged);
+  const std::size_t steps = losses_.size();
+  ASSERT_GT(steps, 1U);
+  ASSERT_LT(steps, 60U);
+  for (const double loss : losses_) EXPECT_TRUE(std::isfinite(loss)) << loss;
+  EXPECT_THAT(sentence, AllOf(StartsWith(fmt::format("step {}: ", steps + 1)),
+                              HasSubstr(" at learning rate 100, expected a finite number"),
+                              HasSubstr("--max_grad_norm")));
+  EXPECT_EQ(checkpoints().size(), steps);
+  for (const std::string& name : checkpoints()) EXPECT_NO_THROW(check_weights(output_ / name));
+}
+
+TEST_F(TrainerTest, StopsAtALossThatIsNotFinite) {
+  set_weights("classifier.bias", {-3e38f, 3e38f});
+  EXPECT_THAT(failure({"--save_steps=1"}, ExitCode::kDiverged),
+              StartsWith("step 1: the loss is infinite at learning rate 0.001, "));
+  EXPECT_THAT(losses_, IsEmpty());
+  EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+// Loss and gradient of the step are finite, but the weight decay makes a weight infinite.
+TEST_F(TrainerTest, WritesNoInfiniteWeights) {
+  set_weights("classifier.weight", {1e35f});
+  EXPECT_THAT(failure(kDiverging, ExitCode::kDiverged),
+              StartsWith("step 1: a weight is not finite at learning rate 100, "));
+  EXPECT_THAT(checkpoints(), IsEmpty());
 }
 
 }  // namespace
