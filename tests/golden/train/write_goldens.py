@@ -10,6 +10,8 @@ vocab.txt: a vocabulary for tests/golden/data/small_d64.
 predictions.json: the predictions of that model for sentences and pairs, computed in float64.
 label_smoothing.json: losses and gradients of torch's cross entropy with label smoothing, and the losses of
     the Trainer that trains that model with --label_smoothing_factor.
+question_answering/: config.json and weights of a small model for question answering, and answers.json,
+    its answers as run_qa chooses them, with the logits computed in float64.
 """
 
 import argparse
@@ -18,8 +20,10 @@ import dataclasses
 import io
 import json
 import pathlib
+import sys
 import types
 
+import numpy
 import torch
 import transformers
 from transformers import trainer_pt_utils
@@ -174,6 +178,74 @@ def smoothed_training(out):
     return {"epsilon": 0.1, "learning_rate": 1e-3, "rows": rows, "losses": losses[:3], "eval_loss": eval_loss}
 
 
+QUESTIONS = [
+    {"question": "Where is the cat?", "context": "The cat sat under the old tree."},
+    {"id": "b", "question": "who ran", "context": "  A d\u00f3g, not\u00a0the \u732b\u732b, ran \U0001f408 on the red mat!"},
+    {"id": 7, "question": "What is new?", "context": "The dog ran to the river. " * 3 + "A new home is on the big mat, and "
+                                                     "it was good. He sat; she ran. " + "Very old trees. " * 4},
+    {"id": 7.5, "question": "  was it red?", "context": "red"},
+    {"id": "e", "question": "was she good", "context": " ".join(f"And she was {word}, not {word[::-1]}." for word in
+                                                             "bad old home river cat tree".split())},
+]
+ANSWER_CASES = [  # max_seq_length, doc_stride, version_2_with_negative, threshold, n_best_size, max_answer_length
+    (64, 16, False, 0.0, 20, 30),
+    (32, 8, False, 0.0, 20, 4),
+    (32, 8, True, 0.0, 20, 30),
+    (32, 8, True, 1.0, 5, 30),
+]
+
+
+def question_answering(out):
+    """Also checks that the pipeline chooses the same span where the context is one window."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "squad"))
+    import write_squad_goldens as squad
+    folder = out / "question_answering"
+    folder.mkdir(exist_ok=True)
+    torch.manual_seed(2016)
+    model = transformers.BertForQuestionAnswering(transformers.BertConfig(
+        vocab_size=120, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+        max_position_embeddings=64, initializer_range=0.25))
+    model.save_pretrained(folder)
+    model = model.double().eval()
+    tokenizer = transformers.BertTokenizerFast(str(out / "vocab.txt"), do_lower_case=True)
+    examples = [squad.Example(str(i), one["question"], one["context"], []) for i, one in enumerate(QUESTIONS)]
+    pipeline = transformers.pipeline("question-answering", model=model, tokenizer=tokenizer, device="cpu")
+    cases = []
+    for max_length, stride, negative, threshold, n_best, max_answer in ANSWER_CASES:
+        features = squad.make_features(tokenizer, examples, max_length, stride)
+        logits = []
+        for feature in features:
+            with torch.no_grad():
+                found = model(input_ids=torch.tensor([feature["ids"]]),
+                              token_type_ids=torch.tensor([feature["types"]]))
+            logits.append((found.start_logits[0].numpy(), found.end_logits[0].numpy()))
+        answers, files = squad.predict(examples, features, logits, negative, threshold, n_best, max_answer)
+        lists = json.loads(files["eval_nbest_predictions.json"])
+        lines = []
+        for index, one in enumerate(QUESTIONS):
+            answer = answers[str(index)]
+            entry = next(e for e in lists[str(index)] if e["text"] == answer)
+            start = end = 0
+            windows = [(f, values) for f, values in zip(features, logits) if f["question"] == index]
+            if answer:
+                (start, end), = {
+                    (feature["offsets"][s][0], feature["offsets"][e][1]) for feature, (starts, ends) in windows
+                    for s in numpy.flatnonzero(starts == entry["start_logit"])
+                    for e in numpy.flatnonzero(ends == entry["end_logit"])
+                    if feature["offsets"][s] and feature["offsets"][e]}
+                assert one["context"][start:end] == answer
+            if len(windows) == 1 and not negative:
+                piped = pipeline(question=one["question"].lstrip(), context=one["context"], max_seq_len=max_length,
+                                 doc_stride=stride, max_answer_len=max_answer, align_to_words=False)
+                assert (piped["start"], piped["end"]) == (start, end), (piped, start, end)
+            lines.append({**({"id": one["id"]} if "id" in one else {}), "answer": answer,
+                          "score": entry["probability"], "start": start, "end": end})
+        cases.append({"max_seq_length": max_length, "doc_stride": stride, "version_2_with_negative": negative,
+                      "null_score_diff_threshold": threshold, "n_best_size": n_best,
+                      "max_answer_length": max_answer, "windows": len(features), "lines": lines})
+    return {"transformers": transformers.__version__, "questions": QUESTIONS, "cases": cases}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -183,6 +255,8 @@ def main():
     (out / "metrics.json").write_text(json.dumps(metrics(), indent=1) + "\n")
     (out / "predictions.json").write_text(json.dumps(predictions(out), indent=1) + "\n")
     (out / "label_smoothing.json").write_text(json.dumps(label_smoothing(out), indent=1) + "\n")
+    answers = json.dumps(question_answering(out), indent=1) + "\n"
+    (out / "question_answering/answers.json").write_text(answers)
     fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
               if not field.name.startswith("_")]
     (out / "training_arguments.txt").write_text("\n".join(fields) + "\n")
