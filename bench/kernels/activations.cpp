@@ -125,7 +125,7 @@ Work cross_entropy(ThreadPool& /*pool*/, Isa isa, const Model& model) {
                      model.seqlen);  // one class per position, as in SQuAD
   const auto labels = modulo_buffer(r.count, r.columns);
   return {r.bytes(2 + 2), 0, [=] {
-            r.ops.softmax_cross_entropy(r.x->data(), labels->data(), r.count, r.columns, 0.1f,
+            r.ops.softmax_cross_entropy(r.x->data(), labels->data(), r.count, r.columns, 0.1f, 0.0f,
                                         r.a->data(), r.y->data());
           }};
 }

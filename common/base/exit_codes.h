@@ -21,6 +21,7 @@ enum class ExitCode : int {
   kJobFailed = 18,
   kSuperseded = 19,
   kCheckpointMissing = 20,
+  kDiverged = 21,
   kInterrupted = 130,
   kTerminated = 143,
   kPeerLost = 144,
@@ -61,6 +62,8 @@ constexpr std::string_view describe(ExitCode code) {
       return "A newer process of the job writes to the output directory.";
     case ExitCode::kCheckpointMissing:
       return "The job has written a later checkpoint than the output directory contains.";
+    case ExitCode::kDiverged:
+      return "The training diverged: the loss, the gradient or a weight is NaN or infinite.";
     case ExitCode::kInterrupted:
       return "Stopped by SIGINT.";
     case ExitCode::kTerminated:

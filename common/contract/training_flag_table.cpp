@@ -242,6 +242,9 @@ std::vector<TrainingFlag> working_flags() {
           number("adam_epsilon", &Settings::adam_epsilon, 1e-30, 1, "epsilon of AdamW")),
       determines_weights(number("max_grad_norm", &Settings::max_grad_norm, 0, kNoMaximum,
                                 "gradients are clipped to this norm; 0: no clipping")),
+      determines_weights(number("label_smoothing_factor", &Settings::label_smoothing_factor, 0, 1,
+                                "weight of the mean over all classes in the loss of a "
+                                "classification; no effect on question answering")),
       determines_weights(number("num_train_epochs", &Settings::num_train_epochs, 0, 1e6,
                                 "epochs to train; fractions are allowed")),
       determines_weights(

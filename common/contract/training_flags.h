@@ -60,6 +60,7 @@ struct TrainingSettings {
   float adam_beta2 = 0.999f;
   float adam_epsilon = 1e-8f;
   float max_grad_norm = 1;
+  float label_smoothing_factor = 0;
   double num_train_epochs = 3;
   std::int64_t max_steps = -1;
   std::string lr_scheduler_type = "linear";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -25,6 +26,22 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(train_in_one_process("two-threads", 2), reference);
   EXPECT_EQ(train_in_processes("two", 2), reference);
   EXPECT_EQ(train_in_processes("three", 3), reference);
+}
+
+// A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.
+TEST_F(Training, StopsAllProcessesWhenItDivergesAndKeepsTheCheckpoints) {
+  std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};
+  for (const std::string& flag : flags("out")) arguments.push_back(flag);
+  arguments.insert(arguments.end(),
+                   {"--learning_rate=100", "--lr_scheduler_type=constant", "--weight_decay=100",
+                    "--save_steps=1", "--save_total_limit=1", "--max_steps=60", "--threads=1"});
+  EXPECT_EQ(run(arguments), static_cast<int>(ExitCode::kDiverged)) << output_;
+  EXPECT_THAT(output_, ::testing::HasSubstr("at learning rate 100, expected a finite number"));
+  EXPECT_FALSE(fs::exists(folder() / "out" / "model.safetensors"));
+  const auto entries = fs::directory_iterator(folder() / "out");
+  EXPECT_TRUE(std::any_of(fs::begin(entries), fs::end(entries), [](const fs::directory_entry& one) {
+    return one.path().filename().string().starts_with("checkpoint-");
+  })) << output_;
 }
 
 // Pods created before maxReplicas was raised join such a world. One process runs a step as one

@@ -172,7 +172,7 @@ void add_train_commands(CLI::App& app, int& exit_code) {
   CLI::App* predict_command = add_command(
       app, "predict",
       "Predict the test examples of a task, or with --input FILE (-: standard input) the sentences "
-      "of JSON lines");
+      "or questions of JSON lines");
   predict_command->callback([=, &exit_code] { exit_code = predict(predict_command->remaining()); });
 }
 

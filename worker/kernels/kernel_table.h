@@ -79,8 +79,8 @@ struct KernelTable {
   void (*relu_dropout_backward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
   void (*dropout_forward)(const ActivationDropout<Activation>& a, Range rows) = nullptr;
   void (*softmax_cross_entropy)(const Activation* logits, const std::int32_t* labels,
-                                std::int64_t rows, std::int64_t classes, float scale, float* losses,
-                                Activation* d_logits) = nullptr;
+                                std::int64_t rows, std::int64_t classes, float scale,
+                                float smoothing, float* losses, Activation* d_logits) = nullptr;
   void (*squared_error)(const Activation* logits, const float* values, std::int64_t rows,
                         float scale, float* losses, Activation* d_logits) = nullptr;
   void (*span_cross_entropy)(const AnswerSpans& spans, const Activation* logits, float scale,

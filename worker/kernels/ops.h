@@ -237,8 +237,11 @@ struct Ops {
       dropout_forward;
   // losses[b] = -log softmax(logits[b])[labels[b]]; d_logits = (softmax - onehot) * scale. scale is
   // 1 / (examples of the global batch), so that the mean is taken once over the global batch.
+  // Label smoothing: with `smoothing` e > 0 the target is (1 - e) onehot + e / classes in place of
+  // onehot, and losses[b] = -sum_c target[c] log softmax(logits[b])[c].
   Kernel<void(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
-              std::int64_t classes, float scale, float* losses, Activation* d_logits)>
+              std::int64_t classes, float scale, float smoothing, float* losses,
+              Activation* d_logits)>
       softmax_cross_entropy;
   // losses[b] = (logits[b] - values[b])^2; d_logits = 2 (logits - values) scale.
   Kernel<void(const Activation* logits, const float* values, std::int64_t rows, float scale,

@@ -186,8 +186,8 @@ void dropout_forward(const KernelTable<Activation>& table, ThreadPool& pool, con
 template <typename Activation>
 void softmax_cross_entropy(const KernelTable<Activation>& table, const Activation* logits,
                            const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
-                           float scale, float* losses, Activation* d_logits) {
-  table.softmax_cross_entropy(logits, labels, rows, classes, scale, losses, d_logits);
+                           float scale, float smoothing, float* losses, Activation* d_logits) {
+  table.softmax_cross_entropy(logits, labels, rows, classes, scale, smoothing, losses, d_logits);
 }
 
 template <typename Activation>

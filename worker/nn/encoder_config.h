@@ -24,6 +24,7 @@ struct EncoderConfig {
   float attention_probs_dropout_prob = 0.1f;
   float classifier_dropout = 0.1f;  // of classification and regression
   float qa_dropout = 0;             // of question answering
+  float label_smoothing = 0;  // of classification, in the loss: see Ops::softmax_cross_entropy
   float initializer_range = 0.02f;
 
   std::int64_t head_size() const { return hidden_size / num_attention_heads; }

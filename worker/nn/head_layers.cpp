@@ -104,7 +104,7 @@ void HeadLayers<Element>::loss(const Context<Element>& c, const EncoderConfig& c
   switch (config.head) {
     case Head::kClassification:
       c.ops.softmax_cross_entropy(a.logits, batch.labels.data(), batch.B(), config.num_labels,
-                                  scale, a.losses, a.d_logits);
+                                  scale, config.label_smoothing, a.losses, a.d_logits);
       return;
     case Head::kRegression:
       c.ops.squared_error(a.logits, batch.values.data(), batch.B(), scale, a.losses, a.d_logits);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 
 #include "common/base/check.h"
@@ -28,24 +29,38 @@ std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float>
   return all;
 }
 
-// -log softmax(logits)[label] of `count` logits with a distance of `stride`.
-double cross_entropy(const float* logits, std::size_t count, std::size_t stride,
-                     std::int32_t label) {
+// log(sum of exp(logits)) of `count` logits with a distance of `stride`.
+double log_sum_exp(const float* logits, std::size_t count, std::size_t stride) {
   double max = logits[0];
   for (std::size_t c = 1; c < count; ++c) max = std::max<double>(max, logits[c * stride]);
   double exponentials = 0;
   for (std::size_t c = 0; c < count; ++c) exponentials += std::exp(logits[c * stride] - max);
-  return max + std::log(exponentials) - logits[static_cast<std::size_t>(label) * stride];
+  return max + std::log(exponentials);
+}
+
+// -log softmax(logits)[label] of `count` logits with a distance of `stride`.
+double cross_entropy(const float* logits, std::size_t count, std::size_t stride,
+                     std::int32_t label) {
+  return log_sum_exp(logits, count, stride) - logits[static_cast<std::size_t>(label) * stride];
+}
+
+// (1 - smoothing) times the cross entropy plus smoothing times the mean of -log softmax(logits).
+double smoothed_cross_entropy(const float* logits, std::size_t count, std::int32_t label,
+                              double smoothing) {
+  const double sum = std::accumulate(logits, logits + count, 0.0);
+  return log_sum_exp(logits, count, 1) - (1 - smoothing) * logits[label] -
+         smoothing * sum / static_cast<double>(count);
 }
 
 // The loss of one example, see nn::Head.
 double loss_of(const tasks::Task& task, const tasks::Dataset& data, std::size_t example,
-               const std::vector<float>& logits) {
+               const std::vector<float>& logits, double label_smoothing) {
   const nn::Target target = data.target_of(example);
   const auto width = static_cast<std::size_t>(task.num_labels());
   switch (task.head()) {
     case nn::Head::kClassification:
-      return cross_entropy(logits.data() + example * width, width, 1, target.label);
+      return smoothed_cross_entropy(logits.data() + example * width, width, target.label,
+                                    label_smoothing);
     case nn::Head::kRegression: {
       const double difference = static_cast<double>(logits[example]) - target.value;
       return difference * difference;
@@ -68,7 +83,7 @@ collectives::Range evaluation_range(int rank, int world, std::int64_t examples) 
 }
 
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
-                       const std::vector<float>& logits) {
+                       const std::vector<float>& logits, double label_smoothing) {
   const tasks::Dataset& data = set.data;
   const auto width = static_cast<std::size_t>(task.num_labels());
   const std::size_t rows =
@@ -85,7 +100,9 @@ EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
   if (!data.has_labels() || data.size() == 0) return result;
   result.metrics = task.metrics(logits, data);
   double sum = 0;
-  for (std::size_t i = 0; i < data.size(); ++i) sum += loss_of(task, data, i, logits);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    sum += loss_of(task, data, i, logits, label_smoothing);
+  }
   result.loss = sum / static_cast<double>(data.size());
   return result;
 }
@@ -133,7 +150,8 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
   const std::vector<float> own =
       compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples));
   EvaluationResult result =
-      score(*job_.task, set, gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout));
+      score(*job_.task, set, gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout),
+            static_cast<double>(job_.settings.label_smoothing_factor));
   result.seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
   const std::int64_t batch = job_.settings.per_device_eval_batch_size;
   result.steps = ((examples + mesh.world() - 1) / mesh.world() + batch - 1) / batch;

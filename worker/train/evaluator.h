@@ -29,10 +29,10 @@ struct EvaluationResult {
 collectives::Range evaluation_range(int rank, int world, std::int64_t examples);
 
 // `logits`: [rows, labels] as in Task::metrics(). Without labels the result has only the predictions
-// and the number of examples. Leaves `seconds` at 0. Throws Failure(kPeerLost) if the number of
-// logits is wrong.
+// and the number of examples. `label_smoothing`: in the loss of a classification, as in training.
+// Leaves `seconds` at 0. Throws Failure(kPeerLost) if the number of logits is wrong.
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
-                       const std::vector<float>& logits);
+                       const std::vector<float>& logits, double label_smoothing);
 
 template <typename Activation>
 class Evaluator {

@@ -97,6 +97,13 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   encoder.head = job.task->head();
   encoder.num_labels = job.task->num_labels();
   job.model.labels = job.task->label_names();
+  if (encoder.head == nn::Head::kRegression && settings.label_smoothing_factor > 0) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--label_smoothing_factor: found {} with the regression {}, expected "
+                              "0: a regression has no classes",
+                              settings.label_smoothing_factor, job.task->name()));
+  }
+  encoder.label_smoothing = settings.label_smoothing_factor;
   const auto override_dropout = [](float& probability, float flag) {
     if (flag >= 0) probability = flag;
   };

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "common/base/check.h"
 #include "worker/checkpoint/parameters.h"
+#include "worker/tasks/squad/postprocess.h"
+#include "worker/tasks/squad/squad.h"
 #include "worker/train/inputs.h"
 #include "worker/train/trainer.h"
 
@@ -14,6 +18,9 @@ namespace tilewright::train {
 namespace {
 
 constexpr const char* kOutput = "predictions";
+constexpr std::string_view kSentences =
+    "expected {\"sentence\": ...} or {\"sentence1\": ..., \"sentence2\": ...}";
+constexpr std::string_view kQuestions = "expected {\"question\": ..., \"context\": ...}";
 
 struct Sentences {
   std::string first;
@@ -24,41 +31,46 @@ struct Sentences {
   throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name, line, sentence));
 }
 
-Sentences parse_line(std::string_view line, const std::string& name, std::size_t number) {
-  constexpr std::string_view kExpected =
-      "expected {\"sentence\": ...} or {\"sentence1\": ..., \"sentence2\": ...}";
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (json.is_discarded()) fail(name, number, fmt::format("found invalid JSON, {}", kExpected));
-  if (!json.is_object()) {
-    fail(name, number, fmt::format("found {}, {}", json.type_name(), kExpected));
+// A line of the input: a JSON object with strings.
+class Line {
+ public:
+  // `expected`: the objects that the model takes, for messages.
+  Line(std::string_view text, const std::string& input, std::size_t number,
+       std::string_view expected)
+      : json_(nlohmann::json::parse(text, nullptr, false)), input_(input), number_(number) {
+    if (json_.is_discarded()) fail(fmt::format("found invalid JSON, {}", expected));
+    if (!json_.is_object()) fail(fmt::format("found {}, {}", json_.type_name(), expected));
   }
-  if (json.contains("question") || json.contains("context")) {
-    fail(
-        name, number,
-        "found a question, expected a sentence: the model in --model_name_or_path is a classifier");
+
+  [[noreturn]] void fail(const std::string& sentence) const {
+    tilewright::train::fail(input_, number_, sentence);
   }
-  const auto text = [&](const char* key) -> std::optional<std::string> {
-    const auto found = json.find(key);
-    if (found == json.end()) return std::nullopt;
+  std::size_t number() const { return number_; }
+  // null: there is no such member.
+  nlohmann::json member(const char* key) const { return json_.value(key, nlohmann::json()); }
+  bool contains(const char* key) const { return json_.contains(key); }
+  std::optional<std::string> text(const char* key) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) return std::nullopt;
     if (!found->is_string()) {
-      fail(name, number,
-           fmt::format("found {} as \"{}\", expected a string", found->type_name(), key));
+      fail(fmt::format("found {} as \"{}\", expected a string", found->type_name(), key));
     }
     return found->get<std::string>();
-  };
-  const std::optional<std::string> single = text("sentence");
-  const std::optional<std::string> first = single ? single : text("sentence1");
-  if (!first)
-    fail(name, number, fmt::format("found neither sentence nor sentence1, {}", kExpected));
-  return {*first, single ? std::nullopt : text("sentence2")};
-}
+  }
 
-std::vector<Sentences> parse_lines(std::string_view input, const std::string& name) {
+ private:
+  nlohmann::json json_;
+  const std::string& input_;
+  std::size_t number_;
+};
+
+// Calls `take` for each line of `input` that is not empty; `name`: of the input.
+void parse_lines(std::string_view input, const std::string& name, std::string_view expected,
+                 const std::function<void(const Line&)>& take) {
   if (input.size() > kMaxInputBytes) {
     throw Failure(ExitCode::kData,
                   fmt::format("{}: found more than {} bytes, expected less", name, kMaxInputBytes));
   }
-  std::vector<Sentences> all;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < input.size();) {
     const std::size_t end = std::min(input.find('\n', begin), input.size());
@@ -71,15 +83,53 @@ std::vector<Sentences> parse_lines(std::string_view input, const std::string& na
                        kMaxInputLineBytes));
     }
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    all.push_back(parse_line(line, name, number));
+    take(Line(line, name, number, expected));
   }
-  return all;
 }
 
-// The lines as the test split of a task. The predictions are one file, kOutput.
-class LinesTask final : public tasks::Task {
+Sentences sentences_of(const Line& line) {
+  if (line.contains("question") || line.contains("context")) {
+    line.fail(
+        "found a question, expected a sentence: the model in --model_name_or_path is a classifier");
+  }
+  const std::optional<std::string> single = line.text("sentence");
+  const std::optional<std::string> first = single ? single : line.text("sentence1");
+  if (!first) line.fail(fmt::format("found neither sentence nor sentence1, {}", kSentences));
+  return {*first, single ? std::nullopt : line.text("sentence2")};
+}
+
+// Adds the line's question and returns its id; null: it has none.
+nlohmann::json add_question(const Line& line, tasks::squad::ExamplesBuilder& builder) {
+  if (line.contains("sentence") || line.contains("sentence1")) {
+    line.fail(
+        "found a sentence, expected a question: the model in --model_name_or_path answers "
+        "questions");
+  }
+  const std::optional<std::string> question = line.text("question");
+  const std::optional<std::string> context = line.text("context");
+  if (!question || !context) {
+    line.fail(fmt::format("found no {}, {}", question ? "context" : "question", kQuestions));
+  }
+  nlohmann::json id = line.member("id");
+  if (!id.is_null() && !id.is_string() && !id.is_number()) {
+    line.fail(fmt::format("found {} as \"id\", expected a string or a number", id.type_name()));
+  }
+  // The ids of the lines may repeat; the builder's name a line in messages.
+  builder.add({.id = fmt::format("line {}", line.number()),
+               .context = *context,
+               .question = *question,
+               .answers = {}});
+  return id;
+}
+
+std::string to_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Sentences as the test split of a task. The predictions are one file, kOutput.
+class SentenceLines final : public tasks::Task {
  public:
-  LinesTask(std::vector<Sentences> sentences, std::vector<std::string> labels, std::string name)
+  SentenceLines(std::vector<Sentences> sentences, std::vector<std::string> labels, std::string name)
       : sentences_(std::move(sentences)),
         labels_(std::move(labels)),
         regression_(labels_.size() == 1),
@@ -112,9 +162,7 @@ class LinesTask final : public tasks::Task {
                                                       const tasks::Dataset& data) const override {
     std::string lines;
     for (std::size_t i = 0; i < data.size(); ++i) {
-      lines += describe(logits.subspan(i * labels_.size(), labels_.size()))
-                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-               "\n";
+      lines += to_line(describe(logits.subspan(i * labels_.size(), labels_.size())));
     }
     return {{kOutput, lines}};
   }
@@ -134,6 +182,74 @@ class LinesTask final : public tasks::Task {
   bool regression_;
   std::string name_;
 };
+
+// Questions as the test split of a task. The predictions are one file, kOutput.
+class QuestionLines final : public tasks::Task {
+ public:
+  // `ids`: of the questions; null: the line has none.
+  QuestionLines(tasks::squad::Examples examples, std::vector<nlohmann::json> ids, std::string name)
+      : examples_(std::move(examples)), ids_(std::move(ids)), name_(std::move(name)) {}
+
+  const std::string& name() const override { return name_; }
+  const std::vector<std::string>& label_names() const override { return label_names_; }
+  nn::Head head() const override { return nn::Head::kQuestionAnswering; }
+  int num_labels() const override { return 2; }
+  std::string file_name(const tasks::DataPart&) const override { return name_; }
+
+  tasks::Dataset read(const tasks::DataPart& part, const text::Tokenizer& tokenizer,
+                      const tasks::ReadOptions& options) const override {
+    return tasks::squad::make_dataset(examples_, part.split, tokenizer, options, name_);
+  }
+
+  tasks::Metrics metrics(std::span<const float>, const tasks::Dataset&) const override {
+    return {};
+  }
+
+  std::map<std::string, std::string> prediction_files(const tasks::DataPart&,
+                                                      std::span<const float> logits,
+                                                      const tasks::Dataset& data) const override {
+    const auto* source = dynamic_cast<const tasks::squad::SquadSource*>(data.source.get());
+    TW_CHECK(source != nullptr, "a data set of another task");
+    const auto predictions =
+        tasks::squad::postprocess(source->examples, source->features, logits, source->options);
+    std::string lines;
+    for (std::size_t i = 0; i < predictions.size(); ++i) {
+      lines += to_line(describe(ids_[i], predictions[i]));
+    }
+    return {{kOutput, lines}};
+  }
+
+ private:
+  static nlohmann::ordered_json describe(const nlohmann::json& id,
+                                         const tasks::squad::Prediction& prediction) {
+    // None: the windows' best starts and ends are all outside of the context or in wrong order.
+    const tasks::squad::Candidate none;
+    const tasks::squad::Candidate* const chosen = prediction.chosen();
+    const tasks::squad::Candidate& answer = chosen == nullptr ? none : *chosen;
+    nlohmann::ordered_json json;
+    if (!id.is_null()) json["id"] = id;
+    json["answer"] = answer.text;
+    json["score"] = answer.probability;
+    json["start"] = answer.span.begin;
+    json["end"] = answer.span.end;
+    return json;
+  }
+
+  tasks::squad::Examples examples_;
+  std::vector<nlohmann::json> ids_;
+  std::string name_;
+  std::vector<std::string> label_names_;
+};
+
+// Whether config.json names a model with a head for question answering.
+bool answers_questions(const checkpoint::ModelConfig& config) {
+  const auto json = nlohmann::json::parse(config.json);
+  const auto names = json.find("architectures");
+  if (names == json.end() || !names->is_array()) return false;
+  return std::ranges::any_of(*names, [](const nlohmann::json& name) {
+    return name.is_string() && name.get_ref<const std::string&>().ends_with("ForQuestionAnswering");
+  });
+}
 
 Settings prediction_settings(const TrainingArguments& arguments, const RunOptions& options) {
   Settings settings{arguments.settings()};
@@ -157,21 +273,34 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
                           std::string_view input, const std::string& name, Logger& log) {
   Settings settings = prediction_settings(arguments, options);
   resolve_model_names(settings, hub_options(arguments, options, log));
-  std::vector<Sentences> sentences = parse_lines(input, name);
-  if (sentences.empty()) return "";
-  auto labels =
-      checkpoint::read_model_config(settings.config_name.empty() ? settings.model_name_or_path
-                                                                 : settings.config_name)
-          .labels;
-  const Job job =
-      load_job(settings, "predict",
-               {.task = std::make_unique<LinesTask>(std::move(sentences), std::move(labels), name),
-                .tables = nullptr});
-  for (const char* tensor : {"classifier.weight", "classifier.bias"}) {
+  const checkpoint::ModelConfig config = checkpoint::read_model_config(
+      settings.config_name.empty() ? settings.model_name_or_path : settings.config_name);
+  const bool questions = answers_questions(config);
+  // The default of run_qa.py.
+  if (questions && !arguments.is_set("max_seq_length")) settings.max_seq_length = 384;
+  std::unique_ptr<const tasks::Task> task;
+  if (questions) {
+    tasks::squad::ExamplesBuilder builder(name);
+    std::vector<nlohmann::json> ids;
+    parse_lines(input, name, kQuestions,
+                [&](const Line& line) { ids.push_back(add_question(line, builder)); });
+    if (ids.empty()) return "";
+    task = std::make_unique<QuestionLines>(std::move(builder).finish(), std::move(ids), name);
+  } else {
+    std::vector<Sentences> sentences;
+    parse_lines(input, name, kSentences,
+                [&](const Line& line) { sentences.push_back(sentences_of(line)); });
+    if (sentences.empty()) return "";
+    task = std::make_unique<SentenceLines>(std::move(sentences), config.labels, name);
+  }
+  const Job job = load_job(settings, "predict", {.task = std::move(task), .tables = nullptr});
+  const std::string layer = questions ? "qa_outputs" : "classifier";
+  for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
     if (checkpoint::find_parameter(*job.weights, tensor)) continue;
     throw Failure(ExitCode::kWeights,
-                  fmt::format("{}: the weights lack {}, expected those of a trained classifier",
-                              settings.model_name_or_path, tensor));
+                  fmt::format("{}: the weights lack {}, expected those of a trained {}",
+                              settings.model_name_or_path, tensor,
+                              questions ? "model for question answering" : "classifier"));
   }
   runtime::ThreadPool pool(settings.threads > 0 ? static_cast<int>(settings.threads)
                                                 : options.threads);

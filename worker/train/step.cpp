@@ -1,6 +1,7 @@
 #include "worker/train/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/check.h"
 #include "worker/collectives/tree_accumulator.h"
@@ -31,6 +32,13 @@ DataOrderOptions order_options(const Job& job) {
 }
 
 }  // namespace
+
+Failure diverged(const StepReport& report, std::string_view what) {
+  return {ExitCode::kDiverged,
+          fmt::format("step {}: {} at learning rate {:.6g}, expected a finite number; train with a "
+                      "lower --learning_rate or --max_grad_norm",
+                      report.step, what, report.learning_rate)};
+}
 
 template <typename Activation>
 class TrainingStep<Activation>::BucketStarter {
@@ -215,9 +223,15 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
 
   const std::span<const float> gradient(sum, static_cast<std::size_t>(stop_index_));
   report.loss = gradient.back();
+  if (!std::isfinite(report.loss)) {
+    throw diverged(report, std::isnan(report.loss) ? "the loss is NaN" : "the loss is infinite");
+  }
   report.stop_requested = sum[stop_index_] > 0;
   report.grad_norm =
       optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);
+  if (!std::isfinite(report.grad_norm)) {
+    throw diverged(report, "the gradient is not finite");
+  }
   faults_.hit("step.after_update");
   return report;
 }

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "common/base/result.h"
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/reducer.h"
 #include "worker/nn/optimizer.h"
@@ -17,6 +19,9 @@
 #include "worker/train/progress.h"
 
 namespace tilewright::train {
+
+// Failure(kDiverged); `what` says which number of the report's step is not finite: "the loss is NaN".
+Failure diverged(const StepReport& report, std::string_view what);
 
 template <typename Activation>
 class TrainingStep {
@@ -31,7 +36,9 @@ class TrainingStep {
   void reserve_gradients(std::size_t buffers);
 
   // Runs step `step`, counted from 0. Collective. `stop_requested`: this worker asks to stop after
-  // the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost).
+  // the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost), and
+  // Failure(kDiverged) if the loss or the norm of the gradient is not finite. Both are sums over all
+  // workers, so all throw in the same step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
                  bool stop_requested);
 

@@ -1,8 +1,12 @@
 #include "worker/train/trainer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <optional>
+#include <span>
 
+#include "worker/collectives/exchange.h"
 #include "worker/collectives/reducer.h"
 #include "worker/train/collective_timeout.h"
 #include "worker/train/memory_plan.h"
@@ -79,8 +83,9 @@ class TypedTrainer final : public Trainer {
     Outcome outcome = Outcome::kComplete;
     try {
       outcome = run_steps(mesh, hooks, begin);
-    } catch (...) {
+    } catch (const Failure& failure) {
       add_train_seconds();
+      if (failure.code() == ExitCode::kDiverged) wait_for_all(mesh);
       throw;
     }
     add_train_seconds();
@@ -146,6 +151,30 @@ class TypedTrainer final : public Trainer {
     return estimate;
   }
 
+  // A worker that leaves ends the wait of the others: wait until all know why they stop.
+  void wait_for_all(collectives::Mesh& mesh) {
+    try {
+      collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);
+    } catch (const Failure& failure) {
+      log_.debug("the other workers stopped first: {}", failure.what());
+    }
+  }
+
+  // Finite gradients can give infinite weights, which the loss shows only in the next step.
+  bool weights_are_finite() const {
+    constexpr std::int64_t kGrain = 1 << 16;
+    const std::span<const float> weights = model_.parameters();
+    std::atomic<bool> finite = true;
+    context_.pool.for_ranges(
+        static_cast<std::int64_t>(weights.size()), kGrain,
+        [&](std::int64_t begin, std::int64_t end) {
+          if (!std::isfinite(parameter_ops_.sum_of_squares(weights.data() + begin, end - begin))) {
+            finite = false;
+          }
+        });
+    return finite;
+  }
+
   bool evaluation_due() const {
     const Settings& s = job_.settings;
     return job_.schedule.is_due(s.eval_strategy, s.eval_steps, state_.step());
@@ -165,6 +194,10 @@ class TypedTrainer final : public Trainer {
       const bool stop = hooks.stop_requested && hooks.stop_requested();
       const StepReport report = step_->run(state_.step(), mesh, reducer, stop);
       state_.add(report);
+      // All workers have the same weights and come to the same result.
+      const bool weights_used = evaluation_due() || state_.checkpoint_due() ||
+                                report.stop_requested || state_.step() == job_.schedule.total_steps;
+      if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
       // Before the checkpoint of this step, which has the best metric and the log history.
@@ -175,7 +208,9 @@ class TypedTrainer final : public Trainer {
         if (hooks.on_evaluation) hooks.on_evaluation(result);
         meter.restart(monotonic_now());
       }
-      if (mesh.rank() == 0 && state_.save_due(monotonic_now())) {
+      // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
+      if (mesh.rank() == 0 && state_.save_due(monotonic_now()) &&
+          (weights_used || weights_are_finite())) {
         state_.save_checkpoint(mesh.epoch());
       }
       if (report.stop_requested && state_.step() < job_.schedule.total_steps) {

@@ -47,7 +47,8 @@ class Trainer {
   // Brings all workers to one state; see TrainingState::restore(). Collective.
   virtual void restore(collectives::Mesh& mesh, const RestoreFrom& from) = 0;
   // Trains to the last step, evaluates and writes checkpoints when they are due. Collective. Throws
-  // Failure(kPeerLost).
+  // Failure(kPeerLost), and Failure(kDiverged) on all workers if the loss, the gradient or, before
+  // they are used, the weights are not finite; weights that are not finite are never written.
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // See TrainingState. Collective.
   virtual std::int64_t load_best_model(collectives::Mesh& mesh) = 0;

@@ -53,8 +53,11 @@ class TrainingState {
   // its step. Throws Failure(kCheckpointMissing) on rank 0 if its checkpoint was not written.
   // Collective.
   std::int64_t load_best_model(collectives::Mesh& mesh);
-  // Rank 0 only: whether save_strategy asks for a checkpoint at the current step, or a failed one is
-  // to be tried again.
+  // Whether save_strategy asks for a checkpoint at the current step; the same on all workers, apart
+  // from that of a new best evaluation.
+  bool checkpoint_due() const;
+  // Rank 0 only: whether a checkpoint is to be written at the current step, as save_strategy asks,
+  // or because a failed one is to be tried again.
   bool save_due(MonotonicTime now) const {
     return checkpoint_due() || best_checkpoint_due() || retry_.due(now);
   }
@@ -75,7 +78,6 @@ class TrainingState {
   std::int64_t failed_checkpoints() const { return retry_.failures(); }
 
  private:
-  bool checkpoint_due() const;
   // At a new best evaluation, if the training needs its weights later.
   bool best_checkpoint_due() const;
   void write_checkpoint(std::uint64_t membership_epoch);

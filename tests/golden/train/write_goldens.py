@@ -8,6 +8,10 @@ metrics.json: metrics and the lines that Trainer.log_metrics prints for them.
 training_arguments.txt: the names of the fields of TrainingArguments.
 vocab.txt: a vocabulary for tests/golden/data/small_d64.
 predictions.json: the predictions of that model for sentences and pairs, computed in float64.
+label_smoothing.json: losses and gradients of torch's cross entropy with label smoothing, and the losses of
+    the Trainer that trains that model with --label_smoothing_factor.
+question_answering/: config.json and weights of a small model for question answering, and answers.json,
+    its answers as run_qa chooses them, with the logits computed in float64.
 """
 
 import argparse
@@ -16,8 +20,10 @@ import dataclasses
 import io
 import json
 import pathlib
+import sys
 import types
 
+import numpy
 import torch
 import transformers
 from transformers import trainer_pt_utils
@@ -115,6 +121,131 @@ def predictions(out):
     return {"transformers": transformers.__version__, "max_seq_length": 32, "lines": lines}
 
 
+PAIRS = [  # sentence1, sentence2, label
+    ("The cat sat on the mat.", "A very old dog, not running!", 2),
+    ("The dog ran.", "It was not a cat?", 0),
+    ("red home", "And the new home is blue.", 1),
+    ("She ran to the big river, under trees.", "he sat", 2),
+]
+
+
+def label_smoothing(out):
+    """Logits are multiples of 1/8 below 16: exact in bf16."""
+    generator = torch.Generator().manual_seed(13)
+    cases = []
+    for classes, epsilon in [(2, 0.1), (3, 0.1), (3, 0.5), (10, 0.25), (10, 1.0)]:
+        logits = (torch.randint(-127, 128, (5, classes), generator=generator).double() / 8).requires_grad_()
+        labels = torch.randint(0, classes, (5,), generator=generator)
+        losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=epsilon)
+        losses.sum().backward()
+        smoother = trainer_pt_utils.LabelSmoother(epsilon=epsilon)
+        cases.append({"classes": classes, "epsilon": epsilon, "logits": logits.flatten().tolist(),
+                      "labels": labels.tolist(), "losses": losses.tolist(),
+                      "gradients": logits.grad.flatten().tolist(),
+                      "trainer_loss": float(smoother({"logits": logits.detach()}, labels))})
+    return {"torch": torch.__version__, "transformers": transformers.__version__, "cases": cases,
+            "training": smoothed_training(out)}
+
+
+def smoothed_training(out):
+    """Three steps over the whole training set, without dropout, and the evaluation after them."""
+    torch.manual_seed(0)
+    tokenizer = transformers.BertTokenizer(str(out / "vocab.txt"), do_lower_case=True)
+    model = transformers.BertForSequenceClassification.from_pretrained(
+        str(out.parent / "data/small_d64"), attn_implementation="eager", hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0, classifier_dropout=0).double()
+    encoded = tokenizer([a for a, _, _ in PAIRS], [b for _, b, _ in PAIRS], padding=True, return_tensors="pt")
+    data = [{**{key: value[i] for key, value in encoded.items()}, "labels": label}
+            for i, (_, _, label) in enumerate(PAIRS)]
+    arguments = transformers.TrainingArguments(
+        output_dir="unused", use_cpu=True, report_to="none", label_smoothing_factor=0.1, max_steps=3,
+        per_device_train_batch_size=4, per_device_eval_batch_size=4, learning_rate=1e-3,
+        lr_scheduler_type="constant", logging_steps=1, save_strategy="no", disable_tqdm=True)
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data)
+    losses = []
+    compute_loss = trainer.compute_loss
+
+    def record(*positional, **named):
+        result = compute_loss(*positional, **named)
+        losses.append(float(result[0] if isinstance(result, tuple) else result))
+        return result
+
+    trainer.compute_loss = record
+    trainer.train()
+    eval_loss = trainer.evaluate()["eval_loss"]
+    rows = [{"sentence1": first, "sentence2": second, "label": model.config.id2label[label]}
+            for first, second, label in PAIRS]
+    return {"epsilon": 0.1, "learning_rate": 1e-3, "rows": rows, "losses": losses[:3], "eval_loss": eval_loss}
+
+
+QUESTIONS = [
+    {"question": "Where is the cat?", "context": "The cat sat under the old tree."},
+    {"id": "b", "question": "who ran", "context": "  A d\u00f3g, not\u00a0the \u732b\u732b, ran \U0001f408 on the red mat!"},
+    {"id": 7, "question": "What is new?", "context": "The dog ran to the river. " * 3 + "A new home is on the big mat, and "
+                                                     "it was good. He sat; she ran. " + "Very old trees. " * 4},
+    {"id": 7.5, "question": "  was it red?", "context": "red"},
+    {"id": "e", "question": "was she good", "context": " ".join(f"And she was {word}, not {word[::-1]}." for word in
+                                                             "bad old home river cat tree".split())},
+]
+ANSWER_CASES = [  # max_seq_length, doc_stride, version_2_with_negative, threshold, n_best_size, max_answer_length
+    (64, 16, False, 0.0, 20, 30),
+    (32, 8, False, 0.0, 20, 4),
+    (32, 8, True, 0.0, 20, 30),
+    (32, 8, True, 1.0, 5, 30),
+]
+
+
+def question_answering(out):
+    """Also checks that the pipeline chooses the same span where the context is one window."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "squad"))
+    import write_squad_goldens as squad
+    folder = out / "question_answering"
+    folder.mkdir(exist_ok=True)
+    torch.manual_seed(2016)
+    model = transformers.BertForQuestionAnswering(transformers.BertConfig(
+        vocab_size=120, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+        max_position_embeddings=64, initializer_range=0.25))
+    model.save_pretrained(folder)
+    model = model.double().eval()
+    tokenizer = transformers.BertTokenizerFast(str(out / "vocab.txt"), do_lower_case=True)
+    examples = [squad.Example(str(i), one["question"], one["context"], []) for i, one in enumerate(QUESTIONS)]
+    pipeline = transformers.pipeline("question-answering", model=model, tokenizer=tokenizer, device="cpu")
+    cases = []
+    for max_length, stride, negative, threshold, n_best, max_answer in ANSWER_CASES:
+        features = squad.make_features(tokenizer, examples, max_length, stride)
+        logits = []
+        for feature in features:
+            with torch.no_grad():
+                found = model(input_ids=torch.tensor([feature["ids"]]),
+                              token_type_ids=torch.tensor([feature["types"]]))
+            logits.append((found.start_logits[0].numpy(), found.end_logits[0].numpy()))
+        answers, files = squad.predict(examples, features, logits, negative, threshold, n_best, max_answer)
+        lists = json.loads(files["eval_nbest_predictions.json"])
+        lines = []
+        for index, one in enumerate(QUESTIONS):
+            answer = answers[str(index)]
+            entry = next(e for e in lists[str(index)] if e["text"] == answer)
+            start = end = 0
+            windows = [(f, values) for f, values in zip(features, logits) if f["question"] == index]
+            if answer:
+                (start, end), = {
+                    (feature["offsets"][s][0], feature["offsets"][e][1]) for feature, (starts, ends) in windows
+                    for s in numpy.flatnonzero(starts == entry["start_logit"])
+                    for e in numpy.flatnonzero(ends == entry["end_logit"])
+                    if feature["offsets"][s] and feature["offsets"][e]}
+                assert one["context"][start:end] == answer
+            if len(windows) == 1 and not negative:
+                piped = pipeline(question=one["question"].lstrip(), context=one["context"], max_seq_len=max_length,
+                                 doc_stride=stride, max_answer_len=max_answer, align_to_words=False)
+                assert (piped["start"], piped["end"]) == (start, end), (piped, start, end)
+            lines.append({**({"id": one["id"]} if "id" in one else {}), "answer": answer,
+                          "score": entry["probability"], "start": start, "end": end})
+        cases.append({"max_seq_length": max_length, "doc_stride": stride, "version_2_with_negative": negative,
+                      "null_score_diff_threshold": threshold, "n_best_size": n_best,
+                      "max_answer_length": max_answer, "windows": len(features), "lines": lines})
+    return {"transformers": transformers.__version__, "questions": QUESTIONS, "cases": cases}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,6 +254,9 @@ def main():
     (out / "schedules.json").write_text(json.dumps(schedules(), indent=1) + "\n")
     (out / "metrics.json").write_text(json.dumps(metrics(), indent=1) + "\n")
     (out / "predictions.json").write_text(json.dumps(predictions(out), indent=1) + "\n")
+    (out / "label_smoothing.json").write_text(json.dumps(label_smoothing(out), indent=1) + "\n")
+    answers = json.dumps(question_answering(out), indent=1) + "\n"
+    (out / "question_answering/answers.json").write_text(answers)
     fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
               if not field.name.startswith("_")]
     (out / "training_arguments.txt").write_text("\n".join(fields) + "\n")

@@ -64,14 +64,42 @@ float cross_entropy(const Activation* z, std::int64_t count, std::int64_t stride
   return loss;
 }
 
+// cross_entropy() of adjacent logits with the target (1 - smoothing) onehot + smoothing / count.
+template <typename Activation>
+float smoothed_cross_entropy(const Activation* z, std::int64_t count, std::int64_t label,
+                             float scale, float smoothing, Activation* d) {
+  float largest = to_float(z[0]);
+  for (std::int64_t c = 1; c < count; ++c) largest = std::max(largest, to_float(z[c]));
+  double total = 0;
+  double differences = 0;
+  for (std::int64_t c = 0; c < count; ++c) {
+    total += exp_nonpositive(to_float(z[c]) - largest);
+    differences += to_float(z[c]) - largest;
+  }
+  const auto sum = static_cast<float>(total);
+  const auto mean = static_cast<float>(differences / static_cast<double>(count));
+  const float others = smoothing / static_cast<float>(count);
+  for (std::int64_t c = 0; c < count; ++c) {
+    const float p = exp_nonpositive(to_float(z[c]) - largest) / sum;
+    const float target = others + (c == label ? 1.0f - smoothing : 0.0f);
+    d[c] = from_float<Activation>((p - target) * scale);
+  }
+  return log_of(sum) - ((1.0f - smoothing) * (to_float(z[label]) - largest) + smoothing * mean);
+}
+
 }  // namespace
 
 template <typename Activation>
 void softmax_cross_entropy(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
-                           std::int64_t classes, float scale, float* losses, Activation* d_logits) {
+                           std::int64_t classes, float scale, float smoothing, float* losses,
+                           Activation* d_logits) {
   for (std::int64_t b = 0; b < rows; ++b) {
-    losses[b] =
-        cross_entropy(logits + b * classes, classes, 1, labels[b], scale, d_logits + b * classes);
+    const Activation* z = logits + b * classes;
+    Activation* d = d_logits + b * classes;
+    // Apart, so that a training without smoothing keeps its bits.
+    losses[b] = smoothing == 0.0f
+                    ? cross_entropy(z, classes, 1, labels[b], scale, d)
+                    : smoothed_cross_entropy(z, classes, labels[b], scale, smoothing, d);
   }
 }
 
@@ -109,9 +137,9 @@ template void gelu_backward(const bf16*, const bf16*, std::int64_t, bf16*);
 template void tanh_dropout_forward(const ActivationDropout<float>&, Range);
 template void tanh_dropout_forward(const ActivationDropout<bf16>&, Range);
 template void softmax_cross_entropy(const float*, const std::int32_t*, std::int64_t, std::int64_t,
-                                    float, float*, float*);
+                                    float, float, float*, float*);
 template void softmax_cross_entropy(const bf16*, const std::int32_t*, std::int64_t, std::int64_t,
-                                    float, float*, bf16*);
+                                    float, float, float*, bf16*);
 template void squared_error(const float*, const float*, std::int64_t, float, float*, float*);
 template void squared_error(const bf16*, const float*, std::int64_t, float, float*, bf16*);
 template void span_cross_entropy(const AnswerSpans&, const float*, float, float*, float*);

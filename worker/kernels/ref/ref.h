@@ -30,7 +30,8 @@ template <typename Activation>
 void dropout_forward(const ActivationDropout<Activation>& a, Range rows);
 template <typename Activation>
 void softmax_cross_entropy(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
-                           std::int64_t classes, float scale, float* losses, Activation* d_logits);
+                           std::int64_t classes, float scale, float smoothing, float* losses,
+                           Activation* d_logits);
 template <typename Activation>
 void squared_error(const Activation* logits, const float* values, std::int64_t rows, float scale,
                    float* losses, Activation* d_logits);

@@ -94,7 +94,7 @@ class Postprocessor {
     for (const Scored& one : scored_) {
       scores.push_back(one.score);
       prediction.n_best.push_back({std::string(context.slice(one.span.begin, one.span.end)),
-                                   one.start_logit, one.end_logit, 0, false});
+                                   one.start_logit, one.end_logit, 0, false, one.span});
     }
     std::vector<Candidate>& list = prediction.n_best;
     if (list.empty()) {
@@ -139,6 +139,13 @@ class Postprocessor {
 };
 
 }  // namespace
+
+const Candidate* Prediction::chosen() const {
+  const auto found = std::find_if(n_best.begin(), n_best.end(), [&](const Candidate& one) {
+    return !one.placeholder && one.text == answer;
+  });
+  return found == n_best.end() ? nullptr : &*found;
+}
 
 std::vector<Prediction> postprocess(const Examples& examples, const Features& features,
                                     std::span<const float> logits,

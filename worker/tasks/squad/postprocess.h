@@ -17,14 +17,18 @@ struct Candidate {
   std::string text;  // empty: no answer
   float start_logit = 0;
   float end_logit = 0;
-  double probability = 0;    // softmax over the scores of the list
-  bool placeholder = false;  // "empty", which stands in for a list without an answer
+  double probability = 0;             // softmax over the scores of the list
+  bool placeholder = false;           // "empty", which stands in for a list without an answer
+  text::CharacterSpan span = {0, 0};  // of the context; {0, 0}: no answer
 };
 
 struct Prediction {
   std::string answer;             // empty: the context does not answer the question
   std::vector<Candidate> n_best;  // by descending score
   float null_odds = 0;            // score of no answer minus that of the best answer
+
+  // The entry of n_best that `answer` is; null if there is none.
+  const Candidate* chosen() const;
 };
 
 // One prediction per question. `logits`: [tokens of all features, 2], start and end.

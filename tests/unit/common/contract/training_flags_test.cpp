@@ -286,8 +286,8 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
       {{"--push_to_hub", "yes"},
        "--push_to_hub: not supported: the trainer does not upload; run `huggingface-cli upload` on "
        "output_dir"},
-      {{"--label_smoothing_factor", "0.1"},
-       "--label_smoothing_factor: not supported: label smoothing is not implemented"},
+      {{"--label_smoothing_factor", "1.5"},
+       "--label_smoothing_factor: found 1.5, expected a number from 0 to 1"},
       {{"--ddp_backend=nccl"}, "--ddp_backend: found nccl, expected one of ccl, gloo, mpi"},
       {{"--optim=adafactor"},
        "--optim: found adafactor, expected one of adamw_torch, adamw_torch_fused, adamw_hf"},

@@ -1,4 +1,8 @@
 // Compares GELU, tanh, ReLU, dropout and the losses with libm in double precision.
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/paths.h"
 #include "tests/unit/worker/kernels/kernel_cases.h"
 #include "worker/kernels/dropout/dropout.h"
 
@@ -321,7 +325,7 @@ TEST_P(PointwiseTest, CrossEntropyAgreesWithDoublePrecision) {
         std::vector<Activation> d(rows * classes);
         const float scale = 1.0f / 24;
         ops<Activation>().softmax_cross_entropy(logits.data(), labels.data(), rows, classes, scale,
-                                                losses.data(), d.data());
+                                                0.0f, losses.data(), d.data());
         for (std::int64_t b = 0; b < rows; ++b) {
           double largest = -INFINITY;
           for (std::int64_t c = 0; c < classes; ++c) {
@@ -341,6 +345,40 @@ TEST_P(PointwiseTest, CrossEntropyAgreesWithDoublePrecision) {
                         kRoundoff<Activation> * std::abs(want) + 16 * kRoundoff<float> / 24);
           }
         }
+      }
+    }
+  });
+}
+
+// tests/golden/train/write_goldens.py computed them in float64; the logits are exact in bf16.
+TEST_P(PointwiseTest, SmoothedCrossEntropyAgreesWithTorch) {
+  std::ifstream file(tilewright::testing::source_dir() / "tests/golden/train/label_smoothing.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json cases = nlohmann::json::parse(file).at("cases");
+  ASSERT_EQ(cases.size(), 5U);
+  with_type([&]<typename Activation>(Activation) {
+    for (const auto& one : cases) {
+      const std::int64_t classes = one.at("classes");
+      std::vector<Activation> logits;
+      for (const float logit : one.at("logits").get<std::vector<float>>()) {
+        logits.push_back(runtime::from_float<Activation>(logit));
+      }
+      const auto labels = one.at("labels").get<std::vector<std::int32_t>>();
+      const auto rows = static_cast<std::int64_t>(labels.size());
+      std::vector<float> losses(labels.size());
+      std::vector<Activation> d(logits.size());
+      const float scale = 1.0f / 24;
+      ops<Activation>().softmax_cross_entropy(logits.data(), labels.data(), rows, classes, scale,
+                                              one.at("epsilon").get<float>(), losses.data(),
+                                              d.data());
+      for (std::size_t b = 0; b < losses.size(); ++b) {
+        const double loss = one.at("losses").at(b);
+        EXPECT_NEAR(losses[b], loss, 8 * kRoundoff<float> * (1 + loss));
+      }
+      for (std::size_t i = 0; i < d.size(); ++i) {
+        const double want = one.at("gradients").at(i).get<double>() / 24;
+        EXPECT_NEAR(as_double(d[i]), want,
+                    kRoundoff<Activation> * std::abs(want) + 16 * kRoundoff<float> / 24);
       }
     }
   });

@@ -27,6 +27,7 @@ class PredictLines : public ::testing::Test {
     }
     fs::copy_file(golden / "train/vocab.txt", model_ / "vocab.txt");
     options_.isas = {runtime::Isa::kRef};
+    options_.variable = [](const char*) { return std::string(); };
   }
   std::string predict(const std::string& input, std::vector<std::string> flags = {}) {
     flags.insert(flags.begin(), {"--model_name_or_path=" + model_.string(), "--max_seq_length=32"});
@@ -42,6 +43,14 @@ class PredictLines : public ::testing::Test {
       return failure.what();
     }
     return "";
+  }
+
+  // The model of tests/golden/train/question_answering.
+  void use_question_answering() {
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      fs::copy_file(testing::source_dir() / "tests/golden/train/question_answering" / name,
+                    model_ / name, fs::copy_options::overwrite_existing);
+    }
   }
 
   testing::TemporaryDirectory directory_;
@@ -87,6 +96,83 @@ TEST_F(PredictLines, NamesTheLineOfBadInput) {
   EXPECT_THAT(refusal(good + std::string(kMaxInputLineBytes + 1, 'a')),
               StartsWith("in.jsonl:2: found a line of 1048577 bytes, expected at most 1048576"));
   EXPECT_EQ(predict(" \n\r\n"), "");
+}
+
+// The answers are those of run_qa's post-processing for logits in float64; where a context is one
+// window, Hugging Face's pipeline chooses the same span.
+TEST_F(PredictLines, HasTheAnswersOfTransformers) {
+  use_question_answering();
+  std::ifstream file(testing::source_dir() / "tests/golden/train/question_answering/answers.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  std::string input;
+  for (const auto& question : golden.at("questions")) input += question.dump() + "\n\n";
+  for (const auto& one : golden.at("cases")) {
+    std::vector<std::string> flags = {"--per_device_eval_batch_size=3"};
+    for (const char* name : {"max_seq_length", "doc_stride", "version_2_with_negative",
+                             "null_score_diff_threshold", "n_best_size", "max_answer_length"}) {
+      flags.push_back(fmt::format("--{}={}", name, one.at(name).dump()));
+    }
+    SCOPED_TRACE(one.at("max_seq_length").dump());
+    std::istringstream found(predict(input, flags));
+    for (const auto& expected : one.at("lines")) {
+      std::string line;
+      ASSERT_TRUE(std::getline(found, line));
+      auto answer = nlohmann::json::parse(line);
+      EXPECT_NEAR(answer.at("score").get<double>(), expected.at("score").get<double>(), 1e-4);
+      answer["score"] = expected.at("score");
+      EXPECT_EQ(answer, expected);
+    }
+    std::string rest;
+    EXPECT_FALSE(std::getline(found, rest)) << rest;
+  }
+}
+
+// One token of the context, and no pair of best tokens is in it.
+TEST_F(PredictLines, GivesNoAnswerIfNoPairOfBestTokensIsOne) {
+  use_question_answering();
+  const auto answer = nlohmann::json::parse(
+      predict(R"({"question": "what is the new red home on the river", "context": "cat"})",
+              {"--max_seq_length=64", "--n_best_size=1"}));
+  EXPECT_EQ(answer.at("answer"), "");
+  EXPECT_EQ(answer.at("score"), 0);
+  EXPECT_EQ(answer.at("start"), 0);
+  EXPECT_EQ(answer.at("end"), 0);
+}
+
+TEST_F(PredictLines, NamesTheLineOfABadQuestion) {
+  use_question_answering();
+  const std::string good = "{\"question\": \"who\", \"context\": \"a cat\"}\n";
+  EXPECT_EQ(refusal(good + "{\"question\": "),
+            "in.jsonl:2: found invalid JSON, expected {\"question\": ..., \"context\": ...}");
+  EXPECT_EQ(refusal("{\"question\": \"who\"}"),
+            "in.jsonl:1: found no context, expected {\"question\": ..., \"context\": ...}");
+  EXPECT_THAT(refusal("{\"context\": \"a cat\"}"), StartsWith("in.jsonl:1: found no question, "));
+  EXPECT_EQ(refusal("{\"question\": \"who\", \"context\": [1]}"),
+            "in.jsonl:1: found array as \"context\", expected a string");
+  EXPECT_EQ(refusal("{\"id\": {}, \"question\": \"who\", \"context\": \"a\"}"),
+            "in.jsonl:1: found object as \"id\", expected a string or a number");
+  EXPECT_THAT(refusal("{\"sentence\": \"a cat\"}"),
+              StartsWith("in.jsonl:1: found a sentence, expected a question"));
+  EXPECT_EQ(refusal(good + "{\"question\": \"who\", \"context\": \" \"}"),
+            "in.jsonl: question \"line 2\": the context has only white space, expected text");
+  EXPECT_EQ(refusal("{\"question\": \"\", \"context\": \"a\"}"),
+            "in.jsonl: question \"line 1\": the question is empty, expected text");
+  EXPECT_EQ(predict(" \n\r\n"), "");
+}
+
+TEST_F(PredictLines, NeedsAModelThatAnswersQuestions) {
+  const auto weights = model_ / "model.safetensors";
+  use_question_answering();
+  fs::copy_file(testing::source_dir() / "tests/golden/data/small_d64/model.safetensors", weights,
+                fs::copy_options::overwrite_existing);
+  fs::remove(model_ / "config.json");
+  auto config = nlohmann::json::parse(
+      std::ifstream(testing::source_dir() / "tests/golden/data/small_d64/config.json"));
+  config["architectures"] = {"BertForQuestionAnswering"};
+  std::ofstream(model_ / "config.json") << config.dump();
+  EXPECT_THAT(refusal("{\"question\": \"who\", \"context\": \"a cat\"}", ExitCode::kWeights),
+              HasSubstr("the weights lack qa_outputs.weight"));
 }
 
 TEST_F(PredictLines, NeedsAModelWithAClassifier) {

@@ -1,0 +1,40 @@
+// Compares the loss of an evaluation with transformers' LabelSmoother. tests/golden/train has the
+// values and the script that writes them.
+#include "worker/train/evaluator.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/paths.h"
+#include "worker/tasks/registry.h"
+
+namespace tilewright::train {
+namespace {
+
+TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/label_smoothing.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  int compared = 0;
+  for (const auto& one : golden.at("cases")) {
+    const int classes = one.at("classes");
+    const auto task = tasks::find_task(classes == 3 ? "mnli" : "mrpc");
+    if (classes != task->num_labels()) continue;
+    const auto logits = one.at("logits").get<std::vector<float>>();
+    EvaluationSet set{.part = {tasks::Split::kDev, 0}, .suffix = "", .data = {}};
+    set.data.labels = one.at("labels").get<std::vector<std::int32_t>>();
+    set.data.offsets.resize(set.data.labels.size() + 1);
+    const double epsilon = one.at("epsilon");
+    // The LabelSmoother sums over the classes in float32.
+    const double expected = one.at("trainer_loss");
+    EXPECT_NEAR(score(*task, set, logits, epsilon).loss, expected, 1e-6 * expected);
+    EXPECT_NE(score(*task, set, logits, 0).loss, score(*task, set, logits, epsilon).loss);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 3);
+}
+
+}  // namespace
+}  // namespace tilewright::train
