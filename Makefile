@@ -4,16 +4,21 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
-.PHONY: demo crd docs test unit build deps test-deps model cluster-programs cluster cluster-down e2e images \
-  bench-controller parity parity-gradients parity-quality install asan tsan sanitize fuzz format tidy words clean
+.PHONY: demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
+  tarball-debian-11 peers peers-kubeflow peers-torchrun bench-controller parity parity-gradients parity-quality kubeflow-crd \
+  install asan tsan sanitize fuzz format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
 
 # The end-to-end tests drain the node and stop its kubelet, so only `make e2e` runs them.
-test: test-deps model ## builds and runs every test but the end-to-end tests; `make cluster-programs` enables those that need an API server
+test: test-deps model ## builds and runs every test but the end-to-end tests and the comparisons with peers; `make cluster-programs` enables those that need an API server
 	$(MAKE) build TARGETS=all
-	ctest --preset $(PRESET) -LE e2e; code=$$?; .ci/skipped $(BUILD) && exit $$code
+	ctest --preset $(PRESET) -LE "e2e|peers|hosts"; code=$$?; .ci/skipped $(BUILD) && exit $$code
+
+hosts: test-deps model ## trainings on several hosts: agent over ssh, Open MPI, Hydra (network namespaces; needs root; minutes)
+	$(MAKE) build TARGETS="mpi_integration_tests agent_integration_tests"
+	ctest --preset $(PRESET) -L hosts -j 1
 
 unit: ## builds and runs the unit tests alone
 	$(MAKE) build TARGETS=all
@@ -47,15 +52,43 @@ images: build ## builds the images of worker, controller and test helpers
 	.ci/install-packages .ci/packages-cluster.txt
 	docker/build
 
+tarball: build ## packs the worker with its loader and libraries, for any Linux without containers
+	docker/tarball
+
+# Debian 11 has glibc 2.31 and Linux 5.10; its packages come from the mirror of debootstrap.
+tarball-debian-11: tarball ## runs the tarball in a Debian 11 root; needs root, debootstrap and a mirror
+	tests/tarball-root build/tilewright-worker-*.tar.xz bullseye
+
 e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubeconfig)
 e2e: test-deps model ## the end-to-end tests on the cluster of KUBECONFIG, by default that of `make cluster`
 	$(MAKE) build TARGETS=e2e_tests
 	ctest --preset $(PRESET) -L e2e -j 1; code=$$?; .ci/skipped $(BUILD) && exit $$code # one at a time: some tests stop the kubelet
 
+peers: peers-kubeflow peers-torchrun ## the real peers of the PyTorchJob: Kubeflow's operator, PyTorch's agents
+
+peers-kubeflow: cluster-programs ## compares the operator with Kubeflow's on the same PyTorchJobs
+	$(MAKE) build TARGETS="tilewright kubeflow_peer_tests"
+	tests/peers/kubeflow/run $(BUILD)
+
+chaos: model ## soak on the cluster of `make cluster`: faults from a seed during trainings (two hours; CHAOS_FLAGS="--minutes 30 --seed 7")
+	$(MAKE) build TARGETS="tilewright tilewright-worker"
+	tests/chaos/soak.py $(CHAOS_FLAGS)
+
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
 	$(MAKE) build TARGETS="tilewright tilewright-controller-bench"
 	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
+
+PEERS_PYTHON := .cache/peers/bin/python
+peers-torchrun: .cache/peers/installed ## real torchrun agents with Tilewright's store, some of them killed (PyTorch from PyPI, 5 GB; needs root)
+	$(MAKE) build TARGETS=tcpstore_server
+	$(PEERS_PYTHON) tests/peers/operations.py --server $(BUILD)/tests/tcpstore_server
+	$(PEERS_PYTHON) tests/peers/torchrun.py --server $(BUILD)/tests/tcpstore_server --out bench/results/torchrun.json
+
+.cache/peers/installed: tests/peers/requirements.txt
+	python3 -m venv $(@D)
+	$(PEERS_PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 PARITY_PYTHON := .cache/parity/bin/python
 PARITY_DATA ?= ../shared/data
@@ -74,11 +107,18 @@ parity-gradients: .cache/parity/installed ## gradients of the models PARITY_MODE
 parity-quality: build model .cache/parity/installed ## metrics of models trained with several seeds
 	$(PARITY_PYTHON) bench/parity/quality.py run --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) $(PARITY_FLAGS)
 
-CRD := trainjobs.tilewright.dev.yaml
-crd: ## writes the generated CRD to crds/, which the Helm chart links to
+crd: ## writes the generated CRDs to crds/, which the Helm chart links to
 	$(MAKE) build TARGETS=tilewright
-	$(BUILD)/bin/tilewright crd > crds/$(CRD).staging
-	mv crds/$(CRD).staging crds/$(CRD)
+	$(BUILD)/bin/tilewright crd > crds/trainjobs.tilewright.dev.yaml.staging
+	mv crds/trainjobs.tilewright.dev.yaml.staging crds/trainjobs.tilewright.dev.yaml
+	$(BUILD)/bin/tilewright crd --kind PyTorchJob > crds/pytorchjobs.kubeflow.org.yaml.staging
+	mv crds/pytorchjobs.kubeflow.org.yaml.staging crds/pytorchjobs.kubeflow.org.yaml
+
+KUBEFLOW := github.com/kubeflow/training-operator@v1.9.3
+kubeflow-crd: ## tests PyTorchJobs on an API server with the CRD of Kubeflow's training operator
+	$(MAKE) build TARGETS=pytorchjob_crd_integration_tests
+	TILEWRIGHT_PYTORCHJOB_CRD=$$(go mod download -json $(KUBEFLOW) | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/manifests/base/crds/kubeflow.org_pytorchjobs.yaml \
+		CI=true $(BUILD)/tests/pytorchjob_crd_integration_tests
 
 install: build
 	cmake --install $(BUILD)

@@ -54,6 +54,12 @@ def cpu_name():
     )
 
 
+def data_type():
+    """The data type of a training by default: bf16 if the CPU has instructions for it."""
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    return "bf16" if "avx512_bf16" in info or "amx_bf16" in info else "fp32"
+
+
 def peer_versions():
     import torch
     import transformers

@@ -1,4 +1,5 @@
-# The worker's image, from scratch: the trainer and its shared libraries.
+# The worker's image, from scratch: the trainer, its shared libraries, and links to it under the
+# names torchrun, python, python3, bash and sh.
 #   docker build -f docker/worker.Dockerfile -t tilewright-worker:0.1.0 .
 
 ARG BASE=debian:bookworm
@@ -12,10 +13,10 @@ RUN .ci/install-packages .ci/packages.txt
 COPY . .
 ARG COMMIT=
 RUN cmake --preset release -DTILEWRIGHT_TESTS=OFF && \
-  TILEWRIGHT_COMMIT="$COMMIT" cmake --build --preset release --target tilewright-worker
+  TILEWRIGHT_COMMIT="$COMMIT" cmake --build --preset release --target tilewright-worker tilewright-launcher
 # The date of the bill of materials, in seconds since 1970.
 ARG SOURCE_DATE_EPOCH=0
-RUN docker/collect-root build/release/bin/tilewright-worker /image tilewright-worker
+RUN LAUNCHER=build/release/bin/tilewright-launcher docker/collect-root build/release/bin/tilewright-worker /image tilewright-worker
 
 FROM scratch AS host
 COPY build/images/worker /image

@@ -7,6 +7,7 @@
 DATA holds glue/ and squad/. Both sides get the same flags, and the Trainer pads each batch to its
 longest example. A task has enough seeds if each side has the minimum and the standard error of the
 difference is below 0.7 points; the sides agree if the difference is within three standard errors.
+Both sides use bf16 if the CPU has bf16 instructions, otherwise fp32; the table has a row for each.
 Every finished run is added to bench/results/parity.json and recorded runs are skipped, so the
 script can be stopped and restarted at any time. The Trainer's windows, answers and metrics of SQuAD
 are those of tests/golden/squad. Needs requirements.txt.
@@ -43,6 +44,7 @@ TASKS = {
 }
 N_BEST, MAX_ANSWER_LENGTH = 20, 30  # run_qa's defaults
 SIDES = ("tilewright", "trainer")
+DATA_TYPES = ("bf16", "fp32")
 MAX_ERROR = 0.7  # points, standard error of the difference
 MAX_SEEDS = 100
 RESULTS = support.results_folder() / "parity.json"
@@ -79,7 +81,7 @@ def run_tilewright(args, task, seed):
             max_seq_length=settings["max_seq_length"],
             per_device_train_batch_size=settings["batch"],
             seed=seed,
-            bf16=True,
+            bf16=args.data_type == "bf16",
             save_strategy="no",
             threads=args.threads,
         )
@@ -108,7 +110,8 @@ def run_trainer(args, task, seed):
         began = time.monotonic()
         subprocess.run(
             [sys.executable, __file__, "trainer", "--task", task, "--seed", str(seed), "--out", out,
-             "--model", args.model, "--data", args.data, "--threads", str(args.threads)],
+             "--model", args.model, "--data", args.data, "--threads", str(args.threads),
+             "--data_type", args.data_type],
             check=True,
             env=support.with_tcmalloc(os.environ),
         )
@@ -137,7 +140,7 @@ def trainer_process(args):
                 warmup_steps=0,
                 weight_decay=0.0,
                 max_grad_norm=1.0,
-                bf16=True,
+                bf16=args.data_type == "bf16",
                 use_cpu=True,
                 seed=args.seed,
                 save_strategy="no",
@@ -238,19 +241,27 @@ def record(entry):
     """Adds a run under a file lock, so that concurrent programs can record runs."""
     with support.locked(RESULTS):
         runs = recorded() + [entry]
-        runs.sort(key=lambda run: (run["task"], run["side"], run["seed"]))
+        runs.sort(key=lambda run: (run["task"], data_type_of(run), run["side"], run["seed"]))
         support.write_json(RESULTS, {"settings": TASKS, "runs": runs})
 
 
-def values_of(runs, task, side):
-    metric, points = TASKS[task]["metric"], TASKS[task]["points"]
-    return [points * run["metrics"][metric] for run in runs
-            if run["task"] == task and run["side"] == side]
+def data_type_of(run):
+    return run.get("data_type", "bf16")  # the first runs did not record it
 
 
-def comparison(runs, task):
+def select(runs, task, data_type):
+    return [run for run in runs if run["task"] == task and data_type_of(run) == data_type]
+
+
+def values_of(runs, side):
+    """Returns the values of a task's metric in points. `runs`: of one task and data type."""
+    return [TASKS[run["task"]]["points"] * run["metrics"][TASKS[run["task"]]["metric"]]
+            for run in runs if run["side"] == side]
+
+
+def comparison(runs):
     """Returns the difference of the means and its standard error in points, if it is known."""
-    sides = [values_of(runs, task, side) for side in SIDES]
+    sides = [values_of(runs, side) for side in SIDES]
     if any(len(values) < 2 for values in sides):
         return None, None
     difference = statistics.fmean(sides[0]) - statistics.fmean(sides[1])
@@ -259,10 +270,10 @@ def comparison(runs, task):
 
 def next_run(args):
     """Returns the task, side and seed to run next; alternates the sides. None: all is recorded."""
-    runs = recorded()
     for task in args.tasks:
-        _, error = comparison(runs, task)
-        done = {(r["side"], r["seed"]) for r in runs if r["task"] == task}
+        runs = select(recorded(), task, args.data_type)
+        _, error = comparison(runs)
+        done = {(run["side"], run["seed"]) for run in runs}
         for seed in range(1, MAX_SEEDS + 1):
             if seed > TASKS[task]["seeds"] and error is not None and error < MAX_ERROR:
                 break
@@ -279,16 +290,25 @@ def run_all(args):
         task, side, seed = found
         print(f"{task}, {side}, seed {seed}", flush=True)
         result = runner[side](args, task, seed)
-        record({"task": task, "side": side, "seed": seed, **result, "cpu": support.cpu_name()})
+        record({"task": task, "data_type": args.data_type, "side": side, "seed": seed, **result,
+                "cpu": support.cpu_name()})
         print(f"{task}, {side}, seed {seed}: {result['metrics']}", flush=True)
     table(args)
 
 
 def table(_args):
-    runs = recorded()
+    print("| task | data type | Tilewright | Trainer | difference | verdict | seconds | peak MiB |")
+    print("|---|---|---|---|---|---|---|---|")
+    for task in TASKS:
+        for data_type in DATA_TYPES:
+            runs = select(recorded(), task, data_type)
+            if runs:
+                print_row(task, data_type, runs)
 
-    def cell(task, side):
-        values = values_of(runs, task, side)
+
+def print_row(task, data_type, runs):
+    def cell(side):
+        values = values_of(runs, side)
         if not values:
             return "none yet"
         spread = ""
@@ -296,25 +316,20 @@ def table(_args):
             spread = f" ± {statistics.stdev(values) / len(values) ** 0.5:.2f}"
         return f"{statistics.fmean(values):.2f}{spread} ({len(values)})"
 
-    def median(task, side, field):
-        values = [run[field] for run in runs
-                  if run["task"] == task and run["side"] == side and field in run]
+    def median(side, field):
+        values = [run[field] for run in runs if run["side"] == side and field in run]
         return f"{statistics.median(values):.0f}" if values else "?"
 
-    print("| task | Tilewright | Trainer | difference | verdict | seconds | peak MiB |")
-    print("|---|---|---|---|---|---|---|")
-    for task, settings in TASKS.items():
-        difference, error = comparison(runs, task)
-        seeds = [len(values_of(runs, task, side)) for side in SIDES]
-        verdict = "not enough seeds"
-        if error is not None and min(seeds) >= settings["seeds"] and error < MAX_ERROR:
-            verdict = "equal" if abs(difference) <= 3 * error else "different"
-        shown = "" if error is None else f"{difference:+.2f} ± {error:.2f}"
-        pairs = [" / ".join(median(task, side, field) for side in SIDES)
-                 for field in ("seconds", "peak_mib")]
-        cells = [f"{task} {settings['metric']}", *(cell(task, side) for side in SIDES), shown,
-                 verdict, *pairs]
-        print("| " + " | ".join(cells) + " |")
+    difference, error = comparison(runs)
+    seeds = [len(values_of(runs, side)) for side in SIDES]
+    verdict = "not enough seeds"
+    if error is not None and min(seeds) >= TASKS[task]["seeds"] and error < MAX_ERROR:
+        verdict = "equal" if abs(difference) <= 3 * error else "different"
+    shown = "" if error is None else f"{difference:+.2f} ± {error:.2f}"
+    pairs = [" / ".join(median(side, field) for side in SIDES) for field in ("seconds", "peak_mib")]
+    cells = [f"{task} {TASKS[task]['metric']}", data_type, *(cell(side) for side in SIDES), shown,
+             verdict, *pairs]
+    print("| " + " | ".join(cells) + " |")
 
 
 def main():
@@ -337,6 +352,7 @@ def main():
         command.add_argument("--model", required=True)
         command.add_argument("--data", required=True, help="folder with glue/ and squad/")
         command.add_argument("--threads", type=int, default=2)
+        command.add_argument("--data_type", choices=DATA_TYPES, default=support.data_type())
 
     show = commands.add_parser("table", help="means, standard errors, differences")
     show.set_defaults(call=table)

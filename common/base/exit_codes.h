@@ -22,6 +22,7 @@ enum class ExitCode : int {
   kSuperseded = 19,
   kCheckpointMissing = 20,
   kDiverged = 21,
+  kCommandNotFound = 127,
   kInterrupted = 130,
   kTerminated = 143,
   kPeerLost = 144,
@@ -64,6 +65,9 @@ constexpr std::string_view describe(ExitCode code) {
       return "The job has written a later checkpoint than the output directory contains.";
     case ExitCode::kDiverged:
       return "The training diverged: the loss, the gradient or a weight is NaN or infinite.";
+    case ExitCode::kCommandNotFound:
+      return "The worker image has no such program: not a command that starts run_qa.py or "
+             "run_glue.py.";
     case ExitCode::kInterrupted:
       return "Stopped by SIGINT.";
     case ExitCode::kTerminated:

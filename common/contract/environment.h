@@ -32,20 +32,35 @@ inline constexpr Variable kVariables[] = {
     {"TILEWRIGHT_METRICS_ADDRESS", "tilewright-worker", "operator", "",
      "`host:port` where the worker's first process serves `/metrics`. Without it the worker serves "
      "no metrics."},
-    {"TILEWRIGHT_TRANSPORT_PORT", "tilewright-worker", "operator", "",
+    {"TILEWRIGHT_TRANSPORT_PORT", "tilewright-worker", "operator, agent", "",
      "Port on which the worker's first process listens for other workers; process n uses the port "
      "plus n. Without it the system picks a free port."},
+    {"TILEWRIGHT_LAUNCH_TIME", "tilewright-worker", "operator, agent", "the start of rank 0",
+     "Start of the job in seconds since 1970, at which each `$(date +FORMAT)` in the arguments is "
+     "expanded."},
+    {"TILEWRIGHT_MISSING_PRELOADS", "tilewright-worker", "the launcher of the worker image", "",
+     "Entries of LD_PRELOAD that do not exist and were removed."},
+    {"TILEWRIGHT_TRANSPORT_ADDRESS", "tilewright-worker", "agent", "",
+     "Address at which the worker listens for other workers. Without it: its address towards the "
+     "rendezvous."},
+    {"TILEWRIGHT_PROGRAM", "tilewright-worker agent", "the tarball's start program", "",
+     "Path of the program that the agent starts, also on other hosts. Without it: the agent's own "
+     "program."},
     {"TILEWRIGHT_ISA", "tilewright-worker", "", "the best one of the CPU",
      "Instruction set of the kernels, one of those that `tilewright-worker doctor` lists."},
     {"TILEWRIGHT_FAULT", "tilewright-worker, tilewright controller", "", "",
      "Fault injection for tests: the point at which the process dies or stops."},
     // Variables with the names and meanings of torchrun.
-    {"MASTER_ADDR", "user programs", "agent", "", "Host of the rendezvous, as torchrun sets it."},
-    {"MASTER_PORT", "user programs", "agent", "", "Transport port, as torchrun sets it."},
+    {"MASTER_ADDR", "tilewright-worker", "agent", "the address of rank 0's host",
+     "Host of rank 0, which serves the rendezvous of processes that mpirun or srun started. The "
+     "agent sets it as torchrun does, for user programs."},
+    {"MASTER_PORT", "tilewright-worker", "agent", "",
+     "Port of that rendezvous on several hosts. Without it rank 0 publishes a free port; without "
+     "PMI and PMIx the port is 29500. The agent sets it as torchrun does."},
     {"WORLD_SIZE", "tilewright-worker", "agent", "1",
      "Processes of the job; the nominal size of the global batch without `--nominal_workers`. More "
-     "than 1 needs a rendezvous."},
-    {"RANK", "user programs", "agent", "", "Rank of the process in the job."},
+     "than 1 needs a rendezvous, or RANK and MASTER_ADDR."},
+    {"RANK", "tilewright-worker", "agent", "", "Rank of the process in the job."},
     {"LOCAL_RANK", "tilewright-worker", "agent", "0", "Index of the process on its host."},
     {"LOCAL_WORLD_SIZE", "tilewright-worker", "agent", "1",
      "Processes on this host. They share its CPUs evenly."},
@@ -55,11 +70,42 @@ inline constexpr Variable kVariables[] = {
     {"TORCHELASTIC_RESTART_COUNT", "user programs", "agent", "",
      "How often the agent has restarted the process."},
     {"TORCHELASTIC_MAX_RESTARTS", "user programs", "agent", "", "`--max_restarts` of the agent."},
-    // Variables of other launchers.
-    {"PMI_SIZE", "tilewright-worker", "mpiexec (Hydra)", "1",
-     "Processes of the job. More than 1 needs a rendezvous."},
+    // Variables of MPI launchers, read without TILEWRIGHT_RENDEZVOUS.
+    {"PMI_SIZE", "tilewright-worker", "Hydra, srun --mpi=pmi2", "1", "Processes of the job."},
+    {"PMI_RANK", "tilewright-worker", "Hydra, srun --mpi=pmi2", "", "Rank of the process."},
+    {"PMI_FD", "tilewright-worker", "Hydra, srun --mpi=pmi2", "",
+     "Connection to the process manager (PMI-1), through which the ranks find rank 0."},
+    {"MPI_LOCALNRANKS", "tilewright-worker", "Hydra", "1",
+     "Processes on this host. They share its CPUs unless the launcher has bound them."},
+    {"MPI_LOCALRANKID", "tilewright-worker", "Hydra", "0", "Index of the process on its host."},
+    {"PMIX_NAMESPACE", "tilewright-worker", "mpirun (Open MPI), srun --mpi=pmix", "",
+     "Job of the process manager (PMIx), through which the ranks find rank 0."},
     {"OMPI_COMM_WORLD_SIZE", "tilewright-worker", "mpirun (Open MPI)", "1", "As PMI_SIZE."},
+    {"OMPI_COMM_WORLD_RANK", "tilewright-worker", "mpirun (Open MPI)", "", "As PMI_RANK."},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "tilewright-worker", "mpirun (Open MPI)", "1",
+     "As MPI_LOCALNRANKS."},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "tilewright-worker", "mpirun (Open MPI)", "0",
+     "As MPI_LOCALRANKID."},
     {"SLURM_STEP_NUM_TASKS", "tilewright-worker", "srun", "1", "As PMI_SIZE."},
+    {"SLURM_PROCID", "tilewright-worker", "srun", "", "As PMI_RANK."},
+    {"SLURM_LOCALID", "tilewright-worker", "srun", "0", "As MPI_LOCALRANKID."},
+    {"SLURM_NODEID", "tilewright-worker", "srun", "0",
+     "Index of the host in SLURM_STEP_TASKS_PER_NODE."},
+    {"SLURM_STEP_TASKS_PER_NODE", "tilewright-worker", "srun", "",
+     "Processes on each host, `2(x3),1`; as MPI_LOCALNRANKS."},
+    {"SLURM_JOB_ID", "tilewright-worker", "srun", "", "With SLURM_STEP_ID, names the job."},
+    {"SLURM_STEP_ID", "tilewright-worker", "srun", "", "See SLURM_JOB_ID."},
+    // Variables of OpenMP and PyTorch, with their meanings.
+    {"OMP_NUM_THREADS", "tilewright-worker", "", "one thread per physical core",
+     "Threads of a process without `--threads`, at most its share of the allowed CPUs."},
+    {"LOGLEVEL", "tilewright-worker", "", "INFO",
+     "Log level without `--log_level`: DEBUG, INFO, WARNING, ERROR or CRITICAL."},
+    {"GLOO_SOCKET_IFNAME", "tilewright-worker", "", "the interface that reaches the rendezvous",
+     "Network interface at whose address the other workers connect to this one: a name, or several "
+     "separated by commas, of which the first that exists is used."},
+    {"NCCL_SOCKET_IFNAME", "tilewright-worker", "", "GLOO_SOCKET_IFNAME",
+     "As GLOO_SOCKET_IFNAME, with prefixes of names; `=` before the list: whole names; `^`: all "
+     "interfaces but these."},
     // Variables of the controller's pod.
     {"POD_NAME", "tilewright controller", "Helm chart", "the host name",
      "Name of the controller's pod; part of its leader election identity."},
@@ -76,7 +122,9 @@ inline constexpr Variable kVariables[] = {
      "Cache of downloaded models and data sets, shared with huggingface_hub. `--cache_dir` "
      "overrides it."},
     {"HUGGINGFACE_HUB_CACHE", "tilewright-worker", "", "", "Older name of HF_HUB_CACHE."},
-    {"TRANSFORMERS_CACHE", "tilewright-worker", "", "", "Used if HF_HUB_CACHE is not set."},
+    {"TRANSFORMERS_CACHE", "tilewright-worker", "", "`$HF_HUB_CACHE`",
+     "Cache of models. As in transformers 4, it comes before HF_HUB_CACHE; data sets do not use "
+     "it."},
     {"HF_DATASETS_CACHE", "tilewright-worker", "", "`$HF_HOME/datasets`",
      "Cache of the datasets library, whose Arrow files are read if they hold the data set."},
     {"XDG_CACHE_HOME", "tilewright-worker", "", "~/.cache",
@@ -123,6 +171,10 @@ inline constexpr const char* kTls = name_of("TILEWRIGHT_TLS");
 inline constexpr const char* kWorkerIndex = name_of("TILEWRIGHT_WORKER_INDEX");
 inline constexpr const char* kMetricsAddress = name_of("TILEWRIGHT_METRICS_ADDRESS");
 inline constexpr const char* kTransportPort = name_of("TILEWRIGHT_TRANSPORT_PORT");
+inline constexpr const char* kLaunchTime = name_of("TILEWRIGHT_LAUNCH_TIME");
+inline constexpr const char* kMissingPreloads = name_of("TILEWRIGHT_MISSING_PRELOADS");
+inline constexpr const char* kTransportAddress = name_of("TILEWRIGHT_TRANSPORT_ADDRESS");
+inline constexpr const char* kProgram = name_of("TILEWRIGHT_PROGRAM");
 inline constexpr const char* kIsa = name_of("TILEWRIGHT_ISA");
 inline constexpr const char* kFault = name_of("TILEWRIGHT_FAULT");
 
@@ -139,8 +191,27 @@ inline constexpr const char* kTorchelasticRestartCount = name_of("TORCHELASTIC_R
 inline constexpr const char* kTorchelasticMaxRestarts = name_of("TORCHELASTIC_MAX_RESTARTS");
 
 inline constexpr const char* kPmiSize = name_of("PMI_SIZE");
+inline constexpr const char* kPmiRank = name_of("PMI_RANK");
+inline constexpr const char* kPmiFd = name_of("PMI_FD");
+inline constexpr const char* kMpiLocalNRanks = name_of("MPI_LOCALNRANKS");
+inline constexpr const char* kMpiLocalRankId = name_of("MPI_LOCALRANKID");
+inline constexpr const char* kPmixNamespace = name_of("PMIX_NAMESPACE");
 inline constexpr const char* kOmpiCommWorldSize = name_of("OMPI_COMM_WORLD_SIZE");
+inline constexpr const char* kOmpiCommWorldRank = name_of("OMPI_COMM_WORLD_RANK");
+inline constexpr const char* kOmpiCommWorldLocalSize = name_of("OMPI_COMM_WORLD_LOCAL_SIZE");
+inline constexpr const char* kOmpiCommWorldLocalRank = name_of("OMPI_COMM_WORLD_LOCAL_RANK");
 inline constexpr const char* kSlurmStepNumTasks = name_of("SLURM_STEP_NUM_TASKS");
+inline constexpr const char* kSlurmProcId = name_of("SLURM_PROCID");
+inline constexpr const char* kSlurmLocalId = name_of("SLURM_LOCALID");
+inline constexpr const char* kSlurmNodeId = name_of("SLURM_NODEID");
+inline constexpr const char* kSlurmStepTasksPerNode = name_of("SLURM_STEP_TASKS_PER_NODE");
+inline constexpr const char* kSlurmJobId = name_of("SLURM_JOB_ID");
+inline constexpr const char* kSlurmStepId = name_of("SLURM_STEP_ID");
+
+inline constexpr const char* kOmpNumThreads = name_of("OMP_NUM_THREADS");
+inline constexpr const char* kLogLevel = name_of("LOGLEVEL");
+inline constexpr const char* kGlooSocketIfname = name_of("GLOO_SOCKET_IFNAME");
+inline constexpr const char* kNcclSocketIfname = name_of("NCCL_SOCKET_IFNAME");
 
 inline constexpr const char* kHfEndpoint = name_of("HF_ENDPOINT");
 inline constexpr const char* kHfHome = name_of("HF_HOME");

@@ -13,6 +13,17 @@ inline constexpr const char* kApiVersion = "tilewright.dev/v1alpha1";
 inline constexpr const char* kTrainJobKind = "TrainJob";
 inline constexpr const char* kTrainJobPlural = "trainjobs";
 
+// The PyTorchJob of Kubeflow's training operator v1.
+inline constexpr const char* kKubeflowGroup = "kubeflow.org";
+inline constexpr const char* kPyTorchJobApiVersion = "kubeflow.org/v1";
+inline constexpr const char* kPyTorchJobKind = "PyTorchJob";
+inline constexpr const char* kPyTorchJobPlural = "pytorchjobs";
+// Values of spec.runPolicy.managedBy: Tilewright's operator, Kubeflow's, and MultiKueue, which runs
+// the job in another cluster.
+inline constexpr const char* kPyTorchJobManager = "tilewright.dev/operator";
+inline constexpr const char* kKubeflowManager = "kubeflow.org/training-operator";
+inline constexpr const char* kMultiKueueManager = "kueue.x-k8s.io/multikueue";
+
 // A label or an annotation. The operator sets all of them.
 struct MetadataKey {
   std::string_view name;
@@ -60,6 +71,8 @@ inline constexpr MetadataKey kAnnotations[] = {
      "Id of the job key in the Secret that the pod mounts."},
     {"scheduling.k8s.io/group-name", "worker pods of a gang", "",
      "Name of the PodGroup, for Volcano."},
+    {"volcano.sh/task-spec", "pods of a PyTorchJob's gang", "",
+     "Replica type of the pod, for Volcano."},
 };
 
 inline constexpr const char* kJobGeneration =
@@ -72,6 +85,8 @@ inline constexpr const char* kKeyId = find_row(kAnnotations, "tilewright.dev/key
 namespace gang {
 inline constexpr const char* kVolcanoAnnotation =
     find_row(annotations::kAnnotations, "scheduling.k8s.io/group-name").name.data();
+inline constexpr const char* kVolcanoTaskAnnotation =
+    find_row(annotations::kAnnotations, "volcano.sh/task-spec").name.data();
 inline constexpr const char* kSchedulerPluginsLabel =
     find_row(labels::kLabels, "scheduling.x-k8s.io/pod-group").name.data();
 }  // namespace gang
@@ -80,5 +95,6 @@ inline constexpr const char* kSchedulerPluginsLabel =
 inline constexpr const char* kWorkerContainer = "worker";
 // Separates the job's name from the index in a pod's name: mrpc-worker-0.
 inline constexpr const char* kWorkerInfix = "-worker-";
+inline constexpr const char* kMasterInfix = "-master-";
 
 }  // namespace tilewright

@@ -48,6 +48,9 @@ inline constexpr const char* kJobKeyName = "job-key";
 inline constexpr const char* kJobKeyPath = "/var/run/tilewright/job-key";
 inline constexpr int kJobKeyBytes = 32;
 
+// HF_HOME of a pod whose manifest sets no cache: the pod's own, writable /tmp.
+inline constexpr const char* kPodHubCache = "/tmp/huggingface";
+
 inline constexpr const char* kWorkerProgram = "tilewright-worker";
 
 }  // namespace tilewright

@@ -1,5 +1,9 @@
 #include "common/contract/tasks.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 
 #include "common/base/check.h"
@@ -132,6 +136,42 @@ std::span<const QuestionAnsweringTask> question_answering_tasks() {
                             .version_2_with_negative = true},
   };
   return kTasks;
+}
+
+std::vector<std::string_view> task_names() {
+  std::vector<std::string_view> names;
+  for (const TaskDescription& task : task_descriptions()) names.push_back(task.name);
+  for (const QuestionAnsweringTask& task : question_answering_tasks()) names.push_back(task.name);
+  return names;
+}
+
+DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name) {
+  constexpr std::string_view kGlue = "glue";
+  // A directory of Parquet files has the name of its data set too: "data:glue", "/data/glue/".
+  std::string_view base = dataset_name.substr(0, dataset_name.find_last_not_of('/') + 1);
+  base.remove_prefix(std::min(base.find_last_of("/:") + 1, base.size()));
+  const std::vector<std::string_view> known = task_names();
+  // Capitals count as small letters, as in --task_name.
+  const auto find = [&](std::string_view name) -> std::string {
+    std::string lower(name);
+    for (char& c : lower) {
+      if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+    }
+    return std::ranges::find(known, lower) == known.end() ? "" : lower;
+  };
+  if (base != kGlue) {
+    if (std::string task = find(base); !task.empty()) return {std::move(task)};
+    return {{},
+            "dataset_name",
+            fmt::format("found {}, expected glue, or one of {}", dataset_name.substr(0, 100),
+                        fmt::join(known, ", "))};
+  }
+  if (std::string task = find(config_name); !task.empty()) return {std::move(task)};
+  return {{},
+          "dataset_config_name",
+          fmt::format("found {}, expected the task of the data set glue: one of {}",
+                      config_name.empty() ? "nothing" : config_name.substr(0, 100),
+                      fmt::join(known, ", "))};
 }
 
 }  // namespace tilewright

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -74,5 +75,17 @@ struct QuestionAnsweringTask {
 
 // In alphabetical order.
 std::span<const QuestionAnsweringTask> question_answering_tasks();
+
+// The names of both lists, in their order.
+std::vector<std::string_view> task_names();
+
+// The task of a data set on the hub.
+struct DatasetTask {
+  std::string task;               // empty: the data set has no known task
+  std::string_view wrong_flag{};  // then: dataset_name or dataset_config_name
+  std::string message{};          // "found ..., expected ..."
+};
+// "squad" for "rajpurkar/squad", and `config_name` for "glue".
+DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name);
 
 }  // namespace tilewright

@@ -86,6 +86,13 @@ TrainingFlag volume_path(TrainingFlag flag) {
   return flag;
 }
 
+// A directory, or a name on the hub.
+TrainingFlag hub_name(TrainingFlag flag) {
+  flag.volume_path = true;
+  flag.hub_name = true;
+  return flag;
+}
+
 // The default is not a constant.
 TrainingFlag default_is(TrainingFlag flag, std::string_view description) {
   flag.default_description = description;
@@ -122,6 +129,11 @@ TrainingFlag set_by_runtime(TrainingFlag flag) {
   return flag;
 }
 
+TrainingFlag of_launcher(TrainingFlag flag) {
+  flag.of_launcher = true;
+  return flag;
+}
+
 TrainingFlag determines_weights(TrainingFlag flag) {
   flag.determines_weights = true;
   return flag;
@@ -131,22 +143,15 @@ TrainingFlag dropout(std::string_view name, float Settings::*member, std::string
   return determines_weights(or_minus_one(exclusive_maximum(number(name, member, 0, 1, help))));
 }
 
-std::vector<std::string_view> task_names() {
-  std::vector<std::string_view> names;
-  for (const TaskDescription& task : task_descriptions()) names.push_back(task.name);
-  for (const QuestionAnsweringTask& task : question_answering_tasks()) names.push_back(task.name);
-  return names;
-}
-
 // Flags that work.
 std::vector<TrainingFlag> working_flags() {
   return {
       // Task, model and data.
       determines_weights(ignores_case(
           choice("task_name", &Settings::task_name, task_names(), "task to train on"))),
-      string("dataset_name", &Settings::dataset_name,
-             "data set on the Hugging Face hub: squad, squad_v2, or glue with the task in "
-             "dataset_config_name; sets task_name"),
+      hub_name(string("dataset_name", &Settings::dataset_name,
+                      "data set on the Hugging Face hub: squad, squad_v2, or glue with the task in "
+                      "dataset_config_name; sets task_name. Or a directory of its Parquet files")),
       string("dataset_config_name", &Settings::dataset_config_name,
              "configuration of dataset_name: the task of glue"),
       volume_path(string("train_file", &Settings::train_file,
@@ -155,17 +160,18 @@ std::vector<TrainingFlag> working_flags() {
                          "file with the examples to evaluate on")),
       volume_path(string("test_file", &Settings::test_file, "file with the examples to predict")),
       differs(string("data_dir", &Settings::data_dir,
-                     "directory with the task's training and evaluation files"),
+                     "directory with the task's training and evaluation files; empty: the data set "
+                     "of the task on the hub"),
               "Not in the scripts: the public files of a task in a local directory."),
-      required(
+      required(hub_name(
           string("model_name_or_path", &Settings::model_name_or_path,
-                 "pre-trained model: a directory in Hugging Face's layout, or a name on the hub")),
+                 "pre-trained model: a directory in Hugging Face's layout, or a name on the hub"))),
       string("model_revision", &Settings::model_revision,
              "branch, tag or commit of a model on the hub"),
-      volume_path(string("config_name", &Settings::config_name,
-                         "directory of config.json, if it is not the model's")),
-      volume_path(string("tokenizer_name", &Settings::tokenizer_name,
-                         "directory of the tokenizer, if it is not the model's")),
+      hub_name(string("config_name", &Settings::config_name,
+                      "directory or name of config.json, if it is not the model's")),
+      hub_name(string("tokenizer_name", &Settings::tokenizer_name,
+                      "directory or name of the tokenizer, if it is not the model's")),
       volume_path(string("cache_dir", &Settings::cache_dir,
                          "directory for downloads; empty: as HF_HOME says")),
       secret(
@@ -338,6 +344,13 @@ std::vector<TrainingFlag> working_flags() {
                                  "number of processes; 0: automatic")),
       integer("threads", &Settings::threads, 0, 4096,
               "threads per process; 0: the cores available to the process"),
+      differs(of_launcher(alias(
+                  choice("ddp_backend", &Settings::ddp_backend, {"ccl", "gloo", "mpi"},
+                         "how processes exchange gradients: mpi: through Open MPI, if its mpirun "
+                         "started them; ccl, gloo: Tilewright's own transport"),
+                  "xpu_backend")),
+              "The Trainer has no default. All three give the same bits; oneCCL and Gloo are not "
+              "used."),
       determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},
                                 "GEMM backend of the linear layers; use onednn if "
                                 "`tilewright-worker bench step` shows that it is faster on your "

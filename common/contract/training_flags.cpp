@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t kMaxValueBytes = 4096;  // PATH_MAX
 constexpr std::uint64_t kMaxArgumentFileBytes = 1 << 20;
-constexpr std::string_view kConfig = "config";  // --config FILE.json
 
 // The words that HfArgumentParser reads as booleans, in lower case.
 constexpr std::array<std::string_view, 5> kTrueWords = {"true", "yes", "t", "y", "1"};
@@ -142,7 +141,9 @@ std::string describe_default(const TrainingFlag& flag) {
 
 std::string reason_not_in_manifest(const TrainingFlag& flag) {
   if (flag.secret) return "; set HF_TOKEN in spec.worker.env from a Secret";
-  return fmt::format("{}: {}", flag.refused ? "" : "; it would have no effect", flag.help);
+  if (flag.set_by_runtime) return ": the operator sets it";
+  if (flag.of_launcher) return ": the flag is for processes that mpirun starts";
+  return fmt::format(": {}", flag.help);
 }
 
 std::string describe_expected(const TrainingFlag& flag) {
@@ -209,24 +210,69 @@ Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_v
   return unexpected(flag, value);
 }
 
-Status TrainingArguments::set(std::string_view name, std::string_view value) {
-  const TrainingFlag* flag = find_training_flag(name);
+Result<std::string> check_argument(const FlagArgument& argument) {
+  const auto [index, name, flag, value, has_value] = argument;
   if (flag == nullptr) {
     const std::string_view nearest = nearest_training_flag(name);
     return Error{ExitCode::kUsage,
                  fmt::format("--{}: unknown flag{}", name.substr(0, 100),
                              nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest))};
   }
-  const Result<std::string> normal = normalize_flag_value(*flag, value);
+  if (!has_value) {
+    return Error{ExitCode::kUsage,
+                 fmt::format("--{}: found no value, expected {}", name, describe_expected(*flag))};
+  }
+  Result<std::string> normal = normalize_flag_value(*flag, value);
   if (!normal.ok()) {
     return Error{normal.error().code, fmt::format("--{}: {}", name, normal.error().message)};
   }
-  if (flag->refused) {
-    if (is_neutral(*flag, *normal)) return {};
+  if (flag->refused && !is_neutral(*flag, *normal)) {
     return Error{ExitCode::kUsage, fmt::format("--{}: not supported: {}", name, flag->help)};
   }
-  assign(settings_, *flag, *normal);
-  set_.emplace(flag->name);
+  return normal;
+}
+
+std::vector<FlagArgument> split_command_line(std::span<const std::string> words) {
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].empty() || !is_line_break(words[i])) kept.push_back(i);
+  }
+  std::vector<FlagArgument> arguments;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    std::string_view word = words[kept[i]];
+    FlagArgument argument{.index = kept[i]};
+    if (is_value(word)) {
+      argument.value = word;
+      arguments.push_back(argument);
+      continue;
+    }
+    word.remove_prefix(2);
+    const std::size_t equals = word.find('=');
+    argument.name = word.substr(0, equals);
+    argument.flag = find_training_flag(argument.name);
+    const bool boolean = argument.flag != nullptr && argument.flag->type == FlagType::kBool;
+    if (equals != std::string_view::npos) {
+      argument.value = word.substr(equals + 1);
+    } else if (argument.flag == nullptr && negated(argument.name) != nullptr) {
+      argument.flag = negated(argument.name);
+      argument.value = "false";
+    } else if (i + 1 < kept.size() && is_value(words[kept[i + 1]])) {
+      argument.value = words[kept[++i]];
+    } else {
+      argument.value = boolean ? "true" : "";
+      argument.has_value = boolean;
+    }
+    arguments.push_back(argument);
+  }
+  return arguments;
+}
+
+Status TrainingArguments::set(const FlagArgument& argument) {
+  const Result<std::string> normal = check_argument(argument);
+  if (!normal.ok()) return normal.error();
+  if (argument.flag->refused) return {};
+  assign(settings_, *argument.flag, *normal);
+  set_.emplace(argument.flag->name);
   return {};
 }
 
@@ -257,7 +303,7 @@ Status TrainingArguments::read_json_file(const std::string& path) {
     } else if (flag != nullptr && flag->type == FlagType::kString) {
       word.clear();  // a list or an object, which nothing reads
     }
-    if (const Status outcome = set(name, word); !outcome.ok()) {
+    if (const Status outcome = set({.name = name, .flag = flag, .value = word}); !outcome.ok()) {
       return Error{outcome.error().code, fmt::format("{}: {}", path, outcome.error().message)};
     }
   }
@@ -265,46 +311,23 @@ Status TrainingArguments::read_json_file(const std::string& path) {
 }
 
 Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> arguments) {
-  std::vector<std::string_view> words;
-  for (const std::string& word : arguments) {
-    if (word.empty() || !is_line_break(word)) words.push_back(word);
-  }
   TrainingArguments parsed;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string_view word = words[i];
-    if (i == 0 && is_value(word) && word.ends_with(".json")) {
-      if (const Status read = parsed.read_json_file(std::string(word)); !read.ok()) {
-        return read.error();
-      }
-      continue;
-    }
-    if (is_value(word)) {
-      return Error{ExitCode::kUsage, fmt::format("found the argument \"{}\", expected --flag=value",
-                                                 word.substr(0, 100))};
-    }
-    word.remove_prefix(2);
-    const std::size_t equals = word.find('=');
-    const std::string_view name = word.substr(0, equals);
-    const TrainingFlag* flag = find_training_flag(name);
-    const bool alone = i + 1 == words.size() || !is_value(words[i + 1]);
+  bool first = true;
+  for (const FlagArgument& argument : split_command_line(arguments)) {
+    const bool file = argument.name == kConfigFlag ||
+                      (first && argument.name.empty() && argument.value.ends_with(".json"));
+    first = false;
     Status outcome;
-    if (name == kConfig) {
-      if (equals == std::string_view::npos && alone) {
-        return Error{ExitCode::kUsage, "--config: found no value, expected a JSON file of flags"};
-      }
-      outcome = parsed.read_json_file(
-          std::string(equals == std::string_view::npos ? words[++i] : word.substr(equals + 1)));
-    } else if (flag == nullptr && equals == std::string_view::npos && negated(name) != nullptr) {
-      outcome = parsed.set(negated(name)->name, "false");
-    } else if (equals != std::string_view::npos) {
-      outcome = parsed.set(name, word.substr(equals + 1));
-    } else if (flag != nullptr && flag->type == FlagType::kBool && alone) {
-      outcome = parsed.set(name, "true");
-    } else if (flag != nullptr && alone) {
-      outcome = Error{ExitCode::kUsage, fmt::format("--{}: found no value, expected {}", name,
-                                                    describe_expected(*flag))};
+    if (file && !argument.has_value) {
+      outcome = Error{ExitCode::kUsage, "--config: found no value, expected a JSON file of flags"};
+    } else if (file) {
+      outcome = parsed.read_json_file(std::string(argument.value));
+    } else if (argument.name.empty()) {
+      outcome =
+          Error{ExitCode::kUsage, fmt::format("found the argument \"{}\", expected --flag=value",
+                                              argument.value.substr(0, 100))};
     } else {
-      outcome = parsed.set(name, flag == nullptr ? "" : words[++i]);
+      outcome = parsed.set(argument);
     }
     if (!outcome.ok()) return outcome.error();
   }

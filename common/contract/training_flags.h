@@ -94,6 +94,7 @@ struct TrainingSettings {
   bool exact = true;
   std::int64_t virtual_shards = 0;
   std::int64_t threads = 0;
+  std::string ddp_backend = "ccl";
   std::string gemm_backend = "native";
   std::int64_t nominal_workers = 0;
   std::int64_t max_workers = 0;
@@ -141,15 +142,18 @@ struct TrainingFlag {
   bool refused = false;
   bool secret = false;          // not in a manifest, which many can read
   bool volume_path = false;     // a path; in a manifest, VOLUME:relative/path
+  bool hub_name = false;        // or the name of a repository on the hub
   bool required = false;        // an empty value is an error
   bool set_by_runtime = false;  // by the operator, `tilewright up` or the agent; not in a manifest
+  // For processes that an MPI launcher starts; not in a manifest.
+  bool of_launcher = false;
   // The trained weights depend on the value. It must be equal on all workers, and equal in a
   // checkpoint and the training that resumes from it.
   bool determines_weights = false;
 
   bool works() const { return !accepted_without_effect && !refused; }
   // Whether it is a field of spec.trainer.
-  bool in_manifest() const { return works() && !set_by_runtime && !secret; }
+  bool in_manifest() const { return !refused && !set_by_runtime && !secret && !of_launcher; }
 };
 
 std::span<const TrainingFlag> training_flags();
@@ -161,8 +165,7 @@ std::string_view nearest_training_flag(std::string_view name);
 // For help and documentation: "5e-05", "the value of logging_steps", "none".
 std::string describe_default(const TrainingFlag& flag);
 
-// Why a flag that is neither in a manifest nor set by the runtime is no field of spec.trainer, after
-// "expected nothing": "; it would have no effect: ...".
+// Why a flag is no field of spec.trainer, after "expected nothing": ": the operator sets it".
 std::string reason_not_in_manifest(const TrainingFlag& flag);
 
 // "a number from 0 to 1", "true or false", "one of linear, constant": for messages and help.
@@ -176,14 +179,34 @@ Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_v
 // number or boolean; else empty.
 std::string describe_quoted_value(const TrainingFlag& flag, std::string_view value, bool is_string);
 
+// A flag of a command line and its value, or a word that belongs to no flag.
+struct FlagArgument {
+  std::size_t index = 0;               // of the flag's word
+  std::string_view name = {};          // as written, without "--"; empty: no flag, only `value`
+  const TrainingFlag* flag = nullptr;  // nullptr: unknown
+  std::string_view value = {};         // as written; "true" or "false" of a boolean without a value
+  bool has_value = true;
+};
+
+// The flag that names a JSON file of flags.
+inline constexpr std::string_view kConfigFlag = "config";
+
+// Divides a command line into flags: --name=value, --name value, --name alone and --no_name for a
+// boolean flag, dashes in place of underscores. Words that are only white space or a backslash, left
+// over from a line break, are skipped. The result refers to `words`.
+std::vector<FlagArgument> split_command_line(std::span<const std::string> words);
+
+// The value of a known or unknown flag in normal form. The Error (kUsage) is a complete sentence:
+// "--seed: found x, expected ..."; for an unknown flag it suggests the closest name. A refused flag
+// is an error unless its value switches it off.
+Result<std::string> check_argument(const FlagArgument& argument);
+
 // A parsed command line.
 class TrainingArguments {
  public:
-  // Accepts what Hugging Face's HfArgumentParser accepts: --name=value, --name value, --name alone
-  // and --no_name for a boolean flag, dashes in place of underscores, and, as the first word or
-  // after --config, the name of a JSON file with an object of flags. The last value wins. Words that
-  // are only white space or a backslash, left over from a line break, are skipped. An Error (kUsage)
-  // is a complete sentence; for an unknown flag it suggests the closest name.
+  // Accepts what Hugging Face's HfArgumentParser accepts: flags as split_command_line() describes
+  // them and, as the first word or after --config, the name of a JSON file with an object of flags.
+  // The last value wins. An Error (kUsage) is a complete sentence.
   static Result<TrainingArguments> parse(std::span<const std::string> arguments);
 
   const TrainingSettings& settings() const { return settings_; }
@@ -192,7 +215,7 @@ class TrainingArguments {
   std::string note() const;
 
  private:
-  Status set(std::string_view name, std::string_view value);
+  Status set(const FlagArgument& argument);
   Status read_json_file(const std::string& path);
 
   TrainingSettings settings_;

@@ -57,8 +57,6 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("fp16_backend", {"auto", "cpu_amp"}, kKernels),
       without_effect("fp16_opt_level", kString, "it belongs to fp16"),
       without_effect("bf16_full_eval", kBool, "evaluation computes as the training does"),
-      without_effect("ddp_backend", {"ccl", "gloo", "mpi"}, kTransport),
-      without_effect("xpu_backend", {"ccl", "gloo", "mpi"}, kTransport),
       without_effect("ddp_find_unused_parameters", kBool, kTransport),
       without_effect("ddp_bucket_cap_mb", kInt, kTransport),
       without_effect("ddp_broadcast_buffers", kBool, kTransport),

@@ -55,9 +55,15 @@ struct Refusal {
 // like a copy of what it stands for, so that a small file cannot make a large tree.
 class DocumentBuilder : public YAML::EventHandler {
  public:
-  bool has_document() const { return has_document_; }
-  nlohmann::json take_tree() { return std::move(root_.value); }
-  Positions::Place take_places() { return std::move(root_.place); }
+  explicit DocumentBuilder(std::size_t max_documents) : max_documents_(max_documents) {}
+
+  std::vector<Document> take_documents() {
+    std::vector<Document> documents;
+    for (Node& root : roots_) {
+      documents.push_back({std::move(root.value), Positions(std::move(root.place)), {}});
+    }
+    return documents;
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     // The parser gives empty documents without end at a token that begins none, such as a comma.
@@ -134,7 +140,7 @@ class DocumentBuilder : public YAML::EventHandler {
 
   void begin(const YAML::Mark& mark, YAML::anchor_t anchor, nlohmann::json empty) {
     refuse_as_name(mark);
-    refuse_second_document(mark);
+    refuse_more_documents(mark);
     count(mark, limits_.add_value(open_.size(), 0));
     open_.push_back({{std::move(empty), place_at(mark)}, mark, anchor, path_bytes(), {}, 0});
   }
@@ -146,7 +152,7 @@ class DocumentBuilder : public YAML::EventHandler {
   }
   void add(const YAML::Mark& mark, YAML::anchor_t anchor, Node node, std::size_t text_bytes) {
     refuse_as_name(mark);
-    refuse_second_document(mark);
+    refuse_more_documents(mark);
     count(mark, limits_.add_value(open_.size(), text_bytes));
     remember(mark, anchor, node);
     attach(std::move(node));
@@ -168,9 +174,8 @@ class DocumentBuilder : public YAML::EventHandler {
 
   void attach(Node node) {
     if (open_.empty()) {
-      root_ = std::move(node);
-      root_.place.line = 0;  // of the manifest as a whole
-      has_document_ = true;
+      if (roots_.empty()) node.place.line = 0;  // of the manifest as a whole
+      roots_.push_back(std::move(node));
       return;
     }
     OpenNode& parent = open_.back();
@@ -203,9 +208,11 @@ class DocumentBuilder : public YAML::EventHandler {
     if (!expects_name()) return;
     refuse(mark, "found a key that is not a string, expected the name of a field");
   }
-  void refuse_second_document(const YAML::Mark& mark) {
-    if (!open_.empty() || !has_document_) return;
-    refuse(mark, "found a second YAML document, expected one manifest per file");
+  void refuse_more_documents(const YAML::Mark& mark) {
+    if (!open_.empty() || roots_.size() < max_documents_) return;
+    refuse(mark, max_documents_ == 1
+                     ? "found a second YAML document, expected one manifest per file"
+                     : fmt::format("found more than {} YAML documents", max_documents_));
   }
   [[noreturn]] void refuse(const YAML::Mark& mark, std::string message) {
     throw Refusal{{path(), mark.line + 1, std::move(message)}};
@@ -226,18 +233,17 @@ class DocumentBuilder : public YAML::EventHandler {
   TreeLimits limits_;
   std::vector<OpenNode> open_;  // from the root to the innermost
   std::map<YAML::anchor_t, Node> anchors_;
-  Node root_;
-  bool has_document_ = false;
+  std::vector<Node> roots_;  // of the documents
+  std::size_t max_documents_;
   int document_start_ = -1;  // of the latest document, in bytes
 };
 
-}  // namespace
-
-Document read_yaml(std::string_view text) {
-  Document document;
-  const auto refuse = [&document](int line, std::string message) {
-    document.errors.push_back({"", line, std::move(message)});
-    return document;
+// The documents, or one with an error.
+std::vector<Document> read_documents(std::string_view text, std::size_t max_documents) {
+  const auto refuse = [](int line, std::string message) {
+    Document refused;
+    refused.errors.push_back({"", line, std::move(message)});
+    return std::vector<Document>{std::move(refused)};
   };
   if (text.size() > kMaxManifestBytes) {
     return refuse(0, fmt::format("found {} bytes, expected a manifest of at most {} bytes",
@@ -252,21 +258,30 @@ Document read_yaml(std::string_view text) {
                   "found a zero byte, expected UTF-8 text");
   }
   std::istringstream stream{std::string(text)};
-  DocumentBuilder builder;
+  DocumentBuilder builder(max_documents);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
-    if (!builder.has_document()) return refuse(0, "found nothing, expected a manifest");
-    document.tree = builder.take_tree();
-    document.positions = Positions(builder.take_places());
   } catch (Refusal& refusal) {
-    document.errors.push_back(std::move(refusal.error));
+    Document refused;
+    refused.errors.push_back(std::move(refusal.error));
+    return {std::move(refused)};
   } catch (const YAML::Exception& failure) {
     return refuse(failure.mark.is_null() ? 0 : failure.mark.line + 1,
                   fmt::format("found invalid YAML: {}", failure.msg));
   }
-  return document;
+  std::vector<Document> documents = builder.take_documents();
+  if (documents.empty()) return refuse(0, "found nothing, expected a manifest");
+  return documents;
+}
+
+}  // namespace
+
+Document read_yaml(std::string_view text) { return std::move(read_documents(text, 1).front()); }
+
+std::vector<Document> read_yaml_documents(std::string_view text) {
+  return read_documents(text, kMaxDocuments);
 }
 
 }  // namespace tilewright

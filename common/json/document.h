@@ -1,6 +1,7 @@
 // Reads YAML into a JSON tree and keeps the line of each field.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,5 +23,12 @@ struct Document {
 // booleans. Rejects multiple documents, invalid UTF-8, duplicate keys, merge keys, more than
 // kMaxManifestBytes and, with aliases expanded, what exceeds TreeLimits. Stops at the first error.
 Document read_yaml(std::string_view text);
+
+inline constexpr std::size_t kMaxDocuments = 100;
+
+// The same for a stream of documents, which share the limits. Lines are those of the stream; a
+// document after the first has its own first line where it has no better one. Never empty: an error
+// is in the only document.
+std::vector<Document> read_yaml_documents(std::string_view text);
 
 }  // namespace tilewright

@@ -52,6 +52,7 @@ const Place* take_step(const Place& parent, std::string_view& path) {
 }  // namespace
 
 int Positions::line_of(std::string_view path) const {
+  if (const auto moved = moved_.find(path); moved != moved_.end()) return moved->second;
   int line = 0;
   const Place* place = &root_;
   while (place != nullptr) {

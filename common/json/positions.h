@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,8 +28,12 @@ class Positions {
   // enclosing field. 0: unknown.
   int line_of(std::string_view path) const;
 
+  // For a value that stands elsewhere in the file than its path says.
+  void set_line(std::string path, int line) { moved_[std::move(path)] = line; }
+
  private:
   Place root_;
+  std::map<std::string, int, std::less<>> moved_;
 };
 
 // spec.worker. Quotes a name with dots or slashes: metadata.labels["a.b/c"].

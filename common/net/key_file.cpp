@@ -36,14 +36,15 @@ bool write_and_sync(int fd, std::string_view text) {
   return fsync(fd) == 0;
 }
 
-// Calls `move` with the name of a file that holds a new key; it returns whether it succeeded.
+std::string new_key() { return to_hex(SecretKey::random().bytes()); }
+
+// Calls `move` with the name of a file that holds `text`; it returns whether it succeeded.
 template <typename Move>
-Status write_key(const fs::path& path, Move move) {
+Status write_key(const fs::path& path, std::string_view text, Move move) {
   std::string staging = path.string() + ".XXXXXX";
   const FileDescriptor file(mkostemp(staging.data(), O_CLOEXEC));  // mode 0600
   if (!file) return cannot_write(path, errno);
-  const bool moved =
-      write_and_sync(file.get(), to_hex(SecretKey::random().bytes())) && move(staging.c_str());
+  const bool moved = write_and_sync(file.get(), text) && move(staging.c_str());
   const int error = errno;
   unlink(staging.c_str());
   if (!moved) return cannot_write(path, error);
@@ -56,13 +57,20 @@ Status create_key_file(const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored)) return {};
   // link() does not replace a file that another process has created meanwhile.
-  return write_key(path, [&](const char* staging) {
+  return write_key(path, new_key(), [&](const char* staging) {
     return link(staging, path.c_str()) == 0 || errno == EEXIST;
   });
 }
 
 Status replace_key_file(const fs::path& path) {
-  return write_key(path,
+  return write_key(path, new_key(),
+                   [&](const char* staging) { return std::rename(staging, path.c_str()) == 0; });
+}
+
+Status write_key_file(const fs::path& path, const SecretKey& key) {
+  const std::string_view text(reinterpret_cast<const char*>(key.bytes().data()),
+                              key.bytes().size());
+  return write_key(path, text,
                    [&](const char* staging) { return std::rename(staging, path.c_str()) == 0; });
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "common/base/result.h"
+#include "common/net/secret.h"
 
 namespace tilewright::net {
 
@@ -13,6 +14,8 @@ Status create_key_file(const std::filesystem::path& path);
 // Creates or replaces the file.
 Status replace_key_file(const std::filesystem::path& path);
 
+// Creates or replaces the file with this key, whose bytes become the content.
+Status write_key_file(const std::filesystem::path& path, const SecretKey& key);
 // Whether the file holds a complete key as the functions above write it.
 bool holds_whole_key(const std::filesystem::path& path);
 

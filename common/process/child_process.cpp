@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 namespace tilewright {
 namespace {
@@ -50,7 +52,7 @@ struct ChildSetup {
   const char* directory;
   char* const* arguments;
   char* const* environment;
-  int null_input;
+  int input;
   int output;
   int error;
   int failure;
@@ -69,7 +71,7 @@ struct ChildSetup {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // If the parent died before prctl took effect, no signal will arrive.
   if (getppid() != setup.parent) _exit(127);
-  dup2(setup.null_input, STDIN_FILENO);
+  dup2(setup.input, STDIN_FILENO);
   dup2(setup.output, STDOUT_FILENO);
   dup2(setup.error, STDERR_FILENO);
   if (setup.bind && sched_setaffinity(0, sizeof(setup.cpus), &setup.cpus) != 0) {
@@ -87,6 +89,24 @@ struct ChildSetup {
   execve(setup.program, setup.arguments, setup.environment);
   fail(StartFailure::Stage::kExec);
   _exit(127);
+}
+
+// A descriptor that is readable once the child has ended. Linux before 5.3 has no pidfd_open();
+// there a thread waits.
+FileDescriptor watch_exit(pid_t pid) {
+  // Through syscall(): glibc 2.36 declares pidfd_open without C linkage.
+  FileDescriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (pid_fd || errno != ENOSYS) return pid_fd;
+  FileDescriptor ended(eventfd(0, EFD_CLOEXEC));
+  const int signal = ended ? fcntl(ended.get(), F_DUPFD_CLOEXEC, 0) : -1;
+  if (signal < 0) return {};
+  std::thread([pid, owner = FileDescriptor(signal)] {
+    siginfo_t info{};
+    while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+    }
+    eventfd_write(owner.get(), 1);
+  }).detach();
+  return ended;
 }
 
 std::string describe(const StartFailure& failure, const ChildCommand& command) {
@@ -127,8 +147,15 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   }
   auto failure = make_pipe();
   if (!failure) return failure.error();
-  FileDescriptor null_input(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null_input) return start_error("cannot open /dev/null", errno);
+  std::array<FileDescriptor, 2> input;  // read end, write end
+  if (command.input_pipe) {
+    auto made = make_pipe();
+    if (!made) return made.error();
+    input = std::move(*made);
+  } else {
+    input[0] = FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!input[0]) return start_error("cannot open /dev/null", errno);
+  }
 
   std::vector<std::string> arguments = command.arguments;
   arguments.insert(arguments.begin(), command.program.string());
@@ -141,7 +168,7 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   setup.directory = directory.c_str();
   setup.arguments = argument_pointers.data();
   setup.environment = environment_pointers.data();
-  setup.null_input = null_input.get();
+  setup.input = input[0].get();
   setup.output = (*output)[1].get();
   setup.error = command.separate_error ? error[1].get() : setup.output;
   setup.failure = (*failure)[1].get();
@@ -159,8 +186,7 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   error[1].reset();
   (*failure)[1].reset();
 
-  // Through syscall(): glibc 2.36 declares pidfd_open without C linkage.
-  FileDescriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  FileDescriptor pid_fd = watch_exit(pid);
   const int pid_fd_error = errno;
   StartFailure start_failure{};
   ssize_t size = 0;
@@ -175,7 +201,9 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   }
   fcntl((*output)[0].get(), F_SETFL, O_NONBLOCK);
   if (error[0]) fcntl(error[0].get(), F_SETFL, O_NONBLOCK);
-  return ChildProcess(pid, std::move(pid_fd), std::move((*output)[0]), std::move(error[0]));
+  if (input[1]) fcntl(input[1].get(), F_SETFL, O_NONBLOCK);
+  return ChildProcess(pid, std::move(pid_fd), std::move(input), std::move((*output)[0]),
+                      std::move(error[0]));
 }
 
 ChildProcess::~ChildProcess() {
@@ -187,6 +215,11 @@ ChildProcess::~ChildProcess() {
 void ChildProcess::signal_group(int signal_number) const {
   // After reaping, the process id may belong to another process.
   if (!exit_code_) kill(-pid_, signal_number);
+}
+
+bool ChildProcess::write_input(std::string_view text) {
+  return input_[1] &&
+         write(input_[1].get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 std::string ChildProcess::read_from(FileDescriptor& pipe) {
@@ -201,13 +234,13 @@ std::string ChildProcess::read_from(FileDescriptor& pipe) {
 std::optional<int> ChildProcess::poll_exit() {
   if (exit_code_) return exit_code_;
   siginfo_t info{};
-  const auto id = static_cast<id_t>(pid_fd_.get());
-  if (waitid(P_PIDFD, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+  const auto id = static_cast<id_t>(pid_);
+  if (waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
     return std::nullopt;
   }
   // While the group leader is a zombie, its process group id cannot be reused.
   kill(-pid_, SIGKILL);
-  waitid(P_PIDFD, id, &info, WEXITED | WNOHANG);
+  waitid(P_PID, id, &info, WEXITED | WNOHANG);
   exit_code_ = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
   return exit_code_;
 }

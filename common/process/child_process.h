@@ -4,10 +4,12 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/file_descriptor.h"
@@ -22,6 +24,7 @@ struct ChildCommand {
   std::filesystem::path working_directory;
   std::vector<int> cpus;  // CPU affinity; empty: that of the parent
   bool separate_error = false;
+  bool input_pipe = false;  // write_input() reaches its standard input, otherwise /dev/null
 };
 
 // This process's environment with the variables of `over` set, as NAME=VALUE.
@@ -30,7 +33,7 @@ std::vector<std::string> environment_with_overrides(const std::map<std::string, 
 class ChildProcess {
  public:
   // The kernel kills the child with SIGKILL when the calling *thread* ends, so call this from a
-  // thread that lives as long as the program. Standard input is /dev/null; standard output and
+  // thread that lives as long as the program. Standard output and
   // standard error share one pipe, so that their lines keep their order, unless `separate_error`.
   // Errors: kUsage if the program, directory or CPUs are wrong, kInternal if a system call fails.
   static Result<ChildProcess> start(const ChildCommand& command);
@@ -48,6 +51,10 @@ class ChildProcess {
   int output_fd() const { return output_.get(); }
   int error_fd() const { return error_.get(); }
   void close_output() { output_.reset(); }
+  // Whether the pipe took all of a text of at most PIPE_BUF bytes; never blocks.
+  bool write_input(std::string_view text);
+  // The child reads the end of the stream.
+  void close_input() { input_ = {}; }
   // Reads at most 64 KiB of the available output; closes the pipe at the end of the stream.
   std::string read_output() { return read_from(output_); }
   std::string read_error() { return read_from(error_); }
@@ -60,15 +67,20 @@ class ChildProcess {
   std::optional<int> poll_exit();
 
  private:
-  ChildProcess(pid_t pid, FileDescriptor pid_fd, FileDescriptor output, FileDescriptor error)
+  using Pipe = std::array<FileDescriptor, 2>;  // read end, write end
+  ChildProcess(pid_t pid, FileDescriptor pid_fd, Pipe input, FileDescriptor output,
+               FileDescriptor error)
       : pid_(pid),
         pid_fd_(std::move(pid_fd)),
+        input_(std::move(input)),
         output_(std::move(output)),
         error_(std::move(error)) {}
   static std::string read_from(FileDescriptor& pipe);
 
   pid_t pid_;
   FileDescriptor pid_fd_;  // empty only in a moved-from object
+  // Both ends: while the read end is open here too, a write raises no SIGPIPE.
+  Pipe input_;
   FileDescriptor output_, error_;
   std::optional<int> exit_code_;
 };

@@ -12,11 +12,9 @@
 #include <utility>
 
 #include "common/base/random.h"
-#include "common/net/connect.h"
-#include "common/net/handshake.h"
 #include "common/net/message.h"
-#include "common/net/tls.h"
 #include "common/rendezvous/messages.h"
+#include "common/rendezvous/open_connection.h"
 
 namespace tilewright::rendezvous {
 namespace {
@@ -324,17 +322,11 @@ void Client::Impl::back_off() {
 
 Status Client::Impl::connect(net::Socket& socket) {
   const net::Wait wait = net::within(kConnectTimeout, &stop_token_);
-  Result<net::Socket> made = net::connect_to(options_.coordinator, wait);
+  Result<net::Socket> made =
+      open_connection(options_.coordinator, options_.job_uid, key_, options_.tls, wait);
   if (!made.ok()) return made.error();
   socket = std::move(made).value();
-  if (options_.tls) {
-    socket.connect_tls(net::TlsKey(key_, proof_context(options_.job_uid)));
-    if (Status status = socket.finish_tls(wait); !status.ok()) return status;
-  }
-  if (Status status = net::write_message(socket, encode_hello(options_.job_uid), wait);
-      !status.ok())
-    return status;
-  return net::authenticate(socket, net::Role::kClient, key_, proof_context(options_.job_uid), wait);
+  return {};
 }
 
 Status Client::Impl::serve_connection() {

@@ -44,6 +44,8 @@ class TokenBucket {
 
   // Takes the tokens if they are available.
   bool take(double tokens, double rate, MonotonicTime now);
+  // Takes tokens that are not available yet, for a cost that is known only afterwards.
+  void owe(double tokens) { spent_ += tokens; }
 
  private:
   // Counts spent tokens, so that a new bucket is full whatever the rate.

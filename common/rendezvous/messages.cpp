@@ -173,6 +173,10 @@ json body(const Leave& leave) {
   return {
       {"type", "leave"}, {"epoch", leave.epoch}, {"reason", cut(leave.reason, kMaxReasonBytes)}};
 }
+json body(const IndexRequest& request) {
+  return {{"type", "index_request"}, {"agent", request.agent_id}};
+}
+json body(const WorkerIndex& answer) { return {{"type", "index"}, {"index", answer.index}}; }
 json body(const Assignment& assignment) {
   return {{"type", "assignment"}, {"assignment", to_json(assignment)}};
 }
@@ -295,6 +299,10 @@ Result<ClientMessage> decode_client_message(std::string_view text) {
     Leave message{{}, epoch(fields, "epoch", 0), fields.string("reason", kMaxReasonBytes)};
     return checked<ClientMessage>(fields, std::move(message));
   }
+  if (type == "index_request") {
+    const IndexRequest message{fields.unsigned64("agent")};
+    return checked<ClientMessage>(fields, message);
+  }
   fields.fail("type", fmt::format("is \"{}\", expected a type that a member sends", type));
   return fields.error();
 }
@@ -328,6 +336,10 @@ Result<ServerMessage> decode_server_message(std::string_view text) {
   if (type == "unavailable") {
     Unavailable message{fields.string("reason", kMaxReasonBytes)};
     return checked<ServerMessage>(fields, std::move(message));
+  }
+  if (type == "index") {
+    const WorkerIndex message{static_cast<int>(fields.integer("index", 0, kMaxWorkerIndex))};
+    return checked<ServerMessage>(fields, message);
   }
   if (type == "acknowledged") return checked<ServerMessage>(fields, Acknowledge{});
   if (type == "pulse") return checked<ServerMessage>(fields, HeartbeatReply{});

@@ -4,6 +4,9 @@
 //   both               the proof of common/net/handshake.h; its context is proof_context(uid)
 //   client -> server   join first; then heartbeat, finished, leave
 //   server -> client   assignment, epoch_ended, reform, refused, unavailable, acknowledged, pulse
+// or, on a connection of an agent without a node rank (index_request.h):
+//   client -> server   index_request
+//   server -> client   index
 //
 // The first join identifies the sender for the whole connection. The hello, the proof and `refused`
 // are the same in all versions, so that a process of another version gets a reason.
@@ -33,9 +36,17 @@ struct Unavailable {
   std::string reason;
 };
 
-using ClientMessage = std::variant<Join, Heartbeat, Finished, Leave>;
+// An agent asks for the worker index of its processes. The same agent gets the same index again.
+struct IndexRequest {
+  std::uint64_t agent_id = 0;  // random
+};
+struct WorkerIndex {
+  int index = 0;
+};
+
+using ClientMessage = std::variant<Join, Heartbeat, Finished, Leave, IndexRequest>;
 using ServerMessage = std::variant<Assignment, EndEpoch, RequestReform, Refuse, Unavailable,
-                                   Acknowledge, HeartbeatReply>;
+                                   Acknowledge, HeartbeatReply, WorkerIndex>;
 
 // 1 to kMaxUidBytes letters, digits, '-', '_', '.' and ':'.
 bool is_job_uid(std::string_view text);

@@ -14,12 +14,16 @@ const char* to_string(Rejection reason) {
       return "source";
     case Rejection::kNoProof:
       return "no_proof";
+    case Rejection::kAddress:
+      return "address";
     case Rejection::kJobConnections:
       return "job_connections";
     case Rejection::kJobBuffers:
       return "job_buffers";
     case Rejection::kJobMessages:
       return "job_messages";
+    case Rejection::kJobData:
+      return "job_data";
     case Rejection::kBuffers:
       return "buffers";
     case Rejection::kProtocol:
@@ -28,9 +32,10 @@ const char* to_string(Rejection reason) {
   return "unknown";
 }
 
-Rejections::Rejections(std::shared_ptr<Logger> log) : log_(std::move(log)) {
-  for (int reason = 0; reason <= static_cast<int>(Rejection::kProtocol); ++reason)
-    counts_[to_string(static_cast<Rejection>(reason))] = 0;
+Rejections::Rejections(std::shared_ptr<Logger> log, std::string server,
+                       std::span<const Rejection> reasons)
+    : log_(std::move(log)), server_(std::move(server)) {
+  for (const Rejection reason : reasons) counts_[to_string(reason)] = 0;
 }
 
 void Rejections::add(Rejection reason, const std::string& job_uid, const std::string& peer,
@@ -45,7 +50,7 @@ void Rejections::add(Rejection reason, const std::string& job_uid, const std::st
     ++line.left_out;
     return;
   }
-  log_->warn("rendezvous: rejected {}{}: {}{}", peer,
+  log_->warn("{}: rejected {}{}: {}{}", server_, peer,
              job_uid.empty() ? "" : fmt::format(" of job {}", job_uid), why,
              line.left_out == 0
                  ? ""

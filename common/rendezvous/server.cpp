@@ -67,6 +67,8 @@ class Server::Impl {
     State state;
     std::optional<Progress> progress;  // as in Snapshot
     std::map<MemberId, ConnectionId> connections;
+    std::map<std::uint64_t, int> indices;  // given to agents; at most kMaxWorkerIndex
+    int next_index = 1;
     std::deque<Loss> losses;
     std::uint64_t loss_count = 0;
     std::uint64_t disconnections = 0;
@@ -110,6 +112,7 @@ class Server::Impl {
   void take_message(ConnectionId id, Connection& connection, const std::string& text);
   void refuse(Connection& connection, Job& job, const std::string& reason);
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
+  void give_index(Connection& connection, Job& job, const IndexRequest& request);
   void close(ConnectionId id, const std::string& reason);
   void close_gracefully(Connection& connection);
   void apply(Job& job, const Event& event, MonotonicTime now);
@@ -201,6 +204,8 @@ Status Server::Impl::add_job(JobSpec spec) {
                               clock_.now()),
           .progress = {},
           .connections = {},
+          .indices = {},
+          .next_index = spec.first_index,
           .losses = {},
           .deadline = {},
           .messages = {}};
@@ -605,6 +610,8 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     if (take_join(id, connection, *job, *join)) apply(*job, *join, now_);
     return;
   }
+  if (const IndexRequest* request = std::get_if<IndexRequest>(&*message))
+    return give_index(connection, *job, *request);
   if (!connection.who) return reject_message(connection, "its first message is not a join");
   const auto apply_from_member = [&](auto event) {
     event.who = *connection.who;
@@ -650,6 +657,18 @@ bool Server::Impl::take_join(ConnectionId id, Connection& connection, Job& job, 
   }
   current = id;
   return true;
+}
+
+// Indices are not reused, so a process that looked dead never shares the one of another host.
+void Server::Impl::give_index(Connection& connection, Job& job, const IndexRequest& request) {
+  const auto known = job.indices.find(request.agent_id);
+  if (known == job.indices.end() && job.next_index > kMaxWorkerIndex)
+    return refuse(connection, job,
+                  fmt::format("the job has had {} hosts, expected no more", kMaxWorkerIndex));
+  const int index = known != job.indices.end() ? known->second : job.next_index++;
+  job.indices.emplace(request.agent_id, index);
+  connection.send(WorkerIndex{index});
+  close_gracefully(connection);
 }
 
 void Server::Impl::flush(ConnectionId id) {

@@ -30,6 +30,7 @@ struct JobSpec {
   bool tls = false;
   std::int64_t last_checkpoint_step = -1;  // see Stored
   std::string isa = {};                    // see Stored
+  int first_index = 1;  // of the agents that ask for a worker index, in the order of their requests
 };
 
 class Server {

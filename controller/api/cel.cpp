@@ -5,9 +5,11 @@
 
 #include "common/contract/environment.h"
 #include "common/contract/labels.h"
+#include "common/contract/repository_id.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 #include "controller/api/command.h"
+#include "controller/api/trainer_path.h"
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api::cel {
@@ -34,6 +36,8 @@ std::string global_batch_size_of_spec() {
                      flag_or_default("gradient_accumulation_steps"), nominal_processes());
 }
 constexpr const char* kHasFrozenShards = "has(self.status) && has(self.status.virtualShards)";
+// Arguments may set the batch size and the shards. CEL cannot find their values; the operator does.
+constexpr const char* kHasArguments = "has(self.spec.trainer.args)";
 // The end of the messages about the global batch. Its arguments are batch_values().
 constexpr const char* kBatchFormat =
     "(per_device_train_batch_size %d x %d processes x gradient_accumulation_steps %d)";
@@ -112,6 +116,41 @@ Rule trainer_path(bool may_be_empty) {
               "'..'\"])"};
 }
 
+Rule name_or_trainer_path(bool may_be_empty) {
+  const Rule path = trainer_path(may_be_empty);
+  return {.rule = fmt::format(
+              "self.contains(':') ? ({}) : {}(size(self) <= {} && self.matches('{}') && "
+              "!self.contains('..') && !self.contains('--'))",
+              path.rule, may_be_empty ? "self == '' || " : "", kMaxRepositoryIdBytes,
+              kRepositoryIdPattern),
+          .message_expression =
+              fmt::format("self.contains(':') ? {} : {}", path.message_expression,
+                          found(kExpectedNameOrPath, "self == '' ? 'nothing' : self"))};
+}
+
+std::string in_arguments(const std::vector<std::string_view>& flags) {
+  std::vector<std::string> patterns;
+  for (const std::string_view flag : flags) {
+    std::string pattern;
+    for (const char c : flag) pattern += c == '_' ? "[-_]" : std::string(1, c);
+    patterns.push_back(std::move(pattern));
+  }
+  return fmt::format("has(self.args) && self.args.exists(a, a.matches('^--({})(=|$)'))",
+                     fmt::join(patterns, "|"));
+}
+
+Rule some_task() {
+  const std::vector<std::string_view> flags = {"task_name", "dataset_name", "train_file",
+                                               "validation_file", "test_file"};
+  std::string fields = "has(self.task)";
+  for (const std::string_view flag : flags) fields += fmt::format(" || has(self.{})", flag);
+  return {.rule = fmt::format("{} || {}", fields, in_arguments(flags)),
+          .message = fmt::format("found nothing, expected {}",
+                                 describe_expected(*find_training_flag("task_name"))),
+          .field_path = ".task",
+          .reason = "FieldValueRequired"};
+}
+
 Rule below_volume() {
   return {.rule = "!self.matches('^[^:]*:[./]*$')",
           .message_expression = found("a directory on the volume, not the volume itself")};
@@ -136,25 +175,34 @@ std::vector<Rule> resources() {
 }
 
 std::vector<Rule> trainer_args() {
-  std::vector<std::string> fields;
+  // Dashes count as underscores, so "--seed" becomes "__seed".
+  std::vector<std::string> known;
   std::vector<std::string> runtime;
+  std::vector<std::string> secrets;
   for (const TrainingFlag& flag : training_flags()) {
-    if (!flag.in_manifest() && !flag.set_by_runtime) continue;
-    (flag.set_by_runtime ? runtime : fields).push_back(fmt::format("--{}", flag.name));
+    std::vector<std::string_view> names = {flag.name};
+    names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
+    for (const std::string_view name : names) {
+      const std::string word = fmt::format("__{}", name);
+      known.push_back(word);
+      if (flag.set_by_runtime) runtime.push_back(word);
+      if (flag.secret) secrets.push_back(word);
+    }
+    if (flag.type == FlagType::kBool) known.push_back(fmt::format("__no_{}", flag.name));
   }
-  constexpr const char* kFlag = "self.split('=', 2)[0]";
-  return {{.rule = fmt::format("!({} in {})", kFlag, list(runtime)),
-           .message_expression =
-               "\"found %s, expected nothing: the operator sets it\".format([self.split(\"=\", "
-               "2)[0]])"},
-          {.rule = fmt::format("!({} in {})", kFlag, list(fields)),
-           .message_expression =
-               fmt::format("\"found %s, expected the field spec.trainer.%s\".format([{0}, "
-                           "{0}.substring(2)])",
-                           kFlag)},
-          {.rule = fmt::format("{0} in {1} || {0} in {2}", kFlag, list(runtime), list(fields)),
-           .message_expression =
-               fmt::format("\"found %s, which is no flag of the trainer\".format([{}])", kFlag)}};
+  known.push_back(fmt::format("__{}", kConfigFlag));
+  constexpr const char* kFlag = "self.split('=', 2)[0].replace('-', '_')";
+  constexpr const char* kMessage = "\"{}\".format([self.split(\"=\", 2)[0]])";
+  const auto refuse = [&](const std::vector<std::string>& words, std::string_view message) {
+    return Rule{.rule = fmt::format("!self.startsWith('--') || !({} in {})", kFlag, list(words)),
+                .message_expression = fmt::format(fmt::runtime(kMessage), message)};
+  };
+  return {{.rule = fmt::format("!self.startsWith('--') || self == '--' || {} in {}", kFlag,
+                               list(known)),
+           .message_expression = fmt::format(fmt::runtime(kMessage), "%s: unknown flag")},
+          refuse(runtime, "%s: expected nothing: the operator sets it"),
+          refuse(secrets, "%s: expected nothing; set HF_TOKEN in spec.worker.env from a Secret"),
+          refuse({fmt::format("__{}", kConfigFlag)}, "%s: expected flags, not a file of flags")};
 }
 
 Rule unreserved_volume_name() {
@@ -217,9 +265,10 @@ std::vector<Rule> max_replicas_limits() {
                                          "shards)\".format([{1}])",
                                          kMaxVirtualShards, processes)},
       // At least one shard for each process.
-      {.rule = fmt::format("[{0}].all(most, {1} ? most <= self.status.virtualShards : {2} == 0 || "
-                           "most <= {2})",
-                           processes, kHasFrozenShards, shards_flag),
+      {.rule = fmt::format(
+           "{3} || [{0}].all(most, {1} ? most <= self.status.virtualShards : {2} == 0 || "
+           "most <= {2})",
+           processes, kHasFrozenShards, shards_flag, kHasArguments),
        .message_expression = fmt::format(
            "[{0}].map(most, \"found %d x nprocPerNode %d = %d processes, expected at most %d, the "
            "number of %s\".format([most / self.spec.nprocPerNode, self.spec.nprocPerNode, most, "
@@ -228,8 +277,10 @@ std::vector<Rule> max_replicas_limits() {
            "'spec.trainer.virtual_shards']))[0]",
            processes, kHasFrozenShards)},
       // At least one example for each shard.
-      {.rule = fmt::format("{0} || {1} != 0 || {2}.exists(shards, shards >= {3} && shards <= {4})",
-                           kHasFrozenShards, shards_flag, powers_of_two(), processes, batch),
+      {.rule = fmt::format(
+           "{0} || {5} || {1} != 0 || {2}.exists(shards, shards >= {3} && shards <= "
+           "{4})",
+           kHasFrozenShards, shards_flag, powers_of_two(), processes, batch, kHasArguments),
        .message_expression = fmt::format(
            "[{0}].map(most, [{1}].map(batch, \"found %d x nprocPerNode %d = %d processes, expected "
            "at most %d, the largest power of two within the global batch of %d examples {2}\""
@@ -240,7 +291,7 @@ std::vector<Rule> max_replicas_limits() {
 
 std::vector<Rule> virtual_shards_limits() {
   const std::string batch = global_batch_size_of_spec();
-  return {{.rule = fmt::format("{} || {} <= {}", kHasFrozenShards,
+  return {{.rule = fmt::format("{} || {} || {} <= {}", kHasFrozenShards, kHasArguments,
                                flag_or_default("virtual_shards"), batch),
            .message_expression = fmt::format(
                "[{}].map(batch, \"found %d, expected no more than the global batch of %d examples "

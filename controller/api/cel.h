@@ -31,11 +31,18 @@ std::vector<Rule> optional_subdomain();
 Rule subdomain(std::string_view expected);
 // VOLUME:relative/path.
 Rule trainer_path(bool may_be_empty);
+// VOLUME:relative/path or a name on the hub.
+Rule name_or_trainer_path(bool may_be_empty);
+// CEL: whether spec.trainer.args has one of these flags. `self` is spec.trainer.
+std::string in_arguments(const std::vector<std::string_view>& flags);
+// spec.trainer says which task to train.
+Rule some_task();
 // The path of the output: below the volume, not the volume itself.
 Rule below_volume();
 // The resources of a worker: known names, and enough memory.
 std::vector<Rule> resources();
-// A word of spec.trainer.args: each is refused with its reason.
+// A word of spec.trainer.args: a known flag that a manifest may set, or a value. The operator checks
+// the values.
 std::vector<Rule> trainer_args();
 // The name does not start with "tilewright-".
 Rule unreserved_volume_name();

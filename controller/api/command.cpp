@@ -13,7 +13,9 @@
 namespace tilewright::api {
 namespace {
 
+// A name on the hub stays as it is.
 std::string resolve_path(const PathResolver& resolve, const std::string& text) {
+  if (!is_trainer_path(text)) return text;
   const Result<TrainerPath> path = parse_trainer_path(text);
   TW_CHECK(path.ok(), "validate() accepted an invalid path: {}", path.error().message);
   return resolve(*path);
@@ -32,15 +34,24 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
   const auto add = [&words](std::string_view name, std::string_view value) {
     words.push_back(fmt::format("--{}={}", name, value));
   };
-  add("task_name", trainer.task);
-  add("model_name_or_path", resolve_path(resolve, trainer.model));
-  add("data_dir", resolve_path(resolve, trainer.data));
-  add("output_dir", resolve_path(resolve, trainer.output));
+  const auto add_path = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) add(name, resolve_path(resolve, value));
+  };
+  if (!trainer.task.empty()) add("task_name", trainer.task);
+  add_path("model_name_or_path", trainer.model);
+  add_path("data_dir", trainer.data);
+  add_path("output_dir", trainer.output);
+  add_path("cache_dir", trainer.cache);
   for (const auto& [name, value] : trainer.flags) {
     if (name == "virtual_shards") continue;  // added below with the effective value
     const TrainingFlag* flag = find_training_flag(name);
-    const bool path = flag != nullptr && flag->volume_path && !value.empty();
-    add(name, path ? resolve_path(resolve, value) : value);
+    TW_CHECK(flag != nullptr, "there is no training flag --{}", name);
+    if (flag->accepted_without_effect) continue;
+    if (flag->volume_path) {
+      add_path(name, value);
+    } else {
+      add(name, value);
+    }
   }
   add("virtual_shards", std::to_string(virtual_shards(job)));
   add("nominal_workers", std::to_string(nominal_workers(job)));
@@ -68,6 +79,12 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJ
     if (variable.value_from.is_null()) list.emplace_back(variable.name, variable.value);
   }
   return list;
+}
+
+bool sets_any(const TrainJob& job, std::initializer_list<std::string_view> names) {
+  return std::ranges::any_of(job.spec.worker.env, [&](const EnvVar& variable) {
+    return std::ranges::find(names, variable.name) != names.end();
+  });
 }
 
 std::span<const char* const> runtime_variables() {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,9 @@ struct WorkerSetting {
 // are not expanded. Variables with valueFrom are left out.
 std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJob& job,
                                                                     const WorkerSetting& setting);
+
+// Whether spec.worker.env sets one of these variables.
+bool sets_any(const TrainJob& job, std::initializer_list<std::string_view> names);
 
 // Variables that the runtime sets and a manifest cannot set.
 std::span<const char* const> runtime_variables();

@@ -15,6 +15,7 @@
 #include "common/json/yaml.h"
 #include "controller/api/cel.h"
 #include "controller/api/encode.h"
+#include "controller/api/pytorchjob_fields.h"
 #include "controller/api/status_fields.h"
 #include "controller/api/trainjob_fields.h"
 
@@ -34,7 +35,9 @@ void add_rules(json& schema, const std::vector<Rule>& rules) {
 }
 
 json boolean_schema() { return {{"type", "boolean"}}; }
-json integer_schema() { return {{"type", "integer"}, {"format", "int64"}}; }
+json integer_schema(const char* format = "int64") {
+  return {{"type", "integer"}, {"format", format}};
+}
 json number_schema() { return {{"type", "number"}}; }
 json quantity_schema() {
   return {{"x-kubernetes-int-or-string", true},
@@ -87,6 +90,7 @@ std::string capitalized(std::string_view text) {
 }
 
 std::string flag_description(const TrainingFlag& flag) {
+  if (flag.accepted_without_effect) return fmt::format("No effect: {}.", flag.help);
   std::string text = capitalized(flag.help);
   if (!text.ends_with('.')) text += '.';
   const std::string value = describe_default(flag);
@@ -145,7 +149,8 @@ json flag_schema(const TrainingFlag& flag) {
       schema = string_schema(kWordLength);
       if (flag.volume_path) {
         schema = string_schema(kPathLength);
-        add_rules(schema, std::vector<Rule>{cel::trainer_path(true)});
+        add_rules(schema, std::vector<Rule>{flag.hub_name ? cel::name_or_trainer_path(true)
+                                                          : cel::trainer_path(true)});
       }
       break;
     case FlagType::kChoice:
@@ -156,13 +161,18 @@ json flag_schema(const TrainingFlag& flag) {
   return schema;
 }
 
+// kTypes: without defaults, bounds and choices, so that every value of a type is accepted.
+enum class Detail { kFull, kTypes };
+
 // Builds the schema of an object. The object itself only supplies the types of its members.
 class SchemaBuilder : public FieldVisitor {
  public:
-  SchemaBuilder(std::string path, OuterRules& outer) : path_(std::move(path)), outer_(outer) {}
+  SchemaBuilder(std::string path, OuterRules& outer, Detail detail = Detail::kFull)
+      : path_(std::move(path)), outer_(outer), detail_(detail) {}
 
   template <typename T>
-  void operator()(const Field& field, const T& member) {
+  void operator()(const Field& described, const T& member) {
+    const Field field = detail_ == Detail::kFull ? described : types_of(described);
     json schema = schema_of(field, member);
     schema["description"] = field.description;
     if (field.bounds.limited()) add_rules(schema, std::vector<Rule>{cel::within(field.bounds)});
@@ -205,8 +215,21 @@ class SchemaBuilder : public FieldVisitor {
     add_outer(outer_.job, cel::virtual_shards_limits(), ".spec.trainer.virtual_shards");
   }
 
+  void replica_specs(const Field& field, const std::optional<PyTorchReplicaSpec>&,
+                     const std::optional<PyTorchReplicaSpec>&) {
+    properties_[field.name] = {
+        {"type", "object"},
+        {"additionalProperties", object_schema(PyTorchReplicaSpec(), path_of(field))},
+        {"description", field.description}};
+    if (field.required) required_.push_back(field.name);
+  }
+
+  void training_arguments(const Field& field, const std::map<std::string, std::string>&) {
+    (*this)(field, std::vector<std::string>());
+  }
+
   void references(const Field& field, const Field& item, const std::vector<std::string>&) {
-    SchemaBuilder inner(path_, outer_);
+    SchemaBuilder inner(path_, outer_, detail_);
     inner(item, std::string());
     properties_[field.name] = {{"type", "array"},
                                {"maxItems", field.max_items},
@@ -226,9 +249,18 @@ class SchemaBuilder : public FieldVisitor {
  private:
   std::string path_of(const Field& field) const { return fmt::format("{}.{}", path_, field.name); }
 
+  static Field types_of(Field field) {
+    field.default_value = nullptr;
+    field.default_entries = {};
+    field.bounds = {};
+    field.choices = {};
+    field.max_length = 0;
+    return field;
+  }
+
   template <typename T>
   json object_schema(const T& object, const std::string& path) {
-    SchemaBuilder inner(path, outer_);
+    SchemaBuilder inner(path, outer_, detail_);
     visit_fields(inner, object);
     return inner.take();
   }
@@ -239,13 +271,13 @@ class SchemaBuilder : public FieldVisitor {
     if constexpr (std::is_same_v<Value, bool>) {
       return boolean_schema();
     } else if constexpr (std::is_same_v<Value, std::int64_t>) {
-      return integer_schema();
+      return integer_schema(field.int32 ? "int32" : "int64");
     } else if constexpr (std::is_same_v<Value, double>) {
       return number_schema();
     } else if constexpr (std::is_same_v<Value, std::string>) {
       return string_schema(field.max_length, field.choices);
     } else if constexpr (std::is_enum_v<Value>) {
-      return string_schema(0, enum_names(Value()));
+      return detail_ == Detail::kFull ? string_schema(0, enum_names(Value())) : string_schema(0);
     } else if constexpr (std::is_same_v<Value, WallTime>) {
       return {{"type", "string"}, {"format", "date-time"}};
     } else if constexpr (std::is_same_v<Value, Quantity>) {
@@ -254,14 +286,14 @@ class SchemaBuilder : public FieldVisitor {
       return raw_schema(field);
     } else if constexpr (kIsList<Value>) {
       json schema = {{"type", "array"}, {"items", item_schema<typename Value::value_type>(field)}};
-      if (field.max_items > 0) schema["maxItems"] = field.max_items;
+      if (limits_items(field)) schema["maxItems"] = field.max_items;
       return schema;
     } else if constexpr (kIsMap<Value>) {
       Field value = {.name = "", .max_length = field.max_length};
       json values = schema_of(value, typename Value::mapped_type());
       if (field.value_rules != nullptr) add_rules(values, field.value_rules());
       json schema = {{"type", "object"}, {"additionalProperties", std::move(values)}};
-      if (field.max_items > 0) schema["maxProperties"] = field.max_items;
+      if (limits_items(field)) schema["maxProperties"] = field.max_items;
       return schema;
     } else {
       return object_schema(Value(), path_of(field));
@@ -279,11 +311,17 @@ class SchemaBuilder : public FieldVisitor {
     }
   }
 
-  static json raw_schema(const Field& field) {
+  bool limits_items(const Field& field) const {
+    return field.max_items > 0 && detail_ == Detail::kFull;
+  }
+
+  json raw_schema(const Field& field) const {
     if (field.schema != nullptr) return field.schema();
     json object = {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}};
     if (field.max_items == 0) return object;
-    return {{"type", "array"}, {"maxItems", field.max_items}, {"items", object}};
+    json list = {{"type", "array"}, {"items", object}};
+    if (limits_items(field)) list["maxItems"] = field.max_items;
+    return list;
   }
 
   // An object whose fields have defaults gets the default {}, because the API server applies the
@@ -329,15 +367,13 @@ class SchemaBuilder : public FieldVisitor {
   void add_alias(const Field& field, json schema) {
     const std::string name = field.name;
     const std::string alias = field.alias;
-    const std::string expected =
-        schema.contains("enum")
-            ? fmt::format("one of {}",
-                          fmt::join(schema["enum"].get<std::vector<std::string>>(), ", "))
-            : "VOLUME:relative/path";
-    rules_.push_back({.rule = fmt::format("has(self.{}) || has(self.{})", name, alias),
-                      .message = fmt::format("found nothing, expected {}", expected),
-                      .field_path = "." + name,
-                      .reason = "FieldValueRequired"});
+    if (field.expected != nullptr) {
+      rules_.push_back({.rule = fmt::format("has(self.{}) || has(self.{}) || {}", name, alias,
+                                            cel::in_arguments({alias})),
+                        .message = fmt::format("found nothing, expected {}", field.expected),
+                        .field_path = "." + name,
+                        .reason = "FieldValueRequired"});
+    }
     rules_.push_back(
         {.rule =
              fmt::format("!has(self.{0}) || !has(self.{1}) || self.{0} == self.{1}", name, alias),
@@ -351,6 +387,7 @@ class SchemaBuilder : public FieldVisitor {
 
   std::string path_;  // of the object below spec: ".worker"; empty for spec itself
   OuterRules& outer_;
+  Detail detail_;
   json properties_ = json::object();
   json required_ = json::array();
   std::vector<Rule> rules_;
@@ -415,7 +452,7 @@ json columns() {
        column("Restarts", "integer", ".status.restarts.total", "Number of worker restarts."),
        column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
        column("Epoch", "string", ".status.summary.epoch", "Completed epochs.", kWide),
-       column("Task", "string", ".spec.trainer.task", "GLUE task.", kWide),
+       column("Task", "string", ".spec.trainer.task", "Task.", kWide),
        column("Checkpoint", "string", ".status.progress.lastCheckpoint",
               "Directory of the last checkpoint.", kWide),
        column("Message", "string", ".status.summary.message",
@@ -469,5 +506,61 @@ json trainjob_crd() {
 }
 
 std::string trainjob_crd_yaml() { return kHeader + to_yaml(trainjob_crd()); }
+
+json pytorchjob_crd() {
+  OuterRules none;
+  const auto schema_of = [&none](const auto& types, const char* description) {
+    SchemaBuilder builder("", none, Detail::kTypes);
+    visit_fields(builder, types);
+    json schema = builder.take();
+    schema["description"] = description;
+    return schema;
+  };
+  const json schema = {
+      {"type", "object"},
+      {"description",
+       "A PyTorchJob as Kubeflow's training operator v1 has it. Its manifests run on Tilewright's "
+       "operator unchanged."},
+      {"properties",
+       {{"apiVersion", {{"type", "string"}}},
+        {"kind", {{"type", "string"}}},
+        {"metadata", {{"type", "object"}}},
+        {"spec", schema_of(PyTorchJobSpec(), "The pods and how they are run.")},
+        {"status", schema_of(PyTorchJobStatus(), "State of the job. The operator writes it.")}}}};
+  constexpr bool kWide = true;
+  const json columns = json::array(
+      {column("State", "string", ".status.conditions[-1:].type", "Type of the last condition."),
+       column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
+       column("Step", "string", ".status.tilewright.summary.progress",
+              "Completed and total optimizer steps.", kWide),
+       column("Message", "string", ".status.tilewright.summary.message",
+              "Why the job is not running, or how it ended.", kWide)});
+  const std::string_view version = kPyTorchJobApiVersion;
+  return {{"apiVersion", "apiextensions.k8s.io/v1"},
+          {"kind", "CustomResourceDefinition"},
+          {"metadata", {{"name", fmt::format("{}.{}", kPyTorchJobPlural, kKubeflowGroup)}}},
+          {"spec",
+           {{"group", kKubeflowGroup},
+            {"scope", "Namespaced"},
+            {"names",
+             {{"kind", kPyTorchJobKind},
+              {"listKind", fmt::format("{}List", kPyTorchJobKind)},
+              {"plural", kPyTorchJobPlural},
+              {"singular", "pytorchjob"}}},
+            {"versions",
+             json::array({{{"name", version.substr(version.find('/') + 1)},
+                           {"served", true},
+                           {"storage", true},
+                           {"subresources",
+                            {{"status", json::object()},
+                             {"scale",
+                              {{"specReplicasPath", ".spec.pytorchReplicaSpecs.Worker.replicas"},
+                               {"statusReplicasPath", ".status.replicaStatuses.Worker.active"},
+                               {"labelSelectorPath", ".status.replicaStatuses.Worker.selector"}}}}},
+                           {"additionalPrinterColumns", columns},
+                           {"schema", {{"openAPIV3Schema", schema}}}}})}}}};
+}
+
+std::string pytorchjob_crd_yaml() { return kHeader + to_yaml(pytorchjob_crd()); }
 
 }  // namespace tilewright::api

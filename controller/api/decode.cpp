@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <set>
 #include <type_traits>
 
 #include "common/contract/labels.h"
@@ -12,6 +14,7 @@
 #include "controller/api/metadata_fields.h"
 #include "controller/api/object_reader.h"
 #include "controller/api/pod_template_types.h"
+#include "controller/api/pytorchjob_fields.h"
 #include "controller/api/status_fields.h"
 #include "controller/api/trainjob_fields.h"
 
@@ -45,6 +48,11 @@ std::optional<std::string> flag_value_string(const ObjectReader& reader, const T
   return std::nullopt;
 }
 
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char letter) { return std::tolower(static_cast<unsigned char>(letter)); };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
 // Reads the fields of an object from JSON. A field that is absent or null leaves the member
 // unchanged.
 class Decoder : public FieldVisitor {
@@ -54,7 +62,10 @@ class Decoder : public FieldVisitor {
   template <typename T>
   void operator()(const Field& field, T& member) {
     read(field, member);
-    if constexpr (std::is_same_v<T, std::string>) read_alias(field, member);
+    if constexpr (std::is_same_v<T, std::string>) {
+      read_alias(field, member);
+      if (field.alias != nullptr) aliases_[field.alias] = {field.name, &member};
+    }
   }
 
   void ignored(const char* name) { reader_.ignore(name); }
@@ -81,6 +92,38 @@ class Decoder : public FieldVisitor {
     }
   }
 
+  // Puts each flag of a command line where its field goes.
+  void training_arguments(const Field& field, std::map<std::string, std::string>& flags) {
+    std::vector<std::string> words;
+    const std::size_t errors = reader_.context().errors.size();
+    reader_.strings(field.name, words);
+    if (reader_.context().errors.size() > errors) return;  // a word is missing
+    std::set<std::string_view> seen;
+    for (const FlagArgument& argument : split_command_line(words)) {
+      const std::string path = element_path(reader_.path_of(field.name), argument.index);
+      const Result<std::string> value = check_manifest_argument(argument);
+      if (!value.ok()) {
+        reader_.context().error(path, value.error().message);
+        continue;
+      }
+      if (argument.flag->refused) continue;  // switched off
+      const std::string flag(argument.flag->name);
+      const auto alias = aliases_.find(flag);
+      std::string& target = alias == aliases_.end() ? flags[flag] : *alias->second.member;
+      const std::string name = alias == aliases_.end() ? flag : alias->second.field;
+      // As on a command line, the last value wins.
+      if (seen.insert(argument.flag->name).second &&
+          (!target.empty() || reader_.peek(flag) != nullptr)) {
+        reader_.context().error(path, fmt::format("--{}: expected nothing: {} sets it",
+                                                  argument.name, reader_.path_of(name)));
+        continue;
+      }
+      target = *value;
+      reader_.context().positions.set_line(reader_.path_of(name),
+                                           reader_.context().positions.line_of(path));
+    }
+  }
+
   // Accepts [{name: a}], as in a pod, and plain names.
   void references(const Field& field, const Field& item, std::vector<std::string>& names) {
     const json* list = reader_.take(field.name);
@@ -90,6 +133,35 @@ class Decoder : public FieldVisitor {
     } else {
       reader_.strings(field.name, names);
     }
+  }
+
+  // Kubeflow accepts the names of the types in any case. An unknown type is always an error: its
+  // pods would not run.
+  void replica_specs(const Field& field, std::optional<PyTorchReplicaSpec>& master,
+                     std::optional<PyTorchReplicaSpec>& worker) {
+    reader_.object(field.name, [&](ObjectReader& types) {
+      const auto read_type = [&](const char* type, std::optional<PyTorchReplicaSpec>& replica) {
+        for (const std::string& name : types.remaining()) {
+          if (!equal_ignoring_case(name, type)) continue;
+          if (replica) {
+            types.context().error(types.path_of(name),
+                                  fmt::format("found {} twice, expected it once", type));
+          }
+          Decoder(types).read(Field{name.c_str()}, replica);
+          if (!replica) continue;
+          check_pod_template_types(types.context(), replica->pod_template,
+                                   member_path(types.path_of(name), "template"));
+        }
+      };
+      read_type(kMasterType, master);
+      read_type(kWorkerType, worker);
+      for (const std::string& name : types.remaining()) {
+        types.context().error(types.path_of(name),
+                              fmt::format("found an unknown replica type, expected {} or {}",
+                                          kMasterType, kWorkerType));
+        types.ignore(name);
+      }
+    });
   }
 
   // Treats each unknown field that holds an object as a volume source, so that validate() suggests
@@ -154,6 +226,15 @@ class Decoder : public FieldVisitor {
       }
     });
   }
+  template <typename T>
+  requires std::is_class_v<T>
+  void read(const Field& field, std::map<std::string, T>& member) {
+    reader_.object(field.name, [&](ObjectReader& inner) {
+      for (const std::string& name : inner.remaining()) {
+        Decoder(inner).read(Field{name.c_str()}, member[name]);
+      }
+    });
+  }
   void read(const Field& field, json& member) {
     field.max_items > 0 ? reader_.raw_list(field.name, member)
                         : reader_.raw_object(field.name, member);
@@ -210,7 +291,33 @@ class Decoder : public FieldVisitor {
     }
   }
 
+  // The value of an argument in normal form, or the Error with its sentence.
+  static Result<std::string> check_manifest_argument(const FlagArgument& argument) {
+    const auto refuse = [](std::string message) {
+      return Error{ExitCode::kManifest, std::move(message)};
+    };
+    if (argument.name.empty()) {
+      return refuse(fmt::format("found the argument \"{}\", expected --flag=value",
+                                argument.value.substr(0, 80)));
+    }
+    if (argument.name == kConfigFlag) {
+      return refuse(fmt::format("--{}: expected flags, not a file of flags", argument.name));
+    }
+    const TrainingFlag* flag = argument.flag;
+    if (flag != nullptr && (flag->set_by_runtime || flag->secret)) {
+      return refuse(
+          fmt::format("--{}: expected nothing{}", argument.name, reason_not_in_manifest(*flag)));
+    }
+    return check_argument(argument);
+  }
+
+  struct Alias {
+    const char* field = nullptr;
+    std::string* member = nullptr;
+  };
+
   ObjectReader& reader_;
+  std::map<std::string, Alias> aliases_;  // by the name of the flag
 };
 
 template <typename T>
@@ -221,9 +328,9 @@ void decode_member(ObjectReader& reader, const char* name, T& object) {
   });
 }
 
-void decode_kind(ObjectReader& reader) {
-  const std::pair<const char*, const char*> expected[] = {{"apiVersion", kApiVersion},
-                                                          {"kind", kTrainJobKind}};
+void decode_kind(ObjectReader& reader, const char* api_version, const char* kind) {
+  const std::pair<const char*, const char*> expected[] = {{"apiVersion", api_version},
+                                                          {"kind", kind}};
   for (const auto& [name, value] : expected) {
     const json* found = reader.take(name);
     if (found == nullptr) {
@@ -278,9 +385,18 @@ void bound_status(TrainJobStatus& status) {
   if (status.progress->eta_seconds) bound(*status.progress->eta_seconds, 0, kLargest);
 }
 
+void bound_status(PyTorchJobStatus& status) {
+  bound_status(status.tilewright);
+  for (auto& [type, replica] : status.replica_statuses) {
+    for (std::int64_t* count : {&replica.active, &replica.succeeded, &replica.failed}) {
+      *count = std::clamp<std::int64_t>(*count, 0, INT32_MAX);
+    }
+  }
+}
+
 void decode_root(const DecodeContext& context, const json& object, TrainJob& job) {
   ObjectReader reader(context, object, "");
-  decode_kind(reader);
+  decode_kind(reader, kApiVersion, kTrainJobKind);
   // The fields of another kind would only add errors that do not matter.
   if (!context.errors.empty()) return;
   decode_member(reader, "metadata", job.metadata);
@@ -295,23 +411,57 @@ void decode_root(const DecodeContext& context, const json& object, TrainJob& job
   reader.finish();
 }
 
-}  // namespace
+void decode_root(const DecodeContext& context, const json& object, PyTorchJob& job) {
+  ObjectReader reader(context, object, "");
+  decode_kind(reader, kPyTorchJobApiVersion, kPyTorchJobKind);
+  if (!context.errors.empty()) return;
+  decode_member(reader, "metadata", job.metadata);
+  if (check_spec_size(context, object)) {
+    decode_member(reader, "spec", job.spec);
+  } else {
+    reader.ignore("spec");
+  }
+  decode_member(reader, "status", job.status);
+  bound_status(job.status);
+  reader.finish();
+}
 
-DecodeResult decode_manifest(std::string_view yaml) {
-  Document document = read_yaml(yaml);
-  DecodeResult decoded;
+template <typename Job>
+Decoded<Job> decode(Document document, bool pytorchjob) {
+  Decoded<Job> decoded;
   decoded.positions = std::move(document.positions);
   decoded.errors = std::move(document.errors);
   if (decoded.errors.empty()) {
-    decode_root({decoded.positions, decoded.errors, true}, document.tree, decoded.job);
+    decode_root({decoded.positions, decoded.errors, true, pytorchjob}, document.tree, decoded.job);
   }
   return decoded;
 }
 
-DecodeResult decode_object(const json& object, bool strict) {
-  DecodeResult decoded;
-  decode_root({decoded.positions, decoded.errors, strict}, object, decoded.job);
+template <typename Job>
+Decoded<Job> decode(const json& object, bool strict, bool pytorchjob) {
+  Decoded<Job> decoded;
+  decode_root({decoded.positions, decoded.errors, strict, pytorchjob}, object, decoded.job);
   return decoded;
+}
+
+}  // namespace
+
+DecodeResult decode_document(Document document) {
+  return decode<TrainJob>(std::move(document), false);
+}
+
+DecodeResult decode_manifest(std::string_view yaml) { return decode_document(read_yaml(yaml)); }
+
+DecodedPyTorchJob decode_pytorchjob_document(Document document) {
+  return decode<PyTorchJob>(std::move(document), true);
+}
+
+DecodeResult decode_object(const json& object, bool strict) {
+  return decode<TrainJob>(object, strict, false);
+}
+
+DecodedPyTorchJob decode_pytorchjob(const json& object, bool strict) {
+  return decode<PyTorchJob>(object, strict, true);
 }
 
 }  // namespace tilewright::api

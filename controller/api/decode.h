@@ -1,4 +1,4 @@
-// Reads a TrainJob from a manifest or from the JSON of the API server.
+// Reads a TrainJob or a PyTorchJob from a manifest or from the JSON of the API server.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,22 +6,30 @@
 
 #include "common/json/document.h"
 #include "controller/api/findings.h"
+#include "controller/api/pytorchjob.h"
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api {
 
-struct DecodeResult {
-  TrainJob job;         // without defaults
+template <typename Job>
+struct Decoded {
+  Job job;              // without defaults
   Positions positions;  // for validate()
   std::vector<FieldError> errors;
 
   bool ok() const { return errors.empty(); }
 };
+using DecodeResult = Decoded<TrainJob>;
+using DecodedPyTorchJob = Decoded<PyTorchJob>;
 
 // Reports all errors: unknown fields with the nearest known name, wrong types and invalid values.
 DecodeResult decode_manifest(std::string_view yaml);
+// The same for one document of a manifest with several.
+DecodeResult decode_document(Document document);
+DecodedPyTorchJob decode_pytorchjob_document(Document document);
 
 // Ignores unknown fields unless `strict`: a newer version of the API may have written the object.
 DecodeResult decode_object(const nlohmann::json& object, bool strict = false);
+DecodedPyTorchJob decode_pytorchjob(const nlohmann::json& object, bool strict = false);
 
 }  // namespace tilewright::api

@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include "common/base/check.h"
+#include "common/json/members.h"
+#include "controller/api/pytorchjob_fields.h"
 #include "controller/api/trainjob_fields.h"
 
 namespace tilewright::api {
@@ -50,6 +52,11 @@ struct DefaultSetter : FieldVisitor {
       if (!member.contains(name)) member[name] = parse_quantity(amount).value();
     }
   }
+  void replica_specs(const Field&, std::optional<PyTorchReplicaSpec>& master,
+                     std::optional<PyTorchReplicaSpec>& worker) {
+    if (master) visit_fields(*this, *master);
+    if (worker) visit_fields(*this, *worker);
+  }
   // Lists, maps and JSON have no defaults.
   template <typename T>
   void operator()(const Field&, T& member) {
@@ -60,6 +67,24 @@ struct DefaultSetter : FieldVisitor {
 template <typename T>
 void set_default(std::optional<T>& target, const T& value) {
   if (!target) target = value;
+}
+
+// Adds the port of the rendezvous to the container that trains.
+void add_default_port(nlohmann::json& pod_template) {
+  if (!member(member(pod_template, "spec"), "containers").is_array()) return;
+  nlohmann::json& containers = pod_template["spec"]["containers"];
+  if (containers.empty()) return;
+  nlohmann::json* trains = &containers[0];
+  for (nlohmann::json& container : containers) {
+    if (string_member(container, "name") != kPyTorchContainer) continue;
+    trains = &container;
+    break;
+  }
+  if (!trains->is_object()) return;
+  for (const nlohmann::json& port : member(*trains, "ports")) {
+    if (string_member(port, "name") == kPyTorchPortName) return;
+  }
+  (*trains)["ports"].push_back({{"name", kPyTorchPortName}, {"containerPort", kPyTorchPort}});
 }
 
 }  // namespace
@@ -73,6 +98,24 @@ void apply_defaults(TrainJob& job) {
   set_default(elastic.min_replicas, *spec.worker.replicas);
   set_default(elastic.max_replicas, *spec.worker.replicas);
   set_default(elastic.max_restarts, spec.run_policy.backoff_limit.value_or(kDefaultMaxRestarts));
+}
+
+void apply_defaults(PyTorchJob& job) {
+  PyTorchJobSpec& spec = job.spec;
+  DefaultSetter setter;
+  visit_fields(setter, spec);
+  for (std::optional<PyTorchReplicaSpec>* replica : {&spec.master, &spec.worker}) {
+    if (*replica) add_default_port((*replica)->pod_template);
+  }
+  std::optional<PyTorchElasticPolicy>& elastic = spec.elastic_policy;
+  if (elastic && spec.worker) {
+    const std::int64_t replicas = *spec.worker->replicas;
+    const std::int64_t most =
+        elastic->max_replicas.value_or(elastic->min_replicas.value_or(replicas));
+    set_default(elastic->min_replicas, most);
+    set_default(elastic->max_replicas, most);
+  }
+  if (!elastic || !elastic->nproc_per_node) set_default(spec.nproc_per_node, std::string("auto"));
 }
 
 }  // namespace tilewright::api

@@ -8,6 +8,7 @@
 #include "common/contract/training_flags.h"
 #include "common/json/timestamp.h"
 #include "controller/api/metadata_fields.h"
+#include "controller/api/pytorchjob_fields.h"
 #include "controller/api/status_fields.h"
 #include "controller/api/trainjob_fields.h"
 
@@ -64,6 +65,13 @@ class Encoder : public FieldVisitor {
     for (const std::string& name : names) object_[field.name].push_back({{item.name, name}});
   }
 
+  void replica_specs(const Field& field, const std::optional<PyTorchReplicaSpec>& master,
+                     const std::optional<PyTorchReplicaSpec>& worker) {
+    json& types = object_[field.name] = json::object();
+    if (master) types[kMasterType] = members_of(*master);
+    if (worker) types[kWorkerType] = members_of(*worker);
+  }
+
   void volume_source(const json& source) {
     if (!source.is_null()) object_.update(source);
   }
@@ -104,7 +112,13 @@ class Encoder : public FieldVisitor {
   }
   template <typename T>
   void write(const Field& field, const std::map<std::string, T>& map) {
-    if (!map.empty()) object_[field.name] = map;
+    for (const auto& [name, value] : map) {
+      if constexpr (requires(Encoder visitor) { visit_fields(visitor, value); }) {
+        object_[field.name][name] = members_of(value);
+      } else {
+        object_[field.name][name] = value;
+      }
+    }
   }
   void write(const Field& field, const std::vector<std::string>& list) {
     if (!list.empty()) object_[field.name] = list;
@@ -140,6 +154,20 @@ json to_json(const TrainJob& job) {
   object["metadata"] = to_json(job.metadata);
   object["spec"] = members_of(job.spec);
   if (!(job.status == TrainJobStatus())) object["status"] = to_json(job.status);
+  return object;
+}
+
+json to_json(const PyTorchJobStatus& status) {
+  json object = members_of(status);
+  if (status.tilewright == TrainJobStatus()) object.erase("tilewright");
+  return object;
+}
+
+json to_json(const PyTorchJob& job) {
+  json object = {{"apiVersion", kPyTorchJobApiVersion}, {"kind", kPyTorchJobKind}};
+  object["metadata"] = to_json(job.metadata);
+  object["spec"] = members_of(job.spec);
+  if (!(job.status == PyTorchJobStatus())) object["status"] = to_json(job.status);
   return object;
 }
 

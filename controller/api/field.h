@@ -1,8 +1,8 @@
 // How the field lists describe a field of the API types. A field list is a function template
 // `visit_fields(visitor, object)` that calls `visitor(Field, member)` for each field of `object`.
 // The decoder, the encoder, the defaults, the check of bounds and the CRD are visitors of these
-// lists, so a field is described in one place: trainjob_fields.h, status_fields.h or
-// metadata_fields.h.
+// lists, so a field is described in one place: trainjob_fields.h, pytorchjob_fields.h,
+// status_fields.h or metadata_fields.h.
 #pragma once
 
 #include <concepts>
@@ -42,14 +42,18 @@ struct Field {
   const char* name;
   // For `kubectl explain`.
   const char* description = "";
-  // A second name that a manifest may use instead. The CRD requires one of the two.
+  // A second name that a manifest may use instead: the flag, which trainer.args can set too.
   const char* alias = nullptr;
+  // Of a field with an alias: what is expected if nothing sets it; nullptr: it is optional.
+  const char* expected = nullptr;
   // As written in a manifest, without quotes; nullptr: no static default.
   const char* default_value = nullptr;
   // The default of a map: keys and values that are added if the key is missing.
   std::span<const std::pair<const char*, const char*>> default_entries = {};
   // The bounds of an integer.
   Bounds bounds = {};
+  // The schema has format int32, not int64.
+  bool int32 = false;
   // The allowed values of a string; empty: any.
   std::span<const std::string_view> choices = {};
   // maxLength, maxItems or maxProperties of the schema; for a map of strings max_length bounds the
@@ -95,9 +99,15 @@ struct FieldVisitor {
   // The fields of spec.trainer that are training flags.
   template <typename Flags>
   void training_flags(Flags&) {}
+  // A list of command-line words that set the same flags.
+  template <typename Flags>
+  void training_arguments(const Field&, Flags&) {}
   // A list of objects whose only field is `item`: [{name: a}, {name: b}].
   template <typename Names>
   void references(const Field&, const Field& /*item*/, Names&) {}
+  // The pods of a PyTorchJob by type, a map whose keys are Master and Worker in any case.
+  template <typename Replicas>
+  void replica_specs(const Field&, Replicas& /*master*/, Replicas& /*worker*/) {}
   // The member of a volume that holds its source.
   template <typename Source>
   void volume_source(Source&) {}

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kShownBytes = 80;
 
-// Fields that have another name or path in a PyTorchJob or a pod.
+// Fields of a TrainJob that have another name or path in a PyTorchJob or a pod.
 struct FieldHint {
   std::string_view name;
   std::string_view path;
@@ -231,6 +231,8 @@ void ObjectReader::raw_list(std::string_view name, nlohmann::json& target) {
 int ObjectReader::choice(std::string_view name, std::span<const std::string_view> names) {
   const nlohmann::json* value = take(name);
   if (value == nullptr) return -1;
+  // Kubeflow's types have an empty string for a value that is not set.
+  if (context_.pytorchjob && *value == "") return -1;
   for (std::size_t i = 0; value->is_string() && i < names.size(); ++i) {
     if (*value == names[i]) return static_cast<int>(i);
   }
@@ -276,7 +278,7 @@ void ObjectReader::finish() {
   const std::vector<std::string_view> candidates(known_.begin(), known_.end());
   for (const std::string& name : remaining()) {
     const std::string path = path_of(name);
-    std::string place = suggested_path(name);
+    std::string place = context_.pytorchjob ? "" : suggested_path(name);
     if (place.empty() || place == path) {
       const std::string_view near = nearest_name(name, candidates);
       place = near.empty() ? "" : std::string(near);

@@ -21,9 +21,10 @@ namespace tilewright::api {
 
 // Shared by the readers of one manifest.
 struct DecodeContext {
-  const Positions& positions;
+  Positions& positions;
   std::vector<FieldError>& errors;
-  bool strict = true;  // unknown fields are errors
+  bool strict = true;       // unknown fields are errors
+  bool pytorchjob = false;  // otherwise the manifest of a TrainJob
 
   void error(const std::string& path, std::string message) const;
 };

@@ -1,4 +1,4 @@
-// The column values of `kubectl get trainjobs`, derived from the other fields of the status.
+// The column values of `kubectl get tj.tilewright.dev`, derived from the other fields of the status.
 #pragma once
 
 #include <string>

@@ -7,6 +7,8 @@
 
 namespace tilewright::api {
 
+bool is_trainer_path(std::string_view text) { return text.find(':') != std::string_view::npos; }
+
 Result<TrainerPath> parse_trainer_path(std::string_view text) {
   // With the directory of the volume in front, a path stays below PATH_MAX (4096).
   constexpr std::size_t kMaxPathBytes = 4000;

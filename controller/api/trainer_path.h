@@ -10,12 +10,21 @@
 
 namespace tilewright::api {
 
+// What a path of spec.trainer may be, for messages.
+inline constexpr const char* kExpectedPath = "VOLUME:relative/path";
+inline constexpr const char* kExpectedNameOrPath =
+    "VOLUME:relative/path or a name on the hub such as google-bert/bert-base-uncased";
+
 struct TrainerPath {
   std::string volume;
   std::string relative;  // relative, without '..'; empty: the volume itself
 
   bool operator==(const TrainerPath&) const = default;
 };
+
+// Whether a value that may be VOLUME:relative/path or a name on the hub is a path: a name has no
+// colon.
+bool is_trainer_path(std::string_view text);
 
 // The Error's message is "found ..., expected ...". Variables are not expanded here.
 Result<TrainerPath> parse_trainer_path(std::string_view text);

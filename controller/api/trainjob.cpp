@@ -1,14 +1,19 @@
 #include "controller/api/trainjob.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "common/base/check.h"
 #include "common/contract/labels.h"
 #include "common/contract/rdzv_conf.h"
+#include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 #include "common/json/members.h"
+#include "controller/api/trainer_path.h"
 
 namespace tilewright::api {
 namespace {
@@ -93,6 +98,38 @@ std::int64_t virtual_shards(const TrainJob& job) {
   if (job.status.virtual_shards > 0) return job.status.virtual_shards;
   const std::int64_t requested = integer_flag(job, "virtual_shards");
   return requested > 0 ? requested : choose_virtual_shards(global_batch(job), max_workers(job));
+}
+
+std::string task_name(const TrainJob& job) {
+  if (!job.spec.trainer.task.empty()) return job.spec.trainer.task;
+  return task_of_dataset(flag_value(job, "dataset_name"), flag_value(job, "dataset_config_name"))
+      .task;
+}
+
+std::string describe_task(const TrainJob& job) {
+  const std::string task = task_name(job);
+  return task.empty() ? "own files" : task;
+}
+
+bool has_own_files(const TrainJob& job) {
+  return std::ranges::any_of(std::array{"train_file", "validation_file", "test_file"},
+                             [&](const char* flag) { return !flag_value(job, flag).empty(); });
+}
+
+std::vector<std::string> names_on_hub(const TrainJob& job) {
+  std::vector<std::string> names;
+  const auto add = [&](const char* kind, const std::string& name) {
+    if (!name.empty() && !is_trainer_path(name)) names.push_back(fmt::format("{} {}", kind, name));
+  };
+  add("model", job.spec.trainer.model);
+  add("config of", flag_value(job, "config_name"));
+  add("tokenizer of", flag_value(job, "tokenizer_name"));
+  add("data set", flag_value(job, "dataset_name"));
+  if (job.spec.trainer.data.empty() && flag_value(job, "dataset_name").empty() &&
+      !has_own_files(job)) {
+    add("data set of", task_name(job));
+  }
+  return names;
 }
 
 bool is_exact(const TrainJob& job) {

@@ -70,14 +70,15 @@ struct RunPolicy {
   bool operator==(const RunPolicy&) const = default;
 };
 
+// The flags of trainer.args are in these members too: the decoder puts each where its field goes.
 struct Trainer {
-  std::string task;
-  std::string model;  // these three are VOLUME:relative/path
-  std::string data;
-  std::string output;
-  // Training flags by name (common/contract/training_flags.h), values in normal form.
+  std::string task;    // empty: dataset_name says it, or the files are the user's own
+  std::string model;   // VOLUME:relative/path, or a name on the hub
+  std::string data;    // VOLUME:relative/path; empty: the task's data set on the hub
+  std::string output;  // VOLUME:relative/path
+  std::string cache;   // VOLUME:relative/path for downloads; empty: none
+  // Other training flags by name (common/contract/training_flags.h), values in normal form.
   std::map<std::string, std::string> flags;
-  std::vector<std::string> args;  // empty: every flag is in `flags`
 
   bool operator==(const Trainer&) const = default;
 };
@@ -163,6 +164,20 @@ std::int64_t global_batch(const TrainJob& job);
 // Number of virtual shards: the one in the status if the job has started, else the one in the
 // manifest, else choose_virtual_shards().
 std::int64_t virtual_shards(const TrainJob& job);
+
+// The task that the job trains: spec.trainer.task, or that of dataset_name. Empty: a classification
+// of the user's own files.
+std::string task_name(const TrainJob& job);
+
+// For messages: the task, or "own files".
+std::string describe_task(const TrainJob& job);
+
+// Whether trainer.train_file, validation_file or test_file is set.
+bool has_own_files(const TrainJob& job);
+
+// The models and data sets that the workers find by their names on the hub: "model
+// distilbert-base-uncased", "data set squad". The job must be valid.
+std::vector<std::string> names_on_hub(const TrainJob& job);
 
 // Whether the weights must be bitwise equal for any number of workers and after any failure.
 bool is_exact(const TrainJob& job);

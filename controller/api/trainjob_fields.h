@@ -12,6 +12,7 @@
 #include "controller/api/cel.h"
 #include "controller/api/field.h"
 #include "controller/api/pod_template_schema.h"
+#include "controller/api/trainer_path.h"
 #include "controller/api/trainjob.h"
 #include "controller/api/volume_sources.h"
 
@@ -203,25 +204,31 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
   visitor.object_rules([] {
     return std::vector<Rule>{
         {.rule = "self.?do_train.orValue(true) || self.?do_eval.orValue(true) || "
-                 "self.?do_predict.orValue(false)",
+                 "self.?do_predict.orValue(false) || has(self.args)",
          .message = "found do_train and do_eval false, expected at least one of them, or "
                     "do_predict, true",
-         .field_path = ".do_train"}};
+         .field_path = ".do_train"},
+        cel::some_task()};
   });
   visitor(Field{.name = "task",
-                .description = "GLUE task.",
+                .description = "Task: one of GLUE, squad or squad_v2. May be left out if "
+                               "dataset_name says it, or for a classification of your own "
+                               "train_file, validation_file and test_file.",
                 .alias = "task_name",
                 .choices = find_training_flag("task_name")->choices},
           trainer.task);
   visitor(Field{.name = "model",
-                .description = "Directory of the pre-trained model in Hugging Face format.",
+                .description = "Pre-trained model: a directory in Hugging Face format, or a name "
+                               "on the hub such as google-bert/bert-base-uncased.",
                 .alias = "model_name_or_path",
+                .expected = kExpectedNameOrPath,
                 .max_length = kPathLength,
-                .rules = [] { return std::vector<Rule>{cel::trainer_path(false)}; },
+                .rules = [] { return std::vector<Rule>{cel::name_or_trainer_path(false)}; },
                 .spec_rules = [] { return cel::path_references("model", "model_name_or_path"); }},
           trainer.model);
   visitor(Field{.name = "data",
-                .description = "Directory with the train and dev files of the task.",
+                .description = "Directory with the train and dev files of the task. If unset, the "
+                               "data set of the task is read from the hub.",
                 .alias = "data_dir",
                 .max_length = kPathLength,
                 .rules = [] { return std::vector<Rule>{cel::trainer_path(false)}; },
@@ -230,6 +237,7 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
   visitor(Field{.name = "output",
                 .description = "Directory for checkpoints, the trained model and its results.",
                 .alias = "output_dir",
+                .expected = kExpectedPath,
                 .max_length = kPathLength,
                 .rules =
                     [] {
@@ -242,15 +250,26 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
                       return rules;
                     }},
           trainer.output);
+  visitor(Field{.name = "cache",
+                .description = "Directory for models and data sets from the hub, shared by the "
+                               "workers. If unset, each pod downloads them to its own /tmp unless "
+                               "worker.env sets HF_HOME or HF_HUB_CACHE.",
+                .alias = "cache_dir",
+                .max_length = kPathLength,
+                .rules = [] { return std::vector<Rule>{cel::trainer_path(false)}; },
+                .spec_rules = [] { return cel::path_references("cache", "cache_dir"); }},
+          trainer.cache);
   visitor.training_flags(trainer.flags);
-  visitor(
+  visitor.training_arguments(
       Field{.name = "args",
-            .description = "Must be empty: each flag of the trainer is a field of spec.trainer. "
-                           "An argument is refused with the name of its field.",
+            .description =
+                "Flags as on the command line of run_glue.py or run_qa.py: --name=value, "
+                "--name and value as two words, or --name alone. They set the fields of "
+                "spec.trainer, so that a flag is either here or a field.",
             .max_length = kWordLength,
             .max_items = 128,
             .value_rules = cel::trainer_args},
-      trainer.args);
+      trainer.flags);
 }
 
 template <typename Visitor>
@@ -498,8 +517,8 @@ void visit_fields(Visitor& visitor, Of<TrainJobSpec> auto& spec) {
   visitor(
       Field{.name = "trainer",
             .description =
-                "The training: task, files and the flags of Hugging Face's run_glue by their "
-                "names. Paths have the form VOLUME:relative/path, where VOLUME is a name in "
+                "The training: task, files and the flags of Hugging Face's run_glue and run_qa by "
+                "their names. Paths have the form VOLUME:relative/path, where VOLUME is a name in "
                 "spec.volumes. They can refer to $(TILEWRIGHT_JOB_NAME) and to plain values of "
                 "worker.env. Immutable.",
             .required = true,

@@ -1,6 +1,7 @@
 #include "controller/api/validate.h"
 
 #include "common/contract/labels.h"
+#include "controller/api/bounds_checker.h"
 #include "controller/api/defaults.h"
 #include "controller/api/names.h"
 #include "controller/api/trainjob_fields.h"
@@ -12,10 +13,10 @@ namespace {
 constexpr std::size_t kMaxPodNameLength = 63;  // the pod name is also its host name
 constexpr std::size_t kGeneratedSuffixLength = 5;
 
-// Why `written`, followed by `suffix_length` generated letters, cannot be the name of the job.
+// Why `written`, followed by `suffix_length` generated letters, cannot be the name of a job with up
+// to `most` workers.
 std::optional<std::string> name_error(std::string_view written, std::size_t suffix_length,
-                                      const TrainJob& job) {
-  const std::int64_t most = job.spec.elastic_policy.max_replicas.value_or(1);
+                                      std::int64_t most) {
   const std::string index = std::to_string(most > 1 ? most - 1 : 0);
   const std::size_t longest =
       kMaxPodNameLength - suffix_length - index.size() - std::string_view(kWorkerInfix).size();
@@ -31,31 +32,6 @@ std::optional<std::string> name_error(std::string_view written, std::size_t suff
       describe_value(written));
 }
 
-class BoundsChecker : public FieldVisitor {
- public:
-  BoundsChecker(std::string path, FindingCollector& collector)
-      : path_(std::move(path)), collector_(collector) {}
-
-  void operator()(const Field& field, const std::optional<std::int64_t>& value) {
-    if (!field.bounds.limited()) return;
-    collector_.require_range(member_path(path_, field.name), value, field.bounds.minimum,
-                             field.bounds.maximum);
-  }
-  template <typename T>
-  void operator()(const Field& field, const std::optional<T>& member) {
-    if (member) (*this)(field, *member);
-  }
-  template <typename T>
-  void operator()(const Field& field, const T& member) {
-    BoundsChecker inner(member_path(path_, field.name), collector_);
-    if constexpr (requires { visit_fields(inner, member); }) visit_fields(inner, member);
-  }
-
- private:
-  std::string path_;
-  FindingCollector& collector_;
-};
-
 }  // namespace
 
 void validate_bounds(const TrainJob& job, FindingCollector& collector) {
@@ -70,14 +46,15 @@ std::string describe_value(std::string_view text) {
                                        : std::string(text.substr(0, kMaxShownBytes)) + "...";
 }
 
-void validate_metadata(const TrainJob& job, FindingCollector& collector) {
-  const ObjectMeta& metadata = job.metadata;
+void validate_metadata(const ObjectMeta& metadata, std::int64_t max_workers,
+                       FindingCollector& collector) {
   const bool generated = metadata.name.empty();
   const std::string path = generated ? "metadata.generateName" : "metadata.name";
   const std::string& given = generated ? metadata.generate_name : metadata.name;
   if (given.empty()) {
     collector.error("metadata.name", "found nothing, expected a name or a generateName");
-  } else if (const auto wrong = name_error(given, generated ? kGeneratedSuffixLength : 0, job)) {
+  } else if (const auto wrong =
+                 name_error(given, generated ? kGeneratedSuffixLength : 0, max_workers)) {
     collector.error(path, *wrong);
   }
   if (!metadata.namespace_name.empty() && !is_dns1123_label(metadata.namespace_name)) {
@@ -99,14 +76,15 @@ void validate_metadata(const TrainJob& job, FindingCollector& collector) {
 }
 
 Status check_job_name(std::string_view name, const TrainJob& job) {
-  if (const auto wrong = name_error(name, 0, job)) return Error{ExitCode::kUsage, *wrong};
+  const std::int64_t most = job.spec.elastic_policy.max_replicas.value_or(1);
+  if (const auto wrong = name_error(name, 0, most)) return Error{ExitCode::kUsage, *wrong};
   return {};
 }
 
 Findings validate(const TrainJob& job, const Positions& positions) {
   FindingCollector collector(positions);
   validate_bounds(job, collector);
-  validate_metadata(job, collector);
+  validate_metadata(job.metadata, job.spec.elastic_policy.max_replicas.value_or(1), collector);
   validate_replicas(job, collector);
   validate_run_policy(job, collector);
   validate_trainer(job, collector);
@@ -118,7 +96,11 @@ Findings validate(const TrainJob& job, const Positions& positions) {
 }
 
 Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target) {
-  DecodeResult decoded = decode_manifest(yaml);
+  return check_document(read_yaml(yaml), file, target);
+}
+
+Result<ValidatedJob> check_document(Document document, std::string_view file, Target target) {
+  DecodeResult decoded = decode_document(std::move(document));
   if (!decoded.ok()) return Error{ExitCode::kManifest, sentences(decoded.errors, file)};
   apply_defaults(decoded.job);
   Findings findings = validate(decoded.job, decoded.positions);

@@ -1,4 +1,4 @@
-// Checks a decoded TrainJob with defaults applied. Each error is one sentence.
+// Checks a decoded TrainJob or PyTorchJob with defaults applied. Each error is one sentence.
 #pragma once
 
 #include <string_view>
@@ -6,6 +6,7 @@
 #include "common/base/result.h"
 #include "controller/api/decode.h"
 #include "controller/api/findings.h"
+#include "controller/api/pytorchjob.h"
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api {
@@ -16,6 +17,9 @@ Findings validate(const TrainJob& job, const Positions& positions = {});
 Findings validate_for_local(const TrainJob& job, const Positions& positions = {});
 // Checks for a cluster: a source for each volume, and the restricted Pod Security standard.
 Findings validate_for_cluster(const TrainJob& job, const Positions& positions = {});
+
+// The checks of Kubeflow's webhook, and values with which its pods would fail or wait for ever.
+Findings validate(const PyTorchJob& job, const Positions& positions = {});
 
 // The rule of metadata.name, for a name from elsewhere. Error (kUsage): "found ..., expected ...".
 Status check_job_name(std::string_view name, const TrainJob& job);
@@ -30,5 +34,7 @@ struct ValidatedJob {
 // Decodes, applies defaults and validates. The Error (kManifest) contains one sentence per line,
 // each starting with FILE:LINE.
 Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target);
+// The same for one document of a manifest with several.
+Result<ValidatedJob> check_document(Document document, std::string_view file, Target target);
 
 }  // namespace tilewright::api

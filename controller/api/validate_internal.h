@@ -80,10 +80,13 @@ void each_container(const nlohmann::json& overlay_spec, const Visit& visit) {
 
 // The bounds of all integers, from the field lists.
 void validate_bounds(const TrainJob& job, FindingCollector& collector);
-void validate_metadata(const TrainJob& job, FindingCollector& collector);
+void validate_metadata(const ObjectMeta& metadata, std::int64_t max_workers,
+                       FindingCollector& collector);
 void validate_replicas(const TrainJob& job, FindingCollector& collector);
 void validate_run_policy(const TrainJob& job, FindingCollector& collector);
 void validate_trainer(const TrainJob& job, FindingCollector& collector);
+// Warns if each pod of a cluster downloads for itself.
+void warn_about_downloads(const TrainJob& job, FindingCollector& collector);
 void validate_worker(const TrainJob& job, FindingCollector& collector);
 void validate_volumes(const TrainJob& job, FindingCollector& collector);
 // Rejects an overlay that changes what the operator sets.

@@ -1,8 +1,11 @@
-// Checks spec.trainer: task, paths on volumes, flags and args.
+// Checks spec.trainer: task, paths on volumes, names on the hub, flags.
 #include <algorithm>
 
 #include "common/contract/environment.h"
 #include "common/contract/nearest.h"
+#include "common/contract/ports.h"
+#include "common/contract/repository_id.h"
+#include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
@@ -68,11 +71,17 @@ class PathValidator {
                                  kMaxExpandedBytes));
   }
 
-  void check(const std::string& field, const std::string& written, bool output) {
+  enum class Kind { kPath, kNameOrPath, kOutput };
+
+  void check(const std::string& field, const std::string& written, Kind kind) {
     const std::string path = "spec.trainer." + field;
-    if (written.empty()) {
-      return collector_.error(path, "found nothing, expected VOLUME:relative/path");
+    const char* expected = kind == Kind::kNameOrPath ? kExpectedNameOrPath : kExpectedPath;
+    const bool is_name = kind == Kind::kNameOrPath && !is_trainer_path(written);
+    if (written.empty() || (is_name && !is_repository_id(written))) {
+      return collector_.error(
+          path, fmt::format("found {}, expected {}", describe_value(written), expected));
     }
+    if (is_name) return warn_about_volume(path, written);
     const Result<TrainerPath> unexpanded = parse_trainer_path(written);
     if (!unexpanded.ok()) return collector_.error(path, unexpanded.error().message);
     if (const auto unknown = unknown_references(written, variables_); !unknown.empty()) {
@@ -91,10 +100,19 @@ class PathValidator {
                                   describe_value(written))
                     : parsed.error().message);
     }
-    check_volume(path, *parsed, output);
+    check_volume(path, *parsed, kind == Kind::kOutput);
   }
 
  private:
+  // "models/minilm" is a name, but probably not meant as one.
+  void warn_about_volume(const std::string& path, const std::string& name) {
+    const std::size_t slash = name.find('/');
+    if (slash == std::string::npos || find_volume(job_, name.substr(0, slash)) == nullptr) return;
+    collector_.warn(path, fmt::format("found {0}, the name of a model or data set on the hub; the "
+                                      "path on the volume is {1}:{2}",
+                                      name, name.substr(0, slash), name.substr(slash + 1)));
+  }
+
   void check_volume(const std::string& path, const TrainerPath& parsed, bool output) {
     const Volume* volume = find_volume(job_, parsed.volume);
     if (volume == nullptr) {
@@ -121,73 +139,80 @@ class PathValidator {
   Environment variables_;
 };
 
-// Why a word of args is refused. Every flag of the trainer is a field of spec.trainer or set by the
-// operator.
-std::string describe_argument(std::string_view word) {
-  const auto field = [](std::string_view name) {
-    return fmt::format("the field spec.trainer.{}", name);
-  };
-  if (word.find('\0') != std::string_view::npos) {
-    return "found a zero byte, expected an argument without one";
+void validate_task(const TrainJob& job, FindingCollector& collector) {
+  const std::string& task = job.spec.trainer.task;
+  const std::string dataset_name = flag_value(job, "dataset_name");
+  const TrainingFlag& task_flag = *find_training_flag("task_name");
+  const DatasetTask of_dataset =
+      dataset_name.empty() ? DatasetTask()
+                           : task_of_dataset(dataset_name, flag_value(job, "dataset_config_name"));
+  if (!dataset_name.empty() && !job.spec.trainer.data.empty()) {
+    collector.error(
+        "spec.trainer.dataset_name",
+        fmt::format("found {} beside the directory {} in data, expected one of them",
+                    describe_value(dataset_name), describe_value(job.spec.trainer.data)));
   }
-  if (!word.starts_with("--")) {
-    return fmt::format("found {}, expected fields of spec.trainer", describe_value(word));
+  if (task.empty()) {
+    if (!of_dataset.message.empty()) {
+      collector.error(fmt::format("spec.trainer.{}", of_dataset.wrong_flag), of_dataset.message);
+    } else if (dataset_name.empty() && !has_own_files(job)) {
+      collector.error("spec.trainer.task",
+                      fmt::format("found nothing, expected {}", describe_expected(task_flag)));
+    }
+    return;
   }
-  const std::string_view name = word.substr(2, word.find('=') - 2);
-  const TrainingFlag* flag = find_training_flag(name);
-  if (flag == nullptr) {
-    const std::string_view near = nearest_training_flag(name);
-    return fmt::format("found --{}, which is no flag of the trainer{}", describe_value(name),
-                       near.empty() ? "" : fmt::format("; did you mean {}?", field(near)));
+  const Result<std::string> normal = normalize_flag_value(task_flag, task);
+  if (!normal.ok()) {
+    std::string message = normal.error().message;
+    const std::string_view near = nearest_name(task, task_flag.choices);
+    if (!near.empty()) message += fmt::format("; did you mean {}?", near);
+    return collector.error("spec.trainer.task", message);
   }
-  if (flag->set_by_runtime) {
-    return fmt::format("found --{}, expected nothing: the operator sets it", name);
+  if (*normal != task) {
+    return collector.error("spec.trainer.task",
+                           fmt::format("found {}, expected {}", describe_value(task), *normal));
   }
-  if (!flag->in_manifest()) {
-    return fmt::format("found --{}, expected nothing{}", name, reason_not_in_manifest(*flag));
+  if (!of_dataset.task.empty() && of_dataset.task != task) {
+    collector.error("spec.trainer.dataset_name",
+                    fmt::format("found {}, expected a data set of the task {}",
+                                describe_value(dataset_name), task));
   }
-  std::string message = fmt::format("found --{}, expected {}", name, field(flag->name));
-  if (word.size() > name.size() + 2) {
-    const auto value = normalize_flag_value(*flag, word.substr(name.size() + 3));
-    if (!value.ok()) message += fmt::format(" with another value: {}", value.error().message);
+  const bool answers_questions = std::ranges::any_of(
+      question_answering_tasks(), [&](const auto& known) { return known.name == task; });
+  if (has_own_files(job) && !answers_questions) {
+    collector.error("spec.trainer.task",
+                    fmt::format("found {} beside files of your own, expected nothing: a task of "
+                                "GLUE has its own files",
+                                task));
   }
-  return message;
 }
 
-void validate_args(const TrainJob& job, FindingCollector& collector) {
-  const std::vector<std::string>& args = job.spec.trainer.args;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    // The value of the flag before it.
-    const bool value = i > 0 && args[i - 1].starts_with("--") && !args[i].starts_with("--") &&
-                       args[i - 1].find('=') == std::string::npos;
-    if (!value) collector.error(element_path("spec.trainer.args", i), describe_argument(args[i]));
+// Flags of a script that do nothing here.
+void warn_about_flags_without_effect(const TrainJob& job, FindingCollector& collector) {
+  for (const auto& [name, value] : job.spec.trainer.flags) {
+    const TrainingFlag* flag = find_training_flag(name);
+    if (flag == nullptr || !flag->accepted_without_effect) continue;
+    collector.warn(fmt::format("spec.trainer.{}", name),
+                   fmt::format("has no effect: {}", flag->help));
   }
 }
 
 }  // namespace
 
 void validate_trainer(const TrainJob& job, FindingCollector& collector) {
+  using Kind = PathValidator::Kind;
   const Trainer& trainer = job.spec.trainer;
-  const Result<std::string> task =
-      normalize_flag_value(*find_training_flag("task_name"), trainer.task);
-  if (!task.ok()) {
-    std::string message = task.error().message;
-    const std::string_view near =
-        nearest_name(trainer.task, find_training_flag("task_name")->choices);
-    if (!near.empty()) message += fmt::format("; did you mean {}?", near);
-    collector.error("spec.trainer.task", message);
-  } else if (*task != trainer.task) {
-    collector.error("spec.trainer.task",
-                    fmt::format("found {}, expected {}", describe_value(trainer.task), *task));
-  }
+  validate_task(job, collector);
   PathValidator paths(job, collector);
-  paths.check("model", trainer.model, false);
-  paths.check("data", trainer.data, false);
-  paths.check("output", trainer.output, true);
+  paths.check("model", trainer.model, Kind::kNameOrPath);
+  if (!trainer.data.empty()) paths.check("data", trainer.data, Kind::kPath);
+  paths.check("output", trainer.output, Kind::kOutput);
+  if (!trainer.cache.empty()) paths.check("cache", trainer.cache, Kind::kPath);
   for (const TrainingFlag& flag : training_flags()) {
     if (!flag.volume_path) continue;
     const std::string path = flag_value(job, flag.name);
-    if (!path.empty()) paths.check(std::string(flag.name), path, false);
+    if (path.empty()) continue;
+    paths.check(std::string(flag.name), path, flag.hub_name ? Kind::kNameOrPath : Kind::kPath);
   }
   for (const auto& [flag, value] : trainer.flags) paths.check_length(flag, value);
   if (flag_value(job, "do_train") == "false" && flag_value(job, "do_eval") == "false" &&
@@ -196,7 +221,22 @@ void validate_trainer(const TrainJob& job, FindingCollector& collector) {
                     "found do_train and do_eval false, expected at least one of them, or "
                     "do_predict, true");
   }
-  validate_args(job, collector);
+  warn_about_flags_without_effect(job, collector);
+}
+
+void warn_about_downloads(const TrainJob& job, FindingCollector& collector) {
+  if (!job.spec.trainer.cache.empty() ||
+      sets_any(job, {env::kHfHome, env::kHfHubCache, env::kHuggingfaceHubCache,
+                     env::kTransformersCache, env::kXdgCacheHome})) {
+    return;
+  }
+  std::string names;
+  for (const std::string& name : names_on_hub(job)) names += (names.empty() ? "" : ", ") + name;
+  if (names.empty()) return;
+  collector.warn("spec.trainer.cache",
+                 fmt::format("found nothing: each worker pod downloads {} to its own {} at each "
+                             "start; VOLUME:relative/path keeps the files for all workers",
+                             names, kPodHubCache));
 }
 
 }  // namespace tilewright::api

@@ -139,6 +139,7 @@ Findings validate_for_cluster(const TrainJob& job, const Positions& positions) {
     check_volume_sources(volume.source, path, collector);
   }
   validate_pod_security(job, collector);
+  warn_about_downloads(job, collector);
   return collector.take();
 }
 

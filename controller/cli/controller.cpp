@@ -135,7 +135,8 @@ void add_controller_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<ControllerOptions>();
   controller::Options& to = options->operator_options;
   CLI::App* command = app.add_subcommand(
-      "controller", "Run the operator, which reconciles the TrainJobs of a Kubernetes cluster");
+      "controller",
+      "Run the operator, which reconciles the TrainJobs and PyTorchJobs of a cluster");
   command->add_option(
       "--kubeconfig", options->kubeconfig,
       "Path of the kubeconfig; default: $KUBECONFIG, then the pod's service account, "
@@ -186,6 +187,16 @@ void add_controller_command(CLI::App& app, int& exit_code) {
       ->add_option("--rendezvous_service", to.rendezvous_service,
                    "Service through which workers connect to the leader")
       ->capture_default_str();
+  command->add_flag("--enable_pytorchjobs", to.pytorch_jobs.enabled,
+                    "Run the PyTorchJobs of kubeflow.org/v1, too");
+  command->add_flag_callback(
+      "--beside_kubeflow", [&to] { to.pytorch_jobs.alone = false; },
+      "Kubeflow's training operator runs in the cluster, too: run only PyTorchJobs whose "
+      "spec.runPolicy.managedBy names this operator");
+  command->add_option(
+      "--pytorchjobs_managed_by", to.pytorch_jobs.manager,
+      fmt::format("Value of spec.runPolicy.managedBy that names this operator, beside {}",
+                  kPyTorchJobManager));
   command->add_option(
       "--metrics_listen", options->metrics_listen,
       fmt::format("Listen address of /metrics; default: :{}", kControllerMetricsPort));

@@ -1,4 +1,4 @@
-// `tilewright crd`: prints the CustomResourceDefinition of TrainJob.
+// `tilewright crd`: prints the CustomResourceDefinition of TrainJob or PyTorchJob.
 #pragma once
 
 #include <CLI/CLI.hpp>

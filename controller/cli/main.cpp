@@ -9,6 +9,7 @@
 #include "common/cli/command_line.h"
 #include "common/contract/reference.h"
 #include "controller/cli/controller.h"
+#include "controller/cli/convert.h"
 #include "controller/cli/crd.h"
 #include "controller/cli/render.h"
 #include "controller/cli/up.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   int exit_code = static_cast<int>(tilewright::ExitCode::kOk);
   tilewright::add_up_command(app, exit_code);
   tilewright::add_validate_command(app, exit_code);
+  tilewright::add_convert_command(app, exit_code);
   tilewright::add_render_command(app, exit_code);
   tilewright::add_controller_command(app, exit_code);
   tilewright::add_crd_command(app);

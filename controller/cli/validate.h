@@ -1,4 +1,4 @@
-// `tilewright validate`: checks manifests of TrainJobs, and where they can run.
+// `tilewright validate`: checks manifests of TrainJobs and PyTorchJobs, and where they can run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,8 +11,8 @@ namespace tilewright {
 // Registers the subcommand, which sets `exit_code`. Both arguments must outlive the parse.
 void add_validate_command(CLI::App& app, int& exit_code);
 
-// Prints one line per valid file to `out`, errors and warnings to `err`. Returns kManifest if any
-// file is invalid.
+// Prints one line per valid job to `out`, errors and warnings to `err`. Returns kManifest if any job
+// is invalid.
 int validate_files(const std::vector<std::filesystem::path>& files, std::ostream& out,
                    std::ostream& err);
 

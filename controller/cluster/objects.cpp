@@ -18,33 +18,17 @@ using nlohmann::json;
 constexpr std::int64_t kDefaultUser = 65532;
 // Readable by owner and group. fsGroup makes the worker's group the group of the file.
 constexpr int kKeyMode = 0440;
-constexpr const char* kVolcano = "volcano";
 
 // Volumes that the operator adds. Manifests must not use the prefix.
 constexpr const char* kShmVolume = "tilewright-shm";
 constexpr const char* kTmpVolume = "tilewright-tmp";
-constexpr const char* kKeyVolume = "tilewright-job-key";
 
 json selector_of(const api::TrainJob& job) {
   return {{labels::kJobName, job.metadata.name}, {labels::kRole, labels::kRoleWorker}};
 }
 
 json metadata_of(const api::TrainJob& job, const std::string& name) {
-  json metadata = {{"name", name},
-                   {"labels",
-                    {{labels::kJobName, job.metadata.name},
-                     {labels::kJobUid, job.metadata.uid},
-                     {labels::kManagedBy, labels::kManagedByValue},
-                     {labels::kAppName, labels::kAppNameValue}}},
-                   {"ownerReferences",
-                    {{{"apiVersion", kApiVersion},
-                      {"kind", kTrainJobKind},
-                      {"name", job.metadata.name},
-                      {"uid", job.metadata.uid},
-                      {"controller", true},
-                      {"blockOwnerDeletion", true}}}}};
-  if (!job.metadata.namespace_name.empty()) metadata["namespace"] = job.metadata.namespace_name;
-  return metadata;
+  return cluster::metadata_of(kApiVersion, kTrainJobKind, job.metadata, name);
 }
 
 bool is_volcano(const api::TrainJob& job) { return job.spec.worker.scheduler_name == kVolcano; }
@@ -77,6 +61,9 @@ json environment_of(const api::TrainJob& job, std::int64_t index, const std::str
       {{"name", env::kMetricsAddress}, {"value", "0.0.0.0:" + std::to_string(kWorkerMetricsPort)}});
   // The NetworkPolicy opens only this port.
   list.push_back({{"name", env::kTransportPort}, {"value", std::to_string(kTransportPort)}});
+  if (!api::sets_any(job, {env::kHfHome, env::kXdgCacheHome})) {
+    list.push_back({{"name", env::kHfHome}, {"value", kPodHubCache}});
+  }
   for (const api::EnvVar& variable : job.spec.worker.env) {
     json entry = {{"name", variable.name}};
     if (variable.value_from.is_null()) {
@@ -107,7 +94,7 @@ json volumes_of(const api::TrainJob& job, const std::string& key_id) {
        {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", job.spec.worker.shared_memory->text}}}},
       {{"name", kTmpVolume}, {"emptyDir", json::object()}},
       {{"name", kKeyVolume},
-       {"secret", {{"secretName", secret_name(job, key_id)}, {"defaultMode", kKeyMode}}}}};
+       {"secret", {{"secretName", secret_name(job.metadata, key_id)}, {"defaultMode", kKeyMode}}}}};
   for (const api::Volume& volume : job.spec.volumes) {
     json entry = volume.source;
     entry["name"] = volume.name;
@@ -193,6 +180,27 @@ json peers_in(const std::vector<std::string>& namespaces) {
   return {{"namespaceSelector", {{"matchExpressions", json::array({name_is_one_of})}}}};
 }
 
+}  // namespace
+
+json metadata_of(const char* api_version, const char* kind, const api::ObjectMeta& job,
+                 const std::string& name) {
+  json metadata = {{"name", name},
+                   {"labels",
+                    {{labels::kJobName, job.name},
+                     {labels::kJobUid, job.uid},
+                     {labels::kManagedBy, labels::kManagedByValue},
+                     {labels::kAppName, labels::kAppNameValue}}},
+                   {"ownerReferences",
+                    {{{"apiVersion", api_version},
+                      {"kind", kind},
+                      {"name", job.name},
+                      {"uid", job.uid},
+                      {"controller", true},
+                      {"blockOwnerDeletion", true}}}}};
+  if (!job.namespace_name.empty()) metadata["namespace"] = job.namespace_name;
+  return metadata;
+}
+
 // Adds the constraint to every required node selector term, because a node needs to match only one
 // of them. An empty term matches no node and stays as it is.
 void constrain_nodes(const policy::NodeConstraint& constraint, json& spec) {
@@ -232,13 +240,11 @@ void constrain_nodes(const policy::NodeConstraint& constraint, json& spec) {
   }
 }
 
-}  // namespace
-
 std::string service_name(const api::TrainJob& job) { return job.metadata.name; }
-std::string secret_name(const api::TrainJob& job, const std::string& key_id) {
+std::string secret_name(const api::ObjectMeta& job, const std::string& key_id) {
   // Includes part of the UID: the Secret of a deleted job of the same name has another key and may
   // still exist.
-  std::string name = job.metadata.name + "-job-key-" + job.metadata.uid.substr(0, 8);
+  std::string name = job.name + "-job-key-" + job.uid.substr(0, 8);
   return key_id.empty() ? name : name + "-" + key_id;
 }
 std::string network_policy_name(const api::TrainJob& job) { return job.metadata.name; }
@@ -293,7 +299,7 @@ json build_service(const api::TrainJob& job) {
 
 json build_secret(const api::TrainJob& job, std::string_view key, const std::string& key_id) {
   json secret = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"type", "Opaque"}, {"immutable", true}};
-  secret["metadata"] = metadata_of(job, secret_name(job, key_id));
+  secret["metadata"] = metadata_of(job, secret_name(job.metadata, key_id));
   secret["stringData"] = {{kJobKeyName, std::string(key)}};
   return secret;
 }

@@ -16,12 +16,19 @@ namespace tilewright::cluster {
 // All objects are in the job's namespace, carry its labels and are owned by it. The job must be
 // valid, with defaults applied, a name and a UID.
 
+// Labels and owner reference of an object that belongs to a job of this kind.
+nlohmann::json metadata_of(const char* api_version, const char* kind, const api::ObjectMeta& job,
+                           const std::string& name);
+
 // Settings of the operator that a pod needs.
 struct PodOptions {
   std::string rendezvous;  // host:port of the coordinator
   std::string key_id;      // id of the job key that the coordinator accepts
   policy::NodeConstraint node_constraint = {};
 };
+
+// Adds the constraint to the required node affinity of a pod's spec.
+void constrain_nodes(const policy::NodeConstraint& constraint, nlohmann::json& spec);
 
 // A worker's pod: QoS class Guaranteed, never restarted in place, within the restricted Pod
 // Security Standard, with spec.worker.podTemplate merged in.
@@ -44,12 +51,18 @@ nlohmann::json build_secret(const api::TrainJob& job, std::string_view key,
 nlohmann::json build_network_policy(const api::TrainJob& job,
                                     const std::vector<std::string>& metrics_namespaces);
 
+// The gang scheduler of Kubernetes clusters that is not a plugin of the default scheduler.
+inline constexpr const char* kVolcano = "volcano";
+
 // Volcano's PodGroup if spec.worker.schedulerName is volcano, otherwise that of scheduler-plugins.
 nlohmann::json build_pod_group(const api::TrainJob& job, const policy::Gang& gang);
 
+// The volume of the job key. Manifests must not use the prefix "tilewright-".
+inline constexpr const char* kKeyVolume = "tilewright-job-key";
+
 std::string service_name(const api::TrainJob& job);
 // A new key gets a new Secret, so running pods keep the Secret of their key.
-std::string secret_name(const api::TrainJob& job, const std::string& key_id);
+std::string secret_name(const api::ObjectMeta& job, const std::string& key_id);
 std::string network_policy_name(const api::TrainJob& job);
 std::string pod_group_name(const api::TrainJob& job);
 

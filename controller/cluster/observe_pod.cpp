@@ -10,7 +10,7 @@
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/json/timestamp.h"
-#include "controller/api/decode.h"
+#include "controller/api/pytorchjob.h"
 #include "controller/cluster/diagnose.h"
 
 namespace tilewright::cluster {
@@ -82,17 +82,26 @@ void read_container_state(const json& state, Worker& worker) {
 
 // True if a container other than the worker runs. Sidecars among the init containers end with the
 // worker.
-bool other_containers_run(const json& status) {
+bool other_containers_run(const json& status, const char* worker_container) {
   const json& all = member(status, "containerStatuses");
-  return all.is_array() && std::ranges::any_of(all, [](const json& container) {
-           return string_member(container, "name") != kWorkerContainer &&
+  return all.is_array() && std::ranges::any_of(all, [&](const json& container) {
+           return string_member(container, "name") != worker_container &&
                   member(member(container, "state"), "terminated").is_null();
          });
+}
+
+// The container that trains.
+const char* container_of_owner(const json& pod) {
+  for (const json& owner : member(member(pod, "metadata"), "ownerReferences")) {
+    if (string_member(owner, "kind") == kPyTorchJobKind) return api::kPyTorchContainer;
+  }
+  return kWorkerContainer;
 }
 
 }  // namespace
 
 std::optional<Worker> worker_of_pod(const json& pod) {
+  const char* container = container_of_owner(pod);
   const json& metadata = member(pod, "metadata");
   const json& status = member(pod, "status");
   const auto index =
@@ -115,13 +124,12 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   worker.ready = string_member(find_named(conditions, "type", "Ready"), "status") == "True";
 
   read_container_state(
-      member(find_named(member(status, "containerStatuses"), "name", kWorkerContainer), "state"),
-      worker);
+      member(find_named(member(status, "containerStatuses"), "name", container), "state"), worker);
   // The pod's phase depends on its other containers too, and a kubelet reports Running for a moment
   // after its only container has ended.
   if (worker.phase != WorkerPhase::kPending && worker.exit_code) {
     worker.pod_still_running =
-        worker.phase == WorkerPhase::kRunning && other_containers_run(status);
+        worker.phase == WorkerPhase::kRunning && other_containers_run(status, container);
     worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
   }
   const json& scheduled = find_named(conditions, "type", "PodScheduled");

@@ -8,6 +8,7 @@
 
 namespace tilewright::cluster {
 
+// The container named worker decides, in the pod of a PyTorchJob the one named pytorch.
 // Returns std::nullopt if the pod has no worker index label. Members of an unexpected type count as
 // absent, because the API server has validated the pod. The caller sets `node_ready`, which is not
 // part of a pod.

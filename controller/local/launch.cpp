@@ -34,8 +34,10 @@ fs::path local_folder(const api::TrainJob& job, const fs::path& manifest_folder,
   return api::expand(api::local_path(job, manifest_folder, *path), variables);
 }
 
+// That the directory exists, if the field names one.
 Status check_exists(const api::TrainJob& job, const fs::path& manifest_folder, const char* field,
                     const std::string& text, ExitCode code) {
+  if (!api::is_trainer_path(text)) return {};  // a name on the hub, or not set
   const fs::path folder = local_folder(job, manifest_folder, text);
   std::error_code error;
   if (fs::exists(folder, error)) return {};

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <span>
 #include <utility>
 
-#include "controller/api/encode.h"
-#include "controller/cluster/objects.h"
+#include "common/json/members.h"
 #include "controller/operator/merge_patch.h"
 #include "controller/operator/records.h"
 #include "controller/operator/resources.h"
+#include "controller/policy/elasticity.h"
 #include "controller/policy/status.h"
 
 namespace tilewright::controller {
@@ -26,20 +27,25 @@ using policy::OwnedResource;
 constexpr const char* kNameTaken = "NameTaken";
 
 // For an object in the job's namespace.
-bool belongs_to(const json& object, const api::TrainJob& job) {
+bool belongs_to(const json& object, const api::TrainJob& job, JobKind kind) {
   const auto owner = controlling_job(object);
-  return owner && owner->uid == job.metadata.uid;
+  return owner && owner->uid == job.metadata.uid && owner->kind == kind;
 }
 
 // The informer finds a pod by its labels, so a pod without them would be awaited for ever.
-bool is_worker_of(const json& pod, const api::TrainJob& job) {
-  return record_of_pod(pod).job_uid == job.metadata.uid;
+bool is_worker_of(const json& pod, const api::TrainJob& job, JobKind kind) {
+  const PodRecord record = record_of_pod(pod);
+  return record.job_uid == job.metadata.uid && record.job_kind == kind;
 }
 
-struct OwnedObject {
-  kube::ResourceType type;
-  json object;
-};
+// True if each member of `wanted` has its value in `existing`, to which the API server may have
+// added defaults.
+bool has_members(const json& existing, const json& wanted) {
+  for (const auto& [name, value] : wanted.items()) {
+    if (member(existing, name.c_str()) != value) return false;
+  }
+  return true;
+}
 
 // Returns the rejection to report in the job's condition, or std::nullopt for errors that are not
 // caused by the job.
@@ -65,7 +71,8 @@ std::optional<policy::Rejection> rejection_of(const ApiError& error) {
 class Applier::PlanExecution {
  public:
   PlanExecution(Applier& owner, const api::TrainJob& job, const json& stored,
-                const policy::Plan& plan, JobExpectations& expectations, const net::Wait& wait)
+                const policy::Plan& plan, JobExpectations& expectations, const net::Wait& wait,
+                const JobObjects& objects)
       : deps_(owner.deps_),
         rendezvous_(owner.rendezvous_),
         log_(*owner.log_),
@@ -73,20 +80,21 @@ class Applier::PlanExecution {
         stored_(stored),
         plan_(plan),
         expectations_(expectations),
-        wait_(wait) {}
+        wait_(wait),
+        objects_(objects) {}
 
   ApplyResult run() {
     for (const auto& event : resolve_unknown_outcomes(job_, expectations_))
-      deps_.recorder.record(job_, event);
+      record_event(job_, event);
     // The status comes first; if its write fails, nothing else is done.
     if (plan_.status && !write_status()) return outcome_;
     rejection_.reset();
     for_each_parallel(plan_.deletions, &PlanExecution::remove_pod);
     update_rendezvous();
-    for_each_parallel(plan_.ensure, &PlanExecution::ensure);
+    ensure_owned_resources();
     if (outcome_.complete) create_pods();
     for_each_parallel(plan_.remove, &PlanExecution::remove);
-    for (const policy::Event& event : plan_.events) deps_.recorder.record(written_, event);
+    for (const policy::Event& event : plan_.events) record_event(written_, event);
     if (plan_.delete_job) remove_job();
     expectations_.rejection = rejection_;
     return outcome_;
@@ -98,16 +106,32 @@ class Applier::PlanExecution {
     if (!outcome_.error) outcome_.error = error;
   }
 
-  bool write_status() {
-    json patch = {
-        {"metadata",
-         {{"uid", job_.metadata.uid}, {"resourceVersion", job_.metadata.resource_version}}},
-        {"status", merge_patch_between(stored_, api::to_json(*plan_.status))}};
+  void record_event(const api::TrainJob& job, const policy::Event& event) {
+    deps_.recorder.record(job, objects_.event(event, job.status), objects_.kind());
+  }
+
+  // Replaces `stored`, the status of this version, by `wanted`.
+  ApiResult<json> patch_status(const std::string& version, const json& stored, const json& wanted) {
+    const json patch = {{"metadata", {{"uid", job_.metadata.uid}, {"resourceVersion", version}}},
+                        {"status", merge_patch_between(stored, wanted)}};
     kube::PatchOptions options;
     options.subresource = "status";
-    const auto written =
-        deps_.client.patch(deps_.guard, resource::train_jobs(), job_.metadata.namespace_name,
-                           job_.metadata.name, kube::PatchType::kMerge, patch, options, wait_);
+    return deps_.client.patch(deps_.guard, objects_.resource(), job_.metadata.namespace_name,
+                              job_.metadata.name, kube::PatchType::kMerge, patch, options, wait_);
+  }
+
+  bool write_status() {
+    const json wanted = objects_.status(*plan_.status);
+    auto written = patch_status(job_.metadata.resource_version, stored_, wanted);
+    std::set<std::string> base_versions = {job_.metadata.resource_version};
+    if (written && !objects_.accept_stored(wanted, written->value("status", json::object()))) {
+      const json first = *std::move(written);
+      const std::string version =
+          first.value("metadata", json::object()).value("resourceVersion", "");
+      base_versions.insert(version);
+      written = patch_status(version, first.value("status", json::object()),
+                             objects_.status(*plan_.status));
+    }
     if (!written) {
       // The job was deleted or changed: its watch event triggers the next reconcile. The change can
       // be this write itself, applied by an attempt whose response was lost.
@@ -125,7 +149,7 @@ class Applier::PlanExecution {
     expectations_.unknown_outcomes.clear();  // same base version, so they were not applied
     JobExpectations::Written& last_write =
         expectations_.written ? *expectations_.written : expectations_.written.emplace();
-    last_write.base_versions.insert(job_.metadata.resource_version);
+    last_write.base_versions.merge(base_versions);
     last_write.version = written_.metadata.resource_version;
     last_write.status = json::to_cbor(written->value("status", json::object()));
     last_write.status.shrink_to_fit();
@@ -169,14 +193,15 @@ class Applier::PlanExecution {
     if (!plan_.membership) return deps_.hub.close(job_.metadata.uid);
     const Status expected = deps_.hub.expect(job_.metadata.uid, *plan_.membership, [this] {
       const auto last_epoch = static_cast<rendezvous::Epoch>(job_.status.rendezvous_epoch);
-      return RendezvousHub::Job{key_of(job_.metadata.namespace_name, job_.metadata.name),
-                                deps_.keys.key_for(job_.metadata.uid),
-                                api::global_batch(job_),
-                                last_epoch,
-                                api::uses_tls(job_),
-                                policy::last_checkpoint_step(job_.status),
-                                api::is_exact(job_),
-                                job_.status.instruction_set};
+      return RendezvousHub::Job{
+          key_of(job_.metadata.namespace_name, job_.metadata.name, objects_.kind()),
+          deps_.keys.key_for(job_.metadata.uid),
+          api::global_batch(job_),
+          last_epoch,
+          api::uses_tls(job_),
+          policy::last_checkpoint_step(job_.status),
+          api::is_exact(job_),
+          job_.status.instruction_set};
     });
     if (!expected) {
       ApiError error;
@@ -186,21 +211,8 @@ class Applier::PlanExecution {
     }
   }
 
-  OwnedObject build_owned_resource(OwnedResource kind) const {
-    switch (kind) {
-      case OwnedResource::kKeySecret:
-        return {kube::resource::secrets(),
-                cluster::build_secret(job_, deps_.keys.hex_key_for(job_.metadata.uid), key_id())};
-      case OwnedResource::kHeadlessService:
-        return {kube::resource::services(), cluster::build_service(job_)};
-      case OwnedResource::kNetworkPolicy:
-        return {kube::resource::network_policies(),
-                cluster::build_network_policy(job_, deps_.metrics_namespaces)};
-      case OwnedResource::kPodGroup:
-        break;
-    }
-    json group = cluster::build_pod_group(job_, plan_.gang.value_or(policy::Gang{}));
-    return {resource::pod_groups(group), std::move(group)};
+  std::vector<OwnedObject> build_owned_resource(OwnedResource kind) const {
+    return objects_.owned(kind, plan_, {deps_.keys, deps_.metrics_namespaces});
   }
 
   // Returns at least the metadata of the object. If the object exists and belongs to the job
@@ -217,21 +229,60 @@ class Applier::PlanExecution {
     const std::string name = object["metadata"]["name"];
     created = deps_.client.get(type, namespace_name, name, wait_);
     if (!created) return created;
-    const bool own = type.kind == kube::resource::pods().kind ? is_worker_of(*created, job_)
-                                                              : belongs_to(*created, job_);
+    const JobKind job_kind = objects_.kind();
+    const bool own = type.kind == kube::resource::pods().kind
+                         ? is_worker_of(*created, job_, job_kind)
+                         : belongs_to(*created, job_, job_kind);
     if (!own) return name_taken(type, name);
     return created;
   }
 
-  void ensure(const OwnedResource& kind) {
-    const OwnedObject made = build_owned_resource(kind);
-    const ApiResult<json> created = create_or_get(made.type, made.object);
-    const std::lock_guard lock(mutex_);
-    if (created) {
+  struct EnsuredObject {
+    OwnedResource kind;
+    OwnedObject made;
+  };
+
+  void ensure_owned_resources() {
+    std::vector<EnsuredObject> objects;
+    for (const OwnedResource kind : plan_.ensure) {
+      for (OwnedObject& made : build_owned_resource(kind)) {
+        objects.push_back({kind, std::move(made)});
+      }
+    }
+    for_each_parallel(objects, &PlanExecution::ensure);
+    for (const OwnedResource kind : plan_.ensure) {
+      if (not_ensured_.contains(kind)) continue;
       expectations_.owned_resources.insert(kind);
       expectations_.removed_owned_resources.erase(kind);
-    } else {
-      record_rejection(created.error());
+    }
+    const bool services_changed =
+        std::ranges::find(plan_.ensure, OwnedResource::kHeadlessService) != plan_.ensure.end();
+    if (services_changed) remove_surplus_services();
+  }
+
+  void ensure(const EnsuredObject& wanted) {
+    const OwnedObject& made = wanted.made;
+    ApiResult<json> created = create_or_get(made.type, made.object);
+    if (created && made.follows_spec && created->contains("spec") &&
+        !has_members((*created)["spec"], made.object["spec"])) {
+      const json patch = {{"metadata", {{"uid", (*created)["metadata"]["uid"]}}},
+                          {"spec", made.object["spec"]}};
+      created = deps_.client.patch(deps_.guard, made.type, job_.metadata.namespace_name,
+                                   made.object["metadata"]["name"].get<std::string>(),
+                                   kube::PatchType::kMerge, patch, {}, wait_);
+    }
+    if (created) return;
+    const std::lock_guard lock(mutex_);
+    not_ensured_.insert(wanted.kind);
+    record_rejection(created.error());
+  }
+
+  // After a scale-down. A Service that this leader did not create remains until the job is deleted.
+  void remove_surplus_services() {
+    const int desired = policy::sizes_of(job_).desired;
+    const int before = std::exchange(expectations_.services, desired);
+    if (before > desired) {
+      for_each_parallel(objects_.services(desired, before), &PlanExecution::remove_object);
     }
   }
 
@@ -269,8 +320,8 @@ class Applier::PlanExecution {
   }
 
   void create_pod(const policy::WorkerCreation& creation) {
-    const ApiResult<json> created = create_or_get(
-        kube::resource::pods(), cluster::build_pod(job_, creation.index, pod_options_));
+    const ApiResult<json> created =
+        create_or_get(kube::resource::pods(), objects_.pod(creation.index, pod_options_));
     const std::lock_guard lock(mutex_);
     if (!created) return record_rejection(created.error());
     const PodRecord record = record_of_pod(*created);
@@ -278,31 +329,37 @@ class Applier::PlanExecution {
   }
 
   void remove(const OwnedResource& kind) {
-    const OwnedObject made = build_owned_resource(kind);
+    bool removed = true;
+    for (const OwnedObject& made : build_owned_resource(kind)) {
+      removed = remove_object(made) && removed;
+    }
+    if (!removed) return;
+    const std::lock_guard lock(mutex_);
+    expectations_.owned_resources.erase(kind);
+    expectations_.removed_owned_resources.insert(kind);
+  }
+
+  // True if the object does not exist any more, or belongs to another owner.
+  bool remove_object(const OwnedObject& made) {
     const std::string name = made.object["metadata"]["name"];
     const std::string& namespace_name = job_.metadata.namespace_name;
     kube::DeleteOptions options;
-    if (kind != OwnedResource::kKeySecret) {
+    if (made.type.kind != kube::resource::secrets().kind) {
       const auto found = deps_.client.get(made.type, namespace_name, name, wait_);
-      if (found && belongs_to(*found, job_)) {
-        options.uid = (*found)["metadata"]["uid"];
-      } else if (found || found.is(ErrorKind::kNotFound)) {
-        return removed(kind, nullptr);
-      } else {
-        return removed(kind, &found.error());
-      }
+      if (found.is(ErrorKind::kNotFound)) return true;
+      if (!found) return fail(found.error());
+      if (!belongs_to(*found, job_, objects_.kind())) return true;
+      options.uid = (*found)["metadata"]["uid"];
     }
     const auto deleted =
         deps_.client.remove(deps_.guard, made.type, namespace_name, name, options, wait_);
-    const bool done = deleted || deleted.is(ErrorKind::kNotFound);
-    removed(kind, done ? nullptr : &deleted.error());
+    return deleted || deleted.is(ErrorKind::kNotFound) || fail(deleted.error());
   }
 
-  void removed(OwnedResource kind, const ApiError* error) {
+  bool fail(const ApiError& error) {
     const std::lock_guard lock(mutex_);
-    if (error != nullptr) return record_error(*error);
-    expectations_.owned_resources.erase(kind);
-    expectations_.removed_owned_resources.insert(kind);
+    record_error(error);
+    return false;
   }
 
   void remove_job() {
@@ -310,7 +367,7 @@ class Applier::PlanExecution {
     options.uid = job_.metadata.uid;
     options.propagation = "Background";
     const auto removed =
-        deps_.client.remove(deps_.guard, resource::train_jobs(), job_.metadata.namespace_name,
+        deps_.client.remove(deps_.guard, objects_.resource(), job_.metadata.namespace_name,
                             job_.metadata.name, options, wait_);
     if (!removed && !removed.is(ErrorKind::kNotFound)) record_error(removed.error());
   }
@@ -324,15 +381,18 @@ class Applier::PlanExecution {
   const policy::Plan& plan_;
   JobExpectations& expectations_;
   const net::Wait& wait_;
+  const JobObjects& objects_;
   api::TrainJob written_ = job_;  // with the written status and version, for events
   std::mutex mutex_;              // protects the following and expectations_ in concurrent tasks
   std::optional<policy::Rejection> rejection_;
+  std::set<OwnedResource> not_ensured_;
   ApplyResult outcome_;
 };
 
 ApplyResult Applier::apply(const api::TrainJob& job, const json& stored, const policy::Plan& plan,
-                           JobExpectations& expectations, const net::Wait& wait) {
-  return PlanExecution(*this, job, stored, plan, expectations, wait).run();
+                           JobExpectations& expectations, const net::Wait& wait,
+                           const JobObjects& objects) {
+  return PlanExecution(*this, job, stored, plan, expectations, wait, objects).run();
 }
 
 }  // namespace tilewright::controller

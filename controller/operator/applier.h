@@ -11,6 +11,7 @@
 #include "controller/client/client.h"
 #include "controller/operator/job_expectations.h"
 #include "controller/operator/job_keys.h"
+#include "controller/operator/job_objects.h"
 #include "controller/operator/recorder.h"
 #include "controller/operator/rendezvous_hub.h"
 #include "controller/operator/task_pool.h"
@@ -41,9 +42,10 @@ class Applier {
       : deps_(deps), rendezvous_(std::move(rendezvous)), log_(std::move(log)) {}
 
   // `job`: the job with the status that the plan was computed from. `stored`: that status as stored
-  // by the API server. Thread-safe for different jobs.
+  // by the API server. `objects`: of the same job. Thread-safe for different jobs.
   ApplyResult apply(const api::TrainJob& job, const nlohmann::json& stored,
-                    const policy::Plan& plan, JobExpectations& expectations, const net::Wait& wait);
+                    const policy::Plan& plan, JobExpectations& expectations, const net::Wait& wait,
+                    const JobObjects& objects);
 
  private:
   class PlanExecution;

@@ -23,7 +23,13 @@ kube::ReflectorOptions reflector_options(kube::ResourceType type, std::string na
   return options;
 }
 
-JobId job_of(const Caches::Pod& pod) { return {pod->namespace_name, pod->value.job_uid}; }
+JobId job_of(const Caches::Pod& pod) {
+  return {pod->namespace_name, pod->value.job_uid, pod->value.job_kind};
+}
+
+std::string key_of_job(const Caches::Pod& pod) {
+  return key_of(pod->namespace_name, pod->value.job_name, pod->value.job_kind);
+}
 
 std::string worker_pods() {
   return fmt::format("{}={},{}={}", labels::kManagedBy, labels::kManagedByValue, labels::kRole,
@@ -34,17 +40,10 @@ std::string worker_pods() {
 
 Caches::Caches(kube::Client& client, const std::string& namespace_name,
                std::function<void(const std::string&, Change)> changed,
-               const std::shared_ptr<Logger>& logger)
+               const std::shared_ptr<Logger>& logger, const PyTorchJobSelection& pytorch_jobs)
     : changed_(std::move(changed)),
       jobs_(client, reflector_options(resource::train_jobs(), namespace_name), record_of_job,
-            {[this](const Job& job) { job_changed(job, Change::kJob); },
-             [this](const Job& before, const Job& now) {
-               job_changed(now, before->value.spec_version == now->value.spec_version
-                                    ? Change::kStatus
-                                    : Change::kJob);
-             },
-             [this](const Job& job, bool) { job_changed(job, Change::kJob); }},
-            logger),
+            job_handlers(JobKind::kTrainJob), logger),
       pods_(
           client,
           reflector_options(kube::resource::pods(), namespace_name, worker_pods(), keep_pod_field),
@@ -60,16 +59,40 @@ Caches::Caches(kube::Client& client, const std::string& namespace_name,
                 node_changed(&before->value, &now->value);
               },
               [this](const auto& last, bool) { node_changed(&last->value, nullptr); }},
-             logger) {}
+             logger) {
+  if (!pytorch_jobs.enabled) return;
+  pytorch_jobs_.emplace(
+      client, reflector_options(resource::pytorch_jobs(), namespace_name),
+      [pytorch_jobs](const nlohmann::json& object) {
+        return record_of_pytorch_job(object, pytorch_jobs);
+      },
+      job_handlers(JobKind::kPyTorchJob), logger);
+}
+
+kube::InformerHandlers<JobRecord> Caches::job_handlers(JobKind kind) {
+  const auto report = [this, kind](const Job& job, Change change) {
+    if (job->value.managed) changed_(key_of(job->namespace_name, job->name, kind), change);
+  };
+  return {[report](const Job& job) { report(job, Change::kJob); },
+          [report](const Job& before, const Job& now) {
+            // Also if the job has just been handed to another operator.
+            const Job& mine = now->value.managed ? now : before;
+            report(mine, before->value.spec_version == now->value.spec_version ? Change::kStatus
+                                                                               : Change::kJob);
+          },
+          [report](const Job& job, bool) { report(job, Change::kJob); }};
+}
 
 void Caches::start() {
   // Pods and nodes first: jobs are reconciled once all caches are filled.
   nodes_.start();
   pods_.start();
   jobs_.start();
+  if (pytorch_jobs_) pytorch_jobs_->start();
 }
 
 void Caches::stop() {
+  if (pytorch_jobs_) pytorch_jobs_->stop();
   jobs_.stop();
   pods_.stop();
   nodes_.stop();
@@ -82,26 +105,41 @@ bool Caches::wait_synced(const net::Wait& wait) const {
 }
 
 Caches::Job Caches::job(const std::string& key) const {
-  const NamespacedName address = parse_key(key);
-  return jobs_.get(address.namespace_name, address.name);
+  const JobAddress address = parse_key(key);
+  if (address.kind == JobKind::kTrainJob) return jobs_.get(address.namespace_name, address.name);
+  if (!pytorch_jobs_) return nullptr;
+  Job job = pytorch_jobs_->get(address.namespace_name, address.name);
+  return job && job->value.managed ? job : nullptr;
+}
+
+std::vector<Caches::Job> Caches::all_jobs(JobKind kind) const {
+  if (kind == JobKind::kTrainJob) return jobs_.all();
+  std::vector<Job> jobs;
+  if (pytorch_jobs_) jobs = pytorch_jobs_->all();
+  std::erase_if(jobs, [](const Job& job) { return !job->value.managed; });
+  return jobs;
 }
 
 std::vector<std::string> Caches::job_keys() const {
   std::vector<std::string> keys;
-  for (const Job& job : jobs_.all()) keys.push_back(key_of(job->namespace_name, job->name));
+  for (const JobKind kind : {JobKind::kTrainJob, JobKind::kPyTorchJob}) {
+    for (const Job& job : all_jobs(kind)) {
+      keys.push_back(key_of(job->namespace_name, job->name, kind));
+    }
+  }
   return keys;
 }
 
-std::map<std::string, std::size_t> Caches::jobs_by_phase() const {
+std::map<std::string, std::size_t> Caches::jobs_by_phase(JobKind kind) const {
   std::map<std::string, std::size_t> counts;
-  for (const Job& job : jobs_.all()) {
+  for (const Job& job : all_jobs(kind)) {
     ++counts[job->value.phase.empty() ? "Pending" : job->value.phase];
   }
   return counts;
 }
 
-std::vector<Caches::Job> Caches::jobs_with_results() const {
-  std::vector<Job> jobs = jobs_.all();
+std::vector<Caches::Job> Caches::jobs_with_results(JobKind kind) const {
+  std::vector<Job> jobs = all_jobs(kind);
   std::erase_if(jobs, [](const Job& job) { return !job->value.results; });
   return jobs;
 }
@@ -121,10 +159,6 @@ bool Caches::node_ready(const std::string& name) const {
   return node ? node->value.ready : !nodes_.synced();
 }
 
-void Caches::job_changed(const Job& job, Change change) {
-  changed_(key_of(job->namespace_name, job->name), change);
-}
-
 void Caches::pod_changed(const Pod& before, const Pod& now) {
   {
     const std::lock_guard lock(mutex_);
@@ -140,7 +174,7 @@ void Caches::pod_changed(const Pod& before, const Pod& now) {
   }
   for (const Pod& pod : {before, now}) {
     if (pod && !pod->value.job_uid.empty()) {
-      changed_(key_of(pod->namespace_name, pod->value.job_name), Change::kWorkers);
+      changed_(key_of_job(pod), Change::kWorkers);
       return;
     }
   }
@@ -177,7 +211,7 @@ void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
     const bool affected =
         (ready_changed && on == either.node.name) || (capacity_changed && on.empty());
     if (affected && !pod->value.job_name.empty()) {
-      keys.insert(key_of(pod->namespace_name, pod->value.job_name));
+      keys.insert(key_of_job(pod));
     }
   }
   for (const std::string& key : keys) changed_(key, Change::kWorkers);

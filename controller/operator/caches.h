@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ enum class Change {
 };
 
 // Thread-safe. The informers run on every replica, so that a new leader starts with filled caches.
+// PyTorchJobs are cached only if they are enabled. They are not part of synced(): where their CRD is
+// not installed, TrainJobs run all the same, and a PyTorchJob is reconciled when the cache shows it.
 class Caches {
  public:
   using Job = kube::Informer<JobRecord>::Item;
@@ -32,7 +35,7 @@ class Caches {
   // informers' threads with the key of a job that must be reconciled.
   Caches(kube::Client& client, const std::string& namespace_name,
          std::function<void(const std::string& key, Change change)> changed,
-         const std::shared_ptr<Logger>& logger);
+         const std::shared_ptr<Logger>& logger, const PyTorchJobSelection& pytorch_jobs = {});
   ~Caches() { stop(); }
   Caches(const Caches&) = delete;
   Caches& operator=(const Caches&) = delete;
@@ -42,7 +45,7 @@ class Caches {
   bool synced() const;
   bool wait_synced(const net::Wait& wait) const;
 
-  Job job(const std::string& key) const;  // nullptr: not found
+  Job job(const std::string& key) const;  // nullptr: not found, or run by another operator
   std::vector<std::string> job_keys() const;
   std::vector<Pod> pods_of(const JobId& job) const;
   // True if the pod was deleted from the cache within the last minutes.
@@ -52,13 +55,16 @@ class Caches {
   // A snapshot of all nodes, rebuilt after a change.
   std::shared_ptr<const std::vector<policy::Node>> nodes() const;
 
-  std::map<std::string, std::size_t> jobs_by_phase() const;
-  std::vector<Job> jobs_with_results() const;
+  std::map<std::string, std::size_t> jobs_by_phase(JobKind kind = JobKind::kTrainJob) const;
+  std::vector<Job> jobs_with_results(JobKind kind = JobKind::kTrainJob) const;
+  bool has_pytorch_jobs() const { return pytorch_jobs_.has_value(); }
   std::size_t number_of_jobs() const { return jobs_.size(); }
   std::size_t number_of_pods() const { return pods_.size(); }
 
  private:
-  void job_changed(const Job& job, Change change);
+  kube::InformerHandlers<JobRecord> job_handlers(JobKind kind);
+  // The jobs of the kind that this operator runs.
+  std::vector<Job> all_jobs(JobKind kind) const;
   void pod_changed(const Pod& before, const Pod& now);
   void record_deleted_pod(const std::string& pod_uid);  // with the mutex held
   void node_changed(const NodeRecord* before, const NodeRecord* now);
@@ -71,6 +77,7 @@ class Caches {
   mutable std::shared_ptr<const std::vector<policy::Node>> all_nodes_;  // null: must be rebuilt
   std::uint64_t node_changes_ = 0;
   kube::Informer<JobRecord> jobs_;
+  std::optional<kube::Informer<JobRecord>> pytorch_jobs_;
   kube::Informer<PodRecord> pods_;
   kube::Informer<NodeRecord> nodes_;
 };

@@ -62,6 +62,11 @@ struct JobExpectations {
   std::uint64_t invalidation_round = 0;
   std::set<policy::OwnedResource> removed_owned_resources;  // deleted by this leader
   std::optional<policy::Rejection> rejection;
+
+  // Of a PyTorchJob: the generation from which owned_resources were made, and the number of
+  // Services among them.
+  std::int64_t generation = 0;
+  int services = 0;
 };
 
 // Longer than a cache can be behind: ReflectorOptions allows a silent watch 90 s and the following

@@ -43,7 +43,8 @@ MetricFamily counter(const char* name, const char* help, double value) {
 // The labels of a job and one additional label.
 std::vector<ClientMetric::Label> labels_of(const JobMetrics& job, const char* name,
                                            std::string_view value) {
-  return {{"namespace", job.namespace_name}, {"trainjob", job.name}, {name, std::string(value)}};
+  const char* kind = job.kind == JobKind::kTrainJob ? "trainjob" : "pytorchjob";
+  return {{"namespace", job.namespace_name}, {kind, job.name}, {name, std::string(value)}};
 }
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -53,7 +54,9 @@ double number(std::uint64_t count) { return static_cast<double>(count); }
 MetricFamily restarts_of(const std::vector<JobMetrics>& jobs) {
   MetricFamily restarts =
       family("tilewright_job_restarts_total",
-             "Restarts of the TrainJob's workers by cause, from its status.", MetricType::Counter);
+             "Restarts of the job's workers by cause, from its status. PyTorchJobs have the label "
+             "pytorchjob.",
+             MetricType::Counter);
   for (const JobMetrics& job : jobs) {
     const api::RestartCounts& counts = job.results->restarts;
     for (const auto& [cause, count] :
@@ -69,7 +72,7 @@ MetricFamily restarts_of(const std::vector<JobMetrics>& jobs) {
 
 MetricFamily evaluation_of(const std::vector<JobMetrics>& jobs) {
   MetricFamily evaluation = family("tilewright_job_evaluation",
-                                   "Result of the last evaluation of the TrainJob by metric, from "
+                                   "Result of the last evaluation of the job by metric, from "
                                    "its status.",
                                    MetricType::Gauge);
   for (const JobMetrics& job : jobs) {
@@ -109,22 +112,24 @@ class SnapshotCollectable final : public prometheus::Collectable {
     }
     families.push_back(std::move(rejections));
     families.push_back(gauge("tilewright_controller_workqueue_depth",
-                             "Number of TrainJobs in the work queue.",
-                             number(snapshot.queue.depth)));
+                             "Number of jobs in the work queue.", number(snapshot.queue.depth)));
     families.push_back(gauge("tilewright_controller_workqueue_oldest_age_seconds",
-                             "Seconds that the oldest TrainJob has been in the work queue.",
+                             "Seconds that the oldest job has been in the work queue.",
                              seconds(snapshot.queue.oldest_queued)));
     families.push_back(gauge("tilewright_controller_workqueue_in_progress",
-                             "Number of TrainJobs that are being reconciled.",
+                             "Number of jobs that are being reconciled.",
                              number(snapshot.queue.processing)));
     families.push_back(counter("tilewright_controller_workqueue_retries_total",
                                "Total number of reconciles that failed and were queued again.",
                                number(snapshot.queue.retries)));
-    MetricFamily jobs =
-        family("tilewright_controller_jobs", "Number of TrainJobs by phase.", MetricType::Gauge);
-    for (const auto& [phase, count] : snapshot.jobs_by_phase) {
-      jobs.metric.push_back(labelled({{"phase", phase}}));
-      jobs.metric.back().gauge.value = number(count);
+    MetricFamily jobs = family("tilewright_controller_jobs", "Number of jobs by kind and phase.",
+                               MetricType::Gauge);
+    for (const auto& [kind, phases] : snapshot.jobs_by_phase) {
+      const char* name = kind == JobKind::kTrainJob ? kTrainJobKind : kPyTorchJobKind;
+      for (const auto& [phase, count] : phases) {
+        jobs.metric.push_back(labelled({{"kind", name}, {"phase", phase}}));
+        jobs.metric.back().gauge.value = number(count);
+      }
     }
     families.push_back(std::move(jobs));
     families.push_back(restarts_of(snapshot.jobs));
@@ -157,7 +162,7 @@ prometheus::Histogram& reconcile_histogram(prometheus::Registry& registry) {
       .Set(1);
   return prometheus::BuildHistogram()
       .Name("tilewright_controller_reconcile_duration_seconds")
-      .Help("Duration of one reconcile of a TrainJob in seconds, including its API requests.")
+      .Help("Duration of one reconcile of a job in seconds, including its API requests.")
       .Register(registry)
       .Add({}, prometheus::Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10,
                                                        30});

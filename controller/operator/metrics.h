@@ -23,13 +23,14 @@ struct JobMetrics {
   std::string namespace_name;
   std::string name;
   std::shared_ptr<const JobResults> results;
+  JobKind kind = JobKind::kTrainJob;
 };
 
 // The values at the time of a scrape.
 struct MetricsSnapshot {
   bool leading = false;
   std::size_t pods = 0;
-  std::map<std::string, std::size_t> jobs_by_phase;
+  std::map<JobKind, std::map<std::string, std::size_t>> jobs_by_phase;
   std::vector<JobMetrics> jobs;  // existing jobs that have started at least once
   std::size_t rendezvous_members = 0;
   std::map<std::string, std::uint64_t> rendezvous_rejections;  // by reason

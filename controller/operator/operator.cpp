@@ -22,7 +22,8 @@ Operator::Operator(kube::Client& client, Options options, std::shared_ptr<Logger
       log_(std::move(log)),
       caches_(
           client, options_.jobs_namespace,
-          [this](const std::string& key, Change change) { changed(key, change); }, log_) {}
+          [this](const std::string& key, Change change) { changed(key, change); }, log_,
+          options_.pytorch_jobs) {}
 
 Operator::~Operator() { stop(); }
 
@@ -94,9 +95,12 @@ void Operator::end_session() {
 MetricsSnapshot Operator::snapshot() const {
   MetricsSnapshot snapshot;
   snapshot.pods = caches_.number_of_pods();
-  snapshot.jobs_by_phase = caches_.jobs_by_phase();
-  for (const Caches::Job& job : caches_.jobs_with_results()) {
-    snapshot.jobs.push_back({job->namespace_name, job->name, job->value.results});
+  for (const JobKind kind : {JobKind::kTrainJob, JobKind::kPyTorchJob}) {
+    if (kind == JobKind::kPyTorchJob && !caches_.has_pytorch_jobs()) continue;
+    snapshot.jobs_by_phase[kind] = caches_.jobs_by_phase(kind);
+    for (const Caches::Job& job : caches_.jobs_with_results(kind)) {
+      snapshot.jobs.push_back({job->namespace_name, job->name, job->value.results, kind});
+    }
   }
   snapshot.requests = client_.counter().counts();
   const auto session = current_session();

@@ -8,6 +8,7 @@
 #include "common/contract/ports.h"
 #include "common/net/address.h"
 #include "controller/client/elector.h"
+#include "controller/operator/records.h"
 
 namespace tilewright::controller {
 
@@ -34,6 +35,8 @@ struct Options {
   net::Address health_listen{"", kControllerHealthPort};
   // Namespaces that may reach the metrics of workers, beside that of the job; empty: all.
   std::vector<std::string> metrics_namespaces;
+
+  PyTorchJobSelection pytorch_jobs;
 
   // Interval of the reconcile of all jobs, which also recreates deleted objects that are not
   // watched.

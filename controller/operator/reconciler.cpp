@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "controller/cluster/diagnose.h"
+#include "controller/cluster/pytorch_objects.h"
+#include "controller/operator/job_objects.h"
 #include "controller/policy/clock_skew.h"
 #include "controller/policy/messages.h"
 #include "controller/policy/reconcile.h"
@@ -49,6 +51,18 @@ std::vector<policy::Worker> observe_pods(const Caches& caches, const JobId& job,
   return workers;
 }
 
+// The Services, the autoscaler and the PodGroup of a PyTorchJob follow its spec.
+void forget_outdated_resources(const api::TrainJob& job, JobExpectations& expectations) {
+  if (std::exchange(expectations.generation, job.metadata.generation) == job.metadata.generation) {
+    return;
+  }
+  for (const policy::OwnedResource resource :
+       {policy::OwnedResource::kHeadlessService, policy::OwnedResource::kAutoscaler,
+        policy::OwnedResource::kPodGroup}) {
+    expectations.owned_resources.erase(resource);
+  }
+}
+
 }  // namespace
 
 void overlay_written_status(nlohmann::json& cached, JobExpectations& expectations) {
@@ -82,8 +96,10 @@ void Reconciler::handle_exception(const std::string& key, const std::string& wha
   job.metadata.namespace_name = cached->namespace_name;
   job.metadata.uid = cached->uid;
   job.metadata.resource_version = cached->resource_version;
-  deps_.recorder.record(job, {true, policy::event_reason::kInternalError,
-                              fmt::format("a bug in the operator stops the job: {}", what)});
+  deps_.recorder.record(job,
+                        {true, policy::event_reason::kInternalError,
+                         fmt::format("a bug in the operator stops the job: {}", what)},
+                        parse_key(key).kind);
 }
 
 void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
@@ -97,17 +113,20 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
     expectations.owned_resources.clear();
   }
 
+  const JobKind kind = parse_key(key).kind;
   nlohmann::json tree = tree_of(cached->value);
   overlay_written_status(tree, expectations);
-  DecodedJob decoded = decode(tree);
+  DecodedJob decoded = decode(tree, kind);
   policy::Observed observed;
   observed.job = std::move(decoded.job);
+  observed.traits = std::move(decoded.traits);
+  if (kind == JobKind::kPyTorchJob) forget_outdated_resources(observed.job, expectations);
   observed.key_id = deps_.keys.id_for(cached->uid);
   for (const FieldError& warning : decoded.warnings) {
     observed.warnings.push_back(warning.sentence());
   }
   observed.workers =
-      observe_pods(deps_.caches, {cached->namespace_name, cached->uid}, expectations);
+      observe_pods(deps_.caches, {cached->namespace_name, cached->uid, kind}, expectations);
   read_start_failures(key, observed, expectations, wait);
   observed.owned_resources = expectations.owned_resources;
   observed.removed_owned_resources = expectations.removed_owned_resources;
@@ -117,16 +136,25 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   observed.rejection = expectations.rejection;
   observed.nodes = deps_.caches.nodes();
   policy::correct_clock_skew(observed, now);
-  observed.runtime.owned_resources = {
-      policy::OwnedResource::kKeySecret, policy::OwnedResource::kHeadlessService,
-      policy::OwnedResource::kNetworkPolicy, policy::OwnedResource::kPodGroup};
+  observed.runtime.owned_resources = {policy::OwnedResource::kKeySecret,
+                                      policy::OwnedResource::kHeadlessService,
+                                      policy::OwnedResource::kPodGroup};
+  if (kind == JobKind::kTrainJob) {
+    observed.runtime.owned_resources.insert(policy::OwnedResource::kNetworkPolicy);
+  } else if (cluster::has_autoscaler(*decoded.pytorch)) {
+    observed.runtime.owned_resources.insert(policy::OwnedResource::kAutoscaler);
+  }
 
   const policy::Plan plan =
       decoded.errors.empty()
           ? policy::reconcile(observed, now)
           : policy::reconcile_invalid(observed, decoded.errors.front().sentence(), now);
+  const auto objects =
+      kind == JobKind::kTrainJob
+          ? train_job_objects(observed.job)
+          : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers, drops_state_);
   const ApplyResult outcome =
-      deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait);
+      deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
 
   // Requeue also after a failure, so that for example an exceeded quota does not delay a deadline.
   if (plan.requeue_after) {

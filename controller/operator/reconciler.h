@@ -57,6 +57,7 @@ class Reconciler {
   std::mutex mutex_;
   std::map<std::string, JobExpectations> expectations_;
   std::atomic<std::uint64_t> invalidation_round_{0};
+  std::atomic<bool> drops_state_{false};  // see pytorch_job_objects()
 };
 
 // Replaces the status of the cached job with the last written one while the cache is behind.

@@ -30,7 +30,8 @@ std::uint64_t hash_of(std::string_view text) {
 }  // namespace
 
 json build_event(const api::TrainJob& job, const policy::Event& event,
-                 const std::string& reporting_instance, WallTime now) {
+                 const std::string& reporting_instance, WallTime now, JobKind kind) {
+  const bool pytorch = kind == JobKind::kPyTorchJob;
   const api::ObjectMeta& metadata = job.metadata;
   const std::uint64_t identity = hash_of(fmt::format(
       "{}\n{}\n{}\n{}", metadata.uid, metadata.resource_version, event.reason, event.message));
@@ -45,8 +46,8 @@ json build_event(const api::TrainJob& job, const policy::Event& event,
           {"action", "Reconcile"},
           {"note", event.message.substr(0, utf8_prefix_length(event.message, kMaxNote))},
           {"regarding",
-           {{"apiVersion", kApiVersion},
-            {"kind", kTrainJobKind},
+           {{"apiVersion", pytorch ? kPyTorchJobApiVersion : kApiVersion},
+            {"kind", pytorch ? kPyTorchJobKind : kTrainJobKind},
             {"name", metadata.name},
             {"namespace", metadata.namespace_name},
             {"uid", metadata.uid}}},
@@ -71,8 +72,8 @@ Recorder::~Recorder() {
   thread_.join();
 }
 
-void Recorder::record(const api::TrainJob& job, const policy::Event& event) {
-  json object = build_event(job, event, instance_, wall_now());
+void Recorder::record(const api::TrainJob& job, const policy::Event& event, JobKind kind) {
+  json object = build_event(job, event, instance_, wall_now(), kind);
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(object));

@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "controller/client/client.h"
+#include "controller/operator/records.h"
 #include "controller/policy/plan.h"
 
 namespace tilewright::controller {
@@ -17,7 +18,8 @@ namespace tilewright::controller {
 // Builds an events.k8s.io/v1 Event about the job. Its name is a hash of the content and the job's
 // version, so that posting the same event twice creates one object.
 nlohmann::json build_event(const api::TrainJob& job, const policy::Event& event,
-                           const std::string& reporting_instance, WallTime now);
+                           const std::string& reporting_instance, WallTime now,
+                           JobKind kind = JobKind::kTrainJob);
 
 class Recorder {
  public:
@@ -33,7 +35,8 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  void record(const api::TrainJob& job, const policy::Event& event);
+  void record(const api::TrainJob& job, const policy::Event& event,
+              JobKind kind = JobKind::kTrainJob);
 
  private:
   void run();

@@ -13,6 +13,8 @@
 #include "controller/api/validate.h"
 #include "controller/client/response_json.h"
 #include "controller/cluster/observe_pod.h"
+#include "controller/cluster/pytorch_status.h"
+#include "controller/cluster/pytorch_view.h"
 
 namespace tilewright::controller {
 
@@ -43,19 +45,32 @@ std::shared_ptr<const JobResults> results_of(const json& status) {
 
 }  // namespace
 
-std::string key_of(std::string_view namespace_name, std::string_view name) {
-  std::string key(namespace_name);
+std::string key_of(std::string_view namespace_name, std::string_view name, JobKind kind) {
+  std::string key;
+  if (kind == JobKind::kPyTorchJob) key = std::string(kPyTorchJobPlural) + '/';
+  key += namespace_name;
   key += '/';
   key += name;
   return key;
 }
 
-NamespacedName parse_key(std::string_view key) {
-  const std::size_t slash = key.find('/');
-  return {std::string(key.substr(0, slash)), std::string(key.substr(slash + 1))};
+JobAddress parse_key(std::string_view key) {
+  JobAddress address;
+  std::size_t slash = key.find('/');
+  if (key.find('/', slash + 1) != std::string_view::npos) {
+    address.kind = JobKind::kPyTorchJob;
+    key.remove_prefix(slash + 1);
+    slash = key.find('/');
+  }
+  address.namespace_name = key.substr(0, slash);
+  address.name = key.substr(slash + 1);
+  return address;
 }
 
-JobRecord record_of_job(const json& object) {
+namespace {
+
+// `own_status`: the status that the policies wrote.
+JobRecord make_record(const json& object, const json& own_status) {
   json kept = json::object();
   for (const char* name : {"apiVersion", "kind", "spec", "status"}) {
     if (object.contains(name)) kept[name] = object[name];
@@ -71,25 +86,68 @@ JobRecord record_of_job(const json& object) {
     kept["spec"] = fmt::format("(a job of more than {} KiB)", kMaxJobBytes >> 10);
     cbor = json::to_cbor(kept);
   }
-  const json& status = member(object, "status");
   JobRecord record{
+      true,
       std::move(cbor),
       {integer_member(from, "generation"), !member(from, "deletionTimestamp").is_null()},
-      string_member(status, "phase"),
-      results_of(status)};
+      string_member(own_status, "phase"),
+      results_of(own_status)};
   record.cbor.shrink_to_fit();
   return record;
 }
 
+DecodedJob decode_pytorch(const json& object) {
+  json restored = object;
+  cluster::restore_state(restored);
+  api::DecodedPyTorchJob decoded = api::decode_pytorchjob(restored);
+  api::apply_defaults(decoded.job);
+  cluster::JobView view = cluster::view_of(decoded.job);
+  DecodedJob result;
+  result.job = std::move(view.job);
+  result.traits = std::move(view.traits);
+  result.status = object.value("status", json::object());
+  result.errors = std::move(decoded.errors);
+  if (result.errors.empty()) {
+    api::Findings findings = api::validate(decoded.job);
+    result.errors = std::move(findings.errors);
+    result.warnings = std::move(findings.warnings);
+  }
+  result.pytorch = std::make_shared<const api::PyTorchJob>(std::move(decoded.job));
+  return result;
+}
+
+}  // namespace
+
+JobRecord record_of_job(const json& object) {
+  return make_record(object, member(object, "status"));
+}
+
+JobRecord record_of_pytorch_job(const json& object, const PyTorchJobSelection& selection) {
+  const std::string manager =
+      string_member(member(member(object, "spec"), "runPolicy"), "managedBy");
+  api::PyTorchJob named;
+  named.spec.run_policy.managed_by = manager;
+  const bool named_here = !selection.manager.empty() && manager == selection.manager;
+  if (!named_here && !api::is_managed_here(named, selection.alone)) {
+    JobRecord record;
+    record.managed = false;
+    return record;
+  }
+  json status = {{"status", member(object, "status")}};
+  cluster::restore_state(status);
+  return make_record(object, member(status["status"], "tilewright"));
+}
+
 json tree_of(const JobRecord& record) { return json::from_cbor(record.cbor); }
 
-DecodedJob decode(const json& object) {
+DecodedJob decode(const json& object, JobKind kind) {
+  if (kind == JobKind::kPyTorchJob) return decode_pytorch(object);
   api::DecodeResult decoded = api::decode_object(object);
   api::apply_defaults(decoded.job);
-  DecodedJob result{std::move(decoded.job),
-                    object.value("status", json::object()),
-                    std::move(decoded.errors),
-                    {}};
+  DecodedJob result;
+  result.job = std::move(decoded.job);
+  result.status = object.value("status", json::object());
+  result.errors = std::move(decoded.errors);
   if (!result.errors.empty()) return result;
   api::Findings findings = api::validate(result.job);
   findings.append(api::validate_for_cluster(result.job));
@@ -100,9 +158,13 @@ DecodedJob decode(const json& object) {
 
 std::optional<ControllingJob> controlling_job(const json& object) {
   for (const json& owner : member(member(object, "metadata"), "ownerReferences")) {
-    if (member(owner, "controller") == true && string_member(owner, "kind") == kTrainJobKind &&
-        string_member(owner, "apiVersion") == kApiVersion) {
-      return ControllingJob{string_member(owner, "uid"), string_member(owner, "name")};
+    if (member(owner, "controller") != true) continue;
+    const std::string kind = string_member(owner, "kind");
+    const std::string version = string_member(owner, "apiVersion");
+    const bool pytorch = kind == kPyTorchJobKind && version == kPyTorchJobApiVersion;
+    if (pytorch || (kind == kTrainJobKind && version == kApiVersion)) {
+      return ControllingJob{string_member(owner, "uid"), string_member(owner, "name"),
+                            pytorch ? JobKind::kPyTorchJob : JobKind::kTrainJob};
     }
   }
   return std::nullopt;
@@ -120,6 +182,7 @@ PodRecord record_of_pod(const json& object) {
   if (!agree) return record;
   record.job_uid = std::move(owner->uid);
   record.job_name = std::move(owner->name);
+  record.job_kind = owner->kind;
   return record;
 }
 

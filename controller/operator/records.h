@@ -10,19 +10,27 @@
 #include <string>
 #include <vector>
 
+#include "common/contract/labels.h"
 #include "controller/api/findings.h"
+#include "controller/api/pytorchjob.h"
 #include "controller/api/trainjob.h"
 #include "controller/policy/observed.h"
 
 namespace tilewright::controller {
 
-// "namespace/name", the key of a job in the work queue.
-std::string key_of(std::string_view namespace_name, std::string_view name);
-struct NamespacedName {
+// The kinds of jobs that the operator runs.
+enum class JobKind { kTrainJob, kPyTorchJob };
+
+// The key of a job in the work queue: "namespace/name", for a PyTorchJob
+// "pytorchjobs/namespace/name".
+std::string key_of(std::string_view namespace_name, std::string_view name,
+                   JobKind kind = JobKind::kTrainJob);
+struct JobAddress {
   std::string namespace_name;
   std::string name;
+  JobKind kind = JobKind::kTrainJob;
 };
-NamespacedName parse_key(std::string_view key);
+JobAddress parse_key(std::string_view key);
 
 // Results of a job, for the metrics.
 struct JobResults {
@@ -34,8 +42,9 @@ struct JobResults {
 // there are: the spec of a larger one is dropped, and the job is invalid.
 inline constexpr std::size_t kMaxJobBytes = 256 << 10;
 
-// A TrainJob as CBOR (a seventh of the size of the JSON tree), without unused metadata.
+// A job as CBOR (a seventh of the size of the JSON tree), without unused metadata.
 struct JobRecord {
+  bool managed = true;  // false: another operator runs the job; the other members are empty
   std::vector<std::uint8_t> cbor;
   // Changes with the spec and with deletionTimestamp, but not with the status.
   struct SpecVersion {
@@ -48,20 +57,36 @@ struct JobRecord {
 };
 JobRecord record_of_job(const nlohmann::json& object);
 
+// The PyTorchJobs that the operator runs.
+struct PyTorchJobSelection {
+  bool enabled = false;
+  // Kubeflow's operator does not run in this cluster: jobs without managedBy and those that name
+  // Kubeflow's operator are run too.
+  bool alone = true;
+  // A value of spec.runPolicy.managedBy that names this operator, beside kPyTorchJobManager; empty:
+  // none.
+  std::string manager;
+};
+JobRecord record_of_pytorch_job(const nlohmann::json& object, const PyTorchJobSelection& selection);
+
 struct DecodedJob {
-  api::TrainJob job;               // with defaults applied
-  nlohmann::json status;           // as stored; the base of status patches
-  std::vector<FieldError> errors;  // normally refused by the API server
+  // With defaults applied. Of a PyTorchJob: the view of controller/cluster/pytorch_view.h.
+  api::TrainJob job;
+  policy::JobTraits traits;
+  std::shared_ptr<const api::PyTorchJob> pytorch;  // null: a TrainJob
+  nlohmann::json status;                           // as stored; the base of status patches
+  std::vector<FieldError> errors;                  // normally refused by the API server
   std::vector<FieldError> warnings;
 };
 nlohmann::json tree_of(const JobRecord& record);
 // Decodes the result of tree_of().
-DecodedJob decode(const nlohmann::json& object);
+DecodedJob decode(const nlohmann::json& object, JobKind kind = JobKind::kTrainJob);
 
-// The TrainJob that owns an object, from its controller owner reference.
+// The job that owns an object, from its controller owner reference.
 struct ControllingJob {
   std::string uid;
   std::string name;
+  JobKind kind = JobKind::kTrainJob;
 };
 std::optional<ControllingJob> controlling_job(const nlohmann::json& object);
 
@@ -70,14 +95,16 @@ std::optional<ControllingJob> controlling_job(const nlohmann::json& object);
 struct JobId {
   std::string namespace_name;
   std::string uid;
+  JobKind kind = JobKind::kTrainJob;
   auto operator<=>(const JobId&) const = default;
 };
 
 struct PodRecord {
-  // The owning TrainJob, which is in the pod's namespace. Empty: none, or the pod's labels name
-  // another job.
+  // The owning job, which is in the pod's namespace. Empty: none, or the pod's labels name another
+  // job.
   std::string job_uid;
   std::string job_name;
+  JobKind job_kind = JobKind::kTrainJob;
   policy::Worker worker;
 };
 PodRecord record_of_pod(const nlohmann::json& object);

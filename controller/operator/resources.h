@@ -14,6 +14,14 @@ inline kube::ResourceType train_jobs() {
   return {kApiGroup, version.substr(version.find('/') + 1), kTrainJobPlural, kTrainJobKind};
 }
 
+inline kube::ResourceType pytorch_jobs() {
+  return {kKubeflowGroup, "v1", kPyTorchJobPlural, kPyTorchJobKind};
+}
+
+inline kube::ResourceType autoscalers() {
+  return {"autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"};
+}
+
 // The PodGroup of Volcano or scheduler-plugins, depending on the apiVersion of `group`.
 inline kube::ResourceType pod_groups(const nlohmann::json& group) {
   const auto version = group.at("apiVersion").get<std::string>();

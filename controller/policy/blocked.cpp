@@ -35,6 +35,7 @@ bool has_unscheduled_workers(const JobState& state) {
 
 // True if all desired workers have been running for kJoinGracePeriod without an epoch.
 bool has_not_joined(const JobState& state, const api::TrainJobStatus& status, Timer& timer) {
+  if (!runs_tilewright(state.observed)) return false;
   if (state.observed.rendezvous && state.observed.rendezvous->epoch > 0) return false;
   WallTime latest{};
   for (int index = 0; index < state.sizes.desired; ++index) {

@@ -33,6 +33,7 @@ void clean_up(const JobState& state, api::TrainJobStatus& status, Timer& timer, 
       remove_owned_resources(state, plan);
       break;
   }
+  remove_inactive_resources(state, plan);
   if (policy.ttl_seconds_after_finished && status.completion_time) {
     plan.delete_job =
         timer.due(*status.completion_time + seconds(*policy.ttl_seconds_after_finished));
@@ -41,6 +42,7 @@ void clean_up(const JobState& state, api::TrainJobStatus& status, Timer& timer, 
 
 void suspend(const JobState& state, api::TrainJobStatus& status, Plan& plan) {
   remove_workers(state, status, plan, true, DeletionReason::kJobSuspended);
+  remove_inactive_resources(state, plan);
   status.start_time.reset();
 }
 

@@ -72,7 +72,7 @@ void set_conditions(const JobState& state, const std::optional<JobEnd>& end,
   }
 
   if (blocked_reason) {
-    set(condition::kBlocked, true, message_of(job, *blocked_reason));
+    set(condition::kBlocked, true, message_of(job, *blocked_reason, state.observed.traits));
   } else if (exists(status, condition::kBlocked)) {
     set(condition::kBlocked, false, {std::string(api::to_string(phase)), messages::kNotBlocked});
   }

@@ -36,9 +36,14 @@ Membership membership_of(const JobState& state, const std::set<int>& absent) {
     all_running = all_running && worker != nullptr && worker->phase == WorkerPhase::kRunning;
   }
   Membership membership;
-  membership.min_world = sizes.min * sizes.processes_per_worker;
-  membership.max_world = sizes.max * sizes.processes_per_worker;
-  membership.expected = std::max(coming, sizes.min) * sizes.processes_per_worker;
+  // A PyTorchJob whose workers do not run Tilewright may be larger than the rendezvous allows.
+  const auto processes = [](std::int64_t workers, std::int64_t each) {
+    return static_cast<int>(std::min<std::int64_t>(workers * each, rendezvous::kMaxWorld));
+  };
+  const std::int64_t most = state.observed.traits.auto_processes ? kMaxAutoProcesses : 1;
+  membership.min_world = processes(sizes.min, sizes.processes_per_worker);
+  membership.max_world = processes(sizes.max, sizes.processes_per_worker * most);
+  membership.expected = processes(std::max(coming, sizes.min), sizes.processes_per_worker);
   membership.timeout = all_running ? std::chrono::seconds(0) : kJoinTimeout;
   return membership;
 }

@@ -49,7 +49,9 @@ int last_rank(const RendezvousView& rendezvous, const Worker& worker) {
   return lowest;
 }
 
-void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind kind) {
+// `own_codes`: exit codes have the meanings of ExitCode.
+void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind kind,
+                bool own_codes) {
   using api::FailureCause;
   const bool stopped_by_cluster = worker.failure_cause == FailureCause::kInfrastructure;
   record.cause = FailureCause::kInfrastructure;
@@ -74,14 +76,17 @@ void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind ki
   } else if (worker.failure_cause == FailureCause::kOutOfMemory) {
     record.cause = FailureCause::kOutOfMemory;
     record.reason = worker.reason;
-  } else if (worker.exit_code == static_cast<int>(ExitCode::kPeerLost)) {
+  } else if (own_codes && worker.exit_code == static_cast<int>(ExitCode::kPeerLost)) {
     // The lost peer is the cause and has its own entry.
     record.reason = failure_reason::kPeerLost;
   } else if (!worker.exit_code) {
     record.reason = worker.reason.empty() ? failure_reason::kUnknown : worker.reason;
-  } else if (worker.exit_code == static_cast<int>(ExitCode::kCheckpointMissing)) {
+  } else if (own_codes && worker.exit_code == static_cast<int>(ExitCode::kCheckpointMissing)) {
     record.cause = FailureCause::kProgram;
     record.reason = failure_reason::kCheckpointMissing;
+  } else if (worker.exit_code == static_cast<int>(ExitCode::kDiverged)) {
+    record.cause = FailureCause::kProgram;
+    record.reason = failure_reason::kDiverged;
   } else {
     record.cause = FailureCause::kProgram;
     record.reason = worker.reason.empty() ? failure_reason::kError : worker.reason;
@@ -104,10 +109,11 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fa
     if (progress.step > 0 || progress.total_steps > 0) record.step = progress.step;
     record.rank = last_rank(*observed.rendezvous, worker);
   }
+  const bool own_codes = runs_tilewright(observed);
   if (worker.exit_code) {
     const int code = *worker.exit_code;
     // 144 is also 128 + 16 (SIGSTKFLT), a signal that Linux never sends.
-    const bool peer_lost = code == static_cast<int>(ExitCode::kPeerLost);
+    const bool peer_lost = own_codes && code == static_cast<int>(ExitCode::kPeerLost);
     if (!peer_lost && code > kSignalBase && code <= kSignalBase + kMaxSignal) {
       record.signal = code - kSignalBase;
     } else {
@@ -115,7 +121,7 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fa
     }
   }
   record.last_lines = last_log_lines(worker.last_lines);
-  set_reason(record, worker, kind);
+  set_reason(record, worker, kind, own_codes);
   return record;
 }
 

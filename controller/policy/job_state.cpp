@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/contract/labels.h"
+
 namespace tilewright::policy {
 namespace {
 
@@ -20,6 +22,16 @@ bool outranks(const Worker& a, const Worker& b) {
 }
 
 }  // namespace
+
+std::string worker_name(const api::TrainJob& job, const JobTraits& traits, int index) {
+  if (!traits.has_master) return api::worker_name(job, index);
+  return index == 0 ? job.metadata.name + kMasterInfix + "0" : api::worker_name(job, index - 1);
+}
+
+bool runs_tilewright(const Observed& observed) {
+  return observed.traits.runs_tilewright || observed.job.status.rendezvous_epoch > 0 ||
+         (observed.rendezvous && observed.rendezvous->latest_epoch > 0);
+}
 
 JobState classify(const Observed& observed, WallTime now) {
   JobState state{observed, now, sizes_of(observed.job), {}, {}};

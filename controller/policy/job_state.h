@@ -44,12 +44,13 @@ enum class JobEndCause {
   kRestartLimit,
   kOutOfMemory,
   kCheckpointMissing,
+  kDiverged,
 };
 
 // The end of a job that a policy has decided on.
 struct JobEnd {
   JobEndCause cause = JobEndCause::kTrainingComplete;
-  std::optional<api::FailureRecord> failure;  // the final failure, for the last five causes
+  std::optional<api::FailureRecord> failure;  // the final failure, for the last six causes
   std::int64_t restarts = 0;                  // kRestartLimit: restarts used
 };
 

@@ -45,7 +45,7 @@ std::string format_resources(const std::map<std::string, api::Quantity>& amounts
 constexpr const char* kNoStepSinceOom =
     ", and no step was completed since the previous OOM kill of a worker";
 
-Message volume_on_other_node(const Worker& worker, const Worker* holder) {
+Message volume_on_other_node(const Worker& worker, const Worker* holder, const FieldNames& fields) {
   const StartProblem& problem = *worker.start_problem;
   const std::string claim = problem.claims.size() == 1
                                 ? "PersistentVolumeClaim " + problem.claims.front()
@@ -55,9 +55,10 @@ Message volume_on_other_node(const Worker& worker, const Worker* holder) {
   if (holder != nullptr) {
     return {
         "ClaimInUse",
-        fmt::format("{}{} uses it on {}; set spec.worker.nodeSelector or spec.worker.affinity so "
-                    "that all workers run on one node, and {} is recreated",
-                    limit, holder->name, holder->node, worker.name)};
+        fmt::format("{}{} uses it on {}; set {} or {} so that all workers run on one node, and {} "
+                    "is recreated",
+                    limit, holder->name, holder->node, fields.node_selector, fields.affinity,
+                    worker.name)};
   }
   const std::string user = problem.pods.empty() ? "it is still attached to another node"
                                                 : fmt::format("pods on another node use it ({})",
@@ -74,7 +75,8 @@ std::string detail_of(const Worker& worker) {
   return fmt::format(": {}", text);
 }
 
-Message not_starting(const api::TrainJob& job, const Worker& worker, const Worker* holder) {
+Message not_starting(const api::TrainJob& job, const Worker& worker, const Worker* holder,
+                     const FieldNames& fields) {
   const std::string& name = worker.name;
   const std::string detail = detail_of(worker);
   switch (worker.start_problem->cause) {
@@ -94,7 +96,7 @@ Message not_starting(const api::TrainJob& job, const Worker& worker, const Worke
                           "ReadWriteOncePod; the worker is scheduled when that pod is gone",
                           name)};
     case StartProblemCause::kVolumeOnOtherNode:
-      return volume_on_other_node(worker, holder);
+      return volume_on_other_node(worker, holder, fields);
     case StartProblemCause::kVolumeNotAttached:
       return {worker.reason,
               fmt::format("a volume of {} cannot be attached to its node{}; Kubernetes keeps "
@@ -115,6 +117,7 @@ Message not_starting(const api::TrainJob& job, const Worker& worker, const Worke
 
 struct BlockedMessage {
   const api::TrainJob& job;
+  const JobTraits& traits;
 
   Message operator()(const blocked::InvalidSpec& cause) const {
     return {"InvalidSpec", cause.error + "; fix the spec to resume"};
@@ -122,14 +125,14 @@ struct BlockedMessage {
   Message operator()(const blocked::OutOfMemory& cause) const {
     const std::string failure = cause.failure
                                     ? describe_failure(job, *cause.failure)
-                                    : api::worker_name(job, cause.index) + " was OOM-killed";
+                                    : worker_name(job, traits, cause.index) + " was OOM-killed";
     return {kOutOfMemoryReason,
             failure + kNoStepSinceOom +
-                "; raise spec.worker.resources.memory, and the worker restarts"};
+                fmt::format("; raise {}, and the worker restarts", traits.fields.memory)};
   }
   Message operator()(const blocked::CheckpointMissing& cause) const {
-    const std::string what =
-        cause.failure ? describe_failure(job, *cause.failure) : api::worker_name(job, cause.index);
+    const std::string what = cause.failure ? describe_failure(job, *cause.failure)
+                                           : worker_name(job, traits, cause.index);
     return {kCheckpointMissingReason,
             what +
                 "; restore the output directory, or delete the job and create it again to start "
@@ -163,9 +166,8 @@ struct BlockedMessage {
       labels.push_back(fmt::format("{}={}", name, value));
     }
     return {"NoMatchingNode",
-            fmt::format("0/{} nodes match spec.worker.nodeSelector ({}); workers start when a node "
-                        "has these labels",
-                        cause.nodes, fmt::join(labels, ", "))};
+            fmt::format("0/{} nodes match {} ({}); workers start when a node has these labels",
+                        cause.nodes, traits.fields.node_selector, fmt::join(labels, ", "))};
   }
   Message operator()(const blocked::NodesCordoned&) const {
     return {"NodesCordoned",
@@ -175,10 +177,9 @@ struct BlockedMessage {
     return {
         "LargerThanAnyNode",
         fmt::format("a worker requests {}, more than any single node can allocate: the eligible "
-                    "nodes ({} of {}) have at most {}; lower spec.worker.resources or add a larger "
-                    "node",
+                    "nodes ({} of {}) have at most {}; lower {} or add a larger node",
                     format_resources(job.spec.worker.resources), cause.candidates, cause.nodes,
-                    format_resources(cause.largest))};
+                    format_resources(cause.largest), traits.fields.resources)};
   }
   Message operator()(const blocked::NodeNotReady& cause) const {
     const Worker& worker = *cause.worker;
@@ -203,7 +204,7 @@ struct BlockedMessage {
                         worker.name, holder)};
   }
   Message operator()(const blocked::NotStarting& cause) const {
-    return not_starting(job, *cause.worker, cause.holder);
+    return not_starting(job, *cause.worker, cause.holder, traits.fields);
   }
   Message operator()(const blocked::BackOff& cause) const {
     return {"BackOff", fmt::format("{}; it restarts at {}", describe_failure(job, cause.failure),
@@ -244,8 +245,9 @@ std::string describe_completion(const JobState& state) {
 
 }  // namespace
 
-Message message_of(const api::TrainJob& job, const BlockedReason& blocked) {
-  return std::visit(BlockedMessage{job}, blocked);
+Message message_of(const api::TrainJob& job, const BlockedReason& blocked,
+                   const JobTraits& traits) {
+  return std::visit(BlockedMessage{job, traits}, blocked);
 }
 
 Message message_of(const JobState& state, const JobEnd& end) {
@@ -269,10 +271,15 @@ Message message_of(const JobState& state, const JobEnd& end) {
                           job.spec.elastic_policy.max_restarts.value_or(api::kDefaultMaxRestarts))};
     case JobEndCause::kOutOfMemory:
       return {kOutOfMemoryReason,
-              failure + kNoStepSinceOom + "; raise spec.worker.resources.memory"};
+              failure + kNoStepSinceOom + "; raise " + state.observed.traits.fields.memory};
     case JobEndCause::kCheckpointMissing:
       return {kCheckpointMissingReason,
               failure + "; restore the output directory, or start over with --replace"};
+    case JobEndCause::kDiverged:
+      return {failure_reason::kDiverged,
+              failure +
+                  "; every restart of an exact job diverges at the same step: create a job "
+                  "with a lower learning_rate or a lower max_grad_norm"};
   }
   return {"TrainingComplete", describe_completion(state)};
 }

@@ -15,7 +15,8 @@ struct Message {
   std::string text;
 };
 
-Message message_of(const api::TrainJob& job, const BlockedReason& blocked);
+Message message_of(const api::TrainJob& job, const BlockedReason& blocked,
+                   const JobTraits& traits = {});
 Message message_of(const JobState& state, const JobEnd& end);
 
 // "worker 1 (mrpc-worker-1 on node-a) exited with code 3 (the last line of its log)"
@@ -52,6 +53,7 @@ inline constexpr const char* kVanished = "Vanished";  // deleted while no leader
 inline constexpr const char* kKeyReplaced = "KeyReplaced";
 inline constexpr const char* kPeerLost = "PeerLost";
 inline constexpr const char* kCheckpointMissing = kCheckpointMissingReason;
+inline constexpr const char* kDiverged = "TrainingDiverged";
 inline constexpr const char* kUnknown = "ContainerStatusUnknown";
 inline constexpr const char* kError = "Error";
 }  // namespace failure_reason

@@ -41,7 +41,7 @@ struct StartProblem {
 
 // A pod, or a process in its place.
 struct Worker {
-  std::string name;  // worker_name(job, index)
+  std::string name;  // worker_name(observed, index)
   int index = 0;
   std::string uid;  // a recreated worker has a new UID
   // metadata.generation of the job when the worker was created; only if the job can change.
@@ -106,7 +106,13 @@ struct RendezvousView {
 };
 
 // Objects that belong to the job, apart from its workers.
-enum class OwnedResource { kKeySecret, kHeadlessService, kNetworkPolicy, kPodGroup };
+enum class OwnedResource {
+  kKeySecret,
+  kHeadlessService,  // of a PyTorchJob: one Service a worker
+  kNetworkPolicy,
+  kPodGroup,
+  kAutoscaler
+};
 
 struct Runtime {
   // The owned resources that this runtime creates; processes need none.
@@ -138,8 +144,35 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
+// The fields of the manifest that messages tell the user to change.
+struct FieldNames {
+  const char* resources = "spec.worker.resources";
+  const char* memory = "spec.worker.resources.memory";
+  const char* node_selector = "spec.worker.nodeSelector";
+  const char* affinity = "spec.worker.affinity";
+};
+
+// More NUMA nodes than hosts for training have.
+inline constexpr int kMaxAutoProcesses = 16;
+
+// What differs between the kinds of jobs. The defaults are those of a TrainJob.
+struct JobTraits {
+  // Worker 0 is the job's master, named JOB-master-0; worker i is then JOB-worker-(i - 1). The
+  // master has a restart policy of its own, and its success is the job's.
+  bool has_master = false;
+  std::optional<api::RestartPolicy> master_restart_policy;  // nullopt: that of the workers
+  // False: the workers may run any program, until they join the rendezvous.
+  bool runs_tilewright = true;
+  // nprocPerNode is auto: each worker has 1 to kMaxAutoProcesses processes, as its node decides.
+  bool auto_processes = false;
+  // Owned resources to remove when the job ends or is suspended, whatever cleanPodPolicy says.
+  std::set<OwnedResource> removed_when_inactive;
+  FieldNames fields;
+};
+
 struct Observed {
   api::TrainJob job;
+  JobTraits traits;
   std::string key_id;  // id of the job key that the coordinator accepts; empty: there is only one
   std::vector<std::string> warnings;                // of the job's validation
   std::vector<Worker> workers;                      // all with the job's UID
@@ -151,5 +184,11 @@ struct Observed {
   std::shared_ptr<const std::vector<Node>> nodes;
   Runtime runtime;
 };
+
+// mrpc-worker-0, or mrpc-master-0.
+std::string worker_name(const api::TrainJob& job, const JobTraits& traits, int index);
+
+// Whether the workers run Tilewright's trainer, whose exit codes and membership have a meaning.
+bool runs_tilewright(const Observed& observed);
 
 }  // namespace tilewright::policy

@@ -1,5 +1,7 @@
 #include "controller/policy/owned_resources.h"
 
+#include <algorithm>
+
 namespace tilewright::policy {
 namespace {
 
@@ -24,6 +26,19 @@ void remove_owned_resources(const JobState& state, Plan& plan) {
   for (const OwnedResource owned_resource : wanted(observed)) {
     if (!observed.removed_owned_resources.contains(owned_resource))
       plan.remove.push_back(owned_resource);
+  }
+}
+
+void remove_inactive_resources(const JobState& state, Plan& plan) {
+  const Observed& observed = state.observed;
+  for (const OwnedResource owned_resource : wanted(observed)) {
+    if (!observed.traits.removed_when_inactive.contains(owned_resource) ||
+        observed.removed_owned_resources.contains(owned_resource)) {
+      continue;
+    }
+    if (std::ranges::find(plan.remove, owned_resource) == plan.remove.end()) {
+      plan.remove.push_back(owned_resource);
+    }
   }
 }
 

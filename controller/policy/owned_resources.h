@@ -11,5 +11,7 @@ void plan_owned_resources(const JobState& state, Plan& plan);
 // Plans the removal of all owned resources, including those not known to exist, because a previous
 // leader may have created them.
 void remove_owned_resources(const JobState& state, Plan& plan);
+// Those that only a job that runs needs: traits.removed_when_inactive.
+void remove_inactive_resources(const JobState& state, Plan& plan);
 
 }  // namespace tilewright::policy

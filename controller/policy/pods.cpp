@@ -68,7 +68,8 @@ std::set<int> plan_workers(const JobState& state, const Restarts& restarts,
       if (not_before->second - state.now > kShortDelay) absent.insert(index);
       continue;
     }
-    plan.creations.push_back({api::worker_name(state.observed.job, index), index});
+    plan.creations.push_back(
+        {worker_name(state.observed.job, state.observed.traits, index), index});
   }
   if (!plan.creations.empty()) {
     plan.node_constraint =

@@ -27,7 +27,8 @@ struct NewFailure {
 // True if the coordinator no longer accepts the worker's key, so it cannot join a later epoch.
 bool has_stale_key(const JobState& state, const Worker& worker) {
   const std::string& wanted = state.observed.key_id;
-  return !worker.key_id.empty() && !wanted.empty() && worker.key_id != wanted;
+  return runs_tilewright(state.observed) && !worker.key_id.empty() && !wanted.empty() &&
+         worker.key_id != wanted;
 }
 
 std::optional<FailureKind> failure_kind_of(const JobState& state, const Worker& worker) {
@@ -59,7 +60,7 @@ std::vector<NewFailure> find_missing_workers(const JobState& state,
     if (state.workers.contains(index)) continue;
     Worker missing_worker;
     missing_worker.index = index;
-    missing_worker.name = api::worker_name(state.observed.job, index);
+    missing_worker.name = worker_name(state.observed.job, state.observed.traits, index);
     found.push_back({nullptr, failure_of(state.observed, missing_worker, FailureKind::kDisappeared,
                                          state.now)});
     --missing;
@@ -82,7 +83,11 @@ std::int64_t exit_code_of(const FailureRecord& record) {
 std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::TrainJobStatus& status,
                                            const FailureRecord& record) {
   const api::TrainJob& job = state.observed.job;
-  const auto policy = job.spec.worker.restart_policy.value_or(api::RestartPolicy::kOnFailure);
+  const JobTraits& traits = state.observed.traits;
+  auto policy = job.spec.worker.restart_policy.value_or(api::RestartPolicy::kOnFailure);
+  if (traits.has_master && record.index == 0) {
+    policy = traits.master_restart_policy.value_or(policy);
+  }
   if (policy == api::RestartPolicy::kNever) {
     return JobEnd{JobEndCause::kRestartPolicyNever, record, 0};
   }
@@ -97,6 +102,10 @@ std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::Tra
   if (record.reason == failure_reason::kCheckpointMissing) {
     if (state.observed.runtime.job_can_change) return std::nullopt;
     return JobEnd{JobEndCause::kCheckpointMissing, record, 0};
+  }
+  // The restarted training computes the same steps. Its flags cannot change.
+  if (record.reason == failure_reason::kDiverged && api::is_exact(job)) {
+    return JobEnd{JobEndCause::kDiverged, record, 0};
   }
   if (policy == api::RestartPolicy::kExitCode && exit_code_of(record) < kFirstRetryableCode) {
     return JobEnd{JobEndCause::kPermanentExitCode, record, 0};

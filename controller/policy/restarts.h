@@ -11,7 +11,7 @@
 //
 // restartPolicy: Always and OnFailure restart after every failure; ExitCode after exit codes of 128
 // and above (signal n is 128 + n); Never after none. A worker that exits with 0 is not restarted,
-// not even under Always.
+// not even under Always. The master of a PyTorchJob has a policy of its own.
 #pragma once
 
 #include <map>

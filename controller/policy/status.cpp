@@ -28,14 +28,6 @@ bool is_up(const JobState& state, const api::TrainJobStatus& status, const Worke
          !is_counted(status, worker.uid) && !is_lost(state, worker);
 }
 
-// True if this index has failed since the job started or was resumed.
-bool has_failed(const api::TrainJobStatus& status, int index) {
-  return std::ranges::any_of(status.failures, [&](const api::FailureRecord& record) {
-    return record.index == index && record.time && status.start_time &&
-           *record.time >= *status.start_time;
-  });
-}
-
 api::ReplicaCounts counts_of(const JobState& state, const api::TrainJobStatus& status) {
   api::ReplicaCounts counts;
   counts.desired = state.sizes.desired;
@@ -83,7 +75,28 @@ std::optional<api::Progress> progress_of(const Observed& observed) {
   return progress;
 }
 
+// A job that has succeeded has completed all its steps, even if no leader received the last
+// reports. The epoch is proportional to the step; what else they held is unknown.
+void complete(api::Progress& progress) {
+  if (progress.step >= progress.total_steps) return;
+  if (progress.step > 0) {
+    progress.epoch *=
+        static_cast<double>(progress.total_steps) / static_cast<double>(progress.step);
+  }
+  progress.step = progress.total_steps;
+  progress.loss.reset();
+  progress.learning_rate.reset();
+  progress.eta_seconds.reset();
+}
+
 }  // namespace
+
+bool has_failed(const api::TrainJobStatus& status, int index) {
+  return std::ranges::any_of(status.failures, [&](const api::FailureRecord& record) {
+    return record.index == index && record.time && status.start_time &&
+           *record.time >= *status.start_time;
+  });
+}
 
 bool is_final(Phase phase) { return phase == Phase::kSucceeded || phase == Phase::kFailed; }
 
@@ -112,7 +125,9 @@ Phase phase_of(const JobState& state, const api::TrainJobStatus& status) {
   // workers that are up.
   const auto& rendezvous = state.observed.rendezvous;
   if (up >= state.sizes.min && rendezvous && rendezvous->epoch > 0 &&
-      rendezvous->world == up * state.sizes.processes_per_worker) {
+      (state.observed.traits.auto_processes
+           ? rendezvous->world >= up
+           : rendezvous->world == up * state.sizes.processes_per_worker)) {
     return Phase::kRunning;
   }
   if (restarting) return Phase::kRestarting;
@@ -137,11 +152,13 @@ void fill_status(const JobState& state, api::TrainJobStatus& status) {
     if (!observed.rendezvous->isa.empty()) status.instruction_set = observed.rendezvous->isa;
   }
   std::optional<api::Progress> progress = progress_of(observed);
+  if (!progress) progress = status.progress;
   if (!progress) return;
   // The job must not forget a checkpoint because a worker that has found none reports first.
   if (last_checkpoint_step(status) >= 0 && progress->last_checkpoint.empty()) {
     progress->last_checkpoint = status.progress->last_checkpoint;
   }
+  if (status.phase == Phase::kSucceeded) complete(*progress);
   // A new timestamp alone is not a change.
   if (status.progress) progress->updated = status.progress->updated;
   if (progress == status.progress) return;

@@ -12,6 +12,9 @@ namespace tilewright::policy {
 
 bool is_final(api::Phase phase);
 
+// True if this index has failed since the job started or was resumed.
+bool has_failed(const api::TrainJobStatus& status, int index);
+
 // Sets the sizes that do not change when spec.worker.replicas changes later.
 void freeze_sizes(const api::TrainJob& job, api::TrainJobStatus& status);
 

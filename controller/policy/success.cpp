@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "controller/policy/pods.h"
+#include "controller/policy/status.h"
 
 namespace tilewright::policy {
 namespace {
@@ -19,6 +20,28 @@ bool never_ran(const Worker& worker) {
   return worker.phase == WorkerPhase::kPending && (worker.node.empty() || is_stuck(worker));
 }
 
+// Whether the exits with code 0 show that the output is written, in a job whose workers do not run
+// Tilewright's trainer.
+bool foreign_workers_are_done(const JobState& state, const api::TrainJobStatus& status) {
+  const auto phase_is = [&](int index, WorkerPhase phase) {
+    const auto found = state.workers.find(index);
+    return found != state.workers.end() && found->second->phase == phase;
+  };
+  if (state.observed.traits.has_master) return phase_is(0, WorkerPhase::kSucceeded);
+  int done = 0;
+  for (int index = 0; index < state.sizes.desired; ++index) {
+    if (phase_is(index, WorkerPhase::kSucceeded)) {
+      ++done;
+      continue;
+    }
+    const auto found = state.workers.find(index);
+    const bool unused = found != state.workers.end() && never_ran(*found->second) &&
+                        !found->second->terminating && !has_failed(status, index);
+    if (!unused) return false;
+  }
+  return done >= state.sizes.min;
+}
+
 }  // namespace
 
 void record_training_complete(const JobState& state, api::TrainJobStatus& status) {
@@ -32,10 +55,11 @@ Success check_success(const JobState& state, const api::TrainJobStatus& status, 
   std::optional<WallTime> limit;
   const auto at_most = [&](WallTime time) { limit = limit ? std::min(*limit, time) : time; };
   bool all_ended = true;
+  const bool counts = runs_tilewright(state.observed) || foreign_workers_are_done(state, status);
   // Includes surplus workers, which ran when the job was larger.
   for (const Worker& worker : state.observed.workers) {
     all_ended = all_ended && (has_ended(worker) || never_ran(worker));
-    if (worker.phase != WorkerPhase::kSucceeded) continue;
+    if (worker.phase != WorkerPhase::kSucceeded || !counts) continue;
     at_most(worker.finished.value_or(state.now) + kOtherWorkersTimeout);
   }
   if (status.training_complete_time) at_most(*status.training_complete_time + kFirstExitTimeout);

@@ -75,7 +75,7 @@ TEST_F(Policies, AScaledJobHasTheHashOfALocalRun) {
   create(manifest_);
   wait_for_training();
   for (const char* replicas : {"3", "2"}) {
-    kubectl_ok({"scale", "trainjob/mrpc", std::string("--replicas=") + replicas});
+    kubectl_ok({"scale", "tj.tilewright.dev/mrpc", std::string("--replicas=") + replicas});
     wait_for_log_line("mrpc-worker-0", std::string(": rank 0 of ") + replicas);
     wait_for(std::string("jsonpath={.status.replicas.ready}=") + replicas);
   }
@@ -114,7 +114,7 @@ TEST_F(Policies, AFinishedJobIsDeletedAfterItsTtl) {
   create(manifest_);
   wait_for_success();
   const std::time_t end = seconds_of(job()["status"]["completionTime"]);
-  kubectl_ok({"wait", "trainjob/mrpc", "--for=delete", "--timeout=60s"});
+  kubectl_ok({"wait", "tj.tilewright.dev/mrpc", "--for=delete", "--timeout=60s"});
   const std::time_t lived = std::time(nullptr) - end;
   EXPECT_GE(lived, 8);
   EXPECT_LE(lived, 18);
@@ -136,7 +136,7 @@ TEST_F(Policies, CleanPodPolicyDecidesWhatAFinishedJobKeeps) {
   };
   const auto wait_for_phase = [&](const std::string& prefix, const char* phase) {
     for (const char* policy : {"none", "running", "all"}) {
-      wait("trainjob/" + prefix + policy, "{.status.phase}", phase);
+      wait("tj.tilewright.dev/" + prefix + policy, "{.status.phase}", phase);
     }
   };
   // Jobs whose pods end by themselves.
@@ -173,9 +173,9 @@ TEST_F(Policies, AWorkersExitCountsWhileASidecarRuns) {
   create(manifest_);
   wait_for_success();
   wait_for_deletion("pods");
-  wait("trainjob/failing", R"({.status.conditions[?(@.type=="Failed")].reason})",
+  wait("tj.tilewright.dev/failing", R"({.status.conditions[?(@.type=="Failed")].reason})",
        "PermanentExitCode");
-  const json status = get("trainjob/failing")["status"];
+  const json status = get("tj.tilewright.dev/failing")["status"];
   EXPECT_EQ(status["failures"][0]["exitCode"], 11) << status;
   EXPECT_THAT(status["summary"]["message"].get<std::string>(), HasSubstr("no-such-model"));
   wait_for_deletion("pods", "failing");
@@ -185,7 +185,7 @@ TEST_F(Policies, ARecreatedJobStartsFromScratch) {
   train_forever();
   const json first = create(manifest_);
   wait_for_training();
-  kubectl_ok({"delete", "trainjob", "mrpc", "--wait=false"});
+  kubectl_ok({"delete", "tj.tilewright.dev", "mrpc", "--wait=false"});
   spec_["trainer"].update({{"output", "work:again"}, {"max_steps", 2}});
   const json second = create(manifest_);
   wait_for_success();

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 // For 0.3 CPUs per worker with other tests running. It is below the ctest timeout, so that a
 // timeout is reported with its reason.
-constexpr std::chrono::seconds kTrainingTimeout{200};
+constexpr std::chrono::seconds kTrainingTimeout{800};
 
 fs::path small_model() { return source_dir() / "tests/golden/data/small_d32"; }
 
@@ -124,12 +124,17 @@ std::string TrainingJobTest::run_with_claim(const std::string& script) const {
 }
 
 void TrainingJobTest::patch_job(const json& patch) const {
-  kubectl_ok({"patch", "trainjob", job_, "--type=merge", "--patch=" + patch.dump()});
+  kubectl_ok({"patch", "tj.tilewright.dev", job_, "--type=merge", "--patch=" + patch.dump()});
 }
 
 json TrainingJobTest::wait_for(const std::string& what) const {
-  const CommandResult waited =
-      kubectl({"wait", "trainjob/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
+  const auto deadline = std::chrono::steady_clock::now() + kTrainingTimeout / 2;
+  CommandResult waited;
+  do {  // in steps, because kubectl commands have a timeout of two minutes
+    waited = kubectl(
+        {"wait", "tj.tilewright.dev/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
+  } while (waited.exit_code != 0 && waited.error.find("timed out") != std::string::npos &&
+           std::chrono::steady_clock::now() < deadline);
   EXPECT_EQ(waited.exit_code, 0) << what << ": " << waited.error << describe_job();
   return json::parse(waited.output, nullptr, false);
 }
@@ -168,7 +173,7 @@ void TrainingJobTest::wait_for_success() const {
   while (left().count() > 0) {
     const auto step = std::min(left(), std::chrono::seconds(100));
     const CommandResult waited =
-        kubectl({"wait", "trainjob/" + job_, "--for=jsonpath={.status.completionTime}",
+        kubectl({"wait", "tj.tilewright.dev/" + job_, "--for=jsonpath={.status.completionTime}",
                  fmt::format("--timeout={}s", step.count())});
     if (waited.exit_code == 0) break;
   }
@@ -204,7 +209,7 @@ bool TrainingJobTest::is_make_cluster() const {
 }
 
 std::string TrainingJobTest::describe_job() const {
-  return kubectl({"describe", "trainjob", job_}).output +
+  return kubectl({"describe", "tj.tilewright.dev", job_}).output +
          kubectl({"logs", "--selector=tilewright.dev/job-name=" + job_, "--prefix", "--tail=20"})
              .output;
 }

@@ -41,7 +41,7 @@ TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
   std::string followed;
   std::thread follower([&] { followed = kubectl_ok({"logs", "-f", "mrpc-worker-0"}); });
   wait_for_checkpoint();
-  const std::string columns = kubectl_ok({"get", "trainjobs"});
+  const std::string columns = kubectl_ok({"get", "tj.tilewright.dev"});
   EXPECT_THAT(columns, HasSubstr("STEP"));
   EXPECT_THAT(columns, ::testing::ContainsRegex("mrpc +Running +[0-9]+/40 +loss 0\\.[0-9]+ +"
                                                 "[0-9.]+ +.* 2/2 +0 "));
@@ -59,7 +59,7 @@ TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
   for (const char* pod : {"pod/mrpc-worker-0", "pod/mrpc-worker-1"}) {
     pods += get(pod)["metadata"]["uid"].get<std::string>() + " ";
   }
-  kubectl_ok({"delete", "trainjob", "mrpc"});
+  kubectl_ok({"delete", "tj.tilewright.dev", "mrpc"});
   // The garbage collector deletes the owned resources.
   for (const char* kind : {"pods", "services", "secrets", "networkpolicies"}) {
     const CommandResult gone = kubectl(

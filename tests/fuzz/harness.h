@@ -35,6 +35,8 @@ int fuzz_torch_file(const std::uint8_t* data, std::size_t size);
 int fuzz_tsv(const std::uint8_t* data, std::size_t size);
 // Hello, length-prefixed messages of both directions.
 int fuzz_rendezvous_messages(const std::uint8_t* data, std::size_t size);
+// Requests of TCPStore's clients.
+int fuzz_tcpstore(const std::uint8_t* data, std::size_t size);
 // A sequence of events for the state machine of membership.
 int fuzz_membership(const std::uint8_t* data, std::size_t size);
 // What a peer sends while a mesh is built and used.
@@ -45,6 +47,11 @@ int fuzz_checkpoint(const std::uint8_t* data, std::size_t size);
 int fuzz_http_request(const std::uint8_t* data, std::size_t size);
 // Command line and environment of a training.
 int fuzz_training_flags(const std::uint8_t* data, std::size_t size);
+// A command of a shell, and words of torchrun or python.
+int fuzz_launch_command(const std::uint8_t* data, std::size_t size);
+
+// What a process manager answers, and what rank 0 shares through it.
+int fuzz_process_manager(const std::uint8_t* data, std::size_t size);
 
 struct NamedHarness {
   std::string_view name;  // of its files and of its directory in corpus/
@@ -63,11 +70,14 @@ inline constexpr NamedHarness kHarnesses[] = {
     {"torch_file", fuzz_torch_file},
     {"tsv", fuzz_tsv},
     {"rendezvous_messages", fuzz_rendezvous_messages},
+    {"tcpstore", fuzz_tcpstore},
     {"membership", fuzz_membership},
     {"mesh", fuzz_mesh},
     {"checkpoint", fuzz_checkpoint},
     {"http_request", fuzz_http_request},
     {"training_flags", fuzz_training_flags},
+    {"launch_command", fuzz_launch_command},
+    {"process_manager", fuzz_process_manager},
 };
 
 }  // namespace tilewright::fuzz

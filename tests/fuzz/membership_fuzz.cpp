@@ -145,13 +145,21 @@ class History {
   // As the server receives it: a message that does not decode never reaches the state machine. Only
   // a join contains the sender.
   void receive(ClientMessage message) {
-    const MemberId sender = std::visit([](const auto& one) { return one.who; }, message);
+    const MemberId sender = std::visit(
+        [](const auto& one) {
+          if constexpr (requires { one.who; }) return one.who;
+          return MemberId{};
+        },
+        message);
     Result<ClientMessage> decoded = decode_client_message(encode(message));
     if (!decoded.ok()) return;
     std::visit(
         [&](auto& one) {
-          one.who = sender;
-          send(one);
+          // The server answers a request for an index itself.
+          if constexpr (requires { one.who; }) {
+            one.who = sender;
+            send(one);
+          }
         },
         *decoded);
   }

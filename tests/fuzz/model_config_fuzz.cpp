@@ -12,8 +12,8 @@ int fuzz_model_config(const std::uint8_t* data, std::size_t size) {
   try {
     const ModelConfig config = read_model_config(path);
     // What a training writes can be read again.
-    const auto written =
-        write_scratch("config.json", model_config_json(config.json, config.labels, config.encoder));
+    const auto written = write_scratch(
+        "config.json", model_config_json(config.json, config.labels, config.encoder, "mrpc"));
     const ModelConfig again = read_model_config(written);
     TW_CHECK(again.labels == config.labels, "the labels change when they are written");
     TW_CHECK(again.encoder.hidden_size == config.encoder.hidden_size, "a size changes");

@@ -130,6 +130,27 @@ TEST_P(Hardening, FunctionsStartWithATargetForIndirectCalls) {
   EXPECT_GT(functions, 100) << "found no symbols of the project's functions";
 }
 
+// The launcher of the worker image is static, so it has no table of the functions that it imports.
+class LauncherHardening : public Hardening {};
+
+TEST_P(LauncherHardening, IsAStaticPositionIndependentProgram) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizer builds are not static";
+#else
+  EXPECT_THAT(readelf("--file-header"), ContainsRegex("Type: +DYN"));
+  EXPECT_THAT(readelf("--dynamic"),
+              ::testing::AllOf(ContainsRegex("FLAGS_1[^\n]* NOW"),
+                               ContainsRegex("FLAGS_1[^\n]* PIE"), Not(HasSubstr("NEEDED"))));
+  EXPECT_THAT(readelf("--program-headers"),
+              ::testing::AllOf(HasSubstr("GNU_RELRO"), ContainsRegex("GNU_STACK [^\n]* RW +0x"),
+                               Not(HasSubstr("RWE")), Not(HasSubstr("INTERP"))))
+      << "the dynamic loader runs for it: expected -static-pie";
+  EXPECT_THAT(readelf("--symbols"), HasSubstr("__stack_chk_fail"));
+#endif
+}
+
+INSTANTIATE_TEST_SUITE_P(Launcher, LauncherHardening, ::testing::Values("tilewright-launcher"));
+
 INSTANTIATE_TEST_SUITE_P(Programs, Hardening, ::testing::Values("tilewright", "tilewright-worker"),
                          [](const auto& instance) {
                            const std::string name = instance.param;

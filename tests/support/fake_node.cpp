@@ -12,15 +12,17 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kStrategicMerge = "application/strategic-merge-patch+json";
-constexpr const char* kContainer = "worker";
 
 std::string now() { return to_rfc3339(wall_now()); }
 
 json container(const json& pod, const json& state, bool ready) {
   const json& first = pod["spec"]["containers"][0];
-  return {{"name", kContainer},    {"image", first.value("image", "")},
-          {"imageID", "stand-in"}, {"restartCount", 0},
-          {"ready", ready},        {"started", ready},
+  return {{"name", first.value("name", "")},
+          {"image", first.value("image", "")},
+          {"imageID", "stand-in"},
+          {"restartCount", 0},
+          {"ready", ready},
+          {"started", ready},
           {"state", state}};
 }
 

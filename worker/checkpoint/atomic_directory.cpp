@@ -92,7 +92,13 @@ AtomicDirectory::AtomicDirectory(const OutputWriter& output, const std::string& 
       staging_(output.directory(), name, output.writer()),
       content_(staging_.path() / name) {
   output_.check();  // saves a superseded writer from writing everything in vain
-  if (mkdir(content_.c_str(), 0755) != 0) fail(content_, "create the directory", errno);
+  run_as_writer(output_, [&] {
+    if (mkdir(content_.c_str(), 0755) != 0) fail(content_, "create the directory", errno);
+  });
+}
+
+void AtomicDirectory::fill(const std::function<void(const fs::path&)>& write) const {
+  run_as_writer(output_, [&] { write(content_); });
 }
 
 void AtomicDirectory::sync() const {

@@ -23,8 +23,8 @@ class AtomicDirectory {
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
 
-  // The directory to write files to.
-  const std::filesystem::path& content() const { return content_; }
+  // Calls `write` with the directory to write files to. May be called several times.
+  void fill(const std::function<void(const std::filesystem::path&)>& write) const;
 
   // Makes it OUTPUT/NAME. An existing one is replaced, atomically where the file system can
   // exchange two directories.

@@ -93,15 +93,15 @@ fs::path write_checkpoint(const OutputWriter& output, const CheckpointContent& c
   const std::string name = checkpoint_name(content.state.global_step);
   AtomicDirectory directory(output, name);
   Checksums checksums;
-  checksums[kModelFile] = write_views(directory.content() / kModelFile, content.tensors.weights);
-  checksums[kOptimizerFile] =
-      write_views(directory.content() / kOptimizerFile, moments(content.tensors));
-  checksums[kStateFile] =
-      write_hashed(directory.content() / kStateFile, trainer_state_json(content.state));
-  for (const auto& [file, bytes] : content.extra_files) {
-    checksums[file] = write_hashed(directory.content() / file, bytes);
-  }
-  write_hashed(directory.content() / kChecksumsFile, checksums_json(checksums));
+  directory.fill([&](const fs::path& folder) {
+    checksums[kModelFile] = write_views(folder / kModelFile, content.tensors.weights);
+    checksums[kOptimizerFile] = write_views(folder / kOptimizerFile, moments(content.tensors));
+    checksums[kStateFile] = write_hashed(folder / kStateFile, trainer_state_json(content.state));
+    for (const auto& [file, bytes] : content.extra_files) {
+      checksums[file] = write_hashed(folder / file, bytes);
+    }
+    write_hashed(folder / kChecksumsFile, checksums_json(checksums));
+  });
   if (content.before_commit) content.before_commit();
   directory.commit();
   return output.directory() / name;

@@ -8,6 +8,7 @@ namespace {
 // Larger than in any BERT model, and small enough that the product of two sizes does not overflow.
 constexpr std::int64_t kMaxSize = 1 << 24;
 constexpr std::int64_t kMaxLabels = 1 << 16;
+constexpr const char* kFinetuningTask = "finetuning_task";
 
 std::vector<std::string> default_labels(std::int64_t count) {
   std::vector<std::string> labels;
@@ -111,7 +112,8 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
 
 std::string model_config_json(const std::string& source_json,
                               const std::vector<std::string>& labels,
-                              const nn::EncoderConfig& encoder) {
+                              const nn::EncoderConfig& encoder,
+                              const std::string& finetuning_task) {
   auto json = nlohmann::json::parse(source_json);
   const bool answers = encoder.head == nn::Head::kQuestionAnswering;
   json["architectures"] = {
@@ -130,10 +132,21 @@ std::string model_config_json(const std::string& source_json,
     if (labels.size() > 1) json["problem_type"] = "single_label_classification";
     if (encoder.head == nn::Head::kRegression) json["problem_type"] = "regression";
   }
+  json.erase(kFinetuningTask);
+  if (!finetuning_task.empty()) json[kFinetuningTask] = finetuning_task;
   json.erase("num_labels");  // implied by id2label; 2 without it
   json.erase("dtype");
   json["torch_dtype"] = "float32";  // read by transformers 4 and 5
   return json.dump(2) + "\n";
+}
+
+std::string read_finetuning_task(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / "config.json";
+  std::error_code error;
+  if (directory.empty() || !std::filesystem::exists(path, error)) return "";
+  const nlohmann::json json = JsonFields(path, ExitCode::kModel).json();
+  const auto found = json.find(kFinetuningTask);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace tilewright::checkpoint

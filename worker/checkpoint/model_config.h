@@ -23,10 +23,15 @@ struct ModelConfig {
 ModelConfig read_model_config(const std::filesystem::path& path);
 
 // The content of config.json for a model of the encoder's family with its head and fp32 weights.
-// `labels` are those of a classification. Other fields are copied from `source_json`, the `json` of
+// `labels` are those of a classification, `finetuning_task` that of run_glue: the task's name; empty:
+// none. Other fields are copied from `source_json`, the `json` of
 // a ModelConfig.
 std::string model_config_json(const std::string& source_json,
                               const std::vector<std::string>& labels,
-                              const nn::EncoderConfig& encoder);
+                              const nn::EncoderConfig& encoder, const std::string& finetuning_task);
+
+// The finetuning_task in config.json of a model directory; empty if there is none, or no config.json.
+// Throws Failure(kModel) if the file cannot be read.
+std::string read_finetuning_task(const std::filesystem::path& directory);
 
 }  // namespace tilewright::checkpoint

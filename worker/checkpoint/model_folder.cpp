@@ -36,8 +36,11 @@ FileDigest write_model_folder(const OutputWriter& output, const ModelFolderConte
   }
 
   AtomicDirectory directory(output, "model");
-  const FileDigest digest = write_safetensors(directory.content() / kModelFile, std::move(tensors));
-  for (const auto& [name, bytes] : files) write_hashed(directory.content() / name, bytes);
+  FileDigest digest;
+  directory.fill([&](const std::filesystem::path& folder) {
+    digest = write_safetensors(folder / kModelFile, std::move(tensors));
+    for (const auto& [name, bytes] : files) write_hashed(folder / name, bytes);
+  });
   if (content.before_commit) content.before_commit();
   directory.commit_files(kModelFile);
   return digest;
@@ -46,7 +49,9 @@ FileDigest write_model_folder(const OutputWriter& output, const ModelFolderConte
 void write_files(const OutputWriter& output, const std::map<std::string, std::string>& files,
                  const std::string& last) {
   AtomicDirectory directory(output, "results");
-  for (const auto& [name, bytes] : files) write_hashed(directory.content() / name, bytes);
+  directory.fill([&](const std::filesystem::path& folder) {
+    for (const auto& [name, bytes] : files) write_hashed(folder / name, bytes);
+  });
   directory.commit_files(last);
 }
 

@@ -122,6 +122,10 @@ OutputStatus check_existing(const fs::path& directory, const OutputRequest& requ
   require_writable(directory);
   if (fs::exists(directory / kOwnershipMarkerFile, error)) return check_marker(directory, request);
   const auto foreign = foreign_entry(directory);
+  // Another process may have written the first marker since.
+  if (foreign && fs::exists(directory / kOwnershipMarkerFile, error)) {
+    return check_marker(directory, request);
+  }
   if (!foreign) return {OutputOwnership::kNew, false, std::nullopt};
   if (request.overwrite) return {OutputOwnership::kOverwritten, false, std::nullopt};
   refuse(
@@ -137,7 +141,9 @@ std::uint64_t epoch_of(const OutputRequest& request, const OutputStatus& found) 
   return same_job ? found.marker->writer.epoch + 1 : 1;
 }
 
-// Writes the marker of a new writer; tries again as long as other processes write theirs.
+// Writes the marker of a new writer; tries again as long as other processes write theirs. A process
+// of an earlier epoch that has read the marker before this one replaced it has a staging file. Once
+// those are removed, no such process can replace the marker any more.
 OwnershipMarker write_marker(const fs::path& directory, const OutputRequest& request) {
   constexpr int kMaxAttempts = 16;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
@@ -146,7 +152,8 @@ OwnershipMarker write_marker(const fs::path& directory, const OutputRequest& req
                                  found.ownership == OutputOwnership::kOverwritten};
     if (found.has_marker ? replace_marker(directory, found.marker, marker)
                          : create_marker(directory, marker)) {
-      return marker;
+      remove_staging_of_ended_writers(directory, marker.writer);
+      if (has_marker(directory, marker)) return marker;
     }
   }
   throw Failure(ExitCode::kSuperseded,
@@ -178,7 +185,6 @@ OutputWriter acquire_output_dir(const fs::path& output_dir, const OutputRequest&
   const OwnershipMarker marker = write_marker(output_dir, request);
   created.keep();
   OutputWriter output(output_dir, marker.writer);
-  remove_staging_of_ended_writers(output_dir, marker.writer);
   if (marker.overwriting) remove_checkpoints(output, marker);
   return output;
 }

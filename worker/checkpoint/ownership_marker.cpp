@@ -68,6 +68,10 @@ std::optional<OwnershipMarker> read_marker(const fs::path& directory, ExitCode c
   return OwnershipMarker{writer_from(fields), fields.boolean(kOverwriting, false)};
 }
 
+bool has_marker(const fs::path& directory, const OwnershipMarker& marker) {
+  return read_if_valid(directory) == marker;
+}
+
 bool create_marker(const fs::path& directory, const OwnershipMarker& marker) {
   const StagingMarker staging(directory, marker);
   const fs::path target = directory / kOwnershipMarkerFile;

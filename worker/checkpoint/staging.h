@@ -1,6 +1,6 @@
 // Staging directories and files: hidden entries beside their target with random names, so that no
 // two processes share one, not even in containers where every process has the id 1. Each names its
-// writer. Whoever owns the output directory removes those of ended writers, in one rename each:
+// writer. The owner of the output directory removes those of ended writers, in one rename each:
 // from then on an ended writer that continues, for example after SIGCONT, cannot move anything out
 // of its staging directory or into it.
 #pragma once

@@ -1,82 +1,228 @@
-// `tilewright-worker agent`: starts the worker processes of one host, like torchrun.
+// `tilewright-worker agent`: starts the worker processes of one host, like torchrun, or of the
+// hosts of a hostfile, like mpirun.
+#include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 
+#include "common/base/commit.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
+#include "common/base/random.h"
 #include "common/base/strings.h"
+#include "common/base/version.h"
 #include "common/contract/environment.h"
+#include "common/contract/ports.h"
+#include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
 #include "worker/elastic/agent.h"
+#include "worker/elastic/host_group.h"
+#include "worker/elastic/local_host.h"
+#include "worker/elastic/remote_host.h"
+#include "worker/runtime/cpu.h"
 
 namespace tilewright::cli {
 namespace {
 
+constexpr const char* kStandardInput = "-";
+constexpr Duration kKeyTimeout = std::chrono::seconds(60);
+
 std::string executable_path() {
+  if (std::string path = environment_variable(env::kProgram); !path.empty()) return path;
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
   if (size <= 0) throw Failure(ExitCode::kInternal, "cannot read /proc/self/exe");
   return {path, static_cast<std::size_t>(size)};
 }
 
+std::string version() { return fmt::format("{} ({})", kVersion, kCommit); }
+
+// The flags that torchrun does not have.
 struct Flags {
-  elastic::AgentOptions options;
-  std::string nnodes = "1";
-  std::string endpoint;
   std::string key_file;
-  std::string rdzv_conf;
+  std::string hostfile;
+  std::string interface;
+  std::string port_range;
   std::string log_level = "info";
+  bool check = false;
 };
 
-int run(Flags flags, const std::vector<std::string>& command) {
-  elastic::AgentOptions& options = flags.options;
-  elastic::set_nnodes(options, flags.nnodes);
-  if (!flags.endpoint.empty()) {
-    options.rdzv_endpoint = net::parse_address(flags.endpoint).or_throw();
+std::vector<launch::ExtraFlag> flag_table(Flags& flags) {
+  const auto text = [](std::string& target) {
+    return [&target](const std::string& value) { target = value; };
+  };
+  return {
+      {"rdzv-key-file", "FILE",
+       "File with the job's secret, the same on all hosts; - reads it from standard input",
+       text(flags.key_file)},
+      {"hostfile", "FILE", "Start the agent on these hosts over ssh: host, host slots=N or host:N",
+       text(flags.hostfile)},
+      {"check", "", "Say whether this host, or each host of --hostfile, can train",
+       [&flags](const std::string&) { flags.check = true; }},
+      {"interface", "NAME", "Network interface whose address the other hosts connect to",
+       text(flags.interface)},
+      {"port-range", "FIRST-LAST", "Ports of the rendezvous and the processes",
+       text(flags.port_range)},
+      {"log-level", "LEVEL", "Log level", text(flags.log_level)},
+  };
+}
+
+// The first line of standard input: the secret that a host group sends.
+std::shared_ptr<const net::SecretKey> read_key() {
+  const net::Wait wait = net::within(kKeyTimeout);
+  std::string text;
+  char byte = 0;
+  while (net::wait_ready(STDIN_FILENO, POLLIN, wait) == net::Ready::kYes &&
+         read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n' &&
+         text.size() <= net::SecretKey::kMaxBytes)
+    text += byte;
+  if (byte != '\n')
+    throw Failure(ExitCode::kUsage,
+                  "--rdzv-key-file -: found no whole line, expected the secret on standard input");
+  auto key = net::SecretKey::from_bytes(text);
+  std::fill(text.begin(), text.end(), '\0');
+  return std::make_shared<const net::SecretKey>(std::move(key).or_throw());
+}
+
+// Prints one line about this host; host groups read it (check_hosts()).
+int check_this_host(const elastic::AgentOptions& options) {
+  const runtime::CpuInfo cpu = runtime::detect_cpu();
+  const std::string forced = environment_variable(env::kIsa);
+  const auto isa = runtime::choose_isa(cpu, forced);
+  const elastic::PortRange any{kRendezvousPort, UINT16_MAX};
+  const elastic::PortRange ports = options.ports.value_or(any);
+  const auto port = elastic::find_free_ports(ports.first, ports.last, options.nproc_per_node);
+  std::printf("tilewright-worker %s, %s, %d CPUs, %s, %s\n", version().c_str(),
+              printable(cpu.model).c_str(), cpu.usable_cpus,
+              isa.ok() ? std::string(runtime::name(*isa)).c_str() : isa.error().message.c_str(),
+              port ? fmt::format("port {} free", *port).c_str()
+                   : fmt::format("no {} free ports from {} to {}", options.nproc_per_node,
+                                 ports.first, ports.last)
+                         .c_str());
+  return isa.ok() && port ? 0 : static_cast<int>(ExitCode::kUnsupported);
+}
+
+// Of the agents of a host group.
+std::vector<std::string> common_flags(const Flags& flags, const launch::TorchrunOptions& torchrun) {
+  std::vector<std::string> result = {"--log-level=" + flags.log_level};
+  const auto add = [&](const char* name, const std::optional<std::string>& value) {
+    if (value) result.push_back(fmt::format("--{}={}", name, *value));
+  };
+  if (!flags.interface.empty()) add("interface", flags.interface);
+  if (!flags.port_range.empty()) add("port-range", flags.port_range);
+  add("max-restarts", torchrun.max_restarts);
+  add("role", torchrun.role);
+  add("log-dir", torchrun.log_dir);
+  add("redirects", torchrun.redirects);
+  add("tee", torchrun.tee);
+  add("local-ranks-filter", torchrun.local_ranks_filter);
+  return result;
+}
+
+// What the hostfile says of the flags: number of hosts and processes.
+elastic::HostGroupOptions host_group(const Flags& flags, const launch::TorchrunOptions& torchrun,
+                                     elastic::AgentOptions agent) {
+  elastic::HostGroupOptions group;
+  group.hosts = elastic::this_host_first(elastic::read_hostfile(flags.hostfile).or_throw());
+  const int hosts = static_cast<int>(group.hosts.size());
+  if (torchrun.nnodes && agent.max_nodes != hosts)
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--nnodes is {}, and {} has {} hosts, expected as many",
+                              *torchrun.nnodes, flags.hostfile, hosts));
+  if (!torchrun.nnodes) agent.min_nodes = agent.max_nodes = hosts;
+  if (torchrun.standalone)
+    throw Failure(ExitCode::kUsage, "--standalone is for one host, and --hostfile names several");
+  if (!torchrun.nproc_per_node)
+    agent.nproc_per_node = elastic::common_slots(group.hosts).or_throw().value_or(1);
+  for (const auto& [name, given] : {std::pair("rdzv-endpoint", torchrun.rdzv_endpoint.has_value()),
+                                    {"rdzv-backend", torchrun.rdzv_backend.has_value()},
+                                    {"node-rank", torchrun.node_rank.has_value()},
+                                    {"master-addr", torchrun.master_addr.has_value()},
+                                    {"master-port", torchrun.master_port.has_value()},
+                                    {"rdzv-key-file", !flags.key_file.empty()}}) {
+    if (given)
+      agent.notes.push_back(
+          fmt::format("--{} has no effect with --hostfile: this process serves the rendezvous and "
+                      "gives each host its rank and the secret",
+                      name));
   }
-  options.rdzv_key_file = flags.key_file;
-  elastic::set_rdzv_conf(options, flags.rdzv_conf);
-  options.command = command;
-  options.command.insert(options.command.begin(), executable_path());
-  elastic::complete_options(options, environment_variable);
-  const StopSignals signals;
-  return elastic::run_agent(options, signals, make_logger(flags.log_level));
+  agent.rdzv_endpoint.reset();
+  agent.serving = elastic::Serving::kAlways;
+  agent.node_rank = 0;
+  agent.rdzv_key = std::make_shared<const net::SecretKey>(
+      net::SecretKey::from_bytes(random_hex(kJobKeyBytes)).or_throw());
+  group.ssh = elastic::find_program("ssh", environment_variable("PATH")).or_throw();
+  group.program = executable_path();
+  group.version = version();
+  group.flags = common_flags(flags, torchrun);
+  group.agent = std::move(agent);
+  return group;
 }
 
 }  // namespace
 
-void add_agent_command(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
-  CLI::App* agent = app.add_subcommand(
-      "agent", "Start the worker processes of this host: agent [options] -- train ...");
-  agent
-      ->add_option("--nproc_per_node", flags->options.nproc_per_node,
-                   "Number of processes on this host")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  agent->add_option("--nnodes", flags->nnodes, "Number of hosts: N or MIN:MAX")
-      ->capture_default_str();
-  agent
-      ->add_option("--node_rank", flags->options.node_rank,
-                   "Rank of this host; host 0 serves the rendezvous")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  agent->add_option("--rdzv_endpoint", flags->endpoint, "HOST:PORT of the rendezvous on host 0");
-  agent->add_option("--rdzv_id", flags->options.rdzv_id, "ID of the job, the same on all hosts");
-  agent->add_option("--rdzv_key_file", flags->key_file, "File with the job's secret");
-  agent->add_option("--rdzv_conf", flags->rdzv_conf,
-                    "Rendezvous settings as key=value,...; tls=true encrypts all traffic");
-  agent
-      ->add_option("--max_restarts", flags->options.max_restarts,
-                   "Maximum number of process restarts on this host")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  agent->add_option("--log_level", flags->log_level, "Log level")->capture_default_str();
-  auto command = std::make_shared<std::vector<std::string>>();
-  agent->add_option("command", *command, "Command of the worker, after --: train --task_name=...")
-      ->required();
-  agent->callback([=, &exit_code] { exit_code = run(*flags, *command); });
+int run_agent_command(std::vector<std::string> words) {
+  Flags flags;
+  const std::vector<launch::ExtraFlag> table = flag_table(flags);
+  const launch::TorchrunOptions torchrun =
+      launch::take_torchrun_options(words, environment_variable, table).or_throw();
+  if (torchrun.help) {
+    std::printf(
+        "Start the worker processes of this host, or of the hosts of a hostfile\n"
+        "Usage: tilewright-worker agent [FLAG]... [--] COMMAND [ARGUMENT]...\n\n"
+        "The flags of torchrun, each also with _ for - and from the variable PET_NAME, and more:\n"
+        "%s",
+        launch::torchrun_help(table).c_str());
+    return 0;
+  }
+  elastic::AgentOptions options;
+  elastic::set_torchrun_options(options, torchrun);
+  if (!flags.interface.empty()) elastic::set_interface(options, flags.interface);
+  if (!flags.port_range.empty()) elastic::set_port_range(options, flags.port_range);
+  const StopSignals signals;
+  const auto log = make_logger(flags.log_level);
+  options.command = words;
+  options.command.insert(options.command.begin(), executable_path());
+  if (flags.check) {
+    if (flags.hostfile.empty()) return check_this_host(options);
+    elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options));
+    group.flags.push_back(fmt::format("--nproc-per-node={}", group.agent.nproc_per_node));
+    return elastic::check_hosts(group, signals, STDOUT_FILENO);
+  }
+  if (words.empty())
+    throw Failure(ExitCode::kUsage,
+                  "agent: no command is given after the flags, expected: train ...");
+  if (!flags.hostfile.empty()) {
+    elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options));
+    elastic::complete_options(group.agent, environment_variable);
+    if (group.agent.external_rendezvous)
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("--hostfile and {} exclude each other", env::kRendezvous));
+    return elastic::run_host_group(std::move(group), signals, log);
+  }
+  const bool in_group = flags.key_file == kStandardInput;
+  if (in_group) {
+    options.rdzv_key = read_key();
+    options.control_fd = STDIN_FILENO;
+  } else {
+    options.rdzv_key_file = flags.key_file;
+  }
+  elastic::complete_options(options, environment_variable);
+  if (in_group) {
+    std::fputs(elastic::started_line(version()).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return elastic::run_agent(options, signals, log);
+}
+
+void add_agent_command(CLI::App& app) {
+  app.add_subcommand("agent",
+                     "Start the worker processes of this host: agent [flags] -- train ...");
 }
 
 }  // namespace tilewright::cli

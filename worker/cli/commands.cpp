@@ -2,14 +2,21 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "common/base/commit.h"
 #include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/base/version.h"
 #include "common/cli/command_line.h"
+#include "common/launch/command.h"
+#include "worker/cli/launch_command.h"
 
 namespace tilewright::cli {
+
+void report_failure(const Failure& failure) {
+  std::fprintf(stderr, "tilewright-worker: %s\n", printable(failure.what()).c_str());
+}
 
 int run_worker(int argc, char** argv) {
   CLI::App app("Fine-tunes BERT-family models on this machine's CPU, alone or with other workers.",
@@ -18,13 +25,21 @@ int run_worker(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   add_train_commands(app, exit_code);
-  add_agent_command(app, exit_code);
+  add_agent_command(app);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);
   try {
-    return parse_command_line(app, argc, argv).value_or(exit_code);
+    std::vector<std::string> words(argv, argv + argc);
+    if (!words.empty() && launch::starts_command(words.front())) words = worker_command(words);
+    if (words.size() > 1 && words[1] == "agent") {
+      return run_agent_command({words.begin() + 2, words.end()});
+    }
+    std::vector<const char*> pointers;
+    for (const std::string& word : words) pointers.push_back(word.c_str());
+    return parse_command_line(app, static_cast<int>(pointers.size()), pointers.data())
+        .value_or(exit_code);
   } catch (const Failure& failure) {
-    std::fprintf(stderr, "tilewright-worker: %s\n", printable(failure.what()).c_str());
+    report_failure(failure);
     return static_cast<int>(failure.code());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "tilewright-worker: out of memory\n");

@@ -14,8 +14,12 @@
 #include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/unknown_variables.h"
+#include "common/contract/unneeded_variables.h"
 #include "common/process/signals.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/variables.h"
+#include "worker/collectives/mpi_library.h"
+#include "worker/elastic/launched_group.h"
 #include "worker/elastic/launcher.h"
 #include "worker/elastic/session.h"
 #include "worker/train/predict_lines.h"
@@ -76,30 +80,98 @@ std::string flag_help() {
   return text;
 }
 
-train::RunOptions make_options() {
+// `notes`: lines about variables, for the log of the job's first process.
+train::RunOptions make_options(
+    std::vector<std::string>& notes,
+    const std::optional<elastic::LaunchedProcess>& launched = std::nullopt) {
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   train::RunOptions options;
   const std::string forced = environment_variable(env::kIsa);
   const runtime::Isa best = runtime::choose_isa(cpu, forced).or_throw();
   options.isas = forced.empty() ? cpu.isas : std::vector{best};
   options.cpu_model = cpu.model;
-  // Processes of one launcher share its CPUs. A launcher that binds processes to CPUs sets
-  // LOCAL_WORLD_SIZE=1.
-  options.threads = std::max(
-      1, std::min(cpu.physical_cores, cpu.usable_cpus) / process_count(env::kLocalWorldSize));
-  options.default_world_size = process_count(env::kWorldSize);
+  // Processes of one launcher share its CPUs unless it has bound each to its own. A launcher that
+  // sets LOCAL_WORLD_SIZE=1 has bound them, too.
+  int sharing = launched ? std::max(1, launched->local_world) : process_count(env::kLocalWorldSize);
+  if (launched && elastic::read_cpu_binding().bound()) sharing = 1;
+  ThreadCount threads = thread_count(cpu.physical_cores, cpu.usable_cpus, sharing,
+                                     environment_variable(env::kOmpNumThreads));
+  options.threads = threads.threads;
+  if (!threads.note.empty()) notes.push_back(std::move(threads.note));
+  options.default_world_size = launched ? launched->world : process_count(env::kWorldSize);
   options.fault = environment_variable(env::kFault);
   options.terminal = isatty(STDERR_FILENO) != 0;
   options.variable = environment_variable;
   return options;
 }
 
+// Joins the other processes of the launcher; nullptr without a launcher.
+std::unique_ptr<elastic::LaunchedGroup> join_group(
+    const std::optional<elastic::LaunchedProcess>& launched, const StopSignals& signals,
+    const std::shared_ptr<Logger>& log) {
+  if (!launched) return nullptr;
+  elastic::LaunchedGroup::Options options;
+  options.cancel = &signals.cancel_token();
+  auto manager = elastic::connect_process_manager(
+      *launched, environment_variable, net::within(options.start_timeout, options.cancel));
+  return std::make_unique<elastic::LaunchedGroup>(*launched, environment_variable,
+                                                  std::move(manager), options, log);
+}
+
+// The MPI library of --ddp_backend=mpi; nullptr for the other backends.
+collectives::MpiPort* open_mpi(const TrainingArguments& arguments,
+                               const elastic::LaunchedGroup* group, Logger& log) {
+  if (arguments.settings().ddp_backend != "mpi") return nullptr;
+  if (group == nullptr) {
+    log.info(
+        "--ddp_backend=mpi: no effect, because mpirun did not start this process as one of "
+        "several; gradients are exchanged over Tilewright's own transport");
+    return nullptr;
+  }
+  const elastic::LaunchedProcess& process = group->process();
+  if (process.space != elastic::KeyValueSpace::kPmix) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--ddp_backend=mpi: found processes that {} started, expected Open "
+                              "MPI's mpirun or `srun --mpi=pmix`; --ddp_backend=ccl gives the same "
+                              "bits with any launcher",
+                              process.launcher));
+  }
+  if (group->settings().tls) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("--ddp_backend=mpi: found {}=true, which encrypts Tilewright's own "
+                              "transport; expected --ddp_backend=ccl",
+                              env::kTls));
+  }
+  return &collectives::load_mpi(collectives::mpi_plugin_path(), process.rank, process.world);
+}
+
+// An MPI launcher does not give a training the CPUs that it needs unless it is told to: Open MPI
+// binds each of two processes to one core.
+void warn_of_narrow_binding(const elastic::LaunchedProcess& launched, Logger& log) {
+  const elastic::CpuBinding binding = elastic::read_cpu_binding();
+  if (!binding.bound() || binding.own * std::max(1, launched.local_world) >= binding.daemon) return;
+  log.warn(
+      "{} has bound this process to {} of the host's {} CPUs; to use all, expected `--bind-to "
+      "none` (Open MPI), `-bind-to none` (Hydra) or more CPUs per process",
+      launched.launcher, binding.own, binding.daemon);
+}
+
 int train(const std::vector<std::string>& flags) {
-  const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
-  train::RunOptions options = make_options();
-  elastic::check_launcher(environment_variable);
+  const ExpandedArguments expanded = expand_arguments(flags, environment_variable);
+  const TrainingArguments arguments = TrainingArguments::parse(expanded.arguments).or_throw();
+  const std::optional<elastic::LaunchedProcess> launched =
+      elastic::detect_launcher(environment_variable);
+  std::vector<std::string> notes;
+  train::RunOptions options = make_options(notes, launched);
+  options.output_dir_of_rank0 = expanded.dates;
+  LogLevel level = log_level(environment_variable(env::kLogLevel));
+  if (!level.note.empty()) notes.push_back(std::move(level.note));
+  const auto log =
+      make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : level.name);
+  const StopSignals signals;
+  const std::unique_ptr<elastic::LaunchedGroup> group = join_group(launched, signals, log);
   const elastic::SessionSettings membership =
-      elastic::settings_from_environment(environment_variable);
+      group ? group->settings() : elastic::settings_from_environment(environment_variable);
   options.worker_index = membership.process.worker_index;
   const std::string metrics_address = environment_variable(env::kMetricsAddress);
   if (!metrics_address.empty() && membership.process.local_rank == 0) {
@@ -107,16 +179,33 @@ int train(const std::vector<std::string>& flags) {
   }
   options.identity = {environment_variable(env::kJobName), membership.process.worker_index,
                       membership.process.local_rank};
-  const auto log = make_logger(arguments.settings().log_level);
   if (membership.process.worker_index == 0 && membership.process.local_rank == 0) {
     for (const std::string& sentence : describe_unknown_variables(environ)) {
       log->warn("{}", sentence);
     }
+    for (const std::string& note : notes) log->warn("{}", note);
+    for (const std::string& line : describe_unneeded_variables(environ)) log->info("{}", line);
+    if (launched) warn_of_narrow_binding(*launched, *log);
   }
-  const StopSignals signals;
   options.cancel = &signals.cancel_token();
-  elastic::Session session(membership, &signals, log);
-  std::fputs(train::run_training(arguments, options, session, *log).c_str(), stdout);
+  try {
+    options.mpi = open_mpi(arguments, group.get(), *log);
+    {
+      elastic::Session session(membership, &signals, log);
+      std::fputs(train::run_training(arguments, options, session, *log).c_str(), stdout);
+    }
+    // Returns when all ranks have called it. A failure now loses nothing.
+    if (options.mpi != nullptr) {
+      if (const char* problem = options.mpi->finish()) log->warn("{}", problem);
+    }
+    if (group) group->finish();
+  } catch (const Failure& failure) {
+    // The sentence comes first: the launcher kills this process soon.
+    if (!group) throw;
+    report_failure(failure);
+    group->abort(static_cast<int>(failure.code()));
+    return static_cast<int>(failure.code());
+  }
   return 0;
 }
 
@@ -147,7 +236,10 @@ int predict(std::vector<std::string> words) {
   const TrainingArguments arguments = TrainingArguments::parse(words).or_throw();
   const auto log =
       make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn");
-  const std::string lines = train::predict_lines(arguments, make_options(), read_input(input),
+  std::vector<std::string> notes;
+  const train::RunOptions options = make_options(notes);
+  for (const std::string& note : notes) log->warn("{}", note);
+  const std::string lines = train::predict_lines(arguments, options, read_input(input),
                                                  input == "-" ? "standard input" : input, *log);
   std::fputs(lines.c_str(), stdout);
   return 0;

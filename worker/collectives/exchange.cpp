@@ -64,26 +64,29 @@ class Exchange {
       mesh_.throw_if_aborted();
       std::vector<pollfd> fds{{mesh_.cancel_token().fd(), POLLIN, 0}};
       std::string waiting_for;
+      bool waits = false;
       for (Outgoing& one : out_) {
         if (advance(one)) continue;
         // POLLRDHUP: a peer that closed the connection will not read the rest, even if the kernel
         // still accepts it.
-        fds.push_back(mesh_.watch(one.peer, POLLOUT | POLLRDHUP));
+        mesh_.transport().watch(one.peer, POLLOUT | POLLRDHUP, fds);
+        waits = true;
         waiting_for = mesh_.name(one.peer);
       }
       for (Incoming& one : in_) {
         if (advance(one)) continue;
-        fds.push_back(mesh_.watch(one.peer, POLLIN));
+        mesh_.transport().watch(one.peer, POLLIN, fds);
+        waits = true;
         waiting_for = mesh_.name(one.peer);
       }
-      if (fds.size() == 1) return;
+      if (!waits) return;
       if (monotonic_now() >= deadline_) {
         throw Failure(ExitCode::kPeerLost,
                       fmt::format("the {} in membership epoch {} is not finished by the deadline: "
                                   "waiting for {}",
                                   name_of(kind_), mesh_.epoch(), waiting_for));
       }
-      poll(fds.data(), fds.size(), net::poll_timeout(deadline_));
+      mesh_.transport().wait(fds, deadline_);
     }
   }
 
@@ -91,7 +94,7 @@ class Exchange {
   // Returns true when the whole frame is sent.
   bool advance(Outgoing& one) {
     while (!one.left.empty()) {
-      const auto sent = mesh_.socket(one.peer).try_write(one.left);
+      const auto sent = mesh_.transport().try_write(one.peer, one.left);
       if (!sent.ok()) throw mesh_.lost(one.peer, "is lost: " + sent.error().message);
       one.left = net::advance(one.left, *sent);
       if (*sent == 0 && !one.left.empty()) return false;
@@ -115,7 +118,7 @@ class Exchange {
       } else {
         buffer = buffer.subspan(one.received);
       }
-      const auto received = mesh_.socket(one.peer).try_read(buffer);
+      const auto received = mesh_.transport().try_read(one.peer, buffer);
       if (!received.ok()) throw mesh_.lost(one.peer, "is lost: " + received.error().message);
       if (*received == 0) return false;
       one.received += *received;
@@ -182,6 +185,25 @@ std::string broadcast_string(Mesh& mesh, int root, std::string_view text, std::s
     result = text;
     for (int peer = 0; peer < mesh.world(); ++peer) {
       if (peer != root) exchange.send(peer, std::as_bytes(std::span(text)));
+    }
+  }
+  exchange.run();
+  return result;
+}
+
+std::vector<std::string> gather(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
+                                MonotonicTime deadline) {
+  Exchange exchange(mesh, FrameKind::kGather, deadline);
+  std::vector<std::string> result;
+  if (mesh.rank() != root) {
+    exchange.send(root, std::as_bytes(std::span(text)));
+  } else {
+    result.resize(static_cast<std::size_t>(mesh.world()));
+    result[static_cast<std::size_t>(root)] = text;
+    for (int peer = 0; peer < mesh.world(); ++peer) {
+      if (peer != root) {
+        exchange.receive(peer, &result[static_cast<std::size_t>(peer)], max_bytes);
+      }
     }
   }
   exchange.run();

@@ -1,4 +1,4 @@
-// Barrier, broadcast and all-gather over a mesh. All ranks call the same operations in the same
+// Barrier, broadcast, gather and all-gather over a mesh. All ranks call the same operations in the same
 // order, never during a step of a Reducer. Each operation returns its result by the deadline or
 // throws Failure(kPeerLost) that names a rank.
 #pragma once
@@ -24,6 +24,11 @@ void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime d
 // max_bytes is a Failure.
 std::string broadcast_string(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
                              MonotonicTime deadline);
+
+// Returns the texts of all ranks, by rank, on the root, and nothing elsewhere. A text of more than
+// max_bytes is a Failure.
+std::vector<std::string> gather(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,
+                                MonotonicTime deadline);
 
 // Returns the texts of all ranks, by rank. A text of more than max_bytes is a Failure.
 std::vector<std::string> all_gather(Mesh& mesh, std::string_view text, std::size_t max_bytes,

@@ -12,7 +12,7 @@ namespace tilewright::collectives {
 std::unique_ptr<Mesh> Mesh::single_rank() {
   MeshConfig config;
   config.peers.resize(1);
-  return std::unique_ptr<Mesh>(new Mesh(std::move(config), std::vector<net::Socket>(1)));
+  return std::make_unique<Mesh>(std::move(config), std::make_unique<TcpTransport>(1));
 }
 
 std::string Mesh::name(int peer) const {
@@ -42,25 +42,33 @@ Failure Mesh::lost(int peer, const std::string& what) const {
 }
 
 void Mesh::send_abort(int peer, bool frame_in_flight, std::string_view reason) {
-  if (!frame_in_flight) {
-    reason = reason.substr(0, FrameHeader::kMaxReason);
-    FrameHeader header;
-    header.kind = FrameKind::kAbort;
-    std::array<iovec, 2> iovecs{net::make_iovec(&header, sizeof header),
-                                net::make_iovec(reason.data(), reason.size())};
-    seal(peer, header, std::span(iovecs).subspan(1));
-    (void)socket(peer).try_write(iovecs);  // best effort: the peer also sees the end of the stream
-  }
-  socket(peer).shutdown_write();
+  if (frame_in_flight) return transport_->send_last(peer, {});
+  reason = reason.substr(0, FrameHeader::kMaxReason);
+  FrameHeader header;
+  header.kind = FrameKind::kAbort;
+  std::array<iovec, 2> iovecs{net::make_iovec(&header, sizeof header),
+                              net::make_iovec(reason.data(), reason.size())};
+  seal(peer, header, std::span(iovecs).subspan(1));
+  transport_->send_last(peer, iovecs);
 }
 
 Failure Mesh::read_abort_reason(int peer, const FrameHeader& header) {
   // The reason arrives with the header; the limit is for a peer that violates the protocol.
   constexpr auto kLimit = std::chrono::seconds(1);
   std::string reason(std::min<std::size_t>(header.bytes, FrameHeader::kMaxReason), ' ');
-  const auto status =
-      socket(peer).read_exact(std::as_writable_bytes(std::span(reason)), monotonic_now() + kLimit);
-  if (!status.ok()) return lost(peer, "aborted and is lost: " + status.error().message);
+  const MonotonicTime deadline = monotonic_now() + kLimit;
+  std::span<std::byte> left = std::as_writable_bytes(std::span(reason));
+  std::vector<pollfd> fds;
+  while (!left.empty()) {
+    const auto got = transport_->try_read(peer, left);
+    if (!got.ok()) return lost(peer, "aborted and is lost: " + got.error().message);
+    left = left.subspan(*got);
+    if (*got > 0) continue;
+    if (monotonic_now() >= deadline) return lost(peer, "aborted and sent no reason");
+    fds.clear();
+    transport_->watch(peer, POLLIN, fds);
+    transport_->wait(fds, deadline);
+  }
   std::ranges::replace_if(
       reason, [](unsigned char c) { return c < ' '; }, '?');  // the reason is written to a log
   return {ExitCode::kPeerLost, fmt::format("rank {} in membership epoch {}: {} aborted: {}", rank(),
@@ -69,7 +77,7 @@ Failure Mesh::read_abort_reason(int peer, const FrameHeader& header) {
 
 void Mesh::seal(int peer, FrameHeader& header, std::span<const iovec> payload) const {
   header.epoch = epoch();
-  collectives::seal(header, payload, sockets_[static_cast<std::size_t>(peer)].encrypted());
+  collectives::seal(header, payload, transport_->detects_changes(peer));
 }
 
 void Mesh::check(int peer, const FrameHeader& header, std::uint64_t operation) {
@@ -94,7 +102,7 @@ void Mesh::check(int peer, const FrameHeader& header, std::uint64_t operation) {
 
 void Mesh::check_payload(int peer, const FrameHeader& header,
                          std::span<const std::byte> payload) const {
-  if (sockets_[static_cast<std::size_t>(peer)].encrypted()) return;
+  if (transport_->detects_changes(peer)) return;
   if (crc32c(payload) == header.payload_crc) return;
   throw lost(peer, fmt::format("sent {} bytes of {} that do not match their checksum: they were "
                                "altered on the way,",

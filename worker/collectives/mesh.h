@@ -1,5 +1,6 @@
-// The TCP connections of one membership epoch, one between each pair of ranks. Each peer has proved
+// The links of one membership epoch, one between each pair of ranks. Over TCP each peer has proved
 // that it has the job's secret, and both ends have checked version, job, epoch, ranks and instances.
+// Over MPI the launcher has connected the ranks.
 #pragma once
 
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include "common/net/secret.h"
 #include "common/net/socket.h"
 #include "worker/collectives/frame.h"
+#include "worker/collectives/transport.h"
 
 namespace tilewright::collectives {
 
@@ -42,15 +44,15 @@ class Mesh {
   // A mesh with one rank and no sockets.
   static std::unique_ptr<Mesh> single_rank();
 
+  // A mesh over links that exist already. The addresses of the peers are only for messages.
+  Mesh(MeshConfig config, std::unique_ptr<Transport> transport)
+      : config_(std::move(config)), transport_(std::move(transport)) {}
+
   int rank() const { return config_.rank; }
-  int world() const { return static_cast<int>(sockets_.size()); }
+  int world() const { return static_cast<int>(config_.peers.size()); }
   std::uint64_t epoch() const { return config_.epoch; }
-  net::Socket& socket(int peer) { return sockets_[static_cast<std::size_t>(peer)]; }
-  // The poll(2) entry for a caller that waits for `events` of a peer.
-  pollfd watch(int peer, short events) const {
-    const net::Socket& one = sockets_[static_cast<std::size_t>(peer)];
-    return {one.fd(), one.poll_events(events), 0};
-  }
+  Transport& transport() { return *transport_; }
+  const Transport& transport() const { return *transport_; }
   std::string name(int peer) const;  // for messages: "rank 2 (10.0.0.3:29500)"
 
   // Ends all current and later operations with a Failure that contains the reason. Thread-safe.
@@ -76,12 +78,8 @@ class Mesh {
   void send_abort(int peer, bool frame_in_flight, std::string_view reason);
 
  private:
-  friend class MeshBuilder;
-  Mesh(MeshConfig config, std::vector<net::Socket> sockets)
-      : config_(std::move(config)), sockets_(std::move(sockets)) {}
-
   MeshConfig config_;
-  std::vector<net::Socket> sockets_;  // by rank; this rank's own is not connected
+  std::unique_ptr<Transport> transport_;
   std::uint64_t operation_ = 0;
   net::WakeUp cancel_token_;
   Failure read_abort_reason(int peer, const FrameHeader& header);

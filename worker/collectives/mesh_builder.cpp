@@ -89,7 +89,10 @@ class MeshBuilder {
         wait_(deadline, cancel),
         context_("tilewright mesh of job " + config.job_uid),
         tls_key_(key, context_),
-        mesh_(new Mesh(config, std::vector<net::Socket>(config.peers.size()))) {
+        config_(config) {
+    auto links = std::make_unique<TcpTransport>(config.peers.size());
+    links_ = links.get();
+    mesh_ = std::make_unique<Mesh>(config, std::move(links));
     TW_CHECK(0 <= config.rank && config.rank < mesh_->world(), "rank {} of {}", config.rank,
              mesh_->world());
   }
@@ -112,9 +115,9 @@ class MeshBuilder {
 
  private:
   int missing() const {
-    return static_cast<int>(std::ranges::count_if(
-               mesh_->sockets_, [](const auto& socket) { return !socket.connected(); })) -
-           1;
+    int count = -1;  // this rank's own socket
+    for (int peer = 0; peer < mesh_->world(); ++peer) count += !links_->socket(peer).connected();
+    return count;
   }
 
   void throw_if_cancelled_or_expired() const {
@@ -130,7 +133,7 @@ class MeshBuilder {
   // A rank that disconnects does not rejoin this membership epoch.
   void throw_if_lost() {
     for (int peer = 0; peer < mesh_->world(); ++peer) {
-      if (mesh_->socket(peer).connected() && mesh_->socket(peer).peer_closed()) {
+      if (links_->socket(peer).connected() && links_->socket(peer).peer_closed()) {
         throw mesh_->lost(peer, "closed its connection during the construction of the mesh");
       }
     }
@@ -140,14 +143,15 @@ class MeshBuilder {
     std::vector<pollfd> fds;
     fds.push_back({pending_.size() < kMaxPending ? listener_.fd() : -1, POLLIN, 0});
     fds.push_back({wait_.cancel ? wait_.cancel->fd() : -1, POLLIN, 0});
-    for (const auto& socket : mesh_->sockets_) fds.push_back({socket.fd(), POLLRDHUP, 0});
+    for (int peer = 0; peer < mesh_->world(); ++peer)
+      fds.push_back({links_->socket(peer).fd(), POLLRDHUP, 0});
     MonotonicTime next = wait_.deadline;
     for (const Pending& one : pending_) {
       fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       next = std::min(next, one.deadline);
     }
     for (const Outgoing& one : outgoing_) {
-      if (mesh_->socket(one.peer).connected()) continue;
+      if (links_->socket(one.peer).connected()) continue;
       fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       if (!one.socket.connected()) next = std::min(next, one.next_try);
     }
@@ -157,7 +161,8 @@ class MeshBuilder {
   // Client side.
   void connect(Outgoing& one) {
     const MonotonicTime now = monotonic_now();
-    if (mesh_->socket(one.peer).connected() || one.socket.connected() || now < one.next_try) return;
+    if (links_->socket(one.peer).connected() || one.socket.connected() || now < one.next_try)
+      return;
     auto socket = net::connect_to(member(one.peer).address,
                                   {std::min(wait_.deadline, now + kConnectTimeout), wait_.cancel});
     if (!socket.ok()) return retry_later(one, socket.error().message);
@@ -200,10 +205,8 @@ class MeshBuilder {
     }
   }
 
-  bool tls() const { return mesh_->config_.tls; }
-  const MeshPeer& member(int rank) const {
-    return mesh_->config_.peers[static_cast<std::size_t>(rank)];
-  }
+  bool tls() const { return config_.tls; }
+  const MeshPeer& member(int rank) const { return config_.peers[static_cast<std::size_t>(rank)]; }
   static std::string as_text(std::uint64_t instance) {
     return {reinterpret_cast<const char*>(&instance), sizeof instance};
   }
@@ -250,7 +253,7 @@ class MeshBuilder {
         if (text != as_text(member(one.peer).instance_id)) {
           return retry_later(one, one.socket.peer() + " is another instance than expected");
         }
-        mesh_->socket(one.peer) = std::move(one.socket);
+        links_->socket(one.peer) = std::move(one.socket);
         return;
       case kRejected:
         throw mesh_->lost(one.peer, "refused this rank: " + text);
@@ -287,7 +290,7 @@ class MeshBuilder {
     }
     pending_.push_back({.socket = std::move(socket),
                         .handshake = net::Handshake(net::Role::kServer, key_, context_),
-                        .deadline = monotonic_now() + mesh_->config_.handshake_timeout,
+                        .deadline = monotonic_now() + config_.handshake_timeout,
                         .input = {}});
   }
 
@@ -346,7 +349,7 @@ class MeshBuilder {
         kind + (accepted ? as_text(member(mesh_->rank()).instance_id) : reason);
     const bool sent = send(one.socket, net::message_prefix(text.size()) + text);
     if (!accepted) return reject(one, "was refused: " + reason);
-    if (sent) mesh_->socket(hello.rank) = std::move(one.socket);
+    if (sent) links_->socket(hello.rank) = std::move(one.socket);
     return false;
   }
 
@@ -381,7 +384,7 @@ class MeshBuilder {
                                      "instance {:016x}",
                                      hello.client_instance, hello.rank, hello.epoch, expected)};
     }
-    if (mesh_->socket(hello.rank).connected()) {
+    if (links_->socket(hello.rank).connected()) {
       return {kRejected, fmt::format("rank {} is already connected", hello.rank)};
     }
     return {kAccepted, ""};
@@ -391,12 +394,12 @@ class MeshBuilder {
     std::string text = "missing: ";
     const char* separator = "";
     for (const Outgoing& one : outgoing_) {
-      if (mesh_->socket(one.peer).connected()) continue;
+      if (links_->socket(one.peer).connected()) continue;
       text += fmt::format("{}{}: {}", separator, mesh_->name(one.peer), one.last_error);
       separator = "; ";
     }
     for (int peer = mesh_->rank() + 1; peer < mesh_->world(); ++peer) {
-      if (mesh_->socket(peer).connected()) continue;
+      if (links_->socket(peer).connected()) continue;
       text += separator + mesh_->name(peer);
       separator = ", ";
     }
@@ -412,7 +415,9 @@ class MeshBuilder {
   net::Wait wait_;
   std::string context_;
   const net::TlsKey tls_key_;
+  const MeshConfig config_;
   std::unique_ptr<Mesh> mesh_;
+  TcpTransport* links_ = nullptr;  // of the mesh
   std::vector<Outgoing> outgoing_;
   std::list<Pending> pending_;
   int rejected_count_ = 0;

@@ -167,7 +167,7 @@ void Reducer::run_step() {
     }
     fds.assign({{wake_up_.fd(), POLLIN, 0}, {mesh_.cancel_token().fd(), POLLIN, 0}});
     exchange_->watch(fds);
-    poll(fds.data(), fds.size(), net::poll_timeout(deadline));
+    mesh_.transport().wait(fds, deadline);
   }
   {
     const std::lock_guard lock(mutex_);

@@ -80,7 +80,7 @@ bool StepExchange::complete() const { return buckets_done_ == buckets_ && !unsen
 bool StepExchange::send(Link& link) {
   bool moved = false;
   while (!link.left.empty() || load_next_frame(link)) {
-    const auto sent = mesh_.socket(link.peer).try_write(link.left);
+    const auto sent = mesh_.transport().try_write(link.peer, link.left);
     if (!sent.ok()) throw mesh_.lost(link.peer, "is lost: " + sent.error().message);
     if (*sent == 0) break;
     moved = true;
@@ -123,7 +123,8 @@ bool StepExchange::receive(Link& link) {
   // Reads only the frames of this step, because the next bytes belong to the next operation.
   while (expects(link)) {
     if (link.in_iovec.iov_len > 0) {
-      const auto got = mesh_.socket(link.peer).try_read(
+      const auto got = mesh_.transport().try_read(
+          link.peer,
           std::span(static_cast<std::byte*>(link.in_iovec.iov_base), link.in_iovec.iov_len));
       if (!got.ok()) throw mesh_.lost(link.peer, "is lost: " + got.error().message);
       if (*got == 0) break;
@@ -133,12 +134,21 @@ bool StepExchange::receive(Link& link) {
     }
     if (link.in_iovec.iov_len > 0) continue;
     if (!link.in_payload) {
+      if (awaits_own_send(link)) break;
       open_payload(link);
     } else {
       close_payload(link);
     }
   }
   return moved;
+}
+
+// A transport that reports late may deliver partial sums, and the sums that a peer makes of them,
+// before this rank knows that its buffers are free.
+bool StepExchange::awaits_own_send(const Link& link) const {
+  return mesh_.transport().reports_late() && link.in.kind == FrameKind::kSums &&
+         !link.left.empty() && link.out.kind == FrameKind::kPartials &&
+         link.sums_received == link.partials_sent;
 }
 
 float* StepExchange::partials_at(const Link& link, int chunk) const {
@@ -241,8 +251,8 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
     const bool in = expects(link);
     const bool out = !link.left.empty();
     if (!in && !out) continue;
-    fds.push_back(
-        mesh_.watch(link.peer, static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0))));
+    mesh_.transport().watch(link.peer, static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)),
+                            fds);
   }
 }
 

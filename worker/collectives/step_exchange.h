@@ -1,4 +1,4 @@
-// The all-reduce of one step as a state machine over non-blocking sockets, driven by the
+// The all-reduce of one step as a state machine over a non-blocking transport, driven by the
 // communication thread of a Reducer. README.md describes the protocol and the order of sums.
 #pragma once
 
@@ -83,6 +83,7 @@ class StepExchange {
   bool send(Link& link);
   bool load_next_frame(Link& link);
   bool receive(Link& link);
+  bool awaits_own_send(const Link& link) const;
   void open_payload(Link& link);
   void close_payload(Link& link);
   bool sum();

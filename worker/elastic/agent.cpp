@@ -5,15 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 
 #include "common/base/output_queue.h"
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
-#include "common/contract/rdzv_conf.h"
 #include "common/process/child_process.h"
-#include "common/rendezvous/messages.h"
 #include "worker/elastic/host_rendezvous.h"
 #include "worker/elastic/line_prefixer.h"
+#include "worker/elastic/local_host.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 constexpr int kFirstRetryable = 128;
 // How long a membership epoch waits for a restarted process, in addition to the restart delay.
 constexpr Duration kRestartTimeout = std::chrono::seconds(60);
-// How long the first host keeps serving the rendezvous for the processes of other hosts.
+// How long the host that serves the rendezvous keeps serving it for the processes of other hosts.
 constexpr Duration kOtherHostsTimeout = std::chrono::seconds(60);
 
 // One local rank: its process, its output and its next restart.
@@ -30,15 +30,22 @@ struct LocalWorker {
   explicit LocalWorker(const std::string& prefix) : output(prefix), error(prefix) {}
   std::unique_ptr<ChildProcess> process;
   LinePrefixer output, error;
+  std::unique_ptr<ProcessLogs> logs;  // null: no stream goes to a file
   std::optional<MonotonicTime> restart_at;
 };
 
 class Agent {
  public:
   Agent(const AgentOptions& options, const StopSignals& signals, const std::shared_ptr<Logger>& log)
-      : options_(options), signals_(signals), log_(log), rendezvous_(options, log) {
+      : options_(options), signals_(signals), log_(log), rendezvous_(options, signals, log) {
+    for (const std::string& note : options_.notes) log_->info("agent: {}", note);
     for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank)
-      local_workers_.emplace_back(fmt::format("[worker {}.{}] ", index(), local_rank));
+      local_workers_.emplace_back(fmt::format("[{} {}.{}] ", options_.role, index(), local_rank));
+    if (options_.logs.redirects.any() || options_.logs.tee.any()) {
+      run_directory_ = create_run_directory(options_.logs, rendezvous_.job_uid());
+      log_->info("agent: output of the processes is in {}", run_directory_.string());
+    }
+    if (options_.ports) transport_port_ = choose_transport_port();
   }
 
   int run() {
@@ -49,6 +56,10 @@ class Agent {
       if (signals_.stopped() && !stopping_) {
         log_->info("agent: stopping the processes");
         stop_all(signals_.number(), static_cast<int>(*signals_.exit_code()));
+      }
+      if (!stopping_ && control_closed()) {
+        log_->info("agent: standard input was closed; stopping the processes");
+        stop_all(SIGTERM, static_cast<int>(ExitCode::kTerminated));
       }
       if (kill_at_ && monotonic_now() >= *kill_at_) {
         log_->warn("agent: killing the processes that have not stopped");
@@ -63,8 +74,27 @@ class Agent {
   }
 
  private:
-  int index() const {
-    return options_.external_rendezvous ? options_.worker_index : options_.node_rank;
+  int index() const { return rendezvous_.worker_index(); }
+
+  // The first of consecutive free ports, one for each process.
+  std::uint16_t choose_transport_port() const {
+    const auto [first, last] = *options_.ports;
+    const int n = options_.nproc_per_node;
+    const auto port = find_free_ports(first, last, n, index() * n);
+    if (!port)
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("--port-range: found no {} consecutive free ports from {} to {}", n,
+                                first, last));
+    return *port;
+  }
+
+  // Whether the program that started this agent over a pipe has closed it.
+  bool control_closed() const {
+    if (options_.control_fd < 0) return false;
+    std::array<char, 256> ignored;
+    pollfd ready{options_.control_fd, POLLIN, 0};
+    return poll(&ready, 1, 0) == 1 &&
+           read(options_.control_fd, ignored.data(), ignored.size()) == 0;
   }
 
   bool finished() const {
@@ -78,16 +108,22 @@ class Agent {
     const auto set = [&](const char* name, int value) { result[name] = fmt::format("{}", value); };
     set(env::kWorkerIndex, index());
     set(env::kLocalRank, static_cast<int>(local_rank));
-    set(env::kLocalWorldSize, n);
+    // Processes with CPUs of their own do not share them.
+    set(env::kLocalWorldSize, options_.cpus.empty() ? n : 1);
     set(env::kTorchelasticRestartCount, restarts_);
     set(env::kTorchelasticMaxRestarts, options_.max_restarts);
     // In a pod the operator sets the variable, unless --rdzv_conf sets it too.
     if (options_.tls || !options_.external_rendezvous)
       result[env::kTls] = options_.tls ? "true" : "false";
+    if (transport_port_ != 0) set(env::kTransportPort, transport_port_);
+    if (options_.local_addr) result[env::kTransportAddress] = *options_.local_addr;
     if (options_.external_rendezvous) return result;
     // Nominal values, for programs that read them; the rendezvous assigns the actual ones.
     set(env::kRank, index() * n + static_cast<int>(local_rank));
     set(env::kWorldSize, options_.max_nodes * n);
+    // Rank 0 is a process of host 0; the processes of other hosts follow its output directory.
+    if (index() == 0 && environment_variable(env::kLaunchTime).empty())
+      result[env::kLaunchTime] = fmt::format("{}", launch_time_);
     set(env::kGroupRank, index());
     set(env::kGroupWorldSize, options_.max_nodes);
     return result;
@@ -100,6 +136,10 @@ class Agent {
     command.arguments.assign(options_.command.begin() + 1, options_.command.end());
     command.environment = environment_with_overrides(environment(i));
     command.separate_error = true;
+    if (!options_.cpus.empty()) command.cpus = options_.cpus[i];
+    if (!run_directory_.empty())
+      local_workers_[i].logs = std::make_unique<ProcessLogs>(options_.logs, run_directory_,
+                                                             restarts_, static_cast<int>(i));
     local_workers_[i].process =
         std::make_unique<ChildProcess>(ChildProcess::start(command).or_throw());
     log_->debug("agent: process {} is {}", i, local_workers_[i].process->pid());
@@ -107,7 +147,10 @@ class Agent {
 
   void wait() {
     std::vector<pollfd> fds;
-    if (!stopping_) fds.push_back({signals_.cancel_token().fd(), POLLIN, 0});
+    if (!stopping_) {
+      fds.push_back({signals_.cancel_token().fd(), POLLIN, 0});
+      fds.push_back({options_.control_fd, POLLIN, 0});
+    }
     MonotonicTime wake = kill_at_.value_or(monotonic_now() + std::chrono::hours(1));
     for (const LocalWorker& worker : local_workers_) {
       if (worker.restart_at) wake = std::min(wake, *worker.restart_at);
@@ -126,23 +169,32 @@ class Agent {
     if (!worker.process) return;
     // Checked before the output is read, so that the pipes hold everything it wrote.
     const std::optional<int> code = worker.process->poll_exit();
-    forward_output(worker, code.has_value());
+    forward_output(worker, i, code.has_value());
     if (!code) return;
     worker.process.reset();
     handle_exit(worker, i, *code);
   }
 
-  void forward_output(LocalWorker& worker, bool drain) {
+  void forward_output(LocalWorker& worker, std::size_t i, bool drain) {
     std::string output, error;
     do {
       output = worker.process->read_output();
       error = worker.process->read_error();
-      output_.write(options_.output_fd, worker.output.feed(output));
-      output_.write(options_.error_fd, worker.error.feed(error));
+      forward(worker, i, Stream::kOutput, output);
+      forward(worker, i, Stream::kError, error);
     } while (drain && !(output.empty() && error.empty()));
     if (!drain) return;
     output_.write(options_.output_fd, worker.output.flush());
     output_.write(options_.error_fd, worker.error.flush());
+  }
+
+  void forward(LocalWorker& worker, std::size_t i, Stream stream, const std::string& bytes) {
+    if (bytes.empty()) return;
+    if (worker.logs) worker.logs->write(stream, bytes, *log_);
+    if (!ProcessLogs::is_shown(options_.logs, static_cast<int>(i), stream)) return;
+    const bool is_output = stream == Stream::kOutput;
+    output_.write(is_output ? options_.output_fd : options_.error_fd,
+                  (is_output ? worker.output : worker.error).feed(bytes));
   }
 
   void handle_exit(LocalWorker& worker, std::size_t i, int code) {
@@ -185,81 +237,17 @@ class Agent {
   HostRendezvous rendezvous_;
   OutputQueue output_;
   std::vector<LocalWorker> local_workers_;
+  const std::int64_t launch_time_ =
+      std::chrono::duration_cast<std::chrono::seconds>(wall_now().time_since_epoch()).count();
+  std::filesystem::path run_directory_;  // of the processes' logs; empty: no logs
+  std::uint16_t transport_port_ = 0;     // of local rank 0; 0: any free port
   int restarts_ = 0;
   bool stopping_ = false;
   int exit_code_ = 0;
   std::optional<MonotonicTime> kill_at_;
 };
 
-int parse_node_count(std::string_view text, const std::string& whole) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
-      value > rendezvous::kMaxWorld)
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("--nnodes is \"{}\", expected N or MIN:MAX, each from 1 to {}", whole,
-                              rendezvous::kMaxWorld));
-  return value;
-}
-
 }  // namespace
-
-void set_nnodes(AgentOptions& options, const std::string& text) {
-  const std::size_t colon = text.find(':');
-  options.min_nodes = parse_node_count(std::string_view(text).substr(0, colon), text);
-  options.max_nodes = colon == std::string::npos
-                          ? options.min_nodes
-                          : parse_node_count(std::string_view(text).substr(colon + 1), text);
-}
-
-void set_rdzv_conf(AgentOptions& options, const std::string& text) {
-  RdzvConf conf;
-  if (const Status taken = parse_rdzv_conf(conf, text); !taken.ok())
-    throw Failure(ExitCode::kUsage, "--rdzv_conf: " + taken.error().message);
-  options.tls = conf.tls;
-}
-
-void complete_options(AgentOptions& options, const Environment& environment) {
-  const auto refuse = [](const std::string& sentence) {
-    throw Failure(ExitCode::kUsage, sentence);
-  };
-  if (!options.rdzv_endpoint && options.max_nodes == 1) {
-    const SessionSettings given = settings_from_environment(environment);
-    if (given.coordinator) {
-      options.external_rendezvous = true;
-      options.worker_index = given.process.worker_index;
-    }
-  }
-  if (options.command.empty()) refuse("agent: no command is given after --");
-  if (options.nproc_per_node < 1 || options.nproc_per_node > rendezvous::kMaxLocalRank + 1)
-    refuse(fmt::format("--nproc_per_node is {}, expected 1 to {}", options.nproc_per_node,
-                       rendezvous::kMaxLocalRank + 1));
-  if (options.min_nodes > options.max_nodes)
-    refuse(fmt::format("--nnodes: the minimum {} is above the maximum {}", options.min_nodes,
-                       options.max_nodes));
-  if (options.max_nodes * options.nproc_per_node > rendezvous::kMaxWorld)
-    refuse(fmt::format("--nnodes x --nproc_per_node is {}, expected at most {}",
-                       options.max_nodes * options.nproc_per_node, rendezvous::kMaxWorld));
-  if (options.node_rank < 0 || options.node_rank >= options.max_nodes)
-    refuse(fmt::format("--node_rank is {}, expected 0 to {} (below --nnodes)", options.node_rank,
-                       options.max_nodes - 1));
-  if (options.max_restarts < 0)
-    refuse(fmt::format("--max_restarts is {}, expected 0 or more", options.max_restarts));
-  if (!options.rdzv_id.empty() && !rendezvous::is_job_uid(options.rdzv_id))
-    refuse(fmt::format("--rdzv_id is \"{}\", expected letters, digits, '-', '_', '.' and ':'",
-                       options.rdzv_id));
-  if (options.max_nodes == 1) return;
-  if (!options.rdzv_endpoint || options.rdzv_endpoint->host.empty() ||
-      options.rdzv_endpoint->port == 0)
-    refuse(
-        "--rdzv_endpoint is missing, expected host:port of the first host with --nnodes above 1");
-  if (options.rdzv_id.empty())
-    refuse("--rdzv_id is missing, expected the same on all hosts with --nnodes above 1");
-  if (options.rdzv_key_file.empty())
-    refuse(
-        "--rdzv_key_file is missing, expected a copy of the same file on all hosts with --nnodes "
-        "above 1");
-}
 
 int run_agent(const AgentOptions& options, const StopSignals& signals,
               const std::shared_ptr<Logger>& log) {

@@ -7,42 +7,90 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/random.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
 #include "common/net/key_file.h"
+#include "common/rendezvous/index_request.h"
+#include "worker/elastic/local_host.h"
 
 namespace tilewright::elastic {
 
-HostRendezvous::HostRendezvous(const AgentOptions& options, std::shared_ptr<Logger> log) {
-  if (options.external_rendezvous) return;
+HostRendezvous::HostRendezvous(const AgentOptions& options, const StopSignals& signals,
+                               std::shared_ptr<Logger> log)
+    : log_(std::move(log)) {
+  if (options.external_rendezvous) {
+    uid_ = environment_variable(env::kJobUid);
+    worker_index_ = options.worker_index;
+    return;
+  }
   prepare_key_file(options);
   uid_ = options.rdzv_id.empty() ? "agent-" + to_hex(net::SecretKey::random().bytes().first(8))
                                  : options.rdzv_id;
-  worker_index_ = options.node_rank;
   min_world_ = options.min_nodes * options.nproc_per_node;
   world_ = options.max_nodes * options.nproc_per_node;
-  net::Address endpoint = options.rdzv_endpoint.value_or(net::Address{"127.0.0.1", 0});
-  if (options.node_rank == 0) {
-    rendezvous::Server::Options server;
-    // Listens on all addresses: the endpoint's name need not resolve to a local address.
-    server.listen = {options.max_nodes == 1 ? endpoint.host : "", endpoint.port};
-    server_ = rendezvous::Server::start(server, std::move(log)).or_throw();
-    endpoint.port = server_->address().port;
-    rendezvous::Settings settings = options.rendezvous;
-    settings.min_world = min_world_;
-    settings.max_world = settings.expected = world_;
-    rendezvous::JobSpec job{uid_, net::SecretKey::from_file(key_file_).or_throw()};
-    job.settings = settings;
-    job.tls = options.tls;
-    server_->add_job(std::move(job)).or_throw();
-  }
-  environment_ = {{env::kRendezvous, net::to_string(endpoint)},
+  endpoint_ = options.rdzv_endpoint.value_or(net::Address{"127.0.0.1", 0});
+  serve(options);
+  worker_index_ = index_of_this_host(options, signals);
+  environment_ = {{env::kRendezvous, net::to_string(endpoint_)},
                   {env::kJobUid, uid_},
                   {env::kJobKeyFile, key_file_.string()},
                   {env::kTorchelasticRunId, uid_},
-                  {env::kMasterAddr, endpoint.host},
+                  {env::kMasterAddr, endpoint_.host},
                   {env::kMasterPort, fmt::format("{}", kTransportPort)}};
+}
+
+void HostRendezvous::serve(const AgentOptions& options) {
+  const bool by_address = options.serving == Serving::kByAddress && options.max_nodes > 1;
+  switch (options.serving) {
+    case Serving::kNever:
+      return;
+    case Serving::kByRank:
+      if (options.node_rank.value_or(0) != 0) return;
+      break;
+    case Serving::kByAddress:
+      if (by_address && !is_this_host(endpoint_.host)) return;
+      break;
+    case Serving::kAlways:
+      break;
+  }
+  if (endpoint_.port == 0 && options.ports)
+    endpoint_.port = find_free_ports(options.ports->first, options.ports->last, 1).value_or(0);
+  rendezvous::Server::Options server;
+  // Listens on all addresses: the endpoint's name need not resolve to a local address.
+  server.listen = {options.max_nodes == 1 ? endpoint_.host : "", endpoint_.port};
+  auto started = rendezvous::Server::start(server, log_);
+  if (!started.ok() && by_address) {
+    log_->info("agent: {}; joining the rendezvous there", started.error().message);
+    return;
+  }
+  server_ = std::move(started).or_throw();
+  endpoint_.port = server_->address().port;
+  rendezvous::Settings settings = options.rendezvous;
+  settings.min_world = min_world_;
+  settings.max_world = settings.expected = world_;
+  rendezvous::JobSpec job{uid_, net::SecretKey::from_file(key_file_).or_throw()};
+  job.settings = settings;
+  job.tls = options.tls;
+  server_->add_job(std::move(job)).or_throw();
+}
+
+int HostRendezvous::index_of_this_host(const AgentOptions& options,
+                                       const StopSignals& signals) const {
+  if (options.node_rank) return *options.node_rank;
+  if (server_ != nullptr) return 0;
+  log_->info("agent: waiting for the rendezvous at {}", net::to_string(endpoint_));
+  const auto index = rendezvous::request_worker_index(
+      endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(), options.tls,
+      random_uint64(), net::within(options.rdzv_timeout, &signals.cancel_token()));
+  if (const auto code = signals.exit_code(); code && !index.ok())
+    throw Failure(*code, "stopped while waiting for the rendezvous");
+  if (!index.ok())
+    throw Failure(
+        index.error().code,
+        fmt::format("--rdzv_endpoint {}: {}", net::to_string(endpoint_), index.error().message));
+  return *index;
 }
 
 HostRendezvous::~HostRendezvous() {
@@ -61,6 +109,10 @@ void HostRendezvous::prepare_key_file(const AgentOptions& options) {
     key_file_ = temporary_dir_ / kJobKeyName;
   }
   key_file_ = std::filesystem::absolute(key_file_);
+  if (options.rdzv_key) {
+    net::write_key_file(key_file_, *options.rdzv_key).or_throw();
+    return;
+  }
   const auto refuse = [](const Error& error, const char* advice) {
     throw Failure(ExitCode::kUsage, fmt::format("--rdzv_key_file: {}{}", error.message, advice));
   };
@@ -75,6 +127,10 @@ void HostRendezvous::prepare_key_file(const AgentOptions& options) {
   }
 }
 
+void HostRendezvous::host_exited(int worker_index) {
+  if (server_ != nullptr) server_->worker_exited(uid_, worker_index);
+}
+
 void HostRendezvous::process_exited(int local_rank) {
   if (server_ != nullptr) server_->worker_exited(uid_, worker_index_, local_rank);
 }
@@ -85,19 +141,21 @@ void HostRendezvous::expect_restart(Duration timeout) {
 }
 
 void HostRendezvous::wait_for_other_hosts(Duration timeout, const net::WakeUp& cancel) {
-  if (server_ == nullptr) return;
-  const net::Wait wait = net::within(timeout, &cancel);
-  while (true) {
-    server_->take_changed();
-    const auto snapshot = server_->snapshot(uid_);
-    if (!snapshot || snapshot->members.empty()) return;
-    if (net::wait_ready(server_->changes().fd(), POLLIN, wait) != net::Ready::kYes) return;
-  }
+  if (server_ != nullptr) wait_until_left(*server_, uid_, net::within(timeout, &cancel));
 }
 
 void HostRendezvous::fail(const std::string& sentence) {
   if (server_ == nullptr) return;
   server_->remove_job(uid_, sentence);
+}
+
+void wait_until_left(rendezvous::Server& server, const std::string& uid, const net::Wait& wait) {
+  while (true) {
+    server.take_changed();
+    const auto snapshot = server.snapshot(uid);
+    if (!snapshot || snapshot->members.empty()) return;
+    if (net::wait_ready(server.changes().fd(), POLLIN, wait) != net::Ready::kYes) return;
+  }
 }
 
 }  // namespace tilewright::elastic

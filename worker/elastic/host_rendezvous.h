@@ -1,5 +1,5 @@
-// The rendezvous that an agent provides to its processes: key file, job UID and, on the first host,
-// the server.
+// The rendezvous that an agent provides to its processes: key file, job UID, worker index and, on one
+// host, the server.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,21 @@ namespace tilewright::elastic {
 
 class HostRendezvous {
  public:
-  // Throws Failure(kUsage): the key file cannot be read, or the address is in use.
-  HostRendezvous(const AgentOptions& options, std::shared_ptr<Logger> log);
+  // Serves the rendezvous or, without a node rank, gets the index of this host from the host that
+  // serves it. Throws Failure: kUsage (the key file cannot be read, the address is in use),
+  // kPeerLost (no host serves within rdzv_timeout), the signal's code.
+  HostRendezvous(const AgentOptions& options, const StopSignals& signals,
+                 std::shared_ptr<Logger> log);
   ~HostRendezvous();  // deletes a temporary key file
 
   // What the processes need: TILEWRIGHT_RENDEZVOUS, TILEWRIGHT_JOB_UID, TILEWRIGHT_JOB_KEY_FILE.
   const std::map<std::string, std::string>& environment() const { return environment_; }
+  const std::string& job_uid() const { return uid_; }
+  int worker_index() const { return worker_index_; }  // of this host's processes
+  const net::Address& address() const { return endpoint_; }
+  const std::filesystem::path& key_file() const { return key_file_; }
+  // The processes of another host have exited without finishing.
+  void host_exited(int worker_index);
   // A process of this host has exited without finishing.
   void process_exited(int local_rank);
   // A process will be restarted; the next membership epoch waits for it up to `timeout`.
@@ -30,15 +39,23 @@ class HostRendezvous {
 
  private:
   void prepare_key_file(const AgentOptions& options);
+  // Starts the server if this host is the one that serves.
+  void serve(const AgentOptions& options);
+  int index_of_this_host(const AgentOptions& options, const StopSignals& signals) const;
 
+  std::shared_ptr<Logger> log_;
+  net::Address endpoint_;
   std::map<std::string, std::string> environment_;
   std::filesystem::path key_file_;
   std::filesystem::path temporary_dir_;  // holds the key file if none is named
   std::string uid_;
-  int worker_index_ = 0;  // of this host's processes
+  int worker_index_ = 0;
   int min_world_ = 0;
   int world_ = 0;
-  std::unique_ptr<rendezvous::Server> server_;  // on the first host
+  std::unique_ptr<rendezvous::Server> server_;  // on the host that serves
 };
+
+// Returns when no member of the job is left, or at the end of the Wait.
+void wait_until_left(rendezvous::Server& server, const std::string& uid, const net::Wait& wait);
 
 }  // namespace tilewright::elastic

@@ -1,28 +1,198 @@
 #include "worker/elastic/launcher.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <fstream>
 
 #include "common/contract/environment.h"
 
 namespace tilewright::elastic {
+namespace {
 
-void check_launcher(const Environment& environment) {
-  if (!environment(env::kRendezvous).empty()) return;
-  for (const char* variable :
-       {env::kWorldSize, env::kPmiSize, env::kOmpiCommWorldSize, env::kSlurmStepNumTasks}) {
-    const std::string text = environment(variable);
-    int processes = 0;  // 0 if the text is no integer: another program's variable
-    std::from_chars(text.data(), text.data() + text.size(), processes);
-    if (processes <= 1) continue;
-    throw Failure(
-        ExitCode::kUsage,
-        fmt::format("found {}={} without {}: each of the {} processes would train the whole job; "
-                    "expected one process on each host, `tilewright-worker agent "
-                    "--nproc_per_node=N -- train ...`, which starts the others",
-                    variable, processes, env::kRendezvous, processes));
+constexpr int kMaxNodes = 65536;
+
+// The whole text as an integer from `least` to `most`.
+std::optional<int> integer_in(std::string_view text, int least, int most) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (value < least || value > most) return std::nullopt;
+  return value;
+}
+
+int required_integer(const Environment& environment, const char* name, int least, int most) {
+  const std::string text = environment(name);
+  const std::optional<int> value = integer_in(text, least, most);
+  if (value) return *value;
+  throw Failure(ExitCode::kUsage,
+                fmt::format("{} is {}, expected an integer from {} to {}", name,
+                            text.empty() ? "not set" : "\"" + text + "\"", least, most));
+}
+
+// A variable of the launcher that may be missing: `otherwise`.
+int optional_integer(const Environment& environment, const char* name, int least, int most,
+                     int otherwise) {
+  if (environment(name).empty()) return otherwise;
+  return required_integer(environment, name, least, most);
+}
+
+struct Names {
+  const char* size;
+  const char* rank;
+  const char* local_size;
+  const char* local_rank;
+};
+
+int most_local_processes(int world) { return std::min(world, rendezvous::kMaxLocalRank + 1); }
+
+LaunchedProcess read(const Environment& environment, std::string launcher, const Names& names) {
+  LaunchedProcess process;
+  process.launcher = std::move(launcher);
+  process.world = required_integer(environment, names.size, 1, rendezvous::kMaxWorld);
+  process.rank = required_integer(environment, names.rank, 0, process.world - 1);
+  const int most = most_local_processes(process.world);
+  process.local_rank = optional_integer(environment, names.local_rank, 0, most - 1, 0);
+  process.local_world = optional_integer(environment, names.local_size, 1, most, 0);
+  return process;
+}
+
+// The number of processes that a variable counts; 0 if it is no integer: another program's.
+int processes(const Environment& environment, const char* name) {
+  return integer_in(environment(name), 0, 1 << 30).value_or(0);
+}
+
+std::string field(const std::filesystem::path& status, std::string_view name) {
+  std::ifstream file(status);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", name.size());
+    return begin == std::string::npos ? "" : line.substr(begin);
   }
+  return "";
+}
+
+// The number of CPUs in the kernel's list format "0-3,8"; 0 if the text has another form.
+int count_cpus(std::string_view list) {
+  int count = 0;
+  while (!list.empty()) {
+    const std::string_view range = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), range.size() + 1));
+    const std::size_t dash = range.find('-');
+    const auto first = integer_in(range.substr(0, dash), 0, 1 << 20);
+    const auto last =
+        dash == std::string_view::npos ? first : integer_in(range.substr(dash + 1), 0, 1 << 20);
+    if (!first || !last || *last < *first) return 0;
+    count += *last - *first + 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::optional<LaunchedProcess> detect_launcher(const Environment& environment) {
+  if (!environment(env::kRendezvous).empty()) return std::nullopt;
+  LaunchedProcess process;
+  if (processes(environment, env::kPmiSize) > 1) {
+    process = read(environment, environment(env::kMpiLocalNRanks).empty() ? "PMI" : "Hydra",
+                   {env::kPmiSize, env::kPmiRank, env::kMpiLocalNRanks, env::kMpiLocalRankId});
+    if (!environment(env::kPmiFd).empty()) process.space = KeyValueSpace::kPmi1;
+  } else if (processes(environment, env::kOmpiCommWorldSize) > 1) {
+    process = read(environment, "Open MPI",
+                   {env::kOmpiCommWorldSize, env::kOmpiCommWorldRank, env::kOmpiCommWorldLocalSize,
+                    env::kOmpiCommWorldLocalRank});
+  } else if (processes(environment, env::kSlurmStepNumTasks) > 1) {
+    process = read(environment, "srun",
+                   {env::kSlurmStepNumTasks, env::kSlurmProcId, "", env::kSlurmLocalId});
+  } else if (processes(environment, env::kWorldSize) > 1) {
+    const std::string advice =
+        "expected one process on each host, `tilewright-worker agent --nproc_per_node=N -- train "
+        "...`, which starts the others, or mpirun";
+    if (!environment(env::kTorchelasticRunId).empty()) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("found {}={} of torchrun without {}: each of the {} processes "
+                                "would train the whole job; {}",
+                                env::kWorldSize, environment(env::kWorldSize), env::kRendezvous,
+                                environment(env::kWorldSize), advice));
+    }
+    if (environment(env::kRank).empty() || environment(env::kMasterAddr).empty()) {
+      throw Failure(
+          ExitCode::kUsage,
+          fmt::format("found {}={} without {}, or {} and {}: each of the {} processes "
+                      "would train the whole job; {}",
+                      env::kWorldSize, environment(env::kWorldSize), env::kRendezvous, env::kRank,
+                      env::kMasterAddr, environment(env::kWorldSize), advice));
+    }
+    process = read(environment, "the environment",
+                   {env::kWorldSize, env::kRank, env::kLocalWorldSize, env::kLocalRank});
+  } else {
+    return std::nullopt;
+  }
+  if (process.space == KeyValueSpace::kNone && !environment(env::kPmixNamespace).empty()) {
+    process.space = KeyValueSpace::kPmix;
+  }
+  // srun starts processes through PMI too; its own variables have the local ranks.
+  if (process.local_world == 0 && !environment(env::kSlurmStepTasksPerNode).empty()) {
+    const int node = optional_integer(environment, env::kSlurmNodeId, 0, kMaxNodes, 0);
+    process.local_world = tasks_on_node(environment(env::kSlurmStepTasksPerNode), node).value_or(0);
+    process.local_rank = optional_integer(environment, env::kSlurmLocalId, 0,
+                                          most_local_processes(process.world) - 1, 0);
+    if (process.local_world > process.world) process.local_world = 0;
+  }
+  process.job = environment(env::kSlurmJobId).empty()
+                    ? fmt::format("launch-{}", getppid())
+                    : fmt::format("slurm-{}-{}",
+                                  optional_integer(environment, env::kSlurmJobId, 0, 1 << 30, 0),
+                                  optional_integer(environment, env::kSlurmStepId, 0, 1 << 30, 0));
+  return process;
+}
+
+std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node) {
+  int first = 0;
+  while (!tasks_per_node.empty()) {
+    const std::string_view group = tasks_per_node.substr(0, tasks_per_node.find(','));
+    tasks_per_node.remove_prefix(std::min(tasks_per_node.size(), group.size() + 1));
+    const std::size_t bracket = group.find('(');
+    const std::optional<int> tasks = integer_in(group.substr(0, bracket), 1, kMaxNodes);
+    std::optional<int> nodes = 1;
+    if (bracket != std::string_view::npos) {
+      const std::string_view repeat = group.substr(bracket);
+      if (!repeat.starts_with("(x") || !repeat.ends_with(")")) return std::nullopt;
+      nodes = integer_in(repeat.substr(2, repeat.size() - 3), 1, kMaxNodes);
+    }
+    if (!tasks || !nodes) return std::nullopt;
+    if (node < first + *nodes) return tasks;
+    first += *nodes;
+    if (first > kMaxNodes) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+CpuBinding read_cpu_binding(const std::filesystem::path& proc) {
+  // As in /proc/PID/comm, at most 15 bytes.
+  constexpr std::array<std::string_view, 11> kDaemons = {
+      "orted",   "orterun",       "mpirun",       "mpiexec",         "mpirun.openmpi", "prted",
+      "prterun", "mpiexec.hydra", "mpirun.mpich", "hydra_pmi_proxy", "slurmstepd"};
+  constexpr int kMaxAncestors = 8;
+  constexpr std::string_view kCpus = "Cpus_allowed_list:";
+  const auto parent_of = [&](const std::string& pid) {
+    return field(proc / pid / "status", "PPid:");
+  };
+  const std::string parent = parent_of("self");
+  if (parent.empty()) return {};
+  std::string daemon = parent, ancestor = parent;
+  for (int i = 0; i < kMaxAncestors && !ancestor.empty() && ancestor != "0"; ++i) {
+    if (std::ranges::find(kDaemons, field(proc / ancestor / "status", "Name:")) != kDaemons.end()) {
+      daemon = ancestor;
+      break;
+    }
+    ancestor = parent_of(ancestor);
+  }
+  return {count_cpus(field(proc / "self" / "status", kCpus)),
+          count_cpus(field(proc / daemon / "status", kCpus))};
 }
 
 }  // namespace tilewright::elastic

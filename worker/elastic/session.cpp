@@ -30,7 +30,8 @@ std::string required_variable(const Environment& environment, const char* name) 
   return text;
 }
 
-// TILEWRIGHT_TRANSPORT_PORT is the port of local rank 0; local rank i uses that port + i.
+}  // namespace
+
 std::uint16_t transport_port_from(const Environment& environment, int local_rank) {
   constexpr int kMaxPort = 65535;
   const int first = integer_from_environment(environment, env::kTransportPort, kMaxPort);
@@ -43,7 +44,13 @@ std::uint16_t transport_port_from(const Environment& environment, int local_rank
   return static_cast<std::uint16_t>(first + local_rank);
 }
 
-}  // namespace
+bool tls_from(const Environment& environment) {
+  const std::string tls = environment(env::kTls);
+  if (!tls.empty() && tls != "true" && tls != "false")
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} is \"{}\", expected true or false", env::kTls, tls));
+  return tls == "true";
+}
 
 SessionSettings settings_from_environment(const Environment& environment) {
   SessionSettings settings;
@@ -52,6 +59,7 @@ SessionSettings settings_from_environment(const Environment& environment) {
       integer_from_environment(environment, env::kWorkerIndex, rendezvous::kMaxWorkerIndex);
   settings.process.local_rank =
       integer_from_environment(environment, env::kLocalRank, rendezvous::kMaxLocalRank);
+  settings.transport_host = environment(env::kTransportAddress);
   settings.transport_port = transport_port_from(environment, settings.process.local_rank);
   const std::string coordinator = environment(env::kRendezvous);
   if (coordinator.empty()) return settings;
@@ -67,18 +75,16 @@ SessionSettings settings_from_environment(const Environment& environment) {
                               "':'",
                               env::kJobUid, settings.job_uid, rendezvous::kMaxUidBytes));
   settings.key_file = required_variable(environment, env::kJobKeyFile);
-  const std::string tls = environment(env::kTls);
-  if (!tls.empty() && tls != "true" && tls != "false")
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{} is \"{}\", expected true or false", env::kTls, tls));
-  settings.tls = tls == "true";
+  settings.tls = tls_from(environment);
+  settings.interface = interface_choice(environment);
   return settings;
 }
 
 Session::Session(SessionSettings settings, const StopSignals* signals, std::shared_ptr<Logger> log)
     : settings_(std::move(settings)), signals_(signals), log_(std::move(log)) {
   if (!settings_.coordinator) return;
-  key_ = net::SecretKey::from_file(settings_.key_file).or_throw();
+  key_ = settings_.key != nullptr ? settings_.key->clone()
+                                  : net::SecretKey::from_file(settings_.key_file).or_throw();
 }
 
 const net::SecretKey& Session::key() const {
@@ -88,13 +94,19 @@ const net::SecretKey& Session::key() const {
 
 net::Address Session::address() const {
   if (!settings_.coordinator) return {"127.0.0.1", settings_.transport_port};
+  if (!settings_.transport_host.empty())
+    return {settings_.transport_host, settings_.transport_port};
   const net::Wait wait = net::within(settings_.join_timeout,
                                      signals_ != nullptr ? &signals_->cancel_token() : nullptr);
   auto socket = net::connect_to(*settings_.coordinator, wait, net::Retry::kUntilDeadline);
   if (const auto code = stopped())
     throw Failure(*code, "stopped while connecting to the coordinator");
   if (!socket.ok()) throw Failure(socket.error());
-  return {socket->local_address().or_throw().host, settings_.transport_port};
+  const std::string local = socket->local_address().or_throw().host;
+  const std::vector<NetworkInterface> interfaces =
+      settings_.interface.variable.empty() ? std::vector<NetworkInterface>() : network_interfaces();
+  return {chosen_address(settings_.interface, interfaces, local).or_throw(),
+          settings_.transport_port};
 }
 
 void Session::advertise_address(const net::Address& transport) {

@@ -25,6 +25,7 @@
 #include "common/net/socket.h"
 #include "common/process/signals.h"
 #include "common/rendezvous/client.h"
+#include "worker/elastic/network_interface.h"
 
 namespace tilewright::elastic {
 
@@ -35,9 +36,15 @@ struct SessionSettings {
   std::optional<net::Address> coordinator;  // nullopt: standalone
   std::string job_uid;
   std::filesystem::path key_file;
-  bool tls = false;  // with the coordinator and with the other workers
+  std::shared_ptr<const net::SecretKey> key;  // null: in key_file
+  bool tls = false;                           // with the coordinator and with the other workers
   rendezvous::WorkerProcess process;
+  std::string transport_host;        // where the other workers connect; empty: found, see address()
+  InterfaceChoice interface;         // at whose address the other workers connect
   std::uint16_t transport_port = 0;  // of this process, for the other workers; 0: any free port
+  // The run ends with its first membership epoch: no program restarts a lost process. Its output
+  // belongs to the flags instead of job_uid, as that of a standalone process.
+  bool single_epoch = false;
   // How long join() waits for a membership epoch: the pods of other workers may have to be
   // scheduled first.
   Duration join_timeout = std::chrono::minutes(10);
@@ -50,18 +57,28 @@ struct SessionSettings {
 // variable, what was found and what was expected.
 SessionSettings settings_from_environment(const Environment& environment);
 
+// TILEWRIGHT_TRANSPORT_PORT is the port of local rank 0; local rank i uses that port + i. 0: not set.
+std::uint16_t transport_port_from(const Environment& environment, int local_rank);
+// TILEWRIGHT_TLS.
+bool tls_from(const Environment& environment);
+
 class Session {
  public:
   // Throws Failure(kUsage) when the key cannot be read. `signals` may be null.
   Session(SessionSettings settings, const StopSignals* signals, std::shared_ptr<Logger> log);
 
   bool is_standalone() const { return !settings_.coordinator; }
+  // A lost process ends the run.
+  bool has_single_epoch() const { return is_standalone() || settings_.single_epoch; }
   const std::string& job_uid() const { return settings_.job_uid; }
+  // The UID that owns the output; empty: it follows from the flags.
+  std::string output_uid() const { return settings_.single_epoch ? "" : settings_.job_uid; }
   const net::SecretKey& key() const;  // not in a standalone process
   bool tls() const { return settings_.tls; }
-  // The address to listen at for the other workers: the local address of connections to the
-  // coordinator, and settings.transport_port. Throws Failure(kPeerLost) if the coordinator cannot
-  // be reached within join_timeout.
+  // The address to listen at for the other workers: settings.transport_host, the address of
+  // settings.interface or the local address of connections to the coordinator, in this order; and
+  // settings.transport_port. Throws Failure(kPeerLost) if the coordinator cannot be reached within
+  // join_timeout, Failure(kUsage) if there is no such interface.
   net::Address address() const;
   // Sets the address at which the other workers connect to this one. Call it before the first
   // join().

@@ -168,19 +168,8 @@ DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& op
   if (fs::is_directory(name, ignored)) {
     return parquet_files(find_parquet_splits(list_directory(name), request.config, name), name);
   }
-  if (!is_repository_id(name)) {
-    throw Failure(
-        ExitCode::kData,
-        fmt::format("{}: {}, expected a directory of Parquet files or a name on the hub "
-                    "such as rajpurkar/squad",
-                    name, fs::exists(name, ignored) ? "is not a directory" : "no such directory"));
-  }
-  if (!is_file_name(request.revision)) {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("data set {}: found the revision \"{}\", expected a branch, a tag or "
-                              "a commit",
-                              name, request.revision));
-  }
+  check_request({RepositoryType::kDataset, name}, request.revision,
+                "a directory of Parquet files or a name on the hub such as rajpurkar/squad");
   if (request.revision == kMainRevision) {
     for (const std::string& cached_name : names_in_caches(name)) {
       if (auto found = find_arrow_dataset(options.datasets_cache, cached_name, request.config)) {

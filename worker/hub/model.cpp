@@ -173,20 +173,9 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
   const std::string& name = request.name_or_path;
   std::error_code ignored;
   if (fs::is_directory(name, ignored)) return name;
-  if (!is_repository_id(name)) {
-    throw Failure(
-        ExitCode::kModel,
-        fmt::format("{}: {}, expected a model directory or a name on the hub such as "
-                    "google-bert/bert-base-uncased",
-                    name, fs::exists(name, ignored) ? "is not a directory" : "no such directory"));
-  }
-  if (!is_file_name(request.revision)) {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("model {}: found the revision \"{}\", expected a branch, a tag or a "
-                              "commit",
-                              name, request.revision));
-  }
-  const RepositoryCache cache(options.cache_dir, {RepositoryType::kModel, name});
+  check_request({RepositoryType::kModel, name}, request.revision,
+                "a model directory or a name on the hub such as google-bert/bert-base-uncased");
+  const RepositoryCache cache(options.model_cache(), {RepositoryType::kModel, name});
   std::optional<fs::path> cached;
   std::string missing = "no snapshot of this revision";
   if (const auto commit = cache.commit_of(request.revision)) {

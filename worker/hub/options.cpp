@@ -127,10 +127,12 @@ HubOptions options_from_environment(const GetVariable& variable, const std::stri
                             ? expand(xdg.empty() ? "~/.cache" : xdg, variable) / "huggingface"
                             : expand(named_home, variable);
   const std::string hub_cache =
-      cache_dir.empty() ? first_set(variable, {env::kHfHubCache, env::kHuggingfaceHubCache,
-                                               env::kTransformersCache})
+      cache_dir.empty() ? first_set(variable, {env::kHfHubCache, env::kHuggingfaceHubCache})
                         : cache_dir;
   options.cache_dir = hub_cache.empty() ? home / "hub" : expand(hub_cache, variable);
+  if (cache_dir.empty()) {
+    options.transformers_cache = expand(variable(env::kTransformersCache), variable);
+  }
   const std::string datasets = cache_dir.empty() ? variable(env::kHfDatasetsCache) : cache_dir;
   options.datasets_cache = datasets.empty() ? home / "datasets" : expand(datasets, variable);
   options.token = read_token(variable, home);

@@ -29,6 +29,7 @@ struct HubLimits {
 struct HubOptions {
   std::string endpoint = "https://huggingface.co";  // without a trailing slash
   std::filesystem::path cache_dir;                  // models--ORG--NAME, datasets--ORG--NAME
+  std::filesystem::path transformers_cache;         // models only; empty: cache_dir
   std::filesystem::path datasets_cache;             // the datasets library's Arrow files
   std::string token;                                // empty: anonymous. Never part of a message.
   bool offline = false;                             // true: no network
@@ -37,6 +38,9 @@ struct HubOptions {
   std::function<void(const std::string&)> progress;  // called with one line; may be empty
   const net::WakeUp* cancel = nullptr;               // ends every wait with Failure(kTerminated)
 
+  const std::filesystem::path& model_cache() const {
+    return transformers_cache.empty() ? cache_dir : transformers_cache;
+  }
   void report(const std::string& line) const {
     if (progress) progress(line);
   }
@@ -49,8 +53,9 @@ using GetVariable = std::function<std::string(const char*)>;
 // (common/contract/environment.h lists them). `cache_dir`: the flag --cache_dir, which overrides
 // the variables; empty if it is not given. Fails with kUsage on a bad value.
 //
-// cache_dir is the first one set of: the flag, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// TRANSFORMERS_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub.
+// cache_dir is the first one set of: the flag, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,
+// XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub. transformers 4 (utils/hub.py) looks for
+// models in TRANSFORMERS_CACHE first; the flag overrides that too.
 HubOptions options_from_environment(const GetVariable& variable, const std::string& cache_dir = "");
 
 }  // namespace tilewright::hub

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+
+#include "common/contract/repository_id.h"
 
 namespace tilewright::hub {
 namespace {
 
-constexpr std::size_t kMaxIdBytes = 96;
 constexpr std::size_t kMaxFileNameBytes = 512;
 constexpr std::size_t kMaxPartBytes = 255;  // of a file name in a file system
 constexpr std::size_t kMaxEtagBytes = 128;
@@ -58,20 +60,19 @@ std::string Repository::api_path(std::string_view revision) const {
                      percent_encoded(revision, false));
 }
 
-bool is_repository_id(std::string_view id) {
-  if (id.empty() || id.size() > kMaxIdBytes || std::ranges::count(id, '/') > 1) return false;
-  while (!id.empty()) {
-    const std::size_t slash = id.find('/');
-    const std::string_view part = id.substr(0, slash);
-    if (part.empty() || !std::ranges::all_of(part, is_word) ||
-        part.find("..") != std::string_view::npos || part.find("--") != std::string_view::npos ||
-        part.front() == '.' || part.front() == '-' || part.back() == '.' || part.back() == '-') {
-      return false;
-    }
-    if (slash == std::string_view::npos) return true;
-    id.remove_prefix(slash + 1);
+void check_request(const Repository& repository, const std::string& revision,
+                   std::string_view expected) {
+  if (!is_repository_id(repository.id)) {
+    std::error_code ignored;
+    const bool exists = std::filesystem::exists(repository.id, ignored);
+    throw Failure(repository.code(),
+                  fmt::format("{}: {}, expected {}", repository.id,
+                              exists ? "is not a directory" : "no such directory", expected));
   }
-  return false;  // ends with a slash
+  if (is_file_name(revision)) return;
+  throw Failure(ExitCode::kUsage,
+                fmt::format("{}: found the revision \"{}\", expected a branch, a tag or a commit",
+                            repository.description(), revision));
 }
 
 bool is_file_name(std::string_view name) {

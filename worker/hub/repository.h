@@ -29,9 +29,10 @@ struct Repository {
   std::string api_path(std::string_view revision) const;
 };
 
-// Whether `id` is NAME or ORG/NAME of letters, digits, '.', '_' and '-', as the hub allows. At most
-// 96 characters; no part begins or ends with '.' or '-', or holds ".." or "--".
-bool is_repository_id(std::string_view id);
+// Checks what a user gave as repository and revision before it becomes a path and a URL. `expected`:
+// what the name may be. Throws Failure with the repository's code(), for the revision with kUsage.
+void check_request(const Repository& repository, const std::string& revision,
+                   std::string_view expected);
 
 // Whether `name` is a relative path of at most 512 bytes without empty, "." and ".." parts, and
 // without control characters, backslashes and quotation marks.

@@ -37,6 +37,14 @@ struct Baseline {
   Metrics metrics;
 };
 
+// What a task makes of the outputs of the model.
+struct Scores {
+  Metrics metrics = {};  // empty if the data set has no labels
+  // The files with the predictions that are written after an evaluation (kDev) or a prediction
+  // (kTest): name -> content.
+  std::map<std::string, std::string> prediction_files = {};
+};
+
 // Immutable; any number of threads may use one.
 class Task {
  public:
@@ -62,16 +70,9 @@ class Task {
                        const ReadOptions& options) const = 0;
 
   // `logits`: [rows, num_labels] in the order of the dataset. A row is an example, or a token for
-  // question answering. The data set has labels.
-  virtual Metrics metrics(std::span<const float> logits, const Dataset& dataset) const = 0;
-
-  // The files with the predictions, by name, that are written after an evaluation (kDev) or a
-  // prediction (kTest).
-  virtual std::map<std::string, std::string> prediction_files(const DataPart&,
-                                                              std::span<const float> /*logits*/,
-                                                              const Dataset&) const {
-    return {};
-  }
+  // question answering.
+  virtual Scores score(const DataPart& part, std::span<const float> logits,
+                       const Dataset& dataset) const = 0;
 
   // Scored on the dev split with rules taken from the training split; empty where none is defined.
   // Reads both files, and fails as read does.

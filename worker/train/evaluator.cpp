@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 
@@ -16,17 +17,33 @@ namespace {
 
 constexpr std::size_t kMaxLogitBytes = std::size_t{1} << 30;
 
-// All ranks' logits in the order of the data set. Collective.
+constexpr std::size_t kMaxResultBytes = std::size_t{1} << 20;
+
+// On rank 0, all ranks' logits in the order of the data set. Collective.
 std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
                                  MonotonicTime deadline) {
   const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size_bytes());
   std::vector<float> all;
-  for (const std::string& part : collectives::all_gather(mesh, bytes, kMaxLogitBytes, deadline)) {
+  for (const std::string& part : collectives::gather(mesh, 0, bytes, kMaxLogitBytes, deadline)) {
     const std::size_t before = all.size();
     all.resize(before + part.size() / sizeof(float));
     std::memcpy(all.data() + before, part.data(), part.size() / sizeof(float) * sizeof(float));
   }
   return all;
+}
+
+// Sends rank 0's result without its files to all ranks. Collective.
+void share_result(collectives::Mesh& mesh, MonotonicTime deadline, EvaluationResult& result) {
+  // MessagePack keeps the bits of a number, also of one that is not finite.
+  std::string text;
+  if (mesh.rank() == 0) {
+    nlohmann::json::to_msgpack({{"metrics", result.metrics}, {"loss", result.loss}}, text);
+  }
+  text = collectives::broadcast_string(mesh, 0, text, kMaxResultBytes, deadline);
+  if (mesh.rank() == 0) return;
+  const nlohmann::json shared = nlohmann::json::from_msgpack(text);
+  result.metrics = shared.at("metrics").get<tasks::Metrics>();
+  result.loss = shared.at("loss").get<double>();
 }
 
 // log(sum of exp(logits)) of `count` logits with a distance of `stride`.
@@ -96,9 +113,10 @@ EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
   EvaluationResult result;
   result.suffix = set.suffix;
   result.examples = data.size();
-  result.prediction_files = task.prediction_files(set.part, logits, data);
-  if (!data.has_labels() || data.size() == 0) return result;
-  result.metrics = task.metrics(logits, data);
+  tasks::Scores scores = task.score(set.part, logits, data);
+  result.prediction_files = std::move(scores.prediction_files);
+  result.metrics = std::move(scores.metrics);
+  if (!data.has_labels()) return result;
   double sum = 0;
   for (std::size_t i = 0; i < data.size(); ++i) {
     sum += loss_of(task, data, i, logits, label_smoothing);
@@ -149,9 +167,16 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
   const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
       compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples));
-  EvaluationResult result =
-      score(*job_.task, set, gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout),
-            static_cast<double>(job_.settings.label_smoothing_factor));
+  const std::vector<float> logits = gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout);
+  EvaluationResult result;
+  if (mesh.rank() == 0) {
+    result =
+        score(*job_.task, set, logits, static_cast<double>(job_.settings.label_smoothing_factor));
+  } else {
+    result.suffix = set.suffix;
+    result.examples = set.data.size();
+  }
+  share_result(mesh, monotonic_now() + kCollectiveTimeout, result);
   result.seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
   const std::int64_t batch = job_.settings.per_device_eval_batch_size;
   result.steps = ((examples + mesh.world() - 1) / mesh.world() + batch - 1) / batch;

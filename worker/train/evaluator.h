@@ -1,5 +1,5 @@
-// Evaluation. Each rank computes the logits of a part of the examples, all ranks gather all logits,
-// and each computes the same metrics from them.
+// Evaluation. Each rank computes the logits of a part of the examples. Rank 0 gathers them, makes the
+// predictions and sends the metrics to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct EvaluationResult {
   double seconds = 0;
   std::size_t examples = 0;
   std::int64_t steps = 0;                                    // batches of the rank that has most
-  std::map<std::string, std::string> prediction_files = {};  // name -> content
+  std::map<std::string, std::string> prediction_files = {};  // name -> content; rank 0 only
 };
 
 // The examples that a rank evaluates: consecutive, sizes differing by at most one.
 collectives::Range evaluation_range(int rank, int world, std::int64_t examples);
 
-// `logits`: [rows, labels] as in Task::metrics(). Without labels the result has only the predictions
+// `logits`: [rows, labels] as in Task::score(). Without labels the result has only the predictions
 // and the number of examples. `label_smoothing`: in the loss of a classification, as in training.
 // Leaves `seconds` at 0. Throws Failure(kPeerLost) if the number of logits is wrong.
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
@@ -40,11 +40,11 @@ class Evaluator {
   // `job` and `model` outlive the evaluator.
   Evaluator(const Job& job, nn::Model<Activation>& model) : job_(job), model_(model) {}
 
-  // Collective; every rank gets the result. Throws Failure(kPeerLost).
+  // Collective; every rank gets the result, rank 0 alone the files. Throws Failure(kPeerLost).
   EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set);
 
  private:
-  // Logits of examples [range.begin, range.end) in rows as in Task::metrics().
+  // Logits of examples [range.begin, range.end) in rows as in Task::score().
   std::vector<float> compute_logits(const tasks::Dataset& data, collectives::Range range);
 
   void append_logits(std::span<const Activation> found, std::vector<float>& logits) const;

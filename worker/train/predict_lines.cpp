@@ -9,7 +9,6 @@
 
 #include "common/base/check.h"
 #include "worker/checkpoint/parameters.h"
-#include "worker/tasks/squad/postprocess.h"
 #include "worker/tasks/squad/squad.h"
 #include "worker/train/inputs.h"
 #include "worker/train/trainer.h"
@@ -153,18 +152,13 @@ class SentenceLines final : public tasks::Task {
     return data;
   }
 
-  tasks::Metrics metrics(std::span<const float>, const tasks::Dataset&) const override {
-    return {};
-  }
-
-  std::map<std::string, std::string> prediction_files(const tasks::DataPart&,
-                                                      std::span<const float> logits,
-                                                      const tasks::Dataset& data) const override {
+  tasks::Scores score(const tasks::DataPart&, std::span<const float> logits,
+                      const tasks::Dataset& data) const override {
     std::string lines;
     for (std::size_t i = 0; i < data.size(); ++i) {
       lines += to_line(describe(logits.subspan(i * labels_.size(), labels_.size())));
     }
-    return {{kOutput, lines}};
+    return {.prediction_files = {{kOutput, lines}}};
   }
 
  private:
@@ -201,22 +195,14 @@ class QuestionLines final : public tasks::Task {
     return tasks::squad::make_dataset(examples_, part.split, tokenizer, options, name_);
   }
 
-  tasks::Metrics metrics(std::span<const float>, const tasks::Dataset&) const override {
-    return {};
-  }
-
-  std::map<std::string, std::string> prediction_files(const tasks::DataPart&,
-                                                      std::span<const float> logits,
-                                                      const tasks::Dataset& data) const override {
-    const auto* source = dynamic_cast<const tasks::squad::SquadSource*>(data.source.get());
-    TW_CHECK(source != nullptr, "a data set of another task");
-    const auto predictions =
-        tasks::squad::postprocess(source->examples, source->features, logits, source->options);
+  tasks::Scores score(const tasks::DataPart&, std::span<const float> logits,
+                      const tasks::Dataset& data) const override {
+    const auto predictions = tasks::squad::predictions_of(logits, data);
     std::string lines;
     for (std::size_t i = 0; i < predictions.size(); ++i) {
       lines += to_line(describe(ids_[i], predictions[i]));
     }
-    return {{kOutput, lines}};
+    return {.prediction_files = {{kOutput, lines}}};
   }
 
  private:

@@ -1,11 +1,14 @@
 #include "worker/train/run.h"
 
+#include <climits>
 #include <functional>
 
 #include "common/contract/log_lines.h"
 #include "common/contract/training_report.h"
+#include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/mpi_transport.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/train/collective_timeout.h"
 #include "worker/train/inputs.h"
@@ -34,7 +37,9 @@ struct Connection {
 // Joins membership epochs and connects to their workers through one listening socket.
 class Connector {
  public:
-  Connector(elastic::Session& session, Logger& log) : session_(session), log_(log) {
+  // `mpi`: see RunOptions.
+  Connector(elastic::Session& session, collectives::MpiPort* mpi, Logger& log)
+      : session_(session), mpi_(mpi), log_(log) {
     if (session.is_standalone()) return;
     listener_.emplace(net::Listener::bind(session.address()).or_throw());
     session.advertise_address(listener_->local_address());
@@ -43,7 +48,10 @@ class Connector {
   std::optional<Connection> connect(std::int64_t last_checkpoint_step);
 
  private:
+  std::unique_ptr<collectives::Mesh> connect_peers(const collectives::MeshConfig& config);
+
   elastic::Session& session_;
+  collectives::MpiPort* mpi_;
   Logger& log_;
   std::optional<net::Listener> listener_;
 };
@@ -140,6 +148,23 @@ runtime::Isa isa_of(const rendezvous::Assignment& assignment) {
       fmt::format("the coordinator assigned the unknown instruction set \"{}\"", assignment.isa));
 }
 
+std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::MeshConfig& config) {
+  if (mpi_ == nullptr) {
+    return collectives::build_mesh(*listener_, config, session_.key(),
+                                   monotonic_now() + kConnectTimeout,
+                                   &session_.epoch_cancel_token());
+  }
+  const auto world = static_cast<int>(config.peers.size());
+  if (mpi_->rank() != config.rank || mpi_->world() != world) {
+    throw Failure(ExitCode::kInternal,
+                  fmt::format("rank {} of {} in the membership epoch, rank {} of {} in MPI",
+                              config.rank, world, mpi_->rank(), mpi_->world()));
+  }
+  if (config.rank == 0) log_.info("gradients are exchanged through {}", mpi_->library());
+  return std::make_unique<collectives::Mesh>(config,
+                                             std::make_unique<collectives::MpiTransport>(*mpi_));
+}
+
 std::optional<Connection> Connector::connect(std::int64_t last_checkpoint_step) {
   for (;;) {
     const std::optional<rendezvous::Assignment> assignment = session_.join(last_checkpoint_step);
@@ -160,13 +185,10 @@ std::optional<Connection> Connector::connect(std::int64_t last_checkpoint_step) 
       config.peers.push_back({net::parse_address(peer.address).or_throw(), peer.who.instance_id});
     }
     try {
-      return Connection{collectives::build_mesh(*listener_, config, session_.key(),
-                                                monotonic_now() + kConnectTimeout,
-                                                &session_.epoch_cancel_token()),
-                        isa, assignment->resume_step};
+      return Connection{connect_peers(config), isa, assignment->resume_step};
     } catch (const Failure& failure) {
       throw_if_stopped(session_);
-      if (failure.code() != ExitCode::kPeerLost) throw;
+      if (failure.code() != ExitCode::kPeerLost || session_.has_single_epoch()) throw;
       log_.warn("membership epoch {} ended before it began: {}", config.epoch, failure.what());
     }
   }
@@ -185,6 +207,12 @@ class ProgressReporter {
         printer_(printer),
         peak_(peak),
         world_(world) {
+    // A resumed training has not gone back to step 0.
+    progress_.step = trainer.step();
+    if (job.schedule.steps_per_epoch > 0) {
+      progress_.epoch_of_data =
+          static_cast<double>(trainer.step()) / static_cast<double>(job.schedule.steps_per_epoch);
+    }
     progress_.total_steps = job.schedule.total_steps;
     progress_.last_checkpoint_step = trainer.last_checkpoint_step();
   }
@@ -250,8 +278,10 @@ class TrainingRun {
         session_(session),
         log_(log),
         arguments_(arguments),
-        settings_(make_settings(
-            arguments, {.world = options.default_world_size, .has_bf16 = has_bf16(options.isas)})),
+        settings_(make_settings(arguments, {.world = options.default_world_size,
+                                            .has_bf16 = has_bf16(options.isas),
+                                            .model_task = checkpoint::read_finetuning_task(
+                                                arguments.settings().model_name_or_path)})),
         faults_(Faults::parse(options.fault).or_throw()) {
     if (options.metrics_address) {
       exposition_ =
@@ -259,7 +289,7 @@ class TrainingRun {
     }
     const hub::HubOptions hub = hub_options(arguments, options, log);
     resolve_model_names(settings_, hub);
-    job_ = load_job(settings_, session.job_uid(),
+    job_ = load_job(settings_, session.output_uid(),
                     {.task = nullptr, .tables = resolve_data_set(settings_, hub)});
     pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads);
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
@@ -271,7 +301,7 @@ class TrainingRun {
   }
 
   std::string run() {
-    Connector connector(session_, log_);
+    Connector connector(session_, options_.mpi, log_);
     for (;;) {
       const std::optional<Connection> connection =
           connector.connect(trainer_->last_checkpoint_step());
@@ -288,9 +318,11 @@ class TrainingRun {
           complete = run_epoch(*mesh, connection->resume_step);
         }
         if (complete && session_.finish()) return printed_results_;
+        throw_if_stopped(session_);
+        if (session_.has_single_epoch()) throw Failure(ExitCode::kPeerLost, session_.reason());
       } catch (const Failure& failure) {
         throw_if_stopped(session_);
-        if (!ends_epoch(failure.code()) || session_.is_standalone()) throw;
+        if (!ends_epoch(failure.code()) || session_.has_single_epoch()) throw;
         log_.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
       }
       throw_if_stopped(session_);
@@ -316,6 +348,7 @@ class TrainingRun {
   // False: the workers stopped before the last step to form the next membership epoch.
   bool run_epoch(collectives::Mesh& mesh, std::int64_t resume_step) {
     check_consistent(job_, mesh);
+    if (options_.output_dir_of_rank0) adopt_output_dir(mesh);
     trainer_->begin_epoch(mesh);
     check_memory_across_ranks(*trainer_, mesh, newcomer_);
     newcomer_ = false;
@@ -362,12 +395,17 @@ class TrainingRun {
     return true;
   }
 
+  void adopt_output_dir(collectives::Mesh& mesh) {
+    settings_.output_dir = job_.settings.output_dir = collectives::broadcast_string(
+        mesh, 0, settings_.output_dir, PATH_MAX, monotonic_now() + kCollectiveTimeout);
+  }
+
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
   // files.
   void restore_and_acquire_output_dir(collectives::Mesh& mesh, std::int64_t resume_step) {
     const checkpoint::OutputRequest request{
         job_.uid,
-        session_.is_standalone() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
+        session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
         settings_.overwrite_output_dir};
     const std::string found = run_on_rank0(mesh, [&] {
       const auto ownership = checkpoint::check_output_dir(settings_.output_dir, request);
@@ -501,7 +539,7 @@ class TrainingRun {
   elastic::Session& session_;
   Logger& log_;
   const TrainingArguments& arguments_;
-  Settings settings_;  // constant after the constructor
+  Settings settings_;  // constant after the constructor, but for adopt_output_dir()
   Faults faults_;
   std::unique_ptr<metrics::Exposition> exposition_;  // null: /metrics is not served
   Job job_;

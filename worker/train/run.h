@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/contract/training_flags.h"
+#include "worker/collectives/mpi_port.h"
 #include "worker/elastic/session.h"
 #include "worker/hub/options.h"
 #include "worker/metrics/exposition.h"
@@ -21,10 +22,16 @@ struct RunOptions {
   int threads = 1;
   int default_world_size = 1;  // if --nominal_workers is 0
   std::int64_t worker_index = 0;
+  // All workers take the output directory of rank 0, because the flag holds a date, which they can
+  // have expanded at other times or in other time zones.
+  bool output_dir_of_rank0 = false;
   std::string fault;  // TILEWRIGHT_FAULT
   // Address of /metrics; nullopt: not served.
   std::optional<net::Address> metrics_address;
   metrics::Identity identity;
+  // Exchanges gradients through an MPI library whose ranks are those of the membership epoch.
+  // nullptr: over TCP.
+  collectives::MpiPort* mpi = nullptr;
   bool terminal = false;  // standard error is a terminal
   // Reads the environment, for the hub.
   hub::GetVariable variable = [](const char*) { return std::string(); };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/contract/tasks.h"
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/shard_tree.h"
 #include "worker/kernels/gemm/onednn.h"
@@ -29,27 +30,33 @@ void check_required(const Settings& settings) {
   }
 }
 
-// The task of run_qa.py's and run_glue.py's --dataset_name: "squad", "rajpurkar/squad_v2", "glue".
+// The task of run_qa.py's and run_glue.py's --dataset_name.
 std::string task_of_dataset(const Settings& settings) {
-  const std::string& name = settings.dataset_name;
-  const std::string base = name.substr(name.rfind('/') + 1);
-  if (base == "glue") {
-    if (!settings.dataset_config_name.empty()) return settings.dataset_config_name;
-    throw Failure(ExitCode::kUsage,
-                  "--dataset_config_name is missing; expected the task of --dataset_name=glue");
-  }
-  const std::vector<std::string> known = tasks::task_names();
-  if (std::ranges::find(known, base) != known.end()) return base;
-  throw Failure(ExitCode::kUsage, fmt::format("--dataset_name={}: expected glue, or one of {}",
-                                              name.substr(0, 100), fmt::join(known, ", ")));
+  DatasetTask found =
+      tilewright::task_of_dataset(settings.dataset_name, settings.dataset_config_name);
+  if (!found.task.empty()) return std::move(found.task);
+  throw Failure(ExitCode::kUsage, fmt::format("--{}: {}", found.wrong_flag, found.message));
 }
 
-void resolve_task(const TrainingArguments& arguments, Settings& settings) {
+// "mrpc" for "MRPC", "sst2" for the older spelling "sst-2"; empty if there is no such task.
+std::string known_task(std::string name) {
+  std::erase(name, '-');
+  for (char& c : name) {
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+  }
+  const std::vector<std::string_view> known = task_names();
+  return std::ranges::find(known, name) == known.end() ? "" : name;
+}
+
+void resolve_task(const TrainingArguments& arguments, const Machine& machine, Settings& settings) {
   if (settings.task_name.empty() && !settings.dataset_name.empty()) {
     settings.task_name = task_of_dataset(settings);
   }
   const bool own_files = !settings.train_file.empty() || !settings.validation_file.empty() ||
                          !settings.test_file.empty();
+  if (settings.task_name.empty() && !own_files && !settings.do_train) {
+    settings.task_name = known_task(machine.model_task);
+  }
   if (settings.task_name.empty()) {
     if (own_files) return;
     throw Failure(ExitCode::kUsage,
@@ -109,8 +116,8 @@ void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) 
 
 Settings make_settings(const TrainingArguments& arguments, const Machine& machine) {
   Settings settings{arguments.settings()};
-  resolve_task(arguments, settings);
   resolve_actions(arguments, settings);
+  resolve_task(arguments, machine, settings);
   check_required(settings);
   resolve_evaluation(arguments, settings);
   if (!arguments.is_set("bf16")) {

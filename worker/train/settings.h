@@ -15,7 +15,7 @@ namespace tilewright::train {
 // make_settings() resolves these flags in place:
 // - nominal_workers, max_workers and virtual_shards are never 0, init_seed and data_seed never -1;
 // - exact is false with the oneDNN backend;
-// - task_name follows from dataset_name if it is not given;
+// - task_name follows from dataset_name if it is not given, without a training from the model;
 // - do_train, do_eval and do_predict say what is done;
 // - max_seq_length has the default of the task's script;
 // - eval_steps is above 0 with eval_strategy steps;
@@ -37,6 +37,9 @@ struct Settings : TrainingSettings {
 struct Machine {
   std::int64_t world = 1;  // processes at the start, if nominal_workers or max_workers is 0
   bool has_bf16 = true;    // the CPU has instructions for it: the default of --bf16
+  // finetuning_task of the model's config.json: the task of an evaluation or a prediction without
+  // --task_name. Ignored if it is no known task.
+  std::string model_task = {};
 };
 
 // Throws Failure(kUsage) for a missing flag and for flags that exclude each other.

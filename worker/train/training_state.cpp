@@ -317,8 +317,8 @@ void TrainingState<Activation>::write_checkpoint(std::uint64_t membership_epoch)
   content.state = state_;
   content.tensors = tensors();
   content.extra_files = checkpoint::tokenizer_files(tokenizer_directory(job_.settings));
-  content.extra_files["config.json"] =
-      checkpoint::model_config_json(job_.model.json, job_.model.labels, job_.model.encoder);
+  content.extra_files["config.json"] = checkpoint::model_config_json(
+      job_.model.json, job_.model.labels, job_.model.encoder, job_.settings.task_name);
   content.before_commit = [this] { faults_.hit("checkpoint.before_rename"); };
   const std::filesystem::path path = checkpoint::write_checkpoint(output(), content);
   last_checkpoint_step_ = state_.global_step;
@@ -331,8 +331,8 @@ std::string TrainingState<Activation>::write_model(
   faults_.hit("output.begin");
   checkpoint::ModelFolderContent content;
   content.weights = views(model_.parameters().data());
-  content.config_json =
-      checkpoint::model_config_json(job_.model.json, job_.model.labels, job_.model.encoder);
+  content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels,
+                                                      job_.model.encoder, job_.settings.task_name);
   content.tokenizer_source = tokenizer_directory(job_.settings);
   content.extra_files = results;
   content.before_commit = [this] { faults_.hit("output.before_rename"); };

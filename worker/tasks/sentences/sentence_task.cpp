@@ -101,25 +101,33 @@ Dataset SentenceTask::read(const DataPart& part, const text::Tokenizer& tokenize
   return dataset;
 }
 
-Metrics SentenceTask::metrics(std::span<const float> logits, const Dataset& dataset) const {
+Scores SentenceTask::score(const DataPart& part, std::span<const float> logits,
+                           const Dataset& dataset) const {
   TW_CHECK(logits.size() == dataset.size() * static_cast<std::size_t>(num_labels()),
            "{} logits for {} examples", logits.size(), dataset.size());
-  if (is_regression()) return score(logits, dataset.values);
-  return score(predictions_of(logits, num_labels()), dataset.labels);
+  const std::vector<std::int32_t> predictions =
+      is_regression() ? std::vector<std::int32_t>() : predictions_of(logits, num_labels());
+  Scores scores;
+  if (dataset.has_labels()) {
+    scores.metrics = is_regression() ? metrics_of(logits, dataset.values)
+                                     : metrics_of(predictions, dataset.labels);
+  }
+  if (part.split == Split::kTest) {
+    scores.prediction_files = prediction_files(part, logits, predictions, dataset);
+  }
+  return scores;
 }
 
-std::map<std::string, std::string> SentenceTask::prediction_files(const DataPart& part,
-                                                                  std::span<const float> logits,
-                                                                  const Dataset& dataset) const {
-  if (part.split != Split::kTest) return {};
+// `predictions`: label ids; empty for a regression.
+std::map<std::string, std::string> SentenceTask::prediction_files(
+    const DataPart& part, std::span<const float> logits, std::span<const std::int32_t> predictions,
+    const Dataset& dataset) const {
   const auto* source = dynamic_cast<const RowIndices*>(dataset.source.get());
   TW_CHECK(source != nullptr && source->indices.size() == dataset.size(),
            "the data set is not one of a test split");
   const Submission submission = this->submission(part);
   std::string results = "index\tprediction\n";
   std::string submitted = results;
-  const std::vector<std::int32_t> predictions =
-      is_regression() ? std::vector<std::int32_t>() : predictions_of(logits, num_labels());
   for (std::size_t i = 0; i < dataset.size(); ++i) {
     const std::int64_t index = source->indices[i];
     if (is_regression()) {
@@ -147,25 +155,25 @@ std::vector<Baseline> SentenceTask::baselines(const std::filesystem::path& data_
     if (metrics_ != std::vector{TaskMetric::kMeanSquaredError}) return {};
     std::vector<float> values;
     for (const Example& example : dev) values.push_back(example.value);
-    return {{"mean", score(mean_value(train, dev), values)}};
+    return {{"mean", metrics_of(mean_value(train, dev), values)}};
   }
   std::vector<std::int32_t> labels;
   labels.reserve(dev.size());
   for (const Example& example : dev) labels.push_back(example.label);
-  std::vector<Baseline> found = {{"majority", score(majority_class(train, dev), labels)}};
+  std::vector<Baseline> found = {{"majority", metrics_of(majority_class(train, dev), labels)}};
   if (is_pair_ && num_labels() == 2) {
-    found.push_back({"word overlap", score(overlap_rule(train, dev), labels)});
+    found.push_back({"word overlap", metrics_of(overlap_rule(train, dev), labels)});
   }
   return found;
 }
 
-Metrics SentenceTask::score(std::span<const std::int32_t> predictions,
-                            std::span<const std::int32_t> labels) const {
+Metrics SentenceTask::metrics_of(std::span<const std::int32_t> predictions,
+                                 std::span<const std::int32_t> labels) const {
   return score_all(metrics_, predictions, labels);
 }
 
-Metrics SentenceTask::score(std::span<const float> predictions,
-                            std::span<const float> values) const {
+Metrics SentenceTask::metrics_of(std::span<const float> predictions,
+                                 std::span<const float> values) const {
   return score_all(metrics_, predictions, values);
 }
 

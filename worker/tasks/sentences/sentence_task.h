@@ -37,12 +37,10 @@ class SentenceTask : public Task {
   // The rows of kTest have no labels.
   Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
                const ReadOptions& options) const override;
-  // As in run_glue: several metrics are followed by their mean, combined_score.
-  Metrics metrics(std::span<const float> logits, const Dataset& dataset) const override;
-  // For kTest: run_glue's predict_results_TASK.txt and the file of GLUE's submission.
-  std::map<std::string, std::string> prediction_files(const DataPart& part,
-                                                      std::span<const float> logits,
-                                                      const Dataset& dataset) const override;
+  // As in run_glue: several metrics are followed by their mean, combined_score. kTest has the files
+  // predict_results_TASK.txt of run_glue and the file of GLUE's submission.
+  Scores score(const DataPart& part, std::span<const float> logits,
+               const Dataset& dataset) const override;
   // Empty if there are no training rows.
   std::vector<Baseline> baselines(const std::filesystem::path& data_dir) const override;
 
@@ -68,9 +66,13 @@ class SentenceTask : public Task {
   virtual Submission submission(const DataPart&) const { return {}; }
 
  private:
-  Metrics score(std::span<const std::int32_t> predictions,
-                std::span<const std::int32_t> labels) const;
-  Metrics score(std::span<const float> predictions, std::span<const float> values) const;
+  Metrics metrics_of(std::span<const std::int32_t> predictions,
+                     std::span<const std::int32_t> labels) const;
+  Metrics metrics_of(std::span<const float> predictions, std::span<const float> values) const;
+  std::map<std::string, std::string> prediction_files(const DataPart& part,
+                                                      std::span<const float> logits,
+                                                      std::span<const std::int32_t> predictions,
+                                                      const Dataset& dataset) const;
 
   const std::string name_;
   const std::vector<std::string> label_names_;

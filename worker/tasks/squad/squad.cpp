@@ -11,7 +11,6 @@
 #include "common/contract/tasks.h"
 #include "worker/tasks/squad/json_reader.h"
 #include "worker/tasks/squad/metrics.h"
-#include "worker/tasks/squad/postprocess.h"
 #include "worker/tasks/squad/prediction_files.h"
 
 namespace tilewright::tasks::squad {
@@ -21,10 +20,6 @@ const SquadSource& source_of(const Dataset& dataset) {
   const auto* source = dynamic_cast<const SquadSource*>(dataset.source.get());
   TW_CHECK(source != nullptr, "a data set of another task");
   return *source;
-}
-
-std::vector<Prediction> predictions_of(std::span<const float> logits, const SquadSource& source) {
-  return postprocess(source.examples, source.features, logits, source.options);
 }
 
 class SquadTask : public Task {
@@ -65,23 +60,21 @@ class SquadTask : public Task {
                         path.string());
   }
 
-  Metrics metrics(std::span<const float> logits, const Dataset& dataset) const override {
+  Scores score(const DataPart& part, std::span<const float> logits,
+               const Dataset& dataset) const override {
     const SquadSource& source = source_of(dataset);
-    std::vector<std::string> answers;
-    for (Prediction& prediction : predictions_of(logits, source)) {
-      answers.push_back(std::move(prediction.answer));
+    const bool version_2 = source.options.version_2_with_negative;
+    const std::vector<Prediction> predictions = predictions_of(logits, dataset);
+    Scores scores;
+    if (dataset.has_labels()) {
+      std::vector<std::string> answers;
+      for (const Prediction& prediction : predictions) answers.push_back(prediction.answer);
+      scores.metrics =
+          version_2 ? score_v2(source.examples, answers) : score_v1(source.examples, answers);
     }
-    return source.options.version_2_with_negative ? score_v2(source.examples, answers)
-                                                  : score_v1(source.examples, answers);
-  }
-
-  std::map<std::string, std::string> prediction_files(const DataPart& part,
-                                                      std::span<const float> logits,
-                                                      const Dataset& dataset) const override {
-    const SquadSource& source = source_of(dataset);
-    return make_prediction_files(source.examples, predictions_of(logits, source),
-                                 part.split == Split::kTest ? "predict" : "eval",
-                                 source.options.version_2_with_negative);
+    scores.prediction_files = make_prediction_files(
+        source.examples, predictions, part.split == Split::kTest ? "predict" : "eval", version_2);
+    return scores;
   }
 
  private:
@@ -136,6 +129,11 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
   kept->options = options.question_answering;
   dataset.source = std::move(kept);
   return dataset;
+}
+
+std::vector<Prediction> predictions_of(std::span<const float> logits, const Dataset& dataset) {
+  const SquadSource& source = source_of(dataset);
+  return postprocess(source.examples, source.features, logits, source.options);
 }
 
 std::vector<std::unique_ptr<const Task>> make_tasks() {

@@ -8,6 +8,7 @@
 
 #include "worker/tasks/squad/examples.h"
 #include "worker/tasks/squad/features.h"
+#include "worker/tasks/squad/postprocess.h"
 #include "worker/tasks/task.h"
 #include "worker/tasks/task_options.h"
 
@@ -27,6 +28,10 @@ struct SquadSource : Source {
 // the features.
 Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& tokenizer,
                      const ReadOptions& options, const std::string& source);
+
+// The answers to the questions of a data set from make_dataset(), one per question. `logits`: as in
+// postprocess().
+std::vector<Prediction> predictions_of(std::span<const float> logits, const Dataset& dataset);
 
 // One for each entry of question_answering_tasks(), in its order.
 std::vector<std::unique_ptr<const Task>> make_tasks();

@@ -156,10 +156,11 @@ TEST(TrainingArguments, AcceptAliasesDashesAndSynonyms) {
 
 TEST(TrainingArguments, SayWhichFlagsHaveNoEffect) {
   const auto parsed = parse(
-      {"--use_ipex", "--no_cuda", "True", "--fp16", "False", "--bf16", "--ddp_backend", "ccl"});
+      {"--use_ipex", "--no_cuda", "True", "--fp16", "False", "--bf16", "--ddp_timeout", "1800"});
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   EXPECT_EQ(parsed->note(),
-            "--no_cuda, --use_ipex, --ddp_backend: no effect, see docs/reference.md");
+            "--no_cuda, --use_ipex, --ddp_timeout: no effect, see docs/reference.md");
+  EXPECT_EQ(parse({"--xpu_backend", "mpi"})->settings().ddp_backend, "mpi");
   EXPECT_EQ(parse({"--seed=1"})->note(), "");
   EXPECT_TRUE(parsed->is_set("bf16"));
   EXPECT_FALSE(parsed->is_set("fp16"));

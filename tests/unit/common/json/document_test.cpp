@@ -82,6 +82,32 @@ TEST(Document, ReadsJson) {
   EXPECT_EQ(document.tree, json::parse(R"({"a": [1, "2", null, true], "b": {}})"));
 }
 
+TEST(Document, ReadsSeveralDocuments) {
+  const std::vector<Document> documents =
+      read_yaml_documents("---\na: 1\n---\n# nothing\n---\nb:\n  c: 2\n---\n");
+  ASSERT_EQ(documents.size(), 2u);
+  EXPECT_EQ(documents[0].tree, json({{"a", 1}}));
+  EXPECT_EQ(documents[0].positions.line_of("a"), 2);
+  EXPECT_EQ(documents[0].positions.line_of("missing"), 0);
+  EXPECT_EQ(documents[1].tree, json({{"b", {{"c", 2}}}}));
+  EXPECT_EQ(documents[1].positions.line_of("b.c"), 7);
+  EXPECT_EQ(documents[1].positions.line_of("missing"), 6);
+}
+
+TEST(Document, ReportsAnErrorInAnyOfSeveralDocuments) {
+  const auto error_in = [](const std::string& text) {
+    const std::vector<Document> documents = read_yaml_documents(text);
+    EXPECT_EQ(documents.size(), 1u);
+    return documents[0].errors.empty() ? "" : documents[0].errors[0].sentence();
+  };
+  EXPECT_EQ(error_in("a: 1\n---\nb: 2\nb: 3\n"),
+            "line 4: b: found twice, first on line 3, expected once");
+  EXPECT_EQ(error_in("---\n---\n"), "found nothing, expected a manifest");
+  std::string many;
+  for (std::size_t i = 0; i <= kMaxDocuments; ++i) many += "---\na: 1\n";
+  EXPECT_EQ(error_in(many), "line 202: found more than 100 YAML documents");
+}
+
 TEST(Document, RejectsAnythingButOneManifest) {
   EXPECT_EQ(error_of(""), "found nothing, expected a manifest");
   EXPECT_EQ(error_of("# only a remark\n---\n"), "found nothing, expected a manifest");

@@ -3,14 +3,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 
 #include "tests/support/paths.h"
@@ -55,6 +60,57 @@ TEST(ChildProcess, ReportsItsExitCode) {
       ChildProcess::start(shell("read x; exit 7")).or_throw();  // stdin is /dev/null
   EXPECT_EQ(wait_for_exit(process), 7);
   EXPECT_EQ(process.poll_exit(), 7) << "a second call returns the same";
+}
+
+TEST(ChildProcess, ReadsWhatTheParentWrites) {
+  ChildCommand command = shell("read line; echo got $line; read line || echo end");
+  command.input_pipe = true;
+  ChildProcess process = ChildProcess::start(command).or_throw();
+  EXPECT_TRUE(process.write_input("secret\n"));
+  process.close_input();
+  EXPECT_FALSE(process.write_input("more\n"));
+  EXPECT_EQ(output_of(process), "got secret\nend\n");
+  EXPECT_EQ(wait_for_exit(process), 0);
+}
+
+TEST(ChildProcess, SurvivesAWriteToAChildThatHasEnded) {
+  ChildCommand command = shell("exit 3");
+  command.input_pipe = true;
+  ChildProcess process = ChildProcess::start(command).or_throw();
+  wait_readable(process.exit_fd());
+  process.write_input("secret\n");  // raises no SIGPIPE
+  EXPECT_EQ(wait_for_exit(process), 3);
+}
+
+// The kernel answers pidfd_open() with ENOSYS, as Linux before 5.3 does.
+bool hide_pidfd_open() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(filter), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(ChildProcess, SeesExitsOnALinuxWithoutPidfds) {
+  const pid_t tester = fork();
+  if (tester == 0) {
+    if (!hide_pidfd_open()) _exit(100);
+    if (syscall(SYS_pidfd_open, getpid(), 0) != -1 || errno != ENOSYS) _exit(101);
+    ChildProcess quick = ChildProcess::start(shell("exit 7")).or_throw();
+    ChildProcess slow = ChildProcess::start(shell("exec sleep 60")).or_throw();
+    if (wait_for_exit(quick) != 7) _exit(102);
+    if (slow.poll_exit()) _exit(103);
+    slow.signal_group(SIGTERM);
+    if (wait_for_exit(slow) != 128 + SIGTERM) _exit(104);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(tester, &status, 0), tester);
+  EXPECT_EQ(status, 0) << WEXITSTATUS(status);
 }
 
 TEST(ChildProcess, RunsUntilSignalled) {

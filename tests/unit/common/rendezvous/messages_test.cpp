@@ -59,6 +59,10 @@ TEST(Messages, ServerMessagesRoundTrip) {
   EXPECT_EQ(server_round_trip(RequestReform{{}, 4, "why"}).epoch, 4u);
   EXPECT_EQ(server_round_trip(Refuse{{}, "no", true}).message, "no");
   EXPECT_EQ(server_round_trip(Unavailable{"too many"}).reason, "too many");
+  EXPECT_EQ(server_round_trip(WorkerIndex{kMaxWorkerIndex}).index, kMaxWorkerIndex);
+  const std::uint64_t id = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(client_round_trip(IndexRequest{id}).agent_id, id);
+  EXPECT_FALSE(decode_server_message(R"({"type": "index", "index": 65536})").ok());
 }
 
 TEST(Messages, InvalidUtf8AndLongReasonsAreSanitized) {

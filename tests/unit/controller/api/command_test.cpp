@@ -29,6 +29,27 @@ TEST(WorkerCommand, PassesTheManifestAsFlags) {
   EXPECT_EQ(pod_command(job_of()), expected);
 }
 
+TEST(WorkerCommand, PassesNamesOfTheHubAndTheirCache) {
+  const std::string manifest =
+      with("models:minilm", "distilbert-base-uncased",
+           with("    task: mrpc\n", "    dataset_name: squad\n",
+                with("    data: data:MRPC\n", "    cache: data:hub\n    use_ipex: true\n")));
+  const std::vector<std::string> words = pod_command(job_of(manifest));
+  const std::vector<std::string> expected = {
+      "tilewright-worker",
+      "train",
+      "--model_name_or_path=distilbert-base-uncased",
+      "--output_dir=/mnt/tilewright/output/$(TILEWRIGHT_JOB_NAME)",
+      "--cache_dir=/mnt/tilewright/data/hub",
+      "--dataset_name=squad",
+      "--learning_rate=0.0001",
+      "--per_device_train_batch_size=16",
+      "--virtual_shards=8",
+      "--nominal_workers=2",
+      "--max_workers=4"};
+  EXPECT_EQ(words, expected);
+}
+
 TEST(WorkerCommand, ParsesAsTrainingArguments) {
   std::vector<std::string> words = pod_command(
       job_of(with("learning_rate: 1e-4",

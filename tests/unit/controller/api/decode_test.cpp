@@ -170,9 +170,9 @@ TEST(Decode, ChecksTrainingFlags) {
       {"learning_rate: 1e-4", "group_by_length: \"true\"",
        "job.yaml:19: spec.trainer.group_by_length: found the string \"true\", expected true or "
        "false; write it without quotes"},
-      {"learning_rate: 1e-4", "use_ipex: true",
-       "job.yaml:19: spec.trainer.use_ipex: found the boolean true, expected nothing; it "
-       "would have no effect: the kernels are chosen by the CPU's instruction set"},
+      {"learning_rate: 1e-4", "use_ipex: true", ""},
+      {"learning_rate: 1e-4", "use_ipex: maybe",
+       "job.yaml:19: spec.trainer.use_ipex: found the string \"maybe\", expected true or false"},
       {"learning_rate: 1e-4", "token: hf_1",
        "job.yaml:19: spec.trainer.token: found the string \"hf_1\", expected nothing; set HF_TOKEN "
        "in spec.worker.env from a Secret"},
@@ -204,6 +204,81 @@ TEST(Decode, ChecksTrainingFlags) {
   });
   EXPECT_EQ(errors_of(with("task: mrpc", "task_name: mrpc")), "");
   EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "save_strategy: \"no\"")), "");
+}
+
+// The words of a script's command line, with the paths of a manifest.
+TEST(Decode, ReadsArgumentsIntoTheFieldsOfTheTrainer) {
+  const std::string manifest = with(
+      "    task: mrpc\n    model: models:minilm\n    data: data:MRPC\n"
+      "    output: output:$(TILEWRIGHT_JOB_NAME)\n    learning_rate: 1e-4\n"
+      "    per_device_train_batch_size: 16\n",
+      "    args: [--model_name_or_path, distilbert-base-uncased, --dataset_name, squad, "
+      "--do_train,\n"
+      "      --do_eval, --per_device_train_batch_size=32, --num-train-epochs, \"1\", "
+      "--output_dir,\n"
+      "      \"output:debug_squad/\", --overwrite_output_dir, \"True\", --no_cuda, --fp16, "
+      "\"False\",\n"
+      "      --xpu_backend, ccl, --no_bf16, --seed, \"1\", --seed=2, \"\\\\\"]\n"
+      "    cache: data:hub\n    learning_rate: 3e-5\n");
+  const DecodeResult decoded = decode_manifest(manifest);
+  ASSERT_TRUE(decoded.ok()) << sentences(decoded.errors);
+  Trainer expected;
+  expected.model = "distilbert-base-uncased";
+  expected.output = "output:debug_squad/";
+  expected.cache = "data:hub";
+  expected.flags = {{"dataset_name", "squad"}, {"do_train", "true"},
+                    {"do_eval", "true"},       {"per_device_train_batch_size", "32"},
+                    {"num_train_epochs", "1"}, {"overwrite_output_dir", "true"},
+                    {"no_cuda", "true"},       {"ddp_backend", "ccl"},
+                    {"bf16", "false"},         {"seed", "2"},
+                    {"learning_rate", "3e-05"}};
+  EXPECT_EQ(decoded.job.spec.trainer, expected) << to_json(decoded.job)["spec"]["trainer"];
+  EXPECT_EQ(errors_of(manifest), "");
+  // A later error names the field and the line of its argument.
+  EXPECT_EQ(errors_of(with("output:debug_squad/", "/tmp/debug_squad/", manifest)),
+            "job.yaml:16: spec.trainer.output: found /tmp/debug_squad/, expected "
+            "VOLUME:relative/path");
+}
+
+TEST(Decode, RejectsArgumentsThatNoManifestCanHave) {
+  expect_errors({
+      {"learning_rate: 1e-4", "args: [--max_workers, \"3\"]",
+       "job.yaml:19: spec.trainer.args[0]: --max_workers: expected nothing: the operator sets it"},
+      {"learning_rate: 1e-4", "args: []", ""},
+      {"learning_rate: 1e-4", "args: [\"--lerning_rate=1e-4\"]",
+       "job.yaml:19: spec.trainer.args[0]: --lerning_rate: unknown flag; did you mean "
+       "--learning_rate?"},
+      {"learning_rate: 1e-4", "args: [--use_ipex, \"--a_newer_flag=$(HOME)\"]",
+       "job.yaml:19: spec.trainer.args[1]: --a_newer_flag: unknown flag"},
+      {"learning_rate: 1e-4", "args: [--do_eval, \"--seed=seven\"]",
+       "job.yaml:19: spec.trainer.args[1]: --seed: found seven, expected an integer from 0 to "
+       "4294967295"},
+      {"learning_rate: 1e-4", "args: [--seed]",
+       "job.yaml:19: spec.trainer.args[0]: --seed: found no value, expected an integer from 0 to "
+       "4294967295"},
+      {"learning_rate: 1e-4", "args: [word]",
+       "job.yaml:19: spec.trainer.args[0]: found the argument \"word\", expected --flag=value"},
+      {"learning_rate: 1e-4", "args: [arguments.json]",
+       "job.yaml:19: spec.trainer.args[0]: found the argument \"arguments.json\", expected "
+       "--flag=value"},
+      {"learning_rate: 1e-4", "args: [--config, arguments.json]",
+       "job.yaml:19: spec.trainer.args[0]: --config: expected flags, not a file of flags"},
+      {"learning_rate: 1e-4", "args: [--fp16]",
+       "job.yaml:19: spec.trainer.args[0]: --fp16: not supported: CPUs have no fp16 training; use "
+       "--bf16, which needs no loss scaling either"},
+      {"learning_rate: 1e-4", "args: [--token, hf_1]",
+       "job.yaml:19: spec.trainer.args[0]: --token: expected nothing; set HF_TOKEN in "
+       "spec.worker.env from a Secret"},
+      {"learning_rate: 1e-4", "learning_rate: 1e-4\n    args: [--learning-rate=1e-4]",
+       "job.yaml:20: spec.trainer.args[0]: --learning-rate: expected nothing: "
+       "spec.trainer.learning_rate sets it"},
+      {"learning_rate: 1e-4", "args: [--per_gpu_train_batch_size, \"4\"]",
+       "job.yaml:19: spec.trainer.args[0]: --per_gpu_train_batch_size: expected nothing: "
+       "spec.trainer.per_device_train_batch_size sets it"},
+      {"learning_rate: 1e-4", "args: [--model_name_or_path, bert-base-cased]",
+       "job.yaml:19: spec.trainer.args[0]: --model_name_or_path: expected nothing: "
+       "spec.trainer.model sets it"},
+  });
 }
 
 TEST(Decode, ChecksKindAndApiVersionFirst) {
@@ -291,7 +366,9 @@ TrainJob full_job() {
   policy.active_deadline_seconds = 6;
   policy.backoff_limit = 3;
   policy.scheduling_policy = SchedulingPolicy{2, "queue", "high", 30};
-  job.spec.trainer.args = {"--extra", "$(HOME)"};
+  job.spec.trainer.cache = "data:hub";
+  job.spec.trainer.flags["dataset_name"] = "glue";
+  job.spec.trainer.flags["use_ipex"] = "true";
   job.spec.trainer.flags["run_name"] = "no";
   job.spec.trainer.flags["bf16"] = "false";
   job.spec.trainer.flags["adam_epsilon"] = "1e-08";

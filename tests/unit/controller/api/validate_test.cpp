@@ -227,8 +227,8 @@ TEST(Validate, RejectsUnknownTasks) {
 
 TEST(Validate, ChecksPathsAgainstVolumes) {
   expect_errors({
-      {"    data: data:MRPC\n", "",
-       "job.yaml:14: spec.trainer.data: found nothing, expected VOLUME:relative/path"},
+      {"    output: output:$(TILEWRIGHT_JOB_NAME)\n", "",
+       "job.yaml:14: spec.trainer.output: found nothing, expected VOLUME:relative/path"},
       {"data: data:MRPC", "data: /data/MRPC",
        "job.yaml:17: spec.trainer.data: found /data/MRPC, expected VOLUME:relative/path"},
       {"data: data:MRPC", "data: dta:MRPC",
@@ -279,37 +279,116 @@ TEST(Validate, ChecksPathsAfterExpansion) {
             "a volume without variables");
 }
 
-TEST(Validate, RejectsTrainingFlagsInArgs) {
+TEST(Validate, ChecksActionsAndFilesOfYourOwn) {
   expect_errors({
-      {"learning_rate: 1e-4", "args: [\"--seed=1\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --seed, expected the field spec.trainer.seed"},
-      {"learning_rate: 1e-4", "args: [\"--max_workers\", \"3\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --max_workers, expected nothing: the operator "
-       "sets "
-       "it"},
-      {"learning_rate: 1e-4", "args: []", ""},
-      {"learning_rate: 1e-4", "args: [\"--lerning_rate=1e-4\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --lerning_rate, which is no flag of the trainer; "
-       "did you mean the field spec.trainer.learning_rate?"},
-      {"learning_rate: 1e-4", "args: [\"--use_ipex\", \"--a_newer_flag=$(HOME)\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --use_ipex, expected nothing; it "
-       "would have no effect: the kernels are chosen by the CPU's instruction set\n"
-       "job.yaml:19: spec.trainer.args[1]: found --a_newer_flag, which is no flag of the trainer"},
-      {"learning_rate: 1e-4", "args: [\"--seed=seven\"]",
-       "job.yaml:19: spec.trainer.args[0]: found --seed, expected the field spec.trainer.seed with "
-       "another value: found seven, expected an integer from 0 to 4294967295"},
-      {"learning_rate: 1e-4", "args: [word]",
-       "job.yaml:19: spec.trainer.args[0]: found word, expected fields of spec.trainer"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false",
        "job.yaml:19: spec.trainer.do_train: found do_train and do_eval false, expected at least "
        "one of them, or do_predict, true"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false\n    do_predict: true", ""},
-      {"learning_rate: 1e-4", "args: [--fp16]",
-       "job.yaml:19: spec.trainer.args[0]: found --fp16, expected nothing: CPUs have no fp16 "
-       "training; use --bf16, which needs no loss scaling either"},
-      {"learning_rate: 1e-4", "test_file: /data/test.tsv",
-       "job.yaml:19: spec.trainer.test_file: found /data/test.tsv, expected VOLUME:relative/path"},
+      {"    data: data:MRPC\n", "    train_file: data:train.csv\n",
+       "job.yaml:15: spec.trainer.task: found mrpc beside files of your own, expected nothing: a "
+       "task of GLUE has its own files"},
   });
+  const std::string own = with("    task: mrpc\n", "", with("    data: data:MRPC\n", ""));
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "train_file: data:train.csv", own)), "");
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "test_file: /data/test.tsv", own)),
+            "job.yaml:17: spec.trainer.test_file: found /data/test.tsv, expected "
+            "VOLUME:relative/path");
+  EXPECT_EQ(describe_task(job_of(with("learning_rate: 1e-4", "train_file: data:a.csv", own))),
+            "own files");
+}
+
+std::vector<std::string> warnings_of(const std::string& manifest, Target target) {
+  const Result<ValidatedJob> checked = check_manifest(manifest, "job.yaml", target);
+  EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message);
+  std::vector<std::string> sentences;
+  if (!checked.ok()) return sentences;
+  for (const FieldError& warning : checked->warnings) {
+    sentences.push_back(warning.sentence("job.yaml"));
+  }
+  return sentences;
+}
+
+TEST(Validate, AcceptsNamesOfTheHub) {
+  const std::string named = with("models:minilm", "google-bert/bert-base-uncased");
+  EXPECT_EQ(errors_of(named), "");
+  EXPECT_EQ(errors_of(with("    data: data:MRPC\n", "", named)), "");
+  const std::string squad =
+      with("    task: mrpc\n", "    dataset_name: squad\n", with("    data: data:MRPC\n", ""));
+  EXPECT_EQ(errors_of(squad), "");
+  EXPECT_EQ(task_name(job_of(squad)), "squad");
+  const std::string glue = with("dataset_name: squad", "dataset_name: nyu-mll/glue", squad);
+  EXPECT_EQ(task_name(job_of(with("learning_rate: 1e-4", "dataset_config_name: RTE", glue))),
+            "rte");
+  EXPECT_EQ(errors_of(glue),
+            "job.yaml:14: spec.trainer.dataset_config_name: found nothing, expected the task of "
+            "the data set glue: one of ax, cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli, "
+            "squad, squad_v2");
+  EXPECT_EQ(errors_of(with("dataset_name: squad", "dataset_name: data:squad", squad)), "");
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "tokenizer_name: bert-base-cased", named)), "");
+  for (const char* name : {"/models/bert", "./bert", "a/b/c", "-bert", "bert..base", "b ert"}) {
+    EXPECT_EQ(errors_of(with("models:minilm", fmt::format("\"{}\"", name))),
+              fmt::format("job.yaml:16: spec.trainer.model: found {}, expected "
+                          "VOLUME:relative/path or a name on the hub such as "
+                          "google-bert/bert-base-uncased",
+                          name));
+  }
+  expect_errors({
+      {"    model: models:minilm\n", "",
+       "job.yaml:14: spec.trainer.model: found nothing, expected VOLUME:relative/path or a name on "
+       "the hub such as google-bert/bert-base-uncased"},
+      {"learning_rate: 1e-4", "dataset_name: squad",
+       "job.yaml:19: spec.trainer.dataset_name: found squad beside the directory data:MRPC in "
+       "data, expected one of them\n"
+       "job.yaml:19: spec.trainer.dataset_name: found squad, expected a data set of the task "
+       "mrpc"},
+      {"    data: data:MRPC\n", "    dataset_name: imdb\n", ""},
+      {"learning_rate: 1e-4", "cache: hub",
+       "job.yaml:19: spec.trainer.cache: found hub, expected VOLUME:relative/path"},
+      {"learning_rate: 1e-4", "cache: elsewhere:hub",
+       "job.yaml:19: spec.trainer.cache: found the volume elsewhere, expected one of spec.volumes "
+       "(models, data, output)"},
+      {"learning_rate: 1e-4", "cache: data:hub\n    cache_dir: data:other",
+       "job.yaml:20: spec.trainer.cache_dir: found data:other, expected data:hub, the value of "
+       "cache, or only one of the two fields"},
+  });
+  EXPECT_EQ(
+      errors_of(
+          with("    task: mrpc\n", "    dataset_name: imdb\n", with("    data: data:MRPC\n", ""))),
+      "job.yaml:15: spec.trainer.dataset_name: found imdb, expected glue, or one of ax, cola, "
+      "mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli, squad, squad_v2");
+}
+
+TEST(Validate, WarnsThatEachPodDownloads) {
+  const std::string named =
+      with("models:minilm", "bert-base-uncased", with("    data: data:MRPC\n", ""));
+  EXPECT_THAT(warnings_of(named, Target::kCluster),
+              ::testing::ElementsAre(
+                  "job.yaml:14: spec.trainer.cache: found nothing: each worker pod downloads model "
+                  "bert-base-uncased, data set of mrpc to its own /tmp/huggingface at each start; "
+                  "VOLUME:relative/path keeps the files for all workers"));
+  EXPECT_THAT(warnings_of(named, Target::kLocal), ::testing::IsEmpty());
+  EXPECT_THAT(warnings_of(kManifest, Target::kCluster), ::testing::IsEmpty());
+  EXPECT_THAT(warnings_of(with("learning_rate: 1e-4", "cache: data:hub", named), Target::kCluster),
+              ::testing::IsEmpty());
+  EXPECT_THAT(warnings_of(with("sharedMemory: 64Mi",
+                               "env: [{name: HF_HOME, value: /mnt/tilewright/data/hub}]", named),
+                          Target::kCluster),
+              ::testing::IsEmpty());
+}
+
+TEST(Validate, WarnsOfFlagsWithoutEffectAndOfPathsWrittenAsNames) {
+  EXPECT_THAT(warnings_of(with("learning_rate: 1e-4", "use_ipex: true"), Target::kAnywhere),
+              ::testing::ElementsAre("job.yaml:19: spec.trainer.use_ipex: has no effect: the "
+                                     "kernels are chosen by the CPU's instruction set"));
+  EXPECT_THAT(warnings_of(with("learning_rate: 1e-4", "args: [--no_cuda]"), Target::kAnywhere),
+              ::testing::ElementsAre("job.yaml:19: spec.trainer.no_cuda: has no effect: Tilewright "
+                                     "computes on CPUs only"));
+  EXPECT_THAT(
+      warnings_of(with("models:minilm", "models/minilm"), Target::kAnywhere),
+      ::testing::ElementsAre("job.yaml:16: spec.trainer.model: found models/minilm, the name of a "
+                             "model or data set on the hub; the path on the volume is "
+                             "models:minilm"));
 }
 
 TEST(Validate, ChecksResourcesForConsistency) {

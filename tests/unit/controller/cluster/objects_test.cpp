@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/controller/api/manifest.h"
 
 namespace tilewright::cluster {
 namespace {
 
 using api::testing::job_of;
+using api::testing::kManifest;
 using api::testing::with;
 using nlohmann::json;
 
@@ -120,6 +123,23 @@ TEST(Pod, SetsRuntimeVariablesBeforeThoseOfTheManifest) {
   EXPECT_EQ(env.at(env.size() - 2),
             json::parse(R"({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "a"}}})"));
   EXPECT_EQ(env.back().at("value"), "$(NODE)-$(TILEWRIGHT_JOB_NAME)");
+}
+
+// The pod's root file system is read-only.
+TEST(Pod, HasAWritableCacheOfTheHub) {
+  const auto env_of = [](const std::string& manifest) {
+    return pod_of(manifest).at("spec").at("containers").at(0).at("env");
+  };
+  EXPECT_EQ(named(env_of(kManifest), "HF_HOME").at("value"), "/tmp/huggingface");
+  const json own = env_of(with("sharedMemory: 64Mi", "env: [{name: HF_HOME, value: /mnt/a}]"));
+  EXPECT_EQ(
+      std::ranges::count_if(own, [](const json& entry) { return entry.at("name") == "HF_HOME"; }),
+      1);
+  EXPECT_EQ(named(own, "HF_HOME").at("value"), "/mnt/a");
+  const json models =
+      env_of(with("sharedMemory: 64Mi", "env: [{name: HF_HUB_CACHE, value: /mnt/a}]"));
+  EXPECT_EQ(named(models, "HF_HOME").at("value"), "/tmp/huggingface")
+      << "for the token and Arrow files";
 }
 
 TEST(Pod, MountsVolumesKeySharedMemoryAndTmp) {

@@ -58,7 +58,8 @@ class ApplierTest : public ::testing::Test {
     Applier applier(
         {api.client(), guard, *hub, keys, recorder, pool, {"monitoring"}},
         [] { return "10.96.0.7:29400"; }, make_silent_logger());
-    return applier.apply(job, api::to_json(job.status), plan, expectations, kube::soon());
+    return applier.apply(job, api::to_json(job.status), plan, expectations, kube::soon(),
+                         *train_job_objects(job));
   }
 
   // A plan with all its parts: worker 1 has ended and is recreated.
@@ -426,9 +427,9 @@ TEST_F(ApplierTest, RemovesOnlyResourcesOwnedByTheJob) {
   EXPECT_TRUE(apply(plan).complete);
   EXPECT_EQ(api.body_of("DELETE " + service)["preconditions"], json({{"uid", "service-uid"}}));
   EXPECT_THAT(api.order(), Not(Contains("DELETE " + policy))) << "owned by another object";
-  EXPECT_THAT(api.order(),
-              Contains(fmt::format("DELETE {}/{}", kSecrets,
-                                   cluster::secret_name(job, keys.id_for(job.metadata.uid)))));
+  EXPECT_THAT(api.order(), Contains(fmt::format(
+                               "DELETE {}/{}", kSecrets,
+                               cluster::secret_name(job.metadata, keys.id_for(job.metadata.uid)))));
   EXPECT_THAT(expectations.owned_resources, IsEmpty());
   EXPECT_THAT(expectations.removed_owned_resources, SizeIs(3));
 }

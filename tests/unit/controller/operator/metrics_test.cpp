@@ -29,7 +29,8 @@ TEST(ControllerMetrics, HaveStableNamesAndCurrentValues) {
     MetricsSnapshot snapshot;
     snapshot.leading = asked == 1;
     snapshot.pods = 11;
-    snapshot.jobs_by_phase = {{"Running", 3}, {"Pending", 1}};
+    snapshot.jobs_by_phase = {{JobKind::kTrainJob, {{"Running", 3}, {"Pending", 1}}},
+                              {JobKind::kPyTorchJob, {{"Running", 2}}}};
     const JobResults results{{1, 0, 2}, {{"accuracy", 0.875}}};
     if (snapshot.leading) {
       snapshot.jobs = {{"team-a", "mrpc", std::make_shared<const JobResults>(results)}};
@@ -49,8 +50,8 @@ TEST(ControllerMetrics, HaveStableNamesAndCurrentValues) {
   for (const char* line : {
            "\ntilewright_controller_leading 1\n",
            "\ntilewright_controller_pods 11\n",
-           "\ntilewright_controller_jobs{phase=\"Running\"} 3\n",
-           "\ntilewright_controller_jobs{phase=\"Pending\"} 1\n",
+           "\ntilewright_controller_jobs{kind=\"TrainJob\",phase=\"Running\"} 3\n",
+           "\ntilewright_controller_jobs{kind=\"TrainJob\",phase=\"Pending\"} 1\n",
            "\ntilewright_controller_rendezvous_members 7\n",
            "\ntilewright_controller_rendezvous_rejections_total{reason=\"no_proof\"} 3\n",
            "\ntilewright_controller_workqueue_depth 4\n",

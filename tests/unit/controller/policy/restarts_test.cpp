@@ -366,6 +366,52 @@ TEST(CheckpointMissing, EndsAJobThatCannotChange) {
   EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "CheckpointMissing");
 }
 
+TEST(Divergence, EndsAnExactJobWithoutARestart) {
+  for (const bool cluster : {true, false}) {
+    for (const RestartPolicy policy :
+         {RestartPolicy::kOnFailure, RestartPolicy::kAlways, RestartPolicy::kExitCode}) {
+      api::TrainJob job = make_job();
+      job.spec.worker.restart_policy = policy;
+      JobSimulator sim(job);
+      sim.observed.runtime.job_can_change = cluster;
+      sim.start();
+      // The other worker only sees that its peer is gone.
+      sim.fail(0, 21);
+      sim.fail(1, 144);
+      sim.worker(0).last_lines = "error: step 12: the loss is NaN";
+      sim.settle();
+      EXPECT_EQ(sim.status().phase, api::Phase::kFailed);
+      EXPECT_EQ(sim.status().restarts.program, 0);
+      EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "TrainingDiverged");
+      EXPECT_EQ(sim.status().find_condition(api::condition::kFailed)->message,
+                "worker 0 (mrpc-worker-0 on node-a) exited with code 21 (error: step 12: the loss "
+                "is NaN); every restart of an exact job diverges at the same step: create a job "
+                "with a lower learning_rate or a lower max_grad_norm");
+    }
+  }
+}
+
+// Its next attempt sums in another order.
+TEST(Divergence, RestartsAJobThatIsNotExact) {
+  for (const auto& [flag, value] :
+       {std::pair("exact", "false"), std::pair("gemm_backend", "onednn")}) {
+    api::TrainJob job = make_job();
+    job.spec.trainer.flags[flag] = value;
+    job.spec.elastic_policy.max_restarts = 1;
+    JobSimulator sim(job);
+    sim.start();
+    sim.fail(0, 21);
+    sim.settle();
+    sim.pass(seconds(300));
+    sim.start();
+    EXPECT_TRUE(sim.has_worker(0)) << flag;
+    EXPECT_EQ(sim.status().restarts.program, 1);
+    sim.fail(0, 21);
+    sim.settle();
+    EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "BackoffLimitExceeded");
+  }
+}
+
 TEST(DeadNode, IsNotReadyAndSilent) {
   struct {
     bool node_ready, silent, replaced;

@@ -53,6 +53,31 @@ TEST(Success, ReportsTheMetricsOfTheStatusAfterTheWorkersExit) {
             "training completed after 230 steps: accuracy 0.8725");
 }
 
+// No leader is reachable while the workers finish; they exit after their finish_timeout.
+TEST(Success, ShowsAllStepsIfTheLastReportsAreLost) {
+  JobSimulator sim;
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  rendezvous::Progress& reported = sim.observed.rendezvous->progress;
+  reported.step = 7;
+  reported.total_steps = 12;
+  reported.epoch_of_data = 1.75;
+  reported.loss = 0.5;
+  sim.settle();
+  const RendezvousView old = *sim.observed.rendezvous;
+  sim.observed.rendezvous.reset();
+  sim.succeed(0);
+  sim.succeed(1);
+  sim.settle();
+  ASSERT_EQ(sim.status().phase, api::Phase::kSucceeded);
+  EXPECT_EQ(sim.status().progress->step, 12);
+  EXPECT_DOUBLE_EQ(sim.status().progress->epoch, 3);
+  EXPECT_FALSE(sim.status().progress->loss) << "of the last step, whose report is lost";
+  sim.observed.rendezvous = old;
+  sim.pass(seconds(60));
+  EXPECT_FALSE(sim.step().status) << "an older report does not return";
+}
+
 TEST(Success, WaitsHalfAMinuteForTheOtherWorkers) {
   JobSimulator sim;
   sim.start();

@@ -40,9 +40,11 @@ TEST_F(AtomicDirectoryTest, AppearsCompleteOnCommit) {
   {
     AtomicDirectory directory(writer_, "target");
     EXPECT_THAT(content_of(output_), ElementsAre(StartsWith(".target.tmp-")));
-    write_file(directory.content() / "a", "1");
-    std::filesystem::create_directory(directory.content() / "sub");
-    write_file(directory.content() / "sub/b", "2");
+    directory.fill([](const auto& folder) {
+      write_file(folder / "a", "1");
+      std::filesystem::create_directory(folder / "sub");
+      write_file(folder / "sub/b", "2");
+    });
     EXPECT_FALSE(std::filesystem::exists(target_));
     directory.commit();
   }
@@ -57,7 +59,7 @@ TEST_F(AtomicDirectoryTest, ReplacesAnOlderOne) {
   write_file(target_ / "old", "1");
   {
     AtomicDirectory directory(writer_, "target");
-    write_file(directory.content() / "new", "2");
+    directory.fill([](const auto& folder) { write_file(folder / "new", "2"); });
     EXPECT_THAT(names_in(target_), ElementsAre("old"));
     directory.commit();
   }
@@ -68,7 +70,7 @@ TEST_F(AtomicDirectoryTest, ReplacesAnOlderOne) {
 TEST_F(AtomicDirectoryTest, LeavesNoFilesWithoutACommit) {
   try {
     AtomicDirectory directory(writer_, "target");
-    write_file(directory.content() / "a", "1");
+    directory.fill([](const auto& folder) { write_file(folder / "a", "1"); });
     throw std::runtime_error("the work fails");
   } catch (const std::runtime_error&) {
   }
@@ -89,7 +91,7 @@ TEST_F(AtomicDirectoryTest, ReportsWhyItCannotBeCreated) {
 TEST_F(AtomicDirectoryTest, IsAbsentIfItsProcessDiesAndIsRemovedByTheNextWriter) {
   die_after([&] {
     auto* never_destroyed = new AtomicDirectory(writer_, "target");
-    write_file(never_destroyed->content() / "a", "1");
+    never_destroyed->fill([](const auto& folder) { write_file(folder / "a", "1"); });
   });
   EXPECT_THAT(content_of(output_), ElementsAre(StartsWith(".target.tmp-")));
   own(output_);
@@ -101,11 +103,11 @@ TEST_F(AtomicDirectoryTest, KeepsTheOldOneIfAProcessDiesBeforeItsCommit) {
   write_file(target_ / "old", "1");
   die_after([&] {
     auto* never_destroyed = new AtomicDirectory(writer_, "target");
-    write_file(never_destroyed->content() / "new", "2");
+    never_destroyed->fill([](const auto& folder) { write_file(folder / "new", "2"); });
   });
   EXPECT_THAT(names_in(target_), ElementsAre("old"));
   AtomicDirectory directory(writer_, "target");
-  write_file(directory.content() / "new", "2");
+  directory.fill([](const auto& folder) { write_file(folder / "new", "2"); });
   directory.commit();
   EXPECT_THAT(names_in(target_), ElementsAre("new"));
 }
@@ -116,8 +118,10 @@ TEST_F(AtomicDirectoryTest, CanAddItsFilesToTheOutputDirectory) {
   write_file(output_ / "other", "old");
   {
     AtomicDirectory directory(writer_, "files");
-    write_file(directory.content() / "main", "new");
-    write_file(directory.content() / "other", "new");
+    directory.fill([](const auto& folder) {
+      write_file(folder / "main", "new");
+      write_file(folder / "other", "new");
+    });
     directory.commit_files("main");
   }
   EXPECT_THAT(content_of(output_), ElementsAre("kept", "main", "other"));
@@ -130,8 +134,10 @@ TEST_F(AtomicDirectoryTest, DoesNotMoveTheLastFileIfAnotherCannotBeMoved) {
   write_file(output_ / "main", "old");
   {
     AtomicDirectory directory(writer_, "files");
-    write_file(directory.content() / "main", "new");
-    write_file(directory.content() / "other", "new");
+    directory.fill([](const auto& folder) {
+      write_file(folder / "main", "new");
+      write_file(folder / "other", "new");
+    });
     expect_failure([&] { directory.commit_files("main"); }, ExitCode::kOutput,
                    HasSubstr("other: cannot rename into place"));
   }

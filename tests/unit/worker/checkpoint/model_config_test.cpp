@@ -147,26 +147,41 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   minimal_["dtype"] = "bfloat16";
   minimal_["custom"] = {{"kept", true}};
   const auto json = nlohmann::json::parse(
-      model_config_json(read(minimal_).json, {"no", "yes"}, nn::EncoderConfig()));
+      model_config_json(read(minimal_).json, {"no", "yes"}, nn::EncoderConfig(), "mrpc"));
   EXPECT_EQ(json["architectures"], nlohmann::json::array({"BertForSequenceClassification"}));
   EXPECT_EQ(json["id2label"], nlohmann::json({{"0", "no"}, {"1", "yes"}}));
   EXPECT_EQ(json["label2id"], nlohmann::json({{"no", 0}, {"yes", 1}}));
   EXPECT_EQ(json["torch_dtype"], "float32");
   EXPECT_EQ(json["custom"], minimal_["custom"]);
+  EXPECT_EQ(json["finetuning_task"], "mrpc");
   EXPECT_FALSE(json.contains("num_labels"));
   EXPECT_FALSE(json.contains("dtype"));
   EXPECT_EQ(json["hidden_size"], 384);
   EXPECT_EQ(read(json).encoder.num_labels, 2);
 }
 
+TEST_F(ModelConfigTest, FindsTheFinetuningTask) {
+  EXPECT_EQ(read_finetuning_task(""), "");
+  EXPECT_EQ(read_finetuning_task(directory_.path() / "none"), "");
+  read(minimal_);
+  EXPECT_EQ(read_finetuning_task(directory_.path()), "");
+  minimal_["finetuning_task"] = "MRPC";
+  read(minimal_);
+  EXPECT_EQ(read_finetuning_task(directory_.path()), "MRPC");
+  minimal_["finetuning_task"] = nullptr;
+  read(minimal_);
+  EXPECT_EQ(read_finetuning_task(directory_.path()), "");
+}
+
 TEST_F(ModelConfigTest, WritesTheArchitectureAndTheProblemOfEachHead) {
+  minimal_["finetuning_task"] = "of another head";
   minimal_["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}};
   minimal_["label2id"] = {{"a", 0}, {"b", 1}, {"c", 2}};
   const auto written = [&](const nlohmann::json& source, std::vector<std::string> labels,
                            nn::Head head) {
     ModelConfig config = read(source);
     config.encoder.head = head;
-    return nlohmann::json::parse(model_config_json(config.json, labels, config.encoder));
+    return nlohmann::json::parse(model_config_json(config.json, labels, config.encoder, ""));
   };
   for (const auto& [source, name] :
        {std::pair(minimal_, "Bert"), std::pair(distilbert_, "DistilBert")}) {
@@ -186,6 +201,7 @@ TEST_F(ModelConfigTest, WritesTheArchitectureAndTheProblemOfEachHead) {
       EXPECT_FALSE(answers.contains(absent)) << absent;
     }
     EXPECT_EQ(read(answers).encoder.num_labels, 2);
+    EXPECT_FALSE(answers.contains("finetuning_task"));
   }
 }
 

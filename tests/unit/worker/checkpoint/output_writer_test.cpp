@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 #include "worker/checkpoint/atomic_directory.h"
@@ -172,8 +173,10 @@ TEST_F(OutputWriterTest, CannotMoveAnythingOnceItsStagingDirectoryIsRemoved) {
   const OutputWriter old_writer = own(output_, 1);
   const std::string old_marker = testing::read_text(output_ / kOwnershipMarkerFile);
   const auto prepare = [&](AtomicDirectory& directory) {
-    write_file(directory.content() / "who", "old");
-    write_file(directory.content() / "main", "old");
+    directory.fill([](const auto& folder) {
+      write_file(folder / "who", "old");
+      write_file(folder / "main", "old");
+    });
   };
   AtomicDirectory directory(old_writer, "target");
   AtomicDirectory files(old_writer, "files");
@@ -228,6 +231,20 @@ TEST_F(OutputWriterTest, OfTwoProcessesWithoutACoordinatorTheLaterOneWrites) {
                  HasSubstr("a newer process of this job (epoch 2)"));
   write_checkpoint(second, checkpoint_of("second", 3));
   EXPECT_EQ(who("checkpoint-3"), "second");
+}
+
+// The new writer has removed its staging directory.
+TEST_F(OutputWriterTest, ReportsItsEndWhileItWritesFiles) {
+  const OutputWriter writer = own(output_, 1);
+  const AtomicDirectory directory(writer, "checkpoint-1");
+  expect_failure(
+      [&] {
+        directory.fill([&](const std::filesystem::path& folder) {
+          own(output_, 2);
+          write_new_file(folder / "who", "old").or_throw();
+        });
+      },
+      ExitCode::kSuperseded, HasSubstr("a newer process of this job (epoch 2) writes to it"));
 }
 
 // Each process acquires the directory and writes until a later one supersedes it.

@@ -52,6 +52,11 @@ struct Listeners {
   std::vector<net::Address> addresses;
 };
 
+// The connection of a mesh over TCP, for tests that write to it themselves.
+inline net::Socket& socket_of(Mesh& mesh, int peer) {
+  return dynamic_cast<TcpTransport&>(mesh.transport()).socket(peer);
+}
+
 using RankBody = std::function<void(Mesh&)>;
 
 // Runs `body` on every rank, each in a thread. Returns each rank's exception message, or "".

@@ -56,6 +56,22 @@ TEST(AllGather, GathersStringsOfAnySize) {
   }));
 }
 
+TEST(Gather, ReturnsTheTextsOfAllRanksOnTheRootOnly) {
+  expect_no_errors(run_ranks(3, [](Mesh& mesh) {
+    const auto text_of = [](int rank) {
+      return std::string(static_cast<std::size_t>(rank) * 5'000'000, static_cast<char>('a' + rank));
+    };
+    const auto texts = gather(mesh, 1, text_of(mesh.rank()), 15'000'000, test_deadline());
+    ASSERT_EQ(texts.size(), mesh.rank() == 1 ? 3u : 0u);
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+      EXPECT_TRUE(texts[rank] == text_of(static_cast<int>(rank))) << rank;
+    }
+    // The next operation starts on some ranks before the root has read everything.
+    EXPECT_EQ(broadcast_string(mesh, 1, mesh.rank() == 1 ? "done" : "", 10, test_deadline()),
+              "done");
+  }));
+}
+
 TEST(AllGather, RefusesTextsOverTheLimitAndNamesTheRank) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     all_gather(mesh, std::string(mesh.rank() == 1 ? 101 : 100, 'x'), 100, test_deadline());
@@ -135,9 +151,11 @@ TEST(Frames, AreRefusedIfTheyAreOfAnOldEpoch) {
       header.epoch = 0;
       header.operation = 1;
       seal(header, {});
-      mesh.socket(0).write_all(std::as_bytes(std::span(&header, 1)), test_deadline()).or_throw();
+      socket_of(mesh, 0)
+          .write_all(std::as_bytes(std::span(&header, 1)), test_deadline())
+          .or_throw();
       std::byte end[100];
-      EXPECT_FALSE(mesh.socket(0).read_exact(end, test_deadline()).ok());  // dropped
+      EXPECT_FALSE(socket_of(mesh, 0).read_exact(end, test_deadline()).ok());  // dropped
       return;
     }
     barrier(mesh, test_deadline());
@@ -150,9 +168,9 @@ TEST(Frames, AreRefusedWithoutTheMagicNumber) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     if (mesh.rank() == 1) {
       const std::string garbage(sizeof(FrameHeader), 'g');
-      mesh.socket(0).write_all(std::as_bytes(std::span(garbage)), test_deadline()).or_throw();
+      socket_of(mesh, 0).write_all(std::as_bytes(std::span(garbage)), test_deadline()).or_throw();
       std::byte end[100];
-      EXPECT_FALSE(mesh.socket(0).read_exact(end, test_deadline()).ok());
+      EXPECT_FALSE(socket_of(mesh, 0).read_exact(end, test_deadline()).ok());
       return;
     }
     barrier(mesh, test_deadline());
@@ -169,9 +187,9 @@ TEST(Frames, AreRefusedIfAnyByteOfTheHeaderIsAltered) {
         seal(header, {});
         const auto bytes = std::as_writable_bytes(std::span(&header, 1));
         bytes[altered] ^= std::byte{4};
-        mesh.socket(0).write_all(bytes, test_deadline()).or_throw();
+        socket_of(mesh, 0).write_all(bytes, test_deadline()).or_throw();
         std::byte end[100];
-        while (mesh.socket(0).read_exact(end, test_deadline()).ok()) {
+        while (socket_of(mesh, 0).read_exact(end, test_deadline()).ok()) {
         }
         return;
       }

@@ -202,10 +202,10 @@ TEST(Failures, ADeathThatOneRankSeesIsForwardedToTheOthers) {
     if (mesh.rank() == 1) {
       FrameHeader got;
       std::vector<std::byte> partials(slice_bytes(1));
-      mesh.socket(0)
+      socket_of(mesh, 0)
           .read_exact(std::as_writable_bytes(std::span(&got, 1)), test_deadline())
           .or_throw();
-      mesh.socket(0).read_exact(partials, test_deadline()).or_throw();
+      socket_of(mesh, 0).read_exact(partials, test_deadline()).or_throw();
       for (const FrameKind kind : {FrameKind::kPartials, FrameKind::kSums}) {
         FrameHeader header;
         header.kind = kind;
@@ -214,10 +214,10 @@ TEST(Failures, ADeathThatOneRankSeesIsForwardedToTheOthers) {
             net::make_iovec(&header, sizeof header),
             net::make_iovec(zeros.data(), slice_bytes(kind == FrameKind::kPartials ? 0 : 1))};
         seal(header, std::span(frame).subspan(1));
-        mesh.socket(0).write_all(std::span<iovec>(frame), test_deadline()).or_throw();
+        socket_of(mesh, 0).write_all(std::span<iovec>(frame), test_deadline()).or_throw();
       }
       EXPECT_EQ(net::wait_ready(two_is_connected.fd(), POLLIN, test_deadline()), net::Ready::kYes);
-      mesh.socket(2).close();
+      socket_of(mesh, 2).close();
       EXPECT_EQ(net::wait_ready(over.fd(), POLLIN, test_deadline()), net::Ready::kYes);
       return;
     }
@@ -270,9 +270,11 @@ TEST(Failures, AnOversizeFrameOrChunksOutOfOrderAreRefused) {
         const std::byte* none = nullptr;
         const iovec payload = net::make_iovec(none, oversize ? std::size_t{1} << 60 : 2000);
         seal(header, {&payload, 1}, true);  // as with TLS, without reading the payload
-        mesh.socket(0).write_all(std::as_bytes(std::span(&header, 1)), test_deadline()).or_throw();
+        socket_of(mesh, 0)
+            .write_all(std::as_bytes(std::span(&header, 1)), test_deadline())
+            .or_throw();
         std::vector<std::byte> sink(10'000);
-        EXPECT_FALSE(mesh.socket(0).read_exact(sink, test_deadline()).ok());
+        EXPECT_FALSE(socket_of(mesh, 0).read_exact(sink, test_deadline()).ok());
         return;
       }
       Reducer reducer(mesh, even_split(2, 2), 2);

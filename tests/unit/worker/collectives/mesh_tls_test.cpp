@@ -24,7 +24,7 @@ TEST(MeshTls, SupportsBarrierBroadcastAndAllGather) {
   expect_no_errors(run_ranks(
       4,
       [&](Mesh& mesh) {
-        EXPECT_TRUE(mesh.socket((mesh.rank() + 1) % 4).encrypted());
+        EXPECT_TRUE(socket_of(mesh, (mesh.rank() + 1) % 4).encrypted());
         for (int round = 0; round < 5; ++round) {
           barrier(mesh, test_deadline());
           const std::string own = long_text + std::to_string(mesh.rank());

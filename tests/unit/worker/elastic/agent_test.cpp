@@ -20,6 +20,8 @@
 #include "common/net/connect.h"
 #include "tests/support/paths.h"
 #include "worker/elastic/line_prefixer.h"
+#include "worker/elastic/local_host.h"
+#include "worker/runtime/topology.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -218,6 +220,122 @@ TEST(Agent, TwoHostsJoinTheRendezvousOfTheFirstHost) {
   EXPECT_EQ(run(), 0);
   EXPECT_EQ(other.get(), 0);
   EXPECT_THAT(run.output(), HasSubstr("[worker 0.0] epoch 1 rank 0 of 2, local 0 of 1"));
+}
+
+// As two hosts with the flags of torchrun's c10d: the first one serves, the second gets an index.
+TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
+  const std::uint16_t port = net::Listener::bind({"", 0}).or_throw().local_address().port;
+  AgentRun run(AgentRun::worker());
+  run.options.max_nodes = 4;
+  run.options.serving = Serving::kByAddress;
+  run.options.rdzv_endpoint = net::Address{"localhost", port};
+  run.options.rdzv_key_file = run.path("key");
+  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  // The epoch forms only when both hosts are there.
+  run.options.min_nodes = 2;
+  AgentOptions second = run.options;
+  second.rdzv_id = "none";
+  const FileDescriptor file(open(run.path("second").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  second.output_fd = second.error_fd = file.get();
+  auto other = std::async(std::launch::async, [&] {
+    // Served by the agent below: its port is taken, so this one joins, whichever comes first.
+    return run_agent(second, run.signals, make_silent_logger());
+  });
+  EXPECT_EQ(run(), 0) << run.output();
+  EXPECT_EQ(other.get(), 0);
+  const std::string both = run.output() + testing::read_text(run.path("second"));
+  EXPECT_THAT(both, AllOf(HasSubstr("[worker 0.0] epoch 1 rank 0 of 2"),
+                          HasSubstr("[worker 1.0] epoch 1 rank 1 of 2")));
+}
+
+TEST(Agent, SaysWhichRendezvousItCannotReach) {
+  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
+  AgentRun run(AgentRun::worker());
+  run.options.max_nodes = run.options.min_nodes = 2;
+  run.options.serving = Serving::kNever;
+  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
+  run.options.rdzv_timeout = milliseconds(300);
+  run.options.rdzv_key_file = run.path("key");
+  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  try {
+    run();
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_THAT(failure.what(), HasSubstr(fmt::format("--rdzv_endpoint 127.0.0.1:{}: ", port)));
+  }
+}
+
+// The layout of torchrun: RUNID_xxxxxx/attempt_N/LOCAL_RANK/stdout.log.
+TEST(Agent, WritesLogsInTheLayoutOfTorchrun) {
+  AgentRun run({}, 2);
+  run.options.command = AgentRun::shell(
+      fmt::format("echo out $LOCAL_RANK; echo err $LOCAL_RANK >&2;"
+                  "if [ $LOCAL_RANK = 1 ] && ! [ -e {0} ]; then echo > {0}; kill -9 $$; fi",
+                  run.path("killed")));
+  run.options.rdzv_id = "run-7";
+  run.options.logs.directory = run.path("logs");
+  run.options.logs.redirects = parse_streams("--redirects", "0:1");
+  run.options.logs.tee = parse_streams("--tee", "1:3");
+  EXPECT_EQ(run(), 0);
+  const auto found = std::filesystem::directory_iterator(run.path("logs"));
+  const std::filesystem::path directory = found->path();
+  EXPECT_TRUE(directory.filename().string().starts_with("run-7_"));
+  const auto text = [&](const char* name) { return testing::read_text(directory / name); };
+  EXPECT_EQ(text("attempt_0/0/stdout.log"), "out 0\n");
+  EXPECT_FALSE(std::filesystem::exists(directory / "attempt_0/0/stderr.log"));
+  EXPECT_EQ(text("attempt_0/1/stdout.log"), "out 1\n");
+  EXPECT_EQ(text("attempt_0/1/stderr.log"), "err 1\n");
+  EXPECT_EQ(text("attempt_1/1/stdout.log"), "out 1\n") << "after the restart";
+  EXPECT_THAT(run.output(),
+              AllOf(HasSubstr("[worker 0.0] err 0\n"), HasSubstr("[worker 0.1] out 1\n"),
+                    HasSubstr("[worker 0.1] err 1\n"), ::testing::Not(HasSubstr("out 0"))));
+}
+
+TEST(Agent, ShowsOnlyTheRanksOfTheFilterUnderTheirRole) {
+  AgentRun run(AgentRun::shell("echo rank $LOCAL_RANK"), 3);
+  run.options.role = "trainer";
+  run.options.logs.shown_ranks = std::set<int>{1};
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(run.output(), "[trainer 0.1] rank 1\n");
+}
+
+TEST(Agent, GivesItsProcessesPortsAndAnAddress) {
+  AgentRun run(AgentRun::shell("echo at $TILEWRIGHT_TRANSPORT_ADDRESS:$TILEWRIGHT_TRANSPORT_PORT"));
+  const auto free = find_free_ports(20000, 29000, 2);
+  ASSERT_TRUE(free);
+  // The rendezvous takes the first port.
+  const auto second = static_cast<std::uint16_t>(*free + 1);
+  run.options.ports = {*free, second};
+  run.options.local_addr = "127.0.0.1";
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(run.output(), fmt::format("[worker 0.0] at 127.0.0.1:{}\n", second));
+}
+
+TEST(Agent, BindsProcessesToTheirCpus) {
+  const std::vector<int> allowed = runtime::allowed_cpus();
+  AgentRun run(
+      AgentRun::shell("grep Cpus_allowed_list /proc/self/status; echo of $LOCAL_WORLD_SIZE"), 2);
+  run.options.cpus = {{allowed.front()}, {allowed.back()}};
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(
+      run.output(),
+      AllOf(HasSubstr(fmt::format("[worker 0.0] Cpus_allowed_list:\t{}\n", allowed.front())),
+            HasSubstr(fmt::format("[worker 0.1] Cpus_allowed_list:\t{}\n", allowed.back())),
+            HasSubstr("of 1\n")));
+}
+
+// A host group holds the other end of the agent's standard input.
+TEST(Agent, StopsWhenItsControlPipeCloses) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
+  AgentRun run(AgentRun::shell("exec sleep 60"));
+  run.options.control_fd = reader.get();
+  auto closer = std::async(std::launch::async, [&] { writer.reset(); });
+  const MonotonicTime begin = monotonic_now();
+  EXPECT_EQ(run(), 143);
+  EXPECT_LT(monotonic_now() - begin, seconds(30));
 }
 
 TEST(Agent, EnablesTlsForItsWorkers) {

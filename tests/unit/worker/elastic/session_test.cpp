@@ -100,6 +100,25 @@ TEST(Session, ReadsItsSettingsFromTheEnvironment) {
   EXPECT_EQ(settings.process, (rendezvous::WorkerProcess{3, 1}));
 }
 
+TEST(Session, AdvertisesTheAddressOfTheChosenInterface) {
+  Job job(1, 1, 1);
+  auto variables = job.variables;
+  variables[env::kGlooSocketIfname] = "lo";
+  const Session local(settings_from_environment(environment(variables)), nullptr,
+                      make_silent_logger());
+  EXPECT_EQ(local.address().host, "127.0.0.1");
+  variables[env::kGlooSocketIfname] = "none0";
+  const Session none(settings_from_environment(environment(variables)), nullptr,
+                     make_silent_logger());
+  try {
+    none.address();
+    ADD_FAILURE() << "found an interface none0";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    EXPECT_THAT(failure.what(), HasSubstr("GLOO_SOCKET_IFNAME: found \"none0\""));
+  }
+}
+
 // A NetworkPolicy or firewall can allow only known ports.
 TEST(Session, AddsTheLocalRankToTheTransportPort) {
   const auto port = [](const std::string& local_rank, const std::string& first) {

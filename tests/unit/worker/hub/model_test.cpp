@@ -65,6 +65,15 @@ TEST_F(Model, OfAnEarlierNameIsCachedUnderThatName) {
   EXPECT_EQ(read_text(model / "model.safetensors"), weights_);
 }
 
+TEST_F(Model, IsKeptInTheCacheOfTransformersIfThereIsOne) {
+  add_model();
+  options_.transformers_cache = folder_.path() / "transformers";
+  const fs::path model = resolve();
+  EXPECT_EQ(model.parent_path().parent_path(),
+            options_.transformers_cache / "models--google-bert--bert-base-uncased");
+  EXPECT_FALSE(fs::exists(options_.cache_dir));
+}
+
 TEST_F(Model, HasTheFirstKindOfWeightsThatExists) {
   const std::string name = "org/sharded";
   server_.add_file(kModelType, name, "config.json", kConfigText);

@@ -42,15 +42,20 @@ TEST(HubOptions, FindTheCacheInTheFirstVariableThatIsSet) {
   variables["HF_HOME"] = "/hf";
   EXPECT_EQ(options_with(variables).cache_dir, "/hf/hub");
   EXPECT_EQ(options_with(variables).datasets_cache, "/hf/datasets");
-  variables["TRANSFORMERS_CACHE"] = "/transformers";
-  EXPECT_EQ(options_with(variables).cache_dir, "/transformers");
+  EXPECT_EQ(options_with(variables).model_cache(), "/hf/hub");
   variables["HUGGINGFACE_HUB_CACHE"] = "/older";
   EXPECT_EQ(options_with(variables).cache_dir, "/older");
   variables["HF_HUB_CACHE"] = "/hub";
   EXPECT_EQ(options_with(variables).cache_dir, "/hub");
+  EXPECT_EQ(options_with(variables).model_cache(), "/hub");
   variables["HF_DATASETS_CACHE"] = "/data";
   EXPECT_EQ(options_with(variables).datasets_cache, "/data");
+  // The order of transformers 4.57, utils/hub.py.
+  variables["TRANSFORMERS_CACHE"] = "/transformers";
+  EXPECT_EQ(options_with(variables).model_cache(), "/transformers");
+  EXPECT_EQ(options_with(variables).cache_dir, "/hub");
   EXPECT_EQ(options_with(variables, "/flag").cache_dir, "/flag");
+  EXPECT_EQ(options_with(variables, "/flag").model_cache(), "/flag");
   EXPECT_EQ(options_with(variables, "/flag").datasets_cache, "/flag");
 }
 

@@ -22,17 +22,6 @@ TEST(Repository, EncodesRevisionsAndFilesInUrls) {
   EXPECT_EQ(repository.api_path("main"), "/api/datasets/org/name/revision/main");
 }
 
-TEST(Repository, IdIsChecked) {
-  for (const char* id : {"bert-base-uncased", "google-bert/bert-base-uncased", "a", "A/b_c.d-1"}) {
-    EXPECT_TRUE(is_repository_id(id)) << id;
-  }
-  for (const char* id : {"", "/", "a/", "/a", "a/b/c", "a b", "..", "../a", "a/..", "a--b", ".a",
-                         "a.", "-a", "a-", "~/model", "a\nb", "a?b", "a%2fb"}) {
-    EXPECT_FALSE(is_repository_id(id)) << id;
-  }
-  EXPECT_FALSE(is_repository_id(std::string(97, 'a')));
-}
-
 TEST(Repository, FileNameIsChecked) {
   for (const char* name : {"config.json", "a/b/c.parquet", "refs/pr/1", "with space", "..a"}) {
     EXPECT_TRUE(is_file_name(name)) << name;

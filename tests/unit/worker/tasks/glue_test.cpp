@@ -193,11 +193,13 @@ TEST(Glue, MetricsAreThoseOfRunGlue) {
   data.offsets = {0, 1, 2, 3, 4};
   data.labels = {1, 1, 0, 0};
   const std::vector<float> logits = {0, 1, 1, 0, 1, 0, 0, 1};  // predicts 1 0 0 1
-  EXPECT_THAT(find_task("mrpc")->metrics(logits, data),
+  EXPECT_THAT(find_task("mrpc")->score({Split::kDev}, logits, data).metrics,
               ElementsAre(Pair("accuracy", 0.5), Pair("f1", 0.5), Pair("combined_score", 0.5)));
-  EXPECT_THAT(find_task("sst2")->metrics(logits, data), ElementsAre(Pair("accuracy", 0.5)));
-  EXPECT_THAT(find_task("rte")->metrics(logits, data), ElementsAre(Pair("accuracy", 0.5)));
-  EXPECT_THAT(find_task("cola")->metrics(logits, data),
+  EXPECT_THAT(find_task("sst2")->score({Split::kDev}, logits, data).metrics,
+              ElementsAre(Pair("accuracy", 0.5)));
+  EXPECT_THAT(find_task("rte")->score({Split::kDev}, logits, data).metrics,
+              ElementsAre(Pair("accuracy", 0.5)));
+  EXPECT_THAT(find_task("cola")->score({Split::kDev}, logits, data).metrics,
               ElementsAre(Pair("matthews_correlation", 0.0)));
 }
 
@@ -386,7 +388,7 @@ TEST(Glue, RowsMayComeWithTheColumnsOfTheHub) {
   const Dataset test = task->read({Split::kTest, 1}, tiny_tokenizer(), {});
   EXPECT_FALSE(test.has_labels());
   const std::vector<float> logits = {0, 1, 0};
-  EXPECT_EQ(task->prediction_files({Split::kTest, 1}, logits, test).at("MNLI-mm.tsv"),
+  EXPECT_EQ(task->score({Split::kTest, 1}, logits, test).prediction_files.at("MNLI-mm.tsv"),
             "index\tprediction\n7\tneutral\n");
 }
 
@@ -410,7 +412,7 @@ TEST(Glue, StsbMetricsAreCorrelationsAndTheirMean) {
   data.offsets = {0, 1, 2, 3, 4};
   data.values = {0, 1, 2, 5};
   const std::vector<float> logits = {0.5F, 0.25F, 3, 4};
-  const Metrics found = find_task("stsb")->metrics(logits, data);
+  const Metrics found = find_task("stsb")->score({Split::kDev}, logits, data).metrics;
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0].first, "pearson");
   EXPECT_EQ(found[1].first, "spearmanr");

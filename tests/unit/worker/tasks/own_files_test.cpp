@@ -109,7 +109,8 @@ TEST(OwnFiles, RealLabelsMakeARegression) {
   EXPECT_EQ(csv.read(Split::kTrain).values, (std::vector<float>{1, 2.5F}));
   const Dataset dev = csv.read(Split::kDev);
   EXPECT_EQ(dev.values, (std::vector<float>{3, 5}));
-  EXPECT_THAT(task->metrics(std::vector<float>{4, 3}, dev), ElementsAre(Pair("mse", 2.5)));
+  EXPECT_THAT(task->score({Split::kDev}, std::vector<float>{4, 3}, dev).metrics,
+              ElementsAre(Pair("mse", 2.5)));
   const auto baselines = task->baselines("");
   ASSERT_EQ(baselines.size(), 1U);
   EXPECT_EQ(baselines[0].name, "mean");
@@ -172,9 +173,10 @@ TEST(OwnFiles, OtherSplitsUseTheColumnsAndLabelsOfTheTrainingFile) {
   EXPECT_EQ(dev.labels, (Ids{1}));
   const Dataset test = files.read(Split::kTest);
   EXPECT_FALSE(test.has_labels());
-  EXPECT_THAT(files.task()->prediction_files({Split::kTest}, std::vector<float>{0, 1, 1, 0}, test),
-              ElementsAre(Pair("predict_results_None.txt", "index\tprediction\n0\tyes\n1\tno\n")));
-  EXPECT_THAT(files.task()->metrics(std::vector<float>{0, 1}, dev),
+  EXPECT_THAT(
+      files.task()->score({Split::kTest}, std::vector<float>{0, 1, 1, 0}, test).prediction_files,
+      ElementsAre(Pair("predict_results_None.txt", "index\tprediction\n0\tyes\n1\tno\n")));
+  EXPECT_THAT(files.task()->score({Split::kDev}, std::vector<float>{0, 1}, dev).metrics,
               ElementsAre(Pair("accuracy", 1.0)));
   EXPECT_THAT(files.task()->baselines("")[0].metrics, ElementsAre(Pair("accuracy", 0.0)));
 }

@@ -17,7 +17,7 @@ std::map<std::string, std::string> predict(const Task& task, const DataPart& par
   const DataFolder folder;
   folder.write(task.file_name(part), content);
   const Dataset data = task.read(part, tiny_tokenizer(), folder.options());
-  return task.prediction_files(part, logits, data);
+  return task.score(part, logits, data).prediction_files;
 }
 
 TEST(Predictions, HaveLabelNamesForRunGlueAndIdsForGlue) {

@@ -41,12 +41,14 @@ TEST(SquadTask, ReadsTargetsAndScoresLogits) {
   EXPECT_THAT(data.last_labels, ElementsAre(4));
   std::vector<float> logits(12, 0);
   logits[8] = logits[9] = 1;
-  EXPECT_THAT(task->metrics(logits, data), ElementsAre(Pair("exact_match", 100), Pair("f1", 100)));
-  const auto files = task->prediction_files({Split::kDev}, logits, data);
+  EXPECT_THAT(task->score({Split::kDev}, logits, data).metrics,
+              ElementsAre(Pair("exact_match", 100), Pair("f1", 100)));
+  const auto files = task->score({Split::kDev}, logits, data).prediction_files;
   EXPECT_THAT(files, ElementsAre(Pair("eval_nbest_predictions.json", HasSubstr("\"text\": \"b\"")),
                                  Pair("eval_predictions.json", "{\n    \"q\": \"b\"\n}\n")));
-  EXPECT_EQ(task->prediction_files({Split::kTest}, logits, data).count("predict_predictions.json"),
-            1U);
+  EXPECT_EQ(
+      task->score({Split::kTest}, logits, data).prediction_files.count("predict_predictions.json"),
+      1U);
 }
 
 TEST(SquadTask, SquadV2ScoresQuestionsWithoutAnswers) {
@@ -57,9 +59,9 @@ TEST(SquadTask, SquadV2ScoresQuestionsWithoutAnswers) {
   EXPECT_THAT(data.labels, ElementsAre(0));
   std::vector<float> logits(12, 0);
   logits[0] = 1;
-  const Metrics found = task->metrics(logits, data);
+  const Metrics found = task->score({Split::kDev}, logits, data).metrics;
   EXPECT_EQ(found[0], (std::pair<std::string, double>("exact", 100)));
-  EXPECT_EQ(task->prediction_files({Split::kDev}, logits, data).at("eval_null_odds.json"),
+  EXPECT_EQ(task->score({Split::kDev}, logits, data).prediction_files.at("eval_null_odds.json"),
             "{\n    \"q\": 1.0\n}\n");
 }
 

@@ -61,6 +61,21 @@ Settings resolve(std::vector<std::string> words, const Machine& machine = {}) {
   return make_settings(TrainingArguments::parse(words).or_throw(), machine);
 }
 
+TEST(Settings, TakeTheTaskOfTheModelIfNothingElseNamesOne) {
+  const auto task_of = [](std::vector<std::string> words, const std::string& model_task) {
+    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o", "--data_dir=d"});
+    return make_settings(TrainingArguments::parse(words).or_throw(), {.model_task = model_task})
+        .task_name;
+  };
+  EXPECT_EQ(task_of({"--do_eval"}, "mrpc"), "mrpc");
+  EXPECT_EQ(task_of({"--do_predict"}, "SST-2"), "sst2");
+  EXPECT_EQ(task_of({"--do_eval", "--task_name=rte"}, "mrpc"), "rte");
+  EXPECT_EQ(task_of({"--do_eval", "--dataset_name=squad"}, "mrpc"), "squad");
+  EXPECT_EQ(task_of({"--do_eval", "--validation_file=a.csv"}, "mrpc"), "");
+  EXPECT_THROW(task_of({"--do_train"}, "mrpc"), Failure);
+  EXPECT_THROW(task_of({"--do_eval"}, "a task of one's own"), Failure);
+}
+
 std::string refusal_of(const std::vector<std::string>& words) {
   try {
     resolve(words);
@@ -151,9 +166,10 @@ TEST(Settings, TakeTheTaskFromTheDataSetsName) {
   EXPECT_EQ(resolve({"--dataset_name=nyu-mll/glue", "--dataset_config_name=sst2"}).task_name,
             "sst2");
   EXPECT_EQ(refusal_of({"--dataset_name=glue"}),
-            "--dataset_config_name is missing; expected the task of --dataset_name=glue");
+            "--dataset_config_name: found nothing, expected the task of the data set glue: one of "
+            "ax, cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli, squad, squad_v2");
   EXPECT_THAT(refusal_of({"--dataset_name=imdb"}),
-              ::testing::StartsWith("--dataset_name=imdb: expected glue, or one of "));
+              ::testing::StartsWith("--dataset_name: found imdb, expected glue, or one of "));
 }
 
 TEST(Settings, OnlyAnEvaluationNeedsNoOutputDirectory) {

@@ -1,0 +1,66 @@
+#include "common/contract/unneeded_variables.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/contract/environment.h"
+
+namespace tilewright {
+namespace {
+
+// Parts of the names of libraries that guides preload.
+constexpr std::array<std::string_view, 5> kPreloaded = {"tcmalloc", "jemalloc", "mimalloc", "iomp",
+                                                        "gomp"};
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  return !pattern.empty() && name == pattern;
+}
+
+bool has_effect(std::string_view name) {
+  return std::ranges::find(env::kVariables, name, &env::Variable::name) !=
+         std::end(env::kVariables);
+}
+
+}  // namespace
+
+std::vector<std::string> describe_unneeded_variables(const char* const* environment) {
+  std::vector<std::vector<std::string_view>> found(std::size(kUnneededVariables));
+  std::string_view missing_preloads;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    const std::string_view value = entry.substr(std::min(name.size() + 1, entry.size()));
+    if (name == env::kMissingPreloads) missing_preloads = value;
+    if (value.empty() || has_effect(name)) continue;
+    if (name == "LD_PRELOAD" && std::ranges::none_of(kPreloaded, [&](std::string_view library) {
+          return value.find(library) != std::string_view::npos;
+        })) {
+      continue;
+    }
+    const auto* const row = std::ranges::find_if(kUnneededVariables, [&](const auto& each) {
+      return std::ranges::any_of(each.names, [&](auto pattern) { return matches(pattern, name); });
+    });
+    if (row != std::end(kUnneededVariables)) {
+      found[static_cast<std::size_t>(row - std::begin(kUnneededVariables))].push_back(name);
+    }
+  }
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i].empty()) continue;
+    std::ranges::sort(found[i]);
+    lines.push_back(fmt::format("{}: not used, because {}", fmt::join(found[i], ", "),
+                                kUnneededVariables[i].reason));
+  }
+  if (!missing_preloads.empty()) {
+    lines.push_back(
+        fmt::format("LD_PRELOAD: not loaded and not needed, because the image does not "
+                    "have {}",
+                    missing_preloads));
+  }
+  return lines;
+}
+
+}  // namespace tilewright

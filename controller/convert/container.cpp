@@ -1,0 +1,113 @@
+#include "controller/convert/container.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/check.h"
+#include "common/json/members.h"
+#include "common/json/positions.h"
+
+namespace tilewright::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t index_of(const api::PyTorchReplicaSpec& replica, const nlohmann::json& container) {
+  return static_cast<std::size_t>(
+      &container -
+      replica.pod_template["spec"]["containers"].get_ref<const nlohmann::json::array_t&>().data());
+}
+
+// Names of flags compare with dashes as underscores.
+std::string normal_name(std::string_view word) {
+  std::string name(word.substr(0, word.find('=')));
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+}  // namespace
+
+Container::Container(const api::PyTorchReplicaSpec& replica, const std::string& path)
+    : json_(api::pytorch_container(replica)) {
+  TW_CHECK(json_ != nullptr, "a replica without a container named {}", api::kPyTorchContainer);
+  path_ = element_path(path + ".template.spec.containers", index_of(replica, *json_));
+  std::vector<std::pair<std::string, std::string>> variables;
+  const nlohmann::json& env = member(*json_, "env");
+  for (std::size_t i = 0; env.is_array() && i < env.size(); ++i) {
+    if (!member(env[i], "valueFrom").is_null()) continue;
+    variables.emplace_back(string_member(env[i], "name"), string_member(env[i], "value"));
+  }
+  environment_ = api::expand_environment(variables);
+  for (const char* list : {"command", "args"}) {
+    const nlohmann::json& words = member(*json_, list);
+    for (std::size_t i = 0; words.is_array() && i < words.size(); ++i) {
+      words_.push_back({api::expand(words[i].get<std::string>(), environment_),
+                        element_path(path_ + "." + list, i)});
+    }
+  }
+}
+
+Result<Training> Container::training() const {
+  if (!member(*json_, "command").is_array() || words_.empty()) {
+    return Error{ExitCode::kCommandNotFound,
+                 "found no command, expected torchrun or python with run_qa.py or run_glue.py"};
+  }
+  std::vector<std::string> words;
+  for (const Word& word : words_) words.push_back(word.text);
+  const auto variable = [this](const char* name) {
+    const auto found = environment_.find(name);
+    return found == environment_.end() ? std::string() : found->second;
+  };
+  Result<launch::Command> command = launch::interpret(words, variable);
+  if (!command.ok()) return command.error();
+  const std::vector<std::string>& arguments = command->arguments;
+  const bool has_file = std::ranges::any_of(
+      arguments, [](const std::string& word) { return normal_name(word) == "__config"; });
+  if (has_file || (!arguments.empty() && arguments.front().ends_with(".json"))) {
+    return Error{ExitCode::kUsage, "found a file of flags, expected the flags themselves"};
+  }
+  Result<TrainingArguments> parsed = TrainingArguments::parse(arguments);
+  if (!parsed.ok()) return parsed.error();
+  return Training{std::move(*command), std::move(*parsed)};
+}
+
+std::string Container::path_of_flag(const std::string& name) const {
+  for (const Word& word : words_) {
+    const std::string normal = normal_name(word.text);
+    if (!normal.starts_with("__")) continue;
+    if (normal == "__" + name || normal == "__no_" + name) return word.path;
+    const TrainingFlag* flag = find_training_flag(std::string_view(normal).substr(2));
+    if (flag != nullptr && flag->name == name) return word.path;  // by an alias
+  }
+  // A script of bash is one word.
+  for (const Word& word : words_) {
+    if (word.text.find(' ') != std::string::npos) return word.path;
+  }
+  return path_ + ".command";
+}
+
+std::optional<Container::Place> Container::place_of(const std::string& absolute_path) const {
+  const fs::path path = fs::path(absolute_path).lexically_normal();
+  std::optional<Place> found;
+  std::size_t longest = 0;
+  const nlohmann::json& mounts = member(*json_, "volumeMounts");
+  for (std::size_t i = 0; mounts.is_array() && i < mounts.size(); ++i) {
+    std::string at = fs::path(string_member(mounts[i], "mountPath")).lexically_normal().string();
+    while (at.size() > 1 && at.ends_with('/')) at.pop_back();
+    if (at.size() <= longest) continue;
+    const fs::path relative = path.lexically_relative(at);
+    if (relative.empty() || *relative.begin() == "..") continue;
+    longest = at.size();
+    const fs::path on_volume =
+        (fs::path(string_member(mounts[i], "subPath")) / relative).lexically_normal();
+    std::string text = on_volume.string();
+    while (text.ends_with('/')) text.pop_back();
+    if (text == ".") text.clear();
+    found = Place{string_member(mounts[i], "name"), text};
+  }
+  return found;
+}
+
+}  // namespace tilewright::convert

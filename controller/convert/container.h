@@ -1,0 +1,63 @@
+// What the container of a PyTorchJob that trains would do: its command, and the directories that it
+// mounts.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/contract/training_flags.h"
+#include "common/launch/command.h"
+#include "controller/api/expansion.h"
+#include "controller/api/pytorchjob.h"
+
+namespace tilewright::convert {
+
+// A word of command or args, with $(NAME) expanded as the kubelet does.
+struct Word {
+  std::string text;
+  std::string path;  // of its field
+};
+
+// A command that the worker image runs natively.
+struct Training {
+  launch::Command command;
+  TrainingArguments arguments;
+};
+
+class Container {
+ public:
+  // `replica` has a container named pytorch; `path` is that of the replica's field.
+  Container(const api::PyTorchReplicaSpec& replica, const std::string& path);
+
+  const nlohmann::json& json() const { return *json_; }
+  const std::string& path() const { return path_; }  // ....containers[0]
+  const std::vector<Word>& words() const { return words_; }
+  // Values that are known before the pod starts.
+  const api::Environment& environment() const { return environment_; }
+
+  // Error: why the command does not run natively; kUsage for a flag of the script.
+  Result<Training> training() const;
+
+  // The field of the word that gives a flag of the script.
+  std::string path_of_flag(const std::string& name) const;
+
+  // The mount that holds an absolute path.
+  struct Place {
+    std::string volume;
+    std::string relative;  // on the volume; empty: the volume itself
+    bool operator==(const Place&) const = default;
+  };
+  std::optional<Place> place_of(const std::string& absolute_path) const;
+
+ private:
+  const nlohmann::json* json_;
+  std::string path_;
+  std::vector<Word> words_;
+  api::Environment environment_;
+};
+
+}  // namespace tilewright::convert

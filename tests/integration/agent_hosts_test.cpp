@@ -1,0 +1,206 @@
+// Agents on two hosts, which are network namespaces with an sshd each: started over ssh from a
+// hostfile, or on each host as torchrun's c10d.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <sstream>
+
+#include "common/base/exit_codes.h"
+#include "common/base/version.h"
+#include "tests/integration/training_fixture.h"
+#include "tests/support/network_hosts.h"
+#include "tests/support/run_command.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::NetworkHosts;
+using ::testing::Not;
+using testing::RunningProgram;
+using testing::ScopedVariable;
+
+constexpr const char* kHostsPath = "hosts";
+
+class AgentHosts : public testing::Training {
+ protected:
+  void SetUp() override {
+    Training::SetUp();
+    const std::string missing = NetworkHosts::missing();
+    if (!missing.empty()) {
+      if (testing::prerequisites_required()) FAIL() << missing;
+      GTEST_SKIP() << missing;
+    }
+    hosts_ = std::make_unique<NetworkHosts>(2);
+    path_ = std::make_unique<ScopedVariable>(
+        "PATH", hosts_->programs().string() + ":/usr/sbin:/usr/bin:/sbin:/bin");
+  }
+  void TearDown() override {
+    for (int host = 0; hosts_ != nullptr && host < hosts_->count(); ++host) kill_processes(host);
+  }
+
+  // Ends every process of a host, its sshd included.
+  void kill_processes(int host) const {
+    ChildCommand command;
+    command.program = "/bin/sh";
+    command.arguments = {"-c", fmt::format("ip netns pids {}", network(host))};
+    command.environment = environment_with_overrides({});
+    std::istringstream pids(testing::run_command(command).output);
+    for (pid_t pid = 0; pids >> pid;) kill(pid, SIGKILL);
+  }
+  // As if the machine had lost its power: its packets end.
+  void unplug(int host) const {
+    ChildCommand command;
+    command.program = "/bin/sh";
+    command.arguments = {"-c", fmt::format("ip -n {} link set eth0 down", network(host))};
+    command.environment = environment_with_overrides({});
+    ASSERT_EQ(testing::run_command(command).exit_code, 0);
+  }
+  static std::string network(int host) { return fmt::format("tilewright-{}-{}", getpid(), host); }
+
+  std::string hostfile(const std::string& text) const {
+    std::ofstream(folder() / kHostsPath) << text;
+    return "--hostfile=" + (folder() / kHostsPath).string();
+  }
+  std::unique_ptr<RunningProgram> start(int host, std::vector<std::string> words) const {
+    words.insert(words.begin(), {testing::program("tilewright-worker").string(), "agent"});
+    words = hosts_->command(host, words);
+    return std::make_unique<RunningProgram>(
+        words.front(), std::vector<std::string>(words.begin() + 1, words.end()), folder());
+  }
+  int run_agent(const std::vector<std::string>& words) {
+    const auto program = start(0, words);
+    const int code = program->wait();
+    output_ = program->output();
+    return code;
+  }
+  std::vector<std::string> training(std::vector<std::string> agent, const std::string& output,
+                                    const std::vector<std::string>& further = {}) const {
+    agent.emplace_back("--");
+    for (const std::string& flag : flags(output)) agent.push_back(flag);
+    agent.insert(agent.end(), further.begin(), further.end());
+    agent.emplace_back("--threads=1");
+    return agent;
+  }
+
+  std::unique_ptr<NetworkHosts> hosts_;
+  std::unique_ptr<ScopedVariable> path_;
+};
+
+// Command lines of all processes that hold `text`.
+std::string command_lines_with(const std::string& text) {
+  std::string found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    std::string line((std::istreambuf_iterator<char>(file)), {});
+    std::replace(line.begin(), line.end(), '\0', ' ');
+    if (line.find(text) != std::string::npos) found += line + "\n";
+  }
+  return found;
+}
+
+TEST_F(AgentHosts, TrainOverSshWithTheHashOfOneProcess) {
+  const std::string reference = train_in_one_process("one", 1);
+  const auto program =
+      start(0, training({hostfile("# both forms\nnode2 slots=1\nlocalhost:1  # first\n")}, "two"));
+  ASSERT_TRUE(program->wait_for_output("membership epoch 1: rank 0 of 2"));
+  // The secret is on no command line: ssh's, the shell's, the agents'.
+  const std::string lines = command_lines_with("--rdzv-key-file=-");
+  EXPECT_THAT(lines, HasSubstr("BatchMode=yes"));
+  EXPECT_FALSE(std::regex_search(lines, std::regex("[0-9a-f]{64}"))) << lines;
+  EXPECT_EQ(program->wait(), 0) << program->output();
+  output_ = program->output();
+  EXPECT_THAT(output_, HasSubstr("[localhost] [worker 0.0] "));
+  EXPECT_EQ(digest(), reference);
+}
+
+TEST_F(AgentHosts, TrainWithSlotsPortsAnInterfaceAndTls) {
+  const std::string reference = train_in_one_process("one", 1);
+  EXPECT_EQ(run_agent(training(
+                {hostfile("node1 slots=2\nnode2 slots=2\n"), "--interface=eth0", "--port-range",
+                 "21000-21099", "--rdzv_conf=tls=true", "--log-dir=logs", "--tee=3"},
+                "four", {"--max_workers=4"})),
+            0)
+      << output_;
+  EXPECT_THAT(output_, HasSubstr("[node1] [worker 0.0] "));
+  EXPECT_THAT(output_, HasSubstr("membership epoch 1: rank 0 of 4"));
+  int logs = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder() / "logs"))
+    logs += entry.path().filename() == "stderr.log" ? 1 : 0;
+  EXPECT_EQ(logs, 4);
+}
+
+TEST_F(AgentHosts, SaysOneSentenceForEachHostThatCannotBeReached) {
+  EXPECT_EQ(run_agent(training({hostfile("localhost\nnode9\n10.77.0.99\nnode2\n")}, "out")),
+            static_cast<int>(ExitCode::kPeerLost))
+      << output_;
+  EXPECT_THAT(output_, AllOf(HasSubstr("host node9 cannot be reached: ssh: "),
+                             HasSubstr("host 10.77.0.99 cannot be reached: ssh: connect to host "
+                                       "10.77.0.99 port 22: No route to host"),
+                             Not(HasSubstr("host node2 cannot"))));
+}
+
+TEST_F(AgentHosts, EndsAllWhenAHostIsKilled) {
+  const auto program =
+      start(0, training({hostfile("node1\nnode2\n")}, "out", {"--max_steps=4000"}));
+  ASSERT_TRUE(program->wait_for_output("membership epoch 1: rank 0 of 2"));
+  kill_processes(1);
+  EXPECT_EQ(program->wait(), static_cast<int>(ExitCode::kPeerLost)) << program->output();
+  EXPECT_THAT(program->output(), HasSubstr("host node2 was lost"));
+}
+
+// The coordinator misses the heartbeats of the host; the other one goes on from a checkpoint.
+TEST_F(AgentHosts, AnElasticTrainingGoesOnWithoutAHostThatLostItsPower) {
+  const std::vector<std::string> steps = {"--max_steps=24", "--logging_steps=1"};
+  const std::string reference = train_in_one_process("one", 1, steps);
+  const auto program =
+      start(0, training({hostfile("node1\nnode2\n"), "--nnodes=1:2"}, "two", steps));
+  ASSERT_TRUE(program->wait_for_output("step 6/24"));
+  unplug(1);
+  EXPECT_EQ(program->wait(), 0) << program->output();
+  output_ = program->output();
+  EXPECT_THAT(output_, HasSubstr("host node2 was lost"));
+  EXPECT_EQ(digest(), reference);
+}
+
+TEST_F(AgentHosts, CheckPrintsALineForEachHost) {
+  EXPECT_EQ(run_agent({"--check", hostfile("localhost\nnode2\n"), "--port-range=21000-21009"}), 0)
+      << output_;
+  const std::string line = fmt::format("reachable, tilewright-worker {} (", kVersion);
+  EXPECT_THAT(output_, AllOf(HasSubstr("localhost: " + line), HasSubstr("node2: " + line),
+                             HasSubstr(" CPUs, "), HasSubstr("port 21000 free\n")));
+  EXPECT_EQ(std::count(output_.begin(), output_.end(), '\n'), 2) << output_;
+  EXPECT_EQ(run_agent({"--check", hostfile("localhost\nnode9\n")}),
+            static_cast<int>(ExitCode::kUnsupported));
+  EXPECT_THAT(output_, AllOf(HasSubstr("localhost: reachable, "),
+                             HasSubstr("node9: cannot be reached: ssh: ")));
+}
+
+// The same command line on both hosts, without a node rank, as torchrun's users write it.
+TEST_F(AgentHosts, C10dServesOnTheHostThatTheEndpointNames) {
+  const std::string reference = train_in_one_process("one", 1);
+  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
+  const std::vector<std::string> words =
+      training({"--nnodes=2", "--nproc-per-node", "1", "--rdzv-backend=c10d",
+                "--rdzv-endpoint=node1", "--rdzv-id=run-7", "--rdzv-conf=join_timeout=120",
+                "--rdzv_key_file=" + (folder() / "key").string()},
+               "two");
+  const auto second = start(1, words);
+  ASSERT_TRUE(second->wait_for_output("waiting for the rendezvous at node1:29400"));
+  const auto first = start(0, words);
+  EXPECT_EQ(first->wait(), 0) << first->output();
+  EXPECT_EQ(second->wait(), 0) << second->output();
+  EXPECT_THAT(first->output(), HasSubstr("[worker 0.0] "));
+  output_ = first->output();
+  EXPECT_EQ(digest(), reference);
+}
+
+}  // namespace
+}  // namespace tilewright

@@ -1,0 +1,106 @@
+// The tarball of the worker, in a root that holds nothing else but /proc, /dev, model and data.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <regex>
+
+#include "tests/integration/training_fixture.h"
+#include "tests/support/run_command.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::CommandResult;
+using ::testing::HasSubstr;
+
+CommandResult run_script(const std::string& script,
+                         const std::map<std::string, std::string>& variables) {
+  ChildCommand command;
+  command.program = "/bin/bash";
+  command.arguments = {"-euc", script};
+  command.environment = environment_with_overrides(variables);
+  return testing::run_command(command, std::chrono::seconds(600));
+}
+
+class Tarball : public testing::Training {
+ protected:
+  void SetUp() override {
+    Training::SetUp();
+    std::string missing;
+    if (geteuid() != 0) missing = "chroot needs root";
+    if (!fs::exists("/usr/bin/dpkg-query")) missing = "the tarball is packed on Debian";
+    if (!missing.empty()) {
+      if (testing::prerequisites_required()) FAIL() << missing;
+      GTEST_SKIP() << missing;
+    }
+    // Level 0: the content matters here, not its size.
+    const CommandResult packed = run_script(
+        "\"$SOURCE/docker/tarball\" \"$WORKER\" \"$FOLDER\"; mkdir \"$FOLDER/root\";"
+        "tar -xJf \"$FOLDER\"/*.tar.xz -C \"$FOLDER/root\"; ls \"$FOLDER/root\"",
+        {{"SOURCE", testing::source_dir()},
+         {"WORKER", testing::program("tilewright-worker")},
+         {"FOLDER", folder()},
+         {"XZ_LEVEL", "-0"}});
+    ASSERT_EQ(packed.exit_code, 0) << packed.output;
+    for (const auto& entry : fs::directory_iterator(root())) name_ = entry.path().filename();
+  }
+  fs::path root() const { return folder() / "root"; }
+
+  // Runs the start program in the root; the mounts end with the command.
+  CommandResult in_root(const std::string& words) const {
+    return run_script(
+        "unshare --mount --pid --fork bash -euc '"
+        "mkdir -p \"$R/proc\" \"$R/dev\" \"$R/model\" \"$R/data\" \"$R/tmp\";"
+        "mount -t proc proc \"$R/proc\"; mount --bind /dev \"$R/dev\";"
+        "mount --bind \"$MODEL\" \"$R/model\"; mount --bind \"$DATA\" \"$R/data\";"
+        "exec /usr/sbin/chroot \"$R\" /\"$NAME\"/tilewright-worker " +
+            words + "'",
+        {{"R", root()},
+         {"NAME", name_},
+         {"MODEL", testing::model_dir()},
+         {"DATA", testing::source_dir() / "examples/data/paraphrase"},
+         {"SSL_CERT_FILE", ""}});
+  }
+
+  std::string name_;
+};
+
+TEST_F(Tarball, RunsInARootThatHoldsNothingElse) {
+  EXPECT_TRUE(std::regex_match(name_, std::regex("tilewright-worker-[0-9.]+-x86_64"))) << name_;
+  for (const char* file :
+       {"LICENSE", "NOTICE", "share/ca-certificates.crt", "share/doc/libc6/copyright",
+        "lib/ld-linux-x86-64.so.2", "lib/libc.so.6"})
+    EXPECT_TRUE(fs::exists(root() / name_ / file)) << file;
+  EXPECT_TRUE(fs::exists(root() / name_ / "share/sbom" / (name_ + ".spdx.json")));
+  const CommandResult version = in_root("--version");
+  EXPECT_EQ(version.exit_code, 0) << version.output;
+  EXPECT_THAT(version.output, HasSubstr("tilewright-worker "));
+  const CommandResult doctor = in_root("doctor");
+  EXPECT_EQ(doctor.exit_code, 0) << doctor.output;
+  EXPECT_THAT(doctor.output, HasSubstr("selected kernels"));
+}
+
+TEST_F(Tarball, TrainsWithTheHashOfTheProgram) {
+  const std::string reference = train_in_one_process("one", 1);
+  const CommandResult trained = in_root(
+      "agent --nproc-per-node=2 -- train --task_name=mrpc --model_name_or_path=/model "
+      "--data_dir=/data --output_dir=/tmp/out --per_device_train_batch_size=16 "
+      "--nominal_workers=2 --max_workers=3 --learning_rate=1e-4 --max_steps=12 --save_steps=4 "
+      "--do_eval=false --threads=1");
+  EXPECT_EQ(trained.exit_code, 0) << trained.output;
+  output_ = trained.output;
+  EXPECT_EQ(digest(), reference);
+}
+
+TEST_F(Tarball, SaysThatALibraryOfTheSystemIsNotPreloaded) {
+  const CommandResult result =
+      run_script("LD_PRELOAD=/lib/libmissing.so \"$R/$NAME/tilewright-worker\" --version 2>&1",
+                 {{"R", root()}, {"NAME", name_}});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("LD_PRELOAD=/lib/libmissing.so has no effect"));
+}
+
+}  // namespace
+}  // namespace tilewright

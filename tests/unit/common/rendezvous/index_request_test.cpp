@@ -1,0 +1,89 @@
+// Agents without a node rank get their worker index from the coordinator.
+#include "common/rendezvous/index_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+
+#include "common/net/connect.h"
+#include "common/rendezvous/server.h"
+
+namespace tilewright::rendezvous {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr const char* kUid = "job-1";
+
+net::SecretKey key(const std::string& text = "0123456789abcdef0123456789abcdef") {
+  return net::SecretKey::from_bytes(text).value();
+}
+
+std::unique_ptr<Server> serve(int first_index = 1, bool tls = false, std::uint16_t port = 0) {
+  Server::Options options;
+  options.listen = {"127.0.0.1", port};
+  auto server = Server::start(options, make_silent_logger()).or_throw();
+  JobSpec job{kUid, key()};
+  job.first_index = first_index;
+  job.tls = tls;
+  server->add_job(std::move(job)).or_throw();
+  return server;
+}
+
+Result<int> request(const Server& server, std::uint64_t agent, bool tls = false) {
+  return request_worker_index({"127.0.0.1", server.address().port}, kUid, key(), tls, agent,
+                              net::within(seconds(20)));
+}
+
+TEST(IndexRequest, GivesEachAgentItsOwnIndex) {
+  for (const bool tls : {false, true}) {
+    const auto server = serve(1, tls);
+    EXPECT_EQ(request(*server, 11, tls).or_throw(), 1);
+    EXPECT_EQ(request(*server, 12, tls).or_throw(), 2);
+    EXPECT_EQ(request(*server, 11, tls).or_throw(), 1) << "the same agent asks again";
+  }
+}
+
+TEST(IndexRequest, GivesDifferentIndicesToAgentsThatAskAtTheSameTime) {
+  const auto server = serve();
+  std::vector<std::future<Result<int>>> answers;
+  for (std::uint64_t agent = 0; agent < 8; ++agent)
+    answers.push_back(
+        std::async(std::launch::async, [&server, agent] { return request(*server, agent); }));
+  std::set<int> indices;
+  for (auto& answer : answers) indices.insert(answer.get().or_throw());
+  EXPECT_EQ(indices, (std::set<int>{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(IndexRequest, WaitsForTheCoordinator) {
+  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
+  auto early = std::async(std::launch::async, [port] {
+    return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 1,
+                                net::within(seconds(20)));
+  });
+  const auto server = serve(1, false, port);
+  EXPECT_EQ(early.get().or_throw(), 1);
+}
+
+TEST(IndexRequest, SaysWhyThereIsNone) {
+  const auto server = serve(kMaxWorkerIndex);
+  EXPECT_EQ(request(*server, 1).or_throw(), kMaxWorkerIndex);
+  const auto none = request(*server, 2);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ExitCode::kUnsupported);
+  EXPECT_THAT(none.error().message, HasSubstr("65535 hosts"));
+  const auto other_tls = request(*server, 3, true);
+  ASSERT_FALSE(other_tls.ok());
+  EXPECT_THAT(other_tls.error().message, HasSubstr("TLS"));
+  const auto stranger =
+      request_worker_index({"127.0.0.1", server->address().port}, kUid,
+                           key("another secret of a stranger"), false, 4, net::within(seconds(20)));
+  ASSERT_FALSE(stranger.ok());
+  EXPECT_EQ(stranger.error().code, ExitCode::kPeerLost);
+}
+
+}  // namespace
+}  // namespace tilewright::rendezvous

@@ -1,0 +1,659 @@
+// The TrainJobs that `tilewright convert` writes. The expected texts are written by hand.
+#include "controller/convert/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/files.h"
+#include "common/base/version.h"
+#include "controller/api/decode.h"
+#include "controller/api/validate.h"
+#include "tests/support/paths.h"
+
+namespace tilewright::convert {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Conversion converted(const std::string& yaml) {
+  const api::DecodedPyTorchJob decoded = api::decode_pytorchjob_document(read_yaml(yaml));
+  EXPECT_TRUE(decoded.ok()) << sentences(decoded.errors);
+  return convert(decoded.job, decoded.positions);
+}
+
+// The text of the TrainJob, which is valid in a cluster.
+std::string manifest_of(const std::string& yaml) {
+  const Conversion conversion = converted(yaml);
+  EXPECT_TRUE(conversion.ok()) << sentences(conversion.errors, "job.yaml");
+  if (!conversion.ok()) return "";
+  std::string text = to_manifest(conversion, "job.yaml");
+  const auto checked = api::check_manifest(text, "made.yaml", api::Target::kCluster);
+  EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message) << "\n" << text;
+  return text;
+}
+
+std::string errors_of(const std::string& yaml) {
+  return sentences(converted(yaml).errors, "job.yaml");
+}
+
+std::string guide(const char* name) {
+  const auto text = read_file(tilewright::testing::source_dir() / "tests/golden/guides" / name,
+                              1 << 20, ExitCode::kManifest);
+  EXPECT_TRUE(text.ok());
+  return text.ok() ? *text : "";
+}
+
+constexpr const char* kHead =
+    "# Written by `tilewright convert job.yaml`: the TrainJob that does the work of the "
+    "PyTorchJob\n"
+    "# natively. A comment says what becomes of a line without counterpart.\n";
+
+TEST(Convert, BertLargeOfTheGuides) {
+  EXPECT_EQ(manifest_of(guide("pytorchjob-bert-large.yaml")),
+            std::string(kHead) +
+                R"(apiVersion: tilewright.dev/v1alpha1
+kind: TrainJob
+metadata:
+  name: transformers-pytorchjob
+  namespace: kubeflow
+spec:
+  # nprocPerNode auto: one process for each NUMA node of a pod; a TrainJob has a fixed number, so
+  # write the number of NUMA nodes if a pod has several
+  nprocPerNode: 1
+  elasticPolicy:
+    rdzvBackend: c10d
+    minReplicas: 1
+    maxReplicas: 4
+    maxRestarts: 10
+  trainer:
+    model: google-bert/bert-large-uncased
+    dataset_name: squad
+    output: pvc-volume:output
+    do_train: true
+    do_eval: true
+    max_seq_length: 384
+    per_device_train_batch_size: 12
+    doc_stride: 128
+    learning_rate: 3e-05
+    num_train_epochs: 2
+    bf16: true
+    # --ddp_backend: the workers use Tilewright's own transport
+    # --no_cuda: Tilewright computes on CPUs only
+    # --use_ipex: the kernels are chosen by the CPU's instruction set
+  worker:
+    replicas: 4
+    image: tilewright-worker:0.1.0
+    imagePullPolicy: IfNotPresent
+    # restartPolicy Never of the pod: as in Kubeflow, that of the replicas counts
+    restartPolicy: OnFailure
+    resources:
+      cpu: 200
+      memory: 128Gi
+    env:
+      # TRANSFORMERS_CACHE /tmp/pvc-mount/transformers_cache: the volume is at
+      # /mnt/tilewright/pvc-volume
+      - name: TRANSFORMERS_CACHE
+        value: /mnt/tilewright/pvc-volume/transformers_cache
+      # HF_DATASETS_CACHE /tmp/pvc-mount/hf_datasets_cache: the volume is at
+      # /mnt/tilewright/pvc-volume
+      - name: HF_DATASETS_CACHE
+        value: /mnt/tilewright/pvc-volume/hf_datasets_cache
+      - name: LOGLEVEL
+        value: INFO
+      - name: OMP_NUM_THREADS
+        value: "56"
+      # CCL_WORKER_COUNT 1: the workers use Tilewright's own transport, not oneCCL
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker image
+      # has no such libraries; the trainer has its own allocation and threads
+    nodeSelector:
+      node-type: spr
+    # /dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets its size
+  # mountPath /tmp/pvc-mount: the volume pvc-volume is at /mnt/tilewright/pvc-volume
+  volumes:
+    - name: pvc-volume
+      persistentVolumeClaim:
+        claimName: transformers-pvc
+)");
+}
+
+TEST(Convert, DistilbertOfTheGuides) {
+  EXPECT_EQ(manifest_of(guide("pytorchjob-distilbert.yaml")),
+            std::string(kHead) +
+                R"(apiVersion: tilewright.dev/v1alpha1
+kind: TrainJob
+metadata:
+  name: transformers-pytorchjob
+spec:
+  # nprocPerNode auto: one process for each NUMA node of a pod; a TrainJob has a fixed number, so
+  # write the number of NUMA nodes if a pod has several
+  nprocPerNode: 1
+  elasticPolicy:
+    rdzvBackend: c10d
+    minReplicas: 1
+    maxReplicas: 4
+    maxRestarts: 10
+  # pip install -r /workspace/transformers/examples/pytorch/ques...: nothing is installed
+  trainer:
+    model: distilbert/distilbert-base-uncased
+    dataset_name: squad
+    # --output_dir /tmp/pvc-mount/output_$(date +%Y%m%d_%H%M%S): the time of the start is not known
+    # before; the name of the job takes its place, so use metadata.generateName to get another
+    # directory in each run
+    output: pvc-volume:output_$(TILEWRIGHT_JOB_NAME)
+    do_train: true
+    do_eval: true
+    max_seq_length: 384
+    per_device_train_batch_size: 12
+    doc_stride: 128
+    learning_rate: 3e-05
+    num_train_epochs: 2
+    bf16: true
+  worker:
+    replicas: 4
+    image: tilewright-worker:0.1.0
+    imagePullPolicy: IfNotPresent
+    # restartPolicy Never of the pod: as in Kubeflow, that of the replicas counts
+    restartPolicy: OnFailure
+    resources:
+      cpu: 240
+      memory: 128Gi
+    env:
+      # HF_HUB_CACHE /tmp/pvc-mount/hub_cache: the volume is at /mnt/tilewright/pvc-volume
+      - name: HF_HUB_CACHE
+        value: /mnt/tilewright/pvc-volume/hub_cache
+      # HF_DATASETS_CACHE /tmp/pvc-mount/hf_datasets_cache: the volume is at
+      # /mnt/tilewright/pvc-volume
+      - name: HF_DATASETS_CACHE
+        value: /mnt/tilewright/pvc-volume/hf_datasets_cache
+      - name: LOGLEVEL
+        value: INFO
+      - name: OMP_NUM_THREADS
+        value: "240"
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker image
+      # has no such libraries; the trainer has its own allocation and threads
+    nodeSelector:
+      node-type: gnr
+    # /dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets its size
+  # mountPath /tmp/pvc-mount: the volume pvc-volume is at /mnt/tilewright/pvc-volume
+  volumes:
+    - name: pvc-volume
+      persistentVolumeClaim:
+        claimName: transformers-pvc
+)");
+}
+
+// A small PyTorchJob whose parts a test replaces.
+struct Parts {
+  std::string spec = {};  // fields of spec, each line with two spaces
+  std::string command =
+      "[python, run_glue.py, --model_name_or_path, bert-base-cased, --task_name, "
+      "mrpc, --output_dir, /data/out]";
+  std::string container = {};  // fields of the container, ten spaces
+  std::string mounts = "[{name: disk, mountPath: /data}]";
+  std::string volumes = "[{name: disk, persistentVolumeClaim: {claimName: disk}}]";
+  std::string pod = {};  // fields of the pod, ten spaces
+  std::string metadata = "{name: qa}";
+  std::string image = "tilewright-worker:0.1.0";
+  std::string worker = {};             // fields of the replica, six spaces
+  std::string template_metadata = {};  // eight spaces
+  std::string more_replicas = {};      // four spaces
+};
+
+std::string job(const Parts& parts) {
+  return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: " + parts.metadata +
+         "\nspec:\n" + parts.spec + "  pytorchReplicaSpecs:\n" + parts.more_replicas +
+         "    Worker:\n" + parts.worker + "      template:\n" + parts.template_metadata +
+         "        spec:\n" + parts.pod + "          volumes: " + parts.volumes +
+         "\n          containers:\n          - name: pytorch\n            image: " + parts.image +
+         "\n            command: " + parts.command + "\n            volumeMounts: " + parts.mounts +
+         "\n            resources: {limits: {cpu: 2, memory: 4Gi}}\n" + parts.container;
+}
+
+std::string flags(const std::string& more) {
+  return "[python, run_glue.py, --model_name_or_path, bert-base-cased, --task_name, mrpc, "
+         "--output_dir, /data/out, " +
+         more + "]";
+}
+
+TEST(Convert, AMinimalJob) {
+  EXPECT_EQ(manifest_of(job({})), std::string(kHead) + R"(apiVersion: tilewright.dev/v1alpha1
+kind: TrainJob
+metadata:
+  name: qa
+spec:
+  nprocPerNode: 1
+  trainer:
+    model: bert-base-cased
+    task: mrpc
+    output: disk:out
+  worker:
+    replicas: 1
+    image: tilewright-worker:0.1.0
+    resources:
+      cpu: 2
+      memory: 4Gi
+  # mountPath /data: the volume disk is at /mnt/tilewright/disk
+  volumes:
+    - name: disk
+      persistentVolumeClaim:
+        claimName: disk
+)");
+}
+
+TEST(Convert, TheNumberOfProcesses) {
+  const std::string torchrun =
+      "[torchrun, run_glue.py, --model_name_or_path, m, --task_name, mrpc, --output_dir, /data/o]";
+  const std::string with_flag =
+      "[torchrun, --nproc-per-node=4, run_glue.py, --model_name_or_path, m, --task_name, mrpc, "
+      "--output_dir, /data/o]";
+  EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: \"2\"\n", .command = torchrun})),
+              HasSubstr("spec:\n  nprocPerNode: 2\n"));
+  EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: \"2\"\n", .command = with_flag})),
+              HasSubstr("spec:\n  nprocPerNode: 4\n"));
+  EXPECT_THAT(
+      manifest_of(job({.spec = "  elasticPolicy: {nProcPerNode: 3}\n", .command = torchrun})),
+      HasSubstr("spec:\n  nprocPerNode: 3\n"));
+  EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: cpu\n", .command = torchrun})),
+              HasSubstr("  # nprocPerNode cpu: one process for each NUMA node of a pod; a TrainJob "
+                        "has a fixed number, so\n  # write the number of NUMA nodes if a pod has "
+                        "several\n  nprocPerNode: 1\n"));
+  EXPECT_EQ(
+      errors_of(job({.spec = "  nprocPerNode: gpu\n", .command = torchrun})),
+      "job.yaml:5: spec.nprocPerNode: found gpu, expected auto, cpu or an integer: Tilewright "
+      "computes on CPUs only");
+  // Without torchrun each pod runs one process, whatever nprocPerNode says.
+  EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: \"2\"\n"})),
+              HasSubstr("spec:\n  nprocPerNode: 1\n"));
+}
+
+TEST(Convert, TheElasticPolicy) {
+  const std::string text = manifest_of(
+      job({.spec = "  elasticPolicy: {rdzvBackend: etcd, minReplicas: 1, maxReplicas: 3, rdzvPort: "
+                   "29400, rdzvHost: h, rdzvId: i, rdzvConf: [{key: timeout, value: \"9\"}], "
+                   "standalone: true, metrics: [{type: Resource}]}\n",
+           .worker = "      replicas: 2\n"}));
+  EXPECT_THAT(text, HasSubstr(R"(  elasticPolicy:
+    minReplicas: 1
+    maxReplicas: 3
+    # metrics: no HorizontalPodAutoscaler is created; one whose scaleTargetRef is the
+    # trainjobs.tilewright.dev does the same
+    # rdzvBackend etcd: the operator is the rendezvous
+    # rdzvConf timeout: the operator is the rendezvous
+    # rdzvHost h: the operator is the rendezvous
+    # rdzvId i: the operator is the rendezvous
+    # rdzvPort 29400: the operator is the rendezvous
+    # standalone true: the operator is the rendezvous
+  trainer:
+)"));
+  // Kubeflow's defaults.
+  EXPECT_THAT(manifest_of(job({.spec = "  elasticPolicy: {maxRestarts: 5}\n",
+                               .worker = "      replicas: 2\n"})),
+              HasSubstr("  elasticPolicy:\n    minReplicas: 2\n    maxReplicas: 2\n    "
+                        "maxRestarts: 5\n"));
+}
+
+TEST(Convert, TheFlagsOfTorchrun) {
+  const std::string text = manifest_of(
+      job({.command = "[python3, -m, torch.distributed.run, --nnodes, '1:2', --nproc_per_node, "
+                      "'1', --rdzv-backend, c10d, --rdzv_endpoint, 'h:1', --max-restarts, '7', "
+                      "--log-dir, /logs, run_qa.py, --model_name_or_path, m, --dataset_name, "
+                      "squad, --output_dir, /data/o]"}));
+  EXPECT_THAT(text, HasSubstr(R"(  # --nnodes 1:2: minReplicas and maxReplicas say it
+  # --rdzv_backend c10d: the operator starts the processes, not torchrun
+  # --rdzv_endpoint h:1: the operator starts the processes, not torchrun
+  # --log_dir /logs: each process writes to the log of its pod
+  elasticPolicy:
+    maxRestarts: 7
+)"));
+  EXPECT_THAT(text, HasSubstr("    dataset_name: squad\n"));
+}
+
+TEST(Convert, TheRunPolicy) {
+  EXPECT_THAT(manifest_of(job({.spec = R"(  elasticPolicy: {maxRestarts: 5}
+  runPolicy:
+    cleanPodPolicy: All
+    ttlSecondsAfterFinished: 60
+    activeDeadlineSeconds: 3600
+    backoffLimit: 3
+    suspend: true
+    managedBy: tilewright.dev/operator
+    schedulingPolicy: {minAvailable: 1, queue: batch, minResources: {cpu: 4}, priorityClass: high, scheduleTimeoutSeconds: 9}
+)"})),
+              HasSubstr(R"(  runPolicy:
+    suspend: true
+    ttlSecondsAfterFinished: 60
+    activeDeadlineSeconds: 3600
+    cleanPodPolicy: All
+    schedulingPolicy:
+      minAvailable: 1
+      queue: batch
+      priorityClass: high
+      scheduleTimeoutSeconds: 9
+      # minResources: the PodGroup of a TrainJob has minAvailable only
+    # backoffLimit 3: elasticPolicy.maxRestarts limits the restarts
+    # managedBy tilewright.dev/operator: Tilewright's operator manages every TrainJob
+  trainer:
+)"));
+  EXPECT_THAT(manifest_of(job({.spec = "  runPolicy: {backoffLimit: 3}\n"})),
+              HasSubstr("  runPolicy:\n    backoffLimit: 3\n"));
+}
+
+TEST(Convert, AMasterIsOneMoreWorker) {
+  Parts parts = {.worker = "      replicas: 3\n"};
+  const std::string alone = job(parts);
+  const std::size_t at = alone.find("      template:");
+  std::string master = "    Master:\n" + alone.substr(at);
+  parts.more_replicas = master;
+  EXPECT_THAT(manifest_of(job(parts)),
+              HasSubstr("    # Master: a TrainJob has workers only; the first one takes the "
+                        "master's place, so there is one\n    # more\n    replicas: 4\n"));
+  // Another training on the master cannot be converted.
+  parts.more_replicas.replace(parts.more_replicas.find("mrpc"), 4, "qqp");
+  EXPECT_THAT(
+      errors_of(job(parts)),
+      HasSubstr("spec.pytorchReplicaSpecs.Master.template.spec.containers[0].command: found "
+                "another training than that of the Worker, expected the same"));
+  // A master alone.
+  std::string only =
+      "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: qa}\nspec:\n"
+      "  pytorchReplicaSpecs:\n" +
+      master;
+  EXPECT_THAT(manifest_of(only), HasSubstr("    replicas: 1\n"));
+}
+
+TEST(Convert, PathsOnVolumes) {
+  const auto output = [](const std::string& directory, const std::string& mounts) {
+    std::string text = manifest_of(
+        job({.command = "[python, run_glue.py, --model_name_or_path, m, --task_name, mrpc, "
+                        "--output_dir, " +
+                        directory + "]",
+             .mounts = mounts,
+             .volumes = "[{name: disk, persistentVolumeClaim: {claimName: a}}, {name: other, "
+                        "persistentVolumeClaim: {claimName: b}}]"}));
+    const std::size_t from = text.find("    output: ") + 12;
+    return text.substr(from, text.find('\n', from) - from);
+  };
+  EXPECT_EQ(output("/data/a/b", "[{name: disk, mountPath: /data}]"), "disk:a/b");
+  EXPECT_EQ(output("/data/a/b/", "[{name: disk, mountPath: /data/}]"), "disk:a/b");
+  EXPECT_EQ(output("/data/./a//b/../c", "[{name: disk, mountPath: /data}]"), "disk:a/c");
+  // subPath, and the longest mount that fits.
+  EXPECT_EQ(output("/data/a", "[{name: disk, mountPath: /data, subPath: team/x}]"),
+            "disk:team/x/a");
+  EXPECT_EQ(output("/data/deep/a",
+                   "[{name: disk, mountPath: /data}, {name: other, mountPath: /data/deep}]"),
+            "other:a");
+  // /database is not below /data.
+  EXPECT_EQ(output("/database/a",
+                   "[{name: disk, mountPath: /data}, {name: other, mountPath: /database}]"),
+            "other:a");
+  // Relative paths, from the working directory.
+  EXPECT_THAT(manifest_of(job({.command = "[python, run_glue.py, --model_name_or_path, ./model, "
+                                          "--task_name, mrpc, --output_dir, out]",
+                               .container = "            workingDir: /data/work\n"})),
+              HasSubstr("    model: disk:work/model\n    task: mrpc\n    output: disk:work/out\n"));
+  EXPECT_THAT(
+      manifest_of(job({.command = "[/bin/bash, -c, 'cd /data; python run_glue.py "
+                                  "--model_name_or_path m --task_name mrpc --output_dir out']"})),
+      HasSubstr("    output: disk:out\n"));
+}
+
+TEST(Convert, FilesOfOnesOwn) {
+  EXPECT_THAT(manifest_of(job({.command = "[python, run_glue.py, --model_name_or_path, /data/m, "
+                                          "--train_file, /data/train.csv, --validation_file, "
+                                          "/data/dev.csv, --cache_dir, /data/cache, --output_dir, "
+                                          "/data/o]"})),
+              HasSubstr("    model: disk:m\n    train_file: disk:train.csv\n    validation_file: "
+                        "disk:dev.csv\n    output: disk:o\n    cache_dir: disk:cache\n"));
+  EXPECT_EQ(
+      errors_of(job({.command = "[python, run_glue.py, --model_name_or_path, m, "
+                                "--train_file, /elsewhere/train.csv, --output_dir, "
+                                "/data/o]"})),
+      "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command[4]: "
+      "--train_file: found /elsewhere/train.csv, which is on no volume of the pod, expected a "
+      "path below a mountPath of volumeMounts");
+}
+
+TEST(Convert, AnOutputOnNoVolume) {
+  const std::string text =
+      manifest_of(job({.command = "[python, run_glue.py, --model_name_or_path, m, --task_name, "
+                                  "mrpc, --output_dir, /tmp/mrpc/]",
+                       .mounts = "[]",
+                       .volumes = "[]"}));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"(    # --output_dir /tmp/mrpc/: on no volume, so the trained model ends with its pod and no restart
+    # finds a checkpoint; name a persistentVolumeClaim instead of the emptyDir
+    output: scratch:tmp/mrpc
+)"));
+  EXPECT_THAT(text, HasSubstr("  volumes:\n    - name: scratch\n      emptyDir: {}\n"));
+}
+
+TEST(Convert, Resources) {
+  EXPECT_THAT(
+      manifest_of(job({.container = R"(            env: [{name: ANY, value: y}]
+)"})),
+      HasSubstr("    resources:\n      cpu: 2\n      memory: 4Gi\n    env:\n      - name: ANY\n"
+                "        value: \"y\"\n"));
+  std::string other = job({});
+  const std::string limits = "{limits: {cpu: 2, memory: 4Gi}}";
+  const auto with_resources = [&](const std::string& resources) {
+    std::string text = other;
+    return manifest_of(text.replace(text.find(limits), limits.size(), resources));
+  };
+  EXPECT_THAT(with_resources("{limits: {cpu: 0.5, memory: 4Gi, nvidia.com/gpu: 1}, requests: {cpu: "
+                             "250m, ephemeral-storage: 1Gi}}"),
+              HasSubstr(R"(    resources:
+      # requests cpu 250m: a worker requests its limit
+      cpu: "0.5"
+      ephemeral-storage: 1Gi
+      memory: 4Gi
+)"));
+  EXPECT_THAT(
+      with_resources("{limits: {cpu: 1, memory: 4Gi, nvidia.com/gpu: 1}}"),
+      HasSubstr("    # nvidia.com/gpu 1: Tilewright computes on CPUs only\n    resources:\n"));
+  EXPECT_THAT(
+      with_resources("{}"),
+      HasSubstr("    # cpu: the pod has no limit; a worker has one, so write how much it may "
+                "use\n    # memory: the pod has no limit"));
+}
+
+TEST(Convert, Environment) {
+  EXPECT_THAT(manifest_of(job({.container = R"(            env:
+            - {name: ROOT, value: /data}
+            - {name: HF_HOME, value: $(ROOT)/hf}
+            - {name: HF_TOKEN, valueFrom: {secretKeyRef: {name: hub, key: token}}}
+            - {name: KMP_AFFINITY, value: "granularity=fine,compact,1,0"}
+            - {name: I_MPI_PIN_DOMAIN, value: "[0xfffffff0]"}
+            - {name: MASTER_PORT, value: "29500"}
+            - {name: TILEWRIGHT_JOB_NAME, value: x}
+            - {name: MY_OWN, value: "1"}
+)"})),
+              HasSubstr(R"(    env:
+      # ROOT /data: the volume is at /mnt/tilewright/disk
+      - name: ROOT
+        value: /mnt/tilewright/disk
+      # HF_HOME /data/hf: the volume is at /mnt/tilewright/disk
+      - name: HF_HOME
+        value: /mnt/tilewright/disk/hf
+      - name: HF_TOKEN
+        valueFrom:
+          secretKeyRef:
+            name: hub
+            key: token
+      - name: MY_OWN
+        value: "1"
+      # I_MPI_PIN_DOMAIN [0xfffffff0]: no MPI runs in a TrainJob
+      # KMP_AFFINITY granularity=fine,compact,1,0: the trainer runs one thread on each core and
+      # binds it there
+      # MASTER_PORT 29500: the operator starts the processes, not torchrun
+      # TILEWRIGHT_JOB_NAME x: the operator sets it
+)"));
+}
+
+// A variable that the script sets replaces the container's.
+TEST(Convert, VariablesOfTheScript) {
+  EXPECT_THAT(
+      manifest_of(job({.command = "[/bin/bash, -c, 'export OMP_NUM_THREADS=8; KMP_BLOCKTIME=1 "
+                                  "python run_glue.py --model_name_or_path bert-base-cased "
+                                  "--task_name mrpc --output_dir /data/out']",
+                       .container = "            env: [{name: OMP_NUM_THREADS, value: \"4\"}]\n"})),
+      HasSubstr(R"(    env:
+      - name: OMP_NUM_THREADS
+        value: "8"
+      # KMP_BLOCKTIME 1: the trainer runs one thread on each core and binds it there
+)"));
+}
+
+TEST(Convert, Scheduling) {
+  EXPECT_THAT(manifest_of(job({.pod = R"(          nodeSelector: {pool: cpu}
+          tolerations: [{key: dedicated, operator: Exists}]
+          serviceAccountName: trainer
+          priorityClassName: high
+          schedulerName: volcano
+          imagePullSecrets: [{name: registry}]
+          terminationGracePeriodSeconds: 60
+          securityContext: {runAsUser: 1000, fsGroup: 2000, runAsNonRoot: true}
+)"})),
+              HasSubstr(R"(    nodeSelector:
+      pool: cpu
+    tolerations:
+      - key: dedicated
+        operator: Exists
+    serviceAccountName: trainer
+    priorityClassName: high
+    schedulerName: volcano
+    imagePullSecrets:
+      - name: registry
+    terminationGracePeriodSeconds: 60
+    runAsUser: 1000
+    fsGroup: 2000
+)"));
+}
+
+TEST(Convert, WhatPodSecurityForbids) {
+  const std::string text = manifest_of(job(
+      {.container = "            securityContext: {privileged: true, capabilities: {add: "
+                    "[IPC_LOCK]}}\n",
+       .pod = "          hostNetwork: true\n          hostIPC: true\n          securityContext: "
+              "{runAsUser: 0}\n"}));
+  EXPECT_THAT(text, HasSubstr("# runAsUser 0: restricted Pod Security forbids root"));
+  EXPECT_THAT(text, HasSubstr("# hostNetwork: found true"));
+  EXPECT_THAT(text, HasSubstr("# hostIPC: found true"));
+  EXPECT_THAT(text, HasSubstr("# securityContext privileged: the operator sets what restricted Pod "
+                              "Security requires"));
+  EXPECT_THAT(text, Not(HasSubstr("\n      spec:\n        host")));
+}
+
+TEST(Convert, TheRestOfThePod) {
+  EXPECT_THAT(
+      manifest_of(job({.container = "            lifecycle: {}\n            tty: true\n",
+                       .mounts = "[{name: disk, mountPath: /data}, {name: settings, "
+                                 "mountPath: /etc/settings}]",
+                       .volumes = "[{name: disk, persistentVolumeClaim: {claimName: disk}}, "
+                                  "{name: settings, configMap: {name: options}}]",
+                       .pod = "          dnsPolicy: Default\n",
+                       .template_metadata = "        metadata: {labels: {team: blue}, "
+                                            "annotations: {example.org/note: text}}\n"})),
+      HasSubstr(R"(    podTemplate:
+      metadata:
+        labels:
+          team: blue
+        annotations:
+          example.org/note: text
+      spec:
+        volumes:
+          - name: settings
+            configMap:
+              name: options
+        dnsPolicy: Default
+        containers:
+          - name: worker
+            volumeMounts:
+              - name: settings
+                mountPath: /etc/settings
+)"));
+}
+
+TEST(Convert, SharedMemory) {
+  EXPECT_THAT(
+      manifest_of(job({.mounts = "[{name: disk, mountPath: /data}, {name: dshm, mountPath: "
+                                 "/dev/shm/}]",
+                       .volumes = "[{name: disk, persistentVolumeClaim: {claimName: disk}}, "
+                                  "{name: dshm, emptyDir: {medium: Memory, sizeLimit: "
+                                  "1Gi}}]"})),
+      HasSubstr("    sharedMemory: 1Gi\n"));
+}
+
+TEST(Convert, Images) {
+  EXPECT_THAT(manifest_of(job({.image = "registry.example.org:5000/a/tilewright-worker:7"})),
+              HasSubstr("    image: registry.example.org:5000/a/tilewright-worker:7\n"));
+  EXPECT_THAT(manifest_of(job({.image = "intel/intel-optimized-pytorch:latest"})),
+              HasSubstr(std::string("    # image intel/intel-optimized-pytorch:latest: the native "
+                                    "trainer has an image of its own\n    image: "
+                                    "tilewright-worker:") +
+                        kVersion + "\n"));
+}
+
+TEST(Convert, Flags) {
+  EXPECT_THAT(
+      manifest_of(job({.command = flags("--overwrite_output_dir, 'True', --no_cuda, 'True', "
+                                        "--warmup_ratio=0.1, --adam_beta1, '0.8', --seed, '7', "
+                                        "--no_do_eval, --evaluation_strategy, epoch, "
+                                        "--per_gpu_train_batch_size, '16', --run_name, \"a: b\", "
+                                        "--xpu_backend, ccl")})),
+      HasSubstr(R"(    output: disk:out
+    do_eval: false
+    per_device_train_batch_size: 16
+    adam_beta1: 0.8
+    warmup_ratio: 0.1
+    seed: 7
+    eval_strategy: epoch
+    overwrite_output_dir: true
+    run_name: "a: b"
+    # --ddp_backend: the workers use Tilewright's own transport
+    # --no_cuda: Tilewright computes on CPUs only
+)"));
+  EXPECT_THAT(manifest_of(job({.command = flags("--token, hf_secret")})),
+              ::testing::AllOf(HasSubstr("# --token: not in a manifest, which many can read"),
+                               Not(HasSubstr("hf_secret"))));
+}
+
+TEST(Convert, Metadata) {
+  EXPECT_THAT(
+      manifest_of(
+          job({.metadata = "{generateName: qa-, labels: {kueue.x-k8s.io/queue-name: batch}, "
+                           "annotations: {note: long, "
+                           "kubectl.kubernetes.io/last-applied-configuration: '{}'}}"})),
+      HasSubstr(
+          "metadata:\n  generateName: qa-\n  labels:\n    kueue.x-k8s.io/queue-name: batch\n  "
+          "annotations:\n    note: long\nspec:\n"));
+}
+
+TEST(Convert, SaysWhyAJobDoesNotRunNatively) {
+  EXPECT_THAT(errors_of(job({.command = "[torchrun, train.py]"})),
+              HasSubstr("job.yaml:13: "
+                        "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: "));
+  EXPECT_THAT(errors_of(job({.command = "[torchrun, train.py]"})), HasSubstr("train.py"));
+  EXPECT_THAT(errors_of(job({.command = "[]"})), HasSubstr("found no command"));
+  EXPECT_THAT(errors_of(job({.command = flags("--fp16")})), HasSubstr("fp16"));
+  EXPECT_THAT(errors_of(job({.command = "[python, run_glue.py, flags.json]"})),
+              HasSubstr("found a file of flags"));
+  // A volume that a TrainJob cannot have.
+  EXPECT_THAT(errors_of(job({.volumes = "[{name: disk, hostPath: {path: /d}}]"})),
+              HasSubstr("job.yaml:9: spec.pytorchReplicaSpecs.Worker.template.spec.volumes[0]: "
+                        "spec.volumes[0].hostPath of the TrainJob: found hostPath"));
+}
+
+TEST(NativeSummary, NamesTheScriptAndTheWorkers) {
+  const auto summary = [](const std::string& yaml) {
+    return native_summary(api::decode_pytorchjob_document(read_yaml(yaml)).job);
+  };
+  EXPECT_EQ(*summary(guide("pytorchjob-bert-large.yaml")), "run_qa.py runs natively on 4 workers");
+  EXPECT_EQ(*summary(job({})), "run_glue.py runs natively on 1 worker");
+  EXPECT_FALSE(summary(job({.command = "[torchrun, train.py]"})).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::convert

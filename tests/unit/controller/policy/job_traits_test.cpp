@@ -1,0 +1,265 @@
+// Tests of what the policies do differently for a PyTorchJob, whose workers may run any program.
+#include <gtest/gtest.h>
+
+#include "controller/policy/messages.h"
+#include "tests/unit/controller/policy/job_simulator.h"
+
+namespace tilewright::policy {
+namespace {
+
+using api::Phase;
+using std::chrono::seconds;
+using testing::JobSimulator;
+
+JobSimulator foreign_job(int workers, bool master = false) {
+  JobSimulator sim(testing::make_job(workers + (master ? 1 : 0)));
+  sim.observed.traits.runs_tilewright = false;
+  sim.observed.traits.has_master = master;
+  return sim;
+}
+
+TEST(JobTraits, NameTheMasterAndTheWorkers) {
+  JobSimulator sim = foreign_job(2, true);
+  const Plan plan = sim.step();
+  ASSERT_EQ(plan.creations.size(), 3U);
+  EXPECT_EQ(plan.creations[0].name, "mrpc-master-0");
+  EXPECT_EQ(plan.creations[1].name, "mrpc-worker-0");
+  EXPECT_EQ(plan.creations[2].name, "mrpc-worker-1");
+}
+
+TEST(JobTraits, OneWorkersExitDoesNotEndTheJob) {
+  JobSimulator sim = foreign_job(3);
+  sim.start();
+  sim.succeed(0);
+  sim.settle();
+  sim.pass(seconds(3600));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  sim.succeed(2);
+  sim.succeed(1);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
+TEST(JobTraits, AWorkerThatFailsAfterAnotherHasSucceededIsRestarted) {
+  JobSimulator sim = foreign_job(2);
+  sim.start();
+  sim.succeed(0);
+  sim.fail(1, 1);
+  sim.settle();
+  sim.run_all();
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.program, 1);
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  sim.succeed(1);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
+TEST(JobTraits, AnElasticJobEndsWithoutTheWorkersThatNeverRan) {
+  JobSimulator sim = foreign_job(3);
+  sim.job().spec.elastic_policy.min_replicas = 2;
+  sim.settle();
+  sim.block(2, StartProblemCause::kUnschedulable);
+  sim.run_all();
+  sim.block(2, StartProblemCause::kUnschedulable);
+  sim.settle();
+  sim.succeed(0);
+  sim.settle();
+  EXPECT_NE(sim.status().phase, Phase::kSucceeded) << "fewer than minReplicas";
+  sim.succeed(1);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
+TEST(JobTraits, AnElasticJobWaitsForAWorkerThatHasFailed) {
+  JobSimulator sim = foreign_job(2);
+  sim.job().spec.elastic_policy.min_replicas = 1;
+  sim.start();
+  sim.fail(1, 1);
+  sim.settle();
+  sim.block(1, StartProblemCause::kUnschedulable);
+  sim.succeed(0);
+  sim.settle();
+  EXPECT_NE(sim.status().phase, Phase::kSucceeded);
+}
+
+TEST(JobTraits, TheMastersExitEndsTheJob) {
+  JobSimulator sim = foreign_job(2, true);
+  sim.start();
+  sim.succeed(1);
+  sim.succeed(2);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  sim.succeed(0);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
+TEST(JobTraits, TheMasterHasItsOwnRestartPolicy) {
+  JobSimulator sim = foreign_job(1, true);
+  sim.observed.traits.master_restart_policy = api::RestartPolicy::kNever;
+  sim.start();
+  sim.fail(1, 1);
+  sim.settle();
+  sim.run_all();
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning) << "the workers have OnFailure";
+  sim.fail(0, 1);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kFailed);
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "RestartPolicyNever");
+}
+
+// Exit codes 20 and 144 have meanings only if Tilewright's trainer returns them.
+TEST(JobTraits, ForeignExitCodesAreFailuresOfTheProgram) {
+  for (const int code : {20, 144}) {
+    JobSimulator sim = foreign_job(1);
+    sim.start();
+    sim.fail(0, code);
+    sim.settle();
+    EXPECT_EQ(sim.status().restarts.program, 1) << code;
+    EXPECT_EQ(sim.status().failures.at(0).reason, "Error") << code;
+    EXPECT_NE(testing::condition(sim.status(), api::condition::kBlocked), "True") << code;
+  }
+}
+
+TEST(JobTraits, ExitCodesOfTilewrightKeepTheirMeanings) {
+  JobSimulator sim = foreign_job(1);
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->latest_epoch = 1;
+  sim.fail(0, 20);
+  sim.settle();
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), kCheckpointMissingReason);
+}
+
+TEST(JobTraits, WorkersOfTilewrightEndTheJobTogether) {
+  JobSimulator sim = foreign_job(2);
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->latest_epoch = 1;
+  sim.succeed(1);
+  sim.settle();
+  sim.pass(seconds(31));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded) << "as in a TrainJob";
+}
+
+TEST(JobTraits, ForeignWorkersAreNotExpectedAtTheRendezvous) {
+  JobSimulator sim = foreign_job(2);
+  sim.start();
+  sim.pass(seconds(3600));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  EXPECT_EQ(sim.status().find_condition(api::condition::kBlocked), nullptr);
+}
+
+TEST(JobTraits, ForeignWorkersOutliveANewMasterKey) {
+  JobSimulator sim = foreign_job(1);
+  sim.observed.key_id = "new";
+  sim.settle();
+  sim.worker(0).key_id = "old";
+  sim.run_all();
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.total(), 0);
+}
+
+TEST(JobTraits, MembershipIsBoundedForALargeJob) {
+  JobSimulator sim = foreign_job(1);
+  sim.job().spec.nproc_per_node = 200;
+  sim.job().spec.worker.replicas = sim.job().spec.elastic_policy.min_replicas =
+      sim.job().spec.elastic_policy.max_replicas = 40;
+  const Plan plan = sim.step();
+  ASSERT_TRUE(plan.membership);
+  EXPECT_LE(plan.membership->min_world, rendezvous::kMaxWorld);
+  EXPECT_LE(plan.membership->max_world, rendezvous::kMaxWorld);
+  EXPECT_LE(plan.membership->expected, rendezvous::kMaxWorld);
+}
+
+TEST(JobTraits, ASuspendedOrFinishedJobNeedsNoAutoscaler) {
+  for (const bool suspend : {true, false}) {
+    JobSimulator sim = foreign_job(1);
+    sim.observed.runtime.owned_resources = {OwnedResource::kHeadlessService,
+                                            OwnedResource::kAutoscaler};
+    sim.observed.traits.removed_when_inactive = {OwnedResource::kAutoscaler};
+    sim.job().spec.run_policy.clean_pod_policy = api::CleanPodPolicy::kNone;
+    sim.start();
+    EXPECT_TRUE(sim.observed.owned_resources.contains(OwnedResource::kAutoscaler));
+    if (suspend) {
+      sim.job().spec.run_policy.suspend = true;
+    } else {
+      sim.succeed(0);
+    }
+    sim.settle();
+    EXPECT_EQ(sim.observed.owned_resources, std::set{OwnedResource::kHeadlessService});
+    if (!suspend) continue;
+    sim.job().spec.run_policy.suspend = false;
+    sim.settle();
+    EXPECT_TRUE(sim.observed.owned_resources.contains(OwnedResource::kAutoscaler));
+  }
+}
+
+// Kubeflow's operator counts the restarts of the containers that exist, so a new pod begins at 0.
+TEST(JobTraits, TheRestartBudgetDoesNotReset) {
+  JobSimulator sim = foreign_job(1);
+  sim.job().spec.elastic_policy.max_restarts = 2;
+  sim.start();
+  for (int i = 0; i < 3; ++i) {
+    sim.pass(seconds(3600));
+    sim.fail(0, 1);
+    sim.settle();
+    sim.pass(seconds(600));
+    sim.settle();
+    sim.run_all();
+    sim.settle();
+  }
+  EXPECT_EQ(sim.status().phase, Phase::kFailed);
+  EXPECT_EQ(sim.status().restarts.program, 2);
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "BackoffLimitExceeded");
+}
+
+TEST(JobTraits, TheDeadlineNeedsNoEvent) {
+  JobSimulator sim = foreign_job(1);
+  sim.job().spec.run_policy.active_deadline_seconds = 60;
+  sim.start();
+  EXPECT_LE(sim.plan().requeue_after.value(), seconds(60));
+  sim.pass(seconds(60));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kFailed);
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "DeadlineExceeded");
+}
+
+TEST(JobTraits, AnOomKillIsRetriedOnce) {
+  JobSimulator sim = foreign_job(1);
+  sim.start();
+  for (int i = 0; i < 2; ++i) {
+    sim.fail(0, 137, api::FailureCause::kOutOfMemory, "OOMKilled");
+    sim.settle();
+    sim.pass(seconds(600));
+    sim.settle();
+    sim.run_all();
+  }
+  EXPECT_FALSE(sim.has_worker(0));
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), kOutOfMemoryReason);
+}
+
+TEST(JobTraits, MessagesNameTheFieldsOfTheManifest) {
+  JobSimulator sim = foreign_job(1);
+  sim.observed.traits.fields.memory = "the memory limit of the container pytorch";
+  sim.start();
+  for (int i = 0; i < 2; ++i) {
+    sim.fail(0, 137, api::FailureCause::kOutOfMemory, "OOMKilled");
+    sim.settle();
+    sim.pass(seconds(600));
+    sim.settle();
+    sim.run_all();
+  }
+  EXPECT_NE(sim.status()
+                .find_condition(api::condition::kBlocked)
+                ->message.find("raise the memory limit of the container pytorch"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tilewright::policy

@@ -1,0 +1,104 @@
+#include "worker/cli/variables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/result.h"
+#include "common/contract/environment.h"
+#include "tests/support/scoped_variable.h"
+
+namespace tilewright::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ThreadCount, IsOnePerPhysicalCoreOfTheProcess) {
+  EXPECT_EQ(thread_count(8, 16, 1, "").threads, 8);
+  EXPECT_EQ(thread_count(8, 16, 2, "").threads, 4);
+  EXPECT_EQ(thread_count(8, 3, 1, "").threads, 3);
+  EXPECT_EQ(thread_count(1, 1, 4, "").threads, 1);
+}
+
+TEST(ThreadCount, IsThatOfOmpNumThreads) {
+  for (const char* value : {"12", "12,2"}) {
+    const ThreadCount count = thread_count(8, 16, 1, value);
+    EXPECT_EQ(count.threads, 12);
+    EXPECT_EQ(count.note, "");
+  }
+  EXPECT_EQ(thread_count(8, 16, 2, "8").threads, 8);
+}
+
+TEST(ThreadCount, IsAtMostTheAllowedCpus) {
+  const ThreadCount count = thread_count(2, 2, 1, "240");
+  EXPECT_EQ(count.threads, 2);
+  EXPECT_EQ(count.note,
+            "OMP_NUM_THREADS: found 240, but this process may use 2 CPUs; using 2 threads");
+  EXPECT_EQ(thread_count(8, 16, 4, "8").note,
+            "OMP_NUM_THREADS: found 8, but this process may use 4 CPUs; using 4 threads");
+  EXPECT_EQ(thread_count(1, 1, 2, "2").threads, 1);
+  EXPECT_EQ(thread_count(2, 2, 1, "99999999999").threads, 2);
+}
+
+TEST(ThreadCount, SaysWhenTheValueIsNoCount) {
+  for (const char* value : {"all", "0", "-1", "4x", ",4"}) {
+    const ThreadCount count = thread_count(8, 16, 1, value);
+    EXPECT_EQ(count.threads, 8);
+    EXPECT_THAT(count.note, HasSubstr(std::string("found \"") + value + "\", expected an integer"));
+  }
+}
+
+TEST(LogLevel, IsThatOfPython) {
+  EXPECT_EQ(log_level("").name, "info");
+  EXPECT_EQ(log_level("INFO").name, "info");
+  EXPECT_EQ(log_level("debug").name, "debug");
+  EXPECT_EQ(log_level("WARNING").name, "warn");
+  EXPECT_EQ(log_level("ERROR").name, "error");
+  EXPECT_EQ(log_level("CRITICAL").name, "critical");
+  EXPECT_EQ(log_level("INFO").note, "");
+  EXPECT_EQ(log_level("loud").name, "info");
+  EXPECT_THAT(log_level("loud").note, HasSubstr("LOGLEVEL: found \"loud\", expected DEBUG"));
+}
+
+GetVariable launched_at(const char* seconds) {
+  return [seconds](const char* name) {
+    return std::string(name) == env::kLaunchTime ? std::string(seconds) : std::string();
+  };
+}
+
+TEST(ExpandArguments, UsesTheStartOfTheJob) {
+  const testing::ScopedVariable zone("TZ", "UTC");
+  tzset();
+  const ExpandedArguments expanded = expand_arguments(
+      {"--output_dir", "out_$(date +%Y%m%d_%H%M%S)", "$(date -u +%s)"}, launched_at("1764000123"));
+  EXPECT_THAT(expanded.arguments, ElementsAre("--output_dir", "out_20251124_160203", "1764000123"));
+  EXPECT_TRUE(expanded.dates);
+}
+
+TEST(ExpandArguments, UsesTheClockWithoutIt) {
+  const auto before = std::time(nullptr);
+  const std::string now = expand_arguments({"$(date +%s)"}, launched_at("")).arguments.front();
+  EXPECT_GE(std::stoll(now), before);
+  EXPECT_LE(std::stoll(now), std::time(nullptr));
+}
+
+TEST(ExpandArguments, LeavesOtherArguments) {
+  const ExpandedArguments expanded = expand_arguments({"a", "$(b)"}, launched_at("no number"));
+  EXPECT_THAT(expanded.arguments, ElementsAre("a", "$(b)"));
+  EXPECT_FALSE(expanded.dates);
+}
+
+TEST(ExpandArguments, RefusesAStartThatIsNoTime) {
+  for (const char* value : {"yesterday", "-1", "99999999999999"}) {
+    try {
+      expand_arguments({"$(date)"}, launched_at(value));
+      ADD_FAILURE() << value;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kUsage);
+      EXPECT_THAT(failure.what(), HasSubstr("TILEWRIGHT_LAUNCH_TIME: found"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::cli

@@ -1,0 +1,48 @@
+#include "worker/elastic/local_host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "common/net/connect.h"
+
+namespace tilewright::elastic {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LocalHost, KnowsItsNamesAndAddresses) {
+  char own[HOST_NAME_MAX + 1] = {};
+  ASSERT_EQ(gethostname(own, HOST_NAME_MAX), 0);
+  for (const std::string& name :
+       {std::string("localhost"), std::string("127.0.0.1"), std::string("::1"), std::string(own)})
+    EXPECT_TRUE(is_this_host(name)) << name;
+  // Documentation addresses (RFC 5737) and a name that never resolves (RFC 6761).
+  for (const char* name : {"192.0.2.7", "no-such-host.invalid"})
+    EXPECT_FALSE(is_this_host(name)) << name;
+}
+
+TEST(LocalHost, FindsAddresses) {
+  EXPECT_EQ(interface_address("lo").or_throw(), "127.0.0.1");
+  EXPECT_THAT(interface_address("eth99").error().message,
+              HasSubstr("--interface: found \"eth99\", expected an interface with an address: "));
+  EXPECT_EQ(address_towards("127.0.0.1").or_throw(), "127.0.0.1");
+  EXPECT_FALSE(address_towards("no-such-host.invalid").ok());
+}
+
+TEST(LocalHost, FindsConsecutiveFreePorts) {
+  const net::Listener taken = net::Listener::bind({"", 0}).or_throw();
+  const std::uint16_t port = taken.local_address().port;
+  EXPECT_EQ(find_free_ports(port, port, 1), std::nullopt);
+  EXPECT_EQ(find_free_ports(port, port, 2), std::nullopt) << "a range of one port";
+  const auto found = find_free_ports(20000, 21000, 3, 7);
+  ASSERT_TRUE(found);
+  EXPECT_GE(*found, 20000);
+  EXPECT_LE(*found, 20998);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(net::Listener::bind({"", static_cast<std::uint16_t>(*found + i)}).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::elastic

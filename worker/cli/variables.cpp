@@ -1,0 +1,86 @@
+#include "worker/cli/variables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <map>
+
+#include "common/base/clock.h"
+#include "common/base/printable.h"
+#include "common/base/result.h"
+#include "common/contract/environment.h"
+#include "common/launch/dates.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr std::int64_t kLatestLaunch = 7258118400;  // the year 2200
+
+std::int64_t launch_time(const GetVariable& variable) {
+  const std::string text = variable(env::kLaunchTime);
+  if (text.empty()) {
+    return std::chrono::duration_cast<std::chrono::seconds>(wall_now().time_since_epoch()).count();
+  }
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
+      seconds > kLatestLaunch) {
+    throw Failure(ExitCode::kUsage, fmt::format("{}: found \"{}\", expected seconds since 1970",
+                                                env::kLaunchTime, printable(text)));
+  }
+  return seconds;
+}
+
+}  // namespace
+
+ThreadCount thread_count(int physical_cores, int usable_cpus, int processes,
+                         const std::string& omp_num_threads) {
+  const ThreadCount standard = {std::max(1, std::min(physical_cores, usable_cpus) / processes), ""};
+  if (omp_num_threads.empty()) return standard;
+  const std::string first = omp_num_threads.substr(0, omp_num_threads.find(','));
+  int asked = 0;
+  const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), asked);
+  if (error == std::errc::result_out_of_range) {
+    asked = std::numeric_limits<int>::max();
+  } else if (error != std::errc() || asked < 1) {
+    asked = 0;
+  }
+  if (asked == 0 || end != first.data() + first.size()) {
+    return {standard.threads,
+            fmt::format("{}: found \"{}\", expected an integer from 1; using {} threads",
+                        env::kOmpNumThreads, printable(omp_num_threads), standard.threads)};
+  }
+  const int most = std::max(1, usable_cpus / processes);
+  if (asked <= most) return {asked, ""};
+  return {most, fmt::format("{}: found {}, but this process may use {} CPU{}; using {} thread{}",
+                            env::kOmpNumThreads, first, most, most == 1 ? "" : "s", most,
+                            most == 1 ? "" : "s")};
+}
+
+LogLevel log_level(const std::string& loglevel) {
+  static const std::map<std::string, std::string> kLevels = {
+      {"NOTSET", "trace"}, {"DEBUG", "debug"}, {"INFO", "info"},         {"WARN", "warn"},
+      {"WARNING", "warn"}, {"ERROR", "error"}, {"CRITICAL", "critical"}, {"FATAL", "critical"}};
+  if (loglevel.empty()) return {};
+  std::string upper = loglevel;
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  if (const auto found = kLevels.find(upper); found != kLevels.end()) return {found->second, ""};
+  return {"info", fmt::format("{}: found \"{}\", expected DEBUG, INFO, WARNING, ERROR or CRITICAL; "
+                              "using INFO",
+                              env::kLogLevel, printable(loglevel))};
+}
+
+ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
+                                   const GetVariable& variable) {
+  ExpandedArguments expanded{arguments};
+  for (std::string& argument : expanded.arguments) {
+    if (!launch::holds_date(argument)) continue;
+    expanded.dates = true;
+    argument = launch::expand_dates(argument, launch_time(variable)).or_throw();
+  }
+  return expanded;
+}
+
+}  // namespace tilewright::cli

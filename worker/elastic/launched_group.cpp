@@ -1,0 +1,303 @@
+#include "worker/elastic/launched_group.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "common/base/strings.h"
+#include "common/contract/environment.h"
+#include "common/contract/ports.h"
+#include "common/net/key_file.h"
+#include "common/rendezvous/messages.h"
+#include "worker/elastic/host_rendezvous.h"
+
+namespace tilewright::elastic {
+namespace {
+
+constexpr const char* kKeyInFile = "-";
+constexpr std::size_t kMaxAddresses = 16;
+constexpr Duration kAttemptTimeout = std::chrono::seconds(2);
+constexpr Duration kAttemptPause = std::chrono::milliseconds(200);
+
+std::uint16_t port_from(const Environment& environment) {
+  const std::string text = environment(env::kMasterPort);
+  if (text.empty()) return 0;
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error == std::errc() && end == text.data() + text.size() && port > 0) return port;
+  throw Failure(ExitCode::kUsage, fmt::format("{} is \"{}\", expected a port from 1 to 65535",
+                                              env::kMasterPort, text));
+}
+
+bool is_loopback(const std::string& numeric_host) {
+  return numeric_host.starts_with("127.") || numeric_host == "::1";
+}
+
+// The addresses of this host that other hosts can reach: of interfaces that are up, without
+// loopback and link-local ones.
+std::vector<std::string> interface_addresses() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(first, freeifaddrs);
+  std::vector<std::string> v4, v6;
+  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
+        (one->ifa_flags & IFF_LOOPBACK) != 0) {
+      continue;
+    }
+    const int family = one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr)) {
+      continue;
+    }
+    char host[NI_MAXHOST];
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(one->ifa_addr, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0)
+      continue;
+    (family == AF_INET ? v4 : v6).emplace_back(host);
+  }
+  v4.insert(v4.end(), v6.begin(), v6.end());
+  return v4;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "this host";
+  return name;
+}
+
+// A directory that only this user can read, for the key of a run on one host.
+std::filesystem::path private_directory() {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("tilewright-{}", geteuid());
+  mkdir(path.c_str(), 0700);
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+      (status.st_mode & 077) != 0) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{} cannot hold the secret of the run: expected a directory of user "
+                              "{} with mode 700, or {}",
+                              path.string(), geteuid(), env::kJobKeyFile));
+  }
+  return path;
+}
+
+}  // namespace
+
+std::string encode_rendezvous(const std::string& uid, const std::string& secret,
+                              const std::vector<net::Address>& addresses, std::size_t max_bytes) {
+  std::string text = fmt::format("{},{}", uid, secret);
+  std::size_t count = 0;
+  for (const net::Address& address : addresses) {
+    const std::string next = fmt::format(",{}", net::to_string(address));
+    if (count == kMaxAddresses || text.size() + next.size() > max_bytes) break;
+    text += next;
+    ++count;
+  }
+  TW_CHECK(count > 0, "no address fits into {} bytes", max_bytes);
+  return text;
+}
+
+Result<SharedRendezvous> decode_rendezvous(std::string_view text) {
+  const Error bad{ExitCode::kPeerLost,
+                  "the launcher's process manager has a text of another form from rank 0: expected "
+                  "the same release of Tilewright for all processes"};
+  std::vector<std::string> fields;
+  while (fields.size() < kMaxAddresses + 2) {
+    const std::size_t comma = text.find(',');
+    fields.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  if (fields.size() < 3 || !rendezvous::is_job_uid(fields[0]) || fields[1].empty()) return bad;
+  SharedRendezvous shared{fields[0], fields[1], {}};
+  for (std::size_t i = 2; i < fields.size(); ++i) {
+    auto address = net::parse_address(fields[i]);
+    if (!address.ok() || address->host.empty() || address->port == 0) return bad;
+    shared.addresses.push_back(std::move(*address));
+  }
+  return shared;
+}
+
+LaunchedGroup::LaunchedGroup(LaunchedProcess process, const Environment& environment,
+                             std::unique_ptr<ProcessManager> manager, const Options& options,
+                             std::shared_ptr<Logger> log)
+    : process_(std::move(process)),
+      manager_(std::move(manager)),
+      options_(options),
+      log_(std::move(log)) {
+  // The index is the launcher's rank, so that the ranks of an epoch are the launcher's.
+  settings_.process = {process_.rank, 0};
+  settings_.transport_port = transport_port_from(environment, process_.local_rank);
+  settings_.tls = tls_from(environment);
+  settings_.single_epoch = true;
+  if (manager_ != nullptr) {
+    share_through_manager(environment);
+  } else {
+    use_master_address(environment);
+  }
+  if (process_.rank == 0) {
+    log_->info("{}: {} processes; rank 0 serves the rendezvous at {}", process_.launcher,
+               process_.world, net::to_string(*settings_.coordinator));
+  }
+}
+
+LaunchedGroup::~LaunchedGroup() {
+  std::error_code ignored;
+  if (process_.rank == 0 && !local_key_file_.empty())
+    std::filesystem::remove(local_key_file_, ignored);
+}
+
+void LaunchedGroup::serve(const net::Address& listen, const net::SecretKey& key) {
+  rendezvous::Server::Options server;
+  server.listen = listen;
+  server_ = rendezvous::Server::start(server, log_).or_throw();
+  rendezvous::JobSpec job{settings_.job_uid, key.clone()};
+  job.settings.min_world = job.settings.max_world = job.settings.expected = process_.world;
+  job.tls = settings_.tls;
+  server_->add_job(std::move(job)).or_throw();
+}
+
+// The addresses at which other hosts may reach rank 0, without a port.
+std::vector<net::Address> LaunchedGroup::own_addresses(const Environment& environment) const {
+  if (process_.on_one_host()) return {{"127.0.0.1", 0}};
+  if (const std::string master = environment(env::kMasterAddr); !master.empty()) {
+    // Only an address of this host can be bound.
+    const auto bound = net::Listener::bind({master, 0});
+    if (!bound.ok()) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("{} is {}, which is no address of {}, where rank 0 runs; expected "
+                                "the first host of the hostfile ({})",
+                                env::kMasterAddr, master, host_name(), bound.error().message));
+    }
+    // A name may stand for a loopback address on its own host.
+    if (!is_loopback(bound->local_address().host)) return {{bound->local_address().host, 0}};
+  }
+  std::vector<net::Address> addresses;
+  for (std::string& host : interface_addresses()) addresses.push_back({std::move(host), 0});
+  if (addresses.empty()) {
+    throw Failure(ExitCode::kUsage, fmt::format("{} has no network address that other hosts can "
+                                                "reach; expected one, or {}",
+                                                host_name(), env::kMasterAddr));
+  }
+  return addresses;
+}
+
+void LaunchedGroup::share_through_manager(const Environment& environment) {
+  const net::Wait wait = net::within(options_.start_timeout, options_.cancel);
+  settings_.key_file = environment(env::kJobKeyFile);
+  if (process_.rank == 0) {
+    std::string secret = kKeyInFile;
+    if (settings_.key_file.empty()) secret = to_hex(net::SecretKey::random().bytes());
+    settings_.key = key_of(secret);
+    settings_.job_uid = "mpi-" + to_hex(net::SecretKey::random().bytes().first(8));
+    std::vector<net::Address> addresses = own_addresses(environment);
+    // On several hosts it listens on all addresses: they may be reached through any.
+    serve(process_.on_one_host() ? addresses.front() : net::Address{"", port_from(environment)},
+          *settings_.key);
+    for (net::Address& address : addresses) address.port = server_->address().port;
+    manager_->share(encode_rendezvous(settings_.job_uid, secret, addresses, manager_->max_text()),
+                    wait);
+    settings_.coordinator = addresses.front();
+    return;
+  }
+  const SharedRendezvous shared = decode_rendezvous(manager_->share("", wait)).or_throw();
+  settings_.job_uid = shared.uid;
+  settings_.key = key_of(shared.secret);
+  settings_.coordinator = first_reachable(shared.addresses);
+}
+
+std::shared_ptr<const net::SecretKey> LaunchedGroup::key_of(const std::string& secret) const {
+  return std::make_shared<net::SecretKey>(
+      secret == kKeyInFile ? net::SecretKey::from_file(settings_.key_file).or_throw()
+                           : net::SecretKey::from_bytes(secret).or_throw());
+}
+
+net::SecretKey LaunchedGroup::read_or_make_key(const Environment& environment) {
+  const std::filesystem::path named = environment(env::kJobKeyFile);
+  if (!named.empty()) return net::SecretKey::from_file(named).or_throw();
+  if (!process_.on_one_host()) {
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("{} is not set, expected a copy of the same file on all hosts: {} has no "
+                    "key-value space (PMI or PMIx) through which the processes could share a "
+                    "secret",
+                    env::kJobKeyFile, process_.launcher));
+  }
+  local_key_file_ = private_directory() / process_.job;
+  net::create_key_file(local_key_file_).or_throw();  // keeps that of another rank
+  return net::SecretKey::from_file(local_key_file_).or_throw();
+}
+
+void LaunchedGroup::use_master_address(const Environment& environment) {
+  const bool one_host = process_.on_one_host();
+  net::Address address{environment(env::kMasterAddr), port_from(environment)};
+  if (address.host.empty() && !one_host) {
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("{} is not set, expected the address of the host of rank 0: {} has no "
+                    "key-value space (PMI or PMIx) through which the processes could "
+                    "find it",
+                    env::kMasterAddr, process_.launcher));
+  }
+  if (one_host) address.host = "127.0.0.1";
+  if (address.port == 0) address.port = kTransportPort;
+  settings_.job_uid = "launched-by-" + process_.job;
+  if (!one_host) settings_.job_uid = "launched";  // `job` differs between hosts
+  settings_.key = std::make_shared<net::SecretKey>(read_or_make_key(environment));
+  settings_.coordinator = address;
+  if (process_.rank == 0) {
+    serve({one_host ? address.host : "", address.port}, *settings_.key);
+  } else {
+    settings_.coordinator = first_reachable({address});
+  }
+}
+
+// Rank 0 may start later than this process if there is no process manager.
+net::Address LaunchedGroup::first_reachable(const std::vector<net::Address>& addresses) const {
+  const Duration timeout = manager_ != nullptr ? options_.connect_timeout : options_.start_timeout;
+  const net::Wait wait = net::within(timeout, options_.cancel);
+  std::vector<std::string> errors;
+  do {
+    errors.clear();
+    for (const net::Address& address : addresses) {
+      const MonotonicTime until = std::min(wait.deadline, monotonic_now() + kAttemptTimeout);
+      const auto socket = net::connect_to(address, {until, wait.cancel});
+      if (socket.ok()) return address;
+      errors.push_back(socket.error().message);
+    }
+  } while (net::wait_ready(
+               -1, 0, {std::min(wait.deadline, monotonic_now() + kAttemptPause), wait.cancel}) !=
+               net::Ready::kCancelled &&
+           monotonic_now() < wait.deadline);
+  throw Failure(ExitCode::kPeerLost,
+                fmt::format("rank {} on {} cannot reach the rendezvous of rank 0 ({}); expected "
+                            "open TCP ports between the hosts, or the right {}",
+                            process_.rank, host_name(), fmt::join(errors, "; "), env::kMasterAddr));
+}
+
+void LaunchedGroup::finish() {
+  if (server_ != nullptr) {
+    wait_until_left(*server_, settings_.job_uid,
+                    net::within(options_.finish_timeout, options_.cancel));
+  }
+  if (manager_ != nullptr) manager_->finish();
+}
+
+void LaunchedGroup::abort(int code) {
+  if (manager_ != nullptr) manager_->abort(code);
+}
+
+}  // namespace tilewright::elastic

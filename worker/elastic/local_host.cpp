@@ -1,0 +1,134 @@
+#include "worker/elastic/local_host.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/base/file_descriptor.h"
+#include "common/net/connect.h"
+
+namespace tilewright::elastic {
+namespace {
+
+constexpr const char* kAnyPort = "9";  // address_towards() sends nothing
+
+// Without the zone of a link-local address.
+std::string numeric(const sockaddr* address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  const std::string found = text.data();
+  return found.substr(0, found.find('%'));
+}
+
+struct InterfaceAddress {
+  std::string interface;
+  int family = 0;
+  std::string address;
+};
+
+std::vector<InterfaceAddress> interface_addresses() {
+  std::vector<InterfaceAddress> result;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return result;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr) continue;
+    const int family = one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    result.push_back(
+        {one->ifa_name, family,
+         numeric(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6))});
+  }
+  return result;
+}
+
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+AddressList look_up(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), kAnyPort, &hints, &list) != 0) list = nullptr;
+  return {list, [](addrinfo* one) {
+            if (one != nullptr) freeaddrinfo(one);
+          }};
+}
+
+}  // namespace
+
+bool is_this_host(const std::string& name) {
+  if (name.empty() || name == "localhost") return true;
+  std::array<char, HOST_NAME_MAX + 1> own{};
+  gethostname(own.data(), own.size() - 1);
+  const std::string own_name = own.data();
+  if (name == own_name || name == own_name.substr(0, own_name.find('.'))) return true;
+  std::set<std::string> local;
+  for (const InterfaceAddress& one : interface_addresses()) local.insert(one.address);
+  const AddressList found = look_up(name);
+  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next)
+    if (local.contains(numeric(one->ai_addr, one->ai_addrlen))) return true;
+  return false;
+}
+
+Result<std::string> interface_address(const std::string& name) {
+  std::string ipv6;
+  std::set<std::string> names;
+  for (const InterfaceAddress& one : interface_addresses()) {
+    names.insert(one.interface);
+    if (one.interface != name) continue;
+    if (one.family == AF_INET) return one.address;
+    // A link-local address needs a zone, which has no meaning on the other hosts.
+    if (ipv6.empty() && !one.address.starts_with("fe80:")) ipv6 = one.address;
+  }
+  if (!ipv6.empty()) return ipv6;
+  std::string known;
+  for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
+  return Error{ExitCode::kUsage,
+               fmt::format("--interface: found \"{}\", expected an interface with an address: {}",
+                           name, known)};
+}
+
+Result<std::string> address_towards(const std::string& host) {
+  const AddressList found = look_up(host);
+  if (found == nullptr)
+    return Error{ExitCode::kUsage,
+                 fmt::format("{}: the name cannot be looked up, so --interface must say which "
+                             "address the other hosts connect to",
+                             host)};
+  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
+    const FileDescriptor socket(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket || connect(socket.get(), one->ai_addr, one->ai_addrlen) != 0) continue;
+    sockaddr_storage local{};
+    socklen_t size = sizeof(local);
+    if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) continue;
+    return numeric(reinterpret_cast<const sockaddr*>(&local), size);
+  }
+  return Error{ExitCode::kUsage, fmt::format("{}: found no route to this host", host)};
+}
+
+std::optional<std::uint16_t> find_free_ports(std::uint16_t first, std::uint16_t last, int count,
+                                             int offset) {
+  const int places = last - first + 2 - count;
+  for (int i = 0; i < places; ++i) {
+    const int start = first + (i + offset) % places;
+    bool free = true;
+    for (int port = start; free && port < start + count; ++port)
+      free = net::Listener::bind({"", static_cast<std::uint16_t>(port)}).ok();
+    if (free) return static_cast<std::uint16_t>(start);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilewright::elastic

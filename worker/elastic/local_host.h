@@ -1,0 +1,29 @@
+// Names, addresses and free ports of this host.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace tilewright::elastic {
+
+// Whether a host name or address names this host: localhost, its own name (with or without the
+// domain), or an address of one of its interfaces, also after a look-up. A name that cannot be
+// looked up names another host.
+bool is_this_host(const std::string& name);
+
+// The address of an interface, IPv4 if it has one. Error: kUsage, with the interfaces that exist.
+Result<std::string> interface_address(const std::string& name);
+
+// The address of this host on the way to another one. Error: kUsage (the name cannot be looked up,
+// no route).
+Result<std::string> address_towards(const std::string& host);
+
+// The first port of [first, last] from which `count` consecutive ports are free on all addresses,
+// searched from first + offset. nullopt: none.
+std::optional<std::uint16_t> find_free_ports(std::uint16_t first, std::uint16_t last, int count,
+                                             int offset = 0);
+
+}  // namespace tilewright::elastic
