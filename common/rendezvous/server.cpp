@@ -44,6 +44,7 @@ class Server::Impl {
  public:
   Impl(const Options& options, net::Listener listener, std::shared_ptr<Logger> log);
   ~Impl();
+  void start();  // the thread that serves connections
 
   const net::Address& address() const { return listener_.local_address(); }
   Status add_job(JobSpec spec);
@@ -149,11 +150,16 @@ class Server::Impl {
 
 // --- calls from the owner ---
 
-Result<std::unique_ptr<Server>> Server::start(const Options& options, std::shared_ptr<Logger> log) {
+Result<std::unique_ptr<Server>> Server::start(const Options& options, std::shared_ptr<Logger> log,
+                                              std::vector<JobSpec> jobs) {
   Result<net::Listener> listener = net::Listener::bind(options.listen);
   if (!listener.ok()) return listener.error();
-  return std::unique_ptr<Server>(
-      new Server(std::make_unique<Impl>(options, std::move(listener).value(), std::move(log))));
+  auto impl = std::make_unique<Impl>(options, std::move(listener).value(), std::move(log));
+  for (JobSpec& job : jobs) {
+    if (Status status = impl->add_job(std::move(job)); !status.ok()) return status.error();
+  }
+  impl->start();
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -320,6 +326,9 @@ Server::Impl::Impl(const Options& options, net::Listener listener, std::shared_p
              std::strerror(errno));
   }
   clock_.subscribe(this, [this] { wake_up_.signal(); });
+}
+
+void Server::Impl::start() {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -330,7 +339,7 @@ Server::Impl::~Impl() {
     stop_ = true;
   }
   wake_up_.signal();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Server::Impl::run() {

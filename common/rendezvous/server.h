@@ -45,8 +45,10 @@ class Server {
     Clock* clock = &system_clock();  // for all deadlines
   };
 
-  // Errors carry kUsage: cannot listen on the address.
-  static Result<std::unique_ptr<Server>> start(const Options& options, std::shared_ptr<Logger> log);
+  // Knows `jobs` before it accepts the first connection: members that wait for a server at a known
+  // address may connect at once. Errors carry kUsage: cannot listen on the address; as add_job().
+  static Result<std::unique_ptr<Server>> start(const Options& options, std::shared_ptr<Logger> log,
+                                               std::vector<JobSpec> jobs = {});
   // Closes all connections; members keep training.
   ~Server();
   Server(const Server&) = delete;

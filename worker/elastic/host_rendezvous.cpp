@@ -60,20 +60,20 @@ void HostRendezvous::serve(const AgentOptions& options) {
   rendezvous::Server::Options server;
   // Listens on all addresses: the endpoint's name need not resolve to a local address.
   server.listen = {options.max_nodes == 1 ? endpoint_.host : "", endpoint_.port};
-  auto started = rendezvous::Server::start(server, log_);
+  rendezvous::JobSpec job{uid_, net::SecretKey::from_file(key_file_).or_throw()};
+  job.settings = options.rendezvous;
+  job.settings.min_world = min_world_;
+  job.settings.max_world = job.settings.expected = world_;
+  job.tls = options.tls;
+  std::vector<rendezvous::JobSpec> jobs;
+  jobs.push_back(std::move(job));
+  auto started = rendezvous::Server::start(server, log_, std::move(jobs));
   if (!started.ok() && by_address) {
     log_->info("agent: {}; joining the rendezvous there", started.error().message);
     return;
   }
   server_ = std::move(started).or_throw();
   endpoint_.port = server_->address().port;
-  rendezvous::Settings settings = options.rendezvous;
-  settings.min_world = min_world_;
-  settings.max_world = settings.expected = world_;
-  rendezvous::JobSpec job{uid_, net::SecretKey::from_file(key_file_).or_throw()};
-  job.settings = settings;
-  job.tls = options.tls;
-  server_->add_job(std::move(job)).or_throw();
 }
 
 int HostRendezvous::index_of_this_host(const AgentOptions& options,

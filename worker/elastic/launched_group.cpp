@@ -163,11 +163,12 @@ LaunchedGroup::~LaunchedGroup() {
 void LaunchedGroup::serve(const net::Address& listen, const net::SecretKey& key) {
   rendezvous::Server::Options server;
   server.listen = listen;
-  server_ = rendezvous::Server::start(server, log_).or_throw();
   rendezvous::JobSpec job{settings_.job_uid, key.clone()};
   job.settings.min_world = job.settings.max_world = job.settings.expected = process_.world;
   job.tls = settings_.tls;
-  server_->add_job(std::move(job)).or_throw();
+  std::vector<rendezvous::JobSpec> jobs;
+  jobs.push_back(std::move(job));
+  server_ = rendezvous::Server::start(server, log_, std::move(jobs)).or_throw();
 }
 
 // The addresses at which other hosts may reach rank 0, without a port.

@@ -25,12 +25,12 @@ net::SecretKey key(const std::string& text = "0123456789abcdef0123456789abcdef")
 std::unique_ptr<Server> serve(int first_index = 1, bool tls = false, std::uint16_t port = 0) {
   Server::Options options;
   options.listen = {"127.0.0.1", port};
-  auto server = Server::start(options, make_silent_logger()).or_throw();
   JobSpec job{kUid, key()};
   job.first_index = first_index;
   job.tls = tls;
-  server->add_job(std::move(job)).or_throw();
-  return server;
+  std::vector<JobSpec> jobs;
+  jobs.push_back(std::move(job));
+  return Server::start(options, make_silent_logger(), std::move(jobs)).or_throw();
 }
 
 Result<int> request(const Server& server, std::uint64_t agent, bool tls = false) {
