@@ -15,7 +15,7 @@ template <typename Element>
 struct LayerActivations {
   Element* qkv = nullptr;            // [T, 3H]
   Element* context = nullptr;        // [T, H]
-  float* log_sum_exp = nullptr;      // [T, A]
+  float* log_sum_exp = nullptr;      // [A, T]
   float* attention_sum = nullptr;    // [T, H] before layer norm
   float* attention_stats = nullptr;  // [T, 2]
   Element* attended = nullptr;       // [T, H] after layer norm

@@ -51,6 +51,33 @@ void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32
   }
 }
 
+// The masks of one block of columns for successive rows: masks[i] is word `block` of row `row` + i.
+// Writes an even number of words.
+void dropout_block_masks(const DropoutStream& stream, std::int32_t example, std::int64_t row,
+                         std::int64_t rows, std::int64_t head, std::int64_t block,
+                         std::uint64_t* masks) {
+  constexpr int kRows = kWordLanes / 4;
+  const Words c2 = words(stream.site | static_cast<std::uint32_t>(head) << 16);
+  const Words c3 = words(static_cast<std::uint32_t>(example));
+  const auto first = static_cast<std::uint32_t>(block * 8);
+  auto* quarters = reinterpret_cast<unsigned char*>(masks);
+  for (std::int64_t i = 0; i < rows; i += kRows) {
+    const Words c1 = row_words(static_cast<std::uint32_t>(row + i));
+    const PhiloxState even =
+        philox({{block_words(first), c1, c2, c3}}, stream.key[0], stream.key[1]);
+    const PhiloxState odd =
+        philox({{block_words(first + 1), c1, c2, c3}}, stream.key[0], stream.key[1]);
+    for (int q = 0; q < 4; ++q) {
+      const std::uint32_t kept =
+          stream.threshold < 65536 ? greater_equal_mask(even.c[q], odd.c[q], stream.threshold) : 0;
+      for (int r = 0; r < kRows; ++r) {
+        const auto part = static_cast<std::uint16_t>(kept >> (16 * r));
+        __builtin_memcpy(quarters + (i + r) * 8 + q * 2, &part, 2);
+      }
+    }
+  }
+}
+
 // The mask of kLanes columns starting at `column`, a multiple of kLanes (little-endian words).
 inline Mask mask_at(const std::uint64_t* masks, std::int64_t column) {
   std::uint16_t bits = 0;
