@@ -197,12 +197,12 @@ void raise_maximum(const float* s, std::int64_t stride, std::int64_t rows, float
   for (int v = 0; v < kVectors; ++v) store(top + v * kLanes, largest[v]);
 }
 
-// Replaces columns of scores by e = 2^(scale s + minus_largest), zero where dropped, as A over keys in
+// Replaces columns of scores by e = 2^(scale (s - largest)), zero where dropped, as A over keys in
 // `p`, which may be s. sums: of all e before dropout; two partial sums per query, of even and odd
 // keys.
 template <typename E, int kVectors, bool kDropout>
 void softmax_numerators(const float* s, std::int64_t stride, std::int64_t rows, float scale,
-                        const float* minus_largest, const std::uint64_t* masks, std::int64_t column,
+                        const float* largest, const std::uint64_t* masks, std::int64_t column,
                         float* sums, std::int64_t sums_stride, E* p) {
   constexpr bool kPairs = !__is_same(E, float);
   const Vec scales = broadcast(scale);
@@ -210,12 +210,12 @@ void softmax_numerators(const float* s, std::int64_t stride, std::int64_t rows, 
   Vec sum[2][kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    top[v] = load(minus_largest + v * kLanes);
+    top[v] = load(largest + v * kLanes);
     sum[0][v] = load(sums + v * kLanes);
     sum[1][v] = load(sums + sums_stride + v * kLanes);
   }
   const auto numerator = [&](std::int64_t j, int v) {
-    return exp2_nonpositive(mul_add(load(s + j * stride + v * kLanes), scales, top[v]));
+    return exp2((load(s + j * stride + v * kLanes) - top[v]) * scales);
   };
   std::int64_t j = 0;
   for (; j + 2 <= rows; j += 2) {
@@ -295,10 +295,6 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
       });
     }
     const float scale = h.scale * kLog2E;
-    alignas(64) float minus_largest[kForwardQueries];
-    for (std::int64_t c = 0; c < n; c += kLanes) {
-      store(minus_largest + c, load(largest + c) * broadcast(-scale));
-    }
     E* const p = w.over_keys(w.scores);
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
@@ -308,7 +304,7 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
       }
       for_panels(n, [&](std::int64_t c, auto count) {
         softmax_numerators<E, count.value, kDropout>(w.scores + j * w.Q + c, w.Q, rows, scale,
-                                                     minus_largest + c, masks, c, sums[0] + c,
+                                                     largest + c, masks, c, sums[0] + c,
                                                      kForwardQueries, p + j / kPack * w.Q + c);
       });
     }
@@ -343,21 +339,22 @@ void attention_forward(const AttentionForward<Activation>& a, const DropoutStrea
 // sum_j P dP of each query to `sums`. `kept` is P after dropout, without the scale.
 template <typename P, int kVectors, bool kDropout>
 void recompute_probabilities(float* s, float* d, std::int64_t stride, std::int64_t rows,
-                             float scale, const float* minus_lse, const std::uint64_t* masks,
+                             float scale, const float* lse, const std::uint64_t* masks,
                              std::int64_t column, float* sums, P* kept) {
   constexpr bool kPairs = !__is_same(P, float);
   const Vec scales = broadcast(scale);
+  const Vec log2_e = broadcast(kLog2E);
   Vec top[kVectors];
   Vec sum[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    top[v] = load(minus_lse + v * kLanes);
+    top[v] = load(lse + v * kLanes);
     sum[v] = load(sums + v * kLanes);
   }
   const auto probability = [&](std::int64_t j, int v, Mask mask) {
     const std::int64_t at = j * stride + v * kLanes;
-    // Rounding can put a score slightly above the log-sum-exp.
-    const Vec p = exp2_nonpositive(minimum(broadcast(0.0f), mul_add(load(s + at), scales, top[v])));
+    // A query with one key has exactly 2^0: forward rounds the scaled score in the same way.
+    const Vec p = exp2((load(s + at) * scales - top[v]) * log2_e);
     store(s + at, p);
     Vec dp = load(d + at);
     if (kDropout) {
@@ -486,11 +483,10 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
       prefetch_rows_for_write(dk, h.stride, S, D);
       prefetch_rows_for_write(dv, h.stride, S, D);
     }
-    alignas(64) float minus_lse[kBackwardQueries];
+    alignas(64) float lse[kBackwardQueries];
     alignas(64) float sums[kBackwardQueries] = {};
     for (std::int64_t c = 0; c < n; c += kLanes) {
-      store(minus_lse + c,
-            load_n(h.log_sum_exp + i0 + c, m - c < kLanes ? m - c : kLanes) * broadcast(-kLog2E));
+      store(lse + c, load_n(h.log_sum_exp + i0 + c, m - c < kLanes ? m - c : kLanes));
     }
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
@@ -508,8 +504,8 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
         for_panels(n - c0 < kDropoutBlock ? n - c0 : kDropoutBlock,
                    [&](std::int64_t c, auto count) {
                      recompute_probabilities<P, count.value, kDropout>(
-                         s + c0 + c, d + c0 + c, w.Q, rows, h.scale * kLog2E, minus_lse + c0 + c,
-                         masks, c, sums + c0 + c, w.kept + j * w.Q + c0 + c);
+                         s + c0 + c, d + c0 + c, w.Q, rows, h.scale, lse + c0 + c, masks, c,
+                         sums + c0 + c, w.kept + j * w.Q + c0 + c);
                    });
       }
     }

@@ -46,6 +46,10 @@ struct Sums {
   std::int64_t stride;
   const float* add;
   std::int64_t add_stride;
+  Sums at(std::int64_t row, std::int64_t column) const {
+    return {p + row * stride + column, stride,
+            add == nullptr ? nullptr : add + row * add_stride + column, add_stride};
+  }
   void store(std::int64_t row, std::int64_t column, Vec sum) const {
     kernels::store(p + row * stride + column, sum);
   }
@@ -60,6 +64,15 @@ struct Result {
   std::int64_t factor_step;
   const float* add;
   std::int64_t add_stride;
+  Result at(std::int64_t row, std::int64_t column) const {
+    return {p + row * stride + column,
+            stride,
+            columns - column,
+            factors + row * factor_step,
+            factor_step,
+            add == nullptr ? nullptr : add + row * add_stride + column,
+            add_stride};
+  }
   void store(std::int64_t row, std::int64_t column, Vec sum) const {
     const Vec x = sum * broadcast(factors[row * factor_step]);
     const std::int64_t n = columns - column;
@@ -69,8 +82,9 @@ struct Result {
 
 // One register tile of C at (row, column); a is the tile's first row of A.
 template <int kRows, int kVectors, typename E, typename Out>
-inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, const Out& out,
+inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, const Out& to,
                  std::int64_t row, std::int64_t column) {
+  const Out out = to.at(row, column);  // a copy, which stores to *p cannot change
   Vec sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -82,7 +96,7 @@ inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, c
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        sum[r][v] = load(out.add + (row + r) * out.add_stride + column + v * kLanes);
+        sum[r][v] = load(out.add + r * out.add_stride + v * kLanes);
       }
     }
   }
@@ -100,7 +114,7 @@ inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, c
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) out.store(row + r, column + v * kLanes, sum[r][v]);
+    for (int v = 0; v < kVectors; ++v) out.store(r, v * kLanes, sum[r][v]);
   }
 }
 

@@ -148,6 +148,18 @@ AttentionResult<Activation> run_attention(const Ops<Activation>& ops, int thread
   return out;
 }
 
+// The log-sum-exp of `count` tokens from `first` for each head, from those of all tokens.
+inline std::vector<float> lse_of(const std::vector<float>& lse, std::int64_t heads,
+                                 std::int64_t first, std::int64_t count) {
+  const auto tokens = static_cast<std::int64_t>(lse.size()) / heads;
+  std::vector<float> part;
+  for (std::int64_t a = 0; a < heads; ++a) {
+    const auto begin = lse.begin() + a * tokens + first;
+    part.insert(part.end(), begin, begin + count);
+  }
+  return part;
+}
+
 template <typename Activation>
 Doubles doubles(const std::vector<Activation>& values) {
   Doubles out;
