@@ -201,11 +201,10 @@ Status Server::Impl::add_job(JobSpec spec) {
   if (jobs_.contains(spec.uid))
     return Error{ExitCode::kUsage,
                  fmt::format("rendezvous: job {} is already registered", spec.uid)};
-  net::TlsKey tls_key(spec.key, proof_context(spec.uid));
   Job job{.uid = spec.uid,
-          .key = std::move(spec.key),
+          .key = spec.key,
           .tls = spec.tls,
-          .tls_key = std::move(tls_key),
+          .tls_key = net::TlsKey(spec.key, proof_context(spec.uid)),
           .state = make_state(spec.settings, {spec.last_epoch, spec.last_checkpoint_step, spec.isa},
                               clock_.now()),
           .progress = {},
