@@ -46,7 +46,7 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
     if (name == "virtual_shards") continue;  // added below with the effective value
     const TrainingFlag* flag = find_training_flag(name);
     TW_CHECK(flag != nullptr, "there is no training flag --{}", name);
-    if (flag->accepted_without_effect) continue;
+    if (!flag->reason_unused_in_job().empty()) continue;
     if (flag->volume_path) {
       add_path(name, value);
     } else {

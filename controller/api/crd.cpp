@@ -90,7 +90,8 @@ std::string capitalized(std::string_view text) {
 }
 
 std::string flag_description(const TrainingFlag& flag) {
-  if (flag.accepted_without_effect) return fmt::format("No effect: {}.", flag.help);
+  const std::string_view unused = flag.reason_unused_in_job();
+  if (!unused.empty()) return fmt::format("No effect: {}.", unused);
   std::string text = capitalized(flag.help);
   if (!text.ends_with('.')) text += '.';
   const std::string value = describe_default(flag);

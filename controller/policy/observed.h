@@ -165,6 +165,8 @@ struct JobTraits {
   bool runs_tilewright = true;
   // nprocPerNode is auto: each worker has 1 to kMaxAutoProcesses processes, as its node decides.
   bool auto_processes = false;
+  // The trainer's --output_dir, with dates expanded, if the workers run Tilewright; else unknown.
+  std::string output_directory;
   // Owned resources to remove when the job ends or is suspended, whatever cleanPodPolicy says.
   std::set<OwnedResource> removed_when_inactive;
   FieldNames fields;

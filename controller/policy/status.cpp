@@ -151,6 +151,9 @@ void fill_status(const JobState& state, api::TrainJobStatus& status) {
         status.rendezvous_epoch, static_cast<std::int64_t>(observed.rendezvous->latest_epoch));
     if (!observed.rendezvous->isa.empty()) status.instruction_set = observed.rendezvous->isa;
   }
+  if (status.output_directory.empty() && runs_tilewright(observed)) {
+    status.output_directory = observed.traits.output_directory;
+  }
   std::optional<api::Progress> progress = progress_of(observed);
   if (!progress) progress = status.progress;
   if (!progress) return;
