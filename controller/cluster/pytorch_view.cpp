@@ -73,7 +73,7 @@ std::string output_directory(const api::PyTorchJob& job, const api::Training& tr
   if (!job.metadata.creation_timestamp) return "";
   const auto since_1970 = job.metadata.creation_timestamp->time_since_epoch();
   Result<std::string> expanded = launch::expand_dates(
-      directory, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count());
+      directory, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count(), true);
   return expanded.ok() && expanded->size() <= api::kMaxOutputDirectory ? *expanded : "";
 }
 
@@ -88,15 +88,16 @@ void read_training(const api::PyTorchJob& job, const api::PyTorchReplicaSpec& re
     if (training.ok()) {
       processes = api::given_processes(job.spec, container, training->command);
       for (const TrainingFlag& flag : training_flags()) {
-        if (!flag.works() || flag.set_by_runtime || !training->arguments.is_set(flag.name)) continue;
+        if (!flag.works() || flag.set_by_runtime || !training->arguments.is_set(flag.name))
+          continue;
         view.job.spec.trainer.flags.emplace(flag.name, training->arguments.value_of(flag));
       }
       view.trains_natively = true;
       view.traits.output_directory = output_directory(job, *training);
     }
   }
-  view.job.spec.nproc_per_node = processes.number().value_or(1);
-  view.traits.auto_processes = !processes.number();
+  view.job.spec.nproc_per_node.emplace(processes.number().value_or(1)).automatic =
+      !processes.number();
 }
 
 const api::PyTorchCondition* find_condition(const std::vector<api::PyTorchCondition>& conditions,

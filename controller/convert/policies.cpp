@@ -44,13 +44,7 @@ void convert_process_count(const Source& source, Draft& draft) {
                           count));
   }
   if (count == "auto" || count == "cpu") {
-    draft.tree["spec"]["nprocPerNode"] = 1;
-    draft.note(
-        path, "spec.nprocPerNode",
-        fmt::format("nprocPerNode {}: one process for each NUMA node of a pod; a TrainJob has a "
-                    "fixed number, so write the number of NUMA nodes if a pod has several",
-                    count),
-        true);
+    draft.tree["spec"]["nprocPerNode"] = count;
     return;
   }
   if (count.empty() || count.size() > 4 ||

@@ -125,7 +125,7 @@ Phase phase_of(const JobState& state, const api::TrainJobStatus& status) {
   // workers that are up.
   const auto& rendezvous = state.observed.rendezvous;
   if (up >= state.sizes.min && rendezvous && rendezvous->epoch > 0 &&
-      (state.observed.traits.auto_processes
+      (state.sizes.automatic_processes
            ? rendezvous->world >= up
            : rendezvous->world == up * state.sizes.processes_per_worker)) {
     return Phase::kRunning;

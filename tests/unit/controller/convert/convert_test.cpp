@@ -58,9 +58,7 @@ metadata:
   name: transformers-pytorchjob
   namespace: kubeflow
 spec:
-  # nprocPerNode auto: one process for each NUMA node of a pod; a TrainJob has a fixed number, so
-  # write the number of NUMA nodes if a pod has several
-  nprocPerNode: 1
+  nprocPerNode: auto
   elasticPolicy:
     rdzvBackend: c10d
     minReplicas: 1
@@ -125,9 +123,7 @@ kind: TrainJob
 metadata:
   name: transformers-pytorchjob
 spec:
-  # nprocPerNode auto: one process for each NUMA node of a pod; a TrainJob has a fixed number, so
-  # write the number of NUMA nodes if a pod has several
-  nprocPerNode: 1
+  nprocPerNode: auto
   elasticPolicy:
     rdzvBackend: c10d
     minReplicas: 1
@@ -255,9 +251,7 @@ TEST(Convert, TheNumberOfProcesses) {
       manifest_of(job({.spec = "  elasticPolicy: {nProcPerNode: 3}\n", .command = torchrun})),
       HasSubstr("spec:\n  nprocPerNode: 3\n"));
   EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: cpu\n", .command = torchrun})),
-              HasSubstr("  # nprocPerNode cpu: one process for each NUMA node of a pod; a TrainJob "
-                        "has a fixed number, so\n  # write the number of NUMA nodes if a pod has "
-                        "several\n  nprocPerNode: 1\n"));
+              HasSubstr("spec:\n  nprocPerNode: cpu\n"));
   EXPECT_EQ(
       errors_of(job({.spec = "  nprocPerNode: gpu\n", .command = torchrun})),
       "job.yaml:5: spec.nprocPerNode: found gpu, expected auto, cpu or an integer: Tilewright "
