@@ -27,7 +27,7 @@ json guide_job(bool has_pool_label) {
   for (const auto& [from, to] :
        {std::pair{"distilbert/distilbert-base-uncased", "distilbert-base-uncased"},
         std::pair{"--per_device_train_batch_size 12", "--per_device_train_batch_size 2"},
-        std::pair{"--num_train_epochs 2", "--num_train_epochs 1000 --save_steps 100"},
+        std::pair{"--num_train_epochs 2", "--num_train_epochs 1500 --save_steps 100"},
         std::pair{"cpu: 240", "cpu: 300m"}, std::pair{"memory: 128Gi", "memory: 512Mi"},
         std::pair{"claimName: transformers-pvc", "claimName: work"}}) {
     text = std::regex_replace(text, std::regex(from), to);
@@ -49,8 +49,8 @@ class GuidePyTorchJob : public testing::TrainingJobTest {
 
   json own_status() const { return job()["status"]["tilewright"]; }
   void kill_pod(int index) const {
-    kubectl_ok({"delete", "pod", fmt::format("{}-worker-{}", kName, index), "--grace-period=0",
-                "--force", "--wait=false"});
+    kubectl_ok({"delete", "pod", fmt::format("{}-worker-{}", kName, index), "--grace-period=1",
+                "--wait=false"});
   }
 };
 
