@@ -39,7 +39,8 @@ inline constexpr Variable kVariables[] = {
      "Start of the job in seconds since 1970, at which each `$(date +FORMAT)` in the arguments is "
      "expanded."},
     {"TILEWRIGHT_OUTPUT_DIR", "tilewright-worker", "operator", "",
-     "`--output_dir` of a PyTorchJob's pods if the flag holds a `$(date +FORMAT)`: expanded once for "
+     "`--output_dir` of a PyTorchJob's pods if the flag holds a `$(date +FORMAT)`: expanded once "
+     "for "
      "the job, in UTC."},
     {"TILEWRIGHT_NOMINAL_WORKERS", "tilewright-worker", "operator", "WORLD_SIZE",
      "`--nominal_workers` of a PyTorchJob's pods."},

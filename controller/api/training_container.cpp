@@ -90,7 +90,8 @@ std::string TrainingContainer::path_of_flag(const std::string& name) const {
   return path_ + ".command";
 }
 
-std::optional<TrainingContainer::Place> TrainingContainer::place_of(const std::string& absolute_path) const {
+std::optional<TrainingContainer::Place> TrainingContainer::place_of(
+    const std::string& absolute_path) const {
   const fs::path path = fs::path(absolute_path).lexically_normal();
   std::optional<Place> found;
   std::size_t longest = 0;
@@ -116,7 +117,8 @@ std::optional<std::int64_t> GivenProcesses::number() const {
   std::int64_t number = 0;
   const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool valid = outcome.ec == std::errc() && outcome.ptr == text.data() + text.size();
-  return valid && number >= 1 && number <= kMaxProcessesPerNode ? std::optional(number) : std::nullopt;
+  return valid && number >= 1 && number <= kMaxProcessesPerNode ? std::optional(number)
+                                                                : std::nullopt;
 }
 
 GivenProcesses given_processes(const PyTorchJobSpec& spec) {

@@ -27,7 +27,8 @@ std::string localized(const api::TrainJob& job, const fs::path& manifest_folder,
   const std::string volume = value.substr(root.size(), end - root.size());
   const auto found = std::ranges::find(job.spec.volumes, volume, &api::Volume::name);
   if (found == job.spec.volumes.end() || !found->local) return value;
-  return api::local_path(job, manifest_folder, {volume, value.substr(std::min(end + 1, value.size()))});
+  return api::local_path(job, manifest_folder,
+                         {volume, value.substr(std::min(end + 1, value.size()))});
 }
 
 api::Environment worker_variables(const api::TrainJob& job, const LaunchConfig& config, int index) {

@@ -150,8 +150,7 @@ json TrainingJobTest::wait_for(const std::string& what) const {
   const auto deadline = std::chrono::steady_clock::now() + kTrainingTimeout / 2;
   CommandResult waited;
   do {  // in steps, because kubectl commands have a timeout of two minutes
-    waited = kubectl(
-        {"wait", kind_ + "/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
+    waited = kubectl({"wait", kind_ + "/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
   } while (waited.exit_code != 0 && waited.error.find("timed out") != std::string::npos &&
            std::chrono::steady_clock::now() < deadline);
   EXPECT_EQ(waited.exit_code, 0) << what << ": " << waited.error << describe_job();

@@ -81,7 +81,7 @@ TEST(PyTorchView, TheNumberOfProcessesCanBeLeftToTheNode) {
     EXPECT_TRUE(view_of(job).job.spec.nproc_per_node->automatic) << text;
   }
   job.spec.nproc_per_node = "2";
-    EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 2);
+  EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 2);
 }
 
 api::PyTorchJob guide_job(const std::string& flags) {

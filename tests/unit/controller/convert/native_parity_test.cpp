@@ -26,7 +26,8 @@ std::string manifest(const Case& parts) {
       "{claimName: disk}}]\n          containers:\n          - name: pytorch\n            image: "
       "tilewright-worker:0.1.0\n            command: [bash, -c]\n            args: [\"" +
       parts.launcher +
-      " /workspace/run_qa.py --model_name_or_path m --dataset_name squad --output_dir /data/o_$(date "
+      " /workspace/run_qa.py --model_name_or_path m --dataset_name squad --output_dir "
+      "/data/o_$(date "
       "+%F) " +
       parts.flags +
       "\"]\n            volumeMounts: [{name: disk, mountPath: /data}]\n            resources: "
