@@ -16,6 +16,7 @@
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/json/members.h"
+#include "controller/cluster/pytorch_view.h"
 
 namespace tilewright::cluster {
 namespace {
@@ -189,6 +190,13 @@ Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
         env::kLaunchTime,
         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since_1970).count()));
   }
+  const JobView view = view_of(job);
+  list.emplace_back(env::kNominalWorkers, std::to_string(api::nominal_workers(view.job)));
+  if (!view.trains_natively) return list;
+  list.emplace_back(env::kVirtualShards, std::to_string(api::virtual_shards(view.job)));
+  const std::string& kept = view.job.status.output_directory;
+  const std::string& directory = kept.empty() ? view.traits.output_directory : kept;
+  if (!directory.empty()) list.emplace_back(env::kOutputDir, directory);
   return list;
 }
 

@@ -70,6 +70,16 @@ TEST_F(Chart, ContainsTheCrdUnchangedAndKeepsIt) {
   EXPECT_EQ(json::diff(crd_source(), crd), json::array());
 }
 
+TEST_F(Chart, ContainsTheCrdOfPyTorchJobs) {
+  json crd = testing::find_only(rendered({"--set", "pytorchjobs.enabled=true"}),
+                                "CustomResourceDefinition", "pytorchjobs.kubeflow.org");
+  crd["metadata"].erase("annotations");
+  crd["metadata"].erase("labels");
+  const std::string source =
+      testing::read_text(testing::source_dir() / "crds/pytorchjobs.kubeflow.org.yaml");
+  EXPECT_EQ(json::diff(read_yaml(source).tree, crd), json::array());
+}
+
 TEST_F(Chart, SetsTheCrdsDefaultWorkerImage) {
   json crd = testing::find_only(rendered(kAllFlags), "CustomResourceDefinition", kCrdName);
   EXPECT_FALSE(crd["metadata"].contains("annotations")) << "crd.keep is false";

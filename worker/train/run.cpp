@@ -279,6 +279,7 @@ class TrainingRun {
         log_(log),
         arguments_(arguments),
         settings_(make_settings(arguments, {.world = options.default_world_size,
+                                            .virtual_shards = options.default_virtual_shards,
                                             .has_bf16 = has_bf16(options.isas),
                                             .model_task = checkpoint::read_finetuning_task(
                                                 arguments.settings().model_name_or_path)})),

@@ -105,6 +105,31 @@ TEST(PyTorchPod, HasTheVariablesOfAnElasticJob) {
                   Pair("PET_RDZV_CONF", "timeout=60,is_host=0"), Pair("PET_STANDALONE", "")));
 }
 
+TEST(PyTorchPod, HasTheSizesOfANativeTraining) {
+  api::PyTorchJob job = job_of(4, false);
+  job.spec.elastic_policy.emplace().min_replicas = 1;
+  job.spec.elastic_policy->max_replicas = 4;
+  job.metadata.creation_timestamp = WallTime(std::chrono::seconds(1764000123));
+  EXPECT_THAT(variables(container(build_pod(job, 0, kOptions), "pytorch")),
+              ::testing::Contains(Pair("TILEWRIGHT_NOMINAL_WORKERS", "4")));
+  json& command = job.spec.worker->pod_template["spec"]["containers"][1]["command"];
+  command = {"torchrun", "run_qa.py", "--per_device_train_batch_size=1", "--output_dir",
+             "/o/$(date +%s)"};
+  EXPECT_THAT(variables(container(build_pod(job, 3, kOptions), "pytorch")),
+              ::testing::IsSupersetOf({Pair("TILEWRIGHT_NOMINAL_WORKERS", "4"),
+                                       Pair("TILEWRIGHT_VIRTUAL_SHARDS", "4"),
+                                       Pair("TILEWRIGHT_OUTPUT_DIR", "/o/1764000123")}));
+  // What the status holds is kept, whatever the template says later.
+  job.status.tilewright.output_directory = "/o/1";
+  job.status.tilewright.nominal_workers = 2;
+  job.status.tilewright.virtual_shards = 2;
+  job.spec.worker->replicas = 3;
+  EXPECT_THAT(variables(container(build_pod(job, 2, kOptions), "pytorch")),
+              ::testing::IsSupersetOf({Pair("TILEWRIGHT_NOMINAL_WORKERS", "2"),
+                                       Pair("TILEWRIGHT_VIRTUAL_SHARDS", "2"),
+                                       Pair("TILEWRIGHT_OUTPUT_DIR", "/o/1")}));
+}
+
 TEST(PyTorchPod, TakesThePortFromTheTemplate) {
   api::PyTorchJob job = job_of(1, true);
   job.spec.master->pod_template["spec"]["containers"][1]["ports"] =
