@@ -55,7 +55,6 @@ class Server::Impl {
     addresses_changed_ = true;
     wake_up_.signal();
   }
-  void remove_store(const StoreId& id);
   std::map<StoreId, StoreUsage> stores() const;
   std::map<std::string, std::uint64_t> rejections() const;
 
@@ -88,7 +87,7 @@ class Server::Impl {
   // Finds the store of the client; false: its address has none.
   bool admit(ConnectionId id);
   void hold(ConnectionId id);
-  void admit_held();
+  void check_addresses();
   void read_from(ConnectionId id);
   // Carries out the requests that have arrived and sends the replies.
   void serve(ConnectionId id);
@@ -142,14 +141,8 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 const net::Address& Server::address() const { return impl_->address(); }
 void Server::addresses_changed() { impl_->addresses_changed(); }
-void Server::remove_store(const StoreId& id) { impl_->remove_store(id); }
 std::map<StoreId, StoreUsage> Server::stores() const { return impl_->stores(); }
 std::map<std::string, std::uint64_t> Server::rejections() const { return impl_->rejections(); }
-
-void Server::Impl::remove_store(const StoreId& id) {
-  const std::scoped_lock lock(mutex_);
-  if (const auto found = stores_.find(id); found != stores_.end()) close_all(found->second);
-}
 
 std::map<StoreId, StoreUsage> Server::Impl::stores() const {
   const std::scoped_lock lock(mutex_);
@@ -212,7 +205,7 @@ void Server::Impl::run() {
     lock.lock();
     now_ = clock_.now();
     poll_events();
-    if (addresses_changed_.exchange(false)) admit_held();
+    if (addresses_changed_.exchange(false)) check_addresses();
     serve_deadlines();
     // A closed connection may wake other clients.
     while (!dirty_.empty()) serve(*dirty_.begin());
@@ -345,10 +338,21 @@ void Server::Impl::hold(ConnectionId id) {
                         evicted->share_used ? " from " + source : ""));
 }
 
-void Server::Impl::admit_held() {
-  std::vector<ConnectionId> held;
-  for (const auto& [id, client] : clients_)
-    if (client.store == nullptr) held.push_back(id);
+void Server::Impl::check_addresses() {
+  std::vector<ConnectionId> held, withdrawn;
+  for (const auto& [id, client] : clients_) {
+    if (client.store == nullptr) {
+      held.push_back(id);
+    } else if (store_for_(client.connection.address()) != client.store->id) {
+      withdrawn.push_back(id);
+    }
+  }
+  for (const ConnectionId id : withdrawn) {
+    const Client& client = clients_.at(id);
+    log_->debug("tcpstore: {} does not belong to job {} any more", client.connection.peer(),
+                client.store->id);
+    close(id);
+  }
   for (const ConnectionId id : held) admit(id);
 }
 
