@@ -327,6 +327,9 @@ std::string replica_selector(const api::PyTorchJob& job, std::string_view type) 
 bool meets_in_operators_store(const api::PyTorchJob& job) {
   if (!job.spec.elastic_policy) return false;
   const api::PyTorchElasticPolicy& elastic = *job.spec.elastic_policy;
+  for (const auto* replicas : {&job.spec.master, &job.spec.worker}) {
+    if (*replicas && (*replicas)->restart_policy == api::RestartPolicy::kNever) return false;
+  }
   return elastic.rdzv_backend.value_or("c10d") == "c10d" && !elastic.rdzv_host &&
          !elastic.rdzv_port && !elastic.standalone.value_or(false);
 }

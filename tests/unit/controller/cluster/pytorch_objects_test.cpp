@@ -142,6 +142,7 @@ TEST(PyTorchPod, AgentsMeetWhereTheJobSays) {
       [](auto& job) { job.spec.elastic_policy->rdzv_host = "qa-worker-0"; },
       [](auto& job) { job.spec.elastic_policy->rdzv_port = 29400; },
       [](auto& job) { job.spec.elastic_policy->rdzv_backend = "etcd"; },
+      [](auto& job) { job.spec.worker->restart_policy = api::RestartPolicy::kNever; },
       [](auto& job) { job.spec.elastic_policy->standalone = true; }};
   for (const auto& change : changes) {
     api::PyTorchJob job = job_of(4, false);
