@@ -80,8 +80,9 @@ bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (ne
 	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
 
 PEERS_PYTHON := .cache/peers/bin/python
-peers-torchrun: .cache/peers/installed ## real torchrun agents with Tilewright's store, some of them killed (PyTorch from PyPI, 5 GB; needs root)
-	$(MAKE) build TARGETS=tcpstore_server
+peers-torchrun: .cache/peers/installed cluster-programs ## real torchrun agents with Tilewright's store, some of them killed (PyTorch from PyPI, 5 GB; needs root)
+	$(MAKE) build TARGETS="tcpstore_server tilewright torchrun_peer_tests"
+	TILEWRIGHT_PEER_PYTHON=$(CURDIR)/$(PEERS_PYTHON) $(BUILD)/tests/torchrun_peer_tests
 	$(PEERS_PYTHON) tests/peers/operations.py --server $(BUILD)/tests/tcpstore_server
 	$(PEERS_PYTHON) tests/peers/torchrun.py --server $(BUILD)/tests/tcpstore_server --out bench/results/torchrun.json
 
