@@ -20,11 +20,6 @@ namespace tilewright::train {
 
 // All points. Those of the exchange (reduce_scatter to bucket.done) are hit by worker/collectives.
 inline constexpr std::string_view kFaultPoints[] = {
-    "epoch.connect",  // the membership epoch is known, its workers are not connected yet
-    "epoch.begin",
-    "state.agreed",
-    "state.transfer",  // a third of the state is transferred
-    "state.restored",
     "step.begin",
     "step.after_backward",
     "step.after_exchange",
@@ -36,6 +31,11 @@ inline constexpr std::string_view kFaultPoints[] = {
     "output.begin",
     "output.before_rename",
     "output.done",
+    "epoch.connect",  // the membership epoch is known, its workers are not connected yet
+    "epoch.begin",
+    "state.agreed",
+    "state.transfer",  // a third of the state is transferred
+    "state.restored",
     "reduce_scatter.before_send",
     "reduce_scatter.after_send",
     "all_gather.before_send",

@@ -449,8 +449,8 @@ template <typename Activation>
 bool TrainingState<Activation>::checkpoint_due() const {
   const Settings& s = job_.settings;
   const std::int64_t step = state_.global_step;
-  return job_.schedule.is_due(s.save_strategy, s.save_steps, step) &&
-         step < job_.schedule.total_steps;
+  return step > 0 && step < job_.schedule.total_steps &&
+         job_.schedule.is_due(s.save_strategy, s.save_steps, step);
 }
 
 template <typename Activation>

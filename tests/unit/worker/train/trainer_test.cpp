@@ -193,18 +193,24 @@ class MemoryTest : public TrainerTest {
     std::unique_ptr<Trainer> trainer;
   };
 
-  MemoryTest()
-      : job_(load_job(
-            make_settings(TrainingArguments::parse(
-                              {"--train_file=" + (directory_.path() / "rows.json").string(),
-                               "--model_name_or_path=" + model_.string(), "--max_seq_length=32",
-                               "--output_dir=" + output_.string(), "--max_workers=3",
-                               "--per_device_train_batch_size=4", "--max_steps=6",
-                               "--logging_steps=1", "--save_strategy=no", "--bf16=false"})
-                              .or_throw(),
-                          {}),
-            "uid-1")) {}
+  MemoryTest() : job_(make_job()) {}
 
+  Job make_job() const {
+    const std::vector<std::string> flags = {
+        "--train_file=" + (directory_.path() / "rows.json").string(),
+        "--validation_file=" + (directory_.path() / "rows.json").string(),
+        "--model_name_or_path=" + model_.string(),
+        "--max_seq_length=32",
+        "--output_dir=" + output_.string(),
+        "--max_workers=3",
+        "--per_device_train_batch_size=4",
+        "--max_steps=6",
+        "--logging_steps=1",
+        "--save_strategy=no",
+        "--bf16=false"};
+    const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
+    return load_job(make_settings(arguments, {}), "uid-1");
+  }
   std::unique_ptr<Worker> make_worker() { return std::make_unique<Worker>(job_, *log_); }
 
   // Runs one membership epoch: all workers agree, restore and train until rank 0 has `steps`.
