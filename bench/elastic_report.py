@@ -67,7 +67,6 @@ spec:
     save_steps: {save_steps}
     logging_steps: 1
     do_eval: false
-    nominal_workers: 2
   worker:
     replicas: {replicas}
     image: tilewright-worker
@@ -347,65 +346,87 @@ def main():
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--kills", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--parts", default="undisturbed,kills,phases,mixed",
+                        help="the others are kept from the results file")
     args = parser.parse_args()
     for name in ("worker", "tool", "model", "data"):
         setattr(args, name, getattr(args, name).resolve())
     rng = random.Random(args.seed)
-    runs, failures = {}, []
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-
-        def note(run, sha):
-            runs[run] = sha
-            print(f"{sha[:16]}  {run}", flush=True)
-
-        for workers in range(1, MAX_WORKERS + 1):
-            note(f"undisturbed, {workers} workers", undisturbed(args, folder, workers))
-        sha, summary, kills, step = random_kills(args, folder, rng, args.kills)
-        note(f"{len(kills)} random SIGKILLs", sha)
-        phase_sha, phase_summary = phases(args, folder)
-        note(f"killed in {len(PHASES)} phases", phase_sha)
-        mixed_sha, events, mixed_summary = mixed(args, folder)
-        note("frozen, drained, added, removed, coordinator stopped and killed", mixed_sha)
-    for what, one in (("kills", summary), ("phases", phase_summary), ("mixed", mixed_summary)):
-        if one["steps_back_at_most"] > 1:
-            failures.append(f"{what}: a loss cost {one['steps_back_at_most']} steps")
-        if one["checkpoints_read"] > 0:
-            failures.append(f"{what}: {one['checkpoints_read']} checkpoints were read")
-    if len(set(runs.values())) != 1:
-        failures.append("the SHA-256 differ")
-    lost_in_phases = [c for c in phase_summary["continued"] if c["kind"] == "recovered"]
-    result = {
-        "what": f"MRPC, {args.epochs:g} epochs of batches of {GLOBAL_BATCH}, MiniLM, {support.data_type()}, dropout on, `tilewright up`, one thread per worker",
+    result = support.read_json(args.out, {})
+    result.update({
+        "what": f"MRPC, {args.epochs:g} epochs of batches of {GLOBAL_BATCH}, MiniLM, "
+                f"{support.data_type()}, dropout, `tilewright up`",
         "cpu": support.cpu_name(),
         "version": support.worker_version(args.worker),
-        "equal": len(set(runs.values())) == 1,
-        "failures": failures,
-        "runs": [{"run": run, "sha256": sha} for run, sha in runs.items()],
-        "step_seconds_two_workers": round(step, 3) if step else None,
-        "kills": kills,
-        "median_stall": round(statistics.median(k["stall"] for k in kills), 3) if kills else None,
-        "phases": [{k: c[k] for k in ("change", "step", "seconds", "join", "connect", "agree", "state", "steps_lost", "noticed")}
-                   for c in lost_in_phases],
-        "events": events,
-    }
+    })
+    runs = result.setdefault("sha256", {})
+    failures = []
+
+    def note(run, sha):
+        runs[run] = sha
+        print(f"{sha[:16]}  {run}", flush=True)
+
+    def check(what, summary, checkpoints_read=0):
+        if summary["steps_back_at_most"] > 1:
+            failures.append(f"{what}: a loss cost {summary['steps_back_at_most']} steps")
+        if summary["checkpoints_read"] > checkpoints_read:
+            failures.append(f"{what}: {summary['checkpoints_read']} checkpoints were read")
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        if "undisturbed" in args.parts:
+            for workers in range(1, MAX_WORKERS + 1):
+                note(f"undisturbed, {workers} workers", undisturbed(args, folder, workers))
+        if "kills" in args.parts:
+            sha, summary, kills, step = random_kills(args, folder, rng, args.kills)
+            note("random SIGKILLs", sha)
+            check("kills", summary)
+            result["kills"] = kills
+            result["step_seconds"] = round(step, 3) if step else None
+            result["median_stall"] = round(statistics.median(k["stall"] for k in kills), 3)
+            result["median_to_next_step"] = round(
+                statistics.median(k["next_step"] for k in kills), 3)
+        if "phases" in args.parts:
+            sha, summary = phases(args, folder)
+            note("killed in each phase", sha)
+            check("phases", summary)
+            result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
+        if "mixed" in args.parts:
+            sha, events, summary = mixed(args, folder)
+            note("frozen, drained, added, removed, coordinator stopped and killed", sha)
+            check("mixed", summary)
+            result["events"] = events
+    if len(set(runs.values())) != 1:
+        failures.append("the SHA-256 differ")
+    result["failures"] = failures
     support.write_json(args.out, result)
-    print(f"\nstep with two workers: {result['step_seconds_two_workers']} s")
-    print("\n| SIGKILL of | noticed s | stall s | then a step alone s | join | connect | agree | state | steps lost |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for k in kills:
-        print(f"| worker {k['worker']} | {k['noticed']} | {k['stall']} | {k['step_alone']} | {k['join']} | {k['connect']} | {k['agree']} | {k['state']} | {k['steps_lost']} |")
-    print(f"\nmedian stall: {result['median_stall']} s")
-    print("\n| event | until training goes on s | stall s | steps lost | change |")
-    print("|---|---|---|---|---|")
-    for e in events:
-        print(f"| {e['fault']} | {e['seconds']} | {e['stall']} | {e['steps_lost']} | {e['change']} |")
-    print(f"\nkilled in phases: {len(lost_in_phases)} recoveries, stall at most "
-          f"{max((c['seconds'] for c in lost_in_phases), default=0)} s, steps lost at most "
-          f"{max((c['steps_lost'] for c in lost_in_phases), default=0)} each")
-    for failure in failures:
-        print(f"FAILED: {failure}")
+    print_tables(result)
     sys.exit(1 if failures else 0)
+
+
+def print_tables(result):
+    if kills := result.get("kills"):
+        print("\n| SIGKILL of | noticed s | stall s | join | connect | agree | state "
+              "| next step alone s | steps lost |\n" + "|---" * 9 + "|")
+        for k in kills:
+            print(f"| worker {k['worker']} | {k['noticed']} | {k['stall']} | {k['join']} "
+                  f"| {k['connect']} | {k['agree']} | {k['state']} | {k['step_alone']} "
+                  f"| {k['steps_lost']} |")
+        print(f"\nmedian stall {result['median_stall']} s, to the next completed step "
+              f"{result['median_to_next_step']} s; a step with two workers "
+              f"{result['step_seconds']} s")
+    if found := result.get("phases"):
+        print(f"\nkilled in phases: {len(found)} recoveries, stall at most "
+              f"{max(c['seconds'] for c in found)} s, steps lost at most "
+              f"{max(c['steps_lost'] for c in found)} each")
+    if events := result.get("events"):
+        print("\n| event | training goes on after s | of that stall s | steps lost | change |\n"
+              + "|---" * 5 + "|")
+        for e in events:
+            print(f"| {e['fault']} | {e['seconds']} | {e['stall']} | {e['steps_lost']} "
+                  f"| {e['change']} |")
+    for failure in result["failures"]:
+        print(f"FAILED: {failure}")
 
 
 if __name__ == "__main__":

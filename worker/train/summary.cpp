@@ -139,11 +139,12 @@ std::string continuation_line(const ContinuationSummary& c) {
     }
     return text.empty() ? text : text + what;
   };
-  const std::string lost = list(c.lost, c.after_loss ? " lost" : " left");
-  const std::string joined = list(c.joined, " joined");
-  std::string change = lost + (lost.empty() || joined.empty() ? "" : ", ") + joined;
-  if (change.empty()) change = "connections lost";
+  std::string change = list(c.lost, c.after_loss ? " lost" : " left");
+  if (change.empty() && c.after_loss) change = "a connection lost";
   if (c.steps_lost > 0) change += fmt::format(" in step {}, which runs again", c.step + 1);
+  const std::string joined = list(c.joined, " joined");
+  change += (change.empty() || joined.empty() ? "" : "; ") + joined;
+  if (change.empty()) change = "no worker joined";
   std::string text = fmt::format(
       "{}: {}; {} after step {} in {:.2f} s (join {:.3f}, connect {:.3f}, agree {:.3f}, state "
       "{:.3f} s",
