@@ -322,7 +322,7 @@ def mixed(args, folder):
                    "seconds": None, "steps_lost": 0, "change": "none" if went_on else "training stopped"})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), 2)
     summary = up.summary()
-    # It ends all workers: nobody has the state.
+    # It ends all workers: none has the state.
     begin, at = time.time(), up.last_step()
     up.process.kill()
     up.process.wait()

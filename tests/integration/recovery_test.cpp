@@ -200,7 +200,7 @@ TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
   EXPECT_EQ(evaluated_steps("up"), evaluated_steps("reference"));
 }
 
-// Ctrl-C reaches all workers: nobody keeps the state in memory, so it is written.
+// Ctrl-C reaches all workers: none keeps the state in memory, so it is written.
 TEST_F(Recovery, WritesACheckpointWhenAllWorkersLeave) {
   write_job({.max_steps = 5000});
   RunningProgram up(testing::program("tilewright"), {"up", "job.yaml"}, folder());

@@ -27,7 +27,7 @@ struct StateReport {
 };
 
 enum class StateSource {
-  kStorage,     // nobody has a state: the last checkpoint, else the starting weights
+  kStorage,     // no worker has a state: the last checkpoint, else the starting weights
   kMemory,      // the most advanced state in the workers' memory
   kCheckpoint,  // a checkpoint that is newer than any state in memory, if it can be read
 };

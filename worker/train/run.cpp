@@ -393,7 +393,7 @@ class TrainingRun {
     throw Failure(*code, "stopped by a signal");
   }
 
-  // Before this process ends between two membership epochs: nobody else may have the state. Other
+  // Before this process ends between two membership epochs: perhaps no other worker has the state. Other
   // workers may do the same; the first one writes.
   void save_outside_of_epochs() {
     const bool unsaved = trainer_->position().complete() &&
