@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
-  tarball-debian-11 peers peers-kubeflow peers-torchrun bench-controller parity parity-gradients parity-quality kubeflow-crd \
+  tarball-debian-11 peers peers-kubeflow peers-torchrun bench-controller elastic-report parity parity-gradients parity-quality kubeflow-crd \
   install asan tsan sanitize fuzz format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
@@ -73,6 +73,9 @@ peers-kubeflow: cluster-programs ## compares the operator with Kubeflow's on the
 chaos: model ## soak on the cluster of `make cluster`: faults from a seed during trainings (two hours; CHAOS_FLAGS="--minutes 30 --seed 7")
 	$(MAKE) build TARGETS="tilewright tilewright-worker"
 	tests/chaos/soak.py $(CHAOS_FLAGS)
+
+elastic-report: build model ## trains MRPC while workers are killed, frozen, added and removed: one SHA-256; a table of stalls (15 minutes; ELASTIC_FLAGS="--kills 20 --seed 7")
+	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA)/glue/MRPC $(ELASTIC_FLAGS)
 
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
