@@ -189,10 +189,11 @@ Status Server::Impl::add_job(JobSpec spec) {
   if (jobs_.contains(spec.uid))
     return Error{ExitCode::kUsage,
                  fmt::format("rendezvous: job {} is already registered", spec.uid)};
+  const net::TlsKey tls_key(spec.key, proof_context(spec.uid));
   Job job{.uid = spec.uid,
-          .key = spec.key,
+          .key = std::move(spec.key),
           .tls = spec.tls,
-          .tls_key = net::TlsKey(spec.key, proof_context(spec.uid)),
+          .tls_key = tls_key,
           .state = make_state(spec.settings, {spec.last_epoch, spec.last_checkpoint_step, spec.isa},
                               clock_.now()),
           .progress = {},
