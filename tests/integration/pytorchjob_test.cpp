@@ -238,7 +238,7 @@ TEST_F(PyTorchJobTest, AgentsMeetInAStoreOfTheOperator) {
   ASSERT_TRUE(wait_for_live_pods(2));
   EXPECT_THAT(variables("qa-worker-1"),
               IsSupersetOf({Pair("PET_RDZV_ENDPOINT", service + ":29401"),
-                            Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")}));
+                            Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", std::string("1"))}));
   TcpStoreClient first(store, "127.0.0.11"), second(store, "127.0.0.12");
   for (TcpStoreClient* client : {&first, &second}) client->validate();
   first.set("/key", "value");

@@ -298,7 +298,8 @@ TEST_F(MemoryTest, AStateReceivedInPartIsNone) {
   collectives::expect_no_errors(run_epoch({c.get(), a.get()}, 6, {}, true));
   EXPECT_TRUE(weights(*c) == expected);
   EXPECT_EQ(c->trainer->recovery_counts().recoveries, 1);
-  EXPECT_EQ(c->trainer->recovery_counts().steps_lost, 0);
+  // Rank 0 may have begun the next step before it noticed.
+  EXPECT_LE(c->trainer->recovery_counts().steps_lost, 1);
 }
 
 // The mesh breaks during a step: nothing of it is in the state.
