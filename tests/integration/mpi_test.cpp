@@ -13,7 +13,6 @@ namespace tilewright {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
@@ -211,8 +210,10 @@ class MpiGuideCommand : public testing::HubTraining {
     fs::permissions(hosts.programs() / "mpirun", fs::perms::owner_all);
     fs::create_symlink(testing::program("tilewright-worker"),
                        hosts.programs() / "tilewright-worker");
-    for (std::size_t at = 0; (at = text.find(" /tmp/", at)) != std::string::npos;) {
-      text.replace(at, 6, " " + folder().string() + "/");
+    const std::string here = " " + folder().string() + "/";  // may begin with /tmp/ itself
+    for (std::size_t at = 0; (at = text.find(" /tmp/", at)) != std::string::npos;
+         at += here.size()) {
+      text.replace(at, 6, here);
     }
     std::ofstream(path("line.sh")) << text << "\n";
     const Words words = hosts.command(0, {"/usr/bin/env", "HOME=" + folder().string(),

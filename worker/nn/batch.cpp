@@ -24,8 +24,8 @@ void RowIndex::build(std::span<const std::int32_t> ids, std::int64_t begin, std:
 }
 
 void Batch::clear() {
-  for (auto* list :
-       {&ids, &types, &positions, &token_example, &example, &labels, &last_labels, &lengths}) {
+  for (auto* list : {&ids, &types, &positions, &token_example, &example, &labels, &last_labels,
+                     &lengths, &first_positions}) {
     list->clear();
   }
   values.clear();
@@ -54,8 +54,14 @@ void Batch::add(std::span<const std::int32_t> example_ids,
   last_labels.push_back(target.last);
   values.push_back(target.value);
   lengths.push_back(static_cast<std::int32_t>(example_ids.size()));
+  first_positions.push_back(0);
   cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
   max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(rows));
+}
+
+kernels::RowIdentity Batch::identity(Rows rows) const {
+  if (rows == Rows::kTokens) return {token_example.data(), positions.data()};
+  return {example.data(), first_positions.data()};
 }
 
 void Batch::open_group(std::int64_t first_shard) {

@@ -6,9 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "worker/kernels/ops.h"
 #include "worker/nn/head.h"
 
 namespace tilewright::nn {
+
+// What the rows of a matrix stand for: each token, or the first token ([CLS]) of each example.
+enum class Rows { kTokens, kExamples };
 
 // 2^k consecutive, aligned shards: a subtree of the gradient's tree. Offsets count from the
 // beginning of the batch; both lists have 2^k + 1 entries.
@@ -16,6 +20,10 @@ struct ShardGroup {
   std::int64_t first_shard = 0;
   std::vector<std::int32_t> example_offsets;
   std::vector<std::int32_t> token_offsets;
+
+  kernels::Shards offsets(Rows rows) const {
+    return rows == Rows::kTokens ? token_offsets : example_offsets;
+  }
 };
 
 // Lists, for each embedding row, the tokens whose gradients it sums; see EmbeddingBackward.
@@ -40,11 +48,14 @@ struct Batch {
   std::vector<std::int32_t> labels, last_labels;                   // [B], see Target
   std::vector<float> values;                                       // [B], see Target
   std::vector<std::int32_t> lengths;                               // [B], without padding
+  std::vector<std::int32_t> first_positions;                       // [B] zeros
   std::int64_t max_seqlen = 0;                                     // rows of the longest example
   std::vector<ShardGroup> groups;
 
   std::int64_t B() const { return static_cast<std::int64_t>(example.size()); }
   std::int64_t T() const { return static_cast<std::int64_t>(ids.size()); }
+  std::int64_t count(Rows rows) const { return rows == Rows::kTokens ? T() : B(); }
+  kernels::RowIdentity identity(Rows rows) const;
   void clear();
   void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,
            const Target& target, std::int32_t index_in_global_batch, const Padding& padding = {});

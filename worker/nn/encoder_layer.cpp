@@ -1,5 +1,6 @@
 #include "worker/nn/encoder_layer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tilewright::nn {
@@ -24,46 +25,67 @@ kernels::AttentionForward<Element> attention(const EncoderConfig& config, const 
   return attention;
 }
 
-// Computes the gradient of a linear layer's weight and bias for each group of shards.
 template <typename Element>
-void weight_gradient(const Context<Element>& c, const LinearLayout& linear, const Batch& batch,
-                     const Element* x, const Element* dy, std::byte* scratch,
-                     const GradientSink& sink) {
+void norm_gradient(const Context<Element>& c, const NormLayout& norm, std::int64_t H,
+                   const Batch& batch, Rows rows, const float* dy, const float* sum,
+                   const float* stats, const GradientSink& sink) {
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    c.ops.linear_backward_weight(c.pool, x, dy, batch.groups[g].token_offsets, linear.K, linear.N,
-                                 sink.groups[g] + linear.weight, sink.groups[g] + linear.bias,
-                                 scratch);
+    c.ops.norm_backward_parameters(c.pool, dy, sum, stats, batch.groups[g].offsets(rows), H,
+                                   sink.groups[g] + norm.gamma, sink.groups[g] + norm.beta);
   }
 }
 
-template <typename Element>
-void norm_gradient(const Context<Element>& c, const NormLayout& norm, std::int64_t H,
-                   const Batch& batch, const float* dy, const float* sum, const float* stats,
-                   const GradientSink& sink) {
-  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    c.ops.norm_backward_parameters(c.pool, dy, sum, stats, batch.groups[g].token_offsets, H,
-                                   sink.groups[g] + norm.gamma, sink.groups[g] + norm.beta);
+// to [B, H] = the rows of the first tokens of from [T, H]. `to` may be `from`.
+template <typename Value>
+void gather_first_tokens(const Batch& batch, std::int64_t H, const Value* from, Value* to) {
+  for (std::int64_t b = 0; b < batch.B(); ++b) {
+    const Value* row = from + batch.cu_seqlens[static_cast<std::size_t>(b)] * H;
+    if (row != to + b * H) std::copy_n(row, H, to + b * H);  // never to a row that is still needed
+  }
+}
+
+// The inverse, in place: the B rows become those of the first tokens, and the other rows zero.
+template <typename Value>
+void scatter_first_tokens(const Batch& batch, std::int64_t H, Value* rows) {
+  for (std::int64_t b = batch.B(); b-- > 0;) {
+    const auto at = static_cast<std::size_t>(b);
+    Value* row = rows + batch.cu_seqlens[at] * H;
+    std::fill(row + H, rows + batch.cu_seqlens[at + 1] * H, Value{});
+    if (row != rows + b * H) std::copy_n(rows + b * H, H, row);
   }
 }
 
 }  // namespace
 
 template <typename Element>
+void weight_gradient(const Context<Element>& c, const LinearLayout& linear, const Batch& batch,
+                     Rows rows, const Element* x, const Element* dy, std::byte* scratch,
+                     const GradientSink& sink) {
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    c.ops.linear_backward_weight(c.pool, x, dy, batch.groups[g].offsets(rows), linear.K, linear.N,
+                                 sink.groups[g] + linear.weight, sink.groups[g] + linear.bias,
+                                 scratch);
+  }
+}
+
+template <typename Element>
 void LayerActivations<Element>::allocate(runtime::Arena& arena, const EncoderConfig& config,
-                                         std::int64_t tokens) {
+                                         std::int64_t tokens, std::int64_t examples, Rows rows) {
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
+  const std::int64_t R = rows == Rows::kTokens ? tokens : examples;
   qkv = arena.take<Element>(tokens * 3 * H);
   context = arena.take<Element>(tokens * H);
   log_sum_exp = arena.take<float>(tokens * config.num_attention_heads);
-  attention_sum = arena.take<float>(tokens * H);
-  attention_stats = arena.take<float>(tokens * 2);
-  attended = arena.take<Element>(tokens * H);
-  intermediate = arena.take<Element>(tokens * I);
-  activated = arena.take<Element>(tokens * I);
-  output_sum = arena.take<float>(tokens * H);
-  output_stats = arena.take<float>(tokens * 2);
-  output = arena.take<Element>(tokens * H);
+  row_context = rows == Rows::kTokens ? context : arena.take<Element>(R * H);
+  attention_sum = arena.take<float>(R * H);
+  attention_stats = arena.take<float>(R * 2);
+  attended = arena.take<Element>(R * H);
+  intermediate = arena.take<Element>(R * I);
+  activated = arena.take<Element>(R * I);
+  output_sum = arena.take<float>(R * H);
+  output_stats = arena.take<float>(R * 2);
+  output = arena.take<Element>(R * H);
 }
 
 template <typename Element>
@@ -87,26 +109,30 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
                                     const Batch& batch, const DropoutKey& key, bool training,
                                     const Element* input, const LayerActivations<Element>& a,
                                     const LayerScratch<Element>& scratch) const {
-  const std::int64_t rows = batch.T();
   const std::int64_t H = config.hidden_size;
   const float p_hidden = training ? config.hidden_dropout_prob : 0.0f;
   const float p_attended = training ? config.attention_output_dropout_prob() : 0.0f;
   const float p_attention = training ? config.attention_probs_dropout_prob : 0.0f;
-  const kernels::RowIdentity identity{batch.token_example.data(), batch.positions.data()};
 
-  qkv.forward(c, input, rows, a.qkv);
+  qkv.forward(c, input, batch.T(), a.qkv);
   c.ops.attention_forward(
       c.pool, attention(config, batch, key.at(index, DropoutKey::kProbabilities, p_attention), a),
       scratch.kernel);
-  attention_output.forward(c, a.context, rows, scratch.branch);
-  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.hidden32, rows, H, attention_norm,
+  if (rows == Rows::kExamples) {
+    gather_first_tokens(batch, H, a.context, a.row_context);
+    gather_first_tokens(batch, H, scratch.hidden32, scratch.hidden32);
+  }
+  const std::int64_t R = batch.count(rows);
+  const kernels::RowIdentity identity = batch.identity(rows);
+  attention_output.forward(c, a.row_context, R, scratch.branch);
+  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.hidden32, R, H, attention_norm,
                          key.at(index, DropoutKey::kAttentionOutput, p_attended), identity,
                          a.attention_sum, a.attention_stats, scratch.attended32, a.attended);
 
-  intermediate.forward(c, a.attended, rows, a.intermediate);
-  c.ops.gelu_forward(c.pool, a.intermediate, rows * config.intermediate_size, a.activated);
-  output.forward(c, a.activated, rows, scratch.branch);
-  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.attended32, rows, H, output_norm,
+  intermediate.forward(c, a.attended, R, a.intermediate);
+  c.ops.gelu_forward(c.pool, a.intermediate, R * config.intermediate_size, a.activated);
+  output.forward(c, a.activated, R, scratch.branch);
+  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.attended32, R, H, output_norm,
                          key.at(index, DropoutKey::kOutput, p_hidden), identity, a.output_sum,
                          a.output_stats, scratch.hidden32, a.output);
 }
@@ -117,35 +143,40 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
                                      const Element* input, const LayerActivations<Element>& a,
                                      const LayerScratch<Element>& scratch, const Element* d_branch,
                                      const GradientSink& sink) const {
-  const std::int64_t rows = batch.T();
+  const std::int64_t R = batch.count(rows);
   const std::int64_t H = config.hidden_size;
-  const kernels::RowIdentity identity{batch.token_example.data(), batch.positions.data()};
+  const kernels::RowIdentity identity = batch.identity(rows);
 
-  c.ops.add_norm_backward(c.pool, scratch.d_hidden32, d_branch, a.output_sum, a.output_stats, rows,
-                          H, output_norm,
+  c.ops.add_norm_backward(c.pool, scratch.d_hidden32, d_branch, a.output_sum, a.output_stats, R, H,
+                          output_norm,
                           key.at(index, DropoutKey::kOutput, config.hidden_dropout_prob), identity,
                           scratch.d_sum, scratch.d_branch);
-  norm_gradient(c, layout.output_norm, H, batch, scratch.d_hidden32, a.output_sum, a.output_stats,
-                sink);
-  weight_gradient(c, layout.output, batch, a.activated, scratch.d_branch, scratch.kernel, sink);
-  output.backward_input(c, scratch.d_branch, rows, scratch.d_intermediate);
-  c.ops.gelu_backward(c.pool, a.intermediate, scratch.d_intermediate,
-                      rows * config.intermediate_size, scratch.d_intermediate);
-  weight_gradient(c, layout.intermediate, batch, a.attended, scratch.d_intermediate, scratch.kernel,
+  norm_gradient(c, layout.output_norm, H, batch, rows, scratch.d_hidden32, a.output_sum,
+                a.output_stats, sink);
+  weight_gradient(c, layout.output, batch, rows, a.activated, scratch.d_branch, scratch.kernel,
                   sink);
-  intermediate.backward_input(c, scratch.d_intermediate, rows, scratch.d_input);
+  output.backward_input(c, scratch.d_branch, R, scratch.d_intermediate);
+  c.ops.gelu_backward(c.pool, a.intermediate, scratch.d_intermediate, R * config.intermediate_size,
+                      scratch.d_intermediate);
+  weight_gradient(c, layout.intermediate, batch, rows, a.attended, scratch.d_intermediate,
+                  scratch.kernel, sink);
+  intermediate.backward_input(c, scratch.d_intermediate, R, scratch.d_input);
 
   // d_sum is the gradient of the residual stream at the attention norm; d_hidden32 can be reused.
   c.ops.add_norm_backward(
-      c.pool, scratch.d_sum, scratch.d_input, a.attention_sum, a.attention_stats, rows, H,
+      c.pool, scratch.d_sum, scratch.d_input, a.attention_sum, a.attention_stats, R, H,
       attention_norm,
       key.at(index, DropoutKey::kAttentionOutput, config.attention_output_dropout_prob()), identity,
       scratch.d_hidden32, scratch.d_branch);
-  norm_gradient(c, layout.attention_norm, H, batch, scratch.d_sum, a.attention_sum,
+  norm_gradient(c, layout.attention_norm, H, batch, rows, scratch.d_sum, a.attention_sum,
                 a.attention_stats, sink);
-  weight_gradient(c, layout.attention_output, batch, a.context, scratch.d_branch, scratch.kernel,
-                  sink);
-  attention_output.backward_input(c, scratch.d_branch, rows, scratch.d_input);
+  weight_gradient(c, layout.attention_output, batch, rows, a.row_context, scratch.d_branch,
+                  scratch.kernel, sink);
+  attention_output.backward_input(c, scratch.d_branch, R, scratch.d_input);
+  if (rows == Rows::kExamples) {
+    scatter_first_tokens(batch, H, scratch.d_input);
+    scatter_first_tokens(batch, H, scratch.d_hidden32);
+  }
   kernels::AttentionBackward<Element> back;
   back.forward =
       attention(config, batch,
@@ -153,11 +184,15 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
   back.d_context = scratch.d_input;
   back.d_qkv = scratch.d_qkv;
   c.ops.attention_backward(c.pool, back, scratch.kernel);
-  weight_gradient(c, layout.qkv, batch, input, scratch.d_qkv, scratch.kernel, sink);
-  qkv.backward_input(c, scratch.d_qkv, rows, scratch.d_input);
+  weight_gradient(c, layout.qkv, batch, Rows::kTokens, input, scratch.d_qkv, scratch.kernel, sink);
+  qkv.backward_input(c, scratch.d_qkv, batch.T(), scratch.d_input);
   sink.ready(layout.begin, layout.end);
 }
 
+template void weight_gradient(const Context<float>&, const LinearLayout&, const Batch&, Rows,
+                              const float*, const float*, std::byte*, const GradientSink&);
+template void weight_gradient(const Context<bf16>&, const LinearLayout&, const Batch&, Rows,
+                              const bf16*, const bf16*, std::byte*, const GradientSink&);
 template struct LayerActivations<float>;
 template struct LayerActivations<bf16>;
 template struct LayerScratch<float>;

@@ -10,23 +10,33 @@
 namespace tilewright::nn {
 
 // The activations that forward stores for backward. T tokens, H hidden size, I intermediate size, A
-// heads.
+// heads. R rows are computed after the attention: T, or one per example in the last layer if its
+// head reads only the first tokens.
 template <typename Element>
 struct LayerActivations {
   Element* qkv = nullptr;            // [T, 3H]
   Element* context = nullptr;        // [T, H]
   float* log_sum_exp = nullptr;      // [A, T]
-  float* attention_sum = nullptr;    // [T, H] before layer norm
-  float* attention_stats = nullptr;  // [T, 2]
-  Element* attended = nullptr;       // [T, H] after layer norm
-  Element* intermediate = nullptr;   // [T, I] before GELU
-  Element* activated = nullptr;      // [T, I] after GELU
-  float* output_sum = nullptr;       // [T, H]
-  float* output_stats = nullptr;     // [T, 2]
-  Element* output = nullptr;         // [T, H]
+  Element* row_context = nullptr;    // [R, H] the rows of context that are used
+  float* attention_sum = nullptr;    // [R, H] before layer norm
+  float* attention_stats = nullptr;  // [R, 2]
+  Element* attended = nullptr;       // [R, H] after layer norm
+  Element* intermediate = nullptr;   // [R, I] before GELU
+  Element* activated = nullptr;      // [R, I] after GELU
+  float* output_sum = nullptr;       // [R, H]
+  float* output_stats = nullptr;     // [R, 2]
+  Element* output = nullptr;         // [R, H]
 
-  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens);
+  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens,
+                std::int64_t examples, Rows rows);
 };
+
+// The gradient of a linear layer's weight and bias for each group of shards. x [rows, K], dy [rows,
+// N].
+template <typename Element>
+void weight_gradient(const Context<Element>& c, const LinearLayout& linear, const Batch& batch,
+                     Rows rows, const Element* x, const Element* dy, std::byte* scratch,
+                     const GradientSink& sink);
 
 // Buffers shared by all layers.
 template <typename Element>
@@ -52,14 +62,15 @@ struct EncoderLayer {
   EncoderLayerLayout layout;
   Linear<Element> qkv, attention_output, intermediate, output;
   kernels::LayerNorm attention_norm, output_norm;
+  Rows rows = Rows::kTokens;  // of the output
 
   // `input` [T, H] and scratch.hidden32 hold the same values. Writes the output to a.output and
   // scratch.hidden32.
   void forward(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
                const DropoutKey& key, bool training, const Element* input,
                const LayerActivations<Element>& a, const LayerScratch<Element>& scratch) const;
-  // The gradient of the output is scratch.d_hidden32 (residual path) plus d_branch (null for the
-  // last layer). Writes the gradient of the input to scratch.d_hidden32 and scratch.d_input.
+  // The gradient of the output is scratch.d_hidden32 [R, H] (residual path) plus d_branch (null for
+  // the last layer). Writes the gradient of the input to scratch.d_hidden32 and scratch.d_input.
   void backward(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
                 const DropoutKey& key, const Element* input, const LayerActivations<Element>& a,
                 const LayerScratch<Element>& scratch, const Element* d_branch,

@@ -1,5 +1,7 @@
 #include "worker/nn/flops.h"
 
+#include "worker/nn/head_layers.h"
+
 namespace tilewright::nn {
 
 double example_flops(const EncoderConfig& config, std::size_t tokens) {
@@ -9,8 +11,9 @@ double example_flops(const EncoderConfig& config, std::size_t tokens) {
   const double P = 4 * H * H + 2 * H * I;
   const auto S = static_cast<double>(tokens);
   const auto C = static_cast<double>(config.num_labels);
-  const double head = config.head == Head::kQuestionAnswering ? 2 * H * C * S : 2 * (H * H + H * C);
-  return 2 * L * P * S + 4 * L * H * S * S + head;
+  const double encoder = 2 * L * P * S + 4 * L * H * S * S;
+  if (head_rows(config) == Rows::kTokens) return encoder + 2 * H * C * S;
+  return encoder - 2 * (P - 3 * H * H) * (S - 1) + 2 * (H * H + H * C);
 }
 
 double forward_flops(const EncoderConfig& config, const Batch& batch) {

@@ -8,30 +8,13 @@
 namespace tilewright::nn {
 namespace {
 
-bool has_row_per_token(const EncoderConfig& config) {
-  return config.head == Head::kQuestionAnswering;
-}
-
-// The shards' offsets into matrices with one row per example or per token.
-enum class Rows { kExamples, kTokens };
-
-template <typename Element>
-void weight_gradient(const Context<Element>& c, const LinearLayout& linear, const Batch& batch,
-                     Rows rows, const Element* x, const Element* dy, std::byte* scratch,
-                     const GradientSink& sink) {
-  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    const ShardGroup& group = batch.groups[g];
-    c.ops.linear_backward_weight(
-        c.pool, x, dy, rows == Rows::kExamples ? group.example_offsets : group.token_offsets,
-        linear.K, linear.N, sink.groups[g] + linear.weight, sink.groups[g] + linear.bias, scratch);
-  }
-}
-
-kernels::RowIdentity token_identity(const Batch& batch) {
-  return {batch.token_example.data(), batch.positions.data()};
-}
+bool has_row_per_token(const EncoderConfig& config) { return head_rows(config) == Rows::kTokens; }
 
 }  // namespace
+
+Rows head_rows(const EncoderConfig& config) {
+  return config.head == Head::kQuestionAnswering ? Rows::kTokens : Rows::kExamples;
+}
 
 template <typename Element>
 void HeadActivations<Element>::allocate(runtime::Arena& arena, const EncoderConfig& config,
@@ -39,12 +22,10 @@ void HeadActivations<Element>::allocate(runtime::Arena& arena, const EncoderConf
   const std::int64_t H = config.hidden_size;
   const std::int64_t rows = has_row_per_token(config) ? tokens : examples;
   if (!has_row_per_token(config)) {
-    first_token = arena.take<Element>(examples * H);
     dense = arena.take<Element>(examples * H);
     activated = arena.take<Element>(examples * H);
     d_dense = arena.take<Element>(examples * H);
     d_first_token = arena.take<Element>(examples * H);
-    zeros = arena.take<std::int32_t>(examples);
   }
   if (!has_row_per_token(config) || config.qa_dropout > 0) {
     dropped = arena.take<Element>(rows * H);
@@ -72,27 +53,21 @@ std::span<const Element> HeadLayers<Element>::forward(const Context<Element>& c,
     const Element* x = hidden;
     if (training && config.qa_dropout > 0) {
       c.ops.dropout_forward(c.pool, hidden, batch.T(), H,
-                            key.at(-1, DropoutKey::kHead, config.qa_dropout), token_identity(batch),
-                            a.dropped);
+                            key.at(-1, DropoutKey::kHead, config.qa_dropout),
+                            batch.identity(Rows::kTokens), a.dropped);
       x = a.dropped;
     }
     output_.forward(c, x, batch.T(), a.logits);
     return {a.logits, static_cast<std::size_t>(batch.T() * config.num_labels)};
   }
   const std::int64_t B = batch.B();
-  for (std::int64_t b = 0; b < B; ++b) {
-    const Element* row =
-        hidden + static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
-    std::copy_n(row, H, a.first_token + b * H);
-  }
-  dense_.forward(c, a.first_token, B, a.dense);
-  std::fill_n(a.zeros, B, 0);
+  dense_.forward(c, hidden, B, a.dense);
   const auto& activation_forward = config.family->head_activation == HeadActivation::kTanh
                                        ? c.ops.tanh_dropout_forward
                                        : c.ops.relu_dropout_forward;
   activation_forward(c.pool, a.dense, B, H,
                      key.at(-1, DropoutKey::kHead, training ? config.classifier_dropout : 0.0f),
-                     {batch.example.data(), a.zeros}, a.activated, a.dropped);
+                     batch.identity(Rows::kExamples), a.activated, a.dropped);
   output_.forward(c, a.dropped, B, a.logits);
   return {a.logits, static_cast<std::size_t>(B * config.num_labels)};
 }
@@ -123,12 +98,10 @@ void HeadLayers<Element>::backward(const Context<Element>& c, const EncoderConfi
                                    const HeadActivations<Element>& a,
                                    const LayerScratch<Element>& scratch,
                                    const GradientSink& sink) const {
-  std::memset(scratch.d_hidden32, 0,
-              static_cast<std::size_t>(batch.T() * config.hidden_size) * sizeof(float));
   if (has_row_per_token(config)) {
     backward_tokens(c, config, batch, key, hidden, a, scratch, sink);
   } else {
-    backward_examples(c, config, batch, key, a, scratch, sink);
+    backward_examples(c, config, batch, key, hidden, a, scratch, sink);
   }
 }
 
@@ -138,16 +111,20 @@ void HeadLayers<Element>::backward_tokens(const Context<Element>& c, const Encod
                                           const Element* hidden, const HeadActivations<Element>& a,
                                           const LayerScratch<Element>& scratch,
                                           const GradientSink& sink) const {
+  std::memset(scratch.d_hidden32, 0,
+              static_cast<std::size_t>(batch.T() * config.hidden_size) * sizeof(float));
   const Element* x = config.qa_dropout > 0 ? a.dropped : hidden;
   weight_gradient(c, output_layout_, batch, Rows::kTokens, x, a.d_logits, scratch.kernel, sink);
   output_.backward_input(c, a.d_logits, batch.T(), scratch.d_input);
   c.ops.dropout_backward(c.pool, scratch.d_hidden32, scratch.d_input, batch.T(), config.hidden_size,
-                         key.at(-1, DropoutKey::kHead, config.qa_dropout), token_identity(batch));
+                         key.at(-1, DropoutKey::kHead, config.qa_dropout),
+                         batch.identity(Rows::kTokens));
 }
 
 template <typename Element>
 void HeadLayers<Element>::backward_examples(const Context<Element>& c, const EncoderConfig& config,
                                             const Batch& batch, const DropoutKey& key,
+                                            const Element* hidden,
                                             const HeadActivations<Element>& a,
                                             const LayerScratch<Element>& scratch,
                                             const GradientSink& sink) const {
@@ -161,16 +138,12 @@ void HeadLayers<Element>::backward_examples(const Context<Element>& c, const Enc
                                         : c.ops.relu_dropout_backward;
   activation_backward(c.pool, a.activated, a.d_dense, B, H,
                       key.at(-1, DropoutKey::kHead, config.classifier_dropout),
-                      {batch.example.data(), a.zeros}, a.d_dense);
-  weight_gradient(c, dense_layout_, batch, Rows::kExamples, a.first_token, a.d_dense,
-                  scratch.kernel, sink);
+                      batch.identity(Rows::kExamples), a.d_dense);
+  weight_gradient(c, dense_layout_, batch, Rows::kExamples, hidden, a.d_dense, scratch.kernel,
+                  sink);
   dense_.backward_input(c, a.d_dense, B, a.d_first_token);
-  // Only the first token of each example ([CLS]) is an input of the head.
-  for (std::int64_t b = 0; b < B; ++b) {
-    float* row = scratch.d_hidden32 +
-                 static_cast<std::int64_t>(batch.cu_seqlens[static_cast<std::size_t>(b)]) * H;
-    for (std::int64_t h = 0; h < H; ++h) row[h] = runtime::to_float(a.d_first_token[b * H + h]);
-  }
+  std::transform(a.d_first_token, a.d_first_token + B * H, scratch.d_hidden32,
+                 [](Element value) { return runtime::to_float(value); });
 }
 
 template struct HeadActivations<float>;

@@ -16,11 +16,12 @@
 
 namespace tilewright::nn {
 
-// T tokens, B examples, C outputs. R rows of logits: T for question answering, otherwise B. What a
-// head does not use is null.
+// The rows of the encoder's output that the head reads, and of the logits.
+Rows head_rows(const EncoderConfig& config);
+
+// T tokens, B examples, C outputs, R rows of head_rows(). What a head does not use is null.
 template <typename Element>
 struct HeadActivations {
-  Element* first_token = nullptr;    // [B, H] the encoder's output at each [CLS]
   Element* dense = nullptr;          // [B, H] before the activation function
   Element* activated = nullptr;      // [B, H]
   Element* dropped = nullptr;        // [R, H] input of the last layer
@@ -29,7 +30,6 @@ struct HeadActivations {
   Element* d_dense = nullptr;        // [B, H]
   Element* d_first_token = nullptr;  // [B, H]
   float* losses = nullptr;           // [B]
-  std::int32_t* zeros = nullptr;     // [B] positions of matrices with one row per example
 
   void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens,
                 std::int64_t examples);
@@ -43,7 +43,7 @@ class HeadLayers {
   HeadLayers(const EncoderConfig& config, const ParameterLayout& layout,
              const std::vector<Linear<Element>>& linears);
 
-  // `hidden` [T, H] is the encoder's output. Returns the logits [R, C].
+  // `hidden` [R, H] is the encoder's output. Returns the logits [R, C].
   std::span<const Element> forward(const Context<Element>& c, const EncoderConfig& config,
                                    const Batch& batch, const DropoutKey& key, bool training,
                                    const Element* hidden, const HeadActivations<Element>& a) const;
@@ -58,8 +58,9 @@ class HeadLayers {
 
  private:
   void backward_examples(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
-                         const DropoutKey& key, const HeadActivations<Element>& a,
-                         const LayerScratch<Element>& scratch, const GradientSink& sink) const;
+                         const DropoutKey& key, const Element* hidden,
+                         const HeadActivations<Element>& a, const LayerScratch<Element>& scratch,
+                         const GradientSink& sink) const;
   void backward_tokens(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
                        const DropoutKey& key, const Element* hidden,
                        const HeadActivations<Element>& a, const LayerScratch<Element>& scratch,

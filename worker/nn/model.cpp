@@ -26,6 +26,8 @@ std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Elem
     weight(tokens, H, config.num_labels);
   } else {
     weight(examples, H, H);
+    weight(examples, H, I);
+    weight(examples, I, H);
     weight(examples, H, config.num_labels);
   }
   return bytes;
@@ -52,7 +54,10 @@ struct Model<Element>::Activations {
     embedding_stats = arena.take<float>(T * 2);
     embedded = arena.take<Element>(T * H);
     layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
-    for (LayerActivations<Element>& layer : layers) layer.allocate(arena, config, T);
+    for (LayerActivations<Element>& layer : layers) {
+      const bool last = &layer == &layers.back();
+      layer.allocate(arena, config, T, B, last ? head_rows(config) : Rows::kTokens);
+    }
     scratch.allocate(arena, config, T, kernel_bytes);
     head.allocate(arena, config, T, B);
   }
@@ -105,6 +110,7 @@ Model<Element>::Model(const EncoderConfig& config, const Context<Element>& conte
     return kernels::LayerNorm{values + n.gamma, values + n.beta, config_.layer_norm_eps};
   };
   head_ = {config_, layout_, linears_};
+  TW_CHECK(config_.num_hidden_layers > 0, "a model without layers");
   const std::size_t head_linears = linears_.size() - 4 * layout_.layers.size();
   for (std::int64_t l = 0; l < config_.num_hidden_layers; ++l) {
     const EncoderLayerLayout& at = layout_.layers[static_cast<std::size_t>(l)];
@@ -113,6 +119,7 @@ Model<Element>::Model(const EncoderConfig& config, const Context<Element>& conte
     layers_.push_back({l, at, linears_[first + 3], linears_[first + 2], linears_[first + 1],
                        linears_[first], norm(at.attention_norm), norm(at.output_norm)});
   }
+  layers_.back().rows = head_rows(config_);
   const auto most = std::max(config_.max_position_embeddings, config_.type_vocab_size);
   a_->identity_rows.resize(static_cast<std::size_t>(most));
   std::iota(a_->identity_rows.begin(), a_->identity_rows.end(), 0);
@@ -189,8 +196,7 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
   counters_.backward += rows;
 
   head_.loss(c_, config_, batch, loss_scale, a_->head);
-  const Element* hidden = layers_.empty() ? a_->embedded : a_->layers.back().output;
-  head_.backward(c_, config_, batch, key, hidden, a_->head, scratch, sink);
+  head_.backward(c_, config_, batch, key, a_->layers.back().output, a_->head, scratch, sink);
   sink.ready(0, layout_.head_end);
 
   const Element* d_branch = nullptr;
