@@ -7,7 +7,7 @@ namespace {
 // Queries per block, a multiple of kDropoutBlock. dK and dV of more than one block stay in scratch
 // and are read and written once per block.
 inline constexpr std::int64_t kForwardQueries = 64;
-inline constexpr std::int64_t kBackwardQueries = 64;
+inline constexpr std::int64_t kBackwardQueries = 128;
 static_assert(kForwardQueries % kDropoutBlock == 0 && kBackwardQueries % kDropoutBlock == 0);
 // Keys whose scores are computed and used while they are in the L1 cache, a multiple of the rows of
 // a tile and of 2.

@@ -50,6 +50,8 @@ struct Sums {
     return {p + row * stride + column, stride,
             add == nullptr ? nullptr : add + row * add_stride + column, add_stride};
   }
+  bool whole(std::int64_t /*width*/) const { return true; }
+  template <bool kWhole>
   void store(std::int64_t row, std::int64_t column, Vec sum) const {
     kernels::store(p + row * stride + column, sum);
   }
@@ -73,12 +75,27 @@ struct Result {
             add == nullptr ? nullptr : add + row * add_stride + column,
             add_stride};
   }
+  bool whole(std::int64_t width) const { return columns >= width; }
+  template <bool kWhole>
   void store(std::int64_t row, std::int64_t column, Vec sum) const {
     const Vec x = sum * broadcast(factors[row * factor_step]);
+    if constexpr (kWhole) {
+      kernels::store(p + row * stride + column, x);
+      return;
+    }
     const std::int64_t n = columns - column;
     if (n > 0) store_n(p + row * stride + column, x, n < kLanes ? n : kLanes);
   }
 };
+
+template <bool kWhole, int kRows, int kVectors, typename Out>
+inline void store_tile(const Out& out, const Vec (&sum)[kRows][kVectors]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) out.template store<kWhole>(r, v * kLanes, sum[r][v]);
+  }
+}
 
 // One register tile of C at (row, column); a is the tile's first row of A.
 template <int kRows, int kVectors, typename E, typename Out>
@@ -111,10 +128,10 @@ inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, c
       for (int v = 0; v < kVectors; ++v) sum[r][v] = multiply_element(left, right[v], sum[r][v]);
     }
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) out.store(r, v * kLanes, sum[r][v]);
+  if (out.whole(kVectors * kLanes)) {
+    store_tile<true>(out, sum);
+  } else {
+    store_tile<false>(out, sum);
   }
 }
 
