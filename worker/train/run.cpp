@@ -185,8 +185,9 @@ std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::M
                               config.rank, world, mpi_->rank(), mpi_->world()));
   }
   if (config.rank == 0) log_.info("gradients are exchanged through {}", mpi_->library());
-  return std::make_unique<collectives::Mesh>(config,
-                                             std::make_unique<collectives::MpiTransport>(*mpi_));
+  std::unique_ptr<collectives::Transport> links =
+      std::make_unique<collectives::MpiTransport>(*mpi_);
+  return std::make_unique<collectives::Mesh>(config, std::move(links));
 }
 
 std::optional<Connection> Connector::connect(
@@ -329,6 +330,7 @@ class TrainingRun {
     pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads);
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
     std::vector<std::string> names;
+    names.reserve(isas.size());
     for (const runtime::Isa isa : isas) names.emplace_back(runtime::name(isa));
     session.set_isas(names);
     // Before the first join, so that a machine with too little memory disturbs no other worker.
