@@ -114,8 +114,9 @@ void run(const Options& options) {
   const auto folder = std::filesystem::path(options.out) / "model";
   write_model_folder(checkpoint::acquire_output_dir(folder, {"parity", {}, true}),
                      {views(model.parameters().data()),
-                      checkpoint::model_config_json(source.json, source.labels, config),
+                      checkpoint::model_config_json(source.json, source.labels, config, ""),
                       options.model,
+                      {},
                       {}});
 
   const nn::Batch batch = read_batch(options.batch);
