@@ -253,7 +253,7 @@ TEST(Mesh, TellsARankOfAnotherProtocolVersionBothVersions) {
   Listeners listeners(2);
   auto zero = join(listeners, listeners.config(0, 7));
   const std::string reason =
-      "it uses version 3 of the mesh protocol, rank 0 version 2; expected the same release of "
+      "it uses version 4 of the mesh protocol, rank 0 version 3; expected the same release of "
       "Tilewright for all workers";
   EXPECT_EQ(RawRank(listeners).greet({.version = 4}), "V" + reason);
   auto one = join(listeners, listeners.config(1, 7));
