@@ -1,10 +1,11 @@
-// `tilewright-worker bench gemm|attention|step`: speed of the linear layers, of attention and of
-// whole training steps.
+// `tilewright-worker bench gemm|attention|step|allreduce`: speed of the linear layers, of attention, of
+// whole training steps and of the exchange of gradients.
 #include <cstdio>
 #include <memory>
 
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "worker/bench/allreduce_bench.h"
 #include "worker/bench/attention_bench.h"
 #include "worker/bench/gemm_bench.h"
 #include "worker/bench/step_bench.h"
@@ -155,6 +156,33 @@ void add_attention(CLI::App& bench, int& exit_code) {
   });
 }
 
+void add_allreduce(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::AllreduceBenchOptions>();
+  auto json = std::make_shared<bool>(false);
+  CLI::App* allreduce =
+      bench.add_subcommand("allreduce", "Sum of fp32 gradients over processes of this host");
+  allreduce->add_option("--ranks", options->ranks, "Processes")
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  allreduce->add_option("--sizes", options->megabytes, "MiB of gradients, one row for each value")
+      ->check(CLI::Range(0.001, 4096.0))
+      ->capture_default_str();
+  allreduce
+      ->add_option("--transport", options->transport,
+                   "shm: shared memory, tcp: TCP over the loopback device")
+      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->capture_default_str();
+  allreduce->add_option("--repetitions", options->repetitions, "Timed runs; the median is reported")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  allreduce->add_flag("--json", *json, "Print JSON");
+  allreduce->callback([=, &exit_code] {
+    const bench::AllreduceBench result = bench::bench_allreduce(*options);
+    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    exit_code = 0;
+  });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
@@ -163,6 +191,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_gemm(*bench, exit_code);
   add_attention(*bench, exit_code);
   add_step(*bench, exit_code);
+  add_allreduce(*bench, exit_code);
 }
 
 }  // namespace tilewright::cli
