@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/base/sha256.h"
+#include "worker/runtime/parallel.h"
 
 namespace tilewright::checkpoint {
 
@@ -89,16 +90,32 @@ void WeightSource::check_size() const {
   for (const auto& [name, file] : files_) file->check_size();
 }
 
-std::string WeightSource::digest() const {
-  std::string sum;
-  std::string lines;
+std::string WeightSource::digest(runtime::ThreadPool* pool) const {
+  struct Piece {
+    const std::string* name;
+    std::span<const std::byte> content;
+  };
+  std::vector<Piece> blocks;
   for (const auto& [name, file] : files_) {
-    Sha256 sha;
-    sha.update(file->content().data(), file->content().size());
-    sum = sha.hex();
-    lines += fmt::format("{}  {}\n", sum, name);
+    for (std::span<const std::byte> rest = file->content(); !rest.empty();) {
+      const std::size_t size = std::min(rest.size(), kDigestBlock);
+      blocks.push_back({&name, rest.first(size)});
+      rest = rest.subspan(size);
+    }
   }
-  return files_.size() == 1 ? sum : sha256_hex(lines);
+  std::vector<std::string> sums(blocks.size());
+  runtime::for_each_index(pool, std::ssize(blocks), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    Sha256 sha;
+    sha.update(blocks[at].content.data(), blocks[at].content.size());
+    sums[at] = sha.hex();
+  });
+  Sha256 all;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const std::string line = fmt::format("{}  {}\n", sums[i], *blocks[i].name);
+    all.update(line.data(), line.size());
+  }
+  return all.hex();
 }
 
 void WeightSource::fail(const std::string& what) const {

@@ -1,4 +1,5 @@
-// `tilewright-worker bench gemm|step`: speed of the linear layers and of whole training steps.
+// `tilewright-worker bench gemm|step|tokenize`: speed of the linear layers, of whole training
+// steps and of the tokenizer.
 #include <cstdio>
 #include <memory>
 
@@ -6,6 +7,7 @@
 #include "common/contract/environment.h"
 #include "worker/bench/gemm_bench.h"
 #include "worker/bench/step_bench.h"
+#include "worker/bench/tokenize_bench.h"
 #include "worker/cli/commands.h"
 
 namespace tilewright::cli {
@@ -86,6 +88,31 @@ void add_gemm(CLI::App& bench, int& exit_code) {
   });
 }
 
+void add_tokenize(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::TokenizeBenchOptions>();
+  auto json = std::make_shared<bool>(false);
+  CLI::App* tokenize = bench.add_subcommand("tokenize", "Conversion of a text file to tokens");
+  tokenize
+      ->add_option("--tokenizer_name", options->tokenizer,
+                   "Model directory with the tokenizer, as in train")
+      ->required();
+  tokenize->add_option("--file", options->file, "Text in UTF-8; each line is a text")->required();
+  tokenize
+      ->add_option("--repetitions", options->repetitions,
+                   "Timed runs over the file; the median is reported")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  tokenize->add_option("--threads", options->threads, "Threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  tokenize->add_flag("--json", *json, "Print JSON");
+  tokenize->callback([=, &exit_code] {
+    const bench::TokenizeBenchResult result = bench::bench_tokenize(*options);
+    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    exit_code = 0;
+  });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
@@ -93,6 +120,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   bench->require_subcommand(1);
   add_gemm(*bench, exit_code);
   add_step(*bench, exit_code);
+  add_tokenize(*bench, exit_code);
 }
 
 }  // namespace tilewright::cli

@@ -62,6 +62,7 @@ class Model {
   std::span<const float> losses(const Batch& batch);
 
   const TokenCounters& counters() const { return counters_; }
+  runtime::ThreadPool& pool() const { return c_.pool; }
 
  private:
   struct Activations;

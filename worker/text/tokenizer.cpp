@@ -1,7 +1,11 @@
 #include "worker/text/tokenizer.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "common/base/check.h"
 #include "worker/text/characters.h"
@@ -32,6 +36,79 @@ constexpr std::array<Kind, 128> make_ascii_kinds() {
 }
 constexpr std::array<Kind, 128> kAsciiKinds = make_ascii_kinds();
 
+// What tokenize_plain() does with a byte.
+enum class PlainKind : unsigned char { kWord, kSpace, kPunctuation, kOther };
+
+// Control characters, which the normaliser may remove, and parts of other characters are kOther.
+constexpr std::array<PlainKind, 256> make_plain_kinds() {
+  std::array<PlainKind, 256> kinds = {};
+  for (unsigned c = 0; c < kinds.size(); ++c) {
+    if (c == '\t' || c == '\n' || c == '\r' || c == ' ') {
+      kinds[c] = PlainKind::kSpace;
+    } else if (c < ' ' || c >= 0x7F) {
+      kinds[c] = PlainKind::kOther;
+    } else {
+      kinds[c] = kAsciiKinds[c] == Kind::kPunctuation ? PlainKind::kPunctuation : PlainKind::kWord;
+    }
+  }
+  return kinds;
+}
+constexpr std::array<PlainKind, 256> kPlainKinds = make_plain_kinds();
+
+PlainKind plain_kind(char c) { return kPlainKinds[static_cast<unsigned char>(c)]; }
+
+// The beginning of a word of ASCII letters and digits.
+struct PlainWord {
+  WordTable::Key key;    // of the first `size` bytes, in lower case if requested
+  std::size_t size = 0;  // at most 16: longer words go on
+};
+
+constexpr std::size_t kBlock = 16;
+
+PlainWord read_plain_word(std::string_view text, std::size_t at, bool lowercase) {
+  // The 16 bytes from kMask + kBlock - n on keep the first n bytes of a block.
+  alignas(kBlock) static constexpr std::array<unsigned char, 2 * kBlock> kMask = [] {
+    std::array<unsigned char, 2 * kBlock> mask = {};
+    for (std::size_t i = 0; i < kBlock; ++i) mask[i] = 0xFF;
+    return mask;
+  }();
+  const std::size_t left = text.size() - at;
+  char tail[kBlock] = {};
+  const char* bytes = text.data() + at;
+  if (left < kBlock) {
+    std::memcpy(tail, bytes, left);
+    bytes = tail;
+  }
+  // Bytes from 0x80 are negative and therefore in none of the ranges.
+  const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+  const auto in_range = [](__m128i x, char first, char last) {
+    return _mm_and_si128(_mm_cmpgt_epi8(x, _mm_set1_epi8(static_cast<char>(first - 1))),
+                         _mm_cmplt_epi8(x, _mm_set1_epi8(static_cast<char>(last + 1))));
+  };
+  const __m128i case_bit = _mm_set1_epi8(0x20);
+  const __m128i letters = in_range(_mm_or_si128(block, case_bit), 'a', 'z');
+  const __m128i in_word = _mm_or_si128(letters, in_range(block, '0', '9'));
+  const auto stops = ~static_cast<unsigned>(_mm_movemask_epi8(in_word));  // bits from 16 are set
+  PlainWord word;
+  word.size = static_cast<std::size_t>(std::countr_zero(stops));
+  const __m128i folded = lowercase ? _mm_or_si128(block, _mm_and_si128(letters, case_bit)) : block;
+  const __m128i kept = _mm_and_si128(
+      folded, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kMask.data() + kBlock - word.size)));
+  std::uint64_t halves[2];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), kept);
+  word.key = {halves[0], static_cast<std::uint32_t>(halves[1])};
+  return word;
+}
+
+// The end of the word that begins at `at` and may have characters of other kinds.
+std::size_t find_plain_end(std::string_view text, std::size_t at) {
+  while (at < text.size() &&
+         (plain_kind(text[at]) == PlainKind::kWord || plain_kind(text[at]) == PlainKind::kOther)) {
+    ++at;
+  }
+  return at;
+}
+
 std::vector<AddedToken> tokens_to_find(const TokenizerSpec& spec, bool normalised) {
   std::vector<AddedToken> found;
   const Normaliser normaliser(spec.normaliser);
@@ -55,7 +132,17 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec)
       word_piece_(spec.vocabulary, {.unknown_id = spec.special.unk,
                                     .continuation = spec.continuation,
                                     .max_characters = spec.max_characters_per_word}),
+      words_(spec.max_characters_per_word >= WordTable::kMaxBytes ? spec.vocabulary
+                                                                  : decltype(spec.vocabulary)()),
+      lowercase_(spec.normaliser.lowercase),
       special_(spec.special) {
+  for (std::size_t c = 0; c < punctuation_ids_.size(); ++c) {
+    const char character = static_cast<char>(c);
+    if (plain_kind(character) != PlainKind::kPunctuation) continue;
+    std::vector<std::int32_t> ids;
+    word_piece_.split({&character, 1}, 1, ids);
+    punctuation_ids_[c] = ids.front();
+  }
   for (const auto& entry : spec.vocabulary) vocab_size_ = std::max(vocab_size_, entry.second + 1);
   for (const AddedToken& token : spec.added_tokens) {
     vocab_size_ = std::max(vocab_size_, token.id + 1);
@@ -96,6 +183,28 @@ class Tokenizer::Output {
   void add(std::int32_t id, std::size_t begin, std::size_t end) {
     ids_.push_back(id);
     if (spans_ != nullptr) add_span(begin, end);
+  }
+
+  // The calls add_plain(), skip() and normalise() take turns with the parts of a text; add_plain()
+  // takes byte offsets in the part of ASCII characters after the last skip().
+  void add_plain(std::int32_t id, std::size_t begin, std::size_t end) {
+    ids_.push_back(id);
+    if (spans_ != nullptr) {
+      spans_->push_back(
+          {first_ + static_cast<std::uint32_t>(begin), first_ + static_cast<std::uint32_t>(end)});
+    }
+  }
+
+  // Appends the pieces of a word of ASCII characters.
+  void add_plain_word(const WordPiece& word_piece, std::string_view word, std::size_t begin) {
+    ends_.clear();
+    word_piece.split(word, word.size(), ids_, spans_ == nullptr ? nullptr : &ends_);
+    std::size_t at = begin;
+    for (const std::size_t end : ends_) {
+      spans_->push_back({first_ + static_cast<std::uint32_t>(at),
+                         first_ + static_cast<std::uint32_t>(begin + end)});
+      at = begin + end;
+    }
   }
 
   // Appends the pieces of the word that begins at `begin`.
@@ -181,31 +290,84 @@ void Tokenizer::tokenize(std::string_view text, std::vector<std::int32_t>& ids,
 
 void Tokenizer::tokenize(std::string_view text, Output& output) const {
   std::vector<AddedTokens::Part> raw_parts;
-  std::vector<AddedTokens::Part> parts;
-  std::string normalised;
+  std::string buffer;
   raw_tokens_.split(text, raw_parts);
   for (const AddedTokens::Part& raw : raw_parts) {
     if (raw.id) {
       output.add_raw(*raw.id, raw.text);
       continue;
     }
-    output.normalise(normaliser_, raw.text, normalised);
     if (normalised_tokens_.empty()) {
-      tokenize_words(normalised, 0, output);
+      tokenize_plain(raw.text, buffer, output);
     } else {
-      normalised_tokens_.split(normalised, parts);
-      std::size_t offset = 0;
-      for (const AddedTokens::Part& part : parts) {
-        if (part.id) {
-          output.add(*part.id, offset, offset + part.text.size());
+      tokenize_part(raw.text, buffer, output);
+    }
+  }
+}
+
+// ASCII spaces and punctuation separate words before and after the normalisation, and characters on
+// both sides of them do not affect each other. So the text can be cut there.
+void Tokenizer::tokenize_plain(std::string_view text, std::string& buffer, Output& output) const {
+  std::size_t origin = 0;  // of the offsets for `output`
+  for (std::size_t at = 0; at < text.size();) {
+    const PlainKind kind = plain_kind(text[at]);
+    if (kind == PlainKind::kSpace) {
+      ++at;
+      continue;
+    }
+    if (kind == PlainKind::kPunctuation) {
+      output.add_plain(punctuation_ids_[static_cast<unsigned char>(text[at])], at - origin,
+                       at + 1 - origin);
+      ++at;
+      continue;
+    }
+    if (kind == PlainKind::kWord) {
+      const PlainWord word = read_plain_word(text, at, lowercase_);
+      std::size_t end = at + word.size;
+      if (word.size == kBlock) {
+        while (end < text.size() && plain_kind(text[end]) == PlainKind::kWord) ++end;
+      }
+      if (end == text.size() || plain_kind(text[end]) != PlainKind::kOther) {
+        const std::int32_t id = end - at <= WordTable::kMaxBytes ? words_.find(word.key) : -1;
+        if (id >= 0) {
+          output.add_plain(id, at - origin, end - origin);
         } else {
-          tokenize_words(part.text, offset, output);
+          buffer.assign(text, at, end - at);
+          if (lowercase_) {
+            for (char& c : buffer) c = static_cast<char>(c | (c >= 'A' && c <= 'Z' ? 0x20 : 0));
+          }
+          output.add_plain_word(word_piece_, buffer, at - origin);
         }
-        offset += part.text.size();
+        at = end;
+        continue;
       }
     }
-    output.skip(raw.text);
+    const std::size_t end = find_plain_end(text, at);
+    output.skip(text.substr(origin, at - origin));
+    tokenize_part(text.substr(at, end - at), buffer, output);
+    origin = at = end;
   }
+  output.skip(text.substr(origin));
+}
+
+void Tokenizer::tokenize_part(std::string_view text, std::string& buffer, Output& output) const {
+  output.normalise(normaliser_, text, buffer);
+  if (normalised_tokens_.empty()) {
+    tokenize_words(buffer, 0, output);
+  } else {
+    std::vector<AddedTokens::Part> parts;
+    normalised_tokens_.split(buffer, parts);
+    std::size_t offset = 0;
+    for (const AddedTokens::Part& part : parts) {
+      if (part.id) {
+        output.add(*part.id, offset, offset + part.text.size());
+      } else {
+        tokenize_words(part.text, offset, output);
+      }
+      offset += part.text.size();
+    }
+  }
+  output.skip(text);
 }
 
 Encoding Tokenizer::encode(std::string_view text, std::size_t max_length) const {

@@ -55,16 +55,18 @@ inline const std::string& tokenizer_directory(const Settings& settings) {
 
 // Maps the model's weights, checks all tensors and their elements, and adds their digest to the
 // fingerprint. Failures have kWeights.
-void open_starting_weights(Job& job);
+// `pool`: see JobSources.
+void open_starting_weights(Job& job, runtime::ThreadPool* pool = nullptr);
 
 // A Failure (kWeights) if the content of the mapped starting weights has changed since load_job(),
 // so that training from it would give other bits.
-void check_weights_unchanged(const Job& job);
+void check_weights_unchanged(const Job& job, runtime::ThreadPool* pool = nullptr);
 
 // Where the input comes from, beside the flags.
 struct JobSources {
   std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
   std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files
+  runtime::ThreadPool* pool = nullptr;              // reads on its threads; null: on this thread
 };
 
 // The names of models in `settings` are resolved. `uid`: the job's UID from the environment; if
