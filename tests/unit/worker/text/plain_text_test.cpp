@@ -49,7 +49,7 @@ TokenizerSpec make_spec() {
 }
 
 TokenizerSpec general(TokenizerSpec spec) {
-  spec.added_tokens.push_back({.id = 999, .content = "\U000F1234", .normalized = true});
+  spec.added_tokens.push_back({.id = 999, .content = "☃", .normalized = true});
   return spec;
 }
 
@@ -106,6 +106,10 @@ void expect_same(const std::vector<std::string>& texts) {
       ASSERT_EQ(found.ids_without_spans, expected.ids) << printable(text);
     }
   }
+}
+
+TEST(PlainText, AnAddedTokenInNormalisedTextMakesTheReference) {
+  EXPECT_EQ(tokens_of(Tokenizer(general(make_spec())), "the☃").ids.back(), 999);
 }
 
 TEST(PlainText, WordsOfEveryLengthAreThoseOfTheGeneralConversion) {
