@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
-  tarball-debian-11 peers peers-kubeflow peers-torchrun bench-controller parity parity-gradients parity-quality kubeflow-crd \
+  tarball-debian-11 peers peers-kubeflow peers-torchrun bench-controller elastic-report parity parity-gradients parity-quality kubeflow-crd \
   install asan tsan sanitize fuzz format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
@@ -74,14 +74,18 @@ chaos: model ## soak on the cluster of `make cluster`: faults from a seed during
 	$(MAKE) build TARGETS="tilewright tilewright-worker"
 	tests/chaos/soak.py $(CHAOS_FLAGS)
 
+elastic-report: build model ## trains MRPC while workers are killed, frozen, added and removed: one SHA-256; a table of stalls (15 minutes; ELASTIC_FLAGS="--kills 20 --seed 7")
+	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA)/glue/MRPC $(ELASTIC_FLAGS)
+
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
 	$(MAKE) build TARGETS="tilewright tilewright-controller-bench"
 	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
 
 PEERS_PYTHON := .cache/peers/bin/python
-peers-torchrun: .cache/peers/installed ## real torchrun agents with Tilewright's store, some of them killed (PyTorch from PyPI, 5 GB; needs root)
-	$(MAKE) build TARGETS=tcpstore_server
+peers-torchrun: .cache/peers/installed cluster-programs ## real torchrun agents with Tilewright's store, some of them killed (PyTorch from PyPI, 5 GB; needs root)
+	$(MAKE) build TARGETS="tcpstore_server tilewright torchrun_peer_tests"
+	TILEWRIGHT_PEER_PYTHON=$(CURDIR)/$(PEERS_PYTHON) $(BUILD)/tests/torchrun_peer_tests
 	$(PEERS_PYTHON) tests/peers/operations.py --server $(BUILD)/tests/tcpstore_server
 	$(PEERS_PYTHON) tests/peers/torchrun.py --server $(BUILD)/tests/tcpstore_server --out bench/results/torchrun.json
 

@@ -38,6 +38,14 @@ inline constexpr Variable kVariables[] = {
     {"TILEWRIGHT_LAUNCH_TIME", "tilewright-worker", "operator, agent", "the start of rank 0",
      "Start of the job in seconds since 1970, at which each `$(date +FORMAT)` in the arguments is "
      "expanded."},
+    {"TILEWRIGHT_OUTPUT_DIR", "tilewright-worker", "operator", "",
+     "`--output_dir` of a PyTorchJob's pods if the flag holds a `$(date +FORMAT)`: expanded once "
+     "for "
+     "the job, in UTC."},
+    {"TILEWRIGHT_NOMINAL_WORKERS", "tilewright-worker", "operator", "WORLD_SIZE",
+     "`--nominal_workers` of a PyTorchJob's pods."},
+    {"TILEWRIGHT_VIRTUAL_SHARDS", "tilewright-worker", "operator", "",
+     "`--virtual_shards` of a PyTorchJob's pods."},
     {"TILEWRIGHT_MISSING_PRELOADS", "tilewright-worker", "the launcher of the worker image", "",
      "Entries of LD_PRELOAD that do not exist and were removed."},
     {"TILEWRIGHT_TRANSPORT_ADDRESS", "tilewright-worker", "agent", "",
@@ -172,6 +180,9 @@ inline constexpr const char* kWorkerIndex = name_of("TILEWRIGHT_WORKER_INDEX");
 inline constexpr const char* kMetricsAddress = name_of("TILEWRIGHT_METRICS_ADDRESS");
 inline constexpr const char* kTransportPort = name_of("TILEWRIGHT_TRANSPORT_PORT");
 inline constexpr const char* kLaunchTime = name_of("TILEWRIGHT_LAUNCH_TIME");
+inline constexpr const char* kOutputDir = name_of("TILEWRIGHT_OUTPUT_DIR");
+inline constexpr const char* kNominalWorkers = name_of("TILEWRIGHT_NOMINAL_WORKERS");
+inline constexpr const char* kVirtualShards = name_of("TILEWRIGHT_VIRTUAL_SHARDS");
 inline constexpr const char* kMissingPreloads = name_of("TILEWRIGHT_MISSING_PRELOADS");
 inline constexpr const char* kTransportAddress = name_of("TILEWRIGHT_TRANSPORT_ADDRESS");
 inline constexpr const char* kProgram = name_of("TILEWRIGHT_PROGRAM");

@@ -54,13 +54,18 @@ inline constexpr Variable kVariables[] = {
     {"PET_NODE_RANK", "the job has a Master", "As RANK."},
     {"PET_NPROC_PER_NODE", "", "`nprocPerNode`, or else `elasticPolicy.nProcPerNode`."},
     {"PET_RDZV_ENDPOINT", "`elasticPolicy`",
-     "`rdzvHost`, or else JOB-worker-0; `rdzvPort`, or else port `pytorchjob-port` of the Worker."},
+     "The operator's TCPStore if `rdzvBackend` is c10d, neither `rdzvHost`, `rdzvPort` nor "
+     "`standalone` is set, and no `restartPolicy` is Never. Otherwise `rdzvHost`, or else "
+     "JOB-worker-0; `rdzvPort`, or else port "
+     "`pytorchjob-port` of the Worker."},
     {"PET_RDZV_BACKEND", "`elasticPolicy`", "`rdzvBackend`, or else c10d."},
     {"PET_NNODES", "", "With `elasticPolicy` minReplicas:maxReplicas, otherwise the pods."},
     {"PET_MAX_RESTARTS", "`elasticPolicy.maxRestarts`", "Its value."},
     {"PET_RDZV_ID", "`elasticPolicy.rdzvId`", "Its value."},
     {"PET_RDZV_CONF", "`elasticPolicy.rdzvConf`", "key=value,..."},
     {"PET_STANDALONE", "`elasticPolicy.standalone`", "Empty."},
+    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "the agents meet in the operator's TCPStore",
+     "1, unless the container sets it: the workers of each round have a store of their own."},
 };
 
 consteval const char* variable(std::string_view name) {

@@ -69,6 +69,8 @@ inline constexpr MetadataKey kAnnotations[] = {
      "`metadata.generation` of the TrainJob from which the pod was built."},
     {"tilewright.dev/key-id", "worker pods", "",
      "Id of the job key in the Secret that the pod mounts."},
+    {"tilewright.dev/tcpstore", "pods of an elastic PyTorchJob", "",
+     "Address of the operator's TCPStore, where torchrun's agents of the job meet."},
     {"scheduling.k8s.io/group-name", "worker pods of a gang", "",
      "Name of the PodGroup, for Volcano."},
     {"volcano.sh/task-spec", "pods of a PyTorchJob's gang", "",
@@ -78,6 +80,8 @@ inline constexpr MetadataKey kAnnotations[] = {
 inline constexpr const char* kJobGeneration =
     find_row(kAnnotations, "tilewright.dev/job-generation").name.data();
 inline constexpr const char* kKeyId = find_row(kAnnotations, "tilewright.dev/key-id").name.data();
+inline constexpr const char* kTcpStore =
+    find_row(kAnnotations, "tilewright.dev/tcpstore").name.data();
 
 }  // namespace annotations
 

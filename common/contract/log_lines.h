@@ -17,8 +17,11 @@ inline constexpr std::string_view kTrained = "trained";    // steps and duration
 inline constexpr std::string_view kResults = "results";
 inline constexpr std::string_view kBaselines = "baselines";
 inline constexpr std::string_view kOutput = "output";  // directory and SHA-256 of the weights
-inline constexpr std::array kSummaryNames = {kMachine, kData,    kModel,     kTraining,
-                                             kTrained, kResults, kBaselines, kOutput};
+// A membership epoch continues from the state in memory: after a loss; after other changes.
+inline constexpr std::string_view kRecovered = "recovered";
+inline constexpr std::string_view kResized = "resized";
+inline constexpr std::array kSummaryNames = {kMachine, kData,      kModel,  kTraining,  kTrained,
+                                             kResults, kBaselines, kOutput, kRecovered, kResized};
 
 // A step line begins with this word: "step 120/690  epoch 1.04  loss 0.5321 ...".
 inline constexpr std::string_view kStep = "step";

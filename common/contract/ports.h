@@ -20,6 +20,8 @@ struct Port {
 inline constexpr Port kPorts[] = {
     {"rendezvous", 29400, "rendezvous", "controller",
      "Rendezvous of all jobs. torchrun's default for c10d."},
+    {"tcpstore", 29401, "tcpstore", "controller",
+     "TCPStores of PyTorchJobs, where the agents of torchrun meet."},
     {"transport", 29500, "transport", "worker",
      "Gradients and state between workers; process n of a pod uses the port plus n. MASTER_PORT's "
      "default."},
@@ -29,6 +31,7 @@ inline constexpr Port kPorts[] = {
 };
 
 inline constexpr std::uint16_t kRendezvousPort = find_row(kPorts, "rendezvous").number;
+inline constexpr std::uint16_t kTcpStorePort = find_row(kPorts, "tcpstore").number;
 inline constexpr std::uint16_t kTransportPort = find_row(kPorts, "transport").number;
 inline constexpr std::uint16_t kWorkerMetricsPort = find_row(kPorts, "worker metrics").number;
 inline constexpr std::uint16_t kControllerMetricsPort =

@@ -53,15 +53,15 @@ std::string unneeded_variables_section() {
   std::string text =
       "## Environment variables without effect\n"
       "Variables of PyTorch and its libraries that users set for other trainings. The job's first "
-      "process lists those that are set in its log. A name of the table above has the effect that "
-      "stands there.\n\n" +
-      table_head({"variables", "reason"});
+      "process lists those that are set in its log; `tilewright convert` leaves all of them out. A "
+      "name of the table above has the effect that stands there.\n\n" +
+      table_head({"variables", "reason", "of"});
   for (const UnneededVariables& row : kUnneededVariables) {
     std::string names;
     for (const std::string_view name : row.names) {
       if (!name.empty()) names += (names.empty() ? "" : ", ") + code(name);
     }
-    text += table_row({names, std::string(row.reason)});
+    text += table_row({names, std::string(row.reason), row.only_in_job ? "TrainJobs" : "all"});
   }
   return text;
 }

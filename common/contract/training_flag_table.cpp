@@ -129,8 +129,8 @@ TrainingFlag set_by_runtime(TrainingFlag flag) {
   return flag;
 }
 
-TrainingFlag of_launcher(TrainingFlag flag) {
-  flag.of_launcher = true;
+TrainingFlag unused_in_job(TrainingFlag flag, std::string_view reason) {
+  flag.unused_in_job = reason;
   return flag;
 }
 
@@ -346,11 +346,12 @@ std::vector<TrainingFlag> working_flags() {
                                  "number of processes; 0: automatic")),
       integer("threads", &Settings::threads, 0, 4096,
               "threads per process; 0: the cores available to the process"),
-      differs(of_launcher(alias(
-                  choice("ddp_backend", &Settings::ddp_backend, {"ccl", "gloo", "mpi"},
-                         "how processes exchange gradients: mpi: through Open MPI, if its mpirun "
-                         "started them; ccl, gloo: Tilewright's own transport"),
-                  "xpu_backend")),
+      differs(unused_in_job(
+                  alias(choice("ddp_backend", &Settings::ddp_backend, {"ccl", "gloo", "mpi"},
+                               "how processes exchange gradients: mpi: through Open MPI, if its "
+                               "mpirun started them; ccl, gloo: Tilewright's own transport"),
+                        "xpu_backend"),
+                  kOwnTransport),
               "The Trainer has no default. All three give the same bits; oneCCL and Gloo are not "
               "used."),
       determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},

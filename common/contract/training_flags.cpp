@@ -142,7 +142,6 @@ std::string describe_default(const TrainingFlag& flag) {
 std::string reason_not_in_manifest(const TrainingFlag& flag) {
   if (flag.secret) return "; set HF_TOKEN in spec.worker.env from a Secret";
   if (flag.set_by_runtime) return ": the operator sets it";
-  if (flag.of_launcher) return ": the flag is for processes that mpirun starts";
   return fmt::format(": {}", flag.help);
 }
 
@@ -332,6 +331,19 @@ Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> 
     if (!outcome.ok()) return outcome.error();
   }
   return parsed;
+}
+
+std::string TrainingArguments::value_of(const TrainingFlag& flag) const {
+  return std::visit(
+      [&](auto member) -> std::string {
+        if constexpr (std::is_same_v<decltype(member), std::monostate>) {
+          TW_CHECK(false, "--{} has no value", flag.name);
+          return "";
+        } else {
+          return fmt::format("{}", settings_.*member);
+        }
+      },
+      flag.member);
 }
 
 std::string TrainingArguments::note() const {

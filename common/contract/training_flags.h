@@ -145,15 +145,19 @@ struct TrainingFlag {
   bool hub_name = false;        // or the name of a repository on the hub
   bool required = false;        // an empty value is an error
   bool set_by_runtime = false;  // by the operator, `tilewright up` or the agent; not in a manifest
-  // For processes that an MPI launcher starts; not in a manifest.
-  bool of_launcher = false;
+  // Why a flag that works elsewhere has no effect in a TrainJob; empty: it has one.
+  std::string_view unused_in_job = {};
   // The trained weights depend on the value. It must be equal on all workers, and equal in a
   // checkpoint and the training that resumes from it.
   bool determines_weights = false;
 
   bool works() const { return !accepted_without_effect && !refused; }
   // Whether it is a field of spec.trainer.
-  bool in_manifest() const { return !refused && !set_by_runtime && !secret && !of_launcher; }
+  bool in_manifest() const { return !refused && !set_by_runtime && !secret; }
+  // Why a field of spec.trainer has no effect; empty: it has one.
+  std::string_view reason_unused_in_job() const {
+    return accepted_without_effect ? help : unused_in_job;
+  }
 };
 
 std::span<const TrainingFlag> training_flags();
@@ -211,6 +215,8 @@ class TrainingArguments {
 
   const TrainingSettings& settings() const { return settings_; }
   bool is_set(std::string_view name) const { return set_.contains(name); }
+  // The value of a flag that works, in normal form.
+  std::string value_of(const TrainingFlag& flag) const;
   // Names the flags without effect that are set; empty if there are none.
   std::string note() const;
 

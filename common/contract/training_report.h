@@ -14,6 +14,10 @@ inline constexpr const char* kGradNorm = "grad_norm";      // of the last step, 
 // Checkpoints that rank 0 could not write since it started.
 inline constexpr const char* kFailedCheckpoints = "failed_checkpoints";
 
+// Losses of workers after which the training continued from memory, and steps that it computed again.
+inline constexpr const char* kRecoveries = "recoveries";
+inline constexpr const char* kStepsLost = "steps_lost";
+
 // Prefix of evaluation results, as in eval_accuracy.
 inline constexpr std::string_view kEvaluationPrefix = "eval_";
 // The file in the output directory that contains the evaluation results.

@@ -19,12 +19,28 @@ bool matches(std::string_view pattern, std::string_view name) {
   return !pattern.empty() && name == pattern;
 }
 
-bool has_effect(std::string_view name) {
-  return std::ranges::find(env::kVariables, name, &env::Variable::name) !=
-         std::end(env::kVariables);
+const env::Variable* find_variable(std::string_view name) {
+  const auto* const found = std::ranges::find(env::kVariables, name, &env::Variable::name);
+  return found == std::end(env::kVariables) ? nullptr : found;
+}
+
+// nullptr if there is none.
+const UnneededVariables* find_row(std::string_view name) {
+  const auto* const row = std::ranges::find_if(kUnneededVariables, [&](const auto& each) {
+    return std::ranges::any_of(each.names, [&](auto pattern) { return matches(pattern, name); });
+  });
+  return row == std::end(kUnneededVariables) ? nullptr : row;
 }
 
 }  // namespace
+
+std::string_view why_unneeded_in_job(std::string_view variable) {
+  const env::Variable* effective = find_variable(variable);
+  // The user sets it, for the worker.
+  if (effective != nullptr && effective->set_by.empty()) return "";
+  const UnneededVariables* row = find_row(variable);
+  return row == nullptr ? "" : row->reason;
+}
 
 std::vector<std::string> describe_unneeded_variables(const char* const* environment) {
   std::vector<std::vector<std::string_view>> found(std::size(kUnneededVariables));
@@ -34,16 +50,14 @@ std::vector<std::string> describe_unneeded_variables(const char* const* environm
     const std::string_view name = entry.substr(0, entry.find('='));
     const std::string_view value = entry.substr(std::min(name.size() + 1, entry.size()));
     if (name == env::kMissingPreloads) missing_preloads = value;
-    if (value.empty() || has_effect(name)) continue;
+    if (value.empty() || find_variable(name) != nullptr) continue;
     if (name == "LD_PRELOAD" && std::ranges::none_of(kPreloaded, [&](std::string_view library) {
           return value.find(library) != std::string_view::npos;
         })) {
       continue;
     }
-    const auto* const row = std::ranges::find_if(kUnneededVariables, [&](const auto& each) {
-      return std::ranges::any_of(each.names, [&](auto pattern) { return matches(pattern, name); });
-    });
-    if (row != std::end(kUnneededVariables)) {
+    const UnneededVariables* row = find_row(name);
+    if (row != nullptr && !row->only_in_job) {
       found[static_cast<std::size_t>(row - std::begin(kUnneededVariables))].push_back(name);
     }
   }

@@ -1,6 +1,6 @@
 // Environment variables of PyTorch and its libraries that have no effect on a native training. The
-// worker names those that are set, so that none is ignored in silence. docs/reference.md is
-// generated from this table.
+// worker names those that are set, so that none is ignored in silence; `tilewright convert` leaves
+// them out. docs/reference.md is generated from this table.
 #pragma once
 
 #include <array>
@@ -14,6 +14,9 @@ struct UnneededVariables {
   // "KMP_*": all names with this prefix. A name of environment.h has the effect that stands there.
   std::array<std::string_view, 6> names;  // the last ones may be empty
   std::string_view reason;
+  // Only of a TrainJob: elsewhere a launcher or an image sets them for itself, so the worker does not
+  // name them.
+  bool only_in_job = false;
 };
 
 inline constexpr UnneededVariables kUnneededVariables[] = {
@@ -34,7 +37,17 @@ inline constexpr UnneededVariables kUnneededVariables[] = {
      "the worker has its own client of the hub and its own tokenizer"},
     {{"PET_*"},
      "torchrun's flags; the operator or the agent that started this process has applied them"},
+    {{"TORCHELASTIC_*"}, "the operator starts the processes, not torchrun", true},
+    {{"OMPI_*", "PMI_*", "PMIX_*", "MPI_*"}, "no MPI runs in a TrainJob", true},
+    {{"MALLOC_*", "TCMALLOC_*"}, "the worker image has no such allocator", true},
+    {{"MKL_*", "ATEN_*"}, "the kernels are chosen by the CPU's instruction set", true},
+    {{"PYTHON*", "TORCHDYNAMO_*", "TORCHINDUCTOR_*"}, "no Python runs", true},
+    {{"CUDA_*", "NVIDIA_*"}, "Tilewright computes on CPUs only", true},
 };
+
+// Why the variable has no effect in a TrainJob, or does harm; empty if it keeps its meaning or
+// belongs to the user.
+std::string_view why_unneeded_in_job(std::string_view variable);
 
 // A line for each reason that applies to `environment` (NULL-terminated, NAME=value, as environ):
 // "CCL_WORKER_COUNT, I_MPI_PIN_DOMAIN: not used, because ...". LD_PRELOAD only if it names an

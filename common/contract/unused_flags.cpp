@@ -34,7 +34,6 @@ std::vector<TrainingFlag> flags_without_effect() {
   using enum FlagType;
   constexpr std::string_view kCpu = "Tilewright computes on CPUs only";
   constexpr std::string_view kKernels = "the kernels are chosen by the CPU's instruction set";
-  constexpr std::string_view kTransport = "the workers use Tilewright's own transport";
   constexpr std::string_view kReading = "reading the data takes seconds and is not cached";
   constexpr std::string_view kBatches = "batches are views of the data in memory";
   constexpr std::string_view kReports =
@@ -57,9 +56,9 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("fp16_backend", {"auto", "cpu_amp"}, kKernels),
       without_effect("fp16_opt_level", kString, "it belongs to fp16"),
       without_effect("bf16_full_eval", kBool, "evaluation computes as the training does"),
-      without_effect("ddp_find_unused_parameters", kBool, kTransport),
-      without_effect("ddp_bucket_cap_mb", kInt, kTransport),
-      without_effect("ddp_broadcast_buffers", kBool, kTransport),
+      without_effect("ddp_find_unused_parameters", kBool, kOwnTransport),
+      without_effect("ddp_bucket_cap_mb", kInt, kOwnTransport),
+      without_effect("ddp_broadcast_buffers", kBool, kOwnTransport),
       without_effect("ddp_timeout", kInt, "each wait has a deadline of its own"),
       without_effect("local_rank", kInt, "the rank comes from the rendezvous"),
       without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
@@ -84,7 +83,7 @@ std::vector<TrainingFlag> flags_without_effect() {
                      "a batch that does not fit into memory is refused at the start"),
       without_effect("skip_memory_metrics", kBool, "/metrics has the memory of each worker"),
       without_effect("eval_do_concat_batches", kBool, "metrics are computed from all batches"),
-      without_effect("eval_use_gather_object", kBool, kTransport),
+      without_effect("eval_use_gather_object", kBool, kOwnTransport),
       without_effect("average_tokens_across_devices", kBool,
                      "the loss is the mean over the global batch"),
       without_effect("include_num_input_tokens_seen", kString,

@@ -202,7 +202,7 @@ bool holds_date(std::string_view text) {
   return false;
 }
 
-Result<std::string> expand_dates(std::string_view text, std::int64_t unix_seconds) {
+Result<std::string> expand_dates(std::string_view text, std::int64_t unix_seconds, bool utc) {
   std::string expanded;
   for (std::size_t at = text.find(kOpening); at != std::string_view::npos;
        at = text.find(kOpening)) {
@@ -214,8 +214,9 @@ Result<std::string> expand_dates(std::string_view text, std::int64_t unix_second
     }
     const std::size_t end = text.find(')');
     if (end == std::string_view::npos) return usage_error(text, "no \")\"");
-    const auto call = DateCall::parse(text.substr(0, end));
+    auto call = DateCall::parse(text.substr(0, end));
     if (!call.ok()) return call.error();
+    call->utc = call->utc || utc;
     expanded += call->print(unix_seconds);
     text.remove_prefix(end + 1);
   }

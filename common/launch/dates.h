@@ -31,7 +31,9 @@ struct DateCall {
 
 // Whether the text holds a $(date ...).
 bool holds_date(std::string_view text);
-// Replaces each $(date ...) by what date(1) prints at that time. Error: as DateCall::parse().
-Result<std::string> expand_dates(std::string_view text, std::int64_t unix_seconds);
+// Replaces each $(date ...) by what date(1) prints at that time, in UTC or the local time zone.
+// Error: as DateCall::parse().
+Result<std::string> expand_dates(std::string_view text, std::int64_t unix_seconds,
+                                 bool utc = false);
 
 }  // namespace tilewright::launch

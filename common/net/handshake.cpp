@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <openssl/rand.h>
 
+#include "common/net/unsigned_bytes.h"
+
 namespace tilewright::net {
 namespace {
 
@@ -16,10 +18,6 @@ std::string random_nonce() {
   TW_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), kNonceBytes) == 1,
            "no random numbers from OpenSSL");
   return nonce;
-}
-
-std::span<const unsigned char> as_unsigned(std::string_view bytes) {
-  return {reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()};
 }
 
 std::string_view as_text(const Mac& mac) {

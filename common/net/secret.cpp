@@ -15,13 +15,10 @@
 #include <memory>
 
 #include "common/base/file_descriptor.h"
+#include "common/net/unsigned_bytes.h"
 
 namespace tilewright::net {
 namespace {
-
-std::span<const unsigned char> as_unsigned(std::string_view bytes) {
-  return {reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()};
-}
 
 Status check_size(std::size_t size, const std::string& where) {
   if (size >= SecretKey::kMinBytes && size <= SecretKey::kMaxBytes) return {};

@@ -10,16 +10,26 @@ namespace {
 // The earliest time at which the waiting members may form an epoch; nullopt: too few wait.
 std::optional<MonotonicTime> earliest_forming_time(const State& state) {
   int waiting = 0;
+  bool survivors = false;
+  bool survivors_missing = false;
   MonotonicTime time =
       std::max(state.last_join + state.settings.join_quiet_period, state.wait_for_expected_until);
   if (state.formed_before) time = std::max(time, state.started + state.settings.recovery_timeout);
   for (const auto& [process, member] : state.members) {
-    if (member.state == MemberState::kWaiting && !lacks_isa(state, member)) ++waiting;
-    if (member.state == MemberState::kNotRejoined)
+    if (member.state == MemberState::kWaiting && !lacks_isa(state, member)) {
+      ++waiting;
+      survivors = survivors || member.last_rank >= 0;
+    }
+    if (member.state == MemberState::kNotRejoined) {
+      survivors_missing = true;
       time = std::max(time, member.since + state.settings.rejoin_timeout);
+    }
   }
   if (waiting < state.settings.min_world) return std::nullopt;
-  return waiting >= state.settings.expected ? state.last_join : time;
+  // Survivors have the state in memory and do not wait for a replacement: it gets the state from
+  // them at a later step boundary.
+  const bool survivors_wait = survivors && !survivors_missing && !state.formed_before;
+  return waiting >= state.settings.expected || survivors_wait ? state.last_join : time;
 }
 
 }  // namespace

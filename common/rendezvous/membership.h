@@ -8,8 +8,9 @@
 //           └──│ GATHERING │ ◀─────────────── │ coordinator)│                  ▼
 //    start ───▶│           │  loss, timeout   └─────────────┘             ┌─────────┐
 //              │           │ ───────────────────────────────────────────▶ │ RUNNING │
-//              └───────────┘  expected members, or min members after the  └─────────┘
-//                ▲       ▲    join quiet period: ++epoch, assignments       │  │  │ rank 0
+//              └───────────┘  expected members, or min members: at once   └─────────┘
+//                ▲       ▲    if all survivors wait, else after the join    │  │  │
+//                │       │    quiet period: ++epoch, assignments            │  │  │ rank 0
 //                │       │                                                  │  │  │ finished
 //                │       └── loss, leave, rejoin: the epoch ends ───────────┘  │  ▼
 //                │                                                             │ ┌─────────┐
@@ -122,7 +123,7 @@ struct EndEpoch {
   std::string reason;
   bool job_finished = false;
 };
-// Asks the member to end the epoch at a step boundary, write a checkpoint and join again.
+// Asks the member to end the epoch at a step boundary and to join again.
 struct RequestReform {
   MemberId to;
   Epoch epoch = 0;

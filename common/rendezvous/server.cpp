@@ -1,22 +1,17 @@
 #include "common/rendezvous/server.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
-#include "common/base/file_descriptor.h"
 #include "common/net/connect.h"
+#include "common/net/event_loop.h"
 #include "common/net/tls.h"
 #include "common/rendezvous/connection.h"
 #include "common/rendezvous/rejections.h"
@@ -32,18 +27,15 @@ constexpr Duration kAcceptPause = std::chrono::seconds(1);
 // The loop was not running if it wakes this much later than it asked for. Above the delays of a
 // busy machine, below every timeout of a member.
 constexpr Duration kStallThreshold = std::chrono::seconds(1);
-// epoll ids of the descriptors that are not connections.
-constexpr std::uint64_t kListenerId = 0;
-constexpr std::uint64_t kWakeUpId = 1;
+constexpr net::EventLoop::Id kListenerId = net::EventLoop::kFirstId;
 
 }  // namespace
 
-// One mutex guards all state. The thread holds it except in epoll_wait(), and no code blocks while
-// it holds the mutex.
+// One mutex guards all state. The thread of the loop holds it except while it waits, and no code
+// blocks while it holds the mutex.
 class Server::Impl {
  public:
   Impl(const Options& options, net::Listener listener, std::shared_ptr<Logger> log);
-  ~Impl();
   void start();  // the thread that serves connections
 
   const net::Address& address() const { return listener_.local_address(); }
@@ -58,7 +50,7 @@ class Server::Impl {
   std::vector<std::string> take_changed();
 
  private:
-  using ConnectionId = std::uint64_t;  // from 2; 0 and 1 are kListenerId and kWakeUpId
+  using ConnectionId = net::EventLoop::Id;
 
   struct Job {
     std::string uid;
@@ -80,7 +72,7 @@ class Server::Impl {
     TokenBucket messages;
   };
 
-  void run();
+  void iterate(MonotonicTime wanted);
   // Sets now_. A wake-up long after `wanted` shows that this thread did not run.
   void begin_iteration(MonotonicTime wanted);
   void read_all();
@@ -108,7 +100,6 @@ class Server::Impl {
   void turn_away(ConnectionId id, Rejection reason, const std::string& why);
   void reject_message(Connection& connection, const std::string& why);
   void flush(ConnectionId id);
-  void watch(ConnectionId id, const Connection& connection, bool add);
   const net::TlsKey* find_tls_key(std::string_view identity) const;
   void take_message(ConnectionId id, Connection& connection, const std::string& text);
   void refuse(Connection& connection, Job& job, const std::string& reason);
@@ -127,8 +118,6 @@ class Server::Impl {
   Clock& clock_;
   net::Listener listener_;
   std::shared_ptr<Logger> log_;
-  FileDescriptor epoll_;
-  net::WakeUp wake_up_;
   net::WakeUp changes_;
 
   mutable std::mutex mutex_;
@@ -136,16 +125,15 @@ class Server::Impl {
   std::map<ConnectionId, Connection> connections_;
   std::set<ConnectionId> dirty_;  // connections with something to send or to close
   std::set<std::string> changed_;
-  ConnectionId next_id_ = 2;
+  ConnectionId next_id_ = kListenerId + 1;
   UnauthenticatedConnections unauthenticated_;
   Usage usage_;  // of all connections
   Rejections rejections_;
   std::optional<MonotonicTime> resume_accept_at_;
-  bool stop_ = false;
   // Time of the current iteration. Deadlines are judged by it, after all input has been read that
   // arrived before it.
   MonotonicTime now_;
-  std::thread thread_;
+  net::EventLoop loop_;  // last: its thread uses the others
 };
 
 // --- calls from the owner ---
@@ -201,11 +189,11 @@ Status Server::Impl::add_job(JobSpec spec) {
   if (jobs_.contains(spec.uid))
     return Error{ExitCode::kUsage,
                  fmt::format("rendezvous: job {} is already registered", spec.uid)};
-  net::TlsKey tls_key(spec.key, proof_context(spec.uid));
+  const net::TlsKey tls_key(spec.key, proof_context(spec.uid));
   Job job{.uid = spec.uid,
           .key = std::move(spec.key),
           .tls = spec.tls,
-          .tls_key = std::move(tls_key),
+          .tls_key = tls_key,
           .state = make_state(spec.settings, {spec.last_epoch, spec.last_checkpoint_step, spec.isa},
                               clock_.now()),
           .progress = {},
@@ -231,7 +219,7 @@ void Server::Impl::remove_job(const std::string& uid, const std::optional<std::s
     dirty_.insert(id);
   }
   changed_.erase(uid);
-  wake_up_.signal();
+  loop_.wake();
 }
 
 Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
@@ -244,7 +232,7 @@ Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
   wanted.expected = expect.expected;
   if (Status status = check(wanted); !status.ok()) return status;
   apply(*job, expect, clock_.now());
-  wake_up_.signal();
+  loop_.wake();
   return {};
 }
 
@@ -253,7 +241,7 @@ void Server::Impl::worker_exited(const std::string& uid, const WorkerExited& exi
   Job* job = find_job(uid);
   if (job == nullptr) return;
   apply(*job, exited, clock_.now());
-  wake_up_.signal();
+  loop_.wake();
 }
 
 std::optional<Snapshot> Server::Impl::snapshot(const std::string& uid) const {
@@ -314,48 +302,23 @@ Server::Impl::Impl(const Options& options, net::Listener listener, std::shared_p
       clock_(*options.clock),
       listener_(std::move(listener)),
       log_(std::move(log)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       unauthenticated_(options.limits.unauthenticated, options.limits.unauthenticated_per_source),
       rejections_(log_),
-      now_(clock_.now()) {
-  TW_CHECK(epoll_.get() >= 0, "epoll_create1: {}", std::strerror(errno));
-  for (const auto& [fd, id] :
-       {std::pair(listener_.fd(), kListenerId), {wake_up_.fd(), kWakeUpId}}) {
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-    TW_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: {}",
-             std::strerror(errno));
-  }
-  clock_.subscribe(this, [this] { wake_up_.signal(); });
+      now_(clock_.now()),
+      loop_(clock_, mutex_) {
+  loop_.watch(kListenerId, listener_.fd(), EPOLLIN);
 }
 
 void Server::Impl::start() {
-  thread_ = std::thread([this] { run(); });
+  loop_.start([this] { return next_wake(); }, [this](MonotonicTime wanted) { iterate(wanted); });
 }
 
-Server::Impl::~Impl() {
-  clock_.unsubscribe(this);
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  wake_up_.signal();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Server::Impl::run() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    const MonotonicTime wake = next_wake();
-    lock.unlock();
-    pollfd any_input{epoll_.get(), POLLIN, 0};
-    poll(&any_input, 1, net::poll_timeout(wake, clock_.now()));  // SIGCONT may interrupt it
-    lock.lock();
-    begin_iteration(wake);
-    read_all();
-    serve_deadlines();
-    // A failed send may remove a member, which adds messages for the others.
-    while (!dirty_.empty()) flush(*dirty_.begin());
-  }
+void Server::Impl::iterate(MonotonicTime wanted) {
+  begin_iteration(wanted);
+  read_all();
+  serve_deadlines();
+  // A failed send may remove a member, which adds messages for the others.
+  while (!dirty_.empty()) flush(*dirty_.begin());
 }
 
 void Server::Impl::begin_iteration(MonotonicTime wanted) {
@@ -375,26 +338,15 @@ void Server::Impl::begin_iteration(MonotonicTime wanted) {
 // A heartbeat may wait behind other input, so a deadline is judged only after everything that has
 // arrived was read.
 void Server::Impl::read_all() {
-  std::array<epoll_event, 64> events;
-  // epoll reports the ready descriptors in turn, so this many calls report each of them.
-  for (std::size_t left = connections_.size() / events.size() + 1; left > 0; --left) {
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-    TW_CHECK(count >= 0 || errno == EINTR, "epoll_wait: {}", std::strerror(errno));
-    for (int i = 0; i < count; ++i) {
-      const ConnectionId id = events[static_cast<std::size_t>(i)].data.u64;
-      const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
-      if (id == kListenerId) {
-        accept_all();
-      } else if (id == kWakeUpId) {
-        wake_up_.clear();
-      } else {
-        // A TLS handshake may have to write before it can continue to read.
-        read_from(id);
-        if (what & EPOLLOUT) flush(id);
-      }
-    }
-    if (count >= 0 && static_cast<std::size_t>(count) < events.size()) return;
-  }
+  const auto handle = [this](ConnectionId id, std::uint32_t events) {
+    if (id == kListenerId) return accept_all();
+    // A TLS handshake may have to write before it can continue to read.
+    read_from(id);
+    if (events & EPOLLOUT) flush(id);
+  };
+  // This many calls report each ready connection.
+  std::size_t left = connections_.size() / net::EventLoop::kMaxEvents + 1;
+  while (left > 0 && loop_.take_events(handle)) --left;
 }
 
 MonotonicTime Server::Impl::next_wake() const {
@@ -439,9 +391,7 @@ void Server::Impl::serve_deadlines() {
 }
 
 void Server::Impl::watch_listener(std::uint32_t events) {
-  epoll_event event{.events = events, .data = {.u64 = kListenerId}};
-  TW_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.fd(), &event) == 0, "epoll_ctl: {}",
-           std::strerror(errno));
+  loop_.change(kListenerId, listener_.fd(), events);
 }
 
 void Server::Impl::accept_all() {
@@ -463,7 +413,7 @@ void Server::Impl::accept_all() {
     const auto [at, added] = connections_.try_emplace(
         id, std::move(socket).value(), now_,
         [this](std::string_view identity) { return find_tls_key(identity); });
-    watch(id, at->second, true);
+    loop_.watch(id, at->second.fd(), at->second.events());
     add_unauthenticated(id, at->second.peer());
   }
 }
@@ -482,13 +432,6 @@ void Server::Impl::add_unauthenticated(ConnectionId id, const std::string& peer)
                   connections_.at(evicted->id).peer(), reason + ", and this one is the oldest",
                   now_);
   close(evicted->id, reason);
-}
-
-void Server::Impl::watch(ConnectionId id, const Connection& connection, bool add) {
-  epoll_event event{.events = connection.events(), .data = {.u64 = id}};
-  TW_CHECK(
-      epoll_ctl(epoll_.get(), add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, connection.fd(), &event) == 0,
-      "epoll_ctl: {}", std::strerror(errno));
 }
 
 void Server::Impl::read_from(ConnectionId id) {
@@ -687,7 +630,7 @@ void Server::Impl::flush(ConnectionId id) {
   Connection& connection = found->second;
   if (Status status = connection.write(); !status.ok()) return close(id, status.error().message);
   if (connection.close_deadline && !connection.wants_to_write()) connection.shutdown_write();
-  watch(id, connection, false);
+  loop_.change(id, connection.fd(), connection.events());
   account(connection);
   enforce_buffer_limits(connection.job_uid());
 }

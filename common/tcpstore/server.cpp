@@ -1,22 +1,18 @@
 #include "common/tcpstore/server.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <set>
-#include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "common/base/file_descriptor.h"
 #include "common/net/connect.h"
+#include "common/net/event_loop.h"
 #include "common/rendezvous/rejections.h"
 #include "common/rendezvous/unauthenticated.h"
 #include "common/tcpstore/connection.h"
@@ -36,31 +32,28 @@ constexpr Rejection kReasons[] = {
 constexpr Duration kAcceptPause = std::chrono::seconds(1);
 // A store that has used its rate of requests goes on after this time.
 constexpr Duration kRatePause = std::chrono::milliseconds(50);
-// epoll ids of the descriptors that are not connections.
-constexpr std::uint64_t kListenerId = 0;
-constexpr std::uint64_t kWakeUpId = 1;
+constexpr net::EventLoop::Id kListenerId = net::EventLoop::kFirstId;
 
 }  // namespace
 
-// One mutex guards all state. The thread holds it except in poll(), and no code blocks while it
-// holds the mutex.
+// One mutex guards all state. The thread of the loop holds it except while it waits, and no code
+// blocks while it holds the mutex.
 class Server::Impl {
  public:
   Impl(const Options& options, StoreFor store_for, net::Listener listener,
        std::shared_ptr<Logger> log);
-  ~Impl();
 
   const net::Address& address() const { return listener_.local_address(); }
   void addresses_changed() {
     addresses_changed_ = true;
-    wake_up_.signal();
+    loop_.wake();
   }
-  void remove_store(const StoreId& id);
   std::map<StoreId, StoreUsage> stores() const;
   std::map<std::string, std::uint64_t> rejections() const;
 
  private:
-  using ConnectionId = Store::Client;  // from 2; 0 and 1 are kListenerId and kWakeUpId
+  using ConnectionId = Store::Client;
+  static_assert(std::is_same_v<ConnectionId, net::EventLoop::Id>);
 
   struct SharedStore {
     SharedStore(StoreId store_id, StoreLimits limits) : id(std::move(store_id)), store(limits) {}
@@ -78,17 +71,21 @@ class Server::Impl {
   };
   using Clients = std::map<ConnectionId, Client>;
 
-  void run();
-  void poll_events();
+  void iterate();
+  void handle(ConnectionId id, std::uint32_t events);
   MonotonicTime next_wake() const;
   void serve_deadlines();
   void accept_all();
   void watch_listener(std::uint32_t events);
-  void watch(ConnectionId id, const Client& client, bool add = false);
+  // Sets the events of epoll(7) for the client's state.
+  void watch(ConnectionId id, const Client& client);
+  static std::uint32_t events_of(const Client& client) {
+    return client.connection.events(client.store != nullptr && !client.store->resume_at);
+  }
   // Finds the store of the client; false: its address has none.
   bool admit(ConnectionId id);
   void hold(ConnectionId id);
-  void admit_held();
+  void check_addresses();
   void read_from(ConnectionId id);
   // Carries out the requests that have arrived and sends the replies.
   void serve(ConnectionId id);
@@ -109,8 +106,6 @@ class Server::Impl {
   Clock& clock_;
   net::Listener listener_;
   std::shared_ptr<Logger> log_;
-  FileDescriptor epoll_;
-  net::WakeUp wake_up_;
   std::atomic<bool> addresses_changed_ = false;
 
   mutable std::mutex mutex_;
@@ -121,11 +116,10 @@ class Server::Impl {
   rendezvous::Rejections rejections_;
   std::size_t buffered_bytes_ = 0;  // of all connections
   std::size_t stored_bytes_ = 0;    // of all stores
-  ConnectionId next_id_ = 2;
+  ConnectionId next_id_ = kListenerId + 1;
   std::optional<MonotonicTime> resume_accept_at_;
-  bool stop_ = false;
-  MonotonicTime now_;  // time of the current iteration
-  std::thread thread_;
+  MonotonicTime now_;    // time of the current iteration
+  net::EventLoop loop_;  // last: its thread uses the others
 };
 
 // --- calls from the owner ---
@@ -142,14 +136,8 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 const net::Address& Server::address() const { return impl_->address(); }
 void Server::addresses_changed() { impl_->addresses_changed(); }
-void Server::remove_store(const StoreId& id) { impl_->remove_store(id); }
 std::map<StoreId, StoreUsage> Server::stores() const { return impl_->stores(); }
 std::map<std::string, std::uint64_t> Server::rejections() const { return impl_->rejections(); }
-
-void Server::Impl::remove_store(const StoreId& id) {
-  const std::scoped_lock lock(mutex_);
-  if (const auto found = stores_.find(id); found != stores_.end()) close_all(found->second);
-}
 
 std::map<StoreId, StoreUsage> Server::Impl::stores() const {
   const std::scoped_lock lock(mutex_);
@@ -177,66 +165,33 @@ Server::Impl::Impl(const Options& options, StoreFor store_for, net::Listener lis
       clock_(*options.clock),
       listener_(std::move(listener)),
       log_(std::move(log)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       held_(options.limits.unauthenticated, options.limits.unauthenticated_per_source),
       rejections_(log_, "tcpstore", kReasons),
-      now_(clock_.now()) {
-  TW_CHECK(epoll_.get() >= 0, "epoll_create1: {}", std::strerror(errno));
-  for (const auto& [fd, id] :
-       {std::pair(listener_.fd(), kListenerId), {wake_up_.fd(), kWakeUpId}}) {
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-    TW_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: {}",
-             std::strerror(errno));
-  }
-  clock_.subscribe(this, [this] { wake_up_.signal(); });
-  thread_ = std::thread([this] { run(); });
+      now_(clock_.now()),
+      loop_(clock_, mutex_) {
+  loop_.watch(kListenerId, listener_.fd(), EPOLLIN);
+  loop_.start([this] { return next_wake(); }, [this](MonotonicTime) { iterate(); });
 }
 
-Server::Impl::~Impl() {
-  clock_.unsubscribe(this);
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  wake_up_.signal();
-  thread_.join();
+void Server::Impl::iterate() {
+  now_ = clock_.now();
+  loop_.take_events([this](ConnectionId id, std::uint32_t events) { handle(id, events); });
+  if (addresses_changed_.exchange(false)) check_addresses();
+  serve_deadlines();
+  // A closed connection may wake other clients.
+  while (!dirty_.empty()) serve(*dirty_.begin());
 }
 
-void Server::Impl::run() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    const MonotonicTime wake = next_wake();
-    lock.unlock();
-    pollfd any_input{epoll_.get(), POLLIN, 0};
-    poll(&any_input, 1, net::poll_timeout(wake, clock_.now()));
-    lock.lock();
-    now_ = clock_.now();
-    poll_events();
-    if (addresses_changed_.exchange(false)) admit_held();
-    serve_deadlines();
-    // A closed connection may wake other clients.
-    while (!dirty_.empty()) serve(*dirty_.begin());
-  }
-}
-
-void Server::Impl::poll_events() {
-  std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  TW_CHECK(count >= 0 || errno == EINTR, "epoll_wait: {}", std::strerror(errno));
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.u64 == kListenerId) {
-      accept_all();
-    } else if (event.data.u64 == kWakeUpId) {
-      wake_up_.clear();
-    } else if (event.events & EPOLLIN) {
-      read_from(event.data.u64);  // also finds that the client has closed the connection
-    } else if (event.events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
-      // No client closes its sending direction alone.
-      close(event.data.u64);
-    } else {
-      dirty_.insert(event.data.u64);
-    }
+void Server::Impl::handle(ConnectionId id, std::uint32_t events) {
+  if (id == kListenerId) {
+    accept_all();
+  } else if (events & EPOLLIN) {
+    read_from(id);  // also finds that the client has closed the connection
+  } else if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
+    // No client closes its sending direction alone.
+    close(id);
+  } else {
+    dirty_.insert(id);
   }
 }
 
@@ -273,17 +228,11 @@ void Server::Impl::serve_deadlines() {
 }
 
 void Server::Impl::watch_listener(std::uint32_t events) {
-  epoll_event event{.events = events, .data = {.u64 = kListenerId}};
-  TW_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.fd(), &event) == 0, "epoll_ctl: {}",
-           std::strerror(errno));
+  loop_.change(kListenerId, listener_.fd(), events);
 }
 
-void Server::Impl::watch(ConnectionId id, const Client& client, bool add) {
-  const bool reading = client.store != nullptr && !client.store->resume_at;
-  epoll_event event{.events = client.connection.events(reading), .data = {.u64 = id}};
-  TW_CHECK(epoll_ctl(epoll_.get(), add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, client.connection.fd(),
-                     &event) == 0,
-           "epoll_ctl: {}", std::strerror(errno));
+void Server::Impl::watch(ConnectionId id, const Client& client) {
+  loop_.change(id, client.connection.fd(), events_of(client));
 }
 
 void Server::Impl::accept_all() {
@@ -306,7 +255,7 @@ void Server::Impl::accept_all() {
     const ConnectionId id = next_id_++;
     const auto [at, added] = clients_.try_emplace(
         id, Client{Connection(std::move(socket).value(), std::move(address).value(), now_)});
-    watch(id, at->second, true);
+    loop_.watch(id, at->second.connection.fd(), events_of(at->second));
     if (!admit(id)) hold(id);
   }
 }
@@ -345,10 +294,21 @@ void Server::Impl::hold(ConnectionId id) {
                         evicted->share_used ? " from " + source : ""));
 }
 
-void Server::Impl::admit_held() {
-  std::vector<ConnectionId> held;
-  for (const auto& [id, client] : clients_)
-    if (client.store == nullptr) held.push_back(id);
+void Server::Impl::check_addresses() {
+  std::vector<ConnectionId> held, withdrawn;
+  for (const auto& [id, client] : clients_) {
+    if (client.store == nullptr) {
+      held.push_back(id);
+    } else if (store_for_(client.connection.address()) != client.store->id) {
+      withdrawn.push_back(id);
+    }
+  }
+  for (const ConnectionId id : withdrawn) {
+    const Client& client = clients_.at(id);
+    log_->debug("tcpstore: {} does not belong to job {} any more", client.connection.peer(),
+                client.store->id);
+    close(id);
+  }
   for (const ConnectionId id : held) admit(id);
 }
 

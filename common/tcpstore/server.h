@@ -63,11 +63,9 @@ class Server {
 
   const net::Address& address() const;
 
-  // Asks again for the stores of the connections that have none. Never blocks.
+  // Asks again for the stores of all connections. Those without one may now have one; those whose
+  // address does not belong to their store any more are closed. Never blocks.
   void addresses_changed();
-  // Closes the connections of a store and discards its keys. A client that connects again finds an
-  // empty store.
-  void remove_store(const StoreId& id);
 
   std::map<StoreId, StoreUsage> stores() const;
   // The connections turned away so far, by reason (common/rendezvous/rejections.h).

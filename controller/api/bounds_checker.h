@@ -21,6 +21,9 @@ class BoundsChecker : public FieldVisitor {
     collector_.require_range(member_path(path_, field.name), value, field.bounds.minimum,
                              field.bounds.maximum);
   }
+  void operator()(const Field& field, const std::optional<ProcessCount>& value) {
+    if (value) (*this)(field, std::optional(value->number));
+  }
   template <typename T>
   void operator()(const Field& field, const std::optional<T>& member) {
     if (member) (*this)(field, *member);

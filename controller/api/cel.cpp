@@ -29,8 +29,13 @@ std::string flag_or_default(const char* flag) {
 std::string max_replicas() {
   return "self.spec.elasticPolicy.?maxReplicas.orValue(self.spec.worker.replicas)";
 }
-std::string max_processes() { return max_replicas() + " * self.spec.nprocPerNode"; }
-std::string nominal_processes() { return "self.spec.worker.replicas * self.spec.nprocPerNode"; }
+// Those of a pod that count for the global batch.
+constexpr const char* kProcesses =
+    "(type(self.spec.nprocPerNode) == int ? int(self.spec.nprocPerNode) : 1)";
+std::string max_processes() { return fmt::format("{} * {}", max_replicas(), kProcesses); }
+std::string nominal_processes() {
+  return fmt::format("self.spec.worker.replicas * {}", kProcesses);
+}
 std::string global_batch_size_of_spec() {
   return fmt::format("{} * {} * {}", flag_or_default("per_device_train_batch_size"),
                      flag_or_default("gradient_accumulation_steps"), nominal_processes());
@@ -84,6 +89,17 @@ Rule within(const Bounds& bounds) {
       .rule = fmt::format("self >= {} && self <= {}", bounds.minimum, bounds.maximum),
       .message_expression = found(
           fmt::format("an integer from {} to {}", bounds.minimum, bounds.maximum), "self", "%d")};
+}
+
+Rule process_count(const Bounds& bounds) {
+  return {
+      .rule = fmt::format("type(self) == int ? self >= {} && self <= {} : self == 'auto' || self "
+                          "== 'cpu'",
+                          bounds.minimum, bounds.maximum),
+      .message_expression = fmt::format(
+          "\"found %s, expected {}an integer from {} to {}\".format([self, type(self) == int ? "
+          "'' : 'auto, cpu or '])",
+          "%s", bounds.minimum, bounds.maximum)};
 }
 
 std::vector<Rule> quantity() {
@@ -271,11 +287,11 @@ std::vector<Rule> max_replicas_limits() {
            processes, kHasFrozenShards, shards_flag, kHasArguments),
        .message_expression = fmt::format(
            "[{0}].map(most, \"found %d x nprocPerNode %d = %d processes, expected at most %d, the "
-           "number of %s\".format([most / self.spec.nprocPerNode, self.spec.nprocPerNode, most, "
+           "number of %s\".format([most / {4}, {4}, most, "
            "{1} ? self.status.virtualShards : self.spec.trainer.virtual_shards, "
            "{1} ? 'virtual shards that the job has started with' : "
            "'spec.trainer.virtual_shards']))[0]",
-           processes, kHasFrozenShards)},
+           processes, kHasFrozenShards, "", "", kProcesses)},
       // At least one example for each shard.
       {.rule = fmt::format(
            "{0} || {5} || {1} != 0 || {2}.exists(shards, shards >= {3} && shards <= "
@@ -284,9 +300,9 @@ std::vector<Rule> max_replicas_limits() {
        .message_expression = fmt::format(
            "[{0}].map(most, [{1}].map(batch, \"found %d x nprocPerNode %d = %d processes, expected "
            "at most %d, the largest power of two within the global batch of %d examples {2}\""
-           ".format([most / self.spec.nprocPerNode, self.spec.nprocPerNode, most, "
+           ".format([most / {5}, {5}, most, "
            "{3}.filter(shards, shards <= batch).max(), batch, {4}])))[0][0]",
-           processes, batch, kBatchFormat, powers_of_two(), batch_values())}};
+           processes, batch, kBatchFormat, powers_of_two(), batch_values(), kProcesses)}};
 }
 
 std::vector<Rule> virtual_shards_limits() {

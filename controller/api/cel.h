@@ -23,6 +23,8 @@ std::string found(std::string_view expected, std::string_view value = "self",
 
 // An integer within bounds.
 Rule within(const Bounds& bounds);
+// auto, cpu or an integer within bounds.
+Rule process_count(const Bounds& bounds);
 // A Kubernetes quantity above zero.
 std::vector<Rule> quantity();
 // Empty, or a DNS subdomain.

@@ -24,11 +24,12 @@ std::string resolve_path(const PathResolver& resolve, const std::string& text) {
 }  // namespace
 
 std::vector<std::string> worker_command(const TrainJob& job, const PathResolver& resolve) {
-  const std::int64_t processes = job.spec.nproc_per_node.value();
+  const ProcessCount processes = job.spec.nproc_per_node.value();
   const Trainer& trainer = job.spec.trainer;
   std::vector<std::string> words = {kWorkerProgram};
-  if (processes > 1) {
-    words.insert(words.end(), {"agent", fmt::format("--nproc_per_node={}", processes), "--"});
+  if (processes.automatic || processes.number > 1) {
+    const std::string count = processes.automatic ? "auto" : std::to_string(processes.number);
+    words.insert(words.end(), {"agent", "--nproc_per_node=" + count, "--"});
   }
   words.emplace_back("train");
   const auto add = [&words](std::string_view name, std::string_view value) {
@@ -46,7 +47,7 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
     if (name == "virtual_shards") continue;  // added below with the effective value
     const TrainingFlag* flag = find_training_flag(name);
     TW_CHECK(flag != nullptr, "there is no training flag --{}", name);
-    if (flag->accepted_without_effect) continue;
+    if (!flag->reason_unused_in_job().empty()) continue;
     if (flag->volume_path) {
       add_path(name, value);
     } else {

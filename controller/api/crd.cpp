@@ -80,7 +80,10 @@ constexpr bool kIsMap<std::map<std::string, T>> = true;
 json default_json(const Field& field, const json& schema) {
   const std::string text = field.default_value;
   const std::string type = schema.value("type", "string");
-  return type == "integer" || type == "boolean" ? json::parse(text) : json(text);
+  const bool number = type == "integer" || type == "boolean" ||
+                      (schema.contains("x-kubernetes-int-or-string") &&
+                       text.find_first_not_of("0123456789") == std::string::npos);
+  return number ? json::parse(text) : json(text);
 }
 
 std::string capitalized(std::string_view text) {
@@ -90,7 +93,8 @@ std::string capitalized(std::string_view text) {
 }
 
 std::string flag_description(const TrainingFlag& flag) {
-  if (flag.accepted_without_effect) return fmt::format("No effect: {}.", flag.help);
+  const std::string_view unused = flag.reason_unused_in_job();
+  if (!unused.empty()) return fmt::format("No effect: {}.", unused);
   std::string text = capitalized(flag.help);
   if (!text.ends_with('.')) text += '.';
   const std::string value = describe_default(flag);
@@ -175,7 +179,11 @@ class SchemaBuilder : public FieldVisitor {
     const Field field = detail_ == Detail::kFull ? described : types_of(described);
     json schema = schema_of(field, member);
     schema["description"] = field.description;
-    if (field.bounds.limited()) add_rules(schema, std::vector<Rule>{cel::within(field.bounds)});
+    if (field.bounds.limited()) {
+      constexpr bool kWords = std::is_same_v<typename Unwrapped<T>::Type, ProcessCount>;
+      add_rules(schema, std::vector<Rule>{kWords ? cel::process_count(field.bounds)
+                                                 : cel::within(field.bounds)});
+    }
     if (field.rules != nullptr) add_rules(schema, field.rules());
     if (field.list_key != nullptr) {
       schema["x-kubernetes-list-type"] = "map";
@@ -272,6 +280,9 @@ class SchemaBuilder : public FieldVisitor {
       return boolean_schema();
     } else if constexpr (std::is_same_v<Value, std::int64_t>) {
       return integer_schema(field.int32 ? "int32" : "int64");
+    } else if constexpr (std::is_same_v<Value, ProcessCount>) {
+      return {{"x-kubernetes-int-or-string", true},
+              {"anyOf", {{{"type", "integer"}}, {{"type", "string"}}}}};
     } else if constexpr (std::is_same_v<Value, double>) {
       return number_schema();
     } else if constexpr (std::is_same_v<Value, std::string>) {
@@ -358,6 +369,9 @@ class SchemaBuilder : public FieldVisitor {
     if (schema.value("type", "") == "integer") {
       rule.message_expression = fmt::format(
           "\"found %d, expected %d: {0}\".format([self{1}, oldSelf{1}])", field.immutable, path);
+    } else if (schema.contains("x-kubernetes-int-or-string")) {
+      rule.message_expression = fmt::format(
+          "\"found %s, expected %s: {0}\".format([self{1}, oldSelf{1}])", field.immutable, path);
     } else {
       rule.message = fmt::format("found a change, expected none: {}", field.immutable);
     }

@@ -195,6 +195,21 @@ class Decoder : public FieldVisitor {
   void read(const Field& field, std::optional<std::int64_t>& member) {
     reader_.integer(field.name, member);
   }
+  void read(const Field& field, std::optional<ProcessCount>& member) {
+    const json* value = reader_.peek(field.name);
+    if (value == nullptr || value->is_number_integer()) {
+      std::optional<std::int64_t> number;
+      reader_.integer(field.name, number);
+      if (number) member = *number;
+      return;
+    }
+    reader_.ignore(field.name);
+    if (*value == "auto" || *value == "cpu") {
+      member.emplace().automatic = true;
+    } else {
+      reader_.type_error(field.name, *value, "auto, cpu or an integer without quotes");
+    }
+  }
   void read(const Field& field, double& member) { reader_.number(field.name, member); }
   void read(const Field& field, std::optional<double>& member) {
     reader_.number(field.name, member);

@@ -17,6 +17,8 @@ T parse_default(std::string_view text) {
     return std::string(text);
   } else if constexpr (std::is_same_v<T, bool>) {
     return text == "true";
+  } else if constexpr (std::is_same_v<T, ProcessCount>) {
+    return parse_default<std::int64_t>(text);
   } else if constexpr (std::is_same_v<T, Quantity>) {
     return parse_quantity(text).value();
   } else if constexpr (std::is_enum_v<T>) {

@@ -85,6 +85,9 @@ class Encoder : public FieldVisitor {
   void write(const Field& field, std::int64_t number) {
     if (number != 0 || !field.omit_zero) object_[field.name] = number;
   }
+  void write(const Field& field, const ProcessCount& count) {
+    object_[field.name] = count.automatic ? json("auto") : json(count.number);
+  }
   void write(const Field& field, double number) { object_[field.name] = number; }
   void write(const Field& field, bool value) { object_[field.name] = value; }
   void write(const Field& field, WallTime time) { object_[field.name] = to_rfc3339(time); }

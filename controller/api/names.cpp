@@ -1,14 +1,12 @@
 #include "controller/api/names.h"
 
+#include "controller/api/characters.h"
+
 namespace tilewright::api {
 namespace {
 
 constexpr std::size_t kMaxLabel = 63;
 constexpr std::size_t kMaxSubdomain = 253;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_letter(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z'); }
 
 bool is_qualified_part(std::string_view text) {
   const auto end = [](char c) { return is_letter(c) || is_digit(c); };

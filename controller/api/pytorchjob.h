@@ -14,6 +14,7 @@
 
 #include "controller/api/metadata.h"
 #include "controller/api/status.h"
+#include "controller/api/training_programs.h"
 #include "controller/api/trainjob.h"
 
 namespace tilewright::api {
@@ -132,8 +133,6 @@ struct PyTorchJob {
 
 inline constexpr const char* kMasterType = "Master";
 inline constexpr const char* kWorkerType = "Worker";
-// The container that trains.
-inline constexpr const char* kPyTorchContainer = "pytorch";
 // The port of the rendezvous in that container.
 inline constexpr const char* kPyTorchPortName = "pytorchjob-port";
 inline constexpr std::int64_t kPyTorchPort = 23456;

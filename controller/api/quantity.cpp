@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "controller/api/characters.h"
+
 namespace tilewright::api {
 namespace {
 
@@ -30,8 +32,6 @@ constexpr std::array kSuffixes = {
     Suffix{"Ti", std::int64_t{1} << 40, 1},
     Suffix{"Pi", std::int64_t{1} << 50, 1},
 };
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 

@@ -85,6 +85,7 @@ struct FailureRecord {
 
   bool operator==(const FailureRecord&) const = default;
 };
+inline constexpr std::size_t kMaxOutputDirectory = 4096;
 inline constexpr std::size_t kFailureHistoryLength = 10;
 inline constexpr std::size_t kMaxExcludedNodes = 64;
 inline constexpr std::size_t kFailureLogLines = 5;
@@ -126,6 +127,9 @@ struct TrainJobStatus {
   std::int64_t virtual_shards = 0;   // 0: not started
   // Highest epoch of the rendezvous so far. A new coordinator continues above it.
   std::int64_t rendezvous_epoch = 0;
+  // --output_dir of a PyTorchJob's native trainer, with $(date ...) expanded once for the job; empty:
+  // no worker has joined the rendezvous.
+  std::string output_directory;
   std::string instruction_set;  // of the workers' kernels in the latest epoch; empty: no epoch yet
   // Nodes on which a worker of an exact job found that the CPU lacks instruction_set.
   std::vector<std::string> excluded_nodes;

@@ -174,6 +174,12 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
                 .omit_zero = true},
           status.rendezvous_epoch);
   visitor(
+      Field{.name = "outputDirectory",
+            .description = "Output directory of a PyTorchJob's native trainer, with $(date ...) "
+                           "expanded once for the job.",
+            .max_length = static_cast<std::int64_t>(kMaxOutputDirectory)},
+      status.output_directory);
+  visitor(
       Field{.name = "instructionSet",
             .description = "Instruction set of the workers' kernels. An exact job keeps the one "
                            "of its first membership epoch.",

@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/labels.h"
+#include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
@@ -82,11 +83,16 @@ bool is_read_only(const Volume& volume) {
 
 std::int64_t nominal_workers(const TrainJob& job) {
   if (job.status.nominal_workers > 0) return job.status.nominal_workers;
-  return job.spec.worker.replicas.value() * job.spec.nproc_per_node.value();
+  return job.spec.worker.replicas.value() * job.spec.nproc_per_node.value().number;
+}
+
+std::int64_t last_transport_port(const TrainJob& job) {
+  const ProcessCount processes = job.spec.nproc_per_node.value();
+  return kTransportPort + (processes.automatic ? kMaxAutomaticProcesses : processes.number) - 1;
 }
 
 std::int64_t max_workers(const TrainJob& job) {
-  return job.spec.elastic_policy.max_replicas.value() * job.spec.nproc_per_node.value();
+  return job.spec.elastic_policy.max_replicas.value() * job.spec.nproc_per_node.value().number;
 }
 
 std::int64_t global_batch(const TrainJob& job) {
@@ -97,7 +103,10 @@ std::int64_t global_batch(const TrainJob& job) {
 std::int64_t virtual_shards(const TrainJob& job) {
   if (job.status.virtual_shards > 0) return job.status.virtual_shards;
   const std::int64_t requested = integer_flag(job, "virtual_shards");
-  return requested > 0 ? requested : choose_virtual_shards(global_batch(job), max_workers(job));
+  if (requested > 0) return requested;
+  const std::int64_t each =
+      job.spec.nproc_per_node.value().automatic ? kAutomaticProcessesWithShards : 1;
+  return choose_virtual_shards(global_batch(job), max_workers(job) * each);
 }
 
 std::string task_name(const TrainJob& job) {

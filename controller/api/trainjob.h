@@ -128,8 +128,20 @@ struct Volume {
 // Whether the volume is a claim with readOnly: true.
 bool is_read_only(const Volume& volume);
 
+// The number of processes in each pod.
+struct ProcessCount {
+  ProcessCount(std::int64_t count = 1) : number(count) {}  // NOLINT: an integer is a ProcessCount
+
+  // One for each NUMA node of the host, which only the pod knows: auto or cpu. `number` is then 1,
+  // so that the global batch is the same on every host.
+  bool automatic = false;
+  std::int64_t number = 1;
+
+  bool operator==(const ProcessCount&) const = default;
+};
+
 struct TrainJobSpec {
-  std::optional<std::int64_t> nproc_per_node;  // processes per pod; defaulted: 1
+  std::optional<ProcessCount> nproc_per_node;  // defaulted: 1
   ElasticPolicy elastic_policy;
   RunPolicy run_policy;
   Trainer trainer;
@@ -151,13 +163,19 @@ inline constexpr std::int64_t kDefaultMaxRestarts = 3;
 inline constexpr std::int64_t kDefaultGraceSeconds = 30;
 inline constexpr std::int64_t kMaxReplicas = 1000;
 inline constexpr std::int64_t kMaxProcessesPerNode = 256;
+// Of nprocPerNode auto: more NUMA nodes than hosts for training have.
+inline constexpr std::int64_t kMaxAutomaticProcesses = 16;
+// For how many of them a job has virtual shards: two sockets of four NUMA nodes.
+inline constexpr std::int64_t kAutomaticProcessesWithShards = 8;
 inline constexpr std::int64_t kMaxSeconds = 10LL * 366 * 24 * 3600;  // ten years, for each limit
 
-// The next four functions need a job with defaults applied.
+// The next five functions need a job with defaults applied.
 // Number of processes that determines the global batch size. It is fixed in the status when the job
 // first starts.
 std::int64_t nominal_workers(const TrainJob& job);
-// Maximum number of processes.
+// The port of the last process of a pod, which may not exist.
+std::int64_t last_transport_port(const TrainJob& job);
+// Maximum number of processes; with nprocPerNode auto, of those that count for the global batch.
 std::int64_t max_workers(const TrainJob& job);
 // Examples per optimizer step.
 std::int64_t global_batch(const TrainJob& job);

@@ -503,7 +503,8 @@ void visit_fields(Visitor& visitor, Of<Volume> auto& volume) {
 template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<TrainJobSpec> auto& spec) {
   visitor(Field{.name = "nprocPerNode",
-                .description = "Number of processes in each worker pod. Immutable.",
+                .description = "Number of processes in each worker pod; auto or cpu: one for each "
+                               "NUMA node, which count as one for the global batch. Immutable.",
                 .default_value = "1",
                 .bounds = kProcessBounds,
                 .immutable = "this field cannot change"},

@@ -88,14 +88,13 @@ void check_variables(const TrainJob& job, const json& env, const std::string& pa
 // The containers of a pod share its ports.
 void check_ports(const TrainJob& job, const json& ports, const std::string& path, bool of_worker,
                  FindingCollector& collector) {
-  const std::int64_t last_transport_port = kTransportPort + job.spec.nproc_per_node.value_or(1) - 1;
+  const std::int64_t last_port = last_transport_port(job);
   for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
     const json& number = member(ports[i], "containerPort");
     const std::string name = string_member(ports[i], "name");
     const std::string place = element_path(path, i);
     if (number.is_number_integer() &&
-        (number == kWorkerMetricsPort ||
-         (number >= kTransportPort && number <= last_transport_port))) {
+        (number == kWorkerMetricsPort || (number >= kTransportPort && number <= last_port))) {
       collector.error(place + ".containerPort",
                       fmt::format("found {}, expected another port: the worker listens on this one",
                                   number.dump()));

@@ -39,7 +39,7 @@ void validate_shards(const TrainJob& job, FindingCollector& collector) {
   if (most > shards) {
     const std::string found =
         fmt::format("found {} x nprocPerNode {} = {} processes",
-                    *job.spec.elastic_policy.max_replicas, *job.spec.nproc_per_node, most);
+                    *job.spec.elastic_policy.max_replicas, job.spec.nproc_per_node->number, most);
     const std::string reason = requested
                                    ? "the number of spec.trainer.virtual_shards"
                                    : fmt::format("the largest power of two within {}", batch_text);
@@ -78,8 +78,9 @@ void validate_replicas(const TrainJob& job, FindingCollector& collector) {
   validate_rdzv_conf(elastic.rdzv_conf, collector);
   // validate_bounds() reports values out of bounds. Checks of their sums and products would only
   // repeat the error.
-  if (!kProcessBounds.contains(*job.spec.nproc_per_node) || !kReplicaBounds.contains(replicas) ||
-      !kReplicaBounds.contains(least) || !kReplicaBounds.contains(most)) {
+  if (!kProcessBounds.contains(job.spec.nproc_per_node->number) ||
+      !kReplicaBounds.contains(replicas) || !kReplicaBounds.contains(least) ||
+      !kReplicaBounds.contains(most)) {
     return;
   }
   if (least > most) {

@@ -191,9 +191,9 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
 void warn_about_flags_without_effect(const TrainJob& job, FindingCollector& collector) {
   for (const auto& [name, value] : job.spec.trainer.flags) {
     const TrainingFlag* flag = find_training_flag(name);
-    if (flag == nullptr || !flag->accepted_without_effect) continue;
+    if (flag == nullptr || flag->reason_unused_in_job().empty()) continue;
     collector.warn(fmt::format("spec.trainer.{}", name),
-                   fmt::format("has no effect: {}", flag->help));
+                   fmt::format("has no effect: {}", flag->reason_unused_in_job()));
   }
 }
 

@@ -25,7 +25,8 @@ namespace {
 struct ControllerOptions {
   std::string kubeconfig, context, log_level = "info";
   bool allow_insecure = false;
-  std::string rendezvous_listen, rendezvous_address, metrics_listen, health_listen;
+  std::string rendezvous_listen, rendezvous_address, tcpstore_listen, tcpstore_address;
+  std::string metrics_listen, health_listen;
   controller::Options operator_options;
 };
 
@@ -52,6 +53,8 @@ Status complete_options(ControllerOptions& options, const kube::ClusterConfig& c
   for (const auto& [flag, text, address] :
        {std::tuple{"--rendezvous_listen", &options.rendezvous_listen, &to.rendezvous_listen},
         std::tuple{"--rendezvous_address", &options.rendezvous_address, &to.rendezvous_address},
+        std::tuple{"--tcpstore_listen", &options.tcpstore_listen, &to.tcpstore_listen},
+        std::tuple{"--tcpstore_address", &options.tcpstore_address, &to.tcpstore_address},
         std::tuple{"--metrics_listen", &options.metrics_listen, &to.metrics_listen},
         std::tuple{"--health_listen", &options.health_listen, &to.health_listen}}) {
     if (Status parsed = parse_address_flag(flag, *text, *address); !parsed) return parsed;
@@ -197,6 +200,17 @@ void add_controller_command(CLI::App& app, int& exit_code) {
       "--pytorchjobs_managed_by", to.pytorch_jobs.manager,
       fmt::format("Value of spec.runPolicy.managedBy that names this operator, beside {}",
                   kPyTorchJobManager));
+  command
+      ->add_option("--pytorchjob_store", to.pytorchjob_store,
+                   "Whether torchrun's agents of elastic PyTorchJobs meet in a TCPStore of the "
+                   "operator; false: at worker 0, as with Kubeflow's operator. Connections must "
+                   "reach the operator with the addresses of the pods")
+      ->capture_default_str();
+  command->add_option("--tcpstore_listen", options->tcpstore_listen,
+                      fmt::format("Listen address of the TCPStores; default: :{}", kTcpStorePort));
+  command->add_option("--tcpstore_address", options->tcpstore_address,
+                      "HOST:PORT at which torchrun's agents connect to the TCPStores; default: the "
+                      "port tcpstore of the rendezvous Service, none with --rendezvous_address");
   command->add_option(
       "--metrics_listen", options->metrics_listen,
       fmt::format("Listen address of /metrics; default: :{}", kControllerMetricsPort));

@@ -27,8 +27,11 @@ std::string summary(const api::TrainJob& job) {
   if (*elastic.min_replicas != *elastic.max_replicas) {
     workers += fmt::format(" ({} to {})", *elastic.min_replicas, *elastic.max_replicas);
   }
-  if (*job.spec.nproc_per_node > 1) {
-    workers += fmt::format(" of {} processes", *job.spec.nproc_per_node);
+  const api::ProcessCount processes = *job.spec.nproc_per_node;
+  if (processes.automatic) {
+    workers += " of one process for each NUMA node";
+  } else if (processes.number > 1) {
+    workers += fmt::format(" of {} processes", processes.number);
   }
   return fmt::format("{} on {} with cpu {} and memory {} each, {} examples per step in {} shards",
                      api::describe_task(job), workers, job.spec.worker.resources.at("cpu").text,

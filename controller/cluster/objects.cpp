@@ -309,7 +309,7 @@ json build_network_policy(const api::TrainJob& job,
   json policy = {{"apiVersion", "networking.k8s.io/v1"}, {"kind", "NetworkPolicy"}};
   policy["metadata"] = metadata_of(job, network_policy_name(job));
   // Each process of a pod listens on its own port.
-  const std::int64_t last_port = kTransportPort + *job.spec.nproc_per_node - 1;
+  const std::int64_t last_port = api::last_transport_port(job);
   json transport = {{"protocol", "TCP"}, {"port", kTransportPort}};
   if (last_port > kTransportPort) transport["endPort"] = last_port;
   const json pods = {{"matchLabels", selector_of(job)}};

@@ -25,6 +25,8 @@ struct PodOptions {
   std::string rendezvous;  // host:port of the coordinator
   std::string key_id;      // id of the job key that the coordinator accepts
   policy::NodeConstraint node_constraint = {};
+  // host:port of the TCPStore where torchrun's agents of a PyTorchJob meet; empty: at its worker 0.
+  std::string tcpstore = {};
 };
 
 // Adds the constraint to the required node affinity of a pod's spec.

@@ -16,6 +16,7 @@
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/json/members.h"
+#include "controller/cluster/pytorch_view.h"
 
 namespace tilewright::cluster {
 namespace {
@@ -112,12 +113,19 @@ void add_master_variables(const api::PyTorchJob& job, const Replica& replica, st
                            {kubeflow::variable("PET_NODE_RANK"), std::to_string(rank)}});
 }
 
-void add_elastic_variables(const api::PyTorchJob& job, Variables& list) {
+// The store of torchrun's agents if it is the operator's, or else empty.
+std::string tcpstore_of(const api::PyTorchJob& job, const PodOptions& options) {
+  return meets_in_operators_store(job) ? options.tcpstore : "";
+}
+
+void add_elastic_variables(const api::PyTorchJob& job, const PodOptions& options, Variables& list) {
   const api::PyTorchElasticPolicy& elastic = *job.spec.elastic_policy;
   const std::string host = elastic.rdzv_host.value_or(job.metadata.name + kWorkerInfix + "0");
   const std::int64_t port = elastic.rdzv_port.value_or(
       job.spec.worker ? api::rendezvous_port(*job.spec.worker) : api::kPyTorchPort);
-  list.emplace_back(kubeflow::variable("PET_RDZV_ENDPOINT"), fmt::format("{}:{}", host, port));
+  const std::string tcpstore = tcpstore_of(job, options);
+  list.emplace_back(kubeflow::variable("PET_RDZV_ENDPOINT"),
+                    tcpstore.empty() ? fmt::format("{}:{}", host, port) : tcpstore);
   list.emplace_back(kubeflow::variable("PET_RDZV_BACKEND"), elastic.rdzv_backend.value_or("c10d"));
   list.emplace_back(
       kubeflow::variable("PET_NNODES"),
@@ -144,7 +152,8 @@ void add_elastic_variables(const api::PyTorchJob& job, Variables& list) {
 }
 
 // The variables that Kubeflow's operator adds to each container, in its order.
-Variables kubeflow_variables(const api::PyTorchJob& job, const Replica& replica) {
+Variables kubeflow_variables(const api::PyTorchJob& job, const Replica& replica,
+                             const PodOptions& options) {
   std::int64_t replicas = 0;
   for (const auto* each : {&job.spec.master, &job.spec.worker}) {
     if (*each) replicas += (*each)->replicas.value_or(1);
@@ -155,7 +164,7 @@ Variables kubeflow_variables(const api::PyTorchJob& job, const Replica& replica)
     list.emplace_back(kubeflow::variable("PET_NPROC_PER_NODE"), *job.spec.nproc_per_node);
   }
   if (job.spec.elastic_policy) {
-    add_elastic_variables(job, list);
+    add_elastic_variables(job, options, list);
   } else {
     list.emplace_back(kubeflow::variable("PET_NNODES"), std::to_string(replicas));
   }
@@ -189,6 +198,13 @@ Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
         env::kLaunchTime,
         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since_1970).count()));
   }
+  const JobView view = view_of(job);
+  list.emplace_back(env::kNominalWorkers, std::to_string(api::nominal_workers(view.job)));
+  if (!view.trains_natively) return list;
+  list.emplace_back(env::kVirtualShards, std::to_string(api::virtual_shards(view.job)));
+  const std::string& kept = view.job.status.output_directory;
+  const std::string& directory = kept.empty() ? view.traits.output_directory : kept;
+  if (!directory.empty()) list.emplace_back(env::kOutputDir, directory);
   return list;
 }
 
@@ -197,6 +213,15 @@ void append_variables(const Variables& variables, json& container) {
   json& list = container["env"];
   if (!list.is_array()) list = json::array();
   for (const auto& [name, value] : variables) list.push_back({{"name", name}, {"value", value}});
+}
+
+// By default the agent of rank 0 serves the store of the workers, too. If it dies, the other agents
+// of torch 2.15 keep its address, and three agents or more hang.
+void keep_worker_store_apart(json& container) {
+  constexpr const char* kVariable = kubeflow::variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+  const bool set = std::ranges::any_of(
+      container["env"], [](const json& each) { return string_member(each, "name") == kVariable; });
+  if (!set) append_variables({{kVariable, "1"}}, container);
 }
 
 // Replaces the element of that name, or appends it.
@@ -226,11 +251,12 @@ json spec_of(const api::PyTorchJob& job, const Replica& replica, int worker_inde
   json spec = member(replica.spec->pod_template, "spec");
   if (!spec.is_object()) spec = json::object();
   spec["restartPolicy"] = "Never";  // the operator decides on restarts and creates a new pod
-  const Variables variables = kubeflow_variables(job, replica);
+  const Variables variables = kubeflow_variables(job, replica, options);
   if (!spec["containers"].is_array()) return spec;  // the API server rejects the pod
   for (json& container : spec["containers"]) {
     if (!container.is_object()) continue;
     append_variables(variables, container);
+    if (!tcpstore_of(job, options).empty()) keep_worker_store_apart(container);
     if (string_member(container, "name") != api::kPyTorchContainer) continue;
     set_default_port(container);
     append_variables(tilewright_variables(job, worker_index, options), container);
@@ -306,6 +332,16 @@ std::string replica_selector(const api::PyTorchJob& job, std::string_view type) 
   return selector;
 }
 
+bool meets_in_operators_store(const api::PyTorchJob& job) {
+  if (!job.spec.elastic_policy) return false;
+  const api::PyTorchElasticPolicy& elastic = *job.spec.elastic_policy;
+  for (const auto* replicas : {&job.spec.master, &job.spec.worker}) {
+    if (*replicas && (*replicas)->restart_policy == api::RestartPolicy::kNever) return false;
+  }
+  return elastic.rdzv_backend.value_or("c10d") == "c10d" && !elastic.rdzv_host &&
+         !elastic.rdzv_port && !elastic.standalone.value_or(false);
+}
+
 json build_pod(const api::PyTorchJob& job, int worker_index, const PodOptions& options) {
   const Replica replica = replica_of(job, worker_index);
   json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
@@ -315,6 +351,10 @@ json build_pod(const api::PyTorchJob& job, int worker_index, const PodOptions& o
   json& annotations = pod["metadata"]["annotations"];
   annotations[annotations::kJobGeneration] = std::to_string(job.metadata.generation);
   if (!options.key_id.empty()) annotations[annotations::kKeyId] = options.key_id;
+  annotations.erase(annotations::kTcpStore);  // not the template's
+  if (const std::string tcpstore = tcpstore_of(job, options); !tcpstore.empty()) {
+    annotations[annotations::kTcpStore] = tcpstore;
+  }
   return pod;
 }
 

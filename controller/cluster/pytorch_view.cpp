@@ -1,13 +1,14 @@
 #include "controller/cluster/pytorch_view.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <utility>
 
 #include "common/contract/labels.h"
 #include "common/json/members.h"
+#include "common/launch/dates.h"
 #include "controller/api/defaults.h"
+#include "controller/api/training_container.h"
 #include "controller/cluster/pytorch_objects.h"
 #include "controller/policy/messages.h"
 #include "controller/policy/status.h"
@@ -20,18 +21,6 @@ using nlohmann::json;
 
 std::int64_t replicas_of(const std::optional<api::PyTorchReplicaSpec>& replica) {
   return replica ? replica->replicas.value_or(1) : 0;
-}
-
-// nullopt: auto, cpu, gpu or xpu.
-std::optional<std::int64_t> processes_per_node(const api::PyTorchJobSpec& spec) {
-  if (spec.elastic_policy && spec.elastic_policy->nproc_per_node) {
-    return spec.elastic_policy->nproc_per_node;
-  }
-  const std::string text = spec.nproc_per_node.value_or("auto");
-  std::int64_t number = 0;
-  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (outcome.ec != std::errc() || outcome.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 // Amounts are strings or numbers.
@@ -74,6 +63,41 @@ void read_template(const api::PyTorchReplicaSpec& replica, api::Worker& worker) 
   worker.priority_class_name = string_member(spec, "priorityClassName");
   const json& volumes = member(spec, "volumes");
   if (volumes.is_array()) worker.pod_template = {{"spec", {{"volumes", volumes}}}};
+}
+
+// --output_dir with its dates expanded at the creation of the job, in UTC as in the pods; empty: a
+// date has another form than date(1) has, which the worker reports.
+std::string output_directory(const api::PyTorchJob& job, const api::Training& training) {
+  const std::string& directory = training.arguments.settings().output_dir;
+  if (!launch::holds_date(directory)) return directory;
+  if (!job.metadata.creation_timestamp) return "";
+  const auto since_1970 = job.metadata.creation_timestamp->time_since_epoch();
+  Result<std::string> expanded = launch::expand_dates(
+      directory, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count(), true);
+  return expanded.ok() && expanded->size() <= api::kMaxOutputDirectory ? *expanded : "";
+}
+
+// The processes of a pod, and what the flags of the native trainer decide for a TrainJob: sizes and
+// exactness. An image other than Tilewright's takes no notice.
+void read_training(const api::PyTorchJob& job, const api::PyTorchReplicaSpec& replica,
+                   JobView& view) {
+  api::GivenProcesses processes = api::given_processes(job.spec);
+  if (api::pytorch_container(replica) != nullptr) {
+    const api::TrainingContainer container(replica, "");
+    const Result<api::Training> training = container.training();
+    if (training.ok()) {
+      processes = api::given_processes(job.spec, container, training->command);
+      for (const TrainingFlag& flag : training_flags()) {
+        if (!flag.works() || flag.set_by_runtime || !training->arguments.is_set(flag.name))
+          continue;
+        view.job.spec.trainer.flags.emplace(flag.name, training->arguments.value_of(flag));
+      }
+      view.trains_natively = true;
+      view.traits.output_directory = output_directory(job, *training);
+    }
+  }
+  view.job.spec.nproc_per_node.emplace(processes.number().value_or(1)).automatic =
+      !processes.number();
 }
 
 const api::PyTorchCondition* find_condition(const std::vector<api::PyTorchCondition>& conditions,
@@ -237,12 +261,9 @@ JobView view_of(const api::PyTorchJob& job) {
   if (auto& gang = spec.run_policy.scheduling_policy; gang && !gang->min_available) {
     gang->min_available = replicas;
   }
-  const auto processes = processes_per_node(from);
-  spec.nproc_per_node = processes.value_or(1);
-  traits.auto_processes = !processes;
-
   const auto& workers = from.worker ? from.worker : from.master;
   if (workers) {
+    read_training(job, *workers, view);
     spec.worker.restart_policy = workers->restart_policy;
     read_template(*workers, spec.worker);
   }

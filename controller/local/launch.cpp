@@ -18,9 +18,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A path below /mnt/tilewright/VOLUME, where a pod has the volume, becomes one of this machine.
+std::string localized(const api::TrainJob& job, const fs::path& manifest_folder,
+                      const std::string& value) {
+  const std::string root = std::string(kVolumeRoot) + "/";
+  if (!value.starts_with(root)) return value;
+  const std::size_t end = std::min(value.find('/', root.size()), value.size());
+  const std::string volume = value.substr(root.size(), end - root.size());
+  const auto found = std::ranges::find(job.spec.volumes, volume, &api::Volume::name);
+  if (found == job.spec.volumes.end() || !found->local) return value;
+  return api::local_path(job, manifest_folder,
+                         {volume, value.substr(std::min(end + 1, value.size()))});
+}
+
 api::Environment worker_variables(const api::TrainJob& job, const LaunchConfig& config, int index) {
-  return api::expand_environment(
-      api::worker_environment(job, {config.rendezvous, config.key_file.string(), index}));
+  auto list = api::worker_environment(job, {config.rendezvous, config.key_file.string(), index});
+  for (auto& [name, value] : list) value = localized(job, config.manifest_folder, value);
+  return api::expand_environment(list);
 }
 
 // Resolves VOLUME:path of a manifest to a directory on this machine and expands variables. All

@@ -10,7 +10,8 @@ using kube::ApiError;
 using kube::ApiResult;
 using nlohmann::json;
 
-constexpr const char* kPortName = "rendezvous";
+constexpr const char* kPortName = find_row(kPorts, "rendezvous").container_port.data();
+constexpr const char* kTcpStorePortName = find_row(kPorts, "tcpstore").container_port.data();
 constexpr const char* kFieldManager = "tilewright.dev";  // of the EndpointSlice
 
 ApiError invalid_service(const EndpointRef& ref, std::string message) {
@@ -21,28 +22,38 @@ ApiError invalid_service(const EndpointRef& ref, std::string message) {
   return error;
 }
 
-ApiResult<net::Address> address_of_service(const EndpointRef& ref, const json& service) {
+ApiResult<ServiceAddresses> addresses_of_service(const EndpointRef& ref, const json& service) {
   const json spec = service.value("spec", json::object());
   if (!spec.value("selector", json::object()).empty()) {
     return invalid_service(ref,
                            "it has a selector, expected none: the leader writes its EndpointSlice");
   }
-  net::Address address;
-  address.host = spec.value("clusterIP", "");
-  if (address.host.empty() || address.host == "None") {
+  const std::string host = spec.value("clusterIP", "");
+  if (host.empty() || host == "None") {
     return invalid_service(ref, "it has no cluster IP, expected one: workers connect to it");
   }
+  ServiceAddresses addresses{{host, 0}, {}};
   for (const json& port : spec.value("ports", json::array())) {
-    if (port.value("name", "") == kPortName) address.port = port.value("port", std::uint16_t{0});
+    const std::string name = port.value("name", "");
+    const auto number = port.value("port", std::uint16_t{0});
+    if (name == kPortName) addresses.rendezvous.port = number;
+    if (name == kTcpStorePortName && number != 0) addresses.tcpstore = net::Address{host, number};
   }
-  if (address.port == 0) return invalid_service(ref, "it has no port named rendezvous");
-  return address;
+  if (addresses.rendezvous.port == 0)
+    return invalid_service(ref, "it has no port named rendezvous");
+  return addresses;
 }
 
 }  // namespace
 
-json build_endpoint_slice(const EndpointRef& ref, const net::Address& leader) {
-  const bool ipv6 = leader.host.find(':') != std::string::npos;
+json build_endpoint_slice(const EndpointRef& ref, const Leader& leader) {
+  const std::string& host = leader.rendezvous.host;
+  const bool ipv6 = host.find(':') != std::string::npos;
+  json ports =
+      json::array({{{"name", kPortName}, {"port", leader.rendezvous.port}, {"protocol", "TCP"}}});
+  if (leader.tcpstore) {
+    ports.push_back({{"name", kTcpStorePortName}, {"port", *leader.tcpstore}, {"protocol", "TCP"}});
+  }
   return {{"apiVersion", "discovery.k8s.io/v1"},
           {"kind", "EndpointSlice"},
           {"metadata",
@@ -53,18 +64,18 @@ json build_endpoint_slice(const EndpointRef& ref, const net::Address& leader) {
               {"endpointslice.kubernetes.io/managed-by", kFieldManager},
               {labels::kManagedBy, labels::kManagedByValue}}}}},
           {"addressType", ipv6 ? "IPv6" : "IPv4"},
-          {"endpoints", {{{"addresses", {leader.host}}, {"conditions", {{"ready", true}}}}}},
-          {"ports", {{{"name", kPortName}, {"port", leader.port}, {"protocol", "TCP"}}}}};
+          {"endpoints", {{{"addresses", {host}}, {"conditions", {{"ready", true}}}}}},
+          {"ports", std::move(ports)}};
 }
 
-ApiResult<net::Address> publish_endpoint(kube::Client& client, const kube::WriteGuard& guard,
-                                         const EndpointRef& ref, const net::Address& leader,
-                                         const net::Wait& wait) {
+ApiResult<ServiceAddresses> publish_endpoint(kube::Client& client, const kube::WriteGuard& guard,
+                                             const EndpointRef& ref, const Leader& leader,
+                                             const net::Wait& wait) {
   const auto service =
       client.get({"", "v1", "services", "Service"}, ref.namespace_name, ref.service, wait);
   if (!service) return service.error();
-  ApiResult<net::Address> address = address_of_service(ref, *service);
-  if (!address) return address;
+  ApiResult<ServiceAddresses> addresses = addresses_of_service(ref, *service);
+  if (!addresses) return addresses;
   kube::PatchOptions options;
   options.field_manager = kFieldManager;
   options.force = true;  // the current leader overrides earlier ones
@@ -72,7 +83,7 @@ ApiResult<net::Address> publish_endpoint(kube::Client& client, const kube::Write
       client.patch(guard, kube::resource::endpoint_slices(), ref.namespace_name, ref.service,
                    kube::PatchType::kApply, build_endpoint_slice(ref, leader), options, wait);
   if (!written) return written.error();
-  return address;
+  return addresses;
 }
 
 }  // namespace tilewright::controller

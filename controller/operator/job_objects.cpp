@@ -60,13 +60,20 @@ class TrainJobObjects final : public JobObjects {
 class PyTorchJobObjects final : public JobObjects {
  public:
   PyTorchJobObjects(const api::TrainJob& view, const api::PyTorchJob& job,
-                    const std::vector<policy::Worker>& workers, std::atomic<bool>& drops_state)
-      : view_(view), job_(job), workers_(workers), drops_state_(drops_state) {}
+                    const std::vector<policy::Worker>& workers, std::atomic<bool>& drops_state,
+                    std::string tcpstore)
+      : view_(view),
+        job_(job),
+        workers_(workers),
+        drops_state_(drops_state),
+        tcpstore_(std::move(tcpstore)) {}
 
   JobKind kind() const override { return JobKind::kPyTorchJob; }
   kube::ResourceType resource() const override { return resource::pytorch_jobs(); }
   json pod(int index, const cluster::PodOptions& options) const override {
-    return cluster::build_pod(job_, index, options);
+    cluster::PodOptions with_store = options;
+    with_store.tcpstore = tcpstore_;
+    return cluster::build_pod(job_, index, with_store);
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
@@ -115,6 +122,7 @@ class PyTorchJobObjects final : public JobObjects {
   const api::PyTorchJob& job_;
   const std::vector<policy::Worker>& workers_;
   std::atomic<bool>& drops_state_;
+  const std::string tcpstore_;
 };
 
 }  // namespace
@@ -126,8 +134,9 @@ std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job) {
 std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,
-                                                std::atomic<bool>& drops_state) {
-  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state);
+                                                std::atomic<bool>& drops_state,
+                                                std::string tcpstore) {
+  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state, std::move(tcpstore));
 }
 
 }  // namespace tilewright::controller

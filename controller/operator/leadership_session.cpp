@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "controller/operator/applier.h"
-#include "controller/operator/endpoint.h"
 #include "controller/operator/job_keys.h"
 #include "controller/operator/reconciler.h"
 #include "controller/operator/recorder.h"
@@ -61,6 +60,12 @@ std::map<std::string, std::uint64_t> LeadershipSession::rendezvous_rejections() 
   return hub_ ? hub_->rejections() : std::map<std::string, std::uint64_t>();
 }
 
+std::optional<TcpStoreMetrics> LeadershipSession::tcpstore_metrics() const {
+  const std::lock_guard lock(mutex_);
+  if (!stores_) return std::nullopt;
+  return TcpStoreMetrics{stores_->connections(), stores_->rejections()};
+}
+
 void LeadershipSession::changed(const std::string& key, Change change) {
   switch (change) {
     case Change::kJob:
@@ -101,33 +106,54 @@ void LeadershipSession::run() {
                             keys.emplace(std::move(loaded).value());
                             return std::nullopt;
                           }) &&
-      retry_until_success("the rendezvous",
-                          [&]() -> std::optional<Error> {
-                            auto hub = RendezvousHub::start(
-                                options_.rendezvous_listen,
-                                [this](const std::string& key, RendezvousHub::ChangeKind kind) {
-                                  if (kind == RendezvousHub::ChangeKind::kMembership) {
-                                    queue_.add(key, workqueue::Priority::kHigh);
-                                  } else {
-                                    queue_.add_after(key, kHeartbeatReconcileDelay);
-                                  }
-                                },
-                                log_);
-                            if (!hub) return hub.error();
-                            const std::lock_guard lock(mutex_);
-                            hub_ = std::move(hub).value();
-                            return std::nullopt;
-                          }) &&
+      retry_until_success("the rendezvous", [this] { return listen(); }) &&
       retry_until_success("the address of the rendezvous", [this] { return publish(); });
   if (ready) serve(*keys);
 }
 
-std::optional<Error> LeadershipSession::publish() {
-  auto address = published_address();
-  if (!address) return address.error().to_error();
+std::optional<Error> LeadershipSession::listen() {
+  auto hub = RendezvousHub::start(
+      options_.rendezvous_listen,
+      [this](const std::string& key, RendezvousHub::ChangeKind kind) {
+        if (kind == RendezvousHub::ChangeKind::kMembership) {
+          queue_.add(key, workqueue::Priority::kHigh);
+        } else {
+          queue_.add_after(key, kHeartbeatReconcileDelay);
+        }
+      },
+      log_);
+  if (!hub) return hub.error();
+  std::unique_ptr<StoreHub> stores;
+  if (options_.serves_tcpstore()) {
+    auto started = StoreHub::start(options_.tcpstore_listen, log_);
+    if (!started) return started.error();
+    stores = std::move(started).value();
+  }
   const std::lock_guard lock(mutex_);
-  if (rendezvous_ != *address) log_->info("rendezvous address for workers: {}", *address);
-  rendezvous_ = *std::move(address);
+  hub_ = std::move(hub).value();
+  stores_ = std::move(stores);
+  return std::nullopt;
+}
+
+std::optional<Error> LeadershipSession::publish() {
+  const auto addresses = published_addresses();
+  if (!addresses) return addresses.error().to_error();
+  std::string rendezvous = net::to_string(addresses->rendezvous);
+  std::string tcpstore = addresses->tcpstore ? net::to_string(*addresses->tcpstore) : "";
+  const std::lock_guard lock(mutex_);
+  if (rendezvous_ != rendezvous) {
+    log_->info("rendezvous address for workers: {}", rendezvous);
+    if (stores_ && tcpstore.empty()) {
+      log_->warn(
+          "the Service {} has no port named tcpstore: torchrun's agents of PyTorchJobs meet "
+          "at worker 0",
+          options_.rendezvous_service);
+    } else if (stores_) {
+      log_->info("address of the TCPStores of PyTorchJobs: {}", tcpstore);
+    }
+  }
+  rendezvous_ = std::move(rendezvous);
+  if (stores_) stores_->set_address_for_pods(std::move(tcpstore));
   return std::nullopt;
 }
 
@@ -136,19 +162,25 @@ std::string LeadershipSession::rendezvous() const {
   return rendezvous_;
 }
 
-kube::ApiResult<std::string> LeadershipSession::published_address() {
-  net::Address own = hub_->address();
+kube::ApiResult<ServiceAddresses> LeadershipSession::published_addresses() {
+  Leader own{hub_->address(), {}};
+  if (stores_) own.tcpstore = stores_->address().port;
+  std::optional<net::Address> tcpstore;
+  if (stores_ && !options_.tcpstore_address.host.empty()) {
+    tcpstore = options_.tcpstore_address;
+    if (tcpstore->port == 0) tcpstore->port = *own.tcpstore;
+  }
   if (!options_.rendezvous_address.host.empty()) {
     net::Address configured = options_.rendezvous_address;
-    if (configured.port == 0) configured.port = own.port;
-    return net::to_string(configured);
+    if (configured.port == 0) configured.port = own.rendezvous.port;
+    return ServiceAddresses{configured, tcpstore};
   }
-  own.host = options_.pod_address;
-  const auto address =
+  own.rendezvous.host = options_.pod_address;
+  auto addresses =
       publish_endpoint(client_, *guard_, {options_.own_namespace, options_.rendezvous_service}, own,
                        net::within(kRequestDeadline, &stop_));
-  if (!address) return address.error();
-  return net::to_string(*address);
+  if (addresses && tcpstore) addresses->tcpstore = tcpstore;
+  return addresses;
 }
 
 void LeadershipSession::serve(const JobKeys& keys) {
@@ -159,7 +191,8 @@ void LeadershipSession::serve(const JobKeys& keys) {
   Applier applier(
       {client_, *guard_, *hub_, keys, recorder, pool, options_.metrics_namespaces},
       [this] { return rendezvous(); }, log_);
-  Reconciler reconciler({client_, caches_, *hub_, keys, applier, recorder, queue_, metrics_}, log_);
+  Reconciler reconciler(
+      {client_, caches_, *hub_, keys, applier, recorder, queue_, metrics_, stores_.get()}, log_);
   std::vector<std::thread> workers;
   workers.reserve(static_cast<std::size_t>(options_.reconcilers));
   for (int i = 0; i < options_.reconcilers; ++i) {

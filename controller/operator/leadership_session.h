@@ -15,9 +15,11 @@
 #include "common/base/log.h"
 #include "controller/client/client.h"
 #include "controller/operator/caches.h"
+#include "controller/operator/endpoint.h"
 #include "controller/operator/metrics.h"
 #include "controller/operator/options.h"
 #include "controller/operator/rendezvous_hub.h"
+#include "controller/operator/store_hub.h"
 #include "controller/workqueue/work_queue.h"
 
 namespace tilewright::controller {
@@ -41,15 +43,18 @@ class LeadershipSession {
   workqueue::QueueStats queue_metrics() const { return queue_.stats(); }
   std::size_t rendezvous_members() const;
   std::map<std::string, std::uint64_t> rendezvous_rejections() const;
+  std::optional<TcpStoreMetrics> tcpstore_metrics() const;
 
  private:
   void run();
   // Repeats `step` until it succeeds (true) or the session ends (false).
   template <typename Step>
   bool retry_until_success(const char* what, Step step);
-  // Publishes the address of the rendezvous, which new pods get from then on.
+  // Starts to listen for workers and, for PyTorchJobs, for torchrun's agents.
+  std::optional<Error> listen();
+  // Publishes the addresses of the rendezvous and of the stores, which new pods get from then on.
   std::optional<Error> publish();
-  kube::ApiResult<std::string> published_address();
+  kube::ApiResult<ServiceAddresses> published_addresses();
   std::string rendezvous() const;
   void serve(const class JobKeys& keys);
   void work(class Reconciler& reconciler);
@@ -65,6 +70,7 @@ class LeadershipSession {
   net::WakeUp stop_;
   mutable std::mutex mutex_;            // protects the following members
   std::unique_ptr<RendezvousHub> hub_;  // null until it listens
+  std::unique_ptr<StoreHub> stores_;    // null until it listens, or without PyTorchJobs
   std::string rendezvous_;              // empty until it is published
   std::thread thread_;                  // last member: it uses the others
 };

@@ -84,6 +84,16 @@ MetricFamily evaluation_of(const std::vector<JobMetrics>& jobs) {
   return evaluation;
 }
 
+MetricFamily rejections_of(const char* name, const char* help,
+                           const std::map<std::string, std::uint64_t>& counts) {
+  MetricFamily rejections = family(name, help, MetricType::Counter);
+  for (const auto& [reason, count] : counts) {
+    rejections.metric.push_back(labelled({{"reason", reason}}));
+    rejections.metric.back().counter.value = number(count);
+  }
+  return rejections;
+}
+
 class SnapshotCollectable final : public prometheus::Collectable {
  public:
   SnapshotCollectable(std::shared_ptr<prometheus::Registry> registry,
@@ -102,15 +112,19 @@ class SnapshotCollectable final : public prometheus::Collectable {
         gauge("tilewright_controller_rendezvous_members",
               "Number of worker processes that are connected to the rendezvous server.",
               number(snapshot.rendezvous_members)));
-    MetricFamily rejections =
-        family("tilewright_controller_rendezvous_rejections_total",
-               "Total number of connections that the rendezvous server has turned away by reason.",
-               MetricType::Counter);
-    for (const auto& [reason, count] : snapshot.rendezvous_rejections) {
-      rejections.metric.push_back(labelled({{"reason", reason}}));
-      rejections.metric.back().counter.value = number(count);
+    families.push_back(rejections_of(
+        "tilewright_controller_rendezvous_rejections_total",
+        "Total number of connections that the rendezvous server has turned away by reason.",
+        snapshot.rendezvous_rejections));
+    if (snapshot.tcpstore) {
+      families.push_back(gauge("tilewright_controller_tcpstore_connections",
+                               "Number of connections to the TCPStores of PyTorchJobs.",
+                               number(snapshot.tcpstore->connections)));
+      families.push_back(rejections_of(
+          "tilewright_controller_tcpstore_rejections_total",
+          "Total number of connections that the TCPStore server has turned away by reason.",
+          snapshot.tcpstore->rejections));
     }
-    families.push_back(std::move(rejections));
     families.push_back(gauge("tilewright_controller_workqueue_depth",
                              "Number of jobs in the work queue.", number(snapshot.queue.depth)));
     families.push_back(gauge("tilewright_controller_workqueue_oldest_age_seconds",

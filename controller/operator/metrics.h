@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct JobMetrics {
   JobKind kind = JobKind::kTrainJob;
 };
 
+// Of the server of the TCPStores of PyTorchJobs.
+struct TcpStoreMetrics {
+  std::size_t connections = 0;
+  std::map<std::string, std::uint64_t> rejections;  // by reason
+};
+
 // The values at the time of a scrape.
 struct MetricsSnapshot {
   bool leading = false;
@@ -34,6 +41,7 @@ struct MetricsSnapshot {
   std::vector<JobMetrics> jobs;  // existing jobs that have started at least once
   std::size_t rendezvous_members = 0;
   std::map<std::string, std::uint64_t> rendezvous_rejections;  // by reason
+  std::optional<TcpStoreMetrics> tcpstore;                     // nullopt: not served
   workqueue::QueueStats queue;
   std::map<kube::RequestCounter::Key, std::uint64_t> requests;
 };

@@ -109,6 +109,7 @@ MetricsSnapshot Operator::snapshot() const {
   snapshot.queue = session->queue_metrics();
   snapshot.rendezvous_members = session->rendezvous_members();
   snapshot.rendezvous_rejections = session->rendezvous_rejections();
+  snapshot.tcpstore = session->tcpstore_metrics();
   return snapshot;
 }
 

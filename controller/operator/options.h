@@ -37,6 +37,16 @@ struct Options {
   std::vector<std::string> metrics_namespaces;
 
   PyTorchJobSelection pytorch_jobs;
+  // Whether torchrun's agents of PyTorchJobs meet in a TCPStore of the operator.
+  bool pytorchjob_store = true;
+  net::Address tcpstore_listen{"", kTcpStorePort};
+  // The address for the agents. Without a host: the cluster IP of the Service; none with
+  // `rendezvous_address`, because NAT would hide the addresses by which the store knows the pods.
+  net::Address tcpstore_address{};
+  bool serves_tcpstore() const {
+    return pytorch_jobs.enabled && pytorchjob_store &&
+           (rendezvous_address.host.empty() || !tcpstore_address.host.empty());
+  }
 
   // Interval of the reconcile of all jobs, which also recreates deleted objects that are not
   // watched.

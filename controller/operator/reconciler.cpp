@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <utility>
 
 #include "controller/cluster/diagnose.h"
@@ -127,6 +128,10 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   }
   observed.workers =
       observe_pods(deps_.caches, {cached->namespace_name, cached->uid, kind}, expectations);
+  const std::string tcpstore =
+      decoded.pytorch
+          ? serve_store({cached->namespace_name, cached->uid, kind}, *decoded.pytorch, observed)
+          : "";
   read_start_failures(key, observed, expectations, wait);
   observed.owned_resources = expectations.owned_resources;
   observed.removed_owned_resources = expectations.removed_owned_resources;
@@ -149,10 +154,10 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
       decoded.errors.empty()
           ? policy::reconcile(observed, now)
           : policy::reconcile_invalid(observed, decoded.errors.front().sentence(), now);
-  const auto objects =
-      kind == JobKind::kTrainJob
-          ? train_job_objects(observed.job)
-          : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers, drops_state_);
+  const auto objects = kind == JobKind::kTrainJob
+                           ? train_job_objects(observed.job)
+                           : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers,
+                                                 drops_state_, tcpstore);
   const ApplyResult outcome =
       deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
 
@@ -216,6 +221,32 @@ void Reconciler::read_start_failures(const std::string& key, policy::Observed& o
   expectations.pod_event_checks = std::move(pod_event_checks);
 }
 
+std::string Reconciler::serve_store(const JobId& id, const api::PyTorchJob& job,
+                                    policy::Observed& observed) {
+  if (deps_.stores == nullptr) return "";
+  std::set<std::string> addresses;
+  bool others_meet_elsewhere = false;
+  for (const Caches::Pod& pod : deps_.caches.pods_of(id)) {
+    const policy::WorkerPhase phase = pod->value.worker.phase;
+    if (phase == policy::WorkerPhase::kSucceeded || phase == policy::WorkerPhase::kFailed) {
+      if (!pod->value.uses_tcpstore || policy::runs_tilewright(observed)) continue;
+      const auto worker = std::ranges::find(observed.workers, pod->uid, &policy::Worker::uid);
+      if (worker != observed.workers.end() &&
+          ended_with_its_store(*worker, deps_.stores->opened())) {
+        worker->failure_cause = api::FailureCause::kInfrastructure;
+        worker->reason = policy::failure_reason::kStoreLost;
+      }
+    } else if (pod->value.uses_tcpstore) {
+      addresses.insert(pod->value.addresses.begin(), pod->value.addresses.end());
+    } else {
+      others_meet_elsewhere = true;  // created while there was no store
+    }
+  }
+  deps_.stores->serve(id.uid, addresses);
+  const bool meets_here = cluster::meets_in_operators_store(job) && !others_meet_elsewhere;
+  return meets_here ? deps_.stores->address_for_pods() : "";
+}
+
 JobExpectations& Reconciler::expectations_of(const std::string& key) {
   const std::lock_guard lock(mutex_);
   return expectations_[key];  // stable until forget(); only one thread processes the key
@@ -230,6 +261,7 @@ void Reconciler::handle_deleted(const std::string& key, JobExpectations& expecta
   if (expectations.uid.empty()) return;
   log_->info("{}: job {} was deleted", key, expectations.uid);
   deps_.hub.close(expectations.uid);
+  if (deps_.stores != nullptr) deps_.stores->close(expectations.uid);
   expectations = {};
   deps_.queue.forget(key);  // a new job of this name starts without back-off
 }

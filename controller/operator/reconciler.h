@@ -14,6 +14,7 @@
 #include "controller/operator/job_expectations.h"
 #include "controller/operator/metrics.h"
 #include "controller/operator/recorder.h"
+#include "controller/operator/store_hub.h"
 #include "controller/workqueue/work_queue.h"
 
 namespace tilewright::controller {
@@ -31,6 +32,7 @@ class Reconciler {
     Recorder& recorder;
     workqueue::WorkQueue& queue;
     Metrics& metrics;
+    StoreHub* stores = nullptr;  // null: the agents of PyTorchJobs meet at their worker 0
   };
   Reconciler(const Dependencies& deps, std::shared_ptr<Logger> log)
       : deps_(deps), log_(std::move(log)) {}
@@ -50,6 +52,9 @@ class Reconciler {
   // Reads the events of scheduled pods that are slow to start.
   void read_start_failures(const std::string& key, policy::Observed& observed,
                            JobExpectations& expectations, const net::Wait& wait);
+  // Serves the store of the job's pods, and marks those that ended with their last store. Returns the
+  // address for new pods; empty: they meet at worker 0.
+  std::string serve_store(const JobId& id, const api::PyTorchJob& job, policy::Observed& observed);
   void handle_deleted(const std::string& key, JobExpectations& expectations);
 
   const Dependencies deps_;

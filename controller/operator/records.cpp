@@ -170,6 +170,21 @@ std::optional<ControllingJob> controlling_job(const json& object) {
   return std::nullopt;
 }
 
+// The address of an ended pod may belong to another pod, and a node's to any program on it.
+std::vector<std::string> addresses_of(const json& pod, policy::WorkerPhase phase) {
+  const bool ended =
+      phase == policy::WorkerPhase::kSucceeded || phase == policy::WorkerPhase::kFailed;
+  if (ended || member(member(pod, "spec"), "hostNetwork") == json(true)) return {};
+  std::vector<std::string> addresses;
+  const json& list = member(member(pod, "status"), "podIPs");
+  for (const json& each : list) {
+    if (std::string address = string_member(each, "ip"); !address.empty()) {
+      addresses.push_back(std::move(address));
+    }
+  }
+  return addresses;
+}
+
 PodRecord record_of_pod(const json& object) {
   PodRecord record;
   auto worker = cluster::worker_of_pod(object);
@@ -183,11 +198,17 @@ PodRecord record_of_pod(const json& object) {
   record.job_uid = std::move(owner->uid);
   record.job_name = std::move(owner->name);
   record.job_kind = owner->kind;
+  if (owner->kind == JobKind::kPyTorchJob) {
+    record.addresses = addresses_of(object, record.worker.phase);
+    record.uses_tcpstore =
+        member(member(member(object, "metadata"), "annotations"), annotations::kTcpStore)
+            .is_string();
+  }
   return record;
 }
 
 bool keep_pod_field(std::string_view section, std::string_view member) {
-  if (section == "spec") return member == "nodeName";
+  if (section == "spec") return member == "nodeName" || member == "hostNetwork";
   return kube::exclude_managed_fields(section, member);
 }
 

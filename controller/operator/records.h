@@ -106,9 +106,13 @@ struct PodRecord {
   std::string job_name;
   JobKind job_kind = JobKind::kTrainJob;
   policy::Worker worker;
+  // Numeric addresses of the pod alone; empty if it has ended, has none yet, or uses its node's.
+  std::vector<std::string> addresses;
+  bool uses_tcpstore = false;  // torchrun's agents meet in the operator's TCPStore
 };
 PodRecord record_of_pod(const nlohmann::json& object);
-// Field filter for record_of_pod(). Of the spec, the largest part of a pod, it keeps only nodeName.
+// Field filter for record_of_pod(). Of the spec, the largest part of a pod, it keeps only nodeName
+// and hostNetwork.
 bool keep_pod_field(std::string_view section, std::string_view member);
 
 struct NodeRecord {

@@ -20,7 +20,9 @@ Sizes sizes_of(const api::TrainJob& job) {
   sizes.min = std::max(1, static_cast<int>(elastic.min_replicas.value_or(replicas)));
   sizes.max = std::max(sizes.min, static_cast<int>(elastic.max_replicas.value_or(replicas)));
   sizes.desired = std::clamp(replicas, sizes.min, sizes.max);
-  sizes.processes_per_worker = std::max(1, static_cast<int>(job.spec.nproc_per_node.value_or(1)));
+  const api::ProcessCount processes = job.spec.nproc_per_node.value_or(1);
+  sizes.processes_per_worker = std::max(1, static_cast<int>(processes.number));
+  sizes.automatic_processes = processes.automatic;
   return sizes;
 }
 
@@ -40,7 +42,7 @@ Membership membership_of(const JobState& state, const std::set<int>& absent) {
   const auto processes = [](std::int64_t workers, std::int64_t each) {
     return static_cast<int>(std::min<std::int64_t>(workers * each, rendezvous::kMaxWorld));
   };
-  const std::int64_t most = state.observed.traits.auto_processes ? kMaxAutoProcesses : 1;
+  const std::int64_t most = sizes.automatic_processes ? api::kMaxAutomaticProcesses : 1;
   membership.min_world = processes(sizes.min, sizes.processes_per_worker);
   membership.max_world = processes(sizes.max, sizes.processes_per_worker * most);
   membership.expected = processes(std::max(coming, sizes.min), sizes.processes_per_worker);

@@ -17,6 +17,9 @@ struct Sizes {
   int max = 1;
   int desired = 1;  // spec.worker.replicas, clamped to min and max
   int processes_per_worker = 1;
+  // nprocPerNode is auto: a worker has processes_per_worker to api::kMaxAutomaticProcesses
+  // processes, as its node decides.
+  bool automatic_processes = false;
 };
 
 Sizes sizes_of(const api::TrainJob& job);

@@ -308,6 +308,10 @@ std::string describe_failure(const api::TrainJob& job, const api::FailureRecord&
   if (record.reason == failure_reason::kVanished) {
     return fmt::format("{} no longer exists", worker);
   }
+  if (record.reason == failure_reason::kStoreLost) {
+    return fmt::format(
+        "the agent of {} ended because the operator, which holds its store, restarted", worker);
+  }
   if (record.cause == api::FailureCause::kInfrastructure) {
     return fmt::format("{} was stopped by the cluster ({})", worker, record.reason);
   }

@@ -51,6 +51,7 @@ inline constexpr const char* kNodeLost = "NodeLost";
 inline constexpr const char* kDeleted = "Deleted";    // not by a plan
 inline constexpr const char* kVanished = "Vanished";  // deleted while no leader was watching
 inline constexpr const char* kKeyReplaced = "KeyReplaced";
+inline constexpr const char* kStoreLost = "StoreLost";  // torchrun's, with the operator's leader
 inline constexpr const char* kPeerLost = "PeerLost";
 inline constexpr const char* kCheckpointMissing = kCheckpointMissingReason;
 inline constexpr const char* kDiverged = "TrainingDiverged";

@@ -32,6 +32,8 @@ void take_figures(RendezvousView& view) {
   metrics.erase(training_report::kEtaSeconds);
   metrics.erase(training_report::kGradNorm);
   metrics.erase(training_report::kFailedCheckpoints);
+  metrics.erase(training_report::kRecoveries);
+  metrics.erase(training_report::kStepsLost);
 }
 
 // A Pending pod is not running if its node reports. If the node does not report, its kubelet may

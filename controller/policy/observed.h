@@ -152,9 +152,6 @@ struct FieldNames {
   const char* affinity = "spec.worker.affinity";
 };
 
-// More NUMA nodes than hosts for training have.
-inline constexpr int kMaxAutoProcesses = 16;
-
 // What differs between the kinds of jobs. The defaults are those of a TrainJob.
 struct JobTraits {
   // Worker 0 is the job's master, named JOB-master-0; worker i is then JOB-worker-(i - 1). The
@@ -163,8 +160,8 @@ struct JobTraits {
   std::optional<api::RestartPolicy> master_restart_policy;  // nullopt: that of the workers
   // False: the workers may run any program, until they join the rendezvous.
   bool runs_tilewright = true;
-  // nprocPerNode is auto: each worker has 1 to kMaxAutoProcesses processes, as its node decides.
-  bool auto_processes = false;
+  // The trainer's --output_dir, with dates expanded, if the workers run Tilewright; else unknown.
+  std::string output_directory;
   // Owned resources to remove when the job ends or is suspended, whatever cleanPodPolicy says.
   std::set<OwnedResource> removed_when_inactive;
   FieldNames fields;

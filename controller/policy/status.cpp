@@ -125,7 +125,7 @@ Phase phase_of(const JobState& state, const api::TrainJobStatus& status) {
   // workers that are up.
   const auto& rendezvous = state.observed.rendezvous;
   if (up >= state.sizes.min && rendezvous && rendezvous->epoch > 0 &&
-      (state.observed.traits.auto_processes
+      (state.sizes.automatic_processes
            ? rendezvous->world >= up
            : rendezvous->world == up * state.sizes.processes_per_worker)) {
     return Phase::kRunning;
@@ -150,6 +150,9 @@ void fill_status(const JobState& state, api::TrainJobStatus& status) {
     status.rendezvous_epoch = std::max(
         status.rendezvous_epoch, static_cast<std::int64_t>(observed.rendezvous->latest_epoch));
     if (!observed.rendezvous->isa.empty()) status.instruction_set = observed.rendezvous->isa;
+  }
+  if (status.output_directory.empty() && runs_tilewright(observed)) {
+    status.output_directory = observed.traits.output_directory;
   }
   std::optional<api::Progress> progress = progress_of(observed);
   if (!progress) progress = status.progress;

@@ -31,6 +31,20 @@ void write_vocabulary(const fs::path& file) {
   for (; count < size; ++count) out << "[unused" << count << "]\n";
 }
 
+// The cache that a download of the guides' model and data set leaves, as huggingface_hub writes it.
+void write_hub_cache(const fs::path& cache) {
+  const fs::path hub = source_dir() / "tests/golden/guides/data";
+  const std::string commit(40, 'c');
+  for (const auto& [from, name] :
+       {std::pair{"models/distilbert/distilbert-base-uncased", "models--distilbert-base-uncased"},
+        std::pair{"datasets/rajpurkar/squad", "datasets--squad"}}) {
+    fs::create_directories(cache / name / "refs");
+    std::ofstream(cache / name / "refs/main") << commit;
+    fs::create_directories(cache / name / "snapshots");
+    fs::copy(hub / from, cache / name / "snapshots" / commit, fs::copy_options::recursive);
+  }
+}
+
 CommandResult run(const std::string& program, const std::vector<std::string>& arguments,
                   const fs::path& folder) {
   ChildCommand command;
@@ -93,16 +107,21 @@ void TrainingJobTest::SetUp() {
     fs::copy(small_model(), folder() / "model");
     fs::remove(folder() / "model/expected.safetensors");
     write_vocabulary(folder() / "model/vocab.txt");
+  } else if (model_ == Model::kHub) {
+    write_hub_cache(folder() / "hub_cache");
   } else {
     ASSERT_EQ(missing_model(), "");
     fs::create_directory_symlink(fs::canonical(model_dir()), folder() / "model");
   }
-  fs::create_directory_symlink(source_dir() / "examples/data" / data_, folder() / "data");
+  if (model_ != Model::kHub) {
+    fs::create_directory_symlink(source_dir() / "examples/data" / data_, folder() / "data");
+  }
 
   create(claim("work"));
   create(with_claim(restricted_pod("loader", tools_image(), {"sleep", "600"}), "work"));
   wait("pod/loader", R"({.status.conditions[?(@.type=="Ready")].status})", "True");
-  for (const char* name : {"model", "data"}) {
+  for (const char* name : {"model", "data", "hub_cache"}) {
+    if (!fs::exists(folder() / name)) continue;
     kubectl_ok(
         {"cp", fs::canonical(folder() / name).string(), std::string("loader:/work/") + name});
   }
@@ -124,15 +143,14 @@ std::string TrainingJobTest::run_with_claim(const std::string& script) const {
 }
 
 void TrainingJobTest::patch_job(const json& patch) const {
-  kubectl_ok({"patch", "tj.tilewright.dev", job_, "--type=merge", "--patch=" + patch.dump()});
+  kubectl_ok({"patch", kind_, job_, "--type=merge", "--patch=" + patch.dump()});
 }
 
 json TrainingJobTest::wait_for(const std::string& what) const {
   const auto deadline = std::chrono::steady_clock::now() + kTrainingTimeout / 2;
   CommandResult waited;
   do {  // in steps, because kubectl commands have a timeout of two minutes
-    waited = kubectl(
-        {"wait", "tj.tilewright.dev/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
+    waited = kubectl({"wait", kind_ + "/" + job_, "--for=" + what, "--timeout=100s", "-o", "json"});
   } while (waited.exit_code != 0 && waited.error.find("timed out") != std::string::npos &&
            std::chrono::steady_clock::now() < deadline);
   EXPECT_EQ(waited.exit_code, 0) << what << ": " << waited.error << describe_job();
@@ -165,7 +183,7 @@ void TrainingJobTest::wait_for_event(const std::string& reason, const MessageMat
 
 void TrainingJobTest::wait_for_success() const {
   const auto deadline = std::chrono::steady_clock::now() +
-                        (model_ == Model::kSmall ? kTrainingTimeout / 2 : kTrainingTimeout);
+                        (model_ != Model::kMiniLm ? kTrainingTimeout / 2 : kTrainingTimeout);
   // In steps, because kubectl commands have a timeout of two minutes.
   const auto left = [&] {
     return std::chrono::ceil<std::chrono::seconds>(deadline - std::chrono::steady_clock::now());
@@ -173,22 +191,23 @@ void TrainingJobTest::wait_for_success() const {
   while (left().count() > 0) {
     const auto step = std::min(left(), std::chrono::seconds(100));
     const CommandResult waited =
-        kubectl({"wait", "tj.tilewright.dev/" + job_, "--for=jsonpath={.status.completionTime}",
+        kubectl({"wait", kind_ + "/" + job_, "--for=jsonpath={.status.completionTime}",
                  fmt::format("--timeout={}s", step.count())});
     if (waited.exit_code == 0) break;
   }
   ASSERT_EQ(job()["status"].value("phase", ""), "Succeeded") << describe_job();
 }
 
-std::string TrainingJobTest::hash_of_cluster_run() const {
-  return run_with_claim("sha256sum /work/out/model.safetensors").substr(0, 64);
+std::string TrainingJobTest::hash_of_cluster_run(const std::string& output) const {
+  return run_with_claim("sha256sum /work/" + output + "/model.safetensors").substr(0, 64);
 }
 
-std::string TrainingJobTest::hash_of_local_run(const json& manifest) const {
+std::string TrainingJobTest::hash_of_local_run(const json& manifest,
+                                               const std::string& output) const {
   std::ofstream(folder() / "job.yaml") << manifest.dump();
   const CommandResult up = tilewright({"up", "job.yaml"});
   EXPECT_EQ(up.exit_code, 0) << up.output;
-  const CommandResult sum = run("/usr/bin/sha256sum", {"out/model.safetensors"}, folder());
+  const CommandResult sum = run("/usr/bin/sha256sum", {output + "/model.safetensors"}, folder());
   return sum.output.substr(0, 64);
 }
 
@@ -209,7 +228,7 @@ bool TrainingJobTest::is_make_cluster() const {
 }
 
 std::string TrainingJobTest::describe_job() const {
-  return kubectl({"describe", "tj.tilewright.dev", job_}).output +
+  return kubectl({"describe", kind_, job_}).output +
          kubectl({"logs", "--selector=tilewright.dev/job-name=" + job_, "--prefix", "--tail=20"})
              .output;
 }

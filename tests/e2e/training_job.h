@@ -17,6 +17,7 @@ namespace tilewright::testing {
 enum class Model {
   kSmall,   // 2 layers, hidden size 128, tiny vocabulary: thousands of steps/min
   kMiniLm,  // MiniLM of `make model`
+  kHub,     // DistilBERT of hidden size 32 and SQuAD, in a cache of the hub
 };
 
 // The manifest of the job `mrpc`: one worker that trains two steps from the claim `work`. Tests
@@ -25,10 +26,13 @@ nlohmann::json training_job(Model model);
 
 class TrainingJobTest : public KubernetesTest {
  protected:
-  // `data`: a directory of examples/data. `job`: the name of the job that the functions below mean.
-  explicit TrainingJobTest(Model model, std::string data = "paraphrase", std::string job = "mrpc")
-      : model_(model), data_(std::move(data)), job_(std::move(job)) {}
-  // Creates the claim `work` in the test's namespace, with directories `model` and `data`.
+  // `data`: a directory of examples/data. `job`: the name of the job that the functions below mean,
+  // `kind` its resource.
+  explicit TrainingJobTest(Model model, std::string data = "paraphrase", std::string job = "mrpc",
+                           std::string kind = "tj.tilewright.dev")
+      : model_(model), data_(std::move(data)), job_(std::move(job)), kind_(std::move(kind)) {}
+  // Creates the claim `work` in the test's namespace, with directories `model` and `data`, or
+  // `hub_cache`.
   void SetUp() override;
   void TearDown() override;
 
@@ -37,7 +41,7 @@ class TrainingJobTest : public KubernetesTest {
   // Adds a kubectl command that runs when the test ends, also after a failure.
   void add_cleanup(std::vector<std::string> command) { cleanups_.push_back(std::move(command)); }
 
-  nlohmann::json job() const { return get("trainjob/" + job_); }
+  nlohmann::json job() const { return get(kind_ + "/" + job_); }
   // Applies a merge patch.
   void patch_job(const nlohmann::json& patch) const;
   using MessageMatcher = ::testing::Matcher<const std::string&>;
@@ -57,9 +61,10 @@ class TrainingJobTest : public KubernetesTest {
   // Waits for the first checkpoint, so that there is progress to lose.
   void wait_for_checkpoint() const { wait_for("jsonpath={.status.progress.lastCheckpoint}"); }
 
-  std::string hash_of_cluster_run() const;
+  std::string hash_of_cluster_run(const std::string& output = "out") const;
   // The hash of the same job under `tilewright up` on this machine.
-  std::string hash_of_local_run(const nlohmann::json& manifest) const;
+  std::string hash_of_local_run(const nlohmann::json& manifest,
+                                const std::string& output = "out") const;
 
   // Runs the built `tilewright` with the cluster's KUBECONFIG.
   CommandResult tilewright(const std::vector<std::string>& arguments) const;
@@ -71,12 +76,12 @@ class TrainingJobTest : public KubernetesTest {
   const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path model_folder() const;
   std::string describe_job() const;
 
   Model model_;
   std::string data_;
   std::string job_;
+  std::string kind_;
   TemporaryDirectory folder_;
   std::vector<std::vector<std::string>> cleanups_;
 };

@@ -70,6 +70,16 @@ TEST_F(Chart, ContainsTheCrdUnchangedAndKeepsIt) {
   EXPECT_EQ(json::diff(crd_source(), crd), json::array());
 }
 
+TEST_F(Chart, ContainsTheCrdOfPyTorchJobs) {
+  json crd = testing::find_only(rendered({"--set", "pytorchjobs.enabled=true"}),
+                                "CustomResourceDefinition", "pytorchjobs.kubeflow.org");
+  crd["metadata"].erase("annotations");
+  crd["metadata"].erase("labels");
+  const std::string source =
+      testing::read_text(testing::source_dir() / "crds/pytorchjobs.kubeflow.org.yaml");
+  EXPECT_EQ(json::diff(read_yaml(source).tree, crd), json::array());
+}
+
 TEST_F(Chart, SetsTheCrdsDefaultWorkerImage) {
   json crd = testing::find_only(rendered(kAllFlags), "CustomResourceDefinition", kCrdName);
   EXPECT_FALSE(crd["metadata"].contains("annotations")) << "crd.keep is false";
@@ -152,6 +162,30 @@ TEST_F(Chart, UsesThePortsAndLabelsOfThePrograms) {
   for (const auto& [name, value] : service["spec"]["selector"].items()) {
     EXPECT_EQ(labels.value(name, ""), value);
   }
+}
+
+TEST_F(Chart, OpensThePortOfTheStoresOnlyForPyTorchJobs) {
+  const auto ports = [&](const std::vector<std::string>& flags) {
+    const auto objects = rendered(flags);
+    const json service = testing::find_only(objects, "Service", "tilewright-rendezvous");
+    const json policy = testing::find_only(objects, "NetworkPolicy", "tilewright-controller");
+    const json deployment = testing::find_only(objects, "Deployment", "tilewright-controller");
+    const json& container = deployment["spec"]["template"]["spec"]["containers"][0];
+    std::map<std::string, std::vector<json>> found;
+    for (const json& port : service["spec"]["ports"]) found[port["name"]].push_back(port["port"]);
+    for (const json& port : container["ports"]) {
+      found[port["name"]].push_back(port["containerPort"]);
+    }
+    for (const json& port : policy["spec"]["ingress"][0]["ports"]) {
+      found[port["port"]].push_back("allowed");
+    }
+    return found;
+  };
+  EXPECT_FALSE(ports(kDefaultFlags).contains("tcpstore"));
+  EXPECT_EQ(ports({"--set", "pytorchjobs.enabled=true"})["tcpstore"],
+            (std::vector<json>{kTcpStorePort, kTcpStorePort, "allowed"}));
+  EXPECT_FALSE(
+      ports({"--set", "pytorchjobs.enabled=true,pytorchjobs.store=false"}).contains("tcpstore"));
 }
 
 TEST_F(Chart, OpensMetricsToTheGivenNamespacesOnly) {

@@ -42,6 +42,8 @@ TEST_F(CrdValidation, RejectsWhatValidateRejects) {
        "found 1001, expected an integer from 1 to 1000"},
       {"nprocPerNode: 1", "nprocPerNode: 0", "spec.nprocPerNode",
        "found 0, expected an integer from 1 to 256"},
+      {"nprocPerNode: 1", "nprocPerNode: gpu", "spec.nprocPerNode",
+       "found gpu, expected auto, cpu or an integer from 1 to 256", false},
       {"rdzvBackend: c10d", "rdzvBackend: etcd", "spec.elasticPolicy.rdzvBackend",
        "supported values: \"c10d\"", false},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tsl, value: \"true\"}]",
@@ -355,6 +357,9 @@ TEST_F(CrdValidation, RejectsEveryVariableThatTheRuntimeSets) {
 TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
   const std::pair<const char*, const char*> cases[] = {
       {"learning_rate: 1e-4", "learning_rate: 0"},
+      {"learning_rate: 1e-4", "ddp_backend: ccl"},
+      {"nprocPerNode: 1", "nprocPerNode: auto"},
+      {"nprocPerNode: 1", "nprocPerNode: cpu"},
       {"learning_rate: 1e-4", "task_name: mrpc\n    output_dir: output:$(TILEWRIGHT_JOB_NAME)"},
       {"learning_rate: 1e-4", "resume_from_checkpoint: output:old/checkpoint-5"},
       {"learning_rate: 1e-4", "resume_from_checkpoint: \"\""},

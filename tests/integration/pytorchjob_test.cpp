@@ -4,6 +4,7 @@
 // tests/unit/controller/policy/job_traits_test.cpp.
 #include "common/net/wait.h"
 #include "tests/integration/controller_fixture.h"
+#include "tests/support/tcpstore_client.h"
 
 namespace tilewright::testing {
 namespace {
@@ -109,6 +110,29 @@ class PyTorchJobTest : public ControllerTest {
     more.insert(more.begin(), "--enable_pytorchjobs");
     start_controller("", more);
   }
+  // Starts a controller with a Service, through which torchrun's agents reach the operator's store.
+  // Returns the cluster IP of the Service; `store` is where the controller listens.
+  std::string start_with_store(net::Address& store, std::vector<std::string> more = {}) {
+    const HttpResponse made =
+        admin().post(core("services"), {{"metadata", {{"name", "tilewright-rendezvous"}}},
+                                        {"spec",
+                                         {{"ports",
+                                           {{{"name", "rendezvous"}, {"port", 29400}},
+                                            {{"name", "tcpstore"}, {"port", 29401}}}}}}});
+    EXPECT_TRUE(made.status == 201 || made.status == 409) << made.message();  // or it exists
+    setenv("POD_IP", "127.0.0.1", 1);
+    more.insert(more.begin(), {"--enable_pytorchjobs", "--tcpstore_listen=127.0.0.1:0"});
+    start_controller("", more, "");
+    unsetenv("POD_IP");
+    ObjectWatch slices(*client_, kube::resource::endpoint_slices(), namespace_);
+    EXPECT_TRUE(slices.wait_until([&](const Objects& found) {
+      const auto slice = found.find("tilewright-rendezvous");
+      if (slice == found.end() || slice->second["ports"].size() != 2) return false;
+      store = {"127.0.0.1", slice->second["ports"][1]["port"]};
+      return true;
+    }));
+    return made.json()["spec"]["clusterIP"];
+  }
   std::string pytorch_path() const {
     return fmt::format("/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs", namespace_);
   }
@@ -200,6 +224,85 @@ TEST_F(PyTorchJobTest, RunsAJobOfTheGuidesToSuccess) {
   EXPECT_TRUE(done["status"].contains("completionTime"));
   EXPECT_EQ(done["status"]["tilewright"]["phase"], "Succeeded");
   EXPECT_THAT(node_->pods().objects(), SizeIs(2)) << "cleanPodPolicy defaults to None";
+}
+
+// The addresses of the pods are loopback addresses, from which the test connects as their agents.
+TEST_F(PyTorchJobTest, AgentsMeetInAStoreOfTheOperator) {
+  net::Address store;
+  const std::string service = start_with_store(store);
+  ASSERT_NE(store.port, 0);
+  TcpStoreClient stranger(store, "127.0.0.9");
+  stranger.validate();
+  stranger.start_wait({"/key"});
+  create(guide_job());
+  ASSERT_TRUE(wait_for_live_pods(2));
+  EXPECT_THAT(variables("qa-worker-1"),
+              IsSupersetOf({Pair("PET_RDZV_ENDPOINT", service + ":29401"),
+                            Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", std::string("1"))}));
+  TcpStoreClient first(store, "127.0.0.11"), second(store, "127.0.0.12");
+  for (TcpStoreClient* client : {&first, &second}) client->validate();
+  first.set("/key", "value");
+  node_->set_address("qa-worker-0", "127.0.0.11");
+  first.ping();
+  node_->set_address("qa-worker-1", "127.0.0.12");
+  EXPECT_EQ(second.get("/key"), "value");
+
+  const std::string failed = live_pods().at("qa-worker-1");
+  node_->end_container("qa-worker-1", 1);
+  EXPECT_TRUE(second.closed()) << "another pod may get the address";
+  ASSERT_TRUE(wait_for_new_pod("qa-worker-1", failed));
+  node_->set_address("qa-worker-1", "127.0.0.13");
+  TcpStoreClient replacement(store, "127.0.0.13");
+  replacement.validate();
+  EXPECT_EQ(replacement.get("/key"), "value") << "the store outlives the pods";
+
+  ASSERT_TRUE(admin().remove(pytorch_path() + "/qa").ok());
+  EXPECT_TRUE(first.closed());
+  EXPECT_TRUE(replacement.closed());
+  EXPECT_TRUE(stranger.closed()) << "no pod has its address";
+}
+
+// PyTorch's client does not reconnect, so each agent ends with exit code 1. That is not its fault.
+TEST_F(PyTorchJobTest, AChangeOfTheLeaderUsesNoRestarts) {
+  net::Address store;
+  start_with_store(store, kNoLeaderElection);
+  create(guide_job({{"spec", {{"runPolicy", {{"backoffLimit", 1}}}}}}));
+  ASSERT_TRUE(wait_for_live_pods(2));
+  const auto before = live_pods();
+  kill_and_read_output(*controllers_.front());
+  controllers_.clear();
+  for (const char* pod : {"qa-worker-0", "qa-worker-1"}) node_->end_container(pod, 1);
+  start_with_store(store, kNoLeaderElection);
+  for (const auto& [pod, uid] : before) ASSERT_TRUE(wait_for_new_pod(pod, uid));
+  ASSERT_TRUE(becomes([](const json& job) {
+    const json restarts = job["status"]["tilewright"].value("restarts", json::object());
+    return restarts.value("infrastructure", 0) == 2 && restarts.value("program", 0) == 0;
+  }));
+  EXPECT_EQ(current()["status"]["tilewright"]["failures"][0]["reason"], "StoreLost");
+}
+
+// Agents that meet at two places would train twice.
+TEST_F(PyTorchJobTest, AgentsMeetWhereTheOthersOfTheirJobDo) {
+  start(kNoLeaderElection);
+  create(guide_job());
+  ASSERT_TRUE(wait_for_live_pods(2));
+  EXPECT_THAT(variables("qa-worker-1"), Contains(Pair("PET_RDZV_ENDPOINT", "qa-worker-0:23456")));
+  kill_and_read_output(*controllers_.front());
+  controllers_.clear();
+  net::Address store;
+  const std::string service = start_with_store(store, kNoLeaderElection);
+  const auto before = live_pods();
+  node_->end_container("qa-worker-1", 1);
+  ASSERT_TRUE(wait_for_new_pod("qa-worker-1", before.at("qa-worker-1")));
+  EXPECT_THAT(variables("qa-worker-1"), Contains(Pair("PET_RDZV_ENDPOINT", "qa-worker-0:23456")));
+  // A new job, of the same name, meets at the operator.
+  ASSERT_TRUE(admin().remove(pytorch_path() + "/qa").ok());
+  ASSERT_TRUE(admin().remove(core("pods")).ok());
+  ASSERT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.empty(); }));
+  const std::string uid = create(guide_job())["metadata"]["uid"];
+  ASSERT_TRUE(becomes(
+      [&](const json& job) { return job["metadata"]["uid"] == uid && state(job) == "Running"; }));
+  EXPECT_THAT(variables("qa-worker-1"), Contains(Pair("PET_RDZV_ENDPOINT", service + ":29401")));
 }
 
 TEST_F(PyTorchJobTest, RunsAJobWithAMaster) {

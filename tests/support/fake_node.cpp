@@ -158,6 +158,12 @@ void FakeNode::end_container(const std::string& pod, int exit_code, const std::s
   ASSERT_TRUE(set.ok()) << set.message();
 }
 
+void FakeNode::set_address(const std::string& pod, const std::string& ip) {
+  const HttpResponse set =
+      patch_status(*test_client_, pod, {{"podIP", ip}, {"podIPs", {{{"ip", ip}}}}});
+  ASSERT_TRUE(set.ok()) << set.message();
+}
+
 void FakeNode::start_containers() {
   for (const auto& [name, pod] : pods_->objects()) {
     if (pod["status"].value("phase", "") == "Pending")

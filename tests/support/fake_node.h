@@ -37,6 +37,8 @@ class FakeNode {
   // Ends the container: with the exit code if `signal` is 0. `reason`: OOMKilled, Error, ...
   void end_container(const std::string& pod, int exit_code, const std::string& reason = "",
                      const std::string& last_lines = "");
+  // Sets status.podIP.
+  void set_address(const std::string& pod, const std::string& ip);
   // Ends every running pod with exit code 0.
   void succeed_all();
 

@@ -6,6 +6,7 @@
 
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
+#include "worker/checkpoint/file_names.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr std::string_view kPrefix = "checkpoint-";
 

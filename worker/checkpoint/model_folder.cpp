@@ -2,6 +2,7 @@
 
 #include "common/base/files.h"
 #include "worker/checkpoint/atomic_directory.h"
+#include "worker/checkpoint/file_names.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
 namespace tilewright::checkpoint {
@@ -9,7 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModelFile = "model.safetensors";
 constexpr std::uint64_t kMaxTokenizerBytes = 256u << 20;
 
 }  // namespace

@@ -28,10 +28,10 @@
 namespace tilewright::cli {
 namespace {
 
-// The value of a variable that counts processes; 1 if it is not set.
-int process_count(const char* name) {
+// The value of a variable that counts processes or shards.
+int count_of(const char* name, int if_not_set) {
   const std::string text = environment_variable(name);
-  if (text.empty()) return 1;
+  if (text.empty()) return if_not_set;
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
@@ -92,13 +92,15 @@ train::RunOptions make_options(
   options.cpu_model = cpu.model;
   // Processes of one launcher share its CPUs unless it has bound each to its own. A launcher that
   // sets LOCAL_WORLD_SIZE=1 has bound them, too.
-  int sharing = launched ? std::max(1, launched->local_world) : process_count(env::kLocalWorldSize);
+  int sharing = launched ? std::max(1, launched->local_world) : count_of(env::kLocalWorldSize, 1);
   if (launched && elastic::read_cpu_binding().bound()) sharing = 1;
   ThreadCount threads = thread_count(cpu.physical_cores, cpu.usable_cpus, sharing,
                                      environment_variable(env::kOmpNumThreads));
   options.threads = threads.threads;
   if (!threads.note.empty()) notes.push_back(std::move(threads.note));
-  options.default_world_size = launched ? launched->world : process_count(env::kWorldSize);
+  options.default_world_size =
+      count_of(env::kNominalWorkers, launched ? launched->world : count_of(env::kWorldSize, 1));
+  options.default_virtual_shards = count_of(env::kVirtualShards, 0);
   options.fault = environment_variable(env::kFault);
   options.terminal = isatty(STDERR_FILENO) != 0;
   options.variable = environment_variable;

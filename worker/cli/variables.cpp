@@ -11,6 +11,7 @@
 #include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/contract/environment.h"
+#include "common/contract/training_flags.h"
 #include "common/launch/dates.h"
 
 namespace tilewright::cli {
@@ -31,6 +32,17 @@ std::int64_t launch_time(const GetVariable& variable) {
                                                 env::kLaunchTime, printable(text)));
   }
   return seconds;
+}
+
+// Whether the last --output_dir holds a date.
+bool dates_output_dir(const std::vector<std::string>& arguments) {
+  bool dates = false;
+  for (const FlagArgument& argument : split_command_line(arguments)) {
+    if (argument.flag == find_training_flag("output_dir")) {
+      dates = launch::holds_date(argument.value);
+    }
+  }
+  return dates;
 }
 
 }  // namespace
@@ -79,6 +91,10 @@ ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
     if (!launch::holds_date(argument)) continue;
     expanded.dates = true;
     argument = launch::expand_dates(argument, launch_time(variable)).or_throw();
+  }
+  const std::string kept = expanded.dates ? variable(env::kOutputDir) : "";
+  if (!kept.empty() && dates_output_dir(arguments)) {
+    expanded.arguments.push_back("--output_dir=" + kept);  // the last value wins
   }
   return expanded;
 }

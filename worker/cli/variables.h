@@ -30,8 +30,8 @@ struct ExpandedArguments {
   std::vector<std::string> arguments;
   bool dates = false;  // some held $(date ...)
 };
-// Expands each $(date ...) with the start of the job: TILEWRIGHT_LAUNCH_TIME, or now. Throws
-// Failure(kUsage).
+// Expands each $(date ...) with the start of the job: TILEWRIGHT_LAUNCH_TIME, or now. An --output_dir
+// with a date becomes TILEWRIGHT_OUTPUT_DIR if that is set. Throws Failure(kUsage).
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
                                    const GetVariable& variable);
 

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
+
+#include "common/base/check.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -173,6 +176,28 @@ void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime d
     if (peer != root) exchange.send(peer, bytes);
   }
   exchange.run();
+}
+
+void copy_bytes(Mesh& mesh, std::span<const int> senders, std::span<const int> receivers,
+                std::span<std::byte> bytes, MonotonicTime deadline) {
+  // While a chunk is on the way, its sender computes the checksum of the next one.
+  constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+  const bool receives = std::ranges::find(receivers, mesh.rank()) != receivers.end();
+  TW_CHECK(
+      !senders.empty() && !(receives && std::ranges::find(senders, mesh.rank()) != senders.end()),
+      "{} senders, and rank {} both sends and receives", senders.size(), mesh.rank());
+  for (std::size_t at = 0; at < bytes.size();) {
+    Exchange exchange(mesh, FrameKind::kBroadcast, deadline);
+    for (const int sender : senders) {
+      if (at == bytes.size()) break;
+      const std::span chunk = bytes.subspan(at, std::min(kChunkBytes, bytes.size() - at));
+      at += chunk.size();
+      if (receives) exchange.receive(sender, chunk);
+      if (mesh.rank() != sender) continue;
+      for (const int receiver : receivers) exchange.send(receiver, chunk);
+    }
+    exchange.run();
+  }
 }
 
 std::string broadcast_string(Mesh& mesh, int root, std::string_view text, std::size_t max_bytes,

@@ -60,7 +60,7 @@ struct Pending {
 };
 
 // A connection to a lower rank that is being set up. It has no separate deadline.
-struct Outgoing {
+struct PendingConnection {
   int peer = 0;
   net::Socket socket;  // if not connected, connect again at next_try
   std::optional<net::Handshake> handshake;
@@ -101,10 +101,10 @@ class MeshBuilder {
     for (int peer = 0; peer < mesh_->rank(); ++peer) outgoing_.emplace_back().peer = peer;
     while (missing() > 0) {
       throw_if_cancelled_or_expired();
-      for (Outgoing& one : outgoing_) connect(one);
+      for (PendingConnection& one : outgoing_) connect(one);
       wait_for_events();
       throw_if_lost();
-      for (Outgoing& one : outgoing_) advance_outgoing(one);
+      for (PendingConnection& one : outgoing_) advance_outgoing(one);
       if (pending_.size() < kMaxPending) accept_connection();
       for (auto one = pending_.begin(); one != pending_.end();) {
         one = advance_pending(*one) ? std::next(one) : pending_.erase(one);
@@ -150,7 +150,7 @@ class MeshBuilder {
       fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       next = std::min(next, one.deadline);
     }
-    for (const Outgoing& one : outgoing_) {
+    for (const PendingConnection& one : outgoing_) {
       if (links_->socket(one.peer).connected()) continue;
       fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       if (!one.socket.connected()) next = std::min(next, one.next_try);
@@ -159,7 +159,7 @@ class MeshBuilder {
   }
 
   // Client side.
-  void connect(Outgoing& one) {
+  void connect(PendingConnection& one) {
     const MonotonicTime now = monotonic_now();
     if (links_->socket(one.peer).connected() || one.socket.connected() || now < one.next_try)
       return;
@@ -177,18 +177,18 @@ class MeshBuilder {
 
   // Connects again later: the peer may be a process of an older membership epoch that is about to
   // exit.
-  void retry_later(Outgoing& one, const std::string& why) {
+  void retry_later(PendingConnection& one, const std::string& why) {
     one.socket.close();
     one.next_try = monotonic_now() + kRetryDelay;
     one.last_error = why;
     one.incompatible = false;
   }
-  void retry_later_incompatible(Outgoing& one, const std::string& why) {
+  void retry_later_incompatible(PendingConnection& one, const std::string& why) {
     retry_later(one, one.socket.peer() + " " + why);
     one.incompatible = true;
   }
 
-  void advance_outgoing(Outgoing& one) {
+  void advance_outgoing(PendingConnection& one) {
     while (one.socket.connected()) {
       const auto whole = fill(one.socket, one.input, one.wanted());
       if (!whole.ok()) {
@@ -211,7 +211,7 @@ class MeshBuilder {
     return {reinterpret_cast<const char*>(&instance), sizeof instance};
   }
 
-  void agree_on_tls(Outgoing& one, const std::string& greeting) {
+  void agree_on_tls(PendingConnection& one, const std::string& greeting) {
     if (greeting != net::kTlsGreeting) {
       return retry_later_incompatible(one, "does not use TLS, but this rank does");
     }
@@ -219,7 +219,7 @@ class MeshBuilder {
     one.socket.connect_tls(tls_key_);
   }
 
-  void advance_proof(Outgoing& one, const std::string& input) {
+  void advance_proof(PendingConnection& one, const std::string& input) {
     if (auto status = one.handshake->feed(input); !status.ok()) {
       return retry_later_incompatible(one, status.error().message);
     }
@@ -236,7 +236,7 @@ class MeshBuilder {
     if (!send(one.socket, output)) retry_later(one, one.socket.peer() + " disconnected");
   }
 
-  void read_reply(Outgoing& one) {
+  void read_reply(PendingConnection& one) {
     net::MessageReader reader(kMaxReplyBytes);
     reader.append(one.input);
     const auto reply = reader.next();
@@ -393,7 +393,7 @@ class MeshBuilder {
   std::string describe_missing() const {
     std::string text = "missing: ";
     const char* separator = "";
-    for (const Outgoing& one : outgoing_) {
+    for (const PendingConnection& one : outgoing_) {
       if (links_->socket(one.peer).connected()) continue;
       text += fmt::format("{}{}: {}", separator, mesh_->name(one.peer), one.last_error);
       separator = "; ";
@@ -418,7 +418,7 @@ class MeshBuilder {
   const MeshConfig config_;
   std::unique_ptr<Mesh> mesh_;
   TcpTransport* links_ = nullptr;  // of the mesh
-  std::vector<Outgoing> outgoing_;
+  std::vector<PendingConnection> outgoing_;
   std::list<Pending> pending_;
   int rejected_count_ = 0;
   std::string last_rejected_;

@@ -14,7 +14,7 @@ namespace tilewright::columnar {
 namespace {
 
 // A column of the table, in the order in which the fields of the schema are traversed.
-struct Leaf {
+struct ArrowLeaf {
   std::string name;
   std::string unsupported;  // its type, if values of it cannot be read; else empty
   ValueType type = ValueType::kString;
@@ -22,8 +22,8 @@ struct Leaf {
 };
 
 void collect_leaves(const ArrowField& field, const std::string& name, bool in_list,
-                    std::vector<Leaf>& leaves) {
-  Leaf leaf{name, {}, ValueType::kString, in_list};
+                    std::vector<ArrowLeaf>& leaves) {
+  ArrowLeaf leaf{name, {}, ValueType::kString, in_list};
   switch (field.kind) {
     case ArrowKind::kStruct:
       for (const ArrowField& child : field.children) {
@@ -381,13 +381,13 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
     location.fail("the first message is not a schema");
   }
   ArrowSchema schema = read_arrow_schema(first->header);
-  std::vector<Leaf> leaves;
+  std::vector<ArrowLeaf> leaves;
   for (const ArrowField& field : schema.fields) {
     collect_leaves(field, field.name, false, leaves);
   }
   std::vector<std::string> names;
   names.reserve(leaves.size());
-  for (const Leaf& leaf : leaves) names.push_back(leaf.name);
+  for (const ArrowLeaf& leaf : leaves) names.push_back(leaf.name);
   const std::vector<bool> selected = select_columns(names, columns, location);
   std::vector<std::optional<Column>> read(leaves.size());
   for (std::size_t i = 0; i < leaves.size(); ++i) {

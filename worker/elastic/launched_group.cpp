@@ -80,7 +80,7 @@ std::string host_name() {
 
 // A directory that only this user can read, for the key of a run on one host.
 std::filesystem::path private_directory() {
-  const std::filesystem::path path =
+  std::filesystem::path path =
       std::filesystem::temp_directory_path() / fmt::format("tilewright-{}", geteuid());
   mkdir(path.c_str(), 0700);
   struct stat status {};

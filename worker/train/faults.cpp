@@ -18,21 +18,33 @@ std::optional<std::int64_t> number(std::string_view text) {
 
 Error invalid(std::string_view text, const std::string& why) {
   return {ExitCode::kUsage,
-          fmt::format("TILEWRIGHT_FAULT={}: {}, expected POINT[@STEP][,worker=INDEX][,epoch=EPOCH]",
-                      text, why)};
+          fmt::format(
+              "TILEWRIGHT_FAULT={}: {}, expected POINT[@STEP][,worker=INDEX][,epoch=EPOCH][;...]",
+              text, why)};
 }
 
 }  // namespace
 
 Result<Faults> Faults::parse(std::string_view text) {
   Faults faults;
-  if (text.empty()) return faults;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(';'));
+    text = one.size() < text.size() ? text.substr(one.size() + 1) : std::string_view();
+    Result<Target> target = parse_one(one);
+    if (!target.ok()) return target.error();
+    faults.targets_.push_back(std::move(target).value());
+  }
+  return faults;
+}
+
+Result<Faults::Target> Faults::parse_one(std::string_view text) {
+  Target target;
   std::string_view rest = text;
   std::string_view head = rest.substr(0, rest.find(','));
   rest = head.size() < rest.size() ? rest.substr(head.size() + 1) : std::string_view();
   if (const auto at = head.find('@'); at != std::string_view::npos) {
-    faults.target_step_ = number(head.substr(at + 1));
-    if (!faults.target_step_) return invalid(text, "the step is not an integer");
+    target.step = number(head.substr(at + 1));
+    if (!target.step) return invalid(text, "the step is not an integer");
     head = head.substr(0, at);
   }
   if (std::find(std::begin(kFaultPoints), std::end(kFaultPoints), head) == std::end(kFaultPoints)) {
@@ -42,7 +54,7 @@ Result<Faults> Faults::parse(std::string_view text) {
     }
     return invalid(text, fmt::format("unknown point \"{}\" (known: {})", head, known));
   }
-  faults.point_ = head;
+  target.point = head;
   while (!rest.empty()) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest = part.size() < rest.size() ? rest.substr(part.size() + 1) : std::string_view();
@@ -50,20 +62,22 @@ Result<Faults> Faults::parse(std::string_view text) {
     const auto value =
         equals == std::string_view::npos ? std::nullopt : number(part.substr(equals + 1));
     if (value && part.substr(0, equals) == "worker") {
-      faults.target_worker_ = *value;
+      target.worker = *value;
     } else if (value && part.substr(0, equals) == "epoch") {
-      faults.target_epoch_ = static_cast<std::uint64_t>(*value);
+      target.epoch = static_cast<std::uint64_t>(*value);
     } else {
       return invalid(text, fmt::format("found \"{}\"", part));
     }
   }
-  return faults;
+  return target;
 }
 
 void Faults::hit(std::string_view point) const {
-  if (point_.empty() || point != point_ || epoch_ != target_epoch_) return;
-  if (target_step_ && step_ != *target_step_) return;
-  if (target_worker_ && worker_ != *target_worker_) return;
+  const bool matches = std::ranges::any_of(targets_, [&](const Target& target) {
+    return target.point == point && target.epoch == epoch_ &&
+           target.step.value_or(step_) == step_ && target.worker.value_or(worker_) == worker_;
+  });
+  if (!matches) return;
   kill(getpid(), SIGKILL);
   // The first process of a container (PID 1) cannot kill itself with SIGKILL.
   _exit(128 + SIGKILL);

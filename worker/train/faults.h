@@ -1,9 +1,10 @@
 // Named points where a test can kill this process through the variable TILEWRIGHT_FAULT.
 //
-//   TILEWRIGHT_FAULT=POINT[@STEP][,worker=INDEX][,epoch=EPOCH]
+//   TILEWRIGHT_FAULT=POINT[@STEP][,worker=INDEX][,epoch=EPOCH][;...]
 //
 // kills the process with SIGKILL when it reaches POINT in step STEP, as worker INDEX, in membership
 // epoch EPOCH. The defaults are any step, any worker and epoch 1, so a restarted worker survives.
+// Several faults are separated by semicolons.
 // Without the variable nothing happens.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
 
@@ -29,6 +31,11 @@ inline constexpr std::string_view kFaultPoints[] = {
     "output.begin",
     "output.before_rename",
     "output.done",
+    "epoch.connect",  // the membership epoch is known, its workers are not connected yet
+    "epoch.begin",
+    "state.agreed",
+    "state.transfer",  // a third of the state is transferred
+    "state.restored",
     "reduce_scatter.before_send",
     "reduce_scatter.after_send",
     "all_gather.before_send",
@@ -46,14 +53,19 @@ class Faults {
     epoch_ = epoch;
   }
   void at_step(std::int64_t step) { step_ = step; }
-  // Kills the process if the configured point, step, worker and epoch match.
+  // Kills the process if point, step, worker and epoch of a configured fault match.
   void hit(std::string_view point) const;
 
  private:
-  std::string point_;
-  std::optional<std::int64_t> target_step_;
-  std::optional<std::int64_t> target_worker_;
-  std::uint64_t target_epoch_ = 1;
+  struct Target {
+    std::string point;
+    std::optional<std::int64_t> step;
+    std::optional<std::int64_t> worker;
+    std::uint64_t epoch = 1;
+  };
+  static Result<Target> parse_one(std::string_view text);
+
+  std::vector<Target> targets_;
   std::int64_t worker_ = 0;
   std::uint64_t epoch_ = 0;
   std::int64_t step_ = -1;

@@ -1,8 +1,10 @@
 #include "worker/train/run.h"
 
+#include <algorithm>
 #include <climits>
 #include <functional>
 
+#include "common/base/sha256.h"
 #include "common/contract/log_lines.h"
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/model_config.h"
@@ -22,16 +24,21 @@ namespace tilewright::train {
 namespace {
 
 constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
+constexpr char kLeaves[] = "leaves";       // a worker's report at a step boundary
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
 // The workers of a membership epoch are running when it begins, so connecting is fast.
 constexpr std::chrono::seconds kConnectTimeout{30};
 
+constexpr std::size_t kMaxReportBytes = 512;
+
 // A membership epoch of this worker.
 struct Connection {
   std::unique_ptr<collectives::Mesh> mesh;
-  runtime::Isa isa;               // that all its workers use
-  std::int64_t resume_step = -1;  // see rendezvous::Assignment
+  runtime::Isa isa;                           // that all its workers use
+  std::int64_t resume_step = -1;              // see rendezvous::Assignment
+  std::vector<rendezvous::MemberId> members;  // by rank; empty in a single process
+  MonotonicTime assigned;                     // when the coordinator had formed the epoch
 };
 
 // Joins membership epochs and connects to their workers through one listening socket.
@@ -45,7 +52,9 @@ class Connector {
     session.advertise_address(listener_->local_address());
   }
   // Waits for the next membership epoch and connects its workers. nullopt: the job is finished.
-  std::optional<Connection> connect(std::int64_t last_checkpoint_step);
+  // Calls `on_assignment` with the number of each epoch before it connects.
+  std::optional<Connection> connect(std::int64_t last_checkpoint_step,
+                                    const std::function<void(rendezvous::Epoch)>& on_assignment);
 
  private:
   std::unique_ptr<collectives::Mesh> connect_peers(const collectives::MeshConfig& config);
@@ -95,8 +104,31 @@ bool ends_epoch(ExitCode code) {
   return code == ExitCode::kPeerLost || code == ExitCode::kSuperseded;
 }
 
-// Refuses workers whose flags, model or data differ: their gradients would not belong together.
-void check_consistent(const Job& job, collectives::Mesh& mesh) {
+std::string encode(const elastic::StateReport& report) {
+  return nlohmann::json{{"settings", report.settings},
+                        {"step", report.position.step},
+                        {"stage", report.position.stage},
+                        {"checkpoint", report.checkpoint_step}}
+      .dump();
+}
+
+elastic::StateReport decode_report(const std::string& text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    elastic::StateReport report;
+    json.at("settings").get_to(report.settings);
+    json.at("step").get_to(report.position.step);
+    json.at("stage").get_to(report.position.stage);
+    json.at("checkpoint").get_to(report.checkpoint_step);
+    return report;
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ExitCode::kPeerLost,
+                  fmt::format("a worker sent an invalid report of its state: {}", error.what()));
+  }
+}
+
+// Throws a Failure that names the first setting in which a rank differs from rank 0.
+[[noreturn]] void refuse_inconsistent(const Job& job, collectives::Mesh& mesh, ExitCode code) {
   const std::string own = job.fingerprint.dump();
   const auto all =
       collectives::all_gather(mesh, own, kMaxMessageBytes, monotonic_now() + kCollectiveTimeout);
@@ -107,16 +139,15 @@ void check_consistent(const Job& job, collectives::Mesh& mesh) {
     for (const auto& [name, value] : expected.items()) {
       if (!other.contains(name) || other[name] != value) {
         throw Failure(
-            ExitCode::kUsage,
-            fmt::format("rank {} has {} = {}, rank 0 has {}: all workers of a job need the "
-                        "same flags, model and data",
-                        rank, name, other.contains(name) ? other[name].dump() : "nothing",
-                        value.dump()));
+            code, fmt::format("rank {} has {} = {}, rank 0 has {}: all workers of a job need the "
+                              "same flags, model and data",
+                              rank, name, other.contains(name) ? other[name].dump() : "nothing",
+                              value.dump()));
       }
     }
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("rank {} has different settings from rank 0", rank));
+    throw Failure(code, fmt::format("rank {} has different settings from rank 0", rank));
   }
+  throw Failure(code, "the workers have different settings");
 }
 
 // Checks that processes that share memory fit together. Processes that were in an earlier
@@ -131,13 +162,6 @@ void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, 
   }
   if (!newcomer) return;
   check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
-}
-
-void throw_if_stopped(elastic::Session& session) {
-  const std::optional<ExitCode> code = session.stopped();
-  if (!code) return;
-  session.leave("stopped by a signal");
-  throw Failure(*code, "stopped by a signal");
 }
 
 runtime::Isa isa_of(const rendezvous::Assignment& assignment) {
@@ -165,13 +189,18 @@ std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::M
                                              std::make_unique<collectives::MpiTransport>(*mpi_));
 }
 
-std::optional<Connection> Connector::connect(std::int64_t last_checkpoint_step) {
+std::optional<Connection> Connector::connect(
+    std::int64_t last_checkpoint_step,
+    const std::function<void(rendezvous::Epoch)>& on_assignment) {
   for (;;) {
     const std::optional<rendezvous::Assignment> assignment = session_.join(last_checkpoint_step);
     if (!assignment) return std::nullopt;
+    const MonotonicTime assigned = monotonic_now();
     const runtime::Isa isa = isa_of(*assignment);
+    on_assignment(assignment->epoch);
     if (session_.is_standalone()) {
-      return Connection{collectives::Mesh::single_rank(), isa, assignment->resume_step};
+      return Connection{
+          collectives::Mesh::single_rank(), isa, assignment->resume_step, {}, assigned};
     }
     log_.log(assignment->rank == 0 ? spdlog::level::info : spdlog::level::debug,
              "membership epoch {}: rank {} of {}", assignment->epoch, assignment->rank,
@@ -181,13 +210,16 @@ std::optional<Connection> Connector::connect(std::int64_t last_checkpoint_step) 
     config.epoch = assignment->epoch;
     config.rank = assignment->rank;
     config.tls = session_.tls();
+    std::vector<rendezvous::MemberId> members;
     for (const rendezvous::Peer& peer : assignment->peers) {
+      members.push_back(peer.who);
       config.peers.push_back({net::parse_address(peer.address).or_throw(), peer.who.instance_id});
     }
     try {
-      return Connection{connect_peers(config), isa, assignment->resume_step};
+      return Connection{connect_peers(config), isa, assignment->resume_step, std::move(members),
+                        assigned};
     } catch (const Failure& failure) {
-      throw_if_stopped(session_);
+      if (const auto code = session_.stopped()) throw Failure(*code, "stopped by a signal");
       if (failure.code() != ExitCode::kPeerLost || session_.has_single_epoch()) throw;
       log_.warn("membership epoch {} ended before it began: {}", config.epoch, failure.what());
     }
@@ -236,7 +268,9 @@ class ProgressReporter {
         {training_report::kPeakGflops, peak_gflops},
         {training_report::kEtaSeconds, rates.eta_seconds},
         {training_report::kGradNorm, report.grad_norm},
-        {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())}};
+        {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
+        {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
+        {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};
     send();
     if (printer_ != nullptr) printer_->show(report, rates, peak_gflops, monotonic_now());
   }
@@ -279,6 +313,7 @@ class TrainingRun {
         log_(log),
         arguments_(arguments),
         settings_(make_settings(arguments, {.world = options.default_world_size,
+                                            .virtual_shards = options.default_virtual_shards,
                                             .has_bf16 = has_bf16(options.isas),
                                             .model_task = checkpoint::read_finetuning_task(
                                                 arguments.settings().model_name_or_path)})),
@@ -303,33 +338,83 @@ class TrainingRun {
   std::string run() {
     Connector connector(session_, options_.mpi, log_);
     for (;;) {
-      const std::optional<Connection> connection =
-          connector.connect(trainer_->last_checkpoint_step());
+      const std::optional<Connection> connection = connect(connector);
       if (!connection) return printed_results_;
       const auto& mesh = connection->mesh;
+      epoch_ = mesh->epoch();
+      state_is_kept_ = false;
       use_isa(connection->isa);
       if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
-      // A standalone worker has one membership epoch.
-      faults_.enter(options_.worker_index, session_.is_standalone() ? 1 : mesh->epoch());
       try {
         bool complete = false;
         {
           const AbortOnEpochEnd abort(session_, *mesh);
-          complete = run_epoch(*mesh, connection->resume_step);
+          complete = run_epoch(*connection);
         }
         if (complete && session_.finish()) return printed_results_;
-        throw_if_stopped(session_);
+        end_epoch(false);
+        throw_if_stopped();
         if (session_.has_single_epoch()) throw Failure(ExitCode::kPeerLost, session_.reason());
       } catch (const Failure& failure) {
-        throw_if_stopped(session_);
+        end_epoch(true);
+        throw_if_stopped();
         if (!ends_epoch(failure.code()) || session_.has_single_epoch()) throw;
         log_.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
       }
-      throw_if_stopped(session_);
+      throw_if_stopped();
     }
   }
 
  private:
+  std::optional<Connection> connect(Connector& connector) {
+    try {
+      return connector.connect(trainer_->last_checkpoint_step(), [&](rendezvous::Epoch epoch) {
+        // A standalone worker has one membership epoch.
+        faults_.enter(options_.worker_index, session_.is_standalone() ? 1 : epoch);
+        faults_.hit("epoch.connect");
+      });
+    } catch (const Failure& failure) {
+      // No epoch could form, or a signal ends the wait for one.
+      if (session_.stopped()) throw_if_stopped();
+      if (failure.code() == ExitCode::kPeerLost) save_outside_of_epochs();
+      throw;
+    }
+  }
+
+  void end_epoch(bool broken) {
+    epoch_ended_ = monotonic_now();
+    broken_ = broken;
+  }
+
+  void throw_if_stopped() {
+    const std::optional<ExitCode> code = session_.stopped();
+    if (!code) return;
+    session_.leave("stopped by a signal");
+    save_outside_of_epochs();
+    throw Failure(*code, "stopped by a signal");
+  }
+
+  // Before this process ends between two membership epochs: perhaps no other worker has the state. Other
+  // workers may do the same; the first one writes.
+  void save_outside_of_epochs() {
+    const bool unsaved = trainer_->position().complete() &&
+                         trainer_->step() > trainer_->last_checkpoint_step() &&
+                         trainer_->step() < job_.schedule.total_steps;
+    if (!unsaved || state_is_kept_ || epoch_ == 0 || !settings_.do_train ||
+        settings_.output_dir.empty() || session_.has_single_epoch()) {
+      return;
+    }
+    // A later epoch, if there is one, has its own rank 0 with this state.
+    const std::uint64_t next_epoch = epoch_ + 1;
+    try {
+      trainer_->set_output(checkpoint::acquire_output_dir(
+          settings_.output_dir, {job_.uid, next_epoch, settings_.overwrite_output_dir}));
+      trainer_->save_checkpoint(next_epoch);
+    } catch (const Failure& failure) {
+      log_.warn("checkpoint of step {} not written: {}", trainer_->step(), failure.what());
+    }
+  }
+
   // Makes the trainer that computes with `isa`, unless it exists.
   void use_isa(runtime::Isa isa) {
     if (trainer_ != nullptr && isa == isa_) return;
@@ -339,26 +424,63 @@ class TrainingRun {
       if (settings_.exact) job_.fingerprint[std::string(kDataTypeSetting)] = settings_.bf16;
     }
     if (settings_.exact) job_.fingerprint[kInstructionSetSetting] = runtime::name(isa);
+    // Only a training that is not exact changes its instruction set.
+    std::optional<SavedState> state;
+    if (trainer_ != nullptr && trainer_->position().complete()) state = trainer_->save_state();
     trainer_.reset();  // frees its memory first
     trainer_ = make_trainer(job_, isa, *pool_, faults_, log_);
+    if (state) trainer_->load_state(*state);
     peak_.emplace(isa, settings_.bf16, *pool_);
     start_logged_ = false;
   }
 
+  // What all workers continue from. Refuses workers whose flags, model or data differ: their
+  // gradients would not belong together. Collective.
+  elastic::StateAgreement agree(collectives::Mesh& mesh, std::int64_t resume_step) {
+    const elastic::StateReport own{sha256_hex(job_.fingerprint.dump()), trainer_->position(),
+                                   trainer_->last_checkpoint_step()};
+    std::vector<elastic::StateReport> reports;
+    for (const std::string& text : collectives::all_gather(mesh, encode(own), kMaxReportBytes,
+                                                           monotonic_now() + kCollectiveTimeout)) {
+      reports.push_back(decode_report(text));
+    }
+    elastic::StateAgreement agreement = elastic::agree_on_state(reports, resume_step);
+    const std::vector<int>& wrong = agreement.inconsistent;
+    if (wrong.empty()) return agreement;
+    // Only a newcomer ends; the survivors go on without it.
+    const bool survives =
+        own.position.complete() && std::ranges::find(wrong, mesh.rank()) == wrong.end();
+    refuse_inconsistent(job_, mesh, survives ? ExitCode::kPeerLost : ExitCode::kUsage);
+  }
+
   // False: the workers stopped before the last step to form the next membership epoch.
-  bool run_epoch(collectives::Mesh& mesh, std::int64_t resume_step) {
-    check_consistent(job_, mesh);
+  bool run_epoch(const Connection& connection) {
+    collectives::Mesh& mesh = *connection.mesh;
+    faults_.hit("epoch.begin");
+    const MonotonicTime connected = monotonic_now();
+    const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
     if (options_.output_dir_of_rank0) adopt_output_dir(mesh);
     trainer_->begin_epoch(mesh);
     check_memory_across_ranks(*trainer_, mesh, newcomer_);
     newcomer_ = false;
     const bool is_rank0 = mesh.rank() == 0;
     if (is_rank0 && !start_logged_) log_start(mesh.world());
+    const MonotonicTime agreed = monotonic_now();
+    faults_.hit("state.agreed");
+    const std::int64_t lost_before = trainer_->recovery_counts().steps_lost;
+    RestoreFrom from{false, connection.resume_step, agreement, broken_};
+    Restored restored;
     if (settings_.output_dir.empty()) {
-      trainer_->restore(mesh, {});
+      from.required_step = -1;
+      restored = trainer_->restore(mesh, from);
     } else {
-      restore_and_acquire_output_dir(mesh, resume_step);
+      restored = restore_and_acquire_output_dir(mesh, from);
     }
+    if (restored.from_memory && mesh.rank() == agreement.senders.front()) {
+      log_continuation(connection, connected, agreed, restored,
+                       trainer_->recovery_counts().steps_lost - lost_before);
+    }
+    members_ = connection.members;
     ProgressPrinter printer(log_, {.terminal = options_.terminal,
                                    .schedule = &job_.schedule,
                                    .logging_strategy = settings_.logging_strategy,
@@ -370,10 +492,7 @@ class TrainingRun {
       const Outcome outcome = train(mesh, reporter);
       printer.end_line();
       if (outcome == Outcome::kStopped) {
-        // Saves the steps since the last checkpoint from being trained again.
-        if (is_rank0 && trainer_->step() > trainer_->last_checkpoint_step()) {
-          trainer_->save_checkpoint(mesh.epoch());
-        }
+        hand_over_state(mesh);
         return false;
       }
       if (is_rank0) {
@@ -395,6 +514,53 @@ class TrainingRun {
     return true;
   }
 
+  // At the step boundary where all workers have stopped. The workers that go on keep the state; if
+  // none does, rank 0 writes a checkpoint.
+  void hand_over_state(collectives::Mesh& mesh) {
+    // Read once: a signal that comes later is not in what the others hear.
+    const bool leaves = session_.stopped().has_value();
+    bool all_leave = session_.has_single_epoch();
+    if (!all_leave) {
+      const auto leaving = collectives::all_gather(mesh, leaves ? kLeaves : "", sizeof kLeaves,
+                                                   monotonic_now() + kCollectiveTimeout);
+      all_leave = std::ranges::all_of(leaving, [](const std::string& one) { return !one.empty(); });
+    }
+    if (all_leave && mesh.rank() == 0 && trainer_->step() > trainer_->last_checkpoint_step()) {
+      trainer_->save_checkpoint(mesh.epoch());
+    }
+    state_is_kept_ = all_leave || leaves;
+  }
+
+  // By the lowest of the ranks that had the state.
+  void log_continuation(const Connection& connection, MonotonicTime connected, MonotonicTime agreed,
+                        const Restored& restored, std::int64_t steps_lost) {
+    if (members_.empty()) return;
+    ContinuationSummary summary;
+    const auto without = [](const std::vector<rendezvous::MemberId>& some,
+                            const std::vector<rendezvous::MemberId>& others) {
+      std::vector<rendezvous::WorkerProcess> left;
+      for (const rendezvous::MemberId& one : some) {
+        if (std::ranges::find(others, one) == others.end()) left.push_back(one.process);
+      }
+      return left;
+    };
+    const MonotonicTime now = monotonic_now();
+    summary.lost = without(members_, connection.members);
+    summary.joined = without(connection.members, members_);
+    summary.after_loss = broken_;
+    summary.step = trainer_->step();
+    summary.steps_lost = steps_lost;
+    summary.workers = connection.mesh->world();
+    summary.bytes = restored.bytes;
+    summary.noticed = epoch_ended_ - last_boundary_;
+    summary.join = connection.assigned - epoch_ended_;
+    summary.connect = connected - connection.assigned;
+    summary.agree = agreed - connected;
+    summary.transfer = now - agreed;
+    summary.total = now - epoch_ended_;
+    log_.info("{}", continuation_line(summary));
+  }
+
   void adopt_output_dir(collectives::Mesh& mesh) {
     settings_.output_dir = job_.settings.output_dir = collectives::broadcast_string(
         mesh, 0, settings_.output_dir, PATH_MAX, monotonic_now() + kCollectiveTimeout);
@@ -402,7 +568,7 @@ class TrainingRun {
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
   // files.
-  void restore_and_acquire_output_dir(collectives::Mesh& mesh, std::int64_t resume_step) {
+  Restored restore_and_acquire_output_dir(collectives::Mesh& mesh, RestoreFrom from) {
     const checkpoint::OutputRequest request{
         job_.uid,
         session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
@@ -411,13 +577,15 @@ class TrainingRun {
       const auto ownership = checkpoint::check_output_dir(settings_.output_dir, request);
       return std::string(ownership == checkpoint::OutputOwnership::kResumed ? kResume : "");
     });
-    trainer_->restore(mesh, {found == kResume, resume_step});
+    from.resume = found == kResume;
+    const Restored restored = trainer_->restore(mesh, from);
     run_on_rank0(mesh, [&] {
       retry_output([&] {
         trainer_->set_output(checkpoint::acquire_output_dir(settings_.output_dir, request));
       });
       return std::string();
     });
+    return restored;
   }
 
   void retry_output(const std::function<void()>& write) {
@@ -456,7 +624,9 @@ class TrainingRun {
     reporter.begin_phase(training_report::kTrainingPhase);
     TrainerHooks hooks;
     hooks.stop_requested = [&] { return session_.stop_requested(); };
+    last_boundary_ = monotonic_now();
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
+      last_boundary_ = monotonic_now();
       reporter.add_step(report, rates);
     };
     hooks.on_evaluation = [&](const EvaluationResult& evaluation) {
@@ -549,6 +719,12 @@ class TrainingRun {
   std::optional<kernels::PeakMeter> peak_;  // of this worker's CPUs
   bool newcomer_ = true;                    // until the first check of the memory of all processes
   bool start_logged_ = false;
+  std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
+  std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
+  bool broken_ = false;                        // the last membership epoch ended with a failure
+  bool state_is_kept_ = false;                 // by other workers or in a checkpoint
+  MonotonicTime epoch_ended_;
+  MonotonicTime last_boundary_;  // the end of the last step, or the beginning of the training
   std::string printed_results_;  // without an output directory
 };
 

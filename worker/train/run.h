@@ -20,7 +20,8 @@ struct RunOptions {
   std::vector<runtime::Isa> isas;  // that this process can use, slowest first
   std::string cpu_model;
   int threads = 1;
-  int default_world_size = 1;  // if --nominal_workers is 0
+  int default_world_size = 1;      // if --nominal_workers is 0
+  int default_virtual_shards = 0;  // if --virtual_shards is 0; 0: automatic
   std::int64_t worker_index = 0;
   // All workers take the output directory of rank 0, because the flag holds a date, which they can
   // have expanded at other times or in other time zones.

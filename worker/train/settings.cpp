@@ -137,6 +137,7 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
   settings.global_batch =
       global_batch_size(settings.per_device_train_batch_size, settings.nominal_workers,
                         settings.gradient_accumulation_steps);
+  if (settings.virtual_shards == 0) settings.virtual_shards = machine.virtual_shards;
   if (settings.virtual_shards == 0) {
     settings.virtual_shards = choose_virtual_shards(settings.global_batch, settings.max_workers);
   }

@@ -36,7 +36,8 @@ struct Settings : TrainingSettings {
 // What the settings follow from, beside the flags.
 struct Machine {
   std::int64_t world = 1;  // processes at the start, if nominal_workers or max_workers is 0
-  bool has_bf16 = true;    // the CPU has instructions for it: the default of --bf16
+  std::int64_t virtual_shards = 0;  // if the flag is 0; 0: automatic
+  bool has_bf16 = true;             // the CPU has instructions for it: the default of --bf16
   // finetuning_task of the model's config.json: the task of an evaluation or a prediction without
   // --task_name. Ignored if it is no known task.
   std::string model_task = {};

@@ -128,4 +128,33 @@ std::string baselines_line(const std::vector<tasks::Baseline>& baselines) {
   return line(log_lines::kBaselines, text);
 }
 
+std::string continuation_line(const ContinuationSummary& c) {
+  const auto seconds = [](Duration duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  const auto list = [](const std::vector<rendezvous::WorkerProcess>& processes, const char* what) {
+    std::string text;
+    for (const rendezvous::WorkerProcess& process : processes) {
+      text += (text.empty() ? "" : ", ") + rendezvous::to_string(process);
+    }
+    return text.empty() ? text : text + what;
+  };
+  std::string change = list(c.lost, c.after_loss ? " lost" : " left");
+  if (change.empty() && c.after_loss) change = "a connection lost";
+  if (c.steps_lost > 0) change += fmt::format(" in step {}, which runs again", c.step + 1);
+  const std::string joined = list(c.joined, " joined");
+  change += (change.empty() || joined.empty() ? "" : "; ") + joined;
+  if (change.empty()) change = "no worker joined";
+  std::string text = fmt::format(
+      "{}: {}; {} after step {} in {:.2f} s (join {:.3f}, connect {:.3f}, agree {:.3f}, state "
+      "{:.3f} s",
+      c.after_loss ? log_lines::kRecovered : log_lines::kResized, change,
+      c.workers == 1 ? "1 worker goes on" : fmt::format("{} workers go on", c.workers), c.step,
+      seconds(c.total), seconds(c.join), seconds(c.connect), seconds(c.agree), seconds(c.transfer));
+  if (c.bytes > 0) text += fmt::format(" for {} MB", (c.bytes + 500'000) / 1'000'000);
+  if (c.after_loss)
+    text += fmt::format("; noticed {:.3f} s after the step began", seconds(c.noticed));
+  return text + ")";
+}
+
 }  // namespace tilewright::train

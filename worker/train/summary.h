@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
+#include "common/rendezvous/types.h"
 #include "worker/runtime/cpu.h"
 #include "worker/train/evaluator.h"
 #include "worker/train/job.h"
@@ -24,6 +26,18 @@ struct MachineSummary {
   double peak_gflops = 0;  // per worker
 };
 
+// How the workers of a membership epoch came to continue from the state in memory.
+struct ContinuationSummary {
+  std::vector<rendezvous::WorkerProcess> lost, joined;
+  bool after_loss = false;  // the last epoch was broken
+  std::int64_t step = 0;    // completed steps
+  std::int64_t steps_lost = 0;
+  int workers = 1;
+  std::int64_t bytes = 0;  // of the state, to each worker that had none
+  Duration noticed{};      // from the beginning of the broken step
+  Duration join{}, connect{}, agree{}, transfer{}, total{};  // since the end of the last epoch
+};
+
 // "accuracy 0.8056, f1 0.8168"
 std::string format_metrics(const tasks::Metrics& metrics);
 
@@ -34,6 +48,9 @@ std::string training_line(const Job& job);
 std::string results_line(const EvaluationResult& evaluation);
 // Of an evaluation during the training: no summary line.
 std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t step);
+// "recovered: worker 1 lost in step 58, which runs again; 1 worker goes on after step 57 in 0.12 s
+// (join 0.05, connect 0.01, agree 0.01, state 0.00 s; noticed 0.31 s after the step began)"
+std::string continuation_line(const ContinuationSummary& continuation);
 // Without the combined score, which is the mean of the other metrics.
 std::string baselines_line(const std::vector<tasks::Baseline>& baselines);
 

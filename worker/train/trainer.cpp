@@ -69,14 +69,17 @@ class TypedTrainer final : public Trainer {
     step_->reserve_gradients(needed);
   }
 
-  void restore(collectives::Mesh& mesh, const RestoreFrom& from) override {
-    state_.restore(mesh, from);
+  elastic::TrainingPosition position() const override { return state_.position(); }
+  Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) override {
+    return state_.restore(mesh, from);
   }
+  SavedState save_state() const override { return state_.save(); }
+  void load_state(const SavedState& saved) override { state_.load(saved); }
 
   Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) override {
     const MonotonicTime begin = monotonic_now();
     const auto add_train_seconds = [&] {
-      train_seconds_ += std::chrono::duration<double>(monotonic_now() - begin).count();
+      state_.add_train_seconds(std::chrono::duration<double>(monotonic_now() - begin).count());
     };
     const std::int64_t rows_before = model_.counters().forward;
     const std::int64_t tokens_before = step_->local_tokens();
@@ -121,7 +124,8 @@ class TypedTrainer final : public Trainer {
   std::int64_t failed_checkpoints() const override { return state_.failed_checkpoints(); }
   const checkpoint::TrainerState& state() const override { return state_.trainer_state(); }
   const MemoryEstimate& memory_estimate() const override { return memory_estimate_; }
-  double train_seconds() const override { return train_seconds_; }
+  const RecoveryCounts& recovery_counts() const override { return state_.recovery_counts(); }
+  double train_seconds() const override { return state_.train_seconds(); }
 
   std::vector<std::pair<std::string, std::string>> kernel_names() const override {
     return {
@@ -175,9 +179,21 @@ class TypedTrainer final : public Trainer {
     return finite;
   }
 
-  bool evaluation_due() const {
-    const Settings& s = job_.settings;
-    return job_.schedule.is_due(s.eval_strategy, s.eval_steps, state_.step());
+  // What is due after the completed step. A worker that has got this state from others, or is rank 0
+  // only now, makes up for what they have not completed.
+  void finish_step(collectives::Mesh& mesh, const TrainerHooks& hooks, RateMeter& meter) {
+    // Before the checkpoint of this step, which has the best metric and the log history.
+    if (state_.evaluation_pending()) {
+      // One set, as the Trainer of run_glue.py has: MNLI's matched examples.
+      const EvaluationResult result = evaluate(mesh, job_.evaluation_sets.front());
+      state_.add_evaluation(result);
+      if (hooks.on_evaluation) hooks.on_evaluation(result);
+      meter.restart(monotonic_now());
+    }
+    // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
+    if (mesh.rank() == 0 && state_.save_due(monotonic_now()) && weights_are_finite()) {
+      state_.save_checkpoint(mesh.epoch());
+    }
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
@@ -190,34 +206,22 @@ class TypedTrainer final : public Trainer {
                                  options);
     RateMeter meter;
     meter.restart(begin);
-    while (state_.step() < job_.schedule.total_steps) {
-      const bool stop = hooks.stop_requested && hooks.stop_requested();
+    for (bool stop = false;;) {
+      finish_step(mesh, hooks, meter);
+      if (state_.step() == job_.schedule.total_steps) return Outcome::kComplete;
+      if (stop) return Outcome::kStopped;
+      stop = hooks.stop_requested && hooks.stop_requested();
+      state_.begin_step();
       const StepReport report = step_->run(state_.step(), mesh, reducer, stop);
       state_.add(report);
+      stop = report.stop_requested;
       // All workers have the same weights and come to the same result.
-      const bool weights_used = evaluation_due() || state_.checkpoint_due() ||
-                                report.stop_requested || state_.step() == job_.schedule.total_steps;
+      const bool weights_used = state_.evaluation_pending() || state_.checkpoint_due() || stop ||
+                                state_.step() == job_.schedule.total_steps;
       if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
-      // Before the checkpoint of this step, which has the best metric and the log history.
-      if (evaluation_due()) {
-        // One set, as the Trainer of run_glue.py has: MNLI's matched examples.
-        const EvaluationResult result = evaluate(mesh, job_.evaluation_sets.front());
-        state_.add_evaluation(result);
-        if (hooks.on_evaluation) hooks.on_evaluation(result);
-        meter.restart(monotonic_now());
-      }
-      // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
-      if (mesh.rank() == 0 && state_.save_due(monotonic_now()) &&
-          (weights_used || weights_are_finite())) {
-        state_.save_checkpoint(mesh.epoch());
-      }
-      if (report.stop_requested && state_.step() < job_.schedule.total_steps) {
-        return Outcome::kStopped;
-      }
     }
-    return Outcome::kComplete;
   }
 
   const Job& job_;
@@ -234,7 +238,6 @@ class TypedTrainer final : public Trainer {
   Evaluator<Activation> evaluator_;
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
-  double train_seconds_ = 0;
 };
 
 }  // namespace

@@ -44,10 +44,14 @@ class Trainer {
   // needs in addition to those for max_workers. Throws Failure(kMemory), and Failure(kUsage) if
   // exact mode has fewer virtual shards than processes.
   virtual void begin_epoch(const collectives::Mesh& mesh) = 0;
-  // Brings all workers to one state; see TrainingState::restore(). Collective.
-  virtual void restore(collectives::Mesh& mesh, const RestoreFrom& from) = 0;
+  // See TrainingState. restore() is collective.
+  virtual elastic::TrainingPosition position() const = 0;
+  virtual Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) = 0;
+  virtual SavedState save_state() const = 0;
+  virtual void load_state(const SavedState& saved) = 0;
   // Trains to the last step, evaluates and writes checkpoints when they are due. Collective. Throws
-  // Failure(kPeerLost), and Failure(kDiverged) on all workers if the loss, the gradient or, before
+  // Failure(kPeerLost): the state is that after the last completed step, from which restore() goes
+  // on. Throws Failure(kDiverged) on all workers if the loss, the gradient or, before
   // they are used, the weights are not finite; weights that are not finite are never written.
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // See TrainingState. Collective.
@@ -65,6 +69,7 @@ class Trainer {
   virtual std::int64_t failed_checkpoints() const = 0;
   virtual const checkpoint::TrainerState& state() const = 0;
   virtual const MemoryEstimate& memory_estimate() const = 0;
+  virtual const RecoveryCounts& recovery_counts() const = 0;
   virtual double train_seconds() const = 0;  // in train(), over all membership epochs
   // Group of operations -> names of its kernels.
   virtual std::vector<std::pair<std::string, std::string>> kernel_names() const = 0;

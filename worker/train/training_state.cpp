@@ -17,9 +17,12 @@ namespace {
 
 constexpr std::size_t kMaxStateBytes = std::size_t{64} << 20;
 
-// The part of rank 0's trainer state that the other workers need.
-std::string resume_state_json(const checkpoint::TrainerState& state) {
-  return nlohmann::json{
+// Stages of TrainingPosition.
+constexpr int kEvaluated = 1;        // the evaluation that is due at the step has been made
+constexpr int kBestModelLoaded = 2;  // the weights are those of the best model
+
+nlohmann::json to_json(const checkpoint::TrainerState& state) {
+  return {
       {"global_step", state.global_step},
       {"epoch", state.epoch},
       {"num_input_tokens_seen", state.num_input_tokens_seen},
@@ -28,27 +31,20 @@ std::string resume_state_json(const checkpoint::TrainerState& state) {
       {"log_history", state.log_history},
       {"best_metric", state.best_metric ? nlohmann::json(*state.best_metric) : nlohmann::json()},
       {"best_global_step", state.best_global_step},
-      {"best_model_checkpoint", state.best_model_checkpoint}}
-      .dump();
+      {"best_model_checkpoint", state.best_model_checkpoint}};
 }
 
-checkpoint::TrainerState parse_resume_state(const std::string& text) {
+checkpoint::TrainerState trainer_state_from(const nlohmann::json& json) {
   checkpoint::TrainerState state;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    json.at("global_step").get_to(state.global_step);
-    json.at("epoch").get_to(state.epoch);
-    json.at("num_input_tokens_seen").get_to(state.num_input_tokens_seen);
-    json.at("total_flos").get_to(state.total_flos);
-    json.at("examples_consumed").get_to(state.examples_consumed);
-    state.log_history = json.at("log_history");
-    if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
-    json.at("best_global_step").get_to(state.best_global_step);
-    json.at("best_model_checkpoint").get_to(state.best_model_checkpoint);
-  } catch (const nlohmann::json::exception& error) {
-    throw Failure(ExitCode::kPeerLost,
-                  fmt::format("rank 0 sent an invalid training state: {}", error.what()));
-  }
+  json.at("global_step").get_to(state.global_step);
+  json.at("epoch").get_to(state.epoch);
+  json.at("num_input_tokens_seen").get_to(state.num_input_tokens_seen);
+  json.at("total_flos").get_to(state.total_flos);
+  json.at("examples_consumed").get_to(state.examples_consumed);
+  state.log_history = json.at("log_history");
+  if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
+  json.at("best_global_step").get_to(state.best_global_step);
+  json.at("best_model_checkpoint").get_to(state.best_model_checkpoint);
   return state;
 }
 
@@ -118,21 +114,27 @@ void TrainingState<Activation>::log_weight_differences() {
 }
 
 template <typename Activation>
-bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
+std::optional<std::filesystem::path> TrainingState<Activation>::find_checkpoint(
+    const RestoreFrom& from) const {
   const Settings& s = job_.settings;
-  std::optional<std::filesystem::path> path;
   if (from.resume) {
     const checkpoint::ValidCheckpoint valid = checkpoint::latest_valid_checkpoint(s.output_dir);
     for (const std::string& warning : valid.warnings) log_.warn("{}", warning);
-    path = valid.path;
+    if (valid.path) return valid.path;
   }
-  if (!path && !s.resume_from_checkpoint.empty()) path = s.resume_from_checkpoint;
+  if (s.resume_from_checkpoint.empty()) return std::nullopt;
+  return s.resume_from_checkpoint;
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
+  const auto path = find_checkpoint(from);
   std::int64_t found_step = -1;
   if (path) {
     state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
     found_step = state_.global_step;
   }
-  require_step(from.required_step, found_step, s.output_dir);
+  require_step(from.required_step, found_step, job_.settings.output_dir);
   if (!path) return false;
   log_.info("resuming from {} (step {} of {})", path->string(), state_.global_step,
             job_.schedule.total_steps);
@@ -140,25 +142,74 @@ bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
 }
 
 template <typename Activation>
-void TrainingState<Activation>::restore(collectives::Mesh& mesh, const RestoreFrom& from) {
-  const Settings& s = job_.settings;
-  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
-  loss_sum_ = 0;
-  loss_count_ = 0;
-  const bool is_rank0 = mesh.rank() == 0;
-  const bool loaded = is_rank0 && s.do_train && load_checkpoint(from);
-  const std::string state = collectives::broadcast_string(
-      mesh, 0, loaded ? resume_state_json(state_) : std::string(), kMaxStateBytes, deadline);
-  if (state.empty()) {
-    load_initial_weights(is_rank0);
-  } else {
-    if (!is_rank0) state_ = parse_resume_state(state);
-    collectives::broadcast(mesh, 0, bytes_of(model_.parameters()), deadline);
-    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg()), deadline);
-    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg_sq()), deadline);
+bool TrainingState<Activation>::load_newer_checkpoint(const RestoreFrom& from) {
+  try {
+    const auto path = find_checkpoint(from);
+    if (!path || checkpoint::read_trainer_state(*path / checkpoint::kStateFile).global_step <=
+                     from.agreement.position.step) {
+      return false;
+    }
+    return load_checkpoint({from.resume, -1, {}, false});
+  } catch (const Failure& failure) {
+    log_.warn("continuing from memory, because a newer checkpoint cannot be read: {}",
+              failure.what());
+    return false;
   }
-  last_checkpoint_step_ = state.empty() ? -1 : state_.global_step;
-  model_.pack_weights();
+}
+
+template <typename Activation>
+elastic::TrainingPosition TrainingState<Activation>::position() const {
+  if (!complete_) return {};
+  if (best_model_loaded_) return {state_.global_step, kBestModelLoaded};
+  const bool evaluated = state_.global_step > 0 && evaluated_step_ == state_.global_step;
+  return {state_.global_step, evaluated ? kEvaluated : 0};
+}
+
+template <typename Activation>
+std::string TrainingState<Activation>::progress() const {
+  // MessagePack keeps the bits of a number, also of one that is not finite.
+  std::string bytes;
+  nlohmann::json::to_msgpack({{"trainer_state", to_json(state_)},
+                              {"loss_sum", loss_sum_},
+                              {"loss_count", loss_count_},
+                              {"last_step", last_report_.step},
+                              {"last_epoch", last_report_.epoch},
+                              {"last_grad_norm", last_report_.grad_norm},
+                              {"last_learning_rate", last_report_.learning_rate},
+                              {"evaluated_step", evaluated_step_},
+                              {"best_model_loaded", best_model_loaded_},
+                              {"train_seconds", train_seconds_},
+                              {"recoveries", counts_.recoveries},
+                              {"steps_lost", counts_.steps_lost}},
+                             bytes);
+  return bytes;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::set_progress(const std::string& text) {
+  try {
+    const nlohmann::json json = nlohmann::json::from_msgpack(text);
+    state_ = trainer_state_from(json.at("trainer_state"));
+    json.at("loss_sum").get_to(loss_sum_);
+    json.at("loss_count").get_to(loss_count_);
+    json.at("last_step").get_to(last_report_.step);
+    json.at("last_epoch").get_to(last_report_.epoch);
+    json.at("last_grad_norm").get_to(last_report_.grad_norm);
+    json.at("last_learning_rate").get_to(last_report_.learning_rate);
+    json.at("evaluated_step").get_to(evaluated_step_);
+    json.at("best_model_loaded").get_to(best_model_loaded_);
+    json.at("train_seconds").get_to(train_seconds_);
+    json.at("recoveries").get_to(counts_.recoveries);
+    json.at("steps_lost").get_to(counts_.steps_lost);
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ExitCode::kPeerLost,
+                  fmt::format("a worker sent an invalid training state: {}", error.what()));
+  }
+}
+
+template <typename Activation>
+void TrainingState<Activation>::describe_job() {
+  const Settings& s = job_.settings;
   state_.job_uid = job_.uid;
   state_.settings = job_.fingerprint;
   state_.max_steps = job_.schedule.total_steps;
@@ -170,12 +221,132 @@ void TrainingState<Activation>::restore(collectives::Mesh& mesh, const RestoreFr
 }
 
 template <typename Activation>
+Restored TrainingState<Activation>::restore(collectives::Mesh& mesh, const RestoreFrom& from) {
+  Restored restored;
+  if (from.agreement.source == elastic::StateSource::kMemory || !restore_from_storage(mesh, from)) {
+    restored.from_memory = true;
+    restored.bytes = restore_from_memory(mesh, from);
+  }
+  describe_job();
+  attempted_step_ = state_.global_step;
+  complete_ = true;
+  faults_.hit("state.restored");
+  return restored;
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
+                                                     const RestoreFrom& from) {
+  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  const bool has_memory = from.agreement.source == elastic::StateSource::kCheckpoint;
+  const bool is_rank0 = mesh.rank() == 0;
+  // A checkpoint is verified before it changes anything, so what is in memory stays complete.
+  if (!has_memory) complete_ = false;
+  bool loaded = false;
+  if (is_rank0 && job_.settings.do_train) {
+    loaded = has_memory ? load_newer_checkpoint(from) : load_checkpoint(from);
+  }
+  if (loaded) {
+    count_lost_steps(from);
+    // An evaluation that is due at a step precedes its checkpoint.
+    evaluated_step_ = state_.global_step;
+    best_model_loaded_ = false;
+    loss_sum_ = 0;
+    loss_count_ = 0;
+  }
+  const std::string text = collectives::broadcast_string(
+      mesh, 0, loaded ? progress() : std::string(), kMaxStateBytes, deadline);
+  if (text.empty() && has_memory) return false;
+  complete_ = false;
+  if (text.empty()) {
+    load_initial_weights(is_rank0);
+    loss_sum_ = 0;
+    loss_count_ = 0;
+    evaluated_step_ = 0;
+    best_model_loaded_ = false;
+    last_checkpoint_step_ = -1;
+  } else {
+    if (!is_rank0) set_progress(text);
+    collectives::broadcast(mesh, 0, bytes_of(model_.parameters()), deadline);
+    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg()), deadline);
+    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg_sq()), deadline);
+    last_checkpoint_step_ = state_.global_step;
+  }
+  model_.pack_weights();
+  return true;
+}
+
+template <typename Activation>
+std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
+                                                            const RestoreFrom& from) {
+  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  const elastic::StateAgreement& agreement = from.agreement;
+  // A checkpoint that could not be read is written again.
+  last_checkpoint_step_ = std::min(agreement.checkpoint_step, agreement.position.step);
+  const auto is_in = [&](const std::vector<int>& ranks) {
+    return std::ranges::find(ranks, mesh.rank()) != ranks.end();
+  };
+  const bool receives = is_in(agreement.receivers);
+  TW_CHECK(receives || position() == agreement.position,
+           "rank {} has step {}, the agreement is step {}", mesh.rank(), position().step,
+           agreement.position.step);
+  if (!receives && from.after_loss) {
+    ++counts_.recoveries;
+    count_lost_steps(from);
+  }
+  if (agreement.receivers.empty()) return 0;
+  // A loss during the transfer leaves the receivers without a state.
+  if (receives) complete_ = false;
+  const std::string text = collectives::broadcast_string(mesh, agreement.senders.front(),
+                                                         receives ? std::string() : progress(),
+                                                         kMaxStateBytes, deadline);
+  if (receives) set_progress(text);
+  std::int64_t bytes = 0;
+  for (const std::span<float> values :
+       {model_.parameters(), optimizer_.exp_avg(), optimizer_.exp_avg_sq()}) {
+    collectives::copy_bytes(mesh, agreement.senders, agreement.receivers, bytes_of(values),
+                            deadline);
+    bytes += static_cast<std::int64_t>(values.size_bytes());
+    faults_.hit("state.transfer");
+  }
+  if (receives) model_.pack_weights();
+  return bytes;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::count_lost_steps(const RestoreFrom& from) {
+  if (!from.after_loss) return;
+  counts_.steps_lost += std::max<std::int64_t>(0, attempted_step_ - state_.global_step);
+  attempted_step_ = state_.global_step;  // if this epoch is broken too, they are not counted again
+}
+
+template <typename Activation>
+SavedState TrainingState<Activation>::save() const {
+  const auto copy = [](std::span<const float> values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  return {copy(model_.parameters()), copy(optimizer_.exp_avg()), copy(optimizer_.exp_avg_sq()),
+          progress()};
+}
+
+template <typename Activation>
+void TrainingState<Activation>::load(const SavedState& saved) {
+  std::ranges::copy(saved.parameters, model_.parameters().begin());
+  std::ranges::copy(saved.exp_avg, optimizer_.exp_avg().begin());
+  std::ranges::copy(saved.exp_avg_sq, optimizer_.exp_avg_sq().begin());
+  set_progress(saved.progress);
+  model_.pack_weights();
+  complete_ = true;
+}
+
+template <typename Activation>
 void TrainingState<Activation>::add(const StepReport& report) {
   state_.global_step = report.step;
   state_.examples_consumed += report.examples;
   state_.num_input_tokens_seen += report.tokens;
   state_.total_flos += report.flops;
   state_.epoch = report.epoch;
+  attempted_step_ = report.step;
   last_report_ = report;
   loss_sum_ += report.loss;
   loss_count_ += 1;
@@ -189,6 +360,7 @@ template <typename Activation>
 void TrainingState<Activation>::add_evaluation(const EvaluationResult& evaluation) {
   const nlohmann::json entry = evaluation_entry(evaluation, state_);
   state_.log_history.push_back(entry);
+  evaluated_step_ = state_.global_step;
   const std::string& metric = job_.settings.metric_for_best_model;
   if (metric.empty()) return;
   if (!entry.contains(metric)) {
@@ -224,10 +396,18 @@ bool TrainingState<Activation>::best_checkpoint_due() const {
 }
 
 template <typename Activation>
+bool TrainingState<Activation>::evaluation_pending() const {
+  const Settings& s = job_.settings;
+  return state_.global_step > 0 && evaluated_step_ != state_.global_step &&
+         job_.schedule.is_due(s.eval_strategy, s.eval_steps, state_.global_step);
+}
+
+template <typename Activation>
 std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh) {
   const std::int64_t step = state_.best_global_step;
   // The last weights are the best, or no evaluation had a number for the metric.
   if (step == state_.global_step || step == 0) return state_.global_step;
+  if (best_model_loaded_) return step;
   if (mesh.rank() == 0) {
     std::filesystem::path path =
         std::filesystem::path(job_.settings.output_dir) / checkpoint::checkpoint_name(step);
@@ -240,10 +420,17 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
           ExitCode::kCheckpointMissing,
           fmt::format("the best model, of step {}, cannot be loaded: {}", step, failure.what()));
     }
+    model_.pack_weights();
+    best_model_loaded_ = true;
   }
   const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
-  collectives::broadcast(mesh, 0, bytes_of(model_.parameters()), deadline);
+  // No step needs the moments any more. The weights stay complete until all have arrived.
+  const std::span<float> received = mesh.rank() == 0 ? model_.parameters() : optimizer_.exp_avg();
+  collectives::broadcast(mesh, 0, bytes_of(received), deadline);
+  if (mesh.rank() == 0) return step;
+  std::ranges::copy(received, model_.parameters().begin());
   model_.pack_weights();
+  best_model_loaded_ = true;
   return step;
 }
 
@@ -263,8 +450,8 @@ template <typename Activation>
 bool TrainingState<Activation>::checkpoint_due() const {
   const Settings& s = job_.settings;
   const std::int64_t step = state_.global_step;
-  return job_.schedule.is_due(s.save_strategy, s.save_steps, step) &&
-         step < job_.schedule.total_steps;
+  return step > 0 && step < job_.schedule.total_steps &&
+         job_.schedule.is_due(s.save_strategy, s.save_steps, step);
 }
 
 template <typename Activation>

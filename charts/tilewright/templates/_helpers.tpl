@@ -61,3 +61,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{/* Not empty if the operator serves the TCPStores of PyTorchJobs. */}}
+{{- define "tilewright.tcpstore" -}}
+{{- with .Values.pytorchjobs }}{{ if and .enabled .store }}true{{ end }}{{ end -}}
+{{- end }}

@@ -61,7 +61,7 @@ END
 
 # Installs the chart, which includes the CRD, in the cluster of the kubeconfig $1.
 install_operator() {
-  local chart=$checkout/charts/tilewright options=(--namespace tilewright-system --create-namespace)
+  local chart=$checkout/charts/tilewright options=(--namespace tilewright-system --create-namespace --set pytorchjobs.enabled=true)
   local image=$state/etc/tilewright-controller.tar.digest
   # A changed image with the same name must restart the pods.
   if [ "$1" = "$state/kubeconfig" ] && [ -e "$image" ]; then

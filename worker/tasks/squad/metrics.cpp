@@ -59,7 +59,7 @@ double word_f1(std::vector<std::string> gold, std::vector<std::string> predicted
   return 2 * precision * recall / (precision + recall);
 }
 
-struct Scores {
+struct AnswerScores {
   std::vector<double> exact, f1;  // by question
 };
 
@@ -70,8 +70,8 @@ double mean_percent(std::span<const double> values, std::span<const std::size_t>
 }
 
 // Only a question with an answer, or a v2 gold answer of no words, matches nothing.
-Scores raw_scores_v2(const Examples& examples, std::span<const std::string> predictions) {
-  Scores scores;
+AnswerScores raw_scores_v2(const Examples& examples, std::span<const std::string> predictions) {
+  AnswerScores scores;
   for (std::size_t i = 0; i < examples.questions.size(); ++i) {
     std::vector<std::vector<std::string>> golds;
     for (const Answer& answer : examples.questions[i].answers) {
@@ -182,7 +182,7 @@ Metrics score_v2(const Examples& examples, std::span<const std::string> predicti
       no_answer_probabilities.empty() ? std::span<const double>(zeros) : no_answer_probabilities;
   TW_CHECK(probabilities.size() == predictions.size(), "{} probabilities for {} questions",
            probabilities.size(), predictions.size());
-  const Scores scores = raw_scores_v2(examples, predictions);
+  const AnswerScores scores = raw_scores_v2(examples, predictions);
   std::vector<std::size_t> all(examples.questions.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   std::vector<std::size_t> with_answer, without_answer;

@@ -228,7 +228,6 @@ TEST(Coordinator, ALostMemberEndsTheEpochAndTheNextOneForms) {
   EXPECT_THAT(job.members[0]->reason(), HasSubstr("worker 2"));
   auto first = join_later(*job.members[0], 5);
   auto second = join_later(*job.members[1], 9);
-  form_with(*job.server, job.clock, 2);
   const Assignment next = first.get().or_throw();
   EXPECT_EQ(next.epoch, 2u);
   EXPECT_EQ(next.world, 2);
@@ -291,7 +290,6 @@ TEST(Coordinator, CallsTheEpochEndHandlerOnce) {
   job.members[0]->on_epoch_end([&](const std::string&) { at_once = true; });
   EXPECT_TRUE(at_once);
   auto joined = join_later(*job.members[0]);
-  form_with(*job.server, job.clock, 1);
   joined.get().or_throw();
   job.members[0]->on_epoch_end([&](const std::string&) { ADD_FAILURE() << "removed handler"; });
   job.members[0]->on_epoch_end({});
@@ -396,9 +394,7 @@ TEST(Coordinator, ACoordinatorRestartDoesNotEndTheEpoch) {
   // The new coordinator handles a loss.
   job.lose(1);
   ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
-  auto joined = join_later(*job.members[0]);
-  form_with(*job.server, job.clock, 1);
-  EXPECT_EQ(joined.get().or_throw().epoch, 2u);
+  EXPECT_EQ(join_later(*job.members[0]).get().or_throw().epoch, 2u);
 }
 
 TEST(Coordinator, AWaitingMemberSurvivesACoordinatorRestart) {

@@ -50,6 +50,13 @@ class TcpStoreServer : public ::testing::Test {
     }
     server->addresses_changed();
   }
+  void remove_address(const std::string& host) {
+    {
+      const std::scoped_lock lock(mutex);
+      jobs.erase(host);
+    }
+    server->addresses_changed();
+  }
   std::uint64_t rejected(const std::string& reason) { return server->rejections().at(reason); }
 
   ManualClock clock;
@@ -119,18 +126,23 @@ TEST_F(TcpStoreServer, AStoreEndsWithItsLastConnection) {
   EXPECT_EQ(second.number_of_keys(), 0);
 }
 
-TEST_F(TcpStoreServer, RemovesAStore) {
+// A pod has ended, or another job's pod has its address now.
+TEST_F(TcpStoreServer, AnAddressThatLeavesItsJobIsDisconnected) {
   start();
-  TcpStoreClient first = connect(), other = connect("127.0.0.2");
-  first.set("/key", "value");
-  first.ping();
-  other.set("/key", "value");
+  add_address("127.0.0.3", "job-1");
+  TcpStoreClient left = ready(), moved = ready("127.0.0.3"), other = ready("127.0.0.2");
+  left.set("/key", "value");
+  left.ping();
+  remove_address("127.0.0.1");
+  EXPECT_TRUE(left.closed());
+  EXPECT_EQ(moved.get("/key"), "value");
+  add_address("127.0.0.3", "job-2");
+  EXPECT_TRUE(moved.closed());
+  EXPECT_FALSE(server->stores().contains("job-1")) << "its keys are discarded";
+  TcpStoreClient again = ready("127.0.0.3");
+  other.set("/key", "of job-2");
   other.ping();
-  server->remove_store("job-1");
-  server->remove_store("job-3");
-  EXPECT_TRUE(first.closed());
-  EXPECT_EQ(connect().number_of_keys(), 0);
-  EXPECT_EQ(other.get("/key"), "value");
+  EXPECT_EQ(again.get("/key"), "of job-2");
 }
 
 TEST_F(TcpStoreServer, AnUnknownAddressIsHeldUntilItIsKnown) {

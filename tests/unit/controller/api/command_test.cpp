@@ -64,6 +64,12 @@ TEST(WorkerCommand, ParsesAsTrainingArguments) {
 }
 
 TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
+  for (const char* word : {"auto", "cpu"}) {
+    const auto automatic =
+        pod_command(job_of(with("nprocPerNode: 1", std::string("nprocPerNode: ") + word)));
+    EXPECT_THAT(automatic, ::testing::Contains("--nproc_per_node=auto")) << word;
+    EXPECT_THAT(automatic, ::testing::Contains("--nominal_workers=2")) << word;
+  }
   const auto words = pod_command(job_of(with("nprocPerNode: 1", "nprocPerNode: 2")));
   EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 5),
             (std::vector<std::string>{"tilewright-worker", "agent", "--nproc_per_node=2", "--",

@@ -59,7 +59,7 @@ void each_property(const json& schema, const std::string& path,
 // A value that the schema accepts. Lists have one element.
 json example_of(const json& schema) {
   if (schema.contains("enum")) return schema["enum"][0];
-  if (schema.value("x-kubernetes-int-or-string", false)) return "1";
+  if (schema.value("x-kubernetes-int-or-string", false)) return 4;
   const std::string type = schema.value("type", "");
   if (type == "integer") return 4;  // within every flag's range
   if (type == "number") return 0.5;
@@ -201,7 +201,9 @@ TEST(Crd, HasATypeAndADescriptionForEveryFlag) {
     }
     const std::string description = schema.value("description", "");
     EXPECT_FALSE(description.empty()) << flag.name;
-    if (!describe_default(flag).empty()) {
+    if (!flag.reason_unused_in_job().empty()) {
+      EXPECT_THAT(description, ::testing::HasSubstr(flag.reason_unused_in_job())) << flag.name;
+    } else if (!describe_default(flag).empty()) {
       EXPECT_THAT(description,
                   ::testing::EndsWith(fmt::format("Default: {}.", describe_default(flag))))
           << flag.name;

@@ -433,6 +433,7 @@ TrainJobStatus full_status() {
   status.nominal_workers = 2;
   status.virtual_shards = 8;
   status.rendezvous_epoch = 3;
+  status.output_directory = "/disk/output_1";
   return status;
 }
 

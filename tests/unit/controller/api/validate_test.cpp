@@ -128,6 +128,9 @@ TEST(Validate, ChecksReplicaBounds) {
       {"maxReplicas: 4", "maxReplicas: 1001",
        "job.yaml:10: spec.elasticPolicy.maxReplicas: found 1001, expected an integer from 1 to "
        "1000"},
+      {"nprocPerNode: 1", "nprocPerNode: gpu",
+       "job.yaml:6: spec.nprocPerNode: found the string \"gpu\", expected auto, cpu or an integer "
+       "without quotes"},
       {"nprocPerNode: 1", "nprocPerNode: 0",
        "job.yaml:6: spec.nprocPerNode: found 0, expected an integer from 1 to 256"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tsl, value: \"true\"}]",

@@ -106,8 +106,8 @@ TEST_F(Cli, ValidateSaysWhatBecomesOfAPyTorchJob) {
             path.string() + ":14: " + place +
                 ".command[6]: --no_cuda: Tilewright computes on CPUs only\n" + path.string() +
                 ":15: " + place +
-                ".env[0]: LD_PRELOAD libtcmalloc.so: the worker image has no such libraries; the "
-                "trainer has its own allocation and threads\n");
+                ".env[0]: LD_PRELOAD libtcmalloc.so: a training allocates its memory at its start "
+                "and has no OpenMP runtime, so another allocator or runtime changes nothing\n");
 }
 
 TEST_F(Cli, ValidateSaysWhyAPyTorchJobDoesNotRunNatively) {

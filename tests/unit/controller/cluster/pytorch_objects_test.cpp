@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "common/contract/kubeflow.h"
 
 namespace tilewright::cluster {
@@ -103,6 +105,80 @@ TEST(PyTorchPod, HasTheVariablesOfAnElasticJob) {
                   Pair("PET_RDZV_BACKEND", "etcd"), Pair("PET_NNODES", "1:4"),
                   Pair("PET_NPROC_PER_NODE", "2"), Pair("PET_RDZV_ID", "run-7"),
                   Pair("PET_RDZV_CONF", "timeout=60,is_host=0"), Pair("PET_STANDALONE", "")));
+}
+
+TEST(PyTorchPod, HasTheSizesOfANativeTraining) {
+  api::PyTorchJob job = job_of(4, false);
+  job.spec.elastic_policy.emplace().min_replicas = 1;
+  job.spec.elastic_policy->max_replicas = 4;
+  job.metadata.creation_timestamp = WallTime(std::chrono::seconds(1764000123));
+  EXPECT_THAT(variables(container(build_pod(job, 0, kOptions), "pytorch")),
+              ::testing::Contains(Pair("TILEWRIGHT_NOMINAL_WORKERS", "4")));
+  json& command = job.spec.worker->pod_template["spec"]["containers"][1]["command"];
+  command = {"torchrun", "run_qa.py", "--per_device_train_batch_size=1", "--output_dir",
+             "/o/$(date +%s)"};
+  EXPECT_THAT(variables(container(build_pod(job, 3, kOptions), "pytorch")),
+              ::testing::IsSupersetOf({Pair("TILEWRIGHT_NOMINAL_WORKERS", "4"),
+                                       Pair("TILEWRIGHT_VIRTUAL_SHARDS", "4"),
+                                       Pair("TILEWRIGHT_OUTPUT_DIR", "/o/1764000123")}));
+  // What the status holds is kept, whatever the template says later.
+  job.status.tilewright.output_directory = "/o/1";
+  job.status.tilewright.nominal_workers = 2;
+  job.status.tilewright.virtual_shards = 2;
+  job.spec.worker->replicas = 3;
+  EXPECT_THAT(variables(container(build_pod(job, 2, kOptions), "pytorch")),
+              ::testing::IsSupersetOf({Pair("TILEWRIGHT_NOMINAL_WORKERS", "2"),
+                                       Pair("TILEWRIGHT_VIRTUAL_SHARDS", "2"),
+                                       Pair("TILEWRIGHT_OUTPUT_DIR", "/o/1")}));
+}
+
+PodOptions options_with_store() {
+  PodOptions options = kOptions;
+  options.tcpstore = "10.96.0.7:29401";
+  return options;
+}
+
+TEST(PyTorchPod, AgentsMeetInTheOperatorsStore) {
+  api::PyTorchJob job = job_of(4, false);
+  job.spec.elastic_policy.emplace();
+  const json pod = build_pod(job, 3, options_with_store());
+  EXPECT_THAT(
+      variables(container(pod, "logger")),
+      ElementsAre(Pair("PYTHONUNBUFFERED", "1"), Pair("PET_NPROC_PER_NODE", "auto"),
+                  Pair("PET_RDZV_ENDPOINT", "10.96.0.7:29401"), Pair("PET_RDZV_BACKEND", "c10d"),
+                  Pair("PET_NNODES", "1:1"), Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")));
+  EXPECT_THAT(variables(container(pod, "pytorch")),
+              ::testing::IsSupersetOf({Pair("PET_RDZV_ENDPOINT", "10.96.0.7:29401"),
+                                       Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"),
+                                       Pair("TILEWRIGHT_RENDEZVOUS", "10.0.0.7:29400")}));
+  EXPECT_EQ(pod["metadata"]["annotations"]["tilewright.dev/tcpstore"], "10.96.0.7:29401");
+  job.spec.worker->pod_template["spec"]["containers"][1]["env"].push_back(
+      {{"name", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"}, {"value", "0"}});
+  const auto list = variables(container(build_pod(job, 3, options_with_store()), "pytorch"));
+  EXPECT_THAT(list, ::testing::Contains(Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0")));
+  EXPECT_THAT(list,
+              ::testing::Not(::testing::Contains(Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"))));
+}
+
+// The job says where the agents meet, or torchrun has no agents that meet.
+TEST(PyTorchPod, AgentsMeetWhereTheJobSays) {
+  const std::function<void(api::PyTorchJob&)> changes[] = {
+      [](auto& job) { job.spec.elastic_policy.reset(); },
+      [](auto& job) { job.spec.elastic_policy->rdzv_host = "qa-worker-0"; },
+      [](auto& job) { job.spec.elastic_policy->rdzv_port = 29400; },
+      [](auto& job) { job.spec.elastic_policy->rdzv_backend = "etcd"; },
+      [](auto& job) { job.spec.worker->restart_policy = api::RestartPolicy::kNever; },
+      [](auto& job) { job.spec.elastic_policy->standalone = true; }};
+  for (const auto& change : changes) {
+    api::PyTorchJob job = job_of(4, false);
+    job.spec.elastic_policy.emplace();
+    job.spec.worker->pod_template["metadata"]["annotations"]["tilewright.dev/tcpstore"] = "x";
+    change(job);
+    EXPECT_FALSE(meets_in_operators_store(job));
+    json pod = build_pod(job, 3, options_with_store());
+    EXPECT_FALSE(pod["metadata"]["annotations"].contains("tilewright.dev/tcpstore"));
+    EXPECT_EQ(pod["spec"], build_pod(job, 3, kOptions)["spec"]) << "as without a store";
+  }
 }
 
 TEST(PyTorchPod, TakesThePortFromTheTemplate) {

@@ -78,11 +78,59 @@ TEST(PyTorchView, TheNumberOfProcessesCanBeLeftToTheNode) {
   api::PyTorchJob job = job_of(1, false);
   for (const char* text : {"auto", "cpu", "gpu"}) {
     job.spec.nproc_per_node = text;
-    EXPECT_TRUE(view_of(job).traits.auto_processes) << text;
+    EXPECT_TRUE(view_of(job).job.spec.nproc_per_node->automatic) << text;
   }
   job.spec.nproc_per_node = "2";
-  EXPECT_FALSE(view_of(job).traits.auto_processes);
   EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 2);
+}
+
+api::PyTorchJob guide_job(const std::string& flags) {
+  api::PyTorchJob job = job_of(4, false);
+  api::PyTorchElasticPolicy& elastic = job.spec.elastic_policy.emplace();
+  elastic.min_replicas = 1;
+  elastic.max_replicas = 4;
+  job.metadata.creation_timestamp = kNow;
+  json& container = job.spec.worker->pod_template["spec"]["containers"][0];
+  container["command"] = {"/bin/bash", "-c"};
+  container["args"] = {
+      "cd /workspace; pip install -r r.txt; torchrun /workspace/run_qa.py "
+      "--model_name_or_path m --dataset_name squad --output_dir "
+      "/disk/output_$(date +%Y%m%d_%H%M%S) " +
+      flags + ";"};
+  return job;
+}
+
+TEST(PyTorchView, HasTheSizesThatTheCommandDecides) {
+  api::PyTorchJob job =
+      guide_job("--per_device_train_batch_size 3 --gradient_accumulation_steps 2");
+  job.spec.nproc_per_node = "2";
+  const JobView view = view_of(job);
+  EXPECT_TRUE(view.trains_natively);
+  EXPECT_FALSE(view.traits.runs_tilewright) << "the image may be another one";
+  EXPECT_EQ(api::nominal_workers(view.job), 8);
+  EXPECT_EQ(api::global_batch(view.job), 48);
+  EXPECT_EQ(api::virtual_shards(view.job), 8);
+  EXPECT_TRUE(api::is_exact(view.job));
+  EXPECT_EQ(api::virtual_shards(view_of(guide_job("--virtual_shards 4")).job), 4);
+  EXPECT_FALSE(api::is_exact(view_of(guide_job("--no_exact")).job));
+}
+
+TEST(PyTorchView, TheCommandDecidesTheNumberOfProcesses) {
+  api::PyTorchJob job = guide_job("");
+  job.spec.nproc_per_node = "2";
+  json& container = job.spec.worker->pod_template["spec"]["containers"][0];
+  container["command"] = {"torchrun", "--nproc-per-node=3", "run_glue.py", "--output_dir", "/o"};
+  container.erase("args");
+  EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 3);
+  container["command"] = {"python", "run_glue.py", "--output_dir", "/o"};
+  EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 1);
+  container["command"] = {"python", "train.py"};
+  EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 2) << "another program may read the variable";
+  EXPECT_FALSE(view_of(job).trains_natively);
+}
+
+TEST(PyTorchView, HasTheOutputDirectoryOfTheJobsStart) {
+  EXPECT_EQ(view_of(guide_job("")).traits.output_directory, "/disk/output_20260101_000000");
 }
 
 // A job that Kubeflow's operator has run must not run again.

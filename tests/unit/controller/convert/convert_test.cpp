@@ -58,9 +58,7 @@ metadata:
   name: transformers-pytorchjob
   namespace: kubeflow
 spec:
-  # nprocPerNode auto: one process for each NUMA node of a pod; a TrainJob has a fixed number, so
-  # write the number of NUMA nodes if a pod has several
-  nprocPerNode: 1
+  nprocPerNode: auto
   elasticPolicy:
     rdzvBackend: c10d
     minReplicas: 1
@@ -103,9 +101,11 @@ spec:
         value: INFO
       - name: OMP_NUM_THREADS
         value: "56"
-      # CCL_WORKER_COUNT 1: the workers use Tilewright's own transport, not oneCCL
-      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker image
-      # has no such libraries; the trainer has its own allocation and threads
+      # CCL_WORKER_COUNT 1: the gradients are exchanged by the worker itself, on its own threads; it
+      # uses the CPUs to which mpiexec has bound it
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: a training
+      # allocates its memory at its start and has no OpenMP runtime, so another allocator or runtime
+      # changes nothing
     nodeSelector:
       node-type: spr
     # /dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets its size
@@ -125,9 +125,7 @@ kind: TrainJob
 metadata:
   name: transformers-pytorchjob
 spec:
-  # nprocPerNode auto: one process for each NUMA node of a pod; a TrainJob has a fixed number, so
-  # write the number of NUMA nodes if a pod has several
-  nprocPerNode: 1
+  nprocPerNode: auto
   elasticPolicy:
     rdzvBackend: c10d
     minReplicas: 1
@@ -170,8 +168,9 @@ spec:
         value: INFO
       - name: OMP_NUM_THREADS
         value: "240"
-      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker image
-      # has no such libraries; the trainer has its own allocation and threads
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: a training
+      # allocates its memory at its start and has no OpenMP runtime, so another allocator or runtime
+      # changes nothing
     nodeSelector:
       node-type: gnr
     # /dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets its size
@@ -255,9 +254,7 @@ TEST(Convert, TheNumberOfProcesses) {
       manifest_of(job({.spec = "  elasticPolicy: {nProcPerNode: 3}\n", .command = torchrun})),
       HasSubstr("spec:\n  nprocPerNode: 3\n"));
   EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: cpu\n", .command = torchrun})),
-              HasSubstr("  # nprocPerNode cpu: one process for each NUMA node of a pod; a TrainJob "
-                        "has a fixed number, so\n  # write the number of NUMA nodes if a pod has "
-                        "several\n  nprocPerNode: 1\n"));
+              HasSubstr("spec:\n  nprocPerNode: cpu\n"));
   EXPECT_EQ(
       errors_of(job({.spec = "  nprocPerNode: gpu\n", .command = torchrun})),
       "job.yaml:5: spec.nprocPerNode: found gpu, expected auto, cpu or an integer: Tilewright "
@@ -484,10 +481,11 @@ TEST(Convert, Environment) {
             key: token
       - name: MY_OWN
         value: "1"
-      # I_MPI_PIN_DOMAIN [0xfffffff0]: no MPI runs in a TrainJob
-      # KMP_AFFINITY granularity=fine,compact,1,0: the trainer runs one thread on each core and
-      # binds it there
-      # MASTER_PORT 29500: the operator starts the processes, not torchrun
+      # I_MPI_PIN_DOMAIN [0xfffffff0]: the gradients are exchanged by the worker itself, on its own
+      # threads; it uses the CPUs to which mpiexec has bound it
+      # KMP_AFFINITY granularity=fine,compact,1,0: the worker has no OpenMP runtime: it runs one
+      # thread on each physical core that it may use
+      # MASTER_PORT 29500: the operator sets it
       # TILEWRIGHT_JOB_NAME x: the operator sets it
 )"));
 }
@@ -502,7 +500,8 @@ TEST(Convert, VariablesOfTheScript) {
       HasSubstr(R"(    env:
       - name: OMP_NUM_THREADS
         value: "8"
-      # KMP_BLOCKTIME 1: the trainer runs one thread on each core and binds it there
+      # KMP_BLOCKTIME 1: the worker has no OpenMP runtime: it runs one thread on each physical core
+      # that it may use
 )"));
 }
 

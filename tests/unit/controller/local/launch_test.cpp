@@ -59,6 +59,20 @@ TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
   EXPECT_EQ(command.cpus, (std::vector<int>{2, 3}));
 }
 
+// `tilewright convert` writes such variables.
+TEST(Launch, ReplacesTheDirectoryOfAVolumeInVariables) {
+  api::TrainJob job = make_job();
+  job.spec.worker.env = {{"HF_HUB_CACHE", "/mnt/tilewright/models/hub", {}},
+                         {"ROOT", "/mnt/tilewright/output", {}},
+                         {"OTHER", "/mnt/tilewright/elsewhere/x", {}}};
+  LaunchConfig config;
+  config.manifest_folder = "/manifests";
+  const ChildCommand command = command_for(job, {"mrpc-worker-0", 0}, config);
+  EXPECT_THAT(command.environment, Contains("HF_HUB_CACHE=/manifests/m/hub"));
+  EXPECT_THAT(command.environment, Contains("ROOT=/abs/out"));
+  EXPECT_THAT(command.environment, Contains("OTHER=/mnt/tilewright/elsewhere/x"));
+}
+
 TEST(Launch, RequiresInputFoldersAndCreatesTheOutputVolume) {
   const testing::TemporaryDirectory folder;
   api::TrainJob job = make_job();

@@ -28,13 +28,14 @@ json service(const json& changes = json::object()) {
   return made;
 }
 
-kube::ApiResult<net::Address> publish(ScriptedApi& api) {
-  return publish_endpoint(api.client(), kube::WriteGuard::unfenced(), kRef, {"10.0.0.5", 31000},
-                          kube::soon());
+const Leader kLeader{{"10.0.0.5", 31000}, {}};
+
+kube::ApiResult<ServiceAddresses> publish(ScriptedApi& api, const Leader& leader = kLeader) {
+  return publish_endpoint(api.client(), kube::WriteGuard::unfenced(), kRef, leader, kube::soon());
 }
 
 TEST(EndpointSlice, PointsToTheLeadersPort) {
-  const json slice = build_endpoint_slice(kRef, {"10.0.0.5", 31000});
+  const json slice = build_endpoint_slice(kRef, kLeader);
   EXPECT_EQ(slice["addressType"], "IPv4");
   EXPECT_EQ(slice["endpoints"][0]["addresses"], json({"10.0.0.5"}));
   EXPECT_EQ(slice["endpoints"][0]["conditions"]["ready"], true);
@@ -49,7 +50,7 @@ TEST(EndpointSlice, PointsToTheLeadersPort) {
 }
 
 TEST(EndpointSlice, SupportsIPv6) {
-  const json slice = build_endpoint_slice(kRef, {"fd00::5", 31000});
+  const json slice = build_endpoint_slice(kRef, {{"fd00::5", 31000}, {}});
   EXPECT_EQ(slice["addressType"], "IPv6");
   EXPECT_EQ(slice["endpoints"][0]["addresses"], json({"fd00::5"}));
 }
@@ -59,9 +60,25 @@ TEST(Endpoint, ReturnsTheClusterIpOfTheService) {
   api.answer(kGet, 200, service());
   const auto address = publish(api);
   ASSERT_TRUE(address.ok()) << address.error().sentence();
-  EXPECT_EQ(*address, (net::Address{"10.96.0.7", 29400}));
+  EXPECT_EQ(address->rendezvous, (net::Address{"10.96.0.7", 29400}));
+  EXPECT_FALSE(address->tcpstore);
   EXPECT_THAT(api.order(), ElementsAre(kGet, kPatch));
-  EXPECT_EQ(api.body_of(kPatch), build_endpoint_slice(kRef, {"10.0.0.5", 31000}));
+  EXPECT_EQ(api.body_of(kPatch), build_endpoint_slice(kRef, kLeader));
+}
+
+TEST(Endpoint, PublishesTheTcpStoreBesideTheRendezvous) {
+  ScriptedApi api;
+  api.answer(kGet, 200,
+             service({{"ports",
+                       {{{"name", "rendezvous"}, {"port", 29400}},
+                        {{"name", "tcpstore"}, {"port", 29401}}}}}));
+  const auto addresses = publish(api, {{"10.0.0.5", 31000}, 31001});
+  ASSERT_TRUE(addresses.ok()) << addresses.error().sentence();
+  EXPECT_EQ(addresses->rendezvous, (net::Address{"10.96.0.7", 29400}));
+  EXPECT_EQ(addresses->tcpstore, (net::Address{"10.96.0.7", 29401}));
+  EXPECT_EQ(api.body_of(kPatch)["ports"],
+            json::parse(R"([{"name": "rendezvous", "port": 31000, "protocol": "TCP"},
+                            {"name": "tcpstore", "port": 31001, "protocol": "TCP"}])"));
 }
 
 TEST(Endpoint, SupportsAServiceWithIPv6) {
@@ -69,7 +86,7 @@ TEST(Endpoint, SupportsAServiceWithIPv6) {
   api.answer(kGet, 200, service({{"clusterIP", "fd00::1"}}));
   const auto address = publish(api);
   ASSERT_TRUE(address.ok()) << address.error().sentence();
-  EXPECT_EQ(net::to_string(*address), "[fd00::1]:29400");
+  EXPECT_EQ(net::to_string(address->rendezvous), "[fd00::1]:29400");
 }
 
 TEST(Endpoint, RejectsAnUnusableService) {

@@ -37,6 +37,7 @@ TEST(ControllerMetrics, HaveStableNamesAndCurrentValues) {
     }
     snapshot.rendezvous_members = 7;
     snapshot.rendezvous_rejections = {{"no_proof", 3}};
+    snapshot.tcpstore = {5, {{"address", 2}}};
     snapshot.queue.depth = 4;
     snapshot.queue.processing = 2;
     snapshot.queue.retries = 9;
@@ -54,6 +55,8 @@ TEST(ControllerMetrics, HaveStableNamesAndCurrentValues) {
            "\ntilewright_controller_jobs{kind=\"TrainJob\",phase=\"Pending\"} 1\n",
            "\ntilewright_controller_rendezvous_members 7\n",
            "\ntilewright_controller_rendezvous_rejections_total{reason=\"no_proof\"} 3\n",
+           "\ntilewright_controller_tcpstore_connections 5\n",
+           "\ntilewright_controller_tcpstore_rejections_total{reason=\"address\"} 2\n",
            "\ntilewright_controller_workqueue_depth 4\n",
            "\ntilewright_controller_workqueue_in_progress 2\n",
            "\ntilewright_controller_workqueue_retries_total 9\n",

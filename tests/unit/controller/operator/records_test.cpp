@@ -229,6 +229,41 @@ TEST(PodRecord, FindsItsJobAmongSeveralOwners) {
   EXPECT_EQ(record_of_pod(several).job_uid, "job-uid");
 }
 
+json pytorch_pod() {
+  json changed = pod();
+  json& owner = changed["metadata"]["ownerReferences"][0];
+  owner["kind"] = kPyTorchJobKind;
+  owner["apiVersion"] = kPyTorchJobApiVersion;
+  changed["metadata"]["annotations"] = {{annotations::kTcpStore, "10.96.0.7:29401"}};
+  changed["status"]["podIP"] = "10.0.1.5";
+  changed["status"]["podIPs"] = {{{"ip", "10.0.1.5"}}, {{"ip", "fd00::5"}}};
+  return changed;
+}
+
+TEST(PodRecord, HasTheAddressesOfAPyTorchJobsPod) {
+  const PodRecord record = record_of_pod(kube::parse_object(pytorch_pod().dump(), keep_pod_field));
+  EXPECT_EQ(record.addresses, (std::vector<std::string>{"10.0.1.5", "fd00::5"}));
+  EXPECT_TRUE(record.uses_tcpstore);
+  json elsewhere = pytorch_pod();
+  elsewhere["metadata"].erase("annotations");
+  EXPECT_FALSE(record_of_pod(elsewhere).uses_tcpstore);
+  EXPECT_TRUE(record_of_pod(pod()).addresses.empty());
+}
+
+TEST(PodRecord, HasNoAddressThatOthersMayHave) {
+  json on_host = pytorch_pod();
+  on_host["spec"] = {{"hostNetwork", true}, {"nodeName", "node-1"}};
+  EXPECT_TRUE(record_of_pod(kube::parse_object(on_host.dump(), keep_pod_field)).addresses.empty());
+  for (const char* phase : {"Succeeded", "Failed"}) {
+    json ended = pytorch_pod();
+    ended["status"]["phase"] = phase;
+    EXPECT_TRUE(record_of_pod(ended).addresses.empty()) << phase;
+  }
+  json of_another_job = pytorch_pod();
+  of_another_job["metadata"]["labels"][labels::kJobUid] = "another";
+  EXPECT_TRUE(record_of_pod(of_another_job).addresses.empty());
+}
+
 TEST(PodRecord, NeedsOnlyTheFilteredFieldsOfAPod) {
   json whole = pod();
   whole["metadata"]["annotations"] = {{annotations::kJobGeneration, "4"}};

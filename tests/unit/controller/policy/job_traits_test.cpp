@@ -27,6 +27,20 @@ TEST(JobTraits, NameTheMasterAndTheWorkers) {
   EXPECT_EQ(plan.creations[2].name, "mrpc-worker-1");
 }
 
+// Only Tilewright's image trains into the directory that the command names for it.
+TEST(JobTraits, TheOutputDirectoryIsThatOfTheFirstTraining) {
+  JobSimulator sim = foreign_job(2);
+  sim.observed.traits.output_directory = "/disk/output_1";
+  sim.start();
+  EXPECT_EQ(sim.status().output_directory, "");
+  sim.observed.job.status.rendezvous_epoch = 1;
+  sim.settle();
+  EXPECT_EQ(sim.status().output_directory, "/disk/output_1");
+  sim.observed.traits.output_directory = "/disk/output_2";
+  sim.settle();
+  EXPECT_EQ(sim.status().output_directory, "/disk/output_1");
+}
+
 TEST(JobTraits, OneWorkersExitDoesNotEndTheJob) {
   JobSimulator sim = foreign_job(3);
   sim.start();

@@ -75,6 +75,18 @@ TEST(ExpandArguments, UsesTheStartOfTheJob) {
   EXPECT_TRUE(expanded.dates);
 }
 
+TEST(ExpandArguments, UsesTheOutputDirectoryOfTheJob) {
+  const auto variable = [](const char* name) {
+    return std::string(name) == env::kOutputDir ? std::string("/disk/output_1") : std::string();
+  };
+  EXPECT_THAT(expand_arguments({"--output-dir", "/disk/output_$(date +%s)", "--do_train"}, variable)
+                  .arguments.back(),
+              "--output_dir=/disk/output_1");
+  const std::vector<std::string> without_date = {"--output_dir=/other", "--run_name=$(date +%Y)"};
+  EXPECT_EQ(expand_arguments(without_date, variable).arguments.size(), 2u);
+  EXPECT_EQ(expand_arguments(without_date, variable).arguments.front(), "--output_dir=/other");
+}
+
 TEST(ExpandArguments, UsesTheClockWithoutIt) {
   const auto before = std::time(nullptr);
   const std::string now = expand_arguments({"$(date +%s)"}, launched_at("")).arguments.front();

@@ -25,6 +25,15 @@ TEST(Faults, IgnoreOtherStepsWorkersAndEpochs) {
   faults_at("", 1, 1, 3).hit("step.after_update");
 }
 
+TEST(Faults, CanBeSeveral) {
+  constexpr const char* kTwo = "step.begin@3,worker=0;state.transfer,worker=1,epoch=2";
+  faults_at(kTwo, 1, 1, 3).hit("step.begin");
+  EXPECT_EXIT(faults_at(kTwo, 0, 1, 3).hit("step.begin"), ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(faults_at(kTwo, 1, 2, 0).hit("state.transfer"), ::testing::KilledBySignal(SIGKILL),
+              "");
+  EXPECT_FALSE(Faults::parse("step.begin;;step.begin").ok());
+}
+
 TEST(Faults, RefuseAPointThatDoesNotExist) {
   const auto unknown = Faults::parse("step.middle");
   ASSERT_FALSE(unknown.ok());

@@ -33,7 +33,10 @@ TEST(MetricsBlock, IsEmptyWithoutMetricsAndLeavesOutStrings) {
 class FinishedTrainer : public Trainer {
  public:
   void begin_epoch(const collectives::Mesh&) override {}
-  void restore(collectives::Mesh&, const RestoreFrom&) override {}
+  elastic::TrainingPosition position() const override { return {state_.global_step, 0}; }
+  Restored restore(collectives::Mesh&, const RestoreFrom&) override { return {}; }
+  SavedState save_state() const override { return {}; }
+  void load_state(const SavedState&) override {}
   Outcome train(collectives::Mesh&, const TrainerHooks&) override { return Outcome::kComplete; }
   std::int64_t load_best_model(collectives::Mesh&) override { return 0; }
   EvaluationResult evaluate(collectives::Mesh&, const EvaluationSet&) override { return {}; }
@@ -46,11 +49,13 @@ class FinishedTrainer : public Trainer {
   std::int64_t failed_checkpoints() const override { return 0; }
   const checkpoint::TrainerState& state() const override { return state_; }
   const MemoryEstimate& memory_estimate() const override { return memory_; }
+  const RecoveryCounts& recovery_counts() const override { return counts_; }
   double train_seconds() const override { return 4; }
   std::vector<std::pair<std::string, std::string>> kernel_names() const override { return {}; }
 
   checkpoint::TrainerState state_;
   MemoryEstimate memory_;
+  RecoveryCounts counts_;
 };
 
 class ResultsTest : public ::testing::Test {

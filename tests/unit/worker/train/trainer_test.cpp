@@ -11,8 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
+#include "tests/unit/worker/collectives/cluster.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
+#include "worker/collectives/exchange.h"
 
 namespace tilewright::train {
 namespace {
@@ -178,6 +180,164 @@ TEST_F(TrainerTest, WritesNoInfiniteWeights) {
   EXPECT_THAT(failure(kDiverging, ExitCode::kDiverged),
               StartsWith("step 1: a weight is not finite at learning rate 100, "));
   EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+// Workers of several membership epochs, as threads with a trainer each.
+class MemoryTest : public TrainerTest {
+ protected:
+  struct Worker {
+    explicit Worker(const Job& job, Logger& log)
+        : trainer(make_trainer(job, runtime::Isa::kRef, pool, faults, log)) {}
+    runtime::ThreadPool pool{1};
+    Faults faults;
+    std::unique_ptr<Trainer> trainer;
+  };
+
+  MemoryTest() : job_(make_job()) {}
+
+  Job make_job() const {
+    const std::vector<std::string> flags = {
+        "--train_file=" + (directory_.path() / "rows.json").string(),
+        "--validation_file=" + (directory_.path() / "rows.json").string(),
+        "--model_name_or_path=" + model_.string(),
+        "--max_seq_length=32",
+        "--output_dir=" + output_.string(),
+        "--max_workers=3",
+        "--per_device_train_batch_size=4",
+        "--max_steps=6",
+        "--logging_steps=1",
+        "--save_strategy=no",
+        "--bf16=false"};
+    const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
+    return load_job(make_settings(arguments, {}), "uid-1");
+  }
+  std::unique_ptr<Worker> make_worker() { return std::make_unique<Worker>(job_, *log_); }
+
+  // Runs one membership epoch: all workers agree, restore and train until rank 0 has `steps`.
+  // `disturb` runs on each rank before it restores. Returns each rank's Failure, or "".
+  using Disturb = std::function<void(int rank, collectives::Mesh& mesh)>;
+  std::vector<std::string> run_epoch(const std::vector<Worker*>& workers, std::int64_t steps,
+                                     const Disturb& disturb = {}, bool after_loss = false) {
+    std::vector<elastic::StateReport> reports;
+    for (const Worker* worker : workers) {
+      reports.push_back({"settings", worker->trainer->position(), -1});
+    }
+    agreement_ = elastic::agree_on_state(reports, -1);
+    return collectives::run_ranks(static_cast<int>(workers.size()), [&](collectives::Mesh& mesh) {
+      Trainer& trainer = *workers[static_cast<std::size_t>(mesh.rank())]->trainer;
+      trainer.begin_epoch(mesh);
+      if (disturb) disturb(mesh.rank(), mesh);
+      trainer.restore(mesh, {false, -1, agreement_, after_loss});
+      TrainerHooks hooks;
+      hooks.stop_requested = [&] { return trainer.step() + 1 >= steps; };
+      trainer.train(mesh, hooks);
+    });
+  }
+  std::vector<float> weights(const Worker& worker) const {
+    return worker.trainer->save_state().parameters;
+  }
+  std::vector<float> undisturbed() {
+    const auto one = make_worker();
+    collectives::expect_no_errors(run_epoch({one.get()}, 6));
+    return weights(*one);
+  }
+
+  std::shared_ptr<Logger> log_ = make_silent_logger();
+  Job job_;
+  elastic::StateAgreement agreement_;
+};
+
+TEST_F(MemoryTest, AWorkerGetsTheStateFromTheOthers) {
+  const std::vector<float> expected = undisturbed();
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  EXPECT_FALSE(a->trainer->position().complete());
+  collectives::expect_no_errors(run_epoch({a.get()}, 2));
+  EXPECT_EQ(a->trainer->step(), 2);
+  collectives::expect_no_errors(run_epoch({b.get(), a.get()}, 3));  // rank 0 is new
+  EXPECT_THAT(agreement_.senders, ::testing::ElementsAre(1));
+  EXPECT_EQ(b->trainer->step(), 3);
+  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 5));
+  EXPECT_THAT(agreement_.senders, ::testing::ElementsAre(0, 1));
+  collectives::expect_no_errors(run_epoch({c.get()}, 6));
+  EXPECT_TRUE(weights(*c) == expected);
+  const auto& history = c->trainer->state().log_history;
+  ASSERT_EQ(history.size(), 6U) << history.dump();
+  for (std::size_t i = 0; i < history.size(); ++i) EXPECT_EQ(history[i].at("step"), i + 1);
+  EXPECT_EQ(c->trainer->recovery_counts().recoveries, 0);
+  EXPECT_GT(c->trainer->train_seconds(), 0);
+}
+
+TEST_F(MemoryTest, AWorkerThatHasMissedStepsGetsThem) {
+  const std::vector<float> expected = undisturbed();
+  const auto frozen = make_worker(), other = make_worker();
+  collectives::expect_no_errors(run_epoch({frozen.get(), other.get()}, 2));
+  collectives::expect_no_errors(run_epoch({other.get()}, 4));
+  EXPECT_EQ(frozen->trainer->step(), 2);
+  collectives::expect_no_errors(run_epoch({frozen.get(), other.get()}, 6));
+  EXPECT_THAT(agreement_.receivers, ::testing::ElementsAre(0));
+  EXPECT_TRUE(weights(*frozen) == expected);
+}
+
+// Rank 1 leaves in the middle of the transfer: the receiver has none, and begins again with rank 0.
+TEST_F(MemoryTest, AStateReceivedInPartIsNone) {
+  const std::vector<float> expected = undisturbed();
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 3));
+  const std::vector<std::string> errors =
+      run_epoch({a.get(), b.get(), c.get()}, 6, [&](int rank, collectives::Mesh& mesh) {
+        if (rank != 1) return;
+        // Takes part in the first operation of the transfer only.
+        collectives::broadcast_string(mesh, 0, "", 1 << 20,
+                                      monotonic_now() + std::chrono::seconds(60));
+        throw Failure(ExitCode::kPeerLost, "killed");
+      });
+  EXPECT_THAT(errors[1], HasSubstr("killed"));
+  EXPECT_THAT(errors[2], HasSubstr("rank 1"));
+  EXPECT_FALSE(c->trainer->position().complete());
+  EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{3, 0}));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get()}, 6, {}, true));
+  EXPECT_TRUE(weights(*c) == expected);
+  EXPECT_EQ(c->trainer->recovery_counts().recoveries, 1);
+  // Rank 0 may have begun the next step before it noticed.
+  EXPECT_LE(c->trainer->recovery_counts().steps_lost, 1);
+}
+
+// The mesh breaks during a step: nothing of it is in the state.
+TEST_F(MemoryTest, ABrokenStepChangesNothing) {
+  const std::vector<float> expected = undisturbed();
+  const auto a = make_worker(), b = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  const std::vector<float> before = weights(*a);
+  std::vector<elastic::StateReport> reports(2, {"settings", a->trainer->position(), -1});
+  const std::vector<std::string> errors = collectives::run_ranks(2, [&](collectives::Mesh& mesh) {
+    Trainer& trainer = mesh.rank() == 0 ? *a->trainer : *b->trainer;
+    trainer.begin_epoch(mesh);
+    trainer.restore(mesh, {false, -1, elastic::agree_on_state(reports, -1), false});
+    TrainerHooks hooks;
+    hooks.stop_requested = [&]() -> bool {
+      if (mesh.rank() == 1) throw Failure(ExitCode::kPeerLost, "killed");
+      return false;
+    };
+    trainer.train(mesh, hooks);
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 1"));
+  EXPECT_TRUE(weights(*a) == before);
+  EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{2, 0}));
+  collectives::expect_no_errors(run_epoch({a.get()}, 6, {}, true));
+  EXPECT_TRUE(weights(*a) == expected);
+  EXPECT_EQ(a->trainer->recovery_counts().recoveries, 1);
+  EXPECT_EQ(a->trainer->recovery_counts().steps_lost, 1);
+}
+
+// Only a training that is not exact changes its instruction set, and with it the trainer.
+TEST_F(MemoryTest, AnotherTrainerContinuesFromASavedState) {
+  const std::vector<float> expected = undisturbed();
+  const auto first = make_worker(), second = make_worker();
+  collectives::expect_no_errors(run_epoch({first.get()}, 4));
+  second->trainer->load_state(first->trainer->save_state());
+  EXPECT_EQ(second->trainer->position(), (elastic::TrainingPosition{4, 0}));
+  collectives::expect_no_errors(run_epoch({second.get()}, 6));
+  EXPECT_TRUE(weights(*second) == expected);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the container of a PyTorchJob that trains would do: its command, and the directories that it
-// mounts.
+// What the container of a PyTorchJob that trains does natively: its command, and the directories
+// that it mounts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 #include "controller/api/expansion.h"
 #include "controller/api/pytorchjob.h"
 
-namespace tilewright::convert {
+namespace tilewright::api {
 
 // A word of command or args, with $(NAME) expanded as the kubelet does.
 struct Word {
@@ -28,16 +28,16 @@ struct Training {
   TrainingArguments arguments;
 };
 
-class Container {
+class TrainingContainer {
  public:
   // `replica` has a container named pytorch; `path` is that of the replica's field.
-  Container(const api::PyTorchReplicaSpec& replica, const std::string& path);
+  TrainingContainer(const PyTorchReplicaSpec& replica, const std::string& path);
 
   const nlohmann::json& json() const { return *json_; }
   const std::string& path() const { return path_; }  // ....containers[0]
   const std::vector<Word>& words() const { return words_; }
   // Values that are known before the pod starts.
-  const api::Environment& environment() const { return environment_; }
+  const Environment& environment() const { return environment_; }
 
   // Error: why the command does not run natively; kUsage for a flag of the script.
   Result<Training> training() const;
@@ -57,7 +57,22 @@ class Container {
   const nlohmann::json* json_;
   std::string path_;
   std::vector<Word> words_;
-  api::Environment environment_;
+  Environment environment_;
 };
 
-}  // namespace tilewright::convert
+// The number of processes in each pod.
+struct GivenProcesses {
+  std::string text;  // auto, cpu, gpu, xpu or an integer; not checked
+  std::string path;  // of the field that gives it
+
+  // nullopt: one for each NUMA node, or no number of processes.
+  std::optional<std::int64_t> number() const;
+};
+// As the fields of the PyTorchJob give it, which must have defaults.
+GivenProcesses given_processes(const PyTorchJobSpec& spec);
+// As the native training has it: torchrun's flag overrides the fields, and python alone starts one
+// process.
+GivenProcesses given_processes(const PyTorchJobSpec& spec, const TrainingContainer& container,
+                               const launch::Command& command);
+
+}  // namespace tilewright::api

@@ -1,20 +1,21 @@
-#include "controller/convert/container.h"
+#include "controller/api/training_container.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "common/base/check.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
 
-namespace tilewright::convert {
+namespace tilewright::api {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::size_t index_of(const api::PyTorchReplicaSpec& replica, const nlohmann::json& container) {
+std::size_t index_of(const PyTorchReplicaSpec& replica, const nlohmann::json& container) {
   return static_cast<std::size_t>(
       &container -
       replica.pod_template["spec"]["containers"].get_ref<const nlohmann::json::array_t&>().data());
@@ -29,9 +30,9 @@ std::string normal_name(std::string_view word) {
 
 }  // namespace
 
-Container::Container(const api::PyTorchReplicaSpec& replica, const std::string& path)
-    : json_(api::pytorch_container(replica)) {
-  TW_CHECK(json_ != nullptr, "a replica without a container named {}", api::kPyTorchContainer);
+TrainingContainer::TrainingContainer(const PyTorchReplicaSpec& replica, const std::string& path)
+    : json_(pytorch_container(replica)) {
+  TW_CHECK(json_ != nullptr, "a replica without a container named {}", kPyTorchContainer);
   path_ = element_path(path + ".template.spec.containers", index_of(replica, *json_));
   std::vector<std::pair<std::string, std::string>> variables;
   const nlohmann::json& env = member(*json_, "env");
@@ -39,17 +40,18 @@ Container::Container(const api::PyTorchReplicaSpec& replica, const std::string& 
     if (!member(env[i], "valueFrom").is_null()) continue;
     variables.emplace_back(string_member(env[i], "name"), string_member(env[i], "value"));
   }
-  environment_ = api::expand_environment(variables);
+  environment_ = expand_environment(variables);
   for (const char* list : {"command", "args"}) {
     const nlohmann::json& words = member(*json_, list);
     for (std::size_t i = 0; words.is_array() && i < words.size(); ++i) {
-      words_.push_back({api::expand(words[i].get<std::string>(), environment_),
+      if (!words[i].is_string()) continue;  // the decoder has reported it
+      words_.push_back({expand(words[i].get_ref<const std::string&>(), environment_),
                         element_path(path_ + "." + list, i)});
     }
   }
 }
 
-Result<Training> Container::training() const {
+Result<Training> TrainingContainer::training() const {
   if (!member(*json_, "command").is_array() || words_.empty()) {
     return Error{ExitCode::kCommandNotFound,
                  "found no command, expected torchrun or python with run_qa.py or run_glue.py"};
@@ -73,7 +75,7 @@ Result<Training> Container::training() const {
   return Training{std::move(*command), std::move(*parsed)};
 }
 
-std::string Container::path_of_flag(const std::string& name) const {
+std::string TrainingContainer::path_of_flag(const std::string& name) const {
   for (const Word& word : words_) {
     const std::string normal = normal_name(word.text);
     if (!normal.starts_with("__")) continue;
@@ -88,7 +90,8 @@ std::string Container::path_of_flag(const std::string& name) const {
   return path_ + ".command";
 }
 
-std::optional<Container::Place> Container::place_of(const std::string& absolute_path) const {
+std::optional<TrainingContainer::Place> TrainingContainer::place_of(
+    const std::string& absolute_path) const {
   const fs::path path = fs::path(absolute_path).lexically_normal();
   std::optional<Place> found;
   std::size_t longest = 0;
@@ -110,4 +113,27 @@ std::optional<Container::Place> Container::place_of(const std::string& absolute_
   return found;
 }
 
-}  // namespace tilewright::convert
+std::optional<std::int64_t> GivenProcesses::number() const {
+  std::int64_t number = 0;
+  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool valid = outcome.ec == std::errc() && outcome.ptr == text.data() + text.size();
+  return valid && number >= 1 && number <= kMaxProcessesPerNode ? std::optional(number)
+                                                                : std::nullopt;
+}
+
+GivenProcesses given_processes(const PyTorchJobSpec& spec) {
+  if (spec.elastic_policy && spec.elastic_policy->nproc_per_node) {
+    return {std::to_string(*spec.elastic_policy->nproc_per_node),
+            "spec.elasticPolicy.nProcPerNode"};
+  }
+  return {spec.nproc_per_node.value_or("auto"), "spec.nprocPerNode"};
+}
+
+GivenProcesses given_processes(const PyTorchJobSpec& spec, const TrainingContainer& container,
+                               const launch::Command& command) {
+  if (!command.torchrun) return {std::to_string(1), given_processes(spec).path};
+  if (!command.torchrun->nproc_per_node) return given_processes(spec);
+  return {*command.torchrun->nproc_per_node, container.path_of_flag("nproc_per_node")};
+}
+
+}  // namespace tilewright::api

@@ -1,0 +1,65 @@
+#include "controller/convert/environment.h"
+
+#include <fmt/format.h>
+
+#include "common/contract/unneeded_variables.h"
+#include "common/json/members.h"
+#include "controller/api/command.h"
+#include "controller/api/trainer_path.h"
+
+namespace tilewright::convert {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// Empty: the variable keeps its meaning or belongs to the user.
+std::string_view why_unneeded(std::string_view variable) {
+  return api::is_runtime_variable(variable) ? "the operator sets it"
+                                            : why_unneeded_in_job(variable);
+}
+
+}  // namespace
+
+void convert_environment(const Source& source, Draft& draft, Volumes& volumes) {
+  ordered_json target = ordered_json::array();
+  const auto convert_variable = [&](const std::string& name, std::string value,
+                                    const std::string& path) {
+    const std::string place = member_path("spec.worker.env", name);
+    if (const std::string_view why = why_unneeded(name); !why.empty()) {
+      return draft.note(path, place, fmt::format("{} {}: {}", name, shown(value), why));
+    }
+    draft.made_of(element_path("spec.worker.env", target.size()), path);
+    const auto on_volume = value.starts_with('/') ? source.container.place_of(value) : std::nullopt;
+    if (on_volume && volumes.use(on_volume->volume)) {
+      draft.note(path, element_path("spec.worker.env", target.size()),
+                 fmt::format("{} {}: the volume is at /mnt/tilewright/{}", name, shown(value),
+                             on_volume->volume),
+                 true);
+      value = api::pod_path({on_volume->volume, on_volume->relative});
+    }
+    target.push_back({{"name", name}, {"value", value}});
+  };
+  // Those that the script sets replace those of the container.
+  const auto& exported = source.training.command.variables;
+  const json& env = member(source.container.json(), "env");
+  for (std::size_t i = 0; env.is_array() && i < env.size(); ++i) {
+    const std::string name = string_member(env[i], "name");
+    const std::string path = element_path(source.container.path() + ".env", i);
+    if (exported.contains(name)) continue;
+    if (member(env[i], "valueFrom").is_null() || !why_unneeded(name).empty()) {
+      const auto known = source.container.environment().find(name);
+      convert_variable(name, known == source.container.environment().end() ? "" : known->second,
+                       path);
+    } else {
+      draft.made_of(element_path("spec.worker.env", target.size()), path);
+      target.push_back({{"name", name}, {"valueFrom", ordered_json(env[i]["valueFrom"])}});
+    }
+  }
+  for (const auto& [name, value] : exported) {
+    convert_variable(name, value, source.container.path_of_flag(""));
+  }
+  if (!target.empty()) draft.worker()["env"] = std::move(target);
+}
+
+}  // namespace tilewright::convert

@@ -1,0 +1,38 @@
+// The rest of the pod: fields that spec.worker has too, and spec.worker.podTemplate.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "controller/convert/draft.h"
+#include "controller/convert/source.h"
+#include "controller/convert/volumes.h"
+
+namespace tilewright::convert {
+
+class PodOverlay {
+ public:
+  // `volumes`: with all that flags and variables use.
+  PodOverlay(const Source& source, Draft& draft, const Volumes& volumes)
+      : source_(source), draft_(draft), volumes_(volumes) {}
+
+  void convert() {
+    convert_mounts();
+    convert_pod();
+  }
+
+ private:
+  void convert_mounts();
+  void convert_pod();
+  void convert_security();
+  void convert_other_containers();
+  void add_pod_volume(const std::string& name);
+
+  const Source& source_;
+  Draft& draft_;
+  const Volumes& volumes_;
+  nlohmann::ordered_json overlay_;         // spec of the podTemplate
+  nlohmann::ordered_json overlay_worker_;  // its container of the worker
+};
+
+}  // namespace tilewright::convert

@@ -1,0 +1,196 @@
+#include "controller/convert/policies.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "common/contract/labels.h"
+#include "common/contract/rdzv_conf.h"
+#include "common/json/positions.h"
+
+namespace tilewright::convert {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+void convert_metadata(const Source& source, Draft& draft) {
+  const api::ObjectMeta& metadata = source.job.metadata;
+  ordered_json& target = draft.tree["metadata"];
+  for (const auto& [name, text] :
+       {std::pair{"name", &metadata.name}, std::pair{"generateName", &metadata.generate_name},
+        std::pair{"namespace", &metadata.namespace_name}}) {
+    if (text->empty()) continue;
+    target[name] = *text;
+    draft.made_of(fmt::format("metadata.{}", name), fmt::format("metadata.{}", name));
+  }
+  if (!metadata.labels.empty()) target["labels"] = metadata.labels;
+  for (const auto& [name, value] : metadata.annotations) {
+    // What kubectl wrote describes the PyTorchJob.
+    if (name.starts_with("kubectl.kubernetes.io/")) continue;
+    target["annotations"][name] = value;
+  }
+}
+
+void convert_process_count(const Source& source, Draft& draft) {
+  const auto [count, path] =
+      api::given_processes(source.job.spec, source.container, source.training.command);
+  draft.made_of("spec.nprocPerNode", path);
+  if (count == "gpu" || count == "xpu") {
+    return draft.error(
+        path, fmt::format("found {}, expected auto, cpu or an integer: Tilewright computes "
+                          "on CPUs only",
+                          count));
+  }
+  if (count == "auto" || count == "cpu") {
+    draft.tree["spec"]["nprocPerNode"] = count;
+    return;
+  }
+  if (count.empty() || count.size() > 4 ||
+      count.find_first_not_of("0123456789") != std::string::npos) {
+    return draft.error(path,
+                       fmt::format("found {}, expected auto, cpu or an integer", shown(count)));
+  }
+  draft.tree["spec"]["nprocPerNode"] = std::stoi(count);
+}
+
+void convert_elastic_policy(const Source& source, Draft& draft) {
+  constexpr const char* kPath = "spec.elasticPolicy";
+  constexpr const char* kRendezvous = "the operator is the rendezvous";
+  ordered_json target = ordered_json::object();
+  const std::optional<launch::TorchrunOptions>& torchrun = source.training.command.torchrun;
+  if (source.written.spec.elastic_policy) {
+    const api::PyTorchElasticPolicy& elastic = *source.written.spec.elastic_policy;
+    const auto drop = [&](const char* name, const json& value, std::string_view why) {
+      draft.note(member_path(kPath, name), member_path(kPath, name),
+                 fmt::format("{} {}: {}", name, shown(value), why));
+    };
+    if (elastic.rdzv_backend.value_or("c10d") == "c10d") {
+      if (elastic.rdzv_backend) target["rdzvBackend"] = "c10d";
+    } else {
+      drop("rdzvBackend", *elastic.rdzv_backend, kRendezvous);
+    }
+    if (source.job.spec.elastic_policy->min_replicas) {
+      const std::int64_t masters = source.job.spec.master ? 1 : 0;
+      target["minReplicas"] = masters + *source.job.spec.elastic_policy->min_replicas;
+      target["maxReplicas"] = masters + *source.job.spec.elastic_policy->max_replicas;
+    }
+    if (elastic.max_restarts) target["maxRestarts"] = *elastic.max_restarts;
+    if (elastic.rdzv_port) drop("rdzvPort", *elastic.rdzv_port, kRendezvous);
+    if (elastic.rdzv_host) drop("rdzvHost", *elastic.rdzv_host, kRendezvous);
+    if (elastic.rdzv_id) drop("rdzvId", *elastic.rdzv_id, kRendezvous);
+    RdzvConf own;
+    for (std::size_t i = 0; i < elastic.rdzv_conf.size(); ++i) {
+      const auto& [key, value] = elastic.rdzv_conf[i];
+      if (set_rdzv_conf(own, key, value).ok()) {
+        target["rdzvConf"].push_back({{"key", key}, {"value", value}});
+        continue;
+      }
+      draft.note(element_path("spec.elasticPolicy.rdzvConf", i), "spec.elasticPolicy.rdzvConf",
+                 fmt::format("rdzvConf {}: {}", elastic.rdzv_conf[i].key, kRendezvous));
+    }
+    if (elastic.standalone.value_or(false)) drop("standalone", "true", kRendezvous);
+    if (!elastic.metrics.is_null()) {
+      draft.note(
+          "spec.elasticPolicy.metrics", "spec.elasticPolicy.metrics",
+          fmt::format("metrics: no HorizontalPodAutoscaler is created; one whose scaleTargetRef is "
+                      "the {}.{} does the same",
+                      kTrainJobPlural, kApiGroup),
+          true);
+    }
+  }
+  if (torchrun) {
+    if (torchrun->max_restarts) {
+      const std::string& text = *torchrun->max_restarts;
+      if (text.empty() || text.size() > 6 ||
+          text.find_first_not_of("0123456789") != std::string::npos) {
+        draft.error(source.container.path_of_flag("max_restarts"),
+                    fmt::format("--max_restarts: found {}, expected an integer", shown(text)));
+      } else {
+        target["maxRestarts"] = std::stoi(text);
+      }
+    }
+    const std::pair<const char*, const std::optional<std::string>*> unused[] = {
+        {"nnodes", &torchrun->nnodes},
+        {"rdzv_backend", &torchrun->rdzv_backend},
+        {"rdzv_endpoint", &torchrun->rdzv_endpoint},
+        {"rdzv_id", &torchrun->rdzv_id},
+        {"rdzv_conf", &torchrun->rdzv_conf},
+        {"monitor_interval", &torchrun->monitor_interval},
+        {"node_rank", &torchrun->node_rank},
+        {"master_addr", &torchrun->master_addr},
+        {"master_port", &torchrun->master_port},
+        {"local_addr", &torchrun->local_addr},
+        {"log_dir", &torchrun->log_dir},
+        {"redirects", &torchrun->redirects},
+        {"tee", &torchrun->tee},
+        {"start_method", &torchrun->start_method},
+        {"role", &torchrun->role}};
+    for (const auto& [name, value] : unused) {
+      if (!*value) continue;
+      const bool log = std::string_view(name) == "log_dir" ||
+                       std::string_view(name) == "redirects" || std::string_view(name) == "tee";
+      const char* why = log ? "each process writes to the log of its pod"
+                        : std::string_view(name) == "nnodes"
+                            ? "minReplicas and maxReplicas say it"
+                            : "the operator starts the processes, not torchrun";
+      draft.note(source.container.path_of_flag(name), kPath,
+                 fmt::format("--{} {}: {}", name, **value, why));
+    }
+    if (torchrun->standalone) {
+      draft.note(source.container.path_of_flag("standalone"), kPath,
+                 fmt::format("--standalone: {}", kRendezvous));
+    }
+  }
+  if (!target.empty()) draft.tree["spec"]["elasticPolicy"] = std::move(target);
+}
+
+void convert_run_policy(const Source& source, Draft& draft) {
+  const api::PyTorchRunPolicy& policy = source.written.spec.run_policy;
+  ordered_json target = ordered_json::object();
+  if (policy.suspend) target["suspend"] = *policy.suspend;
+  if (policy.ttl_seconds_after_finished) {
+    target["ttlSecondsAfterFinished"] = *policy.ttl_seconds_after_finished;
+  }
+  if (policy.active_deadline_seconds) {
+    target["activeDeadlineSeconds"] = *policy.active_deadline_seconds;
+  }
+  if (policy.backoff_limit) {
+    const ordered_json elastic = draft.tree["spec"].value("elasticPolicy", ordered_json::object());
+    if (!elastic.contains("maxRestarts") || elastic["maxRestarts"] == *policy.backoff_limit) {
+      target["backoffLimit"] = *policy.backoff_limit;
+    } else {
+      draft.note("spec.runPolicy.backoffLimit", "spec.runPolicy.backoffLimit",
+                 fmt::format("backoffLimit {}: elasticPolicy.maxRestarts limits the restarts",
+                             *policy.backoff_limit));
+    }
+  }
+  if (policy.clean_pod_policy) {
+    target["cleanPodPolicy"] = std::string(api::to_string(*policy.clean_pod_policy));
+  }
+  if (policy.scheduling_policy) {
+    const api::SchedulingPolicy& scheduling = policy.scheduling_policy->common;
+    ordered_json& gang = target["schedulingPolicy"] = ordered_json::object();
+    if (scheduling.min_available) gang["minAvailable"] = *scheduling.min_available;
+    if (scheduling.queue) gang["queue"] = *scheduling.queue;
+    if (scheduling.priority_class) gang["priorityClass"] = *scheduling.priority_class;
+    if (scheduling.schedule_timeout_seconds) {
+      gang["scheduleTimeoutSeconds"] = *scheduling.schedule_timeout_seconds;
+    }
+    if (!policy.scheduling_policy->min_resources.is_null()) {
+      const std::string path = "spec.runPolicy.schedulingPolicy.minResources";
+      draft.note(path, path, "minResources: the PodGroup of a TrainJob has minAvailable only",
+                 true);
+    }
+  }
+  if (policy.managed_by) {
+    draft.note("spec.runPolicy.managedBy", "spec.runPolicy.managedBy",
+               fmt::format("managedBy {}: Tilewright's operator manages every TrainJob",
+                           shown(*policy.managed_by)),
+               true);
+  }
+  if (!target.empty()) draft.tree["spec"]["runPolicy"] = std::move(target);
+}
+
+}  // namespace tilewright::convert

@@ -1,0 +1,83 @@
+#include "controller/convert/volumes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "common/json/members.h"
+
+namespace tilewright::convert {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// The absolute path of a path on the command line.
+std::string Volumes::resolve(const std::string& path) const {
+  fs::path directory = source_.training.command.directory;
+  if (!directory.is_absolute()) {
+    directory = fs::path(string_member(source_.container.json(), "workingDir")) / directory;
+  }
+  return (directory / path).lexically_normal().string();
+}
+
+std::string Volumes::trainer_path(const std::string& path, const std::string& flag) {
+  const std::string absolute = resolve(path);
+  const auto place =
+      absolute.starts_with('/') ? source_.container.place_of(absolute) : std::nullopt;
+  const std::string field = source_.container.path_of_flag(flag);
+  if (place && use(place->volume)) return place->volume + ":" + place->relative;
+  if (flag == "output_dir") {
+    // As in the PyTorchJob, the directory ends with its pod.
+    if (!use("scratch")) {
+      list_.push_back({{"name", "scratch"}, {"emptyDir", ordered_json::object()}});
+    }
+    draft_.note(
+        field, "spec.trainer.output",
+        fmt::format("--output_dir {}: on no volume, so the trained model ends with its pod and no "
+                    "restart finds a checkpoint; name a persistentVolumeClaim instead of the "
+                    "emptyDir",
+                    path));
+    std::string relative = fs::path(absolute).relative_path().string();
+    while (relative.ends_with('/')) relative.pop_back();
+    return "scratch:" + (relative.empty() || relative == "." ? "output" : relative);
+  }
+  draft_.error(
+      field, fmt::format("--{}: found {}, which is on no volume of the pod, expected a path below "
+                         "a mountPath of volumeMounts",
+                         flag, shown(path)));
+  return "";
+}
+
+const json* Volumes::find_in_pod(const std::string& name, std::string& path) const {
+  const json& list = member(source_.pod(), "volumes");
+  for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
+    if (string_member(list[i], "name") != name) continue;
+    path = element_path(source_.pod_path("volumes"), i);
+    return &list[i];
+  }
+  return nullptr;
+}
+
+bool Volumes::uses(const std::string& name) const {
+  return std::ranges::any_of(list_,
+                             [&](const ordered_json& known) { return known["name"] == name; });
+}
+
+bool Volumes::use(const std::string& name) {
+  if (uses(name)) return true;
+  std::string path;
+  const json* volume = find_in_pod(name, path);
+  if (volume == nullptr) return false;
+  draft_.made_of(element_path("spec.volumes", list_.size()), path);
+  ordered_json copy = {{"name", name}};
+  for (const auto& member : volume->items()) {
+    if (member.key() != "name") copy[member.key()] = member.value();
+  }
+  list_.push_back(std::move(copy));
+  return true;
+}
+
+}  // namespace tilewright::convert

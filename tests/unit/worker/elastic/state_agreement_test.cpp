@@ -1,0 +1,149 @@
+#include "worker/elastic/state_agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tilewright::elastic {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+StateReport at(std::int64_t step, int stage = 0) { return {"settings", {step, stage}, -1}; }
+StateReport newcomer() { return at(-1); }
+
+TEST(StateAgreement, TakesTheMostAdvancedState) {
+  const StateReport reports[] = {newcomer(), at(7), at(8), at(7), at(8)};
+  const StateAgreement agreement = agree_on_state(reports, -1);
+  EXPECT_EQ(agreement.source, StateSource::kMemory);
+  EXPECT_EQ(agreement.position, (TrainingPosition{8, 0}));
+  EXPECT_THAT(agreement.senders, ElementsAre(2, 4));
+  EXPECT_THAT(agreement.receivers, ElementsAre(0, 1, 3));
+  EXPECT_THAT(agreement.inconsistent, IsEmpty());
+}
+
+TEST(StateAgreement, AnEvaluatedStepIsMoreAdvanced) {
+  const StateReport reports[] = {at(8), at(8, 1), newcomer()};
+  const StateAgreement agreement = agree_on_state(reports, 4);
+  EXPECT_THAT(agreement.senders, ElementsAre(1));
+  EXPECT_THAT(agreement.receivers, ElementsAre(0, 2));
+}
+
+TEST(StateAgreement, SendsNothingIfAllHaveTheSameState) {
+  const StateReport reports[] = {at(8), at(8)};
+  const StateAgreement agreement = agree_on_state(reports, 8);
+  EXPECT_EQ(agreement.source, StateSource::kMemory);
+  EXPECT_THAT(agreement.senders, ElementsAre(0, 1));
+  EXPECT_THAT(agreement.receivers, IsEmpty());
+}
+
+TEST(StateAgreement, ReadsTheCheckpointIfNobodyHasAState) {
+  const StateReport reports[] = {newcomer(), newcomer()};
+  const StateAgreement agreement = agree_on_state(reports, 40);
+  EXPECT_EQ(agreement.source, StateSource::kStorage);
+  EXPECT_EQ(agreement.checkpoint_step, 40);
+  EXPECT_THAT(agreement.senders, IsEmpty());
+  EXPECT_THAT(agreement.receivers, ElementsAre(0, 1));
+}
+
+TEST(StateAgreement, ReadsACheckpointThatIsNewerThanAnyState) {
+  StateReport knows = newcomer();
+  knows.checkpoint_step = 9;
+  const StateReport reports[] = {at(8), knows};
+  EXPECT_EQ(agree_on_state(reports, -1).source, StateSource::kCheckpoint);
+  EXPECT_THAT(agree_on_state(reports, -1).senders, ElementsAre(0)) << "if it cannot be read";
+  EXPECT_EQ(agree_on_state(std::span(reports).first(1), 9).source, StateSource::kCheckpoint);
+  EXPECT_EQ(agree_on_state(std::span(reports).first(1), 8).source, StateSource::kMemory);
+}
+
+TEST(StateAgreement, NamesTheWorkersWithOtherSettingsThanTheSurvivors) {
+  StateReport other = newcomer();
+  other.settings = "other settings";
+  const StateReport reports[] = {other, at(8), newcomer(), at(7)};
+  const StateAgreement agreement = agree_on_state(reports, 4);
+  EXPECT_THAT(agreement.inconsistent, ElementsAre(0));
+  EXPECT_THAT(agreement.senders, IsEmpty());
+  const StateReport fresh[] = {newcomer(), newcomer(), other};
+  EXPECT_THAT(agree_on_state(fresh, -1).inconsistent, ElementsAre(2)) << "than rank 0";
+}
+
+// Random reports: the agreement loses nothing that a worker has, invents nothing, and does not
+// depend on the ranks.
+TEST(StateAgreementProperty, HoldsForRandomReports) {
+  std::mt19937_64 random(20);
+  const auto pick = [&](int below) {
+    return std::uniform_int_distribution<int>(0, below - 1)(random);
+  };
+  for (int round = 0; round < 100'000; ++round) {
+    std::vector<StateReport> reports(1 + static_cast<std::size_t>(pick(6)));
+    for (StateReport& report : reports) {
+      report.settings = pick(12) == 0 ? "other" : "settings";
+      report.position = {pick(3) == 0 ? -1 : pick(4), pick(3)};
+      if (!report.position.complete()) report.position.stage = 0;
+      report.checkpoint_step = pick(4) == 0 ? pick(5) : -1;
+    }
+    const std::int64_t required = pick(3) == 0 ? pick(5) : -1;
+    const StateAgreement agreement = agree_on_state(reports, required);
+
+    TrainingPosition best;
+    std::int64_t checkpoint = required;
+    for (const StateReport& report : reports) {
+      best = std::max(best, report.position);
+      checkpoint = std::max(checkpoint, report.checkpoint_step);
+    }
+    const bool equal_settings = std::ranges::all_of(reports, [&](const StateReport& report) {
+      return report.settings == reports.front().settings;
+    });
+    ASSERT_EQ(agreement.inconsistent.empty(), equal_settings);
+    if (!equal_settings) {
+      ASSERT_LT(agreement.inconsistent.size(), reports.size()) << "someone is right";
+      ASSERT_TRUE(agreement.senders.empty() && agreement.receivers.empty());
+      for (const int rank : agreement.inconsistent) {
+        // A worker with the most advanced state is told to leave only by one that has it too.
+        if (reports[static_cast<std::size_t>(rank)].position < best) continue;
+        ASSERT_TRUE(std::ranges::any_of(reports, [&](const StateReport& report) {
+          return report.position == best &&
+                 report.settings != reports[static_cast<std::size_t>(rank)].settings;
+        }));
+      }
+      continue;
+    }
+    ASSERT_EQ(agreement.position, best);
+    ASSERT_EQ(agreement.checkpoint_step, checkpoint);
+    ASSERT_EQ(agreement.senders.size() + agreement.receivers.size(), reports.size());
+    ASSERT_TRUE(std::ranges::is_sorted(agreement.senders));
+    ASSERT_TRUE(std::ranges::is_sorted(agreement.receivers));
+    for (const int rank : agreement.senders) {
+      ASSERT_EQ(reports[static_cast<std::size_t>(rank)].position, best);
+    }
+    for (const int rank : agreement.receivers) {
+      const TrainingPosition& position = reports[static_cast<std::size_t>(rank)].position;
+      ASSERT_TRUE(position < best || !position.complete());
+    }
+    ASSERT_EQ(agreement.senders.empty(), !best.complete());
+    const StateSource expected = !best.complete()         ? StateSource::kStorage
+                                 : checkpoint > best.step ? StateSource::kCheckpoint
+                                                          : StateSource::kMemory;
+    ASSERT_EQ(agreement.source, expected);
+
+    // Other ranks for the same workers: the same source and position, as many senders.
+    std::vector<StateReport> shuffled = reports;
+    std::ranges::shuffle(shuffled, random);
+    const StateAgreement other = agree_on_state(shuffled, required);
+    ASSERT_EQ(other.source, agreement.source);
+    ASSERT_EQ(other.position, agreement.position);
+    ASSERT_EQ(other.senders.size(), agreement.senders.size());
+
+    // The loss of a worker that others equal changes nothing.
+    if (agreement.senders.size() < 2) continue;
+    reports.erase(reports.begin() + agreement.senders.front());
+    ASSERT_EQ(agree_on_state(reports, checkpoint).position, best);
+    ASSERT_EQ(agree_on_state(reports, checkpoint).source, agreement.source);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::elastic

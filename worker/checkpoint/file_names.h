@@ -1,0 +1,8 @@
+// Files of a checkpoint and of a model folder.
+#pragma once
+
+namespace tilewright::checkpoint {
+
+inline constexpr const char* kModelFile = "model.safetensors";
+
+}  // namespace tilewright::checkpoint
