@@ -1,6 +1,7 @@
 #include "worker/checkpoint/weight_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -91,31 +92,31 @@ void WeightSource::check_size() const {
 }
 
 std::string WeightSource::digest(runtime::ThreadPool* pool) const {
-  struct Piece {
-    const std::string* name;
-    std::span<const std::byte> content;
-  };
-  std::vector<Piece> blocks;
+  std::vector<std::span<const std::byte>> blocks;
   for (const auto& [name, file] : files_) {
     for (std::span<const std::byte> rest = file->content(); !rest.empty();) {
-      const std::size_t size = std::min(rest.size(), kDigestBlock);
-      blocks.push_back({&name, rest.first(size)});
-      rest = rest.subspan(size);
+      blocks.push_back(rest.first(std::min(rest.size(), kDigestBlock)));
+      rest = rest.subspan(blocks.back().size());
     }
   }
   std::vector<std::string> sums(blocks.size());
   runtime::for_each_index(pool, std::ssize(blocks), [&](std::int64_t i) {
-    const auto at = static_cast<std::size_t>(i);
+    const std::span<const std::byte> block = blocks[static_cast<std::size_t>(i)];
     Sha256 sha;
-    sha.update(blocks[at].content.data(), blocks[at].content.size());
-    sums[at] = sha.hex();
+    sha.update(block.data(), block.size());
+    sums[static_cast<std::size_t>(i)] = sha.hex();
   });
-  Sha256 all;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const std::string line = fmt::format("{}  {}\n", sums[i], *blocks[i].name);
-    all.update(line.data(), line.size());
+  std::string sum;
+  std::string lines;
+  auto next = sums.begin();
+  for (const auto& [name, file] : files_) {
+    const auto end = next + static_cast<std::ptrdiff_t>(
+                                (file->content().size() + kDigestBlock - 1) / kDigestBlock);
+    sum = end - next == 1 ? *next : sha256_hex(fmt::format("{}", fmt::join(next, end, "\n")));
+    lines += fmt::format("{}  {}\n", sum, name);
+    next = end;
   }
-  return all.hex();
+  return files_.size() == 1 ? sum : sha256_hex(lines);
 }
 
 void WeightSource::fail(const std::string& what) const {

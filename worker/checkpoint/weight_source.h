@@ -47,9 +47,10 @@ class WeightSource {
 
   // A Failure if a file has been truncated since it was mapped.
   void check_size() const;
-  // A SHA-256 of the content: of a line for each block of kDigestBlock bytes of each file, with the
-  // block's SHA-256 and the name of the file without directory, in the order of the names. The
-  // blocks are hashed on all threads of `pool` (null: this thread).
+  // A SHA-256 of a single file; of several files, that of the lines that sha256sum would print for
+  // these digests and the files' names without directory, in the order of the names. That of a file
+  // is the SHA-256 of its content or, if it has more than kDigestBlock bytes, of the list of its
+  // blocks' SHA-256: blocks are hashed on all threads of `pool` (null: this thread).
   std::string digest(runtime::ThreadPool* pool = nullptr) const;
 
   // Throws Failure; the message begins with the path.

@@ -121,6 +121,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_gemm(*bench, exit_code);
   add_step(*bench, exit_code);
   add_tokenize(*bench, exit_code);
+  add_start_bench(*bench, exit_code);
 }
 
 }  // namespace tilewright::cli

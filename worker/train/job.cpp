@@ -54,7 +54,7 @@ void check_weights_unchanged(const Job& job, runtime::ThreadPool* pool) {
   const std::string expected = job.fingerprint.at(kStartingWeights);
   if (found == expected) return;
   job.weights->fail(
-      fmt::format("has changed since this process started: found SHA-256 {}, expected {}; the "
+      fmt::format("has changed since this process started: found the digest {}, expected {}; the "
                   "starting weights of a job must not change",
                   found, expected));
 }
@@ -112,7 +112,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   override_dropout(encoder.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
   override_dropout(encoder.classifier_dropout, settings.classifier_dropout);
 
+  sources.end_part("model configuration and task");
   const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
+  sources.end_part("tokenizer");
   if (settings.pad_to_max_length) {
     job.padding = {settings.max_seq_length, tokenizer.special().pad};
     if (job.padding.id >= encoder.vocab_size) {
@@ -170,7 +172,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   if (settings.do_train && settings.load_best_model_at_end) {
     job.fingerprint["evaluation_data"] = digest_of(job.evaluation_sets.front().data);
   }
+  sources.end_part("data and tokens");
   open_starting_weights(job, sources.pool);
+  sources.end_part("check of the weights");
   // Without a UID from the environment, equal flags, data and weights are the same job, which the
   // next launch resumes. With --overwrite_output_dir each launch is a new job, as in Hugging Face's
   // scripts.

@@ -2,8 +2,10 @@
 // the sizes of the model. All workers read the same.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/log.h"
@@ -67,6 +69,8 @@ struct JobSources {
   std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
   std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files
   runtime::ThreadPool* pool = nullptr;              // reads on its threads; null: on this thread
+  // Called with the name of each part of load_job() at its end, to measure them.
+  std::function<void(std::string_view)> end_part = [](std::string_view) {};
 };
 
 // The names of models in `settings` are resolved. `uid`: the job's UID from the environment; if
