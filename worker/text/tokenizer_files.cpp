@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -74,7 +75,11 @@ struct Document {
 // of loading a tokenizer. Refuses entries that occur twice, of which a tree would keep only one.
 class DocumentReader final : public Json::json_sax_t {
  public:
-  explicit DocumentReader(Document& document) : document_(document) {}
+  // `entries`: expected in the vocabulary.
+  DocumentReader(Document& document, std::size_t entries) : document_(document) {
+    seen_.reserve(entries);
+    document.vocabulary.reserve(entries);
+  }
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -164,7 +169,9 @@ class DocumentReader final : public Json::json_sax_t {
 Document read_json(const fs::path& path) {
   const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
   Document document{path, {}};
-  DocumentReader reader(document);
+  constexpr std::size_t kBytesPerEntry = 14;  // of published vocabularies
+  constexpr std::size_t kMostExpected = std::size_t{1} << 17;
+  DocumentReader reader(document, std::min(content.size() / kBytesPerEntry, kMostExpected));
   Json::sax_parse(content, &reader);
   if (!document.root.is_object()) document.reject("the document", document.root, "an object");
   return document;
@@ -371,11 +378,16 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   apply_config(config, spec.normaliser);
   check_bounds(source, spec);
 
-  std::unordered_map<std::string, std::int32_t> ids(spec.vocabulary.begin(), spec.vocabulary.end());
-  for (const AddedToken& token : spec.added_tokens) ids[token.content] = token.id;
+  // Of the last added token with this content, else of the entry.
   const auto find = [&](const std::string& name) {
-    const auto found = ids.find(name);
-    return found == ids.end() ? -1 : found->second;
+    std::int32_t id = -1;
+    for (const auto& entry : spec.vocabulary) {
+      if (entry.first == name) id = entry.second;
+    }
+    for (const AddedToken& token : spec.added_tokens) {
+      if (token.content == name) id = token.id;
+    }
+    return id;
   };
   spec.special = {find(names.cls), find(names.sep), find(names.pad), find(names.unk),
                   find(names.mask)};
