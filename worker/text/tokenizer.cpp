@@ -1,7 +1,5 @@
 #include "worker/text/tokenizer.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -57,47 +55,58 @@ constexpr std::array<PlainKind, 256> kPlainKinds = make_plain_kinds();
 
 PlainKind plain_kind(char c) { return kPlainKinds[static_cast<unsigned char>(c)]; }
 
-// The beginning of a word of ASCII letters and digits.
-struct PlainWord {
-  WordTable::Key key;    // of the first `size` bytes, in lower case if requested
-  std::size_t size = 0;  // at most 16: longer words go on
+// 8 bytes in a register; "each" is a value in each of its bytes.
+using Bytes = std::uint64_t;
+constexpr Bytes kEach = 0x0101010101010101;
+constexpr Bytes kHighBits = 0x80 * kEach;
+
+// Sets the high bit of each byte that is at least `least`. All bytes are below 0x80.
+constexpr Bytes at_least(Bytes bytes, unsigned char least) {
+  return (bytes + (0x80U - least) * kEach) & kHighBits;
+}
+constexpr Bytes in_range(Bytes bytes, unsigned char first, unsigned char last) {
+  return at_least(bytes, first) & ~at_least(bytes, static_cast<unsigned char>(last + 1));
+}
+
+// The ASCII letters and digits at the beginning of 8 bytes.
+struct PlainBytes {
+  Bytes bytes;  // in lower case if requested, then zeros
+  std::size_t size;
 };
 
-constexpr std::size_t kBlock = 16;
+PlainBytes read_plain_bytes(const char* from, bool lowercase) {
+  Bytes bytes = 0;
+  std::memcpy(&bytes, from, sizeof bytes);
+  const Bytes low = bytes & ~kHighBits;
+  const Bytes ascii = ~bytes & kHighBits;
+  const Bytes letters = in_range(low | 0x20 * kEach, 'a', 'z') & ascii;
+  const Bytes others = ~(letters | (in_range(low, '0', '9') & ascii)) & kHighBits;
+  if (lowercase) bytes |= letters >> 2;  // 0x20
+  if (others == 0) return {bytes, sizeof bytes};
+  const auto size = static_cast<std::size_t>(std::countr_zero(others)) / 8;
+  return {bytes & ((Bytes{1} << (8 * size)) - 1), size};
+}
+
+// The beginning of a word of ASCII letters and digits.
+struct PlainWord {
+  WordTable::Key key;
+  std::size_t size = 0;  // at most kBlock: longer words go on
+};
+
+constexpr std::size_t kBlock = 2 * sizeof(Bytes);
 
 PlainWord read_plain_word(std::string_view text, std::size_t at, bool lowercase) {
-  // The 16 bytes from kMask + kBlock - n on keep the first n bytes of a block.
-  alignas(kBlock) static constexpr std::array<unsigned char, 2 * kBlock> kMask = [] {
-    std::array<unsigned char, 2 * kBlock> mask = {};
-    for (std::size_t i = 0; i < kBlock; ++i) mask[i] = 0xFF;
-    return mask;
-  }();
-  const std::size_t left = text.size() - at;
+  static_assert(std::endian::native == std::endian::little);
   char tail[kBlock] = {};
   const char* bytes = text.data() + at;
-  if (left < kBlock) {
-    std::memcpy(tail, bytes, left);
+  if (text.size() - at < kBlock) {
+    std::memcpy(tail, bytes, text.size() - at);
     bytes = tail;
   }
-  // Bytes from 0x80 are negative and therefore in none of the ranges.
-  const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
-  const auto in_range = [](__m128i x, char first, char last) {
-    return _mm_and_si128(_mm_cmpgt_epi8(x, _mm_set1_epi8(static_cast<char>(first - 1))),
-                         _mm_cmplt_epi8(x, _mm_set1_epi8(static_cast<char>(last + 1))));
-  };
-  const __m128i case_bit = _mm_set1_epi8(0x20);
-  const __m128i letters = in_range(_mm_or_si128(block, case_bit), 'a', 'z');
-  const __m128i in_word = _mm_or_si128(letters, in_range(block, '0', '9'));
-  const auto stops = ~static_cast<unsigned>(_mm_movemask_epi8(in_word));  // bits from 16 are set
-  PlainWord word;
-  word.size = static_cast<std::size_t>(std::countr_zero(stops));
-  const __m128i folded = lowercase ? _mm_or_si128(block, _mm_and_si128(letters, case_bit)) : block;
-  const __m128i kept = _mm_and_si128(
-      folded, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kMask.data() + kBlock - word.size)));
-  std::uint64_t halves[2];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), kept);
-  word.key = {halves[0], static_cast<std::uint32_t>(halves[1])};
-  return word;
+  const PlainBytes first = read_plain_bytes(bytes, lowercase);
+  if (first.size < sizeof(Bytes)) return {{first.bytes, 0}, first.size};
+  const PlainBytes second = read_plain_bytes(bytes + sizeof(Bytes), lowercase);
+  return {{first.bytes, static_cast<std::uint32_t>(second.bytes)}, first.size + second.size};
 }
 
 // The end of the word that begins at `at` and may have characters of other kinds.
