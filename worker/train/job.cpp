@@ -61,6 +61,9 @@ void check_weights_unchanged(const Job& job, runtime::ThreadPool* pool) {
 
 Job load_job(const Settings& settings, const std::string& uid, JobSources sources) {
   const std::filesystem::path model_dir = settings.model_name_or_path;
+  const auto end_part = [&](std::string_view name) {
+    if (sources.end_part) sources.end_part(name);
+  };
   Job job;
   job.settings = settings;
   job.uid = uid;
@@ -112,9 +115,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   override_dropout(encoder.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
   override_dropout(encoder.classifier_dropout, settings.classifier_dropout);
 
-  sources.end_part("model configuration and task");
+  end_part("model configuration and task");
   const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
-  sources.end_part("tokenizer");
+  end_part("tokenizer");
   if (settings.pad_to_max_length) {
     job.padding = {settings.max_seq_length, tokenizer.special().pad};
     if (job.padding.id >= encoder.vocab_size) {
@@ -172,9 +175,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   if (settings.do_train && settings.load_best_model_at_end) {
     job.fingerprint["evaluation_data"] = digest_of(job.evaluation_sets.front().data);
   }
-  sources.end_part("data and tokens");
+  end_part("data and tokens");
   open_starting_weights(job, sources.pool);
-  sources.end_part("check of the weights");
+  end_part("check of the weights");
   // Without a UID from the environment, equal flags, data and weights are the same job, which the
   // next launch resumes. With --overwrite_output_dir each launch is a new job, as in Hugging Face's
   // scripts.

@@ -69,8 +69,8 @@ struct JobSources {
   std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
   std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files
   runtime::ThreadPool* pool = nullptr;              // reads on its threads; null: on this thread
-  // Called with the name of each part of load_job() at its end, to measure them.
-  std::function<void(std::string_view)> end_part = [](std::string_view) {};
+  // Called with the name of each part of load_job() at its end, to measure them; may be empty.
+  std::function<void(std::string_view)> end_part = {};
 };
 
 // The names of models in `settings` are resolved. `uid`: the job's UID from the environment; if
