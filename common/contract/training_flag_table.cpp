@@ -210,9 +210,11 @@ std::vector<TrainingFlag> working_flags() {
       alias(integer("per_device_train_batch_size", &Settings::per_device_train_batch_size, 1, 65536,
                     "examples per process and micro-batch in training"),
             "per_gpu_train_batch_size"),
-      alias(integer("per_device_eval_batch_size", &Settings::per_device_eval_batch_size, 1, 65536,
-                    "examples per process and batch in evaluation"),
-            "per_gpu_eval_batch_size"),
+      differs(alias(integer("per_device_eval_batch_size", &Settings::per_device_eval_batch_size, 1,
+                            65536, "examples per process and batch in evaluation"),
+                    "per_gpu_eval_batch_size"),
+              "More examples are evaluated at once as long as they have at most 2,048 tokens "
+              "together; the results do not depend on it."),
       differs(integer("gradient_accumulation_steps", &Settings::gradient_accumulation_steps, 1,
                       65536, "micro-batches per optimizer step"),
               "The global batch counts the processes at the start and does not change when workers "

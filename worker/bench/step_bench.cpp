@@ -67,7 +67,7 @@ StepBenchResult run(const StepBenchOptions& options, runtime::Isa isa) {
   nn::TouchedRows touched(config.vocab_size);
   touched.mark(batch.ids);
   touched.finish();
-  model.reserve(batch.T(), batch.B(), batch.max_seqlen, options.shards);
+  model.reserve(batch.limits(), options.shards);
   runtime::Buffer<float> gradient(static_cast<std::size_t>(model.gradient_count(touched.R())));
   nn::GradientSink sink;
   sink.groups = {gradient.data()};

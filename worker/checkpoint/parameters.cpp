@@ -9,6 +9,7 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/sharded_weights.h"
 #include "worker/checkpoint/torch_file.h"
+#include "worker/runtime/parallel.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -91,18 +92,25 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_fo
 }
 
 ParameterDifferences check_parameters(const WeightSource& source,
-                                      std::span<const ExpectedParameter> expected) {
+                                      std::span<const ExpectedParameter> expected,
+                                      runtime::ThreadPool* pool) {
   ParameterDifferences differences;
   std::set<std::string> used;
+  std::vector<std::pair<std::string, Shape>> found;
   for (const ExpectedParameter& parameter : expected) {
     if (parameter.optional && !find_parameter(source, parameter.name)) {
       differences.missing.push_back(parameter.name);
       continue;
     }
     const std::string name = require_parameter(source, parameter.name, parameter.shape);
-    source.check_finite(name, parameter.shape);
+    source.check_floats(name, parameter.shape);
     used.insert(name);
+    found.emplace_back(name, parameter.shape);
   }
+  runtime::for_each_index(pool, std::ssize(found), [&](std::int64_t i) {
+    const auto& [name, shape] = found[static_cast<std::size_t>(i)];
+    source.check_finite(name, shape);
+  });
   for (const auto& [name, tensor] : source.tensors()) {
     if (!used.contains(name) && !name.ends_with(kPositionIds)) {
       differences.unexpected.push_back(name);
@@ -121,6 +129,29 @@ std::optional<std::string> find_parameter(const WeightSource& source, const std:
 void read_parameter(const WeightSource& source, const TensorView& into) {
   source.read_floats(require_parameter(source, into.name, into.shape), into.shape,
                      {into.data, static_cast<std::size_t>(into.size())});
+}
+
+void read_parameters(const WeightSource& source, std::span<const TensorView> into,
+                     runtime::ThreadPool* pool) {
+  struct Piece {
+    const Tensor* tensor;
+    std::int64_t first;
+    std::span<float> out;
+  };
+  constexpr std::int64_t kElements = 1 << 20;
+  std::vector<Piece> pieces;
+  for (const TensorView& view : into) {
+    const std::string name = require_parameter(source, view.name, view.shape);
+    source.check_floats(name, view.shape);
+    for (std::int64_t first = 0; first < view.size(); first += kElements) {
+      const auto count = static_cast<std::size_t>(std::min(kElements, view.size() - first));
+      pieces.push_back({source.find(name), first, {view.data + first, count}});
+    }
+  }
+  runtime::for_each_index(pool, std::ssize(pieces), [&](std::int64_t i) {
+    const Piece& piece = pieces[static_cast<std::size_t>(i)];
+    copy_floats(*piece.tensor, piece.first, piece.out);
+  });
 }
 
 std::string abbreviated_list(const std::vector<std::string>& names) {

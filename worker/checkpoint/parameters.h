@@ -42,9 +42,11 @@ struct ParameterDifferences {
 };
 
 // Checks that read_parameter() can read every parameter that is not optional or is not missing, and
-// that its elements are finite. Reads all data. Throws Failure.
+// that its elements are finite. Reads all data, on all threads of `pool` (null: this thread).
+// Throws Failure.
 ParameterDifferences check_parameters(const WeightSource& source,
-                                      std::span<const ExpectedParameter> expected);
+                                      std::span<const ExpectedParameter> expected,
+                                      runtime::ThreadPool* pool = nullptr);
 
 // The name of the parameter in the files, or nullopt.
 std::optional<std::string> find_parameter(const WeightSource& source, const std::string& hf_name);
@@ -52,6 +54,10 @@ std::optional<std::string> find_parameter(const WeightSource& source, const std:
 // Reads the parameter as fp32 from F32, F16, BF16 or F64. Throws Failure with the source's code if
 // it is missing or has another shape or dtype.
 void read_parameter(const WeightSource& source, const TensorView& into);
+
+// The same for several, on all threads of `pool` (null: this thread).
+void read_parameters(const WeightSource& source, std::span<const TensorView> into,
+                     runtime::ThreadPool* pool = nullptr);
 
 // "a, b, c and 4 more" for a log line.
 std::string abbreviated_list(const std::vector<std::string>& names);

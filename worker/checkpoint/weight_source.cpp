@@ -1,11 +1,13 @@
 #include "worker/checkpoint/weight_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/base/sha256.h"
+#include "worker/runtime/parallel.h"
 
 namespace tilewright::checkpoint {
 
@@ -89,14 +91,30 @@ void WeightSource::check_size() const {
   for (const auto& [name, file] : files_) file->check_size();
 }
 
-std::string WeightSource::digest() const {
+std::string WeightSource::digest(runtime::ThreadPool* pool) const {
+  std::vector<std::span<const std::byte>> blocks;
+  for (const auto& [name, file] : files_) {
+    for (std::span<const std::byte> rest = file->content(); !rest.empty();) {
+      blocks.push_back(rest.first(std::min(rest.size(), kDigestBlock)));
+      rest = rest.subspan(blocks.back().size());
+    }
+  }
+  std::vector<std::string> sums(blocks.size());
+  runtime::for_each_index(pool, std::ssize(blocks), [&](std::int64_t i) {
+    const std::span<const std::byte> block = blocks[static_cast<std::size_t>(i)];
+    Sha256 sha;
+    sha.update(block.data(), block.size());
+    sums[static_cast<std::size_t>(i)] = sha.hex();
+  });
   std::string sum;
   std::string lines;
+  auto next = sums.begin();
   for (const auto& [name, file] : files_) {
-    Sha256 sha;
-    sha.update(file->content().data(), file->content().size());
-    sum = sha.hex();
+    const auto end = next + static_cast<std::ptrdiff_t>(
+                                (file->content().size() + kDigestBlock - 1) / kDigestBlock);
+    sum = end - next == 1 ? *next : sha256_hex(fmt::format("{}", fmt::join(next, end, "\n")));
     lines += fmt::format("{}  {}\n", sum, name);
+    next = end;
   }
   return files_.size() == 1 ? sum : sha256_hex(lines);
 }

@@ -11,6 +11,7 @@
 
 #include "common/base/mapped_file.h"
 #include "worker/checkpoint/tensor.h"
+#include "worker/runtime/thread_pool.h"
 
 namespace tilewright::checkpoint {
 
@@ -18,6 +19,8 @@ namespace tilewright::checkpoint {
 // with `code`; the message names `path`.
 using ParseTensors = Tensors (*)(std::span<const std::byte> content,
                                  const std::filesystem::path& path, ExitCode code);
+
+inline constexpr std::size_t kDigestBlock = std::size_t{4} << 20;
 
 // The formats are the derived classes SafetensorsFile, TorchFile and ShardedWeights.
 class WeightSource {
@@ -44,9 +47,11 @@ class WeightSource {
 
   // A Failure if a file has been truncated since it was mapped.
   void check_size() const;
-  // The SHA-256 of the content of a single file; of several files, that of the lines that sha256sum
-  // prints for their names without directory, in the order of the names.
-  std::string digest() const;
+  // A SHA-256 of a single file; of several files, that of the lines that sha256sum would print for
+  // these digests and the files' names without directory, in the order of the names. That of a file
+  // is the SHA-256 of its content or, if it has more than kDigestBlock bytes, of the list of its
+  // blocks' SHA-256: blocks are hashed on all threads of `pool` (null: this thread).
+  std::string digest(runtime::ThreadPool* pool = nullptr) const;
 
   // Throws Failure; the message begins with the path.
   [[noreturn]] void fail(const std::string& what) const;

@@ -1,5 +1,5 @@
-// `tilewright-worker bench gemm|attention|step|allreduce`: speed of the linear layers, of attention, of
-// whole training steps and of the exchange of gradients.
+// `tilewright-worker bench gemm|attention|step|tokenize|allreduce`: speed of the linear layers, of
+// attention, of whole training steps, of the tokenizer and of the exchange of gradients.
 #include <cstdio>
 #include <memory>
 
@@ -9,6 +9,7 @@
 #include "worker/bench/attention_bench.h"
 #include "worker/bench/gemm_bench.h"
 #include "worker/bench/step_bench.h"
+#include "worker/bench/tokenize_bench.h"
 #include "worker/cli/commands.h"
 
 namespace tilewright::cli {
@@ -183,6 +184,31 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
   });
 }
 
+void add_tokenize(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::TokenizeBenchOptions>();
+  auto json = std::make_shared<bool>(false);
+  CLI::App* tokenize = bench.add_subcommand("tokenize", "Conversion of a text file to tokens");
+  tokenize
+      ->add_option("--tokenizer_name", options->tokenizer,
+                   "Model directory with the tokenizer, as in train")
+      ->required();
+  tokenize->add_option("--file", options->file, "Text in UTF-8; each line is a text")->required();
+  tokenize
+      ->add_option("--repetitions", options->repetitions,
+                   "Timed runs over the file; the median is reported")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  tokenize->add_option("--threads", options->threads, "Threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  tokenize->add_flag("--json", *json, "Print JSON");
+  tokenize->callback([=, &exit_code] {
+    const bench::TokenizeBenchResult result = bench::bench_tokenize(*options);
+    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    exit_code = 0;
+  });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
@@ -192,6 +218,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_attention(*bench, exit_code);
   add_step(*bench, exit_code);
   add_allreduce(*bench, exit_code);
+  add_tokenize(*bench, exit_code);
+  add_start_bench(*bench, exit_code);
 }
 
 }  // namespace tilewright::cli

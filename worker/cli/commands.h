@@ -23,6 +23,8 @@ void add_agent_command(CLI::App& app);
 // `words`: the command line after `agent`. Returns the exit code; throws Failure.
 int run_agent_command(std::vector<std::string> words);
 void add_bench_command(CLI::App& app, int& exit_code);
+// `bench start`, which has the flags of train.
+void add_start_bench(CLI::App& bench, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 
 }  // namespace tilewright::cli

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -24,6 +25,7 @@
 #include "worker/elastic/session.h"
 #include "worker/train/predict_lines.h"
 #include "worker/train/run.h"
+#include "worker/train/start_timing.h"
 
 namespace tilewright::cli {
 namespace {
@@ -247,6 +249,38 @@ int predict(std::vector<std::string> words) {
   return 0;
 }
 
+int bench_start(std::vector<std::string> words) {
+  const bool json = std::erase(words, "--json") > 0;
+  words = as_train(std::move(words), "do_train");
+  // measure_start() does not use the output directory, which a training must have.
+  for (const char* flag :
+       {"--max_steps=2", "--eval_strategy=no", "--save_strategy=no", "--output_dir=unused"}) {
+    words.emplace_back(flag);
+  }
+  const TrainingArguments arguments = TrainingArguments::parse(words).or_throw();
+  const auto log =
+      make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn");
+  std::vector<std::string> notes;
+  const train::RunOptions options = make_options(notes);
+  for (const std::string& note : notes) log->warn("{}", note);
+  double total = 0;
+  nlohmann::ordered_json parts;
+  std::string lines;
+  for (const auto& [name, seconds] : train::measure_start(arguments, options, *log)) {
+    total += seconds;
+    parts[name] = seconds;
+    lines += fmt::format("{:6.3f} s  {}\n", seconds, name);
+  }
+  const nlohmann::ordered_json result = {{"benchmark", "start"},
+                                         {"cpu", options.cpu_model},
+                                         {"threads", options.threads},
+                                         {"parts", parts},
+                                         {"seconds", total}};
+  lines += fmt::format("{:6.3f} s  to the end of the first step\n", total);
+  std::fputs((json ? result.dump(2) + "\n" : lines).c_str(), stdout);
+  return 0;
+}
+
 CLI::App* add_command(CLI::App& app, const char* name, const char* summary) {
   CLI::App* command = app.add_subcommand(name, summary);
   command->allow_extras();
@@ -268,6 +302,14 @@ void add_train_commands(CLI::App& app, int& exit_code) {
       "Predict the test examples of a task, or with --input FILE (-: standard input) the sentences "
       "or questions of JSON lines");
   predict_command->callback([=, &exit_code] { exit_code = predict(predict_command->remaining()); });
+}
+
+void add_start_bench(CLI::App& bench, int& exit_code) {
+  CLI::App* start = add_command(bench, "start",
+                                "The start of a training up to the end of its first step, in "
+                                "parts; takes the flags of train, "
+                                "and --json");
+  start->callback([=, &exit_code] { exit_code = bench_start(start->remaining()); });
 }
 
 }  // namespace tilewright::cli

@@ -41,6 +41,13 @@ struct Padding {
   std::int32_t id = 0;      // of [PAD]
 };
 
+// Upper bounds of batches.
+struct BatchLimits {
+  std::int64_t tokens = 0;
+  std::int64_t examples = 0;
+  std::int64_t max_seqlen = 0;
+};
+
 struct Batch {
   std::vector<std::int32_t> ids, types, positions, token_example;  // [T]
   std::vector<std::int32_t> cu_seqlens = {0};                      // [B + 1]
@@ -55,6 +62,7 @@ struct Batch {
   std::int64_t B() const { return static_cast<std::int64_t>(example.size()); }
   std::int64_t T() const { return static_cast<std::int64_t>(ids.size()); }
   std::int64_t count(Rows rows) const { return rows == Rows::kTokens ? T() : B(); }
+  BatchLimits limits() const { return {T(), B(), max_seqlen}; }
   kernels::RowIdentity identity(Rows rows) const;
   void clear();
   void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,

@@ -90,18 +90,19 @@ void LayerActivations<Element>::allocate(runtime::Arena& arena, const EncoderCon
 
 template <typename Element>
 void LayerScratch<Element>::allocate(runtime::Arena& arena, const EncoderConfig& config,
-                                     std::int64_t tokens, std::size_t kernel_bytes) {
+                                     std::int64_t tokens, std::size_t kernel_bytes, Use use) {
   const std::int64_t H = config.hidden_size;
   branch = arena.take<Element>(tokens * H);
   attended32 = arena.take<float>(tokens * H);
   hidden32 = arena.take<float>(tokens * H);
+  kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
+  if (use == Use::kInference) return;
   d_hidden32 = arena.take<float>(tokens * H);
   d_sum = arena.take<float>(tokens * H);
   d_branch = arena.take<Element>(tokens * H);
   d_input = arena.take<Element>(tokens * H);
   d_intermediate = arena.take<Element>(tokens * config.intermediate_size);
   d_qkv = arena.take<Element>(tokens * 3 * H);
-  kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
 }
 
 template <typename Element>

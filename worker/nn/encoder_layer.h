@@ -9,6 +9,9 @@
 
 namespace tilewright::nn {
 
+// Whether a backward follows the forward.
+enum class Use { kTraining, kInference };
+
 // The activations that forward stores for backward. T tokens, H hidden size, I intermediate size, A
 // heads. R rows are computed after the attention: T, or one per example in the last layer if its
 // head reads only the first tokens.
@@ -38,7 +41,7 @@ void weight_gradient(const Context<Element>& c, const LinearLayout& linear, cons
                      Rows rows, const Element* x, const Element* dy, std::byte* scratch,
                      const GradientSink& sink);
 
-// Buffers shared by all layers.
+// Buffers shared by all layers. Inference has only those that forward writes.
 template <typename Element>
 struct LayerScratch {
   Element* branch = nullptr;    // [T, H] output of attention or feed-forward, added to the residual
@@ -53,7 +56,7 @@ struct LayerScratch {
   std::byte* kernel = nullptr;        // scratch of one kernel call
 
   void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens,
-                std::size_t kernel_bytes);
+                std::size_t kernel_bytes, Use use);
 };
 
 template <typename Element>

@@ -8,27 +8,27 @@ namespace {
 
 template <typename Element>
 std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Element>& c,
-                                 std::int64_t tokens, std::int64_t examples,
-                                 std::int64_t max_seqlen, std::int64_t shards) {
+                                 const BatchLimits& limits, std::int64_t shards, Use use) {
   const int threads = c.pool.size();
-  std::size_t bytes =
-      c.ops.attention_scratch(max_seqlen, config.num_attention_heads, config.head_size(), threads);
+  std::size_t bytes = c.ops.attention_scratch(limits.max_seqlen, config.num_attention_heads,
+                                              config.head_size(), threads);
+  if (use == Use::kInference) return bytes;
   const auto weight = [&](std::int64_t rows, std::int64_t k, std::int64_t n) {
     bytes = std::max(bytes, c.ops.linear_backward_weight_scratch(rows, shards, k, n, threads));
   };
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
-  weight(tokens, H, 3 * H);
-  weight(tokens, H, H);
-  weight(tokens, H, I);
-  weight(tokens, I, H);
+  weight(limits.tokens, H, 3 * H);
+  weight(limits.tokens, H, H);
+  weight(limits.tokens, H, I);
+  weight(limits.tokens, I, H);
   if (config.head == Head::kQuestionAnswering) {
-    weight(tokens, H, config.num_labels);
+    weight(limits.tokens, H, config.num_labels);
   } else {
-    weight(examples, H, H);
-    weight(examples, H, I);
-    weight(examples, I, H);
-    weight(examples, H, config.num_labels);
+    weight(limits.examples, H, H);
+    weight(limits.examples, H, I);
+    weight(limits.examples, I, H);
+    weight(limits.examples, H, config.num_labels);
   }
   return bytes;
 }
@@ -43,35 +43,39 @@ struct Model<Element>::Activations {
   std::vector<LayerActivations<Element>> layers;
   LayerScratch<Element> scratch;
   HeadActivations<Element> head;
-  RowIndex rows;
-  std::vector<std::int32_t> identity_rows;  // [max positions] row_of_id[i] = i
-  kernels::RowIdentity tokens;              // of the current batch
+  kernels::RowIdentity tokens;  // of the current batch
 
-  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t T, std::int64_t B,
-                std::size_t kernel_bytes) {
+  void allocate(runtime::Arena& arena, const EncoderConfig& config, const BatchLimits& limits,
+                std::size_t kernel_bytes, Use use) {
+    const std::int64_t T = limits.tokens;
     const std::int64_t H = config.hidden_size;
     embedding_sum = arena.take<float>(T * H);
     embedding_stats = arena.take<float>(T * 2);
     embedded = arena.take<Element>(T * H);
     layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
-    for (LayerActivations<Element>& layer : layers) {
-      const bool last = &layer == &layers.back();
-      layer.allocate(arena, config, T, B, last ? head_rows(config) : Rows::kTokens);
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      const bool last = l + 1 == layers.size();
+      if (use == Use::kInference && !last && l >= 2) {
+        layers[l] = layers[l - 2];  // a layer reads only the output of the one before
+      } else {
+        layers[l].allocate(arena, config, T, limits.examples,
+                           last ? head_rows(config) : Rows::kTokens);
+      }
     }
-    scratch.allocate(arena, config, T, kernel_bytes);
-    head.allocate(arena, config, T, B);
+    scratch.allocate(arena, config, T, kernel_bytes, use);
+    head.allocate(arena, config, T, limits.examples);
   }
 };
 
 template <typename Element>
 std::size_t Model<Element>::activation_bytes(const EncoderConfig& config,
-                                             const Context<Element>& context, std::int64_t tokens,
-                                             std::int64_t examples, std::int64_t max_seqlen,
-                                             std::int64_t shards) {
+                                             const Context<Element>& context,
+                                             const BatchLimits& limits, std::int64_t shards,
+                                             Use use) {
   runtime::Arena measure;
   Activations activations;
-  activations.allocate(measure, config, tokens, examples,
-                       kernel_scratch_bytes(config, context, tokens, examples, max_seqlen, shards));
+  activations.allocate(measure, config, limits,
+                       kernel_scratch_bytes(config, context, limits, shards, use), use);
   return measure.used();
 }
 
@@ -91,7 +95,7 @@ Model<Element>::Model(const EncoderConfig& config, const Context<Element>& conte
       c_(context),
       layout_(config),
       parameters_(static_cast<std::size_t>(layout_.count)),
-      a_(std::make_unique<Activations>()) {
+      activations_{std::make_unique<Activations>(), std::make_unique<Activations>()} {
   // Packed copies begin on cache lines: 32 elements are at least 64 bytes for both element types.
   const auto padded = [&](const LinearLayout& l) {
     return (c_.ops.packed_weight_size(l.N, l.K) + 31) / 32 * 32;
@@ -121,8 +125,8 @@ Model<Element>::Model(const EncoderConfig& config, const Context<Element>& conte
   }
   layers_.back().rows = head_rows(config_);
   const auto most = std::max(config_.max_position_embeddings, config_.type_vocab_size);
-  a_->identity_rows.resize(static_cast<std::size_t>(most));
-  std::iota(a_->identity_rows.begin(), a_->identity_rows.end(), 0);
+  identity_rows_.resize(static_cast<std::size_t>(most));
+  std::iota(identity_rows_.begin(), identity_rows_.end(), 0);
 }
 
 template <typename Element>
@@ -143,13 +147,23 @@ void Model<Element>::pack_weights() {
 }
 
 template <typename Element>
-void Model<Element>::reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
-                             std::int64_t shards) {
-  const std::size_t kernel =
-      kernel_scratch_bytes(config_, c_, tokens, examples, max_seqlen, shards);
+void Model<Element>::reserve(const BatchLimits& training, std::int64_t shards,
+                             const BatchLimits& inference) {
+  constexpr Use kUses[] = {Use::kTraining, Use::kInference};
+  std::size_t bytes = 0;
+  for (const Use use : kUses) {
+    const BatchLimits& limits = use == Use::kTraining ? training : inference;
+    limits_[static_cast<int>(use)] = limits;
+    bytes = std::max(bytes, activation_bytes(config_, c_, limits, shards, use));
+  }
   arena_ = runtime::Arena();  // frees the old block before the new one is allocated
-  arena_ = runtime::Arena(activation_bytes(config_, c_, tokens, examples, max_seqlen, shards));
-  a_->allocate(arena_, config_, tokens, examples, kernel);
+  arena_ = runtime::Arena(bytes);
+  for (const Use use : kUses) {
+    const BatchLimits& limits = limits_[static_cast<int>(use)];
+    arena_.reset();
+    activations_[static_cast<int>(use)]->allocate(
+        arena_, config_, limits, kernel_scratch_bytes(config_, c_, limits, shards, use), use);
+  }
 }
 
 template <typename Element>
@@ -159,6 +173,13 @@ std::span<const Element> Model<Element>::forward(const Batch& batch, const Dropo
   const std::int64_t H = config_.hidden_size;
   const float* values = parameters_.data();
   const float* types = config_.type_vocab_size > 0 ? values + layout_.type_embeddings : nullptr;
+  const auto use = static_cast<int>(training ? Use::kTraining : Use::kInference);
+  const BatchLimits& limits = limits_[use];
+  TW_CHECK(rows <= limits.tokens && batch.B() <= limits.examples &&
+               batch.max_seqlen <= limits.max_seqlen,
+           "a batch of {} tokens, {} examples of at most {} tokens, memory for {}, {}, {}", rows,
+           batch.B(), batch.max_seqlen, limits.tokens, limits.examples, limits.max_seqlen);
+  a_ = activations_[use].get();
   a_->tokens = {batch.token_example.data(), batch.positions.data()};
   counters_.forward += rows;
 
@@ -223,16 +244,15 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
         gradient + layout_.embedding_norm.gamma, gradient + layout_.embedding_norm.beta);
     const auto table = [&](std::span<const std::int32_t> ids, const std::int32_t* row_of_id,
                            std::int64_t R, std::int64_t offset) {
-      a_->rows.build(ids, group.token_offsets.front(), group.token_offsets.back(), row_of_id, R);
+      rows_.build(ids, group.token_offsets.front(), group.token_offsets.back(), row_of_id, R);
       c_.parameter_ops.embedding_backward(
-          c_.pool, {scratch.d_sum, a_->rows.occurrences.data(), a_->rows.row_offsets.data(), R, H,
+          c_.pool, {scratch.d_sum, rows_.occurrences.data(), rows_.row_offsets.data(), R, H,
                     group.token_offsets, gradient + offset});
     };
-    table(batch.positions, a_->identity_rows.data(), config_.max_position_embeddings,
+    table(batch.positions, identity_rows_.data(), config_.max_position_embeddings,
           layout_.position_embeddings);
     if (config_.type_vocab_size > 0) {
-      table(batch.types, a_->identity_rows.data(), config_.type_vocab_size,
-            layout_.type_embeddings);
+      table(batch.types, identity_rows_.data(), config_.type_vocab_size, layout_.type_embeddings);
     }
     table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings);
   }

@@ -26,10 +26,9 @@ struct TokenCounters {
 template <typename Element>
 class Model {
  public:
-  // Bytes of activations and scratch for batches of at most these sizes.
+  // Bytes of activations and scratch for batches within `limits`. `shards`: in training only.
   static std::size_t activation_bytes(const EncoderConfig& config, const Context<Element>& context,
-                                      std::int64_t tokens, std::int64_t examples,
-                                      std::int64_t max_seqlen, std::int64_t shards);
+                                      const BatchLimits& limits, std::int64_t shards, Use use);
   // Bytes of packed weights.
   static std::size_t packed_bytes(const EncoderConfig& config, const Context<Element>& context);
 
@@ -48,9 +47,9 @@ class Model {
   void pack_rows(std::size_t linear, std::int64_t row_begin, std::int64_t row_end);
   void pack_weights();
 
-  // Allocates memory for batches of at most these sizes. A larger batch is a programming error.
-  void reserve(std::int64_t tokens, std::int64_t examples, std::int64_t max_seqlen,
-               std::int64_t shards);
+  // Allocates memory for batches within these limits. A larger batch is a programming error.
+  // Training and inference use the same memory.
+  void reserve(const BatchLimits& training, std::int64_t shards, const BatchLimits& inference = {});
   // Returns the logits, valid until the next forward(): [B, num_labels], or [T, 2] for question
   // answering.
   std::span<const Element> forward(const Batch& batch, const DropoutKey& key, bool training);
@@ -63,6 +62,7 @@ class Model {
   std::span<const float> losses(const Batch& batch);
 
   const TokenCounters& counters() const { return counters_; }
+  runtime::ThreadPool& pool() const { return c_.pool; }
 
  private:
   struct Activations;
@@ -75,8 +75,12 @@ class Model {
   std::vector<Linear<Element>> linears_;  // in the order of layout_.linears()
   HeadLayers<Element> head_;
   std::vector<EncoderLayer<Element>> layers_;
+  BatchLimits limits_[2];  // by Use
   runtime::Arena arena_;
-  std::unique_ptr<Activations> a_;
+  std::unique_ptr<Activations> activations_[2];  // by Use, both in arena_
+  Activations* a_ = nullptr;                     // of the last forward()
+  RowIndex rows_;
+  std::vector<std::int32_t> identity_rows_;  // [max positions] row_of_id[i] = i
   TokenCounters counters_;
 };
 

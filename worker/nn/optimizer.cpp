@@ -50,6 +50,12 @@ Optimizer<Element>::Optimizer(Model<Element>& model, const Context<Element>& con
 }
 
 template <typename Element>
+void Optimizer<Element>::clear() {
+  m_.clear();
+  v_.clear();
+}
+
+template <typename Element>
 double Optimizer<Element>::norm(std::span<const float> gradient) {
   const auto count = static_cast<std::int64_t>(gradient.size());
   const std::int64_t blocks = (count + kernels::kNormBlock - 1) / kernels::kNormBlock;

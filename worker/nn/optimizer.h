@@ -26,6 +26,8 @@ class Optimizer {
   // First and second moments, laid out like the parameters.
   std::span<float> exp_avg() const { return m_.span(); }
   std::span<float> exp_avg_sq() const { return v_.span(); }
+  // Sets both to zero, as in a new optimizer.
+  void clear();
 
   // Performs one update with the compact gradient of parameters.h; ignores its last element, the
   // loss. `step` counts from 1. Returns the gradient norm before clipping: blocks of kNormBlock

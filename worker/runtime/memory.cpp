@@ -30,6 +30,12 @@ Block::~Block() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
+void Block::clear() {
+  if (size_ == 0) return;
+  // Refused for locked memory.
+  if (madvise(data_, size_, MADV_DONTNEED) != 0) std::memset(data_, 0, size_);
+}
+
 Block::Block(Block&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 

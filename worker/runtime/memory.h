@@ -41,6 +41,9 @@ class Block {
   Block& operator=(Block&& other) noexcept;
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  // Sets all bytes to zero. Gives the pages back instead of writing to them, so that the threads
+  // that use the block touch it first.
+  void clear();
 
  private:
   std::byte* data_ = nullptr;
@@ -57,6 +60,7 @@ class Buffer {
   std::size_t size() const { return count_; }
   std::span<Element> span() const { return {data(), count_}; }
   Element& operator[](std::size_t i) const { return data()[i]; }
+  void clear() { block_.clear(); }
 
  private:
   Block block_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/result.h"
+#include "worker/runtime/parallel.h"
 
 namespace tilewright::tasks {
 
@@ -28,6 +29,23 @@ void Dataset::append(const text::Encoding& encoding) {
   ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
   types.insert(types.end(), encoding.types.begin(), encoding.types.end());
   offsets.push_back(static_cast<std::int64_t>(ids.size()));
+}
+
+void Dataset::append_all(std::size_t count, runtime::ThreadPool* pool,
+                         const std::function<text::Encoding(std::size_t)>& encode) {
+  constexpr std::size_t kChunk = 64;  // examples that a thread takes at a time
+  std::vector<text::Encoding> encodings(count);
+  runtime::for_each_index(pool, static_cast<std::int64_t>((count + kChunk - 1) / kChunk),
+                          [&](std::int64_t chunk) {
+                            const auto begin = static_cast<std::size_t>(chunk) * kChunk;
+                            const std::size_t end = std::min(begin + kChunk, count);
+                            for (std::size_t i = begin; i < end; ++i) encodings[i] = encode(i);
+                          });
+  std::size_t tokens = ids.size();
+  for (const text::Encoding& encoding : encodings) tokens += encoding.ids.size();
+  ids.reserve(tokens);
+  types.reserve(tokens);
+  for (const text::Encoding& encoding : encodings) append(encoding);
 }
 
 void check_ids(const Dataset& dataset, std::int64_t vocab_size) {

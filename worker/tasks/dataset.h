@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "worker/nn/head.h"
+#include "worker/runtime/thread_pool.h"
 #include "worker/text/tokenizer.h"
 
 namespace tilewright::tasks {
@@ -43,6 +45,10 @@ struct Dataset {
 
   // Adds an example's tokens. The caller adds its label or value.
   void append(const text::Encoding& encoding);
+  // Adds the tokens of `count` examples. encode(i) is called on all threads of `pool` (null: this
+  // thread).
+  void append_all(std::size_t count, runtime::ThreadPool* pool,
+                  const std::function<text::Encoding(std::size_t)>& encode);
 };
 
 // Throws Failure(kData) if a token id is not below vocab_size, the rows of the model's word

@@ -29,6 +29,7 @@ struct ReadOptions {
   std::size_t max_seq_length = 128;  // tokens with [CLS] and [SEP]; at least 3
   std::size_t max_samples = 0;       // read the first N rows only; 0: all
   QuestionAnsweringOptions question_answering = {};
+  runtime::ThreadPool* pool = nullptr;  // converts text to tokens; null: this thread
 };
 
 // The metrics of a rule without a model on the dev split.

@@ -2,6 +2,7 @@
 // and word pieces, adds [CLS] and [SEP].
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "worker/text/added_tokens.h"
 #include "worker/text/normaliser.h"
 #include "worker/text/word_piece.h"
+#include "worker/text/word_table.h"
 
 namespace tilewright::text {
 
@@ -85,12 +87,20 @@ class Tokenizer {
   class Output;
 
   void tokenize(std::string_view text, Output& output) const;
+  // A text without added tokens. Words of ASCII letters and digits and ASCII punctuation are
+  // converted directly, other words by tokenize_part().
+  void tokenize_plain(std::string_view text, std::string& buffer, Output& output) const;
+  // Any text: normalises it to `buffer` and finds normalised added tokens and words there.
+  void tokenize_part(std::string_view text, std::string& buffer, Output& output) const;
   void tokenize_words(std::string_view normalised, std::size_t offset, Output& output) const;
 
   Normaliser normaliser_;
   AddedTokens raw_tokens_;
   AddedTokens normalised_tokens_;
   WordPiece word_piece_;
+  WordTable words_;
+  std::array<std::int32_t, 128> punctuation_ids_ = {};  // by ASCII punctuation character
+  bool lowercase_;
   SpecialTokens special_;
   std::int32_t vocab_size_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -20,7 +21,7 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 // Copies and dumps of a tree are recursive.
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxAddedTokens = 10000;
 
 struct TokenNames {
@@ -35,6 +36,7 @@ struct TokenNames {
 struct Document {
   fs::path path;
   Json root;
+  std::vector<std::pair<std::string, Json>> vocabulary = {};  // the entries of model.vocab
 
   // The value at a path of keys such as "model.type"; null if it is missing.
   const Json& at(std::string_view keys) const {
@@ -68,38 +70,119 @@ struct Document {
   }
 };
 
-// Parses a file. Refuses duplicate keys in the vocabulary: the parser would keep only one of them.
-Document read_json(const fs::path& path) {
-  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
-  std::string section;
-  std::string field;
-  std::unordered_set<std::string> seen;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) fail(path, fmt::format("nests deeper than {} levels", kMaxDepth));
-    if (event != Json::parse_event_t::key) return true;
-    const auto& key = parsed.get_ref<const std::string&>();
-    if (depth == 1) section = key;
-    if (depth == 2) field = key;
-    if (depth == 3 && section == "model" && field == "vocab" && !seen.insert(key).second) {
-      fail(path, fmt::format("model.vocab: found \"{}\" twice, expected distinct entries", key));
+// Builds a document from the parser's events. The entries of model.vocab go to a list and not into
+// the document, which has an empty object for them: a vocabulary as a tree takes most of the time
+// of loading a tokenizer. Refuses entries that occur twice, of which a tree would keep only one.
+class DocumentReader final : public Json::json_sax_t {
+ public:
+  // `entries`: expected in the vocabulary.
+  DocumentReader(Document& document, std::size_t entries) : document_(document) {
+    seen_.reserve(entries);
+    document.vocabulary.reserve(entries);
+  }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t&) override { return false; }  // JSON text has none
+  bool key(std::string& name) override {
+    key_ = std::move(name);
+    if (depth() == 1) section_ = key_;
+    if (depth() == 2) field_ = key_;
+    if (in_vocabulary() && !seen_.insert(key_).second) {
+      fail(document_.path,
+           fmt::format("model.vocab: found \"{}\" twice, expected distinct entries", key_));
     }
     return true;
-  };
-  try {
-    Document document{path, Json::parse(content, watch)};
-    if (!document.root.is_object()) document.reject("the document", document.root, "an object");
-    return document;
-  } catch (const Json::parse_error& error) {
-    fail(path, fmt::format("is not valid JSON: syntax error at byte {}", error.byte));
-  } catch (const Json::out_of_range&) {
-    fail(path, "is not valid JSON: found a number out of range");
   }
+  bool start_object(std::size_t) override {
+    // Of two with one name the last counts.
+    if (depth() == 2 && section_ == "model" && field_ == "vocab") document_.vocabulary.clear();
+    return open(Json::object());
+  }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t position, const std::string&,
+                   const Json::exception& error) override {
+    if (dynamic_cast<const Json::out_of_range*>(&error) != nullptr) {
+      fail(document_.path, "is not valid JSON: found a number out of range");
+    }
+    fail(document_.path, fmt::format("is not valid JSON: syntax error at byte {}", position));
+  }
+
+ private:
+  std::size_t depth() const { return open_.size(); }
+  // Whether the next value is an entry of model.vocab.
+  bool in_vocabulary() const {
+    return depth() == 3 && section_ == "model" && field_ == "vocab" && open_.back()->is_object() &&
+           open_[1]->is_object() && open_[0]->is_object();
+  }
+
+  bool add(Json value) {
+    insert(std::move(value));
+    return true;
+  }
+
+  Json* insert(Json value) {
+    if (open_.empty()) {
+      document_.root = std::move(value);
+      return &document_.root;
+    }
+    if (in_vocabulary()) {
+      document_.vocabulary.emplace_back(std::move(key_), std::move(value));
+      return &document_.vocabulary.back().second;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    Json& member = parent[key_];
+    member = std::move(value);
+    return &member;
+  }
+
+  bool open(Json empty) {
+    if (depth() > kMaxDepth) {
+      fail(document_.path, fmt::format("nests deeper than {} levels", kMaxDepth));
+    }
+    // The parent is the last element of its parents, so pointers stay valid while it is open.
+    open_.push_back(insert(std::move(empty)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Document& document_;
+  std::vector<Json*> open_;  // the objects and arrays that enclose the next value
+  std::string key_;
+  std::string section_, field_;  // the last keys of depth 1 and 2
+  std::unordered_set<std::string> seen_;
+};
+
+Document read_json(const fs::path& path) {
+  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
+  Document document{path, {}};
+  constexpr std::size_t kBytesPerEntry = 14;  // of published vocabularies
+  constexpr std::size_t kMostExpected = std::size_t{1} << 17;
+  DocumentReader reader(document, std::min(content.size() / kBytesPerEntry, kMostExpected));
+  Json::sax_parse(content, &reader);
+  if (!document.root.is_object()) document.reject("the document", document.root, "an object");
+  return document;
 }
 
-std::int32_t read_id(const Document& document, const std::string& where, const Json& value) {
+// `where`: returns the name of the value for messages.
+template <typename Where>
+std::int32_t read_id(const Document& document, const Where& where, const Json& value) {
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
       value.get<std::int64_t>() > kMaxId) {
-    document.reject(where, value, "an integer from 0 to 16777215");
+    document.reject(where(), value, "an integer from 0 to 16777215");
   }
   return value.get<std::int32_t>();
 }
@@ -119,8 +202,10 @@ void read_vocabulary(const Document& document, TokenizerSpec& spec) {
   const Json& vocabulary = document.at("model.vocab");
   if (!vocabulary.is_object()) document.reject("model.vocab", vocabulary, "an object");
   std::unordered_set<std::int32_t> taken;
-  for (const auto& [token, value] : vocabulary.items()) {
-    const std::int32_t id = read_id(document, fmt::format("model.vocab[\"{}\"]", token), value);
+  taken.reserve(document.vocabulary.size());
+  for (const auto& [token, value] : document.vocabulary) {
+    const std::int32_t id = read_id(
+        document, [&] { return fmt::format("model.vocab[\"{}\"]", token); }, value);
     if (!taken.insert(id).second) {
       fail(document.path, fmt::format("model.vocab: found id {} for \"{}\" and another entry, "
                                       "expected distinct ids",
@@ -144,7 +229,8 @@ void read_added_tokens(const Document& document, TokenizerSpec& spec) {
     if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
       document.reject(where + ".content", content, "a non-empty string");
     }
-    spec.added_tokens.push_back({.id = read_id(document, where + ".id", entry.at("id")),
+    spec.added_tokens.push_back({.id = read_id(
+                                     document, [&] { return where + ".id"; }, entry.at("id")),
                                  .content = content.get<std::string>(),
                                  .single_word = entry.boolean("single_word", false),
                                  .lstrip = entry.boolean("lstrip", false),
@@ -203,8 +289,8 @@ void read_tokenizer_json(const Document& document, const TokenNames& names, Toke
     spec.continuation = prefix.get<std::string>();
   }
   if (const Json& most = document.at("model.max_input_chars_per_word"); !most.is_null()) {
-    spec.max_characters_per_word =
-        static_cast<std::size_t>(read_id(document, "model.max_input_chars_per_word", most));
+    spec.max_characters_per_word = static_cast<std::size_t>(read_id(
+        document, [] { return "model.max_input_chars_per_word"; }, most));
   }
   read_vocabulary(document, spec);
   read_added_tokens(document, spec);
@@ -292,11 +378,16 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   apply_config(config, spec.normaliser);
   check_bounds(source, spec);
 
-  std::unordered_map<std::string, std::int32_t> ids(spec.vocabulary.begin(), spec.vocabulary.end());
-  for (const AddedToken& token : spec.added_tokens) ids[token.content] = token.id;
+  // Of the last added token with this content, else of the entry.
   const auto find = [&](const std::string& name) {
-    const auto found = ids.find(name);
-    return found == ids.end() ? -1 : found->second;
+    std::int32_t id = -1;
+    for (const auto& entry : spec.vocabulary) {
+      if (entry.first == name) id = entry.second;
+    }
+    for (const AddedToken& token : spec.added_tokens) {
+      if (token.content == name) id = token.id;
+    }
+    return id;
   };
   spec.special = {find(names.cls), find(names.sep), find(names.pad), find(names.unk),
                   find(names.mask)};

@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_timeout.h"
+#include "worker/train/memory_plan.h"
 
 namespace tilewright::train {
 namespace {
@@ -130,7 +131,7 @@ std::vector<float> Evaluator<Activation>::compute_logits(const tasks::Dataset& d
                                                          collectives::Range range) {
   std::vector<float> logits;
   for (std::int64_t at = range.begin; at < range.end;) {
-    const std::int64_t end = std::min(range.end, at + job_.settings.per_device_eval_batch_size);
+    const std::int64_t end = evaluation_batch_end(job_, data, at, range.end);
     batch_.clear();
     for (; at < end; ++at) {
       const auto example = static_cast<std::size_t>(at);

@@ -31,35 +31,39 @@ std::string digest_of(const tasks::Dataset& data) {
 
 // Checks all tensors before the output directory is touched; reading them later cannot fail.
 checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& weights,
-                                               const nn::EncoderConfig& config) {
+                                               const nn::EncoderConfig& config,
+                                               runtime::ThreadPool* pool) {
   std::vector<checkpoint::ExpectedParameter> expected;
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
     expected.push_back({tensor.name, tensor.shape, tensor.head});
   }
-  return checkpoint::check_parameters(weights, expected);
+  return checkpoint::check_parameters(weights, expected, pool);
 }
 
 }  // namespace
 
-void open_starting_weights(Job& job) {
+void open_starting_weights(Job& job, runtime::ThreadPool* pool) {
   job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
-  job.weight_differences = check_weights(*job.weights, job.model.encoder);
-  job.fingerprint[kStartingWeights] = job.weights->digest();
+  job.weight_differences = check_weights(*job.weights, job.model.encoder, pool);
+  job.fingerprint[kStartingWeights] = job.weights->digest(pool);
 }
 
-void check_weights_unchanged(const Job& job) {
+void check_weights_unchanged(const Job& job, runtime::ThreadPool* pool) {
   job.weights->check_size();
-  const std::string found = job.weights->digest();
+  const std::string found = job.weights->digest(pool);
   const std::string expected = job.fingerprint.at(kStartingWeights);
   if (found == expected) return;
   job.weights->fail(
-      fmt::format("has changed since this process started: found SHA-256 {}, expected {}; the "
+      fmt::format("has changed since this process started: found the digest {}, expected {}; the "
                   "starting weights of a job must not change",
                   found, expected));
 }
 
 Job load_job(const Settings& settings, const std::string& uid, JobSources sources) {
   const std::filesystem::path model_dir = settings.model_name_or_path;
+  const auto end_part = [&](std::string_view name) {
+    if (sources.end_part) sources.end_part(name);
+  };
   Job job;
   job.settings = settings;
   job.uid = uid;
@@ -111,7 +115,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   override_dropout(encoder.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
   override_dropout(encoder.classifier_dropout, settings.classifier_dropout);
 
+  end_part("model configuration and task");
   const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
+  end_part("tokenizer");
   if (settings.pad_to_max_length) {
     job.padding = {settings.max_seq_length, tokenizer.special().pad};
     if (job.padding.id >= encoder.vocab_size) {
@@ -125,6 +131,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   const auto read = [&](const tasks::DataPart& part, std::int64_t limit) {
     tasks::ReadOptions options;
     options.data_dir = settings.data_dir;
+    options.pool = sources.pool;
     options.max_seq_length = static_cast<std::size_t>(settings.max_seq_length);
     options.max_samples = limit > 0 ? static_cast<std::size_t>(limit) : 0;
     options.question_answering = {
@@ -168,7 +175,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   if (settings.do_train && settings.load_best_model_at_end) {
     job.fingerprint["evaluation_data"] = digest_of(job.evaluation_sets.front().data);
   }
-  open_starting_weights(job);
+  end_part("data and tokens");
+  open_starting_weights(job, sources.pool);
+  end_part("check of the weights");
   // Without a UID from the environment, equal flags, data and weights are the same job, which the
   // next launch resumes. With --overwrite_output_dir each launch is a new job, as in Hugging Face's
   // scripts.

@@ -2,8 +2,10 @@
 // the sizes of the model. All workers read the same.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/log.h"
@@ -55,16 +57,20 @@ inline const std::string& tokenizer_directory(const Settings& settings) {
 
 // Maps the model's weights, checks all tensors and their elements, and adds their digest to the
 // fingerprint. Failures have kWeights.
-void open_starting_weights(Job& job);
+// `pool`: see JobSources.
+void open_starting_weights(Job& job, runtime::ThreadPool* pool = nullptr);
 
 // A Failure (kWeights) if the content of the mapped starting weights has changed since load_job(),
 // so that training from it would give other bits.
-void check_weights_unchanged(const Job& job);
+void check_weights_unchanged(const Job& job, runtime::ThreadPool* pool = nullptr);
 
 // Where the input comes from, beside the flags.
 struct JobSources {
   std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
   std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files
+  runtime::ThreadPool* pool = nullptr;              // reads on its threads; null: on this thread
+  // Called with the name of each part of load_job() at its end, to measure them; may be empty.
+  std::function<void(std::string_view)> end_part = {};
 };
 
 // The names of models in `settings` are resolved. `uid`: the job's UID from the environment; if

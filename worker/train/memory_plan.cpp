@@ -10,13 +10,15 @@
 namespace tilewright::train {
 namespace {
 
+std::int64_t rows_of(const tasks::Dataset& data, std::size_t example, const nn::Padding& padding) {
+  return std::max(static_cast<std::int64_t>(data.length(example)), padding.length);
+}
+
 // Tokens of the `count` longest examples.
 std::int64_t longest_tokens(const tasks::Dataset& data, std::int64_t count,
                             const nn::Padding& padding) {
   std::vector<std::int64_t> lengths(data.size());
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    lengths[i] = std::max(static_cast<std::int64_t>(data.length(i)), padding.length);
-  }
+  for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = rows_of(data, i, padding);
   std::sort(lengths.rbegin(), lengths.rend());
   lengths.resize(std::min(lengths.size(), static_cast<std::size_t>(count)));
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
@@ -24,10 +26,11 @@ std::int64_t longest_tokens(const tasks::Dataset& data, std::int64_t count,
 
 void plan_training(const Job& job, MemoryPlan& plan) {
   const Settings& s = job.settings;
-  plan.examples = max_micro_batch_examples(static_cast<int>(s.virtual_shards), s.global_batch,
-                                           s.per_device_train_batch_size);
-  plan.tokens = longest_tokens(job.train_data, plan.examples, job.padding);
-  plan.max_seqlen = longest_tokens(job.train_data, 1, job.padding);
+  nn::BatchLimits& limits = plan.training;
+  limits.examples = max_micro_batch_examples(static_cast<int>(s.virtual_shards), s.global_batch,
+                                             s.per_device_train_batch_size);
+  limits.tokens = longest_tokens(job.train_data, limits.examples, job.padding);
+  limits.max_seqlen = longest_tokens(job.train_data, 1, job.padding);
   // At most one row of the word embeddings per token, and one for [PAD].
   const std::int64_t rows = std::min(job.model.encoder.vocab_size,
                                      longest_tokens(job.train_data, s.global_batch, {}) + 1);
@@ -43,18 +46,27 @@ void plan_training(const Job& job, MemoryPlan& plan) {
   }
 }
 
+// Each rank begins with another example, so these are bounds for all of their batches.
 void plan_evaluation(const Job& job, MemoryPlan& plan) {
+  nn::BatchLimits& limits = plan.evaluation;
   const std::int64_t batch = job.settings.per_device_eval_batch_size;
-  std::int64_t tokens = 0;
   for (const auto* sets : {&job.evaluation_sets, &job.prediction_sets}) {
     for (const EvaluationSet& set : *sets) {
-      tokens = std::max(tokens, longest_tokens(set.data, batch, job.padding));
-      plan.max_seqlen = std::max(plan.max_seqlen, longest_tokens(set.data, 1, job.padding));
+      std::int64_t shortest = kEvaluationTokens;
+      for (std::size_t i = 0; i < set.data.size(); ++i) {
+        shortest = std::min(shortest, rows_of(set.data, i, job.padding));
+      }
+      const auto examples = static_cast<std::int64_t>(set.data.size());
+      const std::int64_t short_examples = kEvaluationTokens / std::max<std::int64_t>(shortest, 1);
+      const std::int64_t most = std::min(examples, std::max(batch, short_examples));
+      const std::int64_t tokens =
+          std::max(longest_tokens(set.data, batch, job.padding),
+                   std::min(longest_tokens(set.data, most, job.padding), kEvaluationTokens));
+      limits.examples = std::max(limits.examples, most);
+      limits.tokens = std::max(limits.tokens, tokens);
+      limits.max_seqlen = std::max(limits.max_seqlen, longest_tokens(set.data, 1, job.padding));
     }
   }
-  plan.evaluation_is_largest = tokens > plan.tokens;
-  plan.examples = std::max(plan.examples, batch);
-  plan.tokens = std::max(plan.tokens, tokens);
 }
 
 }  // namespace
@@ -66,6 +78,18 @@ MemoryPlan plan_memory(const Job& job) {
   return plan;
 }
 
+std::int64_t evaluation_batch_end(const Job& job, const tasks::Dataset& data, std::int64_t begin,
+                                  std::int64_t end) {
+  std::int64_t tokens = 0;
+  for (std::int64_t at = begin; at < end; ++at) {
+    tokens += rows_of(data, static_cast<std::size_t>(at), job.padding);
+    if (tokens > kEvaluationTokens && at - begin >= job.settings.per_device_eval_batch_size) {
+      return at;
+    }
+  }
+  return end;
+}
+
 template <typename Activation>
 MemoryEstimate estimate_memory(const Job& job, const nn::Context<Activation>& context,
                                const MemoryPlan& plan) {
@@ -74,14 +98,19 @@ MemoryEstimate estimate_memory(const Job& job, const nn::Context<Activation>& co
   MemoryEstimate estimate;
   estimate.weights = 3 * parameters * sizeof(float);
   estimate.packed = Model::packed_bytes(job.model.encoder, context);
-  estimate.activations =
-      Model::activation_bytes(job.model.encoder, context, plan.tokens, plan.examples,
-                              plan.max_seqlen, job.settings.virtual_shards);
+  const auto activation_bytes = [&](const nn::BatchLimits& limits, nn::Use use) -> std::uint64_t {
+    return Model::activation_bytes(job.model.encoder, context, limits, job.settings.virtual_shards,
+                                   use);
+  };
+  const std::uint64_t training = activation_bytes(plan.training, nn::Use::kTraining);
+  const std::uint64_t evaluation = activation_bytes(plan.evaluation, nn::Use::kInference);
+  const bool evaluation_is_largest = evaluation > training;
+  estimate.activations = std::max(training, evaluation);
   estimate.gradients = static_cast<std::uint64_t>(plan.gradient_elements) *
                        static_cast<std::uint64_t>(plan.gradient_buffers) * sizeof(float);
-  estimate.tokens = plan.tokens;
+  estimate.tokens = evaluation_is_largest ? plan.evaluation.tokens : plan.training.tokens;
   estimate.batch_flag =
-      plan.evaluation_is_largest ? "per_device_eval_batch_size" : "per_device_train_batch_size";
+      evaluation_is_largest ? "per_device_eval_batch_size" : "per_device_train_batch_size";
   return estimate;
 }
 

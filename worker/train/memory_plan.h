@@ -10,15 +10,22 @@
 namespace tilewright::train {
 
 struct MemoryPlan {
-  std::int64_t tokens = 0;      // in a micro-batch, at most
-  std::int64_t examples = 0;    // in a micro-batch, at most
-  std::int64_t max_seqlen = 0;  // tokens of the longest example
+  nn::BatchLimits training;    // of micro-batches
+  nn::BatchLimits evaluation;  // of the batches of evaluation_batch_end()
   std::int64_t gradient_elements = 0;
   // For every world size up to max_workers. A larger world may need more; see
   // TrainingStep::reserve_gradients().
   int gradient_buffers = 1;
-  bool evaluation_is_largest = false;  // `tokens` comes from evaluation
 };
+
+// An evaluation batch may have this many tokens, also if it then has more than
+// per_device_eval_batch_size examples: with few tokens the linear layers wait for their weights.
+// More tokens were not faster, because the activations then leave the cache.
+inline constexpr std::int64_t kEvaluationTokens = 2048;
+
+// The end of the evaluation batch that begins at example `begin` of [begin, end).
+std::int64_t evaluation_batch_end(const Job& job, const tasks::Dataset& data, std::int64_t begin,
+                                  std::int64_t end);
 
 MemoryPlan plan_memory(const Job& job);
 

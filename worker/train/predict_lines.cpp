@@ -145,10 +145,11 @@ class SentenceLines final : public tasks::Task {
   tasks::Dataset read(const tasks::DataPart&, const text::Tokenizer& tokenizer,
                       const tasks::ReadOptions& options) const override {
     tasks::Dataset data;
-    for (const Sentences& one : sentences_) {
-      data.append(one.second ? tokenizer.encode_pair(one.first, *one.second, options.max_seq_length)
-                             : tokenizer.encode(one.first, options.max_seq_length));
-    }
+    data.append_all(sentences_.size(), options.pool, [&](std::size_t i) {
+      const Sentences& one = sentences_[i];
+      return one.second ? tokenizer.encode_pair(one.first, *one.second, options.max_seq_length)
+                        : tokenizer.encode(one.first, options.max_seq_length);
+    });
     return data;
   }
 
@@ -279,7 +280,10 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
     if (sentences.empty()) return "";
     task = std::make_unique<SentenceLines>(std::move(sentences), config.labels, name);
   }
-  const Job job = load_job(settings, "predict", {.task = std::move(task), .tables = nullptr});
+  runtime::ThreadPool pool(settings.threads > 0 ? static_cast<int>(settings.threads)
+                                                : options.threads);
+  const Job job =
+      load_job(settings, "predict", {.task = std::move(task), .tables = nullptr, .pool = &pool});
   const std::string layer = questions ? "qa_outputs" : "classifier";
   for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
     if (checkpoint::find_parameter(*job.weights, tensor)) continue;
@@ -288,8 +292,6 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
                               settings.model_name_or_path, tensor,
                               questions ? "model for question answering" : "classifier"));
   }
-  runtime::ThreadPool pool(settings.threads > 0 ? static_cast<int>(settings.threads)
-                                                : options.threads);
   Faults faults;
   const auto trainer = make_trainer(job, options.isas.back(), pool, faults, log);
   const auto mesh = collectives::Mesh::single_rank();

@@ -45,7 +45,7 @@ class TypedTrainer final : public Trainer {
         state_(job, model_, optimizer_, faults, log),
         evaluator_(job, model_),
         shards_(static_cast<int>(job.settings.virtual_shards)) {
-    model_.reserve(plan_.tokens, plan_.examples, plan_.max_seqlen, shards_);
+    model_.reserve(plan_.training, shards_, plan_.evaluation);
     if (job.settings.do_train) step_.emplace(job, model_, optimizer_, faults, plan_);
   }
 

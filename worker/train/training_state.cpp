@@ -79,23 +79,24 @@ checkpoint::TrainingTensors TrainingState<Activation>::tensors() const {
 
 template <typename Activation>
 void TrainingState<Activation>::load_initial_weights(bool log_differences) {
-  check_weights_unchanged(job_);
+  check_weights_unchanged(job_, &model_.pool());
   const std::vector<std::string>& missing = job_.weight_differences.missing;
+  std::vector<checkpoint::TensorView> found;
   for (const nn::Tensor& tensor : model_.layout().tensors) {
     float* const values = model_.parameters().data() + tensor.offset;
     if (std::find(missing.begin(), missing.end(), tensor.name) != missing.end()) {
       nn::initialise_tensor(tensor, static_cast<std::uint64_t>(job_.settings.init_seed),
                             job_.model.encoder.initializer_range, values);
     } else {
-      checkpoint::read_parameter(*job_.weights, {tensor.name, tensor.shape, values});
+      found.push_back({tensor.name, tensor.shape, values});
     }
   }
+  checkpoint::read_parameters(*job_.weights, found, &model_.pool());
   if (log_differences && !differences_logged_) {
     log_weight_differences();
     differences_logged_ = true;
   }
-  std::fill(optimizer_.exp_avg().begin(), optimizer_.exp_avg().end(), 0.0f);
-  std::fill(optimizer_.exp_avg_sq().begin(), optimizer_.exp_avg_sq().end(), 0.0f);
+  optimizer_.clear();
   state_ = {};
 }
 

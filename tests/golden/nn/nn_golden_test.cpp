@@ -114,7 +114,7 @@ struct Run {
     }
     touched.mark(batch.ids);
     touched.finish();
-    model.reserve(batch.T(), batch.B(), batch.max_seqlen, kShards);
+    model.reserve(batch.limits(), kShards);
   }
   static EncoderConfig without_dropout(EncoderConfig config) {
     config.hidden_dropout_prob = 0;

@@ -12,7 +12,7 @@ namespace tilewright::kernels {
 double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t kRounds = 100'000;  // 0.2 to 2 ms
-  constexpr auto kMinTime = std::chrono::milliseconds(50);
+  constexpr auto kMinTime = std::chrono::milliseconds(15);
   const IsaRow& row = isa_row(isa);
   const auto peak = bf16 ? row.gemm_bf16.engine->peak : row.gemm_fp32.engine->peak;
   std::mutex mutex;

@@ -8,7 +8,7 @@
 namespace tilewright::kernels {
 
 // Returns the GFLOP/s of all threads of the pool together, with the instructions that the linear
-// layers use on `isa` for bf16 or float activations. Takes about 50 ms and counts each thread's
+// layers use on `isa` for bf16 or float activations. Takes about 15 ms and counts each thread's
 // best slice of 0.2 to 2 ms, which reduces the effect of other processes on the same cores.
 double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool);
 

@@ -82,10 +82,12 @@ Dataset SentenceTask::read(const DataPart& part, const text::Tokenizer& tokenize
   Examples examples = read_examples(part, options.data_dir, options.max_samples);
   Dataset dataset;
   dataset.warnings = std::move(examples.warnings);
+  dataset.append_all(examples.rows.size(), options.pool, [&](std::size_t i) {
+    const Example& example = examples.rows[i];
+    return is_pair_ ? tokenizer.encode_pair(example.first, example.second, options.max_seq_length)
+                    : tokenizer.encode(example.first, options.max_seq_length);
+  });
   for (const Example& example : examples.rows) {
-    dataset.append(
-        is_pair_ ? tokenizer.encode_pair(example.first, example.second, options.max_seq_length)
-                 : tokenizer.encode(example.first, options.max_seq_length));
     if (part.split == Split::kTest) continue;
     if (is_regression()) {
       dataset.values.push_back(example.value);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "common/base/result.h"
+#include "worker/runtime/parallel.h"
 #include "worker/tasks/squad/python_text.h"
 
 namespace tilewright::tasks::squad {
@@ -43,16 +45,44 @@ class Builder {
     }
     ids_.resize(examples.contexts.size());
     made_.spans.resize(examples.contexts.size());
+    tokenize();
   }
 
   Features make() && {
-    for (std::size_t question = 0; question < examples_.questions.size() && !full(); ++question) {
+    for (std::size_t question = 0; question < question_ids_.size() && !full(); ++question) {
       add_question(question);
     }
     return std::move(made_);
   }
 
  private:
+  // Converts the questions that are needed, of which each has a feature at least, and their
+  // contexts.
+  void tokenize() {
+    const std::size_t all = examples_.questions.size();
+    question_ids_.resize(options_.max_features > 0 ? std::min(options_.max_features, all) : all);
+    std::vector<std::size_t> contexts;
+    std::vector<bool> is_needed(ids_.size());
+    for (std::size_t i = 0; i < question_ids_.size(); ++i) {
+      const std::size_t context = examples_.questions[i].context;
+      if (!is_needed[context]) contexts.push_back(context);
+      is_needed[context] = true;
+    }
+    runtime::for_each_index(options_.pool, std::ssize(contexts), [&](std::int64_t i) {
+      const std::size_t context = contexts[static_cast<std::size_t>(i)];
+      tokenizer_.tokenize(examples_.contexts[context], ids_[context], made_.spans[context]);
+    });
+    constexpr std::int64_t kChunk = 64;  // questions that a thread takes at a time
+    const std::int64_t questions = std::ssize(question_ids_);
+    runtime::for_each_index(
+        options_.pool, (questions + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
+          const std::int64_t end = std::min((chunk + 1) * kChunk, questions);
+          for (auto i = static_cast<std::size_t>(chunk * kChunk); std::cmp_less(i, end); ++i) {
+            tokenizer_.tokenize(python_lstrip(examples_.questions[i].text), question_ids_[i]);
+          }
+        });
+  }
+
   bool full() const {
     return options_.max_features > 0 && made_.features.size() >= options_.max_features;
   }
@@ -64,15 +94,10 @@ class Builder {
 
   void add_question(std::size_t index) {
     const Question& question = examples_.questions[index];
-    std::vector<std::int32_t>& context = ids_[question.context];
-    std::vector<text::CharacterSpan>& spans = made_.spans[question.context];
-    if (context.empty()) {
-      tokenizer_.tokenize(examples_.contexts[question.context], context, spans);
-      if (context.empty()) fail(question, "the context has no tokens, expected text");
-    }
-    question_ids_.clear();
-    tokenizer_.tokenize(python_lstrip(question.text), question_ids_);
-    const std::size_t used = question_ids_.size() + kSpecialTokens;
+    const std::vector<std::int32_t>& context = ids_[question.context];
+    if (context.empty()) fail(question, "the context has no tokens, expected text");
+    const std::size_t question_size = question_ids_[index].size();
+    const std::size_t used = question_size + kSpecialTokens;
     const bool fits = used + context.size() <= options_.max_seq_length;
     const std::size_t capacity =
         options_.max_seq_length > used ? options_.max_seq_length - used : 0;
@@ -80,8 +105,7 @@ class Builder {
       fail(question,
            fmt::format("its {} tokens leave {} of max_seq_length {} for the context, expected more "
                        "than doc_stride {}",
-                       question_ids_.size(), capacity, options_.max_seq_length,
-                       options_.doc_stride));
+                       question_size, capacity, options_.max_seq_length, options_.doc_stride));
     }
     const std::size_t size = fits ? context.size() : capacity;
     for (std::size_t begin = 0; !full(); begin += size - options_.doc_stride) {
@@ -97,7 +121,8 @@ class Builder {
     Dataset& tokens = made_.tokens;
     const std::size_t before = tokens.ids.size();
     tokens.ids.push_back(tokenizer_.special().cls);
-    tokens.ids.insert(tokens.ids.end(), question_ids_.begin(), question_ids_.end());
+    const std::vector<std::int32_t>& question_ids = question_ids_[index];
+    tokens.ids.insert(tokens.ids.end(), question_ids.begin(), question_ids.end());
     tokens.ids.push_back(tokenizer_.special().sep);
     tokens.types.resize(tokens.ids.size(), 0);
     Feature feature = {.question = static_cast<std::uint32_t>(index),
@@ -123,8 +148,8 @@ class Builder {
   const FeatureOptions& options_;
   const std::string& source_;
   Features made_;
-  std::vector<std::vector<std::int32_t>> ids_;  // by context
-  std::vector<std::int32_t> question_ids_;
+  std::vector<std::vector<std::int32_t>> ids_;           // by context
+  std::vector<std::vector<std::int32_t>> question_ids_;  // by question
 };
 
 }  // namespace

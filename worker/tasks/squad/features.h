@@ -14,9 +14,10 @@
 namespace tilewright::tasks::squad {
 
 struct FeatureOptions {
-  std::size_t max_seq_length = 384;  // tokens of a feature with [CLS] and two [SEP]; at least 4
-  std::size_t doc_stride = 128;      // tokens that consecutive windows share
-  std::size_t max_features = 0;      // keep the first N features only; 0: all
+  std::size_t max_seq_length = 384;     // tokens of a feature with [CLS] and two [SEP]; at least 4
+  std::size_t doc_stride = 128;         // tokens that consecutive windows share
+  std::size_t max_features = 0;         // keep the first N features only; 0: all
+  runtime::ThreadPool* pool = nullptr;  // converts text to tokens; null: this thread
 };
 
 // One window of a question's context.

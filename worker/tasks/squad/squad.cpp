@@ -114,7 +114,8 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
   Features features = make_features(examples, tokenizer,
                                     {.max_seq_length = options.max_seq_length,
                                      .doc_stride = options.question_answering.doc_stride,
-                                     .max_features = options.max_samples},
+                                     .max_features = options.max_samples,
+                                     .pool = options.pool},
                                     source);
   Dataset dataset = std::move(features.tokens);
   features.tokens = {};

@@ -2,6 +2,7 @@
 #include "worker/checkpoint/parameters.h"
 
 #include <cmath>
+#include <thread>
 
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
@@ -51,6 +52,37 @@ TEST_F(Parameters, AreFoundWithAndWithoutThePrefixAndByOlderNames) {
     read_parameter(file, {wanted, {2}, read.data()});
     EXPECT_EQ(read, values_) << held;
   }
+}
+
+// More elements than a thread reads at a time.
+TEST_F(Parameters, AreReadAndCheckedByAnyNumberOfThreads) {
+  constexpr std::int64_t kCount = (std::int64_t{1} << 20) + 7;
+  std::vector<float> first(kCount), second(5, 2.5f);
+  for (std::size_t i = 0; i < first.size(); ++i) first[i] = static_cast<float>(i);
+  const auto open = [&] {
+    std::filesystem::remove(path_);
+    write_safetensors(
+        path_, {float_tensor("a", {kCount}, first.data()), float_tensor("b", {5}, second.data())});
+    return open_weights(directory_.path());
+  };
+  std::thread([&] {  // a pool changes the floating-point mode of its thread
+    runtime::ThreadPool pool(3);
+    std::vector<float> a(first.size()), b(second.size());
+    const std::vector<TensorView> into = {{"a", {kCount}, a.data()}, {"b", {5}, b.data()}};
+    read_parameters(*open(), into, &pool);
+    EXPECT_EQ(a, first);
+    EXPECT_EQ(b, second);
+    const std::vector<ExpectedParameter> expected = {{"a", {kCount}}, {"b", {5}}};
+    EXPECT_NO_THROW(check_parameters(*open(), expected, &pool));
+    first.back() = NAN;
+    second[0] = NAN;
+    for (int i = 0; i < 5; ++i) {
+      const auto bad = open();
+      expect_failure([&] { check_parameters(*bad, expected, &pool); }, ExitCode::kWeights,
+                     HasSubstr("tensor \"a\""));
+    }
+  })
+      .join();
 }
 
 TEST_F(Parameters, AreNotConfusedWithSimilarNames) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "common/base/sha256.h"
 #include "tests/support/paths.h"
@@ -111,6 +112,24 @@ TEST_F(Safetensors, FindsANumberThatIsNotFiniteAnywhere) {
 TEST_F(Safetensors, HasTheDigestOfItsContent) {
   const std::string bytes = safetensors_bytes("{}", "");
   EXPECT_EQ(file(bytes).digest(), sha256_hex(bytes));
+}
+
+TEST_F(Safetensors, HasOneDigestForAnyNumberOfThreads) {
+  const std::size_t size = 2 * kDigestBlock + 12;
+  std::string data(size, 'x');
+  const std::string header = fmt::format(
+      R"({{"a":{{"dtype":"F32","shape":[{}],"data_offsets":[0,{}]}}}})", size / 4, size);
+  const std::string digest = file(safetensors_bytes(header, data)).digest();
+  std::thread([&] {  // a pool changes the floating-point mode of its thread
+    runtime::ThreadPool pool(3);
+    EXPECT_EQ(file(safetensors_bytes(header, data)).digest(&pool), digest);
+    for (const std::size_t at : {kDigestBlock, size - 1}) {
+      data[at] = 'y';
+      EXPECT_NE(file(safetensors_bytes(header, data)).digest(&pool), digest) << at;
+      data[at] = 'x';
+    }
+  })
+      .join();
 }
 
 TEST_F(Safetensors, ReadsUnalignedData) {

@@ -54,7 +54,7 @@ bool drops(const Variant& variant, Place place) {
   batch.open_group(0);
   batch.add(std::vector<std::int32_t>{3, 14, 15}, std::vector<std::int32_t>{0, 0, 1}, {}, 0);
   batch.close_shard();
-  model.reserve(batch.T(), batch.B(), batch.max_seqlen, 1);
+  model.reserve(batch.limits(), 1, batch.limits());
   const auto logits = [&](bool training) {
     const auto found = model.forward(batch, {7, 3}, training);
     return std::vector<float>(found.begin(), found.end());

@@ -106,7 +106,7 @@ struct Fixture {
     Nodes nodes;
     for (std::size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
       const Batch batch = make_micro_batch(all, cuts[cut], cuts[cut + 1]);
-      model.reserve(batch.T() + 1, batch.B() + 1, 32, kShards);
+      model.reserve({batch.T() + 1, batch.B() + 1, 32}, kShards);
       GradientSink sink;
       for (const ShardGroup& group : batch.groups) {
         const auto width = static_cast<std::int64_t>(group.token_offsets.size()) - 1;

@@ -50,7 +50,7 @@ class DropoutGradient : public ::testing::TestWithParam<testing::Variant> {
     }
     for (std::int32_t id = 0; id < 50; ++id) touched_.mark(std::span(&id, 1));
     touched_.finish();
-    model_.reserve(batch_.T(), batch_.B(), batch_.max_seqlen, 1);
+    model_.reserve(batch_.limits(), 1);
   }
   double loss() {
     model_.pack_weights();

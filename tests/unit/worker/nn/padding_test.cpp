@@ -65,7 +65,7 @@ class PaddingModel {
     TouchedRows touched(config_.vocab_size);
     for (std::int32_t id = 0; id < 50; ++id) touched.mark(std::span(&id, 1));
     touched.finish();
-    model_.reserve(batch.T(), batch.B(), batch.max_seqlen, kShards);
+    model_.reserve(batch.limits(), kShards);
     const TokenCounters before = model_.counters();
     Computed<Element> computed;
     const DropoutKey key{7, 3};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <utility>
 
 #include "tests/unit/worker/tasks/builders.h"
@@ -32,6 +33,31 @@ TEST(FindTask, AcceptsTheNamesOfRunGlueInAnyCase) {
                  "task \"mprc\" is unknown, expected one of ax, cola, mnli, mrpc, qnli, qqp, rte, "
                  "sst2, stsb, wnli, squad, squad_v2");
   }
+}
+
+TEST(Glue, AnyNumberOfThreadsReadsTheSameDataset) {
+  const DataFolder folder;
+  std::string rows = kMrpcHeader;
+  for (int i = 0; i < 300; ++i) {
+    rows += std::to_string(i % 2) + "\t1\t2\ta" + std::string(static_cast<std::size_t>(i), 'b') +
+            "\tx a" + std::string(static_cast<std::size_t>(i % 7), '!') + "\n";
+  }
+  folder.write("train.tsv", rows);
+  const auto task = find_task("mrpc");
+  ReadOptions options = folder.options();
+  const Dataset expected = task->read({Split::kTrain}, tiny_tokenizer(), options);
+  Dataset found;
+  std::thread([&] {  // a pool changes the floating-point mode of its thread
+    runtime::ThreadPool pool(3);
+    options.pool = &pool;
+    found = task->read({Split::kTrain}, tiny_tokenizer(), options);
+  })
+      .join();
+  ASSERT_EQ(expected.size(), 300U);
+  EXPECT_EQ(found.ids, expected.ids);
+  EXPECT_EQ(found.types, expected.types);
+  EXPECT_EQ(found.offsets, expected.offsets);
+  EXPECT_EQ(found.labels, expected.labels);
 }
 
 TEST(Glue, LabelsHaveTheOrderOfHuggingFacesDataset) {

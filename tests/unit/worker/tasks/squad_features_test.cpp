@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/unit/worker/tasks/squad_builders.h"
 #include "worker/tasks/squad/features.h"
 
@@ -29,6 +31,35 @@ TEST(SquadFeatures, PutTheQuestionFirstAndMapTokensToCharacters) {
   EXPECT_EQ(made.span(examples, 0, 7), std::nullopt);
   EXPECT_EQ(made.features[0].start, 4) << "the answer begins inside this token";
   EXPECT_EQ(made.features[0].end, 4);
+}
+
+TEST(SquadFeatures, AreTheSameForAnyNumberOfThreads) {
+  ExamplesBuilder builder("table");
+  for (std::size_t i = 0; i < 200; ++i) {
+    std::string context = "a" + std::string(i / 3, ' ');
+    for (std::size_t word = 0; word < i / 3; ++word) context += " b";
+    builder.add({"q" + std::to_string(i), context, "x " + std::string(i % 5, '!'), {{"a", 0}}});
+  }
+  const Examples examples = std::move(builder).finish();
+  for (const std::size_t max_features : {std::size_t{0}, std::size_t{70}}) {
+    FeatureOptions options = {.max_seq_length = 24, .doc_stride = 2, .max_features = max_features};
+    const Features expected = make_features(examples, tiny_tokenizer(), options, "f");
+    Features found;
+    std::thread([&] {  // a pool changes the floating-point mode of its thread
+      runtime::ThreadPool pool(3);
+      options.pool = &pool;
+      found = make_features(examples, tiny_tokenizer(), options, "f");
+    })
+        .join();
+    ASSERT_GE(expected.features.size(), 70U);
+    EXPECT_EQ(found.tokens.ids, expected.tokens.ids);
+    EXPECT_EQ(found.tokens.offsets, expected.tokens.offsets);
+    ASSERT_EQ(found.features.size(), expected.features.size());
+    for (std::size_t i = 0; i < found.features.size(); ++i) {
+      EXPECT_EQ(found.features[i].start, expected.features[i].start);
+      EXPECT_EQ(found.features[i].question, expected.features[i].question);
+    }
+  }
 }
 
 TEST(SquadFeatures, OverlapWindowsAndLabelThoseWithTheWholeAnswer) {

@@ -1,0 +1,52 @@
+#include "worker/train/start_timing.h"
+
+#include "worker/kernels/gemm/peak.h"
+#include "worker/train/inputs.h"
+#include "worker/train/instruction_set.h"
+#include "worker/train/trainer.h"
+
+namespace tilewright::train {
+
+StartParts measure_start(const TrainingArguments& arguments, const RunOptions& options,
+                         Logger& log) {
+  StartParts parts;
+  MonotonicTime last = monotonic_now();
+  const auto end_part = [&](std::string_view name) {
+    const MonotonicTime now = monotonic_now();
+    parts.emplace_back(name, std::chrono::duration<double>(now - last).count());
+    last = now;
+  };
+  Settings settings =
+      make_settings(arguments, {.world = 1, .has_bf16 = has_bf16(options.isas), .model_task = ""});
+  settings.output_dir.clear();
+  const hub::HubOptions hub = hub_options(arguments, options, log);
+  resolve_model_names(settings, hub);
+  auto tables = resolve_data_set(settings, hub);
+  runtime::ThreadPool pool(settings.threads > 0 ? static_cast<int>(settings.threads)
+                                                : options.threads);
+  end_part("settings and names");
+  const Job job =
+      load_job(settings, "",
+               {.task = nullptr, .tables = std::move(tables), .pool = &pool, .end_part = end_part});
+  const runtime::Isa isa = usable_isas(job, options.isas).back();
+  Faults faults;
+  const auto trainer = make_trainer(job, isa, pool, faults, log);
+  end_part("memory");
+  const kernels::PeakMeter peak(isa, settings.bf16, pool);
+  end_part("peak of the CPU");
+  const auto mesh = collectives::Mesh::single_rank();
+  trainer->begin_epoch(*mesh);
+  trainer->restore(*mesh, {});
+  end_part("weights");
+  TrainerHooks hooks;
+  bool first = true;
+  hooks.on_step = [&](const StepReport&, const Rates&) {
+    if (first) end_part("first step");
+    first = false;
+  };
+  hooks.stop_requested = [&] { return !first; };
+  trainer->train(*mesh, hooks);
+  return parts;
+}
+
+}  // namespace tilewright::train
