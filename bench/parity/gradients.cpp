@@ -123,7 +123,7 @@ void run(const Options& options) {
   nn::TouchedRows touched(config.vocab_size);
   touched.mark(batch.ids);
   touched.finish();
-  model.reserve(batch.T(), batch.B(), batch.max_seqlen, 4);
+  model.reserve({batch.T(), batch.B(), batch.max_seqlen}, 4);
   std::vector<float> gradient(static_cast<std::size_t>(model.gradient_count(touched.R())));
   nn::GradientSink sink;
   sink.groups = {gradient.data()};
