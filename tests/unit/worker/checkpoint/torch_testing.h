@@ -60,6 +60,7 @@ inline std::string tuple(const std::vector<std::string>& values) {
 }
 inline std::string integers(const std::vector<std::int64_t>& values) {
   std::vector<std::string> out;
+  out.reserve(values.size());
   for (const std::int64_t value : values) out.push_back(integer(value));
   return tuple(out);
 }
@@ -126,15 +127,21 @@ inline std::string zip_archive(const std::vector<ZipFile>& files, bool zip64 = f
     const std::string common = little(0, 2) + little(file.flags, 2) + little(file.method, 2) +
                                little(0, 8) /* time, date, CRC-32 */ + saturated(file.data.size()) +
                                saturated(file.data.size()) + little(file.name.size(), 2);
-    out += "PK\x03\x04" + common + little(padding.size(), 2) + file.name + padding + file.data;
+    for (const std::string& part : {std::string("PK\x03\x04"), common, little(padding.size(), 2),
+                                    file.name, padding, file.data}) {
+      out += part;
+    }
     // An unknown field stands before the ZIP64 field.
     const std::string extra = zip64 ? little(0x9999, 2) + little(3, 2) + "abc" + little(1, 2) +
                                           little(24, 2) + little(file.data.size(), 8) +
                                           little(file.data.size(), 8) + little(local, 8)
                                     : "";
-    directory += "PK\x01\x02" + little(0, 2) + common + little(extra.size(), 2) +
-                 little(7, 2) /* comment */ + little(0, 8) + saturated(local) + file.name + extra +
-                 "comment";
+    for (const std::string& part :
+         {std::string("PK\x01\x02"), little(0, 2), common, little(extra.size(), 2),
+          little(7, 2) /* comment */, little(0, 8), saturated(local), file.name, extra,
+          std::string("comment")}) {
+      directory += part;
+    }
   }
   const std::uint64_t offset = out.size();
   out += directory;

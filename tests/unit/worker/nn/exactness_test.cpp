@@ -34,7 +34,7 @@ std::vector<Example> examples(std::int64_t n, Head head) {
   };
   for (std::int64_t i = 0; i < n; ++i) {
     Example example;
-    example.ids.resize(static_cast<std::size_t>(1 + draw(20)));
+    example.ids.resize(1 + static_cast<std::size_t>(draw(20)));
     for (auto& id : example.ids) id = draw(50);
     if (head == Head::kQuestionAnswering) {
       const auto length = static_cast<std::uint32_t>(example.ids.size());

@@ -18,6 +18,7 @@ Batch make_batch(Head head) {
   batch.open_group(0);
   for (std::int32_t b = 0; b < 4; ++b) {
     std::vector<std::int32_t> ids;
+    ids.reserve(static_cast<std::size_t>(kLengths[b]));
     for (std::int32_t i = 0; i < kLengths[b]; ++i) ids.push_back((7 * i + 13 * b) % 50);
     Target target = {.label = b % 3, .value = 0.5f * static_cast<float>(b) - 2};
     if (head == Head::kQuestionAnswering) {

@@ -1,5 +1,6 @@
 // Compares the direct conversion of ASCII words with the general one, which normalises all text. An
 // added token that is matched in normalised text makes a tokenizer use only the general one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -131,9 +132,9 @@ TEST(PlainText, EveryByteAfterAWordIsTreatedAsInTheGeneralConversion) {
   for (char32_t c = 0; c < 0x400; ++c) {
     std::string character;
     append_utf8(c, character);
-    texts.push_back("walk" + character + "the");
-    texts.push_back(character + "the " + character);
-    texts.push_back("." + character + " the" + character + character);
+    texts.push_back(fmt::format("walk{}the", character));
+    texts.push_back(fmt::format("{}the {}", character, character));
+    texts.push_back(fmt::format(".{} the{}{}", character, character, character));
   }
   expect_same(texts);
 }
