@@ -1,5 +1,6 @@
 // Compares the direct conversion of ASCII words with the general one, which normalises all text. An
 // added token that is matched in normalised text makes a tokenizer use only the general one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
