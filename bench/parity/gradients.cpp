@@ -114,15 +114,16 @@ void run(const Options& options) {
   const auto folder = std::filesystem::path(options.out) / "model";
   write_model_folder(checkpoint::acquire_output_dir(folder, {"parity", {}, true}),
                      {views(model.parameters().data()),
-                      checkpoint::model_config_json(source.json, source.labels, config),
+                      checkpoint::model_config_json(source.json, source.labels, config, ""),
                       options.model,
+                      {},
                       {}});
 
   const nn::Batch batch = read_batch(options.batch);
   nn::TouchedRows touched(config.vocab_size);
   touched.mark(batch.ids);
   touched.finish();
-  model.reserve(batch.T(), batch.B(), batch.max_seqlen, 4);
+  model.reserve({batch.T(), batch.B(), batch.max_seqlen}, 4);
   std::vector<float> gradient(static_cast<std::size_t>(model.gradient_count(touched.R())));
   nn::GradientSink sink;
   sink.groups = {gradient.data()};

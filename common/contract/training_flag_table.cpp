@@ -347,13 +347,15 @@ std::vector<TrainingFlag> working_flags() {
       integer("threads", &Settings::threads, 0, 4096,
               "threads per process; 0: the cores available to the process"),
       differs(unused_in_job(
-                  alias(choice("ddp_backend", &Settings::ddp_backend, {"ccl", "gloo", "mpi"},
-                               "how processes exchange gradients: mpi: through Open MPI, if its "
-                               "mpirun started them; ccl, gloo: Tilewright's own transport"),
+                  alias(choice("ddp_backend", &Settings::ddp_backend,
+                               {"ccl", "gloo", "mpi", "shm", "tcp"},
+                               "how processes exchange gradients: ccl, gloo: through shared memory "
+                               "on one host, over TCP between hosts; shm, tcp: only so; mpi: "
+                               "through Open MPI, if its mpirun started them"),
                         "xpu_backend"),
-                  kOwnTransport),
-              "The Trainer has no default. All three give the same bits; oneCCL and Gloo are not "
-              "used."),
+                  "the workers choose shared memory or TCP themselves"),
+              "The Trainer has no default, shm or tcp. All give the same bits; oneCCL and Gloo are "
+              "not used."),
       determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},
                                 "GEMM backend of the linear layers; use onednn if "
                                 "`tilewright-worker bench step` shows that it is faster on your "

@@ -365,7 +365,7 @@ Status Server::Impl::take_request(ConnectionId id, Client& client, Request reque
                              to_string(request.operation), is_first ? "the first" : "a later")};
   const std::size_t bytes = request.bytes;
   std::string reply;
-  const Status status = execute(shared.store, id, std::move(request), reply);
+  Status status = execute(shared.store, id, std::move(request), reply);
   shared.requests.owe(rendezvous::message_cost(bytes + reply.size()));
   stored_bytes_ += shared.store.bytes() - std::exchange(shared.counted_bytes, shared.store.bytes());
   client.connection.send(reply);

@@ -76,6 +76,7 @@ std::string literal(std::string_view text) { return fmt::format("'{}'", text); }
 
 std::string list(const std::vector<std::string>& items) {
   std::vector<std::string> quoted;
+  quoted.reserve(items.size());
   for (const std::string& item : items) quoted.push_back(literal(item));
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }

@@ -115,11 +115,13 @@ class Encoder : public FieldVisitor {
   }
   template <typename T>
   void write(const Field& field, const std::map<std::string, T>& map) {
-    for (const auto& [name, value] : map) {
+    for (const auto& entry : map) {
+      const T& value = entry.second;
+      json& member = object_[field.name][entry.first];
       if constexpr (requires(Encoder visitor) { visit_fields(visitor, value); }) {
-        object_[field.name][name] = members_of(value);
+        member = members_of(value);
       } else {
-        object_[field.name][name] = value;
+        member = value;
       }
     }
   }

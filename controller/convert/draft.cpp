@@ -27,14 +27,12 @@ std::vector<std::string> path_parts(std::string_view path) {
     part.clear();
   };
   for (std::size_t i = 0; i < path.size(); ++i) {
-    if (path[i] == '.') {
-      flush();
-    } else if (path.substr(i).starts_with("[\"")) {
+    if (path.substr(i).starts_with("[\"")) {
       flush();
       const std::size_t end = std::min(path.find("\"]", i), path.size());
       parts.emplace_back(path.substr(i + 2, end - i - 2));
       i = end + 1;
-    } else if (path[i] == '[') {
+    } else if (path[i] == '.' || path[i] == '[') {
       flush();
     } else if (path[i] != ']') {
       part += path[i];

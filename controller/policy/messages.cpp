@@ -35,6 +35,7 @@ std::string_view signal_name(std::int64_t number) {
 
 std::string format_resources(const std::map<std::string, api::Quantity>& amounts) {
   std::vector<std::string> parts;
+  parts.reserve(amounts.size());
   for (const auto& [name, amount] : amounts) {
     parts.push_back(fmt::format("{} {}", name, amount.text));
   }

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "worker/bench/timing.h"
 #include "worker/kernels/gemm/onednn.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/runtime/memory.h"
@@ -17,31 +16,6 @@ using kernels::Ops;
 using kernels::ThreadPool;
 using runtime::bf16;
 using runtime::Buffer;
-
-template <typename Body>
-double seconds(Body&& body) {
-  const auto begin = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// Random numbers in (-1, 1); zeros could change the speed.
-template <typename Activation>
-Buffer<Activation> random_buffer(std::int64_t count, std::uint32_t seed) {
-  Buffer<Activation> values(static_cast<std::size_t>(count));
-  for (Activation& value : values.span()) {
-    seed = seed * 1664525u + 1013904223u;
-    value = runtime::from_float<Activation>(static_cast<float>(static_cast<std::int32_t>(seed)) *
-                                            0x1p-31f);
-  }
-  return values;
-}
 
 // One linear layer on one backend with its operands.
 template <typename Activation>

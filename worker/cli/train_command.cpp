@@ -129,7 +129,7 @@ collectives::MpiPort* open_mpi(const TrainingArguments& arguments,
   if (group == nullptr) {
     log.info(
         "--ddp_backend=mpi: no effect, because mpirun did not start this process as one of "
-        "several; gradients are exchanged over Tilewright's own transport");
+        "several; gradients are exchanged through shared memory or TCP");
     return nullptr;
   }
   const elastic::LaunchedProcess& process = group->process();

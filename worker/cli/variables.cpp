@@ -49,7 +49,7 @@ bool dates_output_dir(const std::vector<std::string>& arguments) {
 
 ThreadCount thread_count(int physical_cores, int usable_cpus, int processes,
                          const std::string& omp_num_threads) {
-  const ThreadCount standard = {std::max(1, std::min(physical_cores, usable_cpus) / processes), ""};
+  ThreadCount standard = {std::max(1, std::min(physical_cores, usable_cpus) / processes), ""};
   if (omp_num_threads.empty()) return standard;
   const std::string first = omp_num_threads.substr(0, omp_num_threads.find(','));
   int asked = 0;

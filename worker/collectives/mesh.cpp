@@ -12,7 +12,7 @@ namespace tilewright::collectives {
 std::unique_ptr<Mesh> Mesh::single_rank() {
   MeshConfig config;
   config.peers.resize(1);
-  return std::make_unique<Mesh>(std::move(config), std::make_unique<TcpTransport>(1));
+  return std::make_unique<Mesh>(std::move(config), std::make_unique<PeerTransport>(1));
 }
 
 std::string Mesh::name(int peer) const {

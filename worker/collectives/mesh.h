@@ -1,6 +1,6 @@
-// The links of one membership epoch, one between each pair of ranks. Over TCP each peer has proved
-// that it has the job's secret, and both ends have checked version, job, epoch, ranks and instances.
-// Over MPI the launcher has connected the ranks.
+// The links of one membership epoch, one between each pair of ranks. Over TCP and shared memory each
+// peer has proved that it has the job's secret, and both ends have checked version, job, epoch, ranks
+// and instances. Over MPI the launcher has connected the ranks.
 #pragma once
 
 #include <poll.h>
@@ -28,6 +28,13 @@ struct MeshPeer {
   std::uint64_t instance_id = 0;  // of its process, from the rendezvous; 0 in a single process
 };
 
+// Whether ranks of one host exchange their data through shared memory.
+enum class SharedMemory {
+  kIfPossible,  // otherwise TCP
+  kNever,
+  kRequired,  // build_mesh() throws Failure(kUnsupported) if a peer is not on this host
+};
+
 struct MeshConfig {
   std::string job_uid;
   std::uint64_t epoch = 0;  // membership epoch
@@ -36,6 +43,7 @@ struct MeshConfig {
   // A connection that has not authenticated itself by then is closed.
   Duration handshake_timeout = std::chrono::seconds(5);
   bool tls = false;  // must be equal on all ranks
+  SharedMemory shared_memory = SharedMemory::kIfPossible;
 };
 
 // Not thread-safe, except for abort().
@@ -92,7 +100,7 @@ class Mesh {
 // rejects unauthenticated connections and those of other epochs. Throws Failure(kPeerLost) if the
 // mesh is not complete by the deadline, if a peer reports that this epoch is over, if a connected
 // peer is lost, or if `cancel` is signalled; Failure(kUnsupported) if a peer uses another version of
-// the protocol.
+// the protocol, or if there is no shared memory and it is required.
 std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
                                  const net::SecretKey& key, MonotonicTime deadline,
                                  const net::WakeUp* cancel = nullptr);

@@ -5,8 +5,10 @@
 //     | -- with TLS: "TWS1", then the TLS handshake -------- |
 //     | -- proof of the secret (common/net/handshake.h) ------- |
 //     | <-- Hello: version, epoch, rank, both instances ---- |
-//     | -- Reply: accepted and the server's instance, or --> |
+//     | -- Reply: accepted, the server's instance and ------> |
+//     |           perhaps an offer of shared memory, or      |
 //     |           the reason for a refusal                   |
+//     | <-- with an offer: 'S' if it has opened it, or 'T' --- |
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -26,7 +28,7 @@ namespace {
 // Higher after every change of Hello or of the frames. The proof, the size of Hello, the place of the
 // version in it and the replies are the same in all versions, so that a process of another version
 // gets a reason.
-constexpr std::uint64_t kProtocolVersion = 2;
+constexpr std::uint64_t kProtocolVersion = 3;
 
 struct Hello {
   std::uint64_t version = kProtocolVersion;
@@ -38,11 +40,15 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 40);
 
-// The first byte of a reply. The rest is the server's instance if it accepts, else the reason.
+// The first byte of a reply. The rest is the server's instance and its offer if it accepts, else the
+// reason.
 constexpr char kAccepted = 'W';
 constexpr char kRejected = 'R';      // permanent in this epoch
 constexpr char kRetry = 'N';         // the server is an older instance or still in an older epoch
 constexpr char kOtherVersion = 'V';  // permanent
+// The client's answer to an offer of shared memory.
+constexpr char kShared = 'S';
+constexpr char kNotShared = 'T';
 constexpr std::size_t kMaxReplyBytes = 1000;
 constexpr std::size_t kMaxPending = 64;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(20);
@@ -56,7 +62,12 @@ struct Pending {
   MonotonicTime deadline;
   std::string input;           // the bytes received so far, of `wanted`
   bool greeting_sent = false;  // with TLS, after the TLS handshake
-  std::size_t wanted() const { return handshake.complete() ? sizeof(Hello) : handshake.wanted(); }
+  int rank = -1;               // accepted as this rank, and waits for the answer to the offer
+  std::unique_ptr<SharedMemoryLink> memory = {};
+  std::size_t wanted() const {
+    if (rank >= 0) return 1;
+    return handshake.complete() ? sizeof(Hello) : handshake.wanted();
+  }
 };
 
 // A connection to a lower rank that is being set up. It has no separate deadline.
@@ -90,7 +101,7 @@ class MeshBuilder {
         context_("tilewright mesh of job " + config.job_uid),
         tls_key_(key, context_),
         config_(config) {
-    auto links = std::make_unique<TcpTransport>(config.peers.size());
+    auto links = std::make_unique<PeerTransport>(config.peers.size());
     links_ = links.get();
     mesh_ = std::make_unique<Mesh>(config, std::move(links));
     TW_CHECK(0 <= config.rank && config.rank < mesh_->world(), "rank {} of {}", config.rank,
@@ -236,6 +247,29 @@ class MeshBuilder {
     if (!send(one.socket, output)) retry_later(one, one.socket.peer() + " disconnected");
   }
 
+  // `offer` is empty if the server offers no shared memory.
+  void connect_link(PendingConnection& one, const std::string& offer) {
+    std::unique_ptr<SharedMemoryLink> memory;
+    std::string problem = "it is on another host, or does not share memory";
+    if (!offer.empty()) {
+      if (config_.shared_memory != SharedMemory::kNever) {
+        auto opened = SharedMemoryLink::open(offer);
+        if (opened.ok()) memory = std::move(opened).value();
+        if (!opened.ok()) problem = opened.error().message;
+      }
+      if (!send(one.socket, std::string(1, memory ? kShared : kNotShared)))
+        return retry_later(one, one.socket.peer() + " disconnected");
+    }
+    if (!memory) check_may_use_tcp(one.peer, problem);
+    links_->connect(one.peer, std::move(one.socket), std::move(memory));
+  }
+
+  void check_may_use_tcp(int peer, const std::string& problem) const {
+    if (config_.shared_memory != SharedMemory::kRequired) return;
+    throw Failure(ExitCode::kUnsupported, fmt::format("rank {} has no shared memory with {}: {}",
+                                                      mesh_->rank(), mesh_->name(peer), problem));
+  }
+
   void read_reply(PendingConnection& one) {
     net::MessageReader reader(kMaxReplyBytes);
     reader.append(one.input);
@@ -250,11 +284,10 @@ class MeshBuilder {
     const std::string text = (*reply)->substr(1);
     switch ((*reply)->front()) {
       case kAccepted:
-        if (text != as_text(member(one.peer).instance_id)) {
+        if (!text.starts_with(as_text(member(one.peer).instance_id))) {
           return retry_later(one, one.socket.peer() + " is another instance than expected");
         }
-        links_->socket(one.peer) = std::move(one.socket);
-        return;
+        return connect_link(one, text.substr(sizeof(std::uint64_t)));
       case kRejected:
         throw mesh_->lost(one.peer, "refused this rank: " + text);
       case kOtherVersion:
@@ -330,7 +363,11 @@ class MeshBuilder {
         return monotonic_now() < one.deadline || reject(one, "did not send its rank in time");
       }
       const std::string input = std::exchange(one.input, {});
-      if (one.handshake.complete()) return handle_hello(one, input);
+      if (one.rank >= 0) return handle_answer(one, input.front());
+      if (one.handshake.complete()) {
+        if (!handle_hello(one, input)) return false;
+        continue;
+      }
       if (auto status = one.handshake.feed(input); !status.ok()) {
         return reject(one, status.error().message);
       }
@@ -340,17 +377,52 @@ class MeshBuilder {
     }
   }
 
+  // Returns false when the connection is finished; true if it waits for an answer.
   bool handle_hello(Pending& one, const std::string& input) {
     Hello hello;
     std::memcpy(&hello, input.data(), sizeof hello);
     const auto [kind, reason] = check_hello(hello);
     const bool accepted = kind == kAccepted;
-    const std::string text =
-        kind + (accepted ? as_text(member(mesh_->rank()).instance_id) : reason);
+    std::string text = kind + (accepted ? as_text(member(mesh_->rank()).instance_id) : reason);
+    std::string problem = "it is on another host";
+    if (accepted && config_.shared_memory != SharedMemory::kNever && is_on_this_host(one.socket)) {
+      auto memory = SharedMemoryLink::create();
+      if (memory.ok()) {
+        one.memory = std::move(memory).value();
+        text += one.memory->offer();
+      } else {
+        problem = memory.error().message;
+      }
+    }
     const bool sent = send(one.socket, net::message_prefix(text.size()) + text);
     if (!accepted) return reject(one, "was refused: " + reason);
-    if (sent) links_->socket(hello.rank) = std::move(one.socket);
+    if (!sent) return false;
+    one.rank = hello.rank;
+    if (one.memory) return true;
+    check_may_use_tcp(hello.rank, problem);
+    links_->connect(hello.rank, std::move(one.socket), nullptr);
     return false;
+  }
+
+  bool handle_answer(Pending& one, char answer) {
+    if (answer != kShared && answer != kNotShared)
+      return reject(one, "did not answer the offer of shared memory");
+    if (links_->socket(one.rank).connected()) return reject(one, "is connected twice");
+    if (answer == kNotShared) {
+      check_may_use_tcp(one.rank, "it cannot open the memory");
+      one.memory.reset();
+    } else {
+      one.memory->close_offer();
+    }
+    links_->connect(one.rank, std::move(one.socket), std::move(one.memory));
+    return false;
+  }
+
+  // Whether both ends of a connection have the same address. Processes that do are in one network
+  // namespace, but perhaps in several PID namespaces.
+  static bool is_on_this_host(const net::Socket& socket) {
+    const auto own = socket.local_address(), other = net::parse_address(socket.peer());
+    return own.ok() && other.ok() && own->host == other->host;
   }
 
   std::pair<char, std::string> check_hello(const Hello& hello) {
@@ -417,7 +489,7 @@ class MeshBuilder {
   const net::TlsKey tls_key_;
   const MeshConfig config_;
   std::unique_ptr<Mesh> mesh_;
-  TcpTransport* links_ = nullptr;  // of the mesh
+  PeerTransport* links_ = nullptr;  // of the mesh
   std::vector<PendingConnection> outgoing_;
   std::list<Pending> pending_;
   int rejected_count_ = 0;

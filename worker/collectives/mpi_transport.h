@@ -33,7 +33,7 @@ class MpiTransport : public Transport {
   // Sends nothing: MPI may still write to buffers of this rank during any call. The rendezvous tells
   // the peers why this rank leaves.
   void send_last(int, std::span<iovec>) override {}
-  void watch(int, short, std::vector<pollfd>&) const override {}
+  void watch(int, short, std::vector<pollfd>&) override {}
   void wait(std::vector<pollfd>& fds, MonotonicTime deadline) override;
 
  private:

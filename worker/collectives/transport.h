@@ -1,16 +1,21 @@
 // What a mesh needs of the links between ranks: one ordered stream of bytes to and from each peer.
-// TcpTransport uses the authenticated connections of build_mesh(), MpiTransport an MPI library.
+// PeerTransport uses what build_mesh() has set up, MpiTransport an MPI library.
 #pragma once
 
 #include <poll.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/net/socket.h"
+#include "worker/collectives/shared_memory_link.h"
 
 namespace tilewright::collectives {
 
@@ -33,35 +38,53 @@ class Transport {
 
   // Appends the poll(2) entry of a caller that waits for `events` (POLLIN, POLLOUT) of a peer, if
   // the peer has one.
-  virtual void watch(int peer, short events, std::vector<pollfd>& fds) const = 0;
+  virtual void watch(int peer, short events, std::vector<pollfd>& fds) = 0;
   // Returns when one of the entries is ready, when a peer without an entry may be, or at the
   // deadline.
   virtual void wait(std::vector<pollfd>& fds, MonotonicTime deadline) = 0;
 };
 
-class TcpTransport : public Transport {
+// TCP connections that have proved the job's secret, and beside those to processes of this host
+// shared memory. Then the stream is in the memory; the connection carries single bytes that wake a
+// sleeping end, and its end is the end of the stream.
+class PeerTransport : public Transport {
  public:
-  explicit TcpTransport(std::size_t world) : sockets_(world) {}
+  explicit PeerTransport(std::size_t world) : links_(world) {}
 
-  net::Socket& socket(int peer) { return sockets_[static_cast<std::size_t>(peer)]; }
+  net::Socket& socket(int peer) { return link(peer).socket; }
+  bool shares_memory(int peer) const { return link(peer).memory != nullptr; }
+  // `memory` may be null.
+  void connect(int peer, net::Socket socket, std::unique_ptr<SharedMemoryLink> memory) {
+    link(peer).socket = std::move(socket);
+    link(peer).memory = std::move(memory);
+  }
 
-  Result<std::size_t> try_read(int peer, std::span<std::byte> bytes) override {
-    return socket(peer).try_read(bytes);
-  }
-  Result<std::size_t> try_write(int peer, std::span<iovec> buffers) override {
-    return socket(peer).try_write(buffers);
-  }
+  Result<std::size_t> try_read(int peer, std::span<std::byte> bytes) override;
+  Result<std::size_t> try_write(int peer, std::span<iovec> buffers) override;
   bool reports_late() const override { return false; }
-  bool detects_changes(int peer) const override { return of(peer).encrypted(); }
-  void send_last(int peer, std::span<iovec> buffers) override;
-  void watch(int peer, short events, std::vector<pollfd>& fds) const override {
-    fds.push_back({of(peer).fd(), of(peer).poll_events(events), 0});
+  bool detects_changes(int peer) const override {
+    return shares_memory(peer) || link(peer).socket.encrypted();
   }
+  void send_last(int peer, std::span<iovec> buffers) override;
+  void watch(int peer, short events, std::vector<pollfd>& fds) override;
   void wait(std::vector<pollfd>& fds, MonotonicTime deadline) override;
 
  private:
-  const net::Socket& of(int peer) const { return sockets_[static_cast<std::size_t>(peer)]; }
-  std::vector<net::Socket> sockets_;  // by rank; this rank's own is not connected
+  struct Link {
+    net::Socket socket;
+    std::unique_ptr<SharedMemoryLink> memory;
+    std::uint32_t wishes = 0;    // watched for by the next wait()
+    bool signalled = false;      // the connection may have a byte or its end
+    std::optional<Error> ended;  // how the connection ended
+  };
+  Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+  const Link& link(int peer) const { return links_[static_cast<std::size_t>(peer)]; }
+  static void wake_peer_if_needed(Link& link);
+  static void read_signals(Link& link);
+  bool has_input_or_space() const;
+  bool may_sleep();
+
+  std::vector<Link> links_;  // by rank; this rank's own is not connected
 };
 
 }  // namespace tilewright::collectives

@@ -1,4 +1,5 @@
-// Launches attention: each task is one example and head. Tasks are independent of each other.
+// Launches attention: each task is some heads of one example. Heads are independent of each
+// other.
 #include "common/base/check.h"
 #include "worker/kernels/launchers.h"
 
@@ -33,14 +34,29 @@ void check_shape(const AttentionForward<Activation>& a) {
   }
 }
 
+// Calls body(example, heads, thread) for all heads of all examples. Neighbouring heads are
+// neighbours in memory, so a task takes all heads of an example, or fewer if the threads would not
+// get eight tasks each.
+template <typename Activation, typename Body>
+void for_heads(ThreadPool& pool, const AttentionForward<Activation>& a, Body&& body) {
+  std::int64_t parts = 1;
+  while (parts < a.heads && a.B * parts < 8 * pool.size()) ++parts;
+  const std::int64_t each = (a.heads + parts - 1) / parts;
+  parts = (a.heads + each - 1) / each;
+  pool.run(a.B * parts, [&](std::int64_t task, int thread) {
+    const std::int64_t begin = task % parts * each;
+    body(task / parts, Range{begin, begin + each < a.heads ? begin + each : a.heads}, thread);
+  });
+}
+
 template <typename Activation>
 void attention_forward(const KernelTable<Activation>& table, ThreadPool& pool,
                        const AttentionForward<Activation>& a, std::byte* scratch) {
   check_shape(a);
   const DropoutStream stream = make_dropout_stream(a.dropout);
   const std::size_t scratch_bytes = thread_scratch_bytes(table, a.max_seqlen, a.head_size);
-  pool.run(a.B * a.heads, [&](std::int64_t task, int thread) {
-    table.attention_forward(a, stream, task / a.heads, task % a.heads,
+  for_heads(pool, a, [&](std::int64_t example, Range heads, int thread) {
+    table.attention_forward(a, stream, example, heads,
                             scratch + static_cast<std::size_t>(thread) * scratch_bytes);
   });
 }
@@ -52,8 +68,8 @@ void attention_backward(const KernelTable<Activation>& table, ThreadPool& pool,
   const DropoutStream stream = make_dropout_stream(a.forward.dropout);
   const std::size_t scratch_bytes =
       thread_scratch_bytes(table, a.forward.max_seqlen, a.forward.head_size);
-  pool.run(a.forward.B * a.forward.heads, [&](std::int64_t task, int thread) {
-    table.attention_backward(a, stream, task / a.forward.heads, task % a.forward.heads,
+  for_heads(pool, a.forward, [&](std::int64_t example, Range heads, int thread) {
+    table.attention_backward(a, stream, example, heads,
                              scratch + static_cast<std::size_t>(thread) * scratch_bytes);
   });
 }

@@ -109,9 +109,9 @@ struct AttentionForward {
   std::int64_t heads = 0;
   std::int64_t head_size = 0;     // D, a multiple of 8
   std::int64_t max_seqlen = 0;    // longest example of the batch; sizes the scratch
-  Dropout dropout;                // of probabilities; row = query, column = key
+  Dropout dropout;                // of probabilities; row = key, column = query
   Activation* context = nullptr;  // [T, A * D]
-  float* log_sum_exp = nullptr;   // [T, A], of the scaled scores; input of backward
+  float* log_sum_exp = nullptr;   // [A, T], of the scaled scores; input of backward
 };
 
 template <typename Activation>

@@ -19,7 +19,7 @@ template <typename Element>
 struct LayerActivations {
   Element* qkv = nullptr;            // [T, 3H]
   Element* context = nullptr;        // [T, H]
-  float* log_sum_exp = nullptr;      // [T, A]
+  float* log_sum_exp = nullptr;      // [A, T]
   Element* row_context = nullptr;    // [R, H] the rows of context that are used
   float* attention_sum = nullptr;    // [R, H] before layer norm
   float* attention_stats = nullptr;  // [R, 2]

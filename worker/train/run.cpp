@@ -44,9 +44,15 @@ struct Connection {
 // Joins membership epochs and connects to their workers through one listening socket.
 class Connector {
  public:
-  // `mpi`: see RunOptions.
-  Connector(elastic::Session& session, collectives::MpiPort* mpi, Logger& log)
-      : session_(session), mpi_(mpi), log_(log) {
+  // `mpi`: see RunOptions. `backend`: --ddp_backend.
+  Connector(elastic::Session& session, collectives::MpiPort* mpi, std::string_view backend,
+            Logger& log)
+      : session_(session),
+        mpi_(mpi),
+        shared_memory_(backend == "shm"   ? collectives::SharedMemory::kRequired
+                       : backend == "tcp" ? collectives::SharedMemory::kNever
+                                          : collectives::SharedMemory::kIfPossible),
+        log_(log) {
     if (session.is_standalone()) return;
     listener_.emplace(net::Listener::bind(session.address()).or_throw());
     session.advertise_address(listener_->local_address());
@@ -61,6 +67,7 @@ class Connector {
 
   elastic::Session& session_;
   collectives::MpiPort* mpi_;
+  collectives::SharedMemory shared_memory_;
   Logger& log_;
   std::optional<net::Listener> listener_;
 };
@@ -185,8 +192,9 @@ std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::M
                               config.rank, world, mpi_->rank(), mpi_->world()));
   }
   if (config.rank == 0) log_.info("gradients are exchanged through {}", mpi_->library());
-  return std::make_unique<collectives::Mesh>(config,
-                                             std::make_unique<collectives::MpiTransport>(*mpi_));
+  std::unique_ptr<collectives::Transport> links =
+      std::make_unique<collectives::MpiTransport>(*mpi_);
+  return std::make_unique<collectives::Mesh>(config, std::move(links));
 }
 
 std::optional<Connection> Connector::connect(
@@ -210,6 +218,7 @@ std::optional<Connection> Connector::connect(
     config.epoch = assignment->epoch;
     config.rank = assignment->rank;
     config.tls = session_.tls();
+    config.shared_memory = shared_memory_;
     std::vector<rendezvous::MemberId> members;
     for (const rendezvous::Peer& peer : assignment->peers) {
       members.push_back(peer.who);
@@ -329,6 +338,7 @@ class TrainingRun {
                     {.task = nullptr, .tables = resolve_data_set(settings_, hub), .pool = &*pool_});
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
     std::vector<std::string> names;
+    names.reserve(isas.size());
     for (const runtime::Isa isa : isas) names.emplace_back(runtime::name(isa));
     session.set_isas(names);
     // Before the first join, so that a machine with too little memory disturbs no other worker.
@@ -336,7 +346,7 @@ class TrainingRun {
   }
 
   std::string run() {
-    Connector connector(session_, options_.mpi, log_);
+    Connector connector(session_, options_.mpi, settings_.ddp_backend, log_);
     for (;;) {
       const std::optional<Connection> connection = connect(connector);
       if (!connection) return printed_results_;

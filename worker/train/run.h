@@ -31,7 +31,7 @@ struct RunOptions {
   std::optional<net::Address> metrics_address;
   metrics::Identity identity;
   // Exchanges gradients through an MPI library whose ranks are those of the membership epoch.
-  // nullptr: over TCP.
+  // nullptr: through shared memory or over TCP.
   collectives::MpiPort* mpi = nullptr;
   bool terminal = false;  // standard error is a terminal
   // Reads the environment, for the hub.

@@ -23,6 +23,20 @@ inline Vec exp_nonpositive(Vec x) {
   return select(less(x, broadcast(-87.336544f)), broadcast(0.0f), scale_by_power(q, n));
 }
 
+// 2^x for x <= 1/2, at least 2^-126 (NaN for NaN): 2^n (1 + r q(r)), |r| <= 1/2, relative error of the
+// polynomial 9.2e-8.
+inline Vec exp2(Vec x) {
+  const Vec bounded = maximum(broadcast(-126.0f), x);
+  const Vec n = round_to_integer(bounded);
+  const Vec r = bounded - n;
+  Vec q = broadcast(0.0013264727f);
+  q = mul_add(q, r, broadcast(0.009671513f));
+  q = mul_add(q, r, broadcast(0.055507336f));
+  q = mul_add(q, r, broadcast(0.24022242f));
+  q = mul_add(q, r, broadcast(0.693147f));
+  return scale_by_power(mul_add(q, r, broadcast(1.0f)), n);
+}
+
 // The normal distribution at x: cdf = P(X <= x) and density. The tail P(X > a), a = |x|, is
 // exp(-a^2 / 2) t p(t) with t = 1 / (1 + 0.3 a), the form of Hastings' approximations (Abramowitz
 // and Stegun, 26.2.17) with a minimax p of degree 9: relative error of p 3.5e-9 for a <= 14; beyond

@@ -1,4 +1,4 @@
-// Reference attention of one example and head, query by query, in plain loops. Backward follows
+// Reference attention of one example, query by query, in plain loops. Backward follows
 // from O = P~ V, P~ = dropout(P), P = softmax(s), s = Q K^T / sqrt(D):
 //   dV = P~^T dO,  dP = dropout'(dO V^T),  ds = P (dP - sum_j P dP),  dQ = ds K / sqrt(D),
 //   dK = ds^T Q / sqrt(D),
@@ -40,11 +40,32 @@ float dot(const Left* a, const Right* b, std::int64_t D) {
   return static_cast<float>(total);
 }
 
-// Factor of probability (query i, key j): scale if kept, else zero.
-float dropout_factor(const DropoutStream& stream, const std::uint64_t* masks, std::int64_t j) {
-  if (stream.threshold == 0) return 1.0f;
-  return (masks[j / kDropoutBlock] >> j % kDropoutBlock & 1) != 0 ? stream.scale : 0.0f;
-}
+std::int64_t mask_words(std::int64_t S) { return (S + kDropoutBlock - 1) / kDropoutBlock; }
+
+// The dropout masks of one head: a row for each key, a column for each query.
+class Masks {
+ public:
+  Masks(const DropoutStream& stream, std::int32_t example, std::int64_t head, std::int64_t keys,
+        std::int64_t S, std::uint64_t* words)
+      : stream_(stream), S_(S), words_(words) {
+    if (stream.threshold == 0) return;
+    for (std::int64_t j = 0; j < keys; ++j) {
+      dropout_masks_ref(stream, example, static_cast<std::int32_t>(j),
+                        static_cast<std::int32_t>(head), S, words + j * mask_words(S));
+    }
+  }
+  // Factor of the probability of query i and key j: scale if kept, else zero.
+  float factor(std::int64_t i, std::int64_t j) const {
+    if (stream_.threshold == 0) return 1.0f;
+    const std::uint64_t word = words_[j * mask_words(S_) + i / kDropoutBlock];
+    return (word >> i % kDropoutBlock & 1) != 0 ? stream_.scale : 0.0f;
+  }
+
+ private:
+  const DropoutStream& stream_;
+  std::int64_t S_;
+  std::uint64_t* words_;
+};
 
 // Number of attended tokens of an example. The others have probability zero: the loops skip them,
 // and their dK and dV stay zero.
@@ -54,20 +75,14 @@ std::int64_t key_count(const AttentionForward<Activation>& a, std::int64_t examp
   return a.attended == nullptr || S == 0 ? S : a.attended[example];
 }
 
-std::int64_t mask_words(std::int64_t S) { return (S + kDropoutBlock - 1) / kDropoutBlock; }
-
-}  // namespace
-
-// Masks, one row of probabilities, one row of their gradients, then dK, dV and a row of dQ in fp32.
-std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size) {
-  return static_cast<std::size_t>(mask_words(max_seqlen)) * sizeof(std::uint64_t) +
-         static_cast<std::size_t>(2 * max_seqlen + (2 * max_seqlen + 1) * head_size) *
-             sizeof(float);
+template <typename Activation>
+float* log_sum_exp(const AttentionForward<Activation>& a, std::int64_t head, std::int64_t first) {
+  return a.log_sum_exp + head * a.cu_seqlens[a.B] + first;
 }
 
 template <typename Activation>
-void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                       std::int64_t example, std::int64_t head, std::byte* scratch) {
+void forward_head(const AttentionForward<Activation>& a, const DropoutStream& stream,
+                  std::int64_t example, std::int64_t head, std::byte* scratch) {
   const std::int64_t D = a.head_size;
   const std::int64_t first = a.cu_seqlens[example];
   const std::int64_t S = a.cu_seqlens[example + 1] - first;
@@ -76,8 +91,10 @@ void attention_forward(const AttentionForward<Activation>& a, const DropoutStrea
   const auto q = head_rows(a, a.qkv, first, head, 0);
   const auto k = head_rows(a, a.qkv, first, head, 1);
   const auto v = head_rows(a, a.qkv, first, head, 2);
-  auto* masks = reinterpret_cast<std::uint64_t*>(scratch);
-  auto* p = reinterpret_cast<float*>(masks + mask_words(S));
+  auto* const words = reinterpret_cast<std::uint64_t*>(scratch);
+  const Masks masks(stream, a.example[example], head, keys, S, words);
+  float* const lse = log_sum_exp(a, head, first);
+  auto* p = reinterpret_cast<float*>(words + S * mask_words(S));
   for (std::int64_t i = 0; i < S; ++i) {
     float largest = -INFINITY;
     for (std::int64_t j = 0; j < keys; ++j) {
@@ -90,12 +107,8 @@ void attention_forward(const AttentionForward<Activation>& a, const DropoutStrea
       total += p[j];
     }
     const auto sum = static_cast<float>(total);
-    a.log_sum_exp[(first + i) * a.heads + head] = largest + log_of(sum);
-    if (stream.threshold != 0) {
-      dropout_masks_ref(stream, a.example[example], static_cast<std::int32_t>(i),
-                        static_cast<std::int32_t>(head), S, masks);
-    }
-    for (std::int64_t j = 0; j < keys; ++j) p[j] = p[j] / sum * dropout_factor(stream, masks, j);
+    lse[i] = largest + log_of(sum);
+    for (std::int64_t j = 0; j < keys; ++j) p[j] = p[j] / sum * masks.factor(i, j);
     Activation* out = a.context + (first + i) * a.heads * D + head * D;
     for (std::int64_t d = 0; d < D; ++d) {
       double value = 0;
@@ -108,8 +121,8 @@ void attention_forward(const AttentionForward<Activation>& a, const DropoutStrea
 }
 
 template <typename Activation>
-void attention_backward(const AttentionBackward<Activation>& b, const DropoutStream& stream,
-                        std::int64_t example, std::int64_t head, std::byte* scratch) {
+void backward_head(const AttentionBackward<Activation>& b, const DropoutStream& stream,
+                   std::int64_t example, std::int64_t head, std::byte* scratch) {
   const AttentionForward<Activation>& a = b.forward;
   const std::int64_t D = a.head_size;
   const std::int64_t first = a.cu_seqlens[example];
@@ -122,8 +135,10 @@ void attention_backward(const AttentionBackward<Activation>& b, const DropoutStr
   const auto dq = head_rows(a, b.d_qkv, first, head, 0);
   const auto dk = head_rows(a, b.d_qkv, first, head, 1);
   const auto dv = head_rows(a, b.d_qkv, first, head, 2);
-  auto* masks = reinterpret_cast<std::uint64_t*>(scratch);
-  auto* p = reinterpret_cast<float*>(masks + mask_words(S));
+  auto* const words = reinterpret_cast<std::uint64_t*>(scratch);
+  const Masks masks(stream, a.example[example], head, keys, S, words);
+  float* const lse = log_sum_exp(a, head, first);
+  auto* p = reinterpret_cast<float*>(words + S * mask_words(S));
   float* dp = p + S;
   float* dk32 = dp + S;
   float* dv32 = dk32 + S * D;
@@ -131,17 +146,12 @@ void attention_backward(const AttentionBackward<Activation>& b, const DropoutStr
   for (std::int64_t x = 0; x < 2 * S * D; ++x) dk32[x] = 0.0f;
   for (std::int64_t i = 0; i < S; ++i) {
     const Activation* d_out = b.d_context + (first + i) * a.heads * D + head * D;
-    const float lse = a.log_sum_exp[(first + i) * a.heads + head];
-    if (stream.threshold != 0) {
-      dropout_masks_ref(stream, a.example[example], static_cast<std::int32_t>(i),
-                        static_cast<std::int32_t>(head), S, masks);
-    }
     double p_dp = 0;
     for (std::int64_t j = 0; j < keys; ++j) {
       // Rounding can put a score slightly above the log-sum-exp.
-      const float below = dot(q.row(i), k.row(j), D) * scale - lse;
+      const float below = dot(q.row(i), k.row(j), D) * scale - lse[i];
       p[j] = exp_nonpositive(below < 0 ? below : 0.0f);
-      const float factor = dropout_factor(stream, masks, j);
+      const float factor = masks.factor(i, j);
       dp[j] = dot(d_out, v.row(j), D) * factor;
       p_dp += static_cast<double>(p[j]) * dp[j];
       for (std::int64_t d = 0; d < D; ++d) dv32[j * D + d] += p[j] * factor * to_float(d_out[d]);
@@ -164,13 +174,38 @@ void attention_backward(const AttentionBackward<Activation>& b, const DropoutStr
   }
 }
 
+}  // namespace
+
+// Masks of one head, one row of probabilities, one row of their gradients, then dK, dV and a row of dQ in fp32.
+std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size) {
+  return static_cast<std::size_t>(max_seqlen * mask_words(max_seqlen)) * sizeof(std::uint64_t) +
+         static_cast<std::size_t>(2 * max_seqlen + (2 * max_seqlen + 1) * head_size) *
+             sizeof(float);
+}
+
+template <typename Activation>
+void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
+                       std::int64_t example, Range heads, std::byte* scratch) {
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    forward_head(a, stream, example, head, scratch);
+  }
+}
+
+template <typename Activation>
+void attention_backward(const AttentionBackward<Activation>& b, const DropoutStream& stream,
+                        std::int64_t example, Range heads, std::byte* scratch) {
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    backward_head(b, stream, example, head, scratch);
+  }
+}
+
 template void attention_forward(const AttentionForward<float>&, const DropoutStream&, std::int64_t,
-                                std::int64_t, std::byte*);
+                                Range, std::byte*);
 template void attention_forward(const AttentionForward<bf16>&, const DropoutStream&, std::int64_t,
-                                std::int64_t, std::byte*);
+                                Range, std::byte*);
 template void attention_backward(const AttentionBackward<float>&, const DropoutStream&,
-                                 std::int64_t, std::int64_t, std::byte*);
+                                 std::int64_t, Range, std::byte*);
 template void attention_backward(const AttentionBackward<bf16>&, const DropoutStream&, std::int64_t,
-                                 std::int64_t, std::byte*);
+                                 Range, std::byte*);
 
 }  // namespace tilewright::kernels::ref

@@ -40,10 +40,10 @@ void span_cross_entropy(const AnswerSpans& spans, const Activation* logits, floa
                         float* losses, Activation* d_logits);
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                       std::int64_t example, std::int64_t head, std::byte* scratch);
+                       std::int64_t example, Range heads, std::byte* scratch);
 template <typename Activation>
 void attention_backward(const AttentionBackward<Activation>& a, const DropoutStream& stream,
-                        std::int64_t example, std::int64_t head, std::byte* scratch);
+                        std::int64_t example, Range heads, std::byte* scratch);
 std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size);
 
 void norm_parameters(const float* dy, const float* sum, const float* stats, std::int64_t H,

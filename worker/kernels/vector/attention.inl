@@ -1,11 +1,20 @@
-// Attention of one example and head. A block of query rows is multiplied with all keys, so scratch
-// holds complete rows of scores and no S x S matrix. Formulas: ref/attention_ref.cpp.
+// Attention of the heads of one example. A block of queries is multiplied with all keys, so scratch
+// holds complete columns of scores and no S x S matrix. Scores are transposed, [keys, queries]: the
+// statistics of a query are one lane, without sums across lanes. Formulas: ref/attention_ref.cpp.
 namespace tilewright::kernels {
 namespace {
 
-// Query rows per block, a multiple of 2. dK and dV stay in scratch and are read and written once
-// per block.
-inline constexpr std::int64_t kQueryBlock = 48;
+// Queries per block, a multiple of kDropoutBlock. dK and dV of more than one block stay in scratch
+// and are read and written once per block.
+inline constexpr std::int64_t kForwardQueries = 64;
+inline constexpr std::int64_t kBackwardQueries = 128;
+static_assert(kForwardQueries % kDropoutBlock == 0 && kBackwardQueries % kDropoutBlock == 0);
+// Keys whose scores are computed and used while they are in the L1 cache, a multiple of the rows of
+// a tile and of 2.
+inline constexpr std::int64_t kStrip = 24;
+inline constexpr std::int64_t kLead = kStrip / 2;
+
+inline constexpr float kLog2E = 1.44269504f;
 
 // Allocates 64-byte aligned parts of one thread's scratch. With a null base it only sums the sizes.
 class Scratch {
@@ -24,51 +33,81 @@ class Scratch {
   std::int64_t used_ = 0;
 };
 
+// The type of P after dropout, as A of dV.
+template <std::int64_t kPack>
+struct Probability {
+  using Type = float;
+};
+template <>
+struct Probability<2> {
+  using Type = bf16;
+};
+
 template <typename Activation>
 struct Workspace {
   using E = Element<Activation>;
   static constexpr std::int64_t kPack = kPerElement<Activation>;
+  using P = typename Probability<kPack>::Type;
   Workspace(std::byte* base, std::int64_t S, std::int64_t D, bool backward)
-      : Sp(round_up(S, kLanes)),
+      : block(backward ? kBackwardQueries : kForwardQueries),
+        Q(round_up(S < block ? S : block, kLanes)),
         Dp(round_up(D, kLanes)),
+        rows(round_up(S, 2)),
         scratch(base),
-        masks(scratch.take<std::uint64_t>(2 * (round_up(S, kDropoutBlock) / kDropoutBlock))),
-        left(scratch.take<E>(kQueryBlock * D / kPack)),
-        keys_t(take_panels(D / kPack, Sp)),
-        rows(take_panels((S + kPack - 1) / kPack, Dp)),
-        scores(scratch.take<float>(kQueryBlock * Sp)),
-        probabilities(scratch.take<bf16>(kPack == 2 ? kQueryBlock * Sp : 0)),
-        out(scratch.take<float>(kQueryBlock * Dp)),
-        d_out(scratch.take<E>(backward ? kQueryBlock * D / kPack : 0)),
-        values_t(take_panels(D / kPack, backward ? Sp : 0)),
-        d_scores(scratch.take<float>(backward ? kQueryBlock * Sp : 0)),
-        block_rows(take_panels(kQueryBlock / kPack, backward ? Dp : 0)),
-        d_keys(scratch.take<float>(backward ? Sp * Dp : 0)),
-        d_values(scratch.take<float>(backward ? Sp * Dp : 0)) {}
+        keys(scratch.take<E>(in_place(S) ? 0 : S * D / kPack)),
+        queries_t(take_panels(D / kPack, Q)),
+        key_rows(take_panels(rows / kPack, backward ? Dp : 0)),
+        value_rows(take_panels(rows / kPack, backward ? 0 : Dp)),
+        scores(scratch.take<float>((rows + kLead) * Q) + kLead * Q),
+        values(scratch.take<E>(!backward || in_place(S) ? 0 : S * D / kPack)),
+        d_out_t(take_panels(D / kPack, backward ? Q : 0)),
+        d_scores(scratch.take<float>(backward ? (rows + kLead) * Q : 0) + kLead * Q),
+        kept(scratch.take<P>(backward ? rows * Q : 0)),
+        query_rows(take_panels((Q + 1) / kPack, backward ? Dp : 0)),
+        d_out_rows(take_panels((Q + 1) / kPack, backward ? Dp : 0)),
+        d_keys(scratch.take<float>(backward && S > block ? S * Dp : 0)),
+        d_values(scratch.take<float>(backward && S > block ? S * Dp : 0)) {}
+  // Whether K and V are read as A where they stand. With several blocks of queries they are read
+  // several times, so copies without gaps between the rows are faster.
+  bool in_place(std::int64_t S) const { return kReadsInPlace<Activation> && S <= block; }
+  // Where operands replace fp32 values: kLead rows before them, so that the operand's rows, which
+  // have half the size, never reach values of the strip that is being read. Floats stay in place.
+  E* over_keys(float* fp32) const {
+    return reinterpret_cast<E*>(kPack == 2 ? fp32 - kLead * Q : fp32);
+  }
   Panels<E> take_panels(std::int64_t k, std::int64_t n) {
     return {scratch.take<E>(Panels<E>::size(k, n)), k, n};
   }
-  std::int64_t Sp, Dp;  // S and D rounded up to whole vectors
+  std::int64_t block;  // queries per block
+  std::int64_t Q, Dp;  // queries of a block and D rounded up to whole vectors
+  std::int64_t rows;   // S rounded up to pairs
   Scratch scratch;
-  std::uint64_t* masks;  // of two rows
-  E* left;               // Q of the block, as A
-  Panels<E> keys_t;      // K^T, as B
-  Panels<E> rows;        // forward: V, backward: K, as B over keys
-  float* scores;         // [kQueryBlock, Sp]
-  bf16* probabilities;   // [kQueryBlock, Sp], used with pairs: P in forward, dS in backward
-  float* out;            // O or dQ of the block
+  E* keys;               // K as A, if not in place
+  Panels<E> queries_t;   // Q^T of the block, as B
+  Panels<E> key_rows;    // backward: K as B over keys
+  Panels<E> value_rows;  // forward: V as B over keys
+  float* scores;         // [rows, Q], then probabilities (forward: as A), then dS as A over queries
   // Backward only:
-  E* d_out;              // dO of the block, as A
-  Panels<E> values_t;    // V^T, as B
-  float* d_scores;       // [kQueryBlock, Sp]
-  Panels<E> block_rows;  // dO, then Q of the block, as B over queries
+  E* values;             // V as A, if not in place
+  Panels<E> d_out_t;     // dO^T of the block, as B
+  float* d_scores;       // [rows, Q], then dS as A over keys
+  P* kept;               // [rows, Q], P after dropout, as A over queries
+  Panels<E> query_rows;  // Q of the block, as B over queries
+  Panels<E> d_out_rows;  // dO of the block, as B over queries
   float* d_keys;         // [S, Dp]
   float* d_values;       // [S, Dp]
 };
 
 template <typename Activation>
 std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size) {
-  return Workspace<Activation>(nullptr, max_seqlen, head_size, true).scratch.used();
+  std::size_t most = 0;
+  // A batch's longest example needs the most, except that one block of queries needs no sums.
+  for (const bool backward : {false, true}) {
+    const std::size_t used =
+        Workspace<Activation>(nullptr, max_seqlen, head_size, backward).scratch.used();
+    if (used > most) most = used;
+  }
+  return most;
 }
 
 // One head of one example in the packed rows of qkv.
@@ -80,256 +119,432 @@ struct Head {
         first(a.cu_seqlens[example]),
         S(a.cu_seqlens[example + 1] - first),
         keys(a.attended == nullptr ? S : a.attended[example]),
-        qkv(a.qkv + first * 3 * width + head * D) {
+        stride(3 * width),
+        offset(first * stride + head * D),
+        q(a.qkv + offset),
+        k(q + width),
+        v(k + width),
+        context_offset(first * width + head * D),
+        log_sum_exp(a.log_sum_exp + head * a.cu_seqlens[a.B] + first) {
     float root[kLanes];
     store(root, broadcast(1.0f) / square_root(broadcast(static_cast<float>(D))));
     scale = root[0];
   }
   std::int64_t D, width, first, S;
-  std::int64_t keys;      // number of attended tokens, the first of S
-  const Activation* qkv;  // Q of the first token; K at + width, V at + 2 width
+  std::int64_t keys;  // number of attended tokens, the first of S
+  std::int64_t stride, offset;
+  const Activation *q, *k, *v;  // of the first token
+  std::int64_t context_offset;
+  float* log_sum_exp;  // [S]
   float scale;
 };
 
-// The type in which forward stores probabilities.
-template <std::int64_t kPack>
-struct Probability {
-  using Type = float;
-};
-template <>
-struct Probability<2> {
-  using Type = bf16;
-};
-template <typename P>
-inline P* pick(bf16* halves, float* floats) {
-  if constexpr (sizeof(P) == 2) {
-    return halves;
-  } else {
-    return floats;
+// Rows of activations as A, packed to `copy` unless it is null.
+template <typename Activation>
+Left<Element<Activation>> as_left(const Activation* src, std::int64_t stride, std::int64_t rows,
+                                  std::int64_t D, Element<Activation>* copy, bool in_place) {
+  using E = Element<Activation>;
+  constexpr std::int64_t kPack = kPerElement<Activation>;
+  if constexpr (kReadsInPlace<Activation>) {
+    if (in_place) return {reinterpret_cast<const E*>(src), stride / kPack, 1};
+  }
+  pack_left(src, stride, rows, D, copy);
+  return {copy, D / kPack, 1};
+}
+template <typename E>
+Left<E> from_row(Left<E> a, std::int64_t row) {
+  return {a.p + row * a.row, a.row, a.step};
+}
+
+// Fetches the rows of D elements of the next head while this one is computed.
+template <typename Element>
+inline void prefetch_rows(const Element* p, std::int64_t stride, std::int64_t rows,
+                          std::int64_t D) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
+      prefetch(p + i * stride + d);
+    }
+  }
+}
+template <typename Element>
+inline void prefetch_rows_for_write(Element* p, std::int64_t stride, std::int64_t rows,
+                                    std::int64_t D) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
+      prefetch_for_write(p + i * stride + d);
+    }
   }
 }
 
-// Zeroes the whole vectors of a row of probabilities [0, Sp) that lie beyond the keys.
-template <typename P>
-inline void zero_padding(std::int64_t keys, std::int64_t Sp, P* p) {
-  for (std::int64_t j = round_up(keys, kLanes); j < Sp; j += kLanes) store(p + j, broadcast(0.0f));
+// The mask bits of kLanes queries from `column` of a block's mask.
+inline std::uint32_t mask_bits(const std::uint64_t* mask, std::int64_t column) {
+  return static_cast<std::uint32_t>(*mask >> column) & ((1u << kLanes) - 1u);
 }
 
-// Writes e = exp(scale s - largest) of a row of scores over its S keys to p, which may be s, with
-// dropout if kDropout and with lanes beyond S zero. `sum` is the sum of all e before dropout.
-struct SoftmaxStats {
-  float largest;
-  float sum;
-};
-template <bool kDropout, typename P>
-inline SoftmaxStats softmax_numerators(const float* s, std::int64_t S, float scale,
-                                       const std::uint64_t* masks, P* p) {
-  Vec top = broadcast(-__builtin_inff());
-  for_vectors(S, [&](std::int64_t j, std::int64_t n) {
-    top = maximum(top, n == kLanes ? load(s + j) : select(first_lanes(n), load(s + j), top));
-  });
-  const float largest = horizontal_max(top) * scale;
+// top[i] = the largest of top[i] and rows of column i.
+template <int kVectors>
+void raise_maximum(const float* s, std::int64_t stride, std::int64_t rows, float* top) {
+  Vec largest[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) largest[v] = load(top + v * kLanes);
+  for (std::int64_t j = 0; j < rows; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      largest[v] = maximum(largest[v], load(s + j * stride + v * kLanes));
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) store(top + v * kLanes, largest[v]);
+}
+
+// Replaces columns of scores by e = 2^(scale (s - largest)), zero where dropped, as A over keys in
+// `p`, which may be s. sums: of all e before dropout; two partial sums per query, of even and odd
+// keys.
+template <typename E, int kVectors, bool kDropout>
+void softmax_numerators(const float* s, std::int64_t stride, std::int64_t rows, float scale,
+                        const float* largest, const std::uint64_t* masks, std::int64_t column,
+                        float* sums, std::int64_t sums_stride, E* p) {
+  constexpr bool kPairs = !__is_same(E, float);
   const Vec scales = broadcast(scale);
-  const Vec minus_largest = broadcast(-largest);
-  Vec sum = broadcast(0.0f);
-  for_vectors(S, [&](std::int64_t j, std::int64_t n) {
-    Vec e = exp_nonpositive(mul_add(load(s + j), scales, minus_largest));
-    if (n != kLanes) e = select_or_zero(first_lanes(n), e);
-    sum = sum + e;
-    store(p + j, kDropout ? select_or_zero(mask_at(masks, j), e) : e);
-  });
-  return {largest, horizontal_sum(sum)};
+  Vec top[kVectors];
+  Vec sum[2][kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    top[v] = load(largest + v * kLanes);
+    sum[0][v] = load(sums + v * kLanes);
+    sum[1][v] = load(sums + sums_stride + v * kLanes);
+  }
+  const auto numerator = [&](std::int64_t j, int v) {
+    return exp2((load(s + j * stride + v * kLanes) - top[v]) * scales);
+  };
+  std::int64_t j = 0;
+  for (; j + 2 <= rows; j += 2) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec first = numerator(j, v);
+      const Vec second = numerator(j + 1, v);
+      sum[0][v] = sum[0][v] + first;
+      sum[1][v] = sum[1][v] + second;
+      const std::uint32_t bits = kDropout ? mask_bits(masks + j, column + v * kLanes) : ~0u;
+      const std::uint32_t bits2 = kDropout ? mask_bits(masks + j + 1, column + v * kLanes) : ~0u;
+      if constexpr (kPairs) {
+        store_pairs(p + j / 2 * stride + v * kLanes, first, second,
+                    kDropout ? bits | bits2 << 16 : ~0u);
+      } else {
+        store(p + j * stride + v * kLanes,
+              kDropout ? select_or_zero(mask_from_bits(bits), first) : first);
+        store(p + (j + 1) * stride + v * kLanes,
+              kDropout ? select_or_zero(mask_from_bits(bits2), second) : second);
+      }
+    }
+  }
+  if (j < rows) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec last = numerator(j, v);
+      sum[0][v] = sum[0][v] + last;
+      const std::uint32_t bits = kDropout ? mask_bits(masks + j, column + v * kLanes) : ~0u;
+      const Vec kept = kDropout ? select_or_zero(mask_from_bits(bits), last) : last;
+      if constexpr (kPairs) {
+        store_pairs(p + j / 2 * stride + v * kLanes, kept, broadcast(0.0f));
+      } else {
+        store(p + j * stride + v * kLanes, kept);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    store(sums + v * kLanes, sum[0][v]);
+    store(sums + sums_stride + v * kLanes, sum[1][v]);
+  }
 }
 
 template <typename Activation, bool kDropout>
 void attention_forward_head(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                            std::int64_t example, std::int64_t head, std::byte* scratch) {
+                            std::int64_t example, std::int64_t head, bool another,
+                            std::byte* scratch) {
   using E = Element<Activation>;
   constexpr std::int64_t kPack = kPerElement<Activation>;
   const Head<Activation> h(a, example, head);
   const std::int64_t S = h.S;
   const std::int64_t D = h.D;
-  if (S == 0) return;
   const Workspace<Activation> w(scratch, S, D, false);
-  const std::int64_t stride = 3 * h.width;
-  // bf16 probabilities have a separate buffer; float probabilities replace the scores.
-  using P = typename Probability<kPack>::Type;
-  P* const p = pick<P>(w.probabilities, w.scores);
-  pack_transposed(h.qkv + h.width, stride, S, D, w.keys_t);
-  pack_rows(h.qkv + 2 * h.width, stride, S, D, w.rows);
-  for (std::int64_t i0 = 0; i0 < S; i0 += kQueryBlock) {
-    const std::int64_t m = S - i0 < kQueryBlock ? S - i0 : kQueryBlock;
-    pack_left(h.qkv + i0 * stride, stride, m, D, w.left);
-    product<false>(m, w.Sp, D / kPack, Left<E>{w.left, D / kPack, 1}, w.keys_t,
-                   Rows<float>{w.scores, w.Sp});
-    float inverse[kQueryBlock];
-    for (std::int64_t i = 0; i < m; ++i) {
-      if (kDropout) {
-        dropout_masks(stream, a.example[example], static_cast<std::int32_t>(i0 + i),
-                      static_cast<std::int32_t>(head), S, w.masks);
-      }
-      const SoftmaxStats row =
-          softmax_numerators<kDropout>(w.scores + i * w.Sp, h.keys, h.scale, w.masks, p + i * w.Sp);
-      zero_padding(h.keys, w.Sp, p + i * w.Sp);
-      inverse[i] = stream.scale / row.sum;
-      a.log_sum_exp[(h.first + i0 + i) * a.heads + head] = row.largest + log_of(row.sum);
-    }
-    // Divides the D outputs by the row's sum, which is cheaper than dividing S probabilities.
-    product<false>(m, w.Dp, (S + kPack - 1) / kPack,
-                   Left<E>{reinterpret_cast<const E*>(p), w.Sp / kPack, 1}, w.rows,
-                   Rows<float>{w.out, w.Dp});
-    for (std::int64_t i = 0; i < m; ++i) {
-      Activation* context = a.context + (h.first + i0 + i) * h.width + head * D;
-      const Vec factor = broadcast(inverse[i]);
-      for_vectors(D, [&](std::int64_t d, std::int64_t n) {
-        store_n(context + d, load(w.out + i * w.Dp + d) * factor, n);
+  Activation* const context = a.context + h.context_offset;
+  const Left<E> keys = as_left(h.k, h.stride, h.keys, D, w.keys, w.in_place(S));
+  pack_rows(h.v, h.stride, h.keys, D, w.value_rows);
+  if (another) {
+    prefetch_rows(h.q + D, h.stride, S, D);
+    prefetch_rows(h.k + D, h.stride, h.keys, D);
+    prefetch_rows(h.v + D, h.stride, h.keys, D);
+  }
+  for (std::int64_t i0 = 0; i0 < S; i0 += kForwardQueries) {
+    const std::int64_t m = S - i0 < kForwardQueries ? S - i0 : kForwardQueries;
+    const std::int64_t n = round_up(m, kLanes);
+    prefetch_rows_for_write(context + i0 * h.width, h.width, m, D);
+    pack_transposed(h.q + i0 * h.stride, h.stride, m, D, w.queries_t);
+    alignas(64) float largest[kForwardQueries];
+    alignas(64) float sums[2][kForwardQueries] = {};
+    alignas(64) float factors[kForwardQueries];
+    for (float& x : largest) x = -__builtin_inff();
+    for (std::int64_t j = 0; j < h.keys; j += kStrip) {
+      const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
+      float* s = w.scores + j * w.Q;
+      product(rows, n, D / kPack, from_row(keys, j), w.queries_t, Sums{s, w.Q, nullptr, 0});
+      for_panels(n, [&](std::int64_t c, auto count) {
+        raise_maximum<count.value>(s + c, w.Q, rows, largest + c);
       });
     }
+    const float scale = h.scale * kLog2E;
+    E* const p = w.over_keys(w.scores);
+    for (std::int64_t j = 0; j < h.keys; j += kStrip) {
+      const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
+      std::uint64_t masks[kStrip];
+      if (kDropout) {
+        dropout_block_masks(stream, a.example[example], j, rows, head, i0 / kDropoutBlock, masks);
+      }
+      for_panels(n, [&](std::int64_t c, auto count) {
+        softmax_numerators<E, count.value, kDropout>(w.scores + j * w.Q + c, w.Q, rows, scale,
+                                                     largest + c, masks, c, sums[0] + c,
+                                                     kForwardQueries, p + j / kPack * w.Q + c);
+      });
+    }
+    const Vec dropout_scale = broadcast(stream.scale);
+    for (std::int64_t c = 0; c < n; c += kLanes) {
+      const Vec sum = load(sums[0] + c) + load(sums[1] + c);
+      alignas(64) float total[kLanes];
+      alignas(64) float lse[kLanes];
+      store(total, sum);
+      store(factors + c, dropout_scale / sum);
+      for (int l = 0; l < kLanes; ++l) lse[l] = largest[c + l] * h.scale + log_of(total[l]);
+      store_n(h.log_sum_exp + i0 + c, load(lse), m - c < kLanes ? m - c : kLanes);
+    }
+    // Divides the D outputs by the sum, which is cheaper than dividing S probabilities.
+    product(m, w.Dp, (h.keys + kPack - 1) / kPack, Left<E>{p, 1, w.Q}, w.value_rows,
+            Result<Activation>{context + i0 * h.width, h.width, D, factors, 1, nullptr, 0});
   }
 }
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                       std::int64_t example, std::int64_t head, std::byte* scratch) {
-  stream.threshold == 0
-      ? attention_forward_head<Activation, false>(a, stream, example, head, scratch)
-      : attention_forward_head<Activation, true>(a, stream, example, head, scratch);
+                       std::int64_t example, Range heads, std::byte* scratch) {
+  if (a.cu_seqlens[example] == a.cu_seqlens[example + 1]) return;
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    const bool another = head + 1 < heads.end;
+    stream.threshold == 0
+        ? attention_forward_head<Activation, false>(a, stream, example, head, another, scratch)
+        : attention_forward_head<Activation, true>(a, stream, example, head, another, scratch);
+  }
 }
 
-// Replaces a row of scores by P, and dP by its value after dropout. Returns sum_j P dP.
-template <bool kDropout>
-inline float recompute_probabilities(float* s, float* d, std::int64_t S, float scale, float lse,
-                                     float dropout_scale, const std::uint64_t* masks) {
+// Replaces columns of scores by P, and of dP by its value after dropout without the scale, and adds
+// sum_j P dP of each query to `sums`. `kept` is P after dropout, without the scale.
+template <typename P, int kVectors, bool kDropout>
+void recompute_probabilities(float* s, float* d, std::int64_t stride, std::int64_t rows,
+                             float scale, const float* lse, const std::uint64_t* masks,
+                             std::int64_t column, float* sums, P* kept) {
+  constexpr bool kPairs = !__is_same(P, float);
   const Vec scales = broadcast(scale);
-  const Vec minus_lse = broadcast(-lse);
-  const Vec dropout_scales = broadcast(dropout_scale);
-  Vec total = broadcast(0.0f);
-  for_vectors(S, [&](std::int64_t j, std::int64_t n) {
-    // Rounding can put a score slightly above the log-sum-exp.
-    const Vec below = minimum(broadcast(0.0f), mul_add(load(s + j), scales, minus_lse));
-    Vec p = exp_nonpositive(below);
-    if (n != kLanes) p = select_or_zero(first_lanes(n), p);
-    Vec dp = load(d + j);
-    if (kDropout) dp = select_or_zero(mask_at(masks, j), dp * dropout_scales);
-    total = mul_add(p, dp, total);
-    store(s + j, p);
-    store(d + j, dp);
-  });
-  return horizontal_sum(total);
+  const Vec log2_e = broadcast(kLog2E);
+  Vec top[kVectors];
+  Vec sum[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    top[v] = load(lse + v * kLanes);
+    sum[v] = load(sums + v * kLanes);
+  }
+  const auto probability = [&](std::int64_t j, int v, Mask mask) {
+    const std::int64_t at = j * stride + v * kLanes;
+    // A query with one key has exactly 2^0: forward rounds the scaled score in the same way.
+    const Vec p = exp2((load(s + at) * scales - top[v]) * log2_e);
+    store(s + at, p);
+    Vec dp = load(d + at);
+    if (kDropout) {
+      dp = select_or_zero(mask, dp);
+      store(d + at, dp);
+    }
+    sum[v] = mul_add(p, dp, sum[v]);
+    return p;
+  };
+  for (std::int64_t j = 0; j < rows; j += kPairs ? 2 : 1) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const std::uint32_t bits = kDropout ? mask_bits(masks + j, column + v * kLanes) : ~0u;
+      const Mask mask = mask_from_bits(bits);
+      const Vec first = probability(j, v, mask);
+      P* const to = kept + j * stride + v * kLanes;
+      if constexpr (kPairs) {
+        if (j + 1 == rows) {
+          store(to, kDropout ? select_or_zero(mask, first) : first);
+          continue;
+        }
+        const std::uint32_t bits2 = kDropout ? mask_bits(masks + j + 1, column + v * kLanes) : ~0u;
+        const Vec second = probability(j + 1, v, mask_from_bits(bits2));
+        store_rows(to, to + stride, first, second, kDropout ? bits | bits2 << 16 : ~0u);
+      } else {
+        store(to, kDropout ? select_or_zero(mask, first) : first);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes, sum[v]);
 }
 
-// For the vector at j of a row: P after dropout, and dS = P (dP - sum P dP) times the score scale.
-struct Gradients {
-  Vec p;
-  Vec ds;
-};
-template <bool kDropout>
-inline Gradients score_gradients(const float* s, const float* d, float p_dp, float scale,
-                                 float dropout_scale, const std::uint64_t* masks, std::int64_t j) {
-  const Vec p = load(s + j);
-  const Vec ds = p * broadcast(scale) * (load(d + j) - broadcast(p_dp));
-  if (!kDropout) return {p, ds};
-  return {select_or_zero(mask_at(masks, j), p * broadcast(dropout_scale)), ds};
+// Computes dS = P (dP - sum P dP) of columns of successive rows. Floats replace dP. Pairs go to
+// `over_queries` as rows of bf16 and to `over_keys` as pairs of rows.
+template <typename P, typename E, int kVectors>
+void score_gradients(const float* s, float* d, std::int64_t stride, std::int64_t rows,
+                     const float* sums, [[maybe_unused]] P* over_queries,
+                     [[maybe_unused]] E* over_keys) {
+  constexpr bool kPairs = !__is_same(P, float);
+  Vec sum[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) sum[v] = load(sums + v * kLanes);
+  const auto gradient = [&](std::int64_t j, int v) {
+    const std::int64_t at = j * stride + v * kLanes;
+    return load(s + at) * (load(d + at) - sum[v]);
+  };
+  for (std::int64_t j = 0; j < rows; j += kPairs ? 2 : 1) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec first = gradient(j, v);
+      if constexpr (kPairs) {
+        P* const to = over_queries + j * stride + v * kLanes;
+        Vec second = broadcast(0.0f);
+        if (j + 1 < rows) {
+          second = gradient(j + 1, v);
+          store_rows(to, to + stride, first, second);
+        } else {
+          store(to, first);
+        }
+        store_pairs(over_keys + j / 2 * stride + v * kLanes, first, second);
+      } else {
+        store(d + j * stride + v * kLanes, first);
+      }
+    }
+  }
 }
 
+// Adds the product over one block of queries to `sums` [rows, Dp] in scratch; the last block's sum
+// goes to `to`, with the factor.
 template <typename Activation>
-void store_rows(const float* src, std::int64_t src_stride, std::int64_t rows, std::int64_t D,
-                Activation* dst, std::int64_t stride) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for_vectors(D, [&](std::int64_t d, std::int64_t n) {
-      store_n(dst + i * stride + d, load(src + i * src_stride + d), n);
-    });
+void add_product(std::int64_t rows, std::int64_t Dp, std::int64_t k, Left<Element<Activation>> a,
+                 Panels<Element<Activation>> b, float* sums, bool first, bool last, float factor,
+                 Activation* to, std::int64_t stride, std::int64_t D) {
+  const float* before = first ? nullptr : sums;
+  if (last) {
+    product(rows, Dp, k, a, b, Result<Activation>{to, stride, D, &factor, 0, before, Dp});
+  } else {
+    product(rows, Dp, k, a, b, Sums{sums, Dp, before, Dp});
   }
 }
 
 template <typename Activation, bool kDropout>
 void attention_backward_head(const AttentionBackward<Activation>& b, const DropoutStream& stream,
-                             std::int64_t example, std::int64_t head, std::byte* scratch) {
+                             std::int64_t example, std::int64_t head, bool another,
+                             std::byte* scratch) {
   using E = Element<Activation>;
+  using P = typename Workspace<Activation>::P;
   constexpr std::int64_t kPack = kPerElement<Activation>;
   const AttentionForward<Activation>& a = b.forward;
   const Head<Activation> h(a, example, head);
   const std::int64_t S = h.S;
   const std::int64_t D = h.D;
-  if (S == 0) return;
   const Workspace<Activation> w(scratch, S, D, true);
-  const std::int64_t stride = 3 * h.width;
-  Activation* d_qkv = b.d_qkv + h.first * stride + head * D;
-  const Activation* d_context = b.d_context + h.first * h.width + head * D;
-  pack_transposed(h.qkv + h.width, stride, S, D, w.keys_t);
-  pack_rows(h.qkv + h.width, stride, S, D, w.rows);
-  pack_transposed(h.qkv + 2 * h.width, stride, S, D, w.values_t);
-  for (std::int64_t i = 0; i < w.Sp * w.Dp; i += kLanes) {
-    store(w.d_keys + i, broadcast(0.0f));
-    store(w.d_values + i, broadcast(0.0f));
+  const Activation* const d_context = b.d_context + h.context_offset;
+  Activation* const dq = b.d_qkv + h.offset;
+  Activation* const dk = dq + h.width;
+  Activation* const dv = dk + h.width;
+  const Left<E> keys = as_left(h.k, h.stride, h.keys, D, w.keys, w.in_place(S));
+  const Left<E> values = as_left(h.v, h.stride, h.keys, D, w.values, w.in_place(S));
+  pack_rows(h.k, h.stride, h.keys, D, w.key_rows);
+  if (another) {
+    prefetch_rows(h.q + D, h.stride, S, D);
+    prefetch_rows(h.k + D, h.stride, h.keys, D);
+    prefetch_rows(h.v + D, h.stride, h.keys, D);
+    prefetch_rows(d_context + D, h.width, S, D);
   }
-  const std::int64_t words = (S + kDropoutBlock - 1) / kDropoutBlock;
-  for (std::int64_t i0 = 0; i0 < S; i0 += kQueryBlock) {
-    const std::int64_t m = S - i0 < kQueryBlock ? S - i0 : kQueryBlock;
-    pack_left(h.qkv + i0 * stride, stride, m, D, w.left);
-    pack_left(d_context + i0 * h.width, h.width, m, D, w.d_out);
-    product<false>(m, w.Sp, D / kPack, Left<E>{w.left, D / kPack, 1}, w.keys_t,
-                   Rows<float>{w.scores, w.Sp});
-    product<false>(m, w.Sp, D / kPack, Left<E>{w.d_out, D / kPack, 1}, w.values_t,
-                   Rows<float>{w.d_scores, w.Sp});
-    for (std::int64_t i = 0; i < m; i += kPack) {
-      float p_dp[2] = {0.0f, 0.0f};
-      for (std::int64_t r = 0; r < kPack && i + r < m; ++r) {
+  // dP and dS are computed without the factors of dropout and of the scores.
+  const float ds_factor = h.scale * stream.scale;
+  const std::int64_t key_elements = (h.keys + kPack - 1) / kPack;
+  E* const over_keys = w.over_keys(w.d_scores);
+  P* const over_queries = reinterpret_cast<P*>(w.over_keys(w.scores));
+  for (std::int64_t i0 = 0; i0 < S; i0 += kBackwardQueries) {
+    const std::int64_t m = S - i0 < kBackwardQueries ? S - i0 : kBackwardQueries;
+    const std::int64_t n = round_up(m, kLanes);
+    const bool first = i0 == 0;
+    const bool last = i0 + m == S;
+    const Activation* const q = h.q + i0 * h.stride;
+    const Activation* const d_out = d_context + i0 * h.width;
+    pack_transposed(q, h.stride, m, D, w.queries_t);
+    pack_transposed(d_out, h.width, m, D, w.d_out_t);
+    pack_rows(q, h.stride, m, D, w.query_rows);
+    pack_rows(d_out, h.width, m, D, w.d_out_rows);
+    prefetch_rows_for_write(dq + i0 * h.stride, h.stride, m, D);
+    if (last) {
+      prefetch_rows_for_write(dk, h.stride, S, D);
+      prefetch_rows_for_write(dv, h.stride, S, D);
+    }
+    alignas(64) float lse[kBackwardQueries];
+    alignas(64) float sums[kBackwardQueries] = {};
+    for (std::int64_t c = 0; c < n; c += kLanes) {
+      store(lse + c, load_n(h.log_sum_exp + i0 + c, m - c < kLanes ? m - c : kLanes));
+    }
+    for (std::int64_t j = 0; j < h.keys; j += kStrip) {
+      const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
+      float* const s = w.scores + j * w.Q;
+      float* const d = w.d_scores + j * w.Q;
+      product(rows, n, D / kPack, from_row(keys, j), w.queries_t, Sums{s, w.Q, nullptr, 0});
+      product(rows, n, D / kPack, from_row(values, j), w.d_out_t, Sums{d, w.Q, nullptr, 0});
+      for (std::int64_t block = 0; block * kDropoutBlock < n; ++block) {
+        const std::int64_t c0 = block * kDropoutBlock;
+        std::uint64_t masks[kStrip];
         if (kDropout) {
-          dropout_masks(stream, a.example[example], static_cast<std::int32_t>(i0 + i + r),
-                        static_cast<std::int32_t>(head), S, w.masks + r * words);
+          dropout_block_masks(stream, a.example[example], j, rows, head, i0 / kDropoutBlock + block,
+                              masks);
         }
-        const float lse = a.log_sum_exp[(h.first + i0 + i + r) * a.heads + head];
-        p_dp[r] = recompute_probabilities<kDropout>(w.scores + (i + r) * w.Sp,
-                                                    w.d_scores + (i + r) * w.Sp, h.keys, h.scale,
-                                                    lse, stream.scale, w.masks + r * words);
-        zero_padding(h.keys, w.Sp, w.scores + (i + r) * w.Sp);
-      }
-      float* s = w.scores + i * w.Sp;
-      float* d = w.d_scores + i * w.Sp;
-      for (std::int64_t j = 0; j < w.Sp; j += kLanes) {
-        const Gradients one =
-            score_gradients<kDropout>(s, d, p_dp[0], h.scale, stream.scale, w.masks, j);
-        if constexpr (kPack == 2) {
-          Gradients two = {broadcast(0.0f), broadcast(0.0f)};
-          if (i + 1 < m) {
-            two = score_gradients<kDropout>(s + w.Sp, d + w.Sp, p_dp[1], h.scale, stream.scale,
-                                            w.masks + words, j);
-          }
-          store_pairs(reinterpret_cast<E*>(s) + j, one.p, two.p);
-          store_pairs(reinterpret_cast<E*>(d) + j, one.ds, two.ds);
-          store(w.probabilities + i * w.Sp + j, one.ds);
-          store(w.probabilities + (i + 1) * w.Sp + j, two.ds);
-        } else {
-          store(s + j, one.p);
-          store(d + j, one.ds);
-        }
+        for_panels(n - c0 < kDropoutBlock ? n - c0 : kDropoutBlock,
+                   [&](std::int64_t c, auto count) {
+                     recompute_probabilities<P, count.value, kDropout>(
+                         s + c0 + c, d + c0 + c, w.Q, rows, h.scale, lse + c0 + c, masks, c,
+                         sums + c0 + c, w.kept + j * w.Q + c0 + c);
+                   });
       }
     }
-    // Products over the queries of the block: successive elements along k are kPack rows apart.
-    const std::int64_t queries = (m + kPack - 1) / kPack;
-    pack_rows(d_context + i0 * h.width, h.width, m, D, w.block_rows);
-    product<true>(S, w.Dp, queries, Left<E>{reinterpret_cast<const E*>(w.scores), 1, kPack * w.Sp},
-                  w.block_rows, Rows<float>{w.d_values, w.Dp});
-    pack_rows(h.qkv + i0 * stride, stride, m, D, w.block_rows);
-    product<true>(S, w.Dp, queries,
-                  Left<E>{reinterpret_cast<const E*>(w.d_scores), 1, kPack * w.Sp}, w.block_rows,
-                  Rows<float>{w.d_keys, w.Dp});
-    const E* ds = kPack == 2 ? reinterpret_cast<const E*>(w.probabilities)
-                             : reinterpret_cast<const E*>(w.d_scores);
-    product<false>(m, w.Dp, (S + kPack - 1) / kPack, Left<E>{ds, w.Sp / kPack, 1}, w.rows,
-                   Rows<float>{w.out, w.Dp});
-    store_rows(w.out, w.Dp, m, D, d_qkv + i0 * stride, stride);
+    for (std::int64_t j = 0; j < h.keys; j += kStrip) {
+      const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
+      for_panels(n, [&](std::int64_t c, auto count) {
+        score_gradients<P, E, count.value>(w.scores + j * w.Q + c, w.d_scores + j * w.Q + c, w.Q,
+                                           rows, sums + c, over_queries + j * w.Q + c,
+                                           over_keys + j / kPack * w.Q + c);
+      });
+    }
+    const std::int64_t query_elements = (m + kPack - 1) / kPack;
+    const E* const p = reinterpret_cast<const E*>(w.kept);
+    add_product(h.keys, w.Dp, query_elements, Left<E>{p, w.Q / kPack, 1}, w.d_out_rows, w.d_values,
+                first, last, stream.scale, dv, h.stride, D);
+    const E* const ds = kPack == 2 ? reinterpret_cast<const E*>(over_queries) : over_keys;
+    add_product(h.keys, w.Dp, query_elements, Left<E>{ds, w.Q / kPack, 1}, w.query_rows, w.d_keys,
+                first, last, ds_factor, dk, h.stride, D);
+    product(m, w.Dp, key_elements, Left<E>{over_keys, 1, w.Q}, w.key_rows,
+            Result<Activation>{dq + i0 * h.stride, h.stride, D, &ds_factor, 0, nullptr, 0});
   }
-  store_rows(w.d_keys, w.Dp, S, D, d_qkv + h.width, stride);
-  store_rows(w.d_values, w.Dp, S, D, d_qkv + 2 * h.width, stride);
+  for (std::int64_t j = h.keys; j < S; ++j) {
+    for_vectors(D, [&](std::int64_t d, std::int64_t n) {
+      store_n(dk + j * h.stride + d, broadcast(0.0f), n);
+      store_n(dv + j * h.stride + d, broadcast(0.0f), n);
+    });
+  }
 }
 
 template <typename Activation>
 void attention_backward(const AttentionBackward<Activation>& b, const DropoutStream& stream,
-                        std::int64_t example, std::int64_t head, std::byte* scratch) {
-  stream.threshold == 0
-      ? attention_backward_head<Activation, false>(b, stream, example, head, scratch)
-      : attention_backward_head<Activation, true>(b, stream, example, head, scratch);
+                        std::int64_t example, Range heads, std::byte* scratch) {
+  if (b.forward.cu_seqlens[example] == b.forward.cu_seqlens[example + 1]) return;
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    const bool another = head + 1 < heads.end;
+    stream.threshold == 0
+        ? attention_backward_head<Activation, false>(b, stream, example, head, another, scratch)
+        : attention_backward_head<Activation, true>(b, stream, example, head, another, scratch);
+  }
 }
 
 }  // namespace

@@ -31,6 +31,11 @@ inline Vec load_elements_of(const Activation* row, std::int64_t e, std::int64_t 
   }
 }
 
+// Whether rows of activations are rows of A as they stand.
+template <typename Activation>
+inline constexpr bool kReadsInPlace = kPerElement<Activation> * sizeof(Activation) ==
+                                      sizeof(Element<Activation>);
+
 // Packs A [m, k = D] in row order, D / kPerElement elements per row.
 template <typename Activation>
 void pack_left(const Activation* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
@@ -49,13 +54,12 @@ template <typename Activation>
 void pack_rows(const Activation* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
                Panels<Element<Activation>> dst) {
   for (std::int64_t i = 0; i < rows; i += kPerElement<Activation>) {
+    const Activation* row = src + i * stride;
     for_vectors(D, [&](std::int64_t d, std::int64_t n) {
-      const Vec first = load_n(src + i * stride + d, n);
       if constexpr (kPerElement<Activation> == 2) {
-        const Vec second = i + 1 < rows ? load_n(src + (i + 1) * stride + d, n) : broadcast(0.0f);
-        store_pairs(dst.at(i / 2, d), first, second);
+        store_pairs(dst.at(i / 2, d), row + d, i + 1 < rows ? row + stride + d : nullptr, n);
       } else {
-        store(dst.at(i, d), first);
+        store(dst.at(i, d), load_n(row + d, n));
       }
     });
   }

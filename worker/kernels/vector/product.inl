@@ -1,5 +1,5 @@
-// The small matrix products of attention: C[m, n] = A[m, k] B[k, n] with fp32 sums; B and C are in
-// scratch. An element E is a float, or a Pair of two bf16 adjacent along k (k then counts pairs).
+// The small matrix products of attention: C[m, n] = A[m, k] B[k, n] with fp32 sums; B is in scratch.
+// An element E is a float, or a Pair of two bf16 adjacent along k (k then counts pairs).
 // Each output is one sum over ascending k, so the bits do not depend on the tiling.
 namespace tilewright::kernels {
 namespace {
@@ -19,12 +19,6 @@ struct Left {
   const E* p;
   std::int64_t row;
   std::int64_t step;
-};
-// Row i starts at p + i * stride.
-template <typename E>
-struct Rows {
-  E* p;
-  std::int64_t stride;
 };
 // B [k, n] in panels of k rows of `width` elements, so that a tile reads contiguous memory for any
 // n. Columns beyond n are padding.
@@ -46,78 +40,153 @@ struct Panels {
   std::int64_t width;
 };
 
-// One register tile of C = A B, or of C += A B if kAdd.
-template <bool kAdd, int kRows, int kVectors, typename E>
-inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, float* c,
-                 std::int64_t c_stride) {
-  Vec sum[kRows][kVectors];
-#pragma GCC unroll 8
+// Where C goes: `add` (if not null) plus the product, as sums in scratch.
+struct Sums {
+  float* p;
+  std::int64_t stride;
+  const float* add;
+  std::int64_t add_stride;
+  Sums at(std::int64_t row, std::int64_t column) const {
+    return {p + row * stride + column, stride,
+            add == nullptr ? nullptr : add + row * add_stride + column, add_stride};
+  }
+  bool whole(std::int64_t /*width*/) const { return true; }
+  template <bool kWhole>
+  void store(std::int64_t row, std::int64_t column, Vec sum) const {
+    kernels::store(p + row * stride + column, sum);
+  }
+};
+// The same times a factor for each row, rounded to the first `columns` columns of a result.
+template <typename Activation>
+struct Result {
+  Activation* p;
+  std::int64_t stride;
+  std::int64_t columns;
+  const float* factors;  // of row i: factors[i * factor_step]
+  std::int64_t factor_step;
+  const float* add;
+  std::int64_t add_stride;
+  Result at(std::int64_t row, std::int64_t column) const {
+    return {p + row * stride + column,
+            stride,
+            columns - column,
+            factors + row * factor_step,
+            factor_step,
+            add == nullptr ? nullptr : add + row * add_stride + column,
+            add_stride};
+  }
+  bool whole(std::int64_t width) const { return columns >= width; }
+  template <bool kWhole>
+  void store(std::int64_t row, std::int64_t column, Vec sum) const {
+    const Vec x = sum * broadcast(factors[row * factor_step]);
+    if constexpr (kWhole) {
+      kernels::store(p + row * stride + column, x);
+      return;
+    }
+    const std::int64_t n = columns - column;
+    if (n > 0) store_n(p + row * stride + column, x, n < kLanes ? n : kLanes);
+  }
+};
+
+template <bool kWhole, int kRows, int kVectors, typename Out>
+inline void store_tile(const Out& out, const Vec (&sum)[kRows][kVectors]) {
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      sum[r][v] = kAdd ? load(c + r * c_stride + v * kLanes) : broadcast(0.0f);
+    for (int v = 0; v < kVectors; ++v) out.template store<kWhole>(r, v * kLanes, sum[r][v]);
+  }
+}
+
+// One register tile of C at (row, column); a is the tile's first row of A.
+template <int kRows, int kVectors, typename E, typename Out>
+inline void tile(Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, const Out& to,
+                 std::int64_t row, std::int64_t column) {
+  const Out out = to.at(row, column);  // a copy, which stores to *p cannot change
+  Vec sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = broadcast(0.0f);
+  }
+  if (out.add != nullptr) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        sum[r][v] = load(out.add + r * out.add_stride + v * kLanes);
+      }
     }
   }
   for (std::int64_t i = 0; i < k; ++i) {
     decltype(load_elements(b)) right[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) right[v] = load_elements(b + i * b_stride + v * kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const E* left = a.p + r * a.row + i * a.step;
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[r][v] = multiply_element(left, right[v], sum[r][v]);
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sum[r][v]);
+  if (out.whole(kVectors * kLanes)) {
+    store_tile<true>(out, sum);
+  } else {
+    store_tile<false>(out, sum);
   }
 }
 
-template <bool kAdd, int kRows, int kVectors, typename E>
+template <int kRows, int kVectors, typename E, typename Out>
 inline void last_rows(std::int64_t rows, Left<E> a, const E* b, std::int64_t b_stride,
-                      std::int64_t k, float* c, std::int64_t c_stride) {
+                      std::int64_t k, const Out& out, std::int64_t row, std::int64_t column) {
   if constexpr (kRows > 0) {
     if (rows == kRows) {
-      tile<kAdd, kRows, kVectors>(a, b, b_stride, k, c, c_stride);
+      tile<kRows, kVectors>(a, b, b_stride, k, out, row, column);
     } else {
-      last_rows<kAdd, kRows - 1, kVectors>(rows, a, b, b_stride, k, c, c_stride);
+      last_rows<kRows - 1, kVectors>(rows, a, b, b_stride, k, out, row, column);
     }
   }
 }
 
 // All rows of kVectors vectors of columns, in tiles of as many rows as the registers allow.
-template <bool kAdd, int kVectors, typename E>
-void columns(std::int64_t m, Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k, float* c,
-             std::int64_t c_stride) {
+template <int kVectors, typename E, typename Out>
+void columns(std::int64_t m, Left<E> a, const E* b, std::int64_t b_stride, std::int64_t k,
+             const Out& out, std::int64_t column) {
   constexpr int kRows = tile_rows(kVectors);
   std::int64_t i = 0;
   for (; i + kRows <= m; i += kRows) {
-    tile<kAdd, kRows, kVectors>(Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride, k,
-                                c + i * c_stride, c_stride);
+    tile<kRows, kVectors>(Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride, k, out, i, column);
   }
-  last_rows<kAdd, kRows - 1, kVectors>(m - i, Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride,
-                                       k, c + i * c_stride, c_stride);
+  last_rows<kRows - 1, kVectors>(m - i, Left<E>{a.p + i * a.row, a.row, a.step}, b, b_stride, k,
+                                 out, i, column);
 }
 
-// C = A B, or C += A B if kAdd, over the first k rows of b. n is a multiple of kLanes.
-template <bool kAdd, typename E>
-void product(std::int64_t m, std::int64_t n, std::int64_t k, Left<E> a, Panels<E> b,
-             Rows<float> c) {
+// Calls body(column, count) for each panel of n columns, a multiple of kLanes; count.value is the
+// panel's number of vectors as a constant.
+template <int kCount>
+struct Vectors {
+  static constexpr int value = kCount;
+};
+template <typename Body>
+inline void for_panels(std::int64_t n, Body&& body) {
   for (std::int64_t j = 0; j < n; j += kPanel) {
     const std::int64_t vectors = (n - j) / kLanes;
-    const E* panel = b.at(0, j);
     if (vectors >= kTileVectors) {
-      columns<kAdd, kTileVectors>(m, a, panel, b.width, k, c.p + j, c.stride);
+      body(j, Vectors<kTileVectors>{});
     } else if (vectors == 1) {
-      columns<kAdd, 1>(m, a, panel, b.width, k, c.p + j, c.stride);
+      body(j, Vectors<1>{});
     } else if constexpr (kTileVectors == 4) {
-      if (vectors == 3) columns<kAdd, 3>(m, a, panel, b.width, k, c.p + j, c.stride);
-      if (vectors == 2) columns<kAdd, 2>(m, a, panel, b.width, k, c.p + j, c.stride);
+      vectors == 3 ? body(j, Vectors<3>{}) : body(j, Vectors<2>{});
     }
   }
+}
+
+// C = A B over the first k rows of b. n is a multiple of kLanes.
+template <typename E, typename Out>
+void product(std::int64_t m, std::int64_t n, std::int64_t k, Left<E> a, Panels<E> b,
+             const Out& out) {
+  for_panels(n, [&](std::int64_t j, auto count) {
+    columns<count.value>(m, a, b.at(0, j), b.width, k, out, j);
+  });
 }
 
 }  // namespace

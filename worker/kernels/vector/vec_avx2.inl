@@ -52,6 +52,8 @@ inline Vec load_first(const float* p, std::int64_t n) {
   return _mm256_maskload_ps(p, first_lanes_integer(n));
 }
 inline void store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+inline void prefetch_for_write(void* p) { prefetch(p); }
 inline void store_first(float* p, Vec x, std::int64_t n) {
   _mm256_maskstore_ps(p, first_lanes_integer(n), x);
 }
@@ -142,6 +144,9 @@ inline Words iota_words(std::uint32_t first, std::uint32_t step) {
   return {_mm256_add_epi64(_mm256_set1_epi64x(first),
                            _mm256_mul_epu32(lanes, _mm256_set1_epi64x(step)))};
 }
+// Of the counters of one block of columns for one row: every second counter, and the row.
+inline Words block_words(std::uint32_t first) { return iota_words(first, 2); }
+inline Words row_words(std::uint32_t row) { return words(row); }
 inline Words multiply(Words a, Words b) { return {_mm256_mul_epu32(a.v, b.v)}; }
 inline Words high_half(Words a) { return {_mm256_srli_epi64(a.v, 32)}; }
 inline Words exclusive_or(Words a, Words b, Words c) {

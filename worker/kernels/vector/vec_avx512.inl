@@ -39,6 +39,10 @@ inline Vec load_first(const float* p, std::int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
 }
 inline void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+inline void prefetch_for_write(void* p) {
+  asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(p)));
+}
 inline void store_first(float* p, Vec x, std::int64_t n) {
   _mm512_mask_storeu_ps(p, first_lanes(n), x);
 }
@@ -120,11 +124,32 @@ inline Vec multiply_pairs(const Pair* a, __m512i b, Vec sum) {
   return _mm512_dpbf16_ps(sum, as_pairs(_mm512_set1_epi32(static_cast<int>(*a))), as_pairs(b));
 }
 inline __m512i load_pairs(const Pair* p) { return _mm512_loadu_si512(p); }
-// Stores in lane i the pair (first[i], second[i]), rounded to bf16.
-inline void store_pairs(Pair* p, Vec first, Vec second) {
-  const __m512i low = _mm512_cvtepu16_epi32(round_to_bf16(first));
-  const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_to_bf16(second)), 16);
-  _mm512_storeu_si512(p, _mm512_or_si512(low, high));
+// Rounds two vectors to bf16, `first` to the low half; lanes without a bit in `kept` become zero.
+inline __m512i round_two(Vec first, Vec second, std::uint32_t kept = 0xffffffffu) {
+  return reinterpret_cast<__m512i>(_mm512_maskz_cvtne2ps_pbh(kept, second, first));
+}
+inline void store_rows(bf16* first_row, bf16* second_row, Vec first, Vec second,
+                       std::uint32_t kept = 0xffffffffu) {
+  const __m512i two = round_two(first, second, kept);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(first_row), _mm512_castsi512_si256(two));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(second_row), _mm512_extracti64x4_epi64(two, 1));
+}
+// Stores in lane i the pair (first[i], second[i]).
+inline void store_pairs(Pair* p, Vec first, Vec second, std::uint32_t kept = 0xffffffffu) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, round_two(first, second, kept)));
+}
+// Stores in lane i < n the pair (first[i], second[i]), zeros in the other lanes. second: may be
+// null for zeros.
+inline void store_pairs(Pair* p, const bf16* first, const bf16* second, std::int64_t n) {
+  const auto low = _mm256_maskz_loadu_epi16(first_lanes(n), first);
+  __m512i pairs = _mm512_cvtepu16_epi32(low);
+  if (second != nullptr) {
+    const auto high = _mm256_maskz_loadu_epi16(first_lanes(n), second);
+    pairs = _mm512_or_si512(pairs, _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+  }
+  _mm512_storeu_si512(p, pairs);
 }
 #endif
 
@@ -155,6 +180,13 @@ inline Words iota_words(std::uint32_t first, std::uint32_t step) {
   const __m512i lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
   return {
       _mm512_add_epi64(_mm512_set1_epi64(first), _mm512_mul_epu32(lanes, _mm512_set1_epi64(step)))};
+}
+// Of the counters of one block of columns for two rows: every second counter, and the rows.
+inline Words block_words(std::uint32_t first) {
+  return {_mm512_add_epi64(_mm512_set1_epi64(first), _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6))};
+}
+inline Words row_words(std::uint32_t row) {
+  return {_mm512_add_epi64(_mm512_set1_epi64(row), _mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1))};
 }
 inline Words multiply(Words a, Words b) { return {_mm512_mul_epu32(a.v, b.v)}; }
 inline Words high_half(Words a) { return {_mm512_srli_epi64(a.v, 32)}; }

@@ -12,6 +12,7 @@ inline constexpr int kLanes = 1;
 inline Vec broadcast(float x) { return x; }
 inline Vec mul_add(Vec a, Vec b, Vec c) { return a * b + c; }
 inline Vec absolute(Vec x) { return x < 0 ? -x : x; }
+inline Vec maximum(Vec lower, Vec x) { return x < lower ? lower : x; }
 inline Mask less(Vec a, Vec b) { return a < b; }
 inline Vec select(Mask mask, Vec yes, Vec no) { return mask ? yes : no; }
 

@@ -289,7 +289,7 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
        "output_dir"},
       {{"--label_smoothing_factor", "1.5"},
        "--label_smoothing_factor: found 1.5, expected a number from 0 to 1"},
-      {{"--ddp_backend=nccl"}, "--ddp_backend: found nccl, expected one of ccl, gloo, mpi"},
+      {{"--ddp_backend=nccl"}, "--ddp_backend: found nccl, expected one of ccl, gloo, mpi, shm, tcp"},
       {{"--optim=adafactor"},
        "--optim: found adafactor, expected one of adamw_torch, adamw_torch_fused, adamw_hf"},
       {{"--no_seed"}, "--no_seed: unknown flag; did you mean --seed?"},

@@ -678,6 +678,7 @@ TEST(Coordinator, UnfinishedMessagesOfAJobUseABoundedAmountOfMemory) {
   const MonotonicTime deadline = in(seconds(20));
   while (faulty.size() > 2) {
     std::vector<pollfd> inputs;
+    inputs.reserve(faulty.size());
     for (const auto& one : faulty) inputs.push_back({one->fd(), POLLIN, 0});
     ASSERT_GT(poll(inputs.data(), inputs.size(), net::poll_timeout(deadline)), 0)
         << faulty.size() << " of " << share.connections - 1 << " members wait for a message";

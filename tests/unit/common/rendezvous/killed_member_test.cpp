@@ -49,7 +49,7 @@ int run_member(int index, int in, int out, std::vector<int> peers) {
   }
 }
 
-ForkedProcess fork_member(int index, std::vector<int> peers = {}) {
+ForkedProcess fork_member(int index, const std::vector<int>& peers = {}) {
   return ForkedProcess(
       [index, peers](int in, int out) { return run_member(index, in, out, peers); });
 }

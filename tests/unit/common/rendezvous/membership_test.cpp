@@ -620,6 +620,7 @@ TEST(Membership, RankZeroMayFinishLast) {
 TEST(Membership, ARestartedCoordinatorRecoversTheRunningEpoch) {
   Job job(1, 3, 3);
   std::vector<Assignment> held;
+  held.reserve(3);
   for (int i = 0; i < 3; ++i) job.join(member(i), 0, "avx2", 7);
   for (int i = 0; i < 3; ++i) held.push_back(*job.assigned(member(i)));
   const State before = job.state;

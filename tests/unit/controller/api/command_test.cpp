@@ -1,6 +1,6 @@
 #include "controller/api/command.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "common/contract/training_flags.h"
 #include "tests/unit/controller/api/manifest.h"

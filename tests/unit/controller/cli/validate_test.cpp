@@ -20,7 +20,7 @@ using api::testing::with;
 class Cli : public ::testing::Test {
  protected:
   std::filesystem::path file(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = directory_.path() / name;
+    std::filesystem::path path = directory_.path() / name;
     std::ofstream(path) << text;
     return path;
   }

@@ -157,7 +157,7 @@ std::vector<std::string> types(const api::PyTorchJobStatus& status) {
 // Runs the job through phases, as the policies would.
 class Conditions : public ::testing::Test {
  protected:
-  api::PyTorchJobStatus reach(Phase phase, std::vector<policy::Worker> workers = {}) {
+  api::PyTorchJobStatus reach(Phase phase, const std::vector<policy::Worker>& workers = {}) {
     own_.phase = phase;
     if (phase == Phase::kSuspended) {
       policy::set_condition(own_, "Suspended", true, "Suspended", "suspended", 1, now_);

@@ -76,7 +76,7 @@ spec:
     learning_rate: 3e-05
     num_train_epochs: 2
     bf16: true
-    # --ddp_backend: the workers use Tilewright's own transport
+    # --ddp_backend: the workers choose shared memory or TCP themselves
     # --no_cuda: Tilewright computes on CPUs only
     # --use_ipex: the kernels are chosen by the CPU's instruction set
   worker:
@@ -611,7 +611,7 @@ TEST(Convert, Flags) {
     eval_strategy: epoch
     overwrite_output_dir: true
     run_name: "a: b"
-    # --ddp_backend: the workers use Tilewright's own transport
+    # --ddp_backend: the workers choose shared memory or TCP themselves
     # --no_cuda: Tilewright computes on CPUs only
 )"));
   EXPECT_THAT(manifest_of(job({.command = flags("--token, hf_secret")})),

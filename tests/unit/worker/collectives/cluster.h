@@ -29,6 +29,23 @@ inline net::SecretKey test_key(const std::string& text = "a secret of enough byt
   return net::SecretKey::from_bytes(text).or_throw();
 }
 
+// How the ranks of a test are connected: over TCP, unless a fixture says otherwise. Tests that write
+// to a connection or alter its bytes need TCP.
+inline SharedMemory tested_links = SharedMemory::kNever;
+
+// Runs a test over TCP and over shared memory.
+class WithLinks : public ::testing::TestWithParam<SharedMemory> {
+ protected:
+  WithLinks() { tested_links = GetParam(); }
+  ~WithLinks() override { tested_links = SharedMemory::kNever; }
+};
+
+inline std::string name_of_links(const ::testing::TestParamInfo<SharedMemory>& tested) {
+  return tested.param == SharedMemory::kNever ? "Tcp" : "SharedMemory";
+}
+
+inline const auto kAllLinks = ::testing::Values(SharedMemory::kNever, SharedMemory::kRequired);
+
 struct Listeners {
   explicit Listeners(int world, bool with_tls = false) : tls(with_tls) {
     for (int rank = 0; rank < world; ++rank) {
@@ -45,6 +62,7 @@ struct Listeners {
       made.peers.push_back({addresses[peer], 100 + peer});
     }
     made.tls = tls;
+    made.shared_memory = tested_links;
     return made;
   }
   bool tls;
@@ -54,7 +72,7 @@ struct Listeners {
 
 // The connection of a mesh over TCP, for tests that write to it themselves.
 inline net::Socket& socket_of(Mesh& mesh, int peer) {
-  return dynamic_cast<TcpTransport&>(mesh.transport()).socket(peer);
+  return dynamic_cast<PeerTransport&>(mesh.transport()).socket(peer);
 }
 
 using RankBody = std::function<void(Mesh&)>;

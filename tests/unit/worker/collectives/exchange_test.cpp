@@ -10,13 +10,20 @@
 namespace tilewright::collectives {
 namespace {
 
+class BarrierTest : public WithLinks {};
+class BroadcastTest : public WithLinks {};
+class CopyBytesTest : public WithLinks {};
+class AllGatherTest : public WithLinks {};
+class GatherTest : public WithLinks {};
+class ExchangeTest : public WithLinks {};
+
 using std::chrono::milliseconds;
 
 bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Barrier, ReturnsOnlyAfterEveryRankHasCalledIt) {
+TEST_P(BarrierTest, ReturnsOnlyAfterEveryRankHasCalledIt) {
   std::atomic<int> arrived{0};
   expect_no_errors(run_ranks(4, [&arrived](Mesh& mesh) {
     for (int round = 1; round <= 50; ++round) {
@@ -28,7 +35,7 @@ TEST(Barrier, ReturnsOnlyAfterEveryRankHasCalledIt) {
   }));
 }
 
-TEST(Broadcast, SendsTheRootsBytesToEveryRank) {
+TEST_P(BroadcastTest, SendsTheRootsBytesToEveryRank) {
   expect_no_errors(run_ranks(3, [](Mesh& mesh) {
     for (int root = 0; root < 3; ++root) {
       std::vector<int> values(1 << 20, mesh.rank() == root ? root + 10 : -1);  // 4 MiB
@@ -44,7 +51,7 @@ TEST(Broadcast, SendsTheRootsBytesToEveryRank) {
 
 // Sizes around the chunks that senders send in turns; also several receivers and a rank that is
 // neither.
-TEST(CopyBytes, CopiesFromAllSendersToAllReceivers) {
+TEST_P(CopyBytesTest, CopiesFromAllSendersToAllReceivers) {
   struct Case {
     std::vector<int> senders, receivers;
   };
@@ -67,7 +74,7 @@ TEST(CopyBytes, CopiesFromAllSendersToAllReceivers) {
   }
 }
 
-TEST(CopyBytes, NamesALostSender) {
+TEST_P(CopyBytesTest, NamesALostSender) {
   const auto errors = run_ranks(3, [](Mesh& mesh) {
     if (mesh.rank() == 1) throw Failure(ExitCode::kInternal, "rank 1 is lost");
     std::vector<std::byte> bytes(20'000'000);
@@ -76,7 +83,7 @@ TEST(CopyBytes, NamesALostSender) {
   EXPECT_TRUE(mentions(errors[2], "rank 1")) << errors[2];
 }
 
-TEST(AllGather, GathersStringsOfAnySize) {
+TEST_P(AllGatherTest, GathersStringsOfAnySize) {
   expect_no_errors(run_ranks(4, [](Mesh& mesh) {
     const auto text_of = [](int rank) {
       // Rank 0 sends 0 bytes, the others more than the socket buffers hold.
@@ -90,7 +97,7 @@ TEST(AllGather, GathersStringsOfAnySize) {
   }));
 }
 
-TEST(Gather, ReturnsTheTextsOfAllRanksOnTheRootOnly) {
+TEST_P(GatherTest, ReturnsTheTextsOfAllRanksOnTheRootOnly) {
   expect_no_errors(run_ranks(3, [](Mesh& mesh) {
     const auto text_of = [](int rank) {
       return std::string(static_cast<std::size_t>(rank) * 5'000'000, static_cast<char>('a' + rank));
@@ -106,7 +113,7 @@ TEST(Gather, ReturnsTheTextsOfAllRanksOnTheRootOnly) {
   }));
 }
 
-TEST(AllGather, RefusesTextsOverTheLimitAndNamesTheRank) {
+TEST_P(AllGatherTest, RefusesTextsOverTheLimitAndNamesTheRank) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     all_gather(mesh, std::string(mesh.rank() == 1 ? 101 : 100, 'x'), 100, test_deadline());
   });
@@ -114,7 +121,7 @@ TEST(AllGather, RefusesTextsOverTheLimitAndNamesTheRank) {
   EXPECT_TRUE(mentions(errors[0], "sent 101 bytes in a gather, expected at most 100"));
 }
 
-TEST(Broadcast, RefusesAnUnexpectedSize) {
+TEST_P(BroadcastTest, RefusesAnUnexpectedSize) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     std::vector<std::byte> bytes(mesh.rank() == 0 ? 10 : 11);
     broadcast(mesh, 0, bytes, test_deadline());
@@ -122,7 +129,7 @@ TEST(Broadcast, RefusesAnUnexpectedSize) {
   EXPECT_TRUE(mentions(errors[1], "sent 10 bytes in a broadcast, expected 11")) << errors[1];
 }
 
-TEST(Exchange, EndsAtItsDeadlineAndNamesTheMissingRank) {
+TEST_P(ExchangeTest, EndsAtItsDeadlineAndNamesTheMissingRank) {
   net::WakeUp seen;
   const auto errors = run_ranks(2, [&seen](Mesh& mesh) {
     if (mesh.rank() == 1) {  // alive, but does not call barrier()
@@ -142,7 +149,7 @@ TEST(Exchange, EndsAtItsDeadlineAndNamesTheMissingRank) {
       << errors[0];
 }
 
-TEST(Exchange, EndsOnAllRanksWhenAborted) {
+TEST_P(ExchangeTest, EndsOnAllRanksWhenAborted) {
   const auto errors = run_ranks(3, [](Mesh& mesh) {
     std::thread aborter;
     if (mesh.rank() == 2) {
@@ -167,7 +174,7 @@ TEST(Exchange, EndsOnAllRanksWhenAborted) {
       errors, [](const std::string& error) { return mentions(error, "aborted: the membership"); }));
 }
 
-TEST(Exchange, DetectsRanksInDifferentOperations) {
+TEST_P(ExchangeTest, DetectsRanksInDifferentOperations) {
   const auto errors = run_ranks(2, [](Mesh& mesh) {
     if (mesh.rank() == 0) {
       barrier(mesh, test_deadline());
@@ -249,6 +256,13 @@ TEST(Frames, AreRefusedIfAByteOfTheirPayloadIsAltered) {
   EXPECT_EQ(wrong, 0);
   EXPECT_TRUE(mentions(errors[0], "checksum")) << errors[0];
 }
+
+INSTANTIATE_TEST_SUITE_P(Links, BarrierTest, kAllLinks, name_of_links);
+INSTANTIATE_TEST_SUITE_P(Links, BroadcastTest, kAllLinks, name_of_links);
+INSTANTIATE_TEST_SUITE_P(Links, CopyBytesTest, kAllLinks, name_of_links);
+INSTANTIATE_TEST_SUITE_P(Links, AllGatherTest, kAllLinks, name_of_links);
+INSTANTIATE_TEST_SUITE_P(Links, GatherTest, kAllLinks, name_of_links);
+INSTANTIATE_TEST_SUITE_P(Links, ExchangeTest, kAllLinks, name_of_links);
 
 }  // namespace
 }  // namespace tilewright::collectives

@@ -60,11 +60,18 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   }
 }
 
-class RankDeath : public ::testing::TestWithParam<std::tuple<std::string, bool>> {};
+enum class Links { kTcp, kTls, kSharedMemory };
+class RankDeath : public ::testing::TestWithParam<std::tuple<std::string, Links>> {
+ protected:
+  RankDeath() {
+    if (std::get<1>(GetParam()) == Links::kSharedMemory) tested_links = SharedMemory::kRequired;
+  }
+  ~RankDeath() override { tested_links = SharedMemory::kNever; }
+};
 
 TEST_P(RankDeath, AtAnyFaultPointIsReportedByEveryOtherRank) {
-  const auto [point, tls] = GetParam();
-  Listeners listeners(3, tls);
+  const auto [point, links] = GetParam();
+  Listeners listeners(3, links == Links::kTls);
   const auto rank = [&listeners, point = point](int which) {
     return [&listeners, which, point](int fd) {
       return run_rank(listeners, which, fd, which == 1 ? point : "");
@@ -86,8 +93,10 @@ TEST_P(RankDeath, AtAnyFaultPointIsReportedByEveryOtherRank) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<RankDeath::ParamType>& tested) {
-  const auto& [point, tls] = tested.param;
-  std::string name = point + (tls ? "_with_tls" : "");
+  const auto& [point, links] = tested.param;
+  std::string name = point + (links == Links::kTls            ? "_with_tls"
+                              : links == Links::kSharedMemory ? "_over_shared_memory"
+                                                              : "");
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
@@ -96,10 +105,15 @@ const std::vector<std::string> kFaultPoints = {"reduce_scatter.before_send",
                                                "reduce_scatter.after_send",
                                                "all_gather.before_send", "bucket.done"};
 INSTANTIATE_TEST_SUITE_P(FaultPoints, RankDeath,
-                         ::testing::Combine(::testing::ValuesIn(kFaultPoints), ::testing::Bool()),
+                         ::testing::Combine(::testing::ValuesIn(kFaultPoints),
+                                            ::testing::Values(Links::kTcp, Links::kTls,
+                                                              Links::kSharedMemory)),
                          name_of);
 
-TEST(Failures, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
+class FailuresTest : public WithLinks {};
+INSTANTIATE_TEST_SUITE_P(Links, FailuresTest, kAllLinks, name_of_links);
+
+TEST_P(FailuresTest, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
   const auto gradients = shard_gradients(2, 1000);
   net::WakeUp over;
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
@@ -127,7 +141,7 @@ TEST(Failures, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
       << errors[0];
 }
 
-TEST(Failures, WaitEndsAtItsDeadline) {
+TEST_P(FailuresTest, WaitEndsAtItsDeadline) {
   const auto gradients = shard_gradients(2, 1000);
   net::WakeUp over;
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
@@ -147,7 +161,7 @@ TEST(Failures, WaitEndsAtItsDeadline) {
   EXPECT_TRUE(mentions(errors[0], "is not finished by the deadline")) << errors[0];
 }
 
-TEST(Failures, ADeathIsDetectedDuringTheComputationOfOtherRanks) {
+TEST_P(FailuresTest, ADeathIsDetectedDuringTheComputationOfOtherRanks) {
   const auto gradients = shard_gradients(2, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
     if (mesh.rank() == 1) return;  // closes its connections
@@ -162,7 +176,7 @@ TEST(Failures, ADeathIsDetectedDuringTheComputationOfOtherRanks) {
   EXPECT_TRUE(mentions(errors[0], "closed the connection")) << errors[0];
 }
 
-TEST(Failures, AbortEndsAStepAndEveryLaterOne) {
+TEST_P(FailuresTest, AbortEndsAStepAndEveryLaterOne) {
   const auto gradients = shard_gradients(2, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
     Reducer reducer(mesh, even_split(2, 2), 2);
@@ -242,7 +256,7 @@ TEST(Failures, ADeathThatOneRankSeesIsForwardedToTheOthers) {
   EXPECT_TRUE(mentions(errors[0], "rank 1 (")) << errors[0];
 }
 
-TEST(Failures, DifferentBucketsOrShardsAreReported) {
+TEST_P(FailuresTest, DifferentBucketsOrShardsAreReported) {
   const auto gradients = shard_gradients(4, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
     const std::vector<Range> split{{0, mesh.rank() == 0 ? 2 : 1}, {mesh.rank() == 0 ? 2 : 1, 4}};
@@ -290,7 +304,7 @@ TEST(Failures, AnOversizeFrameOrChunksOutOfOrderAreRefused) {
   }
 }
 
-TEST(Failures, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
+TEST_P(FailuresTest, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
   const auto gradients = shard_gradients(2, 1000);
   std::latch started(2);  // no rank leaves before both have started a bucket
   expect_no_errors(run_ranks(2, [&](Mesh& mesh) {

@@ -13,6 +13,9 @@
 namespace tilewright::collectives {
 namespace {
 
+class ReducerTest : public WithLinks {};
+INSTANTIATE_TEST_SUITE_P(Links, ReducerTest, kAllLinks, name_of_links);
+
 std::vector<Range> buckets_of(std::int64_t count, std::int64_t size) {
   std::vector<Range> buckets;  // from the last element to the first
   for (std::int64_t end = count; end > 0; end -= size) {
@@ -45,7 +48,7 @@ void expect_exact(const std::vector<Range>& split, int shards, std::int64_t coun
       << "world " << world << ", " << shards << " shards, " << count << " elements";
 }
 
-TEST(Reducer, GivesTheSameBitsForEveryWorldShardCountAndSize) {
+TEST_P(ReducerTest, GivesTheSameBitsForEveryWorldShardCountAndSize) {
   ReducerOptions options;
   options.chunk_elements = 1000;
   for (int world = 1; world <= 5; ++world) {
@@ -58,7 +61,7 @@ TEST(Reducer, GivesTheSameBitsForEveryWorldShardCountAndSize) {
   }
 }
 
-TEST(Reducer, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks) {
+TEST_P(ReducerTest, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks) {
   ReducerOptions options;
   options.chunk_elements = 300;
   for (int first = 0; first <= 8; ++first) {
@@ -68,7 +71,7 @@ TEST(Reducer, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks) {
   }
 }
 
-TEST(Reducer, GivesTheSameBitsWithEveryWindowAndChunk) {
+TEST_P(ReducerTest, GivesTheSameBitsWithEveryWindowAndChunk) {
   for (const int window : {1, 2, 7}) {
     for (const std::int64_t chunk : {1, 16, 50, 100'000}) {
       ReducerOptions options;
@@ -79,11 +82,11 @@ TEST(Reducer, GivesTheSameBitsWithEveryWindowAndChunk) {
   }
 }
 
-TEST(Reducer, TransfersMoreThanTheSocketBuffersHold) {
+TEST_P(ReducerTest, TransfersMoreThanTheSocketBuffersHold) {
   expect_exact(even_split(2, 4), 4, 3'000'011, 1'700'000, {}, 1);
 }
 
-TEST(Reducer, WritesTheSumToASeparateBuffer) {
+TEST_P(ReducerTest, WritesTheSumToASeparateBuffer) {
   const auto gradients = shard_gradients(8, 1003);
   expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
     Reducer reducer(mesh, even_split(3, 8), 8);
@@ -95,7 +98,7 @@ TEST(Reducer, WritesTheSumToASeparateBuffer) {
   }));
 }
 
-TEST(Reducer, SumsInTheOrderOfTheRanksInPlainMode) {
+TEST_P(ReducerTest, SumsInTheOrderOfTheRanksInPlainMode) {
   const auto gradients = shard_gradients(5, 1003);
   Floats want = gradients[0];
   for (std::size_t rank = 1; rank < 5; ++rank) {
@@ -112,7 +115,7 @@ TEST(Reducer, SumsInTheOrderOfTheRanksInPlainMode) {
   }));
 }
 
-TEST(Reducer, SumsEarlyBucketsDuringTheComputationOfLaterOnes) {
+TEST_P(ReducerTest, SumsEarlyBucketsDuringTheComputationOfLaterOnes) {
   // Rank 0 starts its second bucket only after rank 1 has the sum of the first.
   net::WakeUp first_done;
   const auto gradients = shard_gradients(2, 1000);
@@ -137,7 +140,7 @@ TEST(Reducer, SumsEarlyBucketsDuringTheComputationOfLaterOnes) {
   }));
 }
 
-TEST(Reducer, HitsItsFaultPointsOncePerBucketInOrder) {
+TEST_P(ReducerTest, HitsItsFaultPointsOncePerBucketInOrder) {
   const auto gradients = shard_gradients(2, 1000);
   std::mutex mutex;
   std::vector<std::vector<std::string>> names(2);

@@ -36,7 +36,6 @@ inline DoubleAttention attention_in_double(const Examples& e, std::int64_t A, st
   for (std::int64_t b = 0; b < e.size(); ++b) {
     const std::int64_t first = e.cu_seqlens[b];
     const std::int64_t S = e.cu_seqlens[b + 1] - first;
-    std::vector<std::uint64_t> masks(static_cast<std::size_t>(S / 64 + 1));
     for (std::int64_t a = 0; a < A; ++a) {
       const auto at = [&](std::int64_t part, std::int64_t i, std::int64_t d) {
         return (first + i) * 3 * width + part * width + a * D + d;
@@ -44,6 +43,13 @@ inline DoubleAttention attention_in_double(const Examples& e, std::int64_t A, st
       const auto out_at = [&](std::int64_t i, std::int64_t d) {
         return (first + i) * width + a * D + d;
       };
+      // Masks have a row for each key and a column for each query.
+      const std::int64_t words = S / 64 + 1;
+      std::vector<std::uint64_t> masks(static_cast<std::size_t>(S * words));
+      for (std::int64_t j = 0; j < S; ++j) {
+        dropout_masks_ref(stream, e.example[b], static_cast<std::int32_t>(j),
+                          static_cast<std::int32_t>(a), S, masks.data() + j * words);
+      }
       for (std::int64_t i = 0; i < S; ++i) {
         Doubles p(S), factor(S, 1.0), dp(S), dp_terms(S);
         double largest = -INFINITY;
@@ -54,12 +60,10 @@ inline DoubleAttention attention_in_double(const Examples& e, std::int64_t A, st
         double total = 0;
         for (double& x : p) total += x = std::exp(x - largest);
         for (double& x : p) x /= total;
-        out.lse[(first + i) * A + a] = largest + std::log(total);
+        out.lse[a * tokens + first + i] = largest + std::log(total);
         if (dropout.threshold != 0) {
-          dropout_masks_ref(stream, e.example[b], static_cast<std::int32_t>(i),
-                            static_cast<std::int32_t>(a), S, masks.data());
           for (std::int64_t j = 0; j < S; ++j) {
-            factor[j] = (masks[j / 64] >> j % 64 & 1) != 0 ? dropout.scale : 0.0;
+            factor[j] = (masks[j * words + i / 64] >> i % 64 & 1) != 0 ? dropout.scale : 0.0;
           }
         }
         double delta = 0;
@@ -142,6 +146,18 @@ AttentionResult<Activation> run_attention(const Ops<Activation>& ops, int thread
     EXPECT_EQ(scratch[bytes + i], std::byte{0xff}) << "wrote past its scratch";
   }
   return out;
+}
+
+// The log-sum-exp of `count` tokens from `first` for each head, from those of all tokens.
+inline std::vector<float> lse_of(const std::vector<float>& lse, std::int64_t heads,
+                                 std::int64_t first, std::int64_t count) {
+  const auto tokens = static_cast<std::int64_t>(lse.size()) / heads;
+  std::vector<float> part;
+  for (std::int64_t a = 0; a < heads; ++a) {
+    const auto begin = lse.begin() + a * tokens + first;
+    part.insert(part.end(), begin, begin + count);
+  }
+  return part;
 }
 
 template <typename Activation>

@@ -38,6 +38,17 @@ TEST(Math, ExpIsAccurateToTwoRoundings) {
   EXPECT_TRUE(std::isnan(exp_nonpositive(NAN)));
 }
 
+TEST(Math, PowersOfTwoAreAccurateToFourRoundingsAndStayNormal) {
+  const auto exact = [](double x) { return std::exp2(x); };
+  const auto got = [](float x) { return tilewright::kernels::exp2(x); };
+  EXPECT_LT(worst_error(0x1p-30f, 126.0f, -1, got, exact), 4.0);
+  EXPECT_LT(worst_error(0x1p-30f, 0.5f, 1, got, exact), 4.0);
+  EXPECT_EQ(got(0.0f), 1.0f);
+  EXPECT_EQ(got(-127.0f), 0x1p-126f);
+  EXPECT_EQ(got(-INFINITY), 0x1p-126f);
+  EXPECT_TRUE(std::isnan(got(NAN)));
+}
+
 TEST(Math, LogIsAccurateToThreeRoundings) {
   const auto exact = [](double x) { return std::log(x); };
   EXPECT_LT(worst_error(1.0000001f, 1e6f, 1, log_of, exact), 3.0);

@@ -219,6 +219,7 @@ class MemoryTest : public TrainerTest {
   std::vector<std::string> run_epoch(const std::vector<Worker*>& workers, std::int64_t steps,
                                      const Disturb& disturb = {}, bool after_loss = false) {
     std::vector<elastic::StateReport> reports;
+    reports.reserve(workers.size());
     for (const Worker* worker : workers) {
       reports.push_back({"settings", worker->trainer->position(), -1});
     }

@@ -1,0 +1,39 @@
+// What the kernel benchmarks share: a stopwatch, medians, random operands.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "worker/runtime/bf16.h"
+#include "worker/runtime/memory.h"
+
+namespace tilewright::bench {
+
+template <typename Body>
+double seconds(Body&& body) {
+  const auto begin = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Random numbers in (-1, 1); zeros could change the speed.
+template <typename Activation>
+runtime::Buffer<Activation> random_buffer(std::int64_t count, std::uint32_t seed) {
+  runtime::Buffer<Activation> values(static_cast<std::size_t>(count));
+  for (Activation& value : values.span()) {
+    seed = seed * 1664525u + 1013904223u;
+    value = runtime::from_float<Activation>(static_cast<float>(static_cast<std::int32_t>(seed)) *
+                                            0x1p-31f);
+  }
+  return values;
+}
+
+}  // namespace tilewright::bench
