@@ -203,9 +203,10 @@ void read_vocabulary(const Document& document, TokenizerSpec& spec) {
   if (!vocabulary.is_object()) document.reject("model.vocab", vocabulary, "an object");
   std::unordered_set<std::int32_t> taken;
   taken.reserve(document.vocabulary.size());
-  for (const auto& [token, value] : document.vocabulary) {
+  for (const auto& entry : document.vocabulary) {
+    const std::string& token = entry.first;
     const std::int32_t id = read_id(
-        document, [&] { return fmt::format("model.vocab[\"{}\"]", token); }, value);
+        document, [&] { return fmt::format("model.vocab[\"{}\"]", token); }, entry.second);
     if (!taken.insert(id).second) {
       fail(document.path, fmt::format("model.vocab: found id {} for \"{}\" and another entry, "
                                       "expected distinct ids",

@@ -26,7 +26,7 @@ WordTable::WordTable(const std::vector<std::pair<std::string, std::int32_t>>& vo
   for (const auto& [word, id] : vocabulary) {
     if (!is_short_word(word)) continue;
     char bytes[kMaxBytes] = {};
-    std::memcpy(bytes, word.data(), word.size());
+    std::ranges::copy(word, bytes);
     Key key;
     std::memcpy(&key.low, bytes, sizeof key.low);
     std::memcpy(&key.high, bytes + sizeof key.low, sizeof key.high);
