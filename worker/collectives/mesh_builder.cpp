@@ -254,8 +254,11 @@ class MeshBuilder {
     if (!offer.empty()) {
       if (config_.shared_memory != SharedMemory::kNever) {
         auto opened = SharedMemoryLink::open(offer);
-        if (opened.ok()) memory = std::move(opened).value();
-        if (!opened.ok()) problem = opened.error().message;
+        if (opened.ok()) {
+          memory = std::move(opened).value();
+        } else {
+          problem = opened.error().message;
+        }
       }
       if (!send(one.socket, std::string(1, memory ? kShared : kNotShared)))
         return retry_later(one, one.socket.peer() + " disconnected");

@@ -34,7 +34,7 @@ Result<std::size_t> PeerTransport::try_read(int peer, std::span<std::byte> bytes
   Link& one = link(peer);
   if (!one.memory) return one.socket.try_read(bytes);
   if (one.signalled) read_signals(one);  // first: what the peer wrote before its end is in the ring
-  const auto got = one.memory->read(bytes);
+  auto got = one.memory->read(bytes);
   if (!got.ok()) return got;
   if (*got > 0) {
     wake_peer_if_needed(one);
@@ -55,7 +55,7 @@ Result<std::size_t> PeerTransport::try_write(int peer, std::span<iovec> buffers)
     for (const iovec& buffer : buffers) total += buffer.iov_len;
     return total;
   }
-  const auto sent = one.memory->write(buffers);
+  auto sent = one.memory->write(buffers);
   if (sent.ok() && *sent > 0) wake_peer_if_needed(one);
   return sent;
 }

@@ -156,6 +156,7 @@ std::vector<Baseline> SentenceTask::baselines(const std::filesystem::path& data_
     // A constant has no correlation with anything.
     if (metrics_ != std::vector{TaskMetric::kMeanSquaredError}) return {};
     std::vector<float> values;
+    values.reserve(dev.size());
     for (const Example& example : dev) values.push_back(example.value);
     return {{"mean", metrics_of(mean_value(train, dev), values)}};
   }

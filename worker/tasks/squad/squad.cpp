@@ -68,6 +68,7 @@ class SquadTask : public Task {
     Scores scores;
     if (dataset.has_labels()) {
       std::vector<std::string> answers;
+      answers.reserve(predictions.size());
       for (const Prediction& prediction : predictions) answers.push_back(prediction.answer);
       scores.metrics =
           version_2 ? score_v2(source.examples, answers) : score_v1(source.examples, answers);
