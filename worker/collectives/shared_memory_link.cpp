@@ -36,12 +36,12 @@ Error refused(std::string_view call) {
 }  // namespace
 
 // Positions count bytes since the beginning; the place in the ring is the remainder. Each end writes
-// only its own End; only `wishes` is cleared by the other one.
+// only its own End; only `awaited` is cleared by the other one.
 struct SharedMemoryLink::Segment {
   struct End {
     alignas(64) std::atomic<std::uint64_t> written{0};   // to the ring that this end fills
     alignas(64) std::atomic<std::uint64_t> consumed{0};  // of the ring that the other end fills
-    alignas(64) std::atomic<std::uint32_t> wishes{kNothing};
+    alignas(64) std::atomic<std::uint32_t> awaited{kNothing};
   };
   std::array<End, 2> ends;
   alignas(4096) std::array<std::array<std::byte, kRing>, 2> rings;
@@ -168,31 +168,31 @@ Result<std::size_t> SharedMemoryLink::read(std::span<std::byte> bytes) {
   return total;
 }
 
-// Either this end sees the wish, or the other end, which announces it before it looks at the
+// Either this end sees what is awaited, or the other end, which announces it before it reads the
 // positions, sees the new position: all of these accesses are sequentially consistent.
 bool SharedMemoryLink::wakes_peer() {
-  auto& wishes = segment_->ends[1 - self_].wishes;
-  const std::uint32_t announced = wishes.load(std::memory_order_seq_cst);
+  auto& awaited = segment_->ends[1 - self_].awaited;
+  const std::uint32_t announced = awaited.load(std::memory_order_seq_cst);
   if (announced == kNothing) return false;
-  std::uint32_t fulfilled = kNothing;
+  std::uint32_t happened = kNothing;
   const std::uint64_t unread = segment_->ends[self_].written.load(std::memory_order_relaxed) -
                                segment_->ends[1 - self_].consumed.load(std::memory_order_seq_cst);
-  if (unread > 0) fulfilled |= kInput;
-  if (readable() <= kRing / 2) fulfilled |= kSpace;
-  if ((announced & fulfilled) == kNothing) return false;
-  return (wishes.exchange(kNothing, std::memory_order_seq_cst) & fulfilled) != kNothing;
+  if (unread > 0) happened |= kInput;
+  if (readable() <= kRing / 2) happened |= kSpace;
+  if ((announced & happened) == kNothing) return false;
+  return (awaited.exchange(kNothing, std::memory_order_seq_cst) & happened) != kNothing;
 }
 
-bool SharedMemoryLink::sleep_until(std::uint32_t wishes) {
-  segment_->ends[self_].wishes.store(wishes, std::memory_order_seq_cst);
-  const bool fulfilled = ((wishes & kInput) != 0 && readable() > 0) ||
-                         ((wishes & kSpace) != 0 && writable() >= kRing / 2);
-  if (fulfilled) wake();
-  return !fulfilled;
+bool SharedMemoryLink::sleep_until(std::uint32_t awaited) {
+  segment_->ends[self_].awaited.store(awaited, std::memory_order_seq_cst);
+  const bool happened = ((awaited & kInput) != 0 && readable() > 0) ||
+                        ((awaited & kSpace) != 0 && writable() >= kRing / 2);
+  if (happened) wake();
+  return !happened;
 }
 
 void SharedMemoryLink::wake() {
-  segment_->ends[self_].wishes.store(kNothing, std::memory_order_seq_cst);
+  segment_->ends[self_].awaited.store(kNothing, std::memory_order_seq_cst);
 }
 
 }  // namespace tilewright::collectives

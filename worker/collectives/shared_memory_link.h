@@ -1,6 +1,6 @@
 // A stream of bytes in each direction between two processes of one host, through memory that both
 // have mapped: a ring for each direction, with one writer and one reader. One end makes the memory
-// and offers it in a text, the other end opens it. Nobody else can open it, and nothing is left in a
+// and offers it in a text, the other end opens it. No other user can open it, and nothing is left in a
 // file system.
 #pragma once
 
@@ -27,7 +27,7 @@ class SharedMemoryLink {
   static constexpr std::size_t kMaxOfferBytes = 100;
 
   // What an end that sleeps waits for.
-  enum Wish : std::uint32_t { kNothing = 0, kInput = 1, kSpace = 2 };
+  enum Event : std::uint32_t { kNothing = 0, kInput = 1, kSpace = 2 };
 
   // Makes the memory. An Error (kUnsupported) says what the system refused.
   static Result<std::unique_ptr<SharedMemoryLink>> create();
@@ -51,12 +51,12 @@ class SharedMemoryLink {
   std::size_t readable() const;
   std::size_t writable() const;
 
-  // Whether the other end sleeps and the last write() or read() fulfilled its wish. Then it must be
+  // Whether the other end sleeps and the last write() or read() brought what it awaits. Then it must be
   // woken; asking again returns false.
   bool wakes_peer();
-  // Announces that this end is about to sleep. Returns false, and announces nothing, if the wish is
-  // fulfilled already: kSpace if half of the ring is free.
-  bool sleep_until(std::uint32_t wishes);
+  // Announces that this end is about to sleep. Returns false, and announces nothing, if one of the events
+  // has happened already: kSpace if half of the ring is free.
+  bool sleep_until(std::uint32_t awaited);
   void wake();  // this end is awake
 
  private:

@@ -10,7 +10,7 @@
 namespace tilewright::collectives {
 namespace {
 
-// How long wait() looks at the memory before it sleeps: waking a process takes about as long.
+// How long wait() polls the memory before it sleeps: waking a process takes about as long.
 constexpr Duration kSpinTime = std::chrono::microseconds(50);
 
 constexpr std::byte kSignal{1};
@@ -78,43 +78,43 @@ void PeerTransport::watch(int peer, short events, std::vector<pollfd>& fds) {
     fds.push_back({one.socket.fd(), one.socket.poll_events(events), 0});
     return;
   }
-  if ((events & POLLIN) != 0) one.wishes |= SharedMemoryLink::kInput;
-  if ((events & POLLOUT) != 0) one.wishes |= SharedMemoryLink::kSpace;
+  if ((events & POLLIN) != 0) one.awaited |= SharedMemoryLink::kInput;
+  if ((events & POLLOUT) != 0) one.awaited |= SharedMemoryLink::kSpace;
   fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
 }
 
 bool PeerTransport::has_input_or_space() const {
   return std::ranges::any_of(links_, [](const Link& one) {
     if (!one.memory) return false;
-    return ((one.wishes & SharedMemoryLink::kInput) != 0 && one.memory->readable() > 0) ||
-           ((one.wishes & SharedMemoryLink::kSpace) != 0 &&
+    return ((one.awaited & SharedMemoryLink::kInput) != 0 && one.memory->readable() > 0) ||
+           ((one.awaited & SharedMemoryLink::kSpace) != 0 &&
             one.memory->writable() >= SharedMemoryLink::kRingBytes / 2);
   });
 }
 
-// Announces the wishes of all links; false if one of them is fulfilled.
+// Announces what all links await; false if one of the events has happened.
 bool PeerTransport::may_sleep() {
   return std::ranges::all_of(links_, [](Link& one) {
-    return !one.memory || one.wishes == SharedMemoryLink::kNothing ||
-           one.memory->sleep_until(one.wishes);
+    return !one.memory || one.awaited == SharedMemoryLink::kNothing ||
+           one.memory->sleep_until(one.awaited);
   });
 }
 
 void PeerTransport::wait(std::vector<pollfd>& fds, MonotonicTime deadline) {
-  const bool has_wishes = std::ranges::any_of(links_, [](const Link& one) {
-    return one.memory && one.wishes != SharedMemoryLink::kNothing;
+  const bool awaits = std::ranges::any_of(links_, [](const Link& one) {
+    return one.memory && one.awaited != SharedMemoryLink::kNothing;
   });
   bool ready = false;
-  if (has_wishes) {
+  if (awaits) {
     const MonotonicTime end = std::min(deadline, monotonic_now() + kSpinTime);
     while (!(ready = has_input_or_space()) && monotonic_now() < end) sched_yield();
     ready = ready || !may_sleep();
   }
   poll(fds.data(), fds.size(), ready ? 0 : net::poll_timeout(deadline));
   for (Link& one : links_) {
-    if (!one.memory || one.wishes == SharedMemoryLink::kNothing) continue;
+    if (!one.memory || one.awaited == SharedMemoryLink::kNothing) continue;
     one.memory->wake();
-    one.wishes = SharedMemoryLink::kNothing;
+    one.awaited = SharedMemoryLink::kNothing;
     one.signalled = one.signalled || std::ranges::any_of(fds, [&](const pollfd& entry) {
                       return entry.fd == one.socket.fd() && entry.revents != 0;
                     });

@@ -73,7 +73,7 @@ class PeerTransport : public Transport {
   struct Link {
     net::Socket socket;
     std::unique_ptr<SharedMemoryLink> memory;
-    std::uint32_t wishes = 0;    // watched for by the next wait()
+    std::uint32_t awaited = 0;   // watched for by the next wait()
     bool signalled = false;      // the connection may have a byte or its end
     std::optional<Error> ended;  // how the connection ended
   };
