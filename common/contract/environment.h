@@ -144,6 +144,8 @@ inline constexpr Variable kVariables[] = {
     {"HF_HUB_OFFLINE", "tilewright-worker", "", "",
      "`1`, `ON`, `YES` or `TRUE`: only local directories and caches are used, never the network."},
     {"TRANSFORMERS_OFFLINE", "tilewright-worker", "", "", "As HF_HUB_OFFLINE."},
+    {"HF_DATASETS_OFFLINE", "tilewright-worker", "", "HF_HUB_OFFLINE",
+     "As HF_HUB_OFFLINE, for data sets only."},
     {"HTTPS_PROXY", "tilewright-worker", "", "",
      "Proxy for downloads from the hub; also `http_proxy`, `ALL_PROXY` and `NO_PROXY`, as curl "
      "reads "
@@ -236,6 +238,7 @@ inline constexpr const char* kHuggingFaceHubToken = name_of("HUGGING_FACE_HUB_TO
 inline constexpr const char* kHfTokenPath = name_of("HF_TOKEN_PATH");
 inline constexpr const char* kHfHubOffline = name_of("HF_HUB_OFFLINE");
 inline constexpr const char* kTransformersOffline = name_of("TRANSFORMERS_OFFLINE");
+inline constexpr const char* kHfDatasetsOffline = name_of("HF_DATASETS_OFFLINE");
 inline constexpr const char* kRequestsCaBundle = name_of("REQUESTS_CA_BUNDLE");
 inline constexpr const char* kSslCertFile = name_of("SSL_CERT_FILE");
 inline constexpr const char* kSslCertDir = name_of("SSL_CERT_DIR");

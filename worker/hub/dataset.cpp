@@ -177,14 +177,15 @@ DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& op
       }
     }
   }
-  if (options.offline) {
+  if (options.datasets_offline) {
     if (auto cached = find_cached(request, options)) return *std::move(cached);
     throw Failure(
         ExitCode::kData,
         fmt::format("data set {}{}: not in the caches {} and {}, expected a cached data "
-                    "set or a directory, because HF_HUB_OFFLINE forbids a download",
+                    "set or a directory, because {} forbids a download",
                     name, request.config.empty() ? "" : ", configuration " + request.config,
-                    options.cache_dir.string(), options.datasets_cache.string()));
+                    options.cache_dir.string(), options.datasets_cache.string(),
+                    options.offline ? env::kHfHubOffline : env::kHfDatasetsOffline));
   }
   try {
     return download_dataset(request, options);

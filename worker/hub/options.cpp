@@ -137,6 +137,8 @@ HubOptions options_from_environment(const GetVariable& variable, const std::stri
   options.datasets_cache = datasets.empty() ? home / "datasets" : expand(datasets, variable);
   options.token = read_token(variable, home);
   options.offline = is_true(first_set(variable, {env::kHfHubOffline, env::kTransformersOffline}));
+  const std::string datasets_offline = variable(env::kHfDatasetsOffline);
+  options.datasets_offline = datasets_offline.empty() ? options.offline : is_true(datasets_offline);
   options.ca_file =
       expand(first_set(variable, {env::kRequestsCaBundle, env::kSslCertFile}), variable);
   options.ca_directory = expand(variable(env::kSslCertDir), variable);

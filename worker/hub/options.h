@@ -32,7 +32,8 @@ struct HubOptions {
   std::filesystem::path transformers_cache;         // models only; empty: cache_dir
   std::filesystem::path datasets_cache;             // the datasets library's Arrow files
   std::string token;                                // empty: anonymous. Never part of a message.
-  bool offline = false;                             // true: no network
+  bool offline = false;                             // true: no network for models
+  bool datasets_offline = false;                    // true: no network for data sets
   std::filesystem::path ca_file, ca_directory;      // empty: the system's
   HubLimits limits;
   std::function<void(const std::string&)> progress;  // called with one line; may be empty

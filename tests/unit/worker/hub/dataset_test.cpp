@@ -159,7 +159,7 @@ TEST_F(Dataset, OfTheDatasetsLibraryNeedsTheConfiguration) {
 TEST_F(Dataset, OfflineComesFromTheCacheOrIsAnError) {
   add_squad();
   const DatasetFiles online = resolve("rajpurkar/squad");
-  options_.offline = true;
+  options_.offline = options_.datasets_offline = true;
   const std::size_t requests = server_.requests().size();
   EXPECT_EQ(resolve("rajpurkar/squad").splits, online.splits);
   EXPECT_EQ(resolve("squad").splits, online.splits);

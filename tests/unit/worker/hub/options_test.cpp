@@ -77,6 +77,15 @@ TEST(HubOptions, AreOfflineForTheValuesOfHuggingfaceHub) {
   EXPECT_FALSE(options_with({{"HF_HUB_OFFLINE", "0"}, {"TRANSFORMERS_OFFLINE", "1"}}).offline);
 }
 
+// datasets 4, config.py.
+TEST(HubOptions, HaveAVariableOfDataSetsThatOverridesTheOthers) {
+  EXPECT_TRUE(options_with({{"HF_HUB_OFFLINE", "1"}}).datasets_offline);
+  EXPECT_TRUE(options_with({{"HF_DATASETS_OFFLINE", "true"}}).datasets_offline);
+  EXPECT_FALSE(options_with({{"HF_DATASETS_OFFLINE", "1"}}).offline);
+  EXPECT_FALSE(
+      options_with({{"HF_DATASETS_OFFLINE", "0"}, {"HF_HUB_OFFLINE", "1"}}).datasets_offline);
+}
+
 TEST(HubOptions, CheckTheEndpoint) {
   EXPECT_EQ(options_with({{"HF_ENDPOINT", "http://mirror:8080/hub/"}}).endpoint,
             "http://mirror:8080/hub");

@@ -67,7 +67,7 @@ TEST_F(Processes, AtOnceDownloadAFileOnce) {
   EXPECT_EQ(first->wait(), 0) << first->output();
   EXPECT_EQ(second->wait(), 0) << second->output();
   EXPECT_EQ(server_.count("GET", "/blob/"), 1);
-  options_.offline = true;
+  options_.offline = options_.datasets_offline = true;
   EXPECT_EQ(read_text(resolve() / "model.safetensors"), weights_);
 }
 
@@ -81,7 +81,7 @@ TEST_F(Processes, ThatAreKilledLeaveALockThatTheNextTakes) {
   first->send(SIGKILL);
   EXPECT_EQ(first->wait(), 128 + SIGKILL);
   EXPECT_EQ(second->wait(), 0) << second->output();
-  options_.offline = true;
+  options_.offline = options_.datasets_offline = true;
   EXPECT_EQ(read_text(resolve() / "model.safetensors"), weights_);
 }
 
