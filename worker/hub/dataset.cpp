@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common/contract/environment.h"
 #include "worker/hub/arrow_cache.h"
 #include "worker/hub/client.h"
 #include "worker/hub/download.h"
