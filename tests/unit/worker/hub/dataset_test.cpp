@@ -40,7 +40,7 @@ class Dataset : public HubTest {
   // A data set as the datasets library prepares it.
   fs::path add_arrow(const std::string& folder, const std::string& config, const std::string& hash,
                      const std::string& name, bool sharded = false) {
-    const fs::path path = options_.datasets_cache / folder / config / "0.0.0" / hash;
+    fs::path path = options_.datasets_cache / folder / config / "0.0.0" / hash;
     const std::string lengths = sharded ? R"(, "shard_lengths": [2, 3])" : "";
     write_file(path / "dataset_info.json", fmt::format(R"({{"config_name": "{}", "splits": {{
                  "train": {{"name": "train", "num_examples": 5{}}},
