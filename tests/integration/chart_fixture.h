@@ -132,8 +132,7 @@ class ChartTest : public ClusterTest {
            {"versions",
             {{{"name", version}, {"served", true}, {"storage", true}, {"schema", schema}}}}}}});
     ASSERT_EQ(made.status, 201) << made.message();
-    const CommandResult waited = control_plane().kubectl(
-        {"wait", "crd/" + name, "--for=condition=Established", "--timeout=60s"});
+    const CommandResult waited = control_plane().wait_for_crd(name);
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
   }
 

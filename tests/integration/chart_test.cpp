@@ -286,8 +286,7 @@ TEST_F(ClusterExamples, AreAcceptedUnderRestrictedPodSecurity) {
   const fs::path crd = file("crd.yaml", crd_source().dump());
   CommandResult outcome = control_plane().kubectl({"apply", "--server-side", "-f", crd.string()});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  outcome = control_plane().kubectl(
-      {"wait", "crd/" + kCrdName, "--for=condition=Established", "--timeout=60s"});
+  outcome = control_plane().wait_for_crd(kCrdName);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   int files = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {

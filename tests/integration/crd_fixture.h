@@ -45,8 +45,7 @@ class CrdTest : public ClusterTest {
     if (ready_) return;
     const HttpResponse made = admin().post(kCrdsPath, parse_yaml(read_text(crd_file())));
     ASSERT_EQ(made.status, 201) << made.message();
-    const CommandResult waited = control_plane().kubectl(
-        {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
+    const CommandResult waited = control_plane().wait_for_crd("trainjobs.tilewright.dev");
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
     ready_ = true;
   }

@@ -37,8 +37,7 @@ class PyTorchJobCrd : public ClusterTest {
                                  : (source_dir() / "crds/pytorchjobs.kubeflow.org.yaml").string();
     const CommandResult made = control_plane().kubectl({"apply", "--server-side", "-f", file});
     ASSERT_EQ(made.exit_code, 0) << made.error;
-    const CommandResult waited = control_plane().kubectl(
-        {"wait", "crd/pytorchjobs.kubeflow.org", "--for=condition=Established", "--timeout=60s"});
+    const CommandResult waited = control_plane().wait_for_crd("pytorchjobs.kubeflow.org");
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
   }
   void TearDown() override {

@@ -82,6 +82,8 @@ const Intended kIntended[] = {
     {R"(Pod \S+ /spec/volumes/tilewright-job-key/\S+)", "container pytorch"},
     {R"(Service \S+ /spec/publishNotReadyAddresses)", "init container of workers"},
     {R"(PyTorchJob \S+ /status/conditions/TilewrightState/\S+)", "status"},
+    {R"(PyTorchJob \S+ /status/conditions/Blocked/\S+)", "conditions"},
+    {R"(PyTorchJob succeeded-\S+ /status/replicaStatuses/Worker/selector)", "replicaStatuses"},
     {R"(PyTorchJob \S+ /status/lastReconcileTime)", "lastReconcileTime"},
     {R"(PyTorchJob \S+ /status/conditions/\S+/(message|lastTransitionTime|lastUpdateTime))",
      "messages and times"},
@@ -153,8 +155,7 @@ class KubeflowPeerTest : public ControllerTest {
     if (HasFatalFailure() || IsSkipped()) return;
     const HttpResponse made = admin().post(kCrdsPath, parse_yaml(read_text(crd)));
     ASSERT_EQ(made.status, 201) << made.message();
-    const CommandResult waited = control_plane().kubectl(
-        {"wait", "crd/pytorchjobs.kubeflow.org", "--for=condition=Established", "--timeout=60s"});
+    const CommandResult waited = control_plane().wait_for_crd("pytorchjobs.kubeflow.org");
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
   }
   void TearDown() override {

@@ -272,6 +272,19 @@ void ControlPlane::grant(const std::string& user, const json& rules) {
   wait_until_granted(grants_.emplace_back(Grant{user, rules}));
 }
 
+CommandResult ControlPlane::wait_for_crd(const std::string& name) const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (;;) {
+    // kubectl fails at once if the definition has no conditions yet.
+    CommandResult waited =
+        kubectl({"wait", "crd/" + name, "--for=condition=Established", "--timeout=60s"});
+    if (waited.exit_code == 0 || waited.error.find("<nil>") == std::string::npos ||
+        std::chrono::steady_clock::now() >= deadline) {
+      return waited;
+    }
+  }
+}
+
 CommandResult ControlPlane::kubectl(const std::vector<std::string>& arguments) const {
   ChildCommand command;
   command.program = programs_ / "kubectl";

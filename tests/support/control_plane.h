@@ -69,6 +69,8 @@ class ControlPlane {
   void grant(const std::string& user, const nlohmann::json& rules);
   // Runs kubectl as the administrator.
   CommandResult kubectl(const std::vector<std::string>& arguments) const;
+  // Waits until the API server serves a CustomResourceDefinition.
+  CommandResult wait_for_crd(const std::string& name) const;
 
   // Starts another program of .ci/control-plane; its output goes to NAME.log in the folder.
   ChildProcess start(const std::string& program, const std::vector<std::string>& arguments) const;
