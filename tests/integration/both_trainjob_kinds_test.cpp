@@ -43,16 +43,17 @@ class BothTrainJobKinds : public CrdTest {
     installed_ = true;
     const HttpResponse made = admin().post(kCrdsPath, parse_yaml(kOtherCrd));
     ASSERT_EQ(made.status, 201) << made.message();
-    const CommandResult waited =
-        control_plane().kubectl({"wait", "crd/trainjobs.trainer.kubeflow.org",
-                                 "--for=condition=Established", "--timeout=60s"});
+    const CommandResult waited = control_plane().wait_for_crd("trainjobs.trainer.kubeflow.org");
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
     created();
     ASSERT_EQ(create(kOtherJob).exit_code, 0);
   }
   void TearDown() override {
     if (installed_) {
-      admin().remove(std::string(kCrdsPath) + "/trainjobs.trainer.kubeflow.org");
+      // Waits until it is gone, so that the next test can create it.
+      const CommandResult removed =
+          control_plane().kubectl({"delete", "crd", "trainjobs.trainer.kubeflow.org"});
+      EXPECT_EQ(removed.exit_code, 0) << removed.error;
     }
     CrdTest::TearDown();
   }

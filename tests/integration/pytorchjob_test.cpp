@@ -119,7 +119,8 @@ class PyTorchJobTest : public ControllerTest {
                                            {{{"name", "rendezvous"}, {"port", 29400}},
                                             {{"name", "tcpstore"}, {"port", 29401}}}}}}});
     EXPECT_TRUE(made.status == 201 || made.status == 409) << made.message();  // or it exists
-    setenv("POD_IP", "127.0.0.1", 1);
+    // An EndpointSlice takes no loopback address. Nothing connects to this one (RFC 5737).
+    setenv("POD_IP", "192.0.2.10", 1);
     more.insert(more.begin(), {"--enable_pytorchjobs", "--tcpstore_listen=127.0.0.1:0"});
     start_controller("", more, "");
     unsetenv("POD_IP");
@@ -130,7 +131,7 @@ class PyTorchJobTest : public ControllerTest {
       store = {"127.0.0.1", slice->second["ports"][1]["port"]};
       return true;
     }));
-    return made.json()["spec"]["clusterIP"];
+    return admin().get(core("services/tilewright-rendezvous")).json()["spec"]["clusterIP"];
   }
   std::string pytorch_path() const {
     return fmt::format("/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs", namespace_);
@@ -296,7 +297,11 @@ TEST_F(PyTorchJobTest, AgentsMeetWhereTheOthersOfTheirJobDo) {
   EXPECT_THAT(variables("qa-worker-1"), Contains(Pair("PET_RDZV_ENDPOINT", "qa-worker-0:23456")));
   // A new job, of the same name, meets at the operator.
   ASSERT_TRUE(admin().remove(pytorch_path() + "/qa").ok());
+  // No garbage collector runs here.
   ASSERT_TRUE(admin().remove(core("pods")).ok());
+  for (const char* name : {"qa-worker-0", "qa-worker-1"}) {
+    ASSERT_TRUE(admin().remove(core("services/" + std::string(name))).ok());
+  }
   ASSERT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.empty(); }));
   const std::string uid = create(guide_job())["metadata"]["uid"];
   ASSERT_TRUE(becomes(
