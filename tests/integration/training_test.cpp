@@ -26,6 +26,8 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(train_in_one_process("two-threads", 2), reference);
   EXPECT_EQ(train_in_processes("two", 2), reference);
   EXPECT_EQ(train_in_processes("three", 3), reference);
+  EXPECT_EQ(train_in_processes("memory", 2, {"--ddp_backend=shm"}), reference);
+  EXPECT_EQ(train_in_processes("tcp", 2, {"--ddp_backend=tcp"}), reference);
 }
 
 // A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.

@@ -165,7 +165,10 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
   allreduce->add_option("--ranks", options->ranks, "Processes")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
-  allreduce->add_option("--sizes", options->megabytes, "MiB of gradients, one row for each value")
+  allreduce
+      ->add_option("--sizes", options->megabytes,
+                   "MiB of gradients, separated by commas, one row for each value")
+      ->delimiter(',')
       ->check(CLI::Range(0.001, 4096.0))
       ->capture_default_str();
   allreduce

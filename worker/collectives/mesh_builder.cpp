@@ -54,6 +54,7 @@ constexpr std::size_t kMaxPending = 64;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(20);
 // Limit of one connection attempt. The builder does nothing else during an attempt.
 constexpr Duration kConnectTimeout = std::chrono::seconds(1);
+constexpr Duration kCloseTimeout = std::chrono::milliseconds(200);
 
 // An accepted connection that is not yet authenticated.
 struct Pending {
@@ -259,6 +260,12 @@ class MeshBuilder {
         } else {
           problem = opened.error().message;
         }
+      }
+      // A server that ends has closed its memory, and closes its connection.
+      if (!memory && config_.shared_memory == SharedMemory::kRequired &&
+          net::wait_ready(one.socket.fd(), POLLRDHUP, net::within(kCloseTimeout)) ==
+              net::Ready::kYes) {
+        return retry_later(one, one.socket.peer() + " disconnected");
       }
       if (!send(one.socket, std::string(1, memory ? kShared : kNotShared)))
         return retry_later(one, one.socket.peer() + " disconnected");

@@ -62,7 +62,9 @@ Result<std::unique_ptr<SharedMemoryLink>> SharedMemoryLink::create() {
   FileDescriptor memory(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return refused("memfd_create");
   // With all pages allocated and the size sealed no access can fail later.
-  if (const int problem = posix_fallocate(memory.get(), 0, sizeof(Segment)); problem != 0) {
+  int problem = EINTR;
+  while (problem == EINTR) problem = posix_fallocate(memory.get(), 0, sizeof(Segment));
+  if (problem != 0) {
     errno = problem;
     return refused(fmt::format("{} bytes of shared memory", sizeof(Segment)));
   }

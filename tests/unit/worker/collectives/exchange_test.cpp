@@ -76,6 +76,7 @@ TEST_P(CopyBytesTest, CopiesFromAllSendersToAllReceivers) {
 
 TEST_P(CopyBytesTest, NamesALostSender) {
   const auto errors = run_ranks(3, [](Mesh& mesh) {
+    barrier(mesh, test_deadline());  // all ranks have built their meshes
     if (mesh.rank() == 1) throw Failure(ExitCode::kInternal, "rank 1 is lost");
     std::vector<std::byte> bytes(20'000'000);
     copy_bytes(mesh, std::vector{0, 1}, std::vector{2}, bytes, test_deadline());
