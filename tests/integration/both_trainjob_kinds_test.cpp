@@ -11,7 +11,6 @@ namespace tilewright::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // The part of Trainer v2's CRD that matters here: its names.
 constexpr const char* kOtherCrd = R"(apiVersion: apiextensions.k8s.io/v1

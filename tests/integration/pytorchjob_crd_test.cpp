@@ -57,7 +57,7 @@ class PyTorchJobCrd : public ClusterTest {
   bool ready_ = false;
 };
 
-json container(json more = json::object()) {
+json container(const json& more = json::object()) {
   json result = {{"name", "pytorch"}, {"image", "trainer:1"}};
   result.update(more);
   return result;

@@ -1,6 +1,8 @@
 // Runs Kubeflow's operator and then ours on the same PyTorchJobs, with Kubeflow's CRD, and compares
 // the objects that both make field by field. Every difference must be in kIntended. `kubeflow/run`
 // builds the peer and starts this program, which writes the differences to TILEWRIGHT_PEER_RESULT.
+#include <fmt/format.h>
+
 #include <fstream>
 #include <regex>
 #include <set>
@@ -291,7 +293,7 @@ TEST_F(KubeflowPeerTest, MakesTheSameObjectsButForTheIntendedDifferences) {
       if (row == std::end(kIntended)) {
         ADD_FAILURE() << where << ": Kubeflow's operator " << left << ", ours " << right;
       } else {
-        found[row->subject].insert(name.substr(0, name.find(' ')) + " " + path);
+        found[row->subject].insert(fmt::format("{} {}", name.substr(0, name.find(' ')), path));
       }
     }
   }
