@@ -286,7 +286,7 @@ TEST_F(KubeflowPeerTest, MakesTheSameObjectsButForTheIntendedDifferences) {
         ++equal;
         continue;
       }
-      const std::string where = name + " " + path;
+      const std::string where = fmt::format("{} {}", name, path);
       const auto row = std::ranges::find_if(kIntended, [&](const Intended& each) {
         return std::regex_match(where, std::regex(each.pattern));
       });
