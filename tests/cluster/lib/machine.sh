@@ -27,9 +27,10 @@ on_machine() {
 machine_address() { echo "198.18.$(machine_number).2"; }
 host_address() { echo "198.18.$(machine_number).1"; }
 link_name() { echo "tilewright$1"; }
-free_number() {
+free_number() { # one that no running cluster uses and no killed one left a cgroup of
   local number
   for number in {0..255}; do
+    ! cgroup_exists "$number" || continue
     ip link show "$(link_name "$number")" >/dev/null 2>&1 && continue
     [ -z "$(ip -4 -o address show to "198.18.$number.0/24")" ] || continue
     echo "$number"
@@ -105,6 +106,13 @@ cgroup_roots() {
   fi
 }
 cgroup_name() { echo "tilewright$1"; }
+cgroup_exists() {
+  local root
+  while read -r root; do
+    [ ! -d "$root/$(cgroup_name "$1")" ] || return 0
+  done < <(cgroup_roots)
+  return 1
+}
 make_cgroups() {
   local root group file
   while read -r root; do
