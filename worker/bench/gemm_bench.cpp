@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "worker/bench/timing.h"
@@ -34,8 +35,9 @@ class Layer {
         dx_(static_cast<std::size_t>(shape.rows * shape.k)),
         dw_(static_cast<std::size_t>(shape.n * shape.k)),
         dbias_(static_cast<std::size_t>(shape.n)),
-        scratch_(
-            ops.linear_backward_weight_scratch(shape.rows, shards, shape.k, shape.n, threads)) {
+        scratch_(std::max(
+            ops.linear_forward_scratch(shape.k, shape.n, threads),
+            ops.linear_backward_weight_scratch(shape.rows, shards, shape.k, shape.n, threads))) {
     for (int i = 0; i <= shards; ++i) {
       shards_.push_back(static_cast<std::int32_t>(shape.rows * i / shards));
     }
@@ -46,9 +48,11 @@ class Layer {
   void run(int operation, ThreadPool& pool) {
     const auto& [rows, k, n] = shape_;
     if (operation == 0) {
-      ops_.linear_forward(pool, x_.data(), forward_.data(), bias_.data(), rows, k, n, y_.data());
+      ops_.linear_forward(pool, x_.data(), forward_.data(), bias_.data(), rows, k, n, y_.data(),
+                          scratch_.data());
     } else if (operation == 1) {
-      ops_.linear_backward_input(pool, dy_.data(), backward_.data(), rows, k, n, dx_.data());
+      ops_.linear_backward_input(pool, dy_.data(), backward_.data(), rows, k, n, dx_.data(),
+                                 scratch_.data());
     } else {
       ops_.linear_backward_weight(pool, x_.data(), dy_.data(), shards_, k, n, dw_.data(),
                                   dbias_.data(), scratch_.data());

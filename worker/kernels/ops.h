@@ -144,12 +144,16 @@ struct Ops {
       pack_weight;
   // y[T, N] = x[T, K] W^T + bias; bias [N] or null.
   Kernel<void(ThreadPool& pool, const Activation* x, const Activation* packed_forward,
-              const float* bias, std::int64_t rows, std::int64_t k, std::int64_t n, Activation* y)>
+              const float* bias, std::int64_t rows, std::int64_t k, std::int64_t n, Activation* y,
+              std::byte* scratch)>
       linear_forward;
   // dx[T, K] = dy[T, N] W.
   Kernel<void(ThreadPool& pool, const Activation* dy, const Activation* packed_backward,
-              std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx)>
+              std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx,
+              std::byte* scratch)>
       linear_backward_input;
+  // Bytes of scratch of either, for any number of rows.
+  Kernel<std::size_t(std::int64_t k, std::int64_t n, int threads)> linear_forward_scratch;
   // dw[N, K] = dy^T x and dbias[N] = column sums of dy (null: not computed), both overwritten,
   // summed by the shard tree over the rows [shards.front(), shards.back()) of x and dy.
   Kernel<void(ThreadPool& pool, const Activation* x, const Activation* dy, Shards shards,

@@ -50,12 +50,14 @@ struct Linear {
   Element* packed_forward = nullptr;
   Element* packed_backward = nullptr;
 
-  void forward(const Context<Element>& c, const Element* x, std::int64_t rows, Element* y) const {
-    c.ops.linear_forward(c.pool, x, packed_forward, bias, rows, K, N, y);
+  // scratch: linear_forward_scratch bytes.
+  void forward(const Context<Element>& c, const Element* x, std::int64_t rows, Element* y,
+               std::byte* scratch) const {
+    c.ops.linear_forward(c.pool, x, packed_forward, bias, rows, K, N, y, scratch);
   }
-  void backward_input(const Context<Element>& c, const Element* dy, std::int64_t rows,
-                      Element* dx) const {
-    c.ops.linear_backward_input(c.pool, dy, packed_backward, rows, K, N, dx);
+  void backward_input(const Context<Element>& c, const Element* dy, std::int64_t rows, Element* dx,
+                      std::byte* scratch) const {
+    c.ops.linear_backward_input(c.pool, dy, packed_backward, rows, K, N, dx, scratch);
   }
 };
 

@@ -115,7 +115,7 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
   const float p_attended = training ? config.attention_output_dropout_prob() : 0.0f;
   const float p_attention = training ? config.attention_probs_dropout_prob : 0.0f;
 
-  qkv.forward(c, input, batch.T(), a.qkv);
+  qkv.forward(c, input, batch.T(), a.qkv, scratch.kernel);
   c.ops.attention_forward(
       c.pool, attention(config, batch, key.at(index, DropoutKey::kProbabilities, p_attention), a),
       scratch.kernel);
@@ -125,14 +125,14 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
   }
   const std::int64_t R = batch.count(rows);
   const kernels::RowIdentity identity = batch.identity(rows);
-  attention_output.forward(c, a.row_context, R, scratch.branch);
+  attention_output.forward(c, a.row_context, R, scratch.branch, scratch.kernel);
   c.ops.add_norm_forward(c.pool, scratch.branch, scratch.hidden32, R, H, attention_norm,
                          key.at(index, DropoutKey::kAttentionOutput, p_attended), identity,
                          a.attention_sum, a.attention_stats, scratch.attended32, a.attended);
 
-  intermediate.forward(c, a.attended, R, a.intermediate);
+  intermediate.forward(c, a.attended, R, a.intermediate, scratch.kernel);
   c.ops.gelu_forward(c.pool, a.intermediate, R * config.intermediate_size, a.activated);
-  output.forward(c, a.activated, R, scratch.branch);
+  output.forward(c, a.activated, R, scratch.branch, scratch.kernel);
   c.ops.add_norm_forward(c.pool, scratch.branch, scratch.attended32, R, H, output_norm,
                          key.at(index, DropoutKey::kOutput, p_hidden), identity, a.output_sum,
                          a.output_stats, scratch.hidden32, a.output);
@@ -156,12 +156,12 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
                 a.output_stats, sink);
   weight_gradient(c, layout.output, batch, rows, a.activated, scratch.d_branch, scratch.kernel,
                   sink);
-  output.backward_input(c, scratch.d_branch, R, scratch.d_intermediate);
+  output.backward_input(c, scratch.d_branch, R, scratch.d_intermediate, scratch.kernel);
   c.ops.gelu_backward(c.pool, a.intermediate, scratch.d_intermediate, R * config.intermediate_size,
                       scratch.d_intermediate);
   weight_gradient(c, layout.intermediate, batch, rows, a.attended, scratch.d_intermediate,
                   scratch.kernel, sink);
-  intermediate.backward_input(c, scratch.d_intermediate, R, scratch.d_input);
+  intermediate.backward_input(c, scratch.d_intermediate, R, scratch.d_input, scratch.kernel);
 
   // d_sum is the gradient of the residual stream at the attention norm; d_hidden32 can be reused.
   c.ops.add_norm_backward(
@@ -173,7 +173,7 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
                 a.attention_stats, sink);
   weight_gradient(c, layout.attention_output, batch, rows, a.row_context, scratch.d_branch,
                   scratch.kernel, sink);
-  attention_output.backward_input(c, scratch.d_branch, R, scratch.d_input);
+  attention_output.backward_input(c, scratch.d_branch, R, scratch.d_input, scratch.kernel);
   if (rows == Rows::kExamples) {
     scatter_first_tokens(batch, H, scratch.d_input);
     scatter_first_tokens(batch, H, scratch.d_hidden32);
@@ -186,7 +186,7 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
   back.d_qkv = scratch.d_qkv;
   c.ops.attention_backward(c.pool, back, scratch.kernel);
   weight_gradient(c, layout.qkv, batch, Rows::kTokens, input, scratch.d_qkv, scratch.kernel, sink);
-  qkv.backward_input(c, scratch.d_qkv, batch.T(), scratch.d_input);
+  qkv.backward_input(c, scratch.d_qkv, batch.T(), scratch.d_input, scratch.kernel);
   sink.ready(layout.begin, layout.end);
 }
 

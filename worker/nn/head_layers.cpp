@@ -47,7 +47,8 @@ std::span<const Element> HeadLayers<Element>::forward(const Context<Element>& c,
                                                       const EncoderConfig& config,
                                                       const Batch& batch, const DropoutKey& key,
                                                       bool training, const Element* hidden,
-                                                      const HeadActivations<Element>& a) const {
+                                                      const HeadActivations<Element>& a,
+                                                      const LayerScratch<Element>& scratch) const {
   const std::int64_t H = config.hidden_size;
   if (has_row_per_token(config)) {
     const Element* x = hidden;
@@ -57,18 +58,18 @@ std::span<const Element> HeadLayers<Element>::forward(const Context<Element>& c,
                             batch.identity(Rows::kTokens), a.dropped);
       x = a.dropped;
     }
-    output_.forward(c, x, batch.T(), a.logits);
+    output_.forward(c, x, batch.T(), a.logits, scratch.kernel);
     return {a.logits, static_cast<std::size_t>(batch.T() * config.num_labels)};
   }
   const std::int64_t B = batch.B();
-  dense_.forward(c, hidden, B, a.dense);
+  dense_.forward(c, hidden, B, a.dense, scratch.kernel);
   const auto& activation_forward = config.family->head_activation == HeadActivation::kTanh
                                        ? c.ops.tanh_dropout_forward
                                        : c.ops.relu_dropout_forward;
   activation_forward(c.pool, a.dense, B, H,
                      key.at(-1, DropoutKey::kHead, training ? config.classifier_dropout : 0.0f),
                      batch.identity(Rows::kExamples), a.activated, a.dropped);
-  output_.forward(c, a.dropped, B, a.logits);
+  output_.forward(c, a.dropped, B, a.logits, scratch.kernel);
   return {a.logits, static_cast<std::size_t>(B * config.num_labels)};
 }
 
@@ -115,7 +116,7 @@ void HeadLayers<Element>::backward_tokens(const Context<Element>& c, const Encod
               static_cast<std::size_t>(batch.T() * config.hidden_size) * sizeof(float));
   const Element* x = config.qa_dropout > 0 ? a.dropped : hidden;
   weight_gradient(c, output_layout_, batch, Rows::kTokens, x, a.d_logits, scratch.kernel, sink);
-  output_.backward_input(c, a.d_logits, batch.T(), scratch.d_input);
+  output_.backward_input(c, a.d_logits, batch.T(), scratch.d_input, scratch.kernel);
   c.ops.dropout_backward(c.pool, scratch.d_hidden32, scratch.d_input, batch.T(), config.hidden_size,
                          key.at(-1, DropoutKey::kHead, config.qa_dropout),
                          batch.identity(Rows::kTokens));
@@ -132,7 +133,7 @@ void HeadLayers<Element>::backward_examples(const Context<Element>& c, const Enc
   const std::int64_t H = config.hidden_size;
   weight_gradient(c, output_layout_, batch, Rows::kExamples, a.dropped, a.d_logits, scratch.kernel,
                   sink);
-  output_.backward_input(c, a.d_logits, B, a.d_dense);
+  output_.backward_input(c, a.d_logits, B, a.d_dense, scratch.kernel);
   const auto& activation_backward = config.family->head_activation == HeadActivation::kTanh
                                         ? c.ops.tanh_dropout_backward
                                         : c.ops.relu_dropout_backward;
@@ -141,7 +142,7 @@ void HeadLayers<Element>::backward_examples(const Context<Element>& c, const Enc
                       batch.identity(Rows::kExamples), a.d_dense);
   weight_gradient(c, dense_layout_, batch, Rows::kExamples, hidden, a.d_dense, scratch.kernel,
                   sink);
-  dense_.backward_input(c, a.d_dense, B, a.d_first_token);
+  dense_.backward_input(c, a.d_dense, B, a.d_first_token, scratch.kernel);
   std::transform(a.d_first_token, a.d_first_token + B * H, scratch.d_hidden32,
                  [](Element value) { return runtime::to_float(value); });
 }

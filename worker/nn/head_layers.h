@@ -46,7 +46,8 @@ class HeadLayers {
   // `hidden` [R, H] is the encoder's output. Returns the logits [R, C].
   std::span<const Element> forward(const Context<Element>& c, const EncoderConfig& config,
                                    const Batch& batch, const DropoutKey& key, bool training,
-                                   const Element* hidden, const HeadActivations<Element>& a) const;
+                                   const Element* hidden, const HeadActivations<Element>& a,
+                                   const LayerScratch<Element>& scratch) const;
   // Writes the losses of the last forward() and `scale` times their gradient to a.losses and
   // a.d_logits.
   void loss(const Context<Element>& c, const EncoderConfig& config, const Batch& batch, float scale,

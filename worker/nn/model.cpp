@@ -12,23 +12,24 @@ std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Elem
   const int threads = c.pool.size();
   std::size_t bytes = c.ops.attention_scratch(limits.max_seqlen, config.num_attention_heads,
                                               config.head_size(), threads);
-  if (use == Use::kInference) return bytes;
-  const auto weight = [&](std::int64_t rows, std::int64_t k, std::int64_t n) {
+  const auto linear = [&](std::int64_t rows, std::int64_t k, std::int64_t n) {
+    bytes = std::max(bytes, c.ops.linear_forward_scratch(k, n, threads));
+    if (use == Use::kInference) return;
     bytes = std::max(bytes, c.ops.linear_backward_weight_scratch(rows, shards, k, n, threads));
   };
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
-  weight(limits.tokens, H, 3 * H);
-  weight(limits.tokens, H, H);
-  weight(limits.tokens, H, I);
-  weight(limits.tokens, I, H);
+  linear(limits.tokens, H, 3 * H);
+  linear(limits.tokens, H, H);
+  linear(limits.tokens, H, I);
+  linear(limits.tokens, I, H);
   if (config.head == Head::kQuestionAnswering) {
-    weight(limits.tokens, H, config.num_labels);
+    linear(limits.tokens, H, config.num_labels);
   } else {
-    weight(limits.examples, H, H);
-    weight(limits.examples, H, I);
-    weight(limits.examples, I, H);
-    weight(limits.examples, H, config.num_labels);
+    linear(limits.examples, H, H);
+    linear(limits.examples, H, I);
+    linear(limits.examples, I, H);
+    linear(limits.examples, H, config.num_labels);
   }
   return bytes;
 }
@@ -197,7 +198,7 @@ std::span<const Element> Model<Element>::forward(const Batch& batch, const Dropo
     hidden = a_->layers[l].output;
   }
 
-  return head_.forward(c_, config_, batch, key, training, hidden, a_->head);
+  return head_.forward(c_, config_, batch, key, training, hidden, a_->head, a_->scratch);
 }
 
 template <typename Element>

@@ -8,13 +8,21 @@
 //     2 | 3    rows 16 .. 31
 //
 // 4 and 5 hold 32 rows by 32 summed elements of the left operand, 6 and 7 hold 32 summed elements
-// by 32 columns of the right operand. One dot product takes 32 summed elements, so the summed
-// dimension is cut only at multiples of 32.
+// by 32 columns of the right operand. One step takes 32 summed elements, so the summed dimension is
+// cut only at multiples of 32.
 //
 // Tiles is a thin type over the eight tile registers of 16 rows of 64 bytes:
 //   zero<t>(), load<t>(p, stride), store<t>(p, stride)   strides in bytes
+//   stream<t>(p, stride)                                 a load that leaves the L1 cache as it is
 //   dot<c, a, b>()                                       c += a b, TDPBF16PS
 //   round(sums, bias, out)                               32 floats to bf16, subnormals become zero
+//   prefetch_for_write(p)
+//
+// Where the operands of a step come from decides the speed. The four dots of a step take 64 cycles.
+// The right operand is a panel that is used for many rows and stays in the L1 cache; the left
+// operand is streamed from the L2 cache past L1, as contiguous blocks of 2 KB. Everything that
+// would miss the L2 cache is packed or prefetched one block ahead, a little in each step, so that
+// it overlaps with the dots.
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"
@@ -22,22 +30,52 @@
 namespace tilewright::kernels {
 namespace {
 
-constexpr int kAmxBlock = 32;     // rows and columns of a register tile, summed elements of a dot
+constexpr int kAmxBlock = 32;     // rows and columns of a register tile, summed elements of a step
 constexpr int kAmxTileRows = 16;  // of a tile register; a row has 16 floats or 16 pairs of bf16
-constexpr std::int64_t kAmxPairRowBytes = kAmxBlock * 2 * sizeof(bf16);  // a row of packed pairs
+constexpr std::int64_t kAmxElements = kAmxBlock * kAmxBlock;     // of a packed block and of a tile
+constexpr std::int64_t kAmxRowBytes = kAmxBlock * sizeof(bf16);  // of a packed left row
+constexpr std::int64_t kAmxPairRowBytes = kAmxBlock * 2 * sizeof(bf16);  // of packed pairs
+constexpr std::int64_t kAmxSumRowBytes = kAmxBlock * sizeof(float);
+constexpr std::int64_t kCacheLine = 64;
 
-// Adds 32 summed elements. left: 32 rows, `stride` bytes apart; right: 16 rows of 32 pairs.
-template <class Tiles>
-inline void amx_dot(Tiles& tiles, const bf16* left, std::int64_t stride, const bf16* right) {
-  tiles.template load<6>(right, kAmxPairRowBytes);
-  tiles.template load<7>(right + kAmxBlock, kAmxPairRowBytes);
-  tiles.template load<4>(left, stride);
-  tiles.template dot<0, 4, 6>();
-  tiles.template dot<1, 4, 7>();
-  tiles.template load<5>(left + kAmxTileRows * stride / static_cast<std::int64_t>(sizeof(bf16)),
-                         stride);
-  tiles.template dot<2, 5, 6>();
-  tiles.template dot<3, 5, 7>();
+constexpr std::int64_t amx_blocks(std::int64_t x) { return (x + kAmxBlock - 1) / kAmxBlock; }
+constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+// 32 rows of the left operand, `row` bytes apart; the elements of the next step are `step` elements
+// further.
+struct AmxRows {
+  const bf16* p;
+  std::int64_t row;
+  std::int64_t step;
+  AmxRows from(std::int64_t steps) const { return {p + steps * step, row, step}; }
+};
+inline AmxRows amx_packed_rows(const bf16* p) { return {p, kAmxRowBytes, kAmxElements}; }
+
+// Adds `steps` products. right: [step][16 pairs][32][2]. An operand that is streamed does not
+// displace the other one from the L1 cache. ahead() is called once per step.
+template <bool kStreamLeft, bool kStreamRight, class Tiles, class Ahead>
+inline void amx_accumulate(Tiles& tiles, AmxRows left, const bf16* right, std::int64_t steps,
+                           Ahead& ahead) {
+  const auto load = [&]<int t, bool kStream>(const void* from, std::int64_t stride) {
+    if constexpr (kStream) {
+      tiles.template stream<t>(from, stride);
+    } else {
+      tiles.template load<t>(from, stride);
+    }
+  };
+  const bf16* low = left.p;
+  const bf16* high = left.p + kAmxTileRows * left.row / static_cast<std::int64_t>(sizeof(bf16));
+  for (; steps > 0; --steps, low += left.step, high += left.step, right += kAmxElements) {
+    load.template operator()<6, kStreamRight>(right, kAmxPairRowBytes);
+    load.template operator()<4, kStreamLeft>(low, left.row);
+    tiles.template dot<0, 4, 6>();
+    load.template operator()<7, kStreamRight>(right + kAmxBlock, kAmxPairRowBytes);
+    tiles.template dot<1, 4, 7>();
+    load.template operator()<5, kStreamLeft>(high, left.row);
+    tiles.template dot<2, 5, 6>();
+    tiles.template dot<3, 5, 7>();
+    ahead();
+  }
 }
 
 template <class Tiles>
@@ -51,73 +89,131 @@ inline void amx_clear(Tiles& tiles) {
 // Stores and loads the accumulators as 32 x 32 floats.
 template <class Tiles>
 inline void amx_store(Tiles& tiles, float* out) {
-  constexpr std::int64_t kStride = kAmxBlock * sizeof(float);
-  tiles.template store<0>(out, kStride);
-  tiles.template store<1>(out + kAmxTileRows, kStride);
-  tiles.template store<2>(out + kAmxTileRows * kAmxBlock, kStride);
-  tiles.template store<3>(out + kAmxTileRows * kAmxBlock + kAmxTileRows, kStride);
+  tiles.template store<0>(out, kAmxSumRowBytes);
+  tiles.template store<1>(out + kAmxTileRows, kAmxSumRowBytes);
+  tiles.template store<2>(out + kAmxTileRows * kAmxBlock, kAmxSumRowBytes);
+  tiles.template store<3>(out + kAmxTileRows * kAmxBlock + kAmxTileRows, kAmxSumRowBytes);
 }
 template <class Tiles>
 inline void amx_load(Tiles& tiles, const float* in) {
-  constexpr std::int64_t kStride = kAmxBlock * sizeof(float);
-  tiles.template load<0>(in, kStride);
-  tiles.template load<1>(in + kAmxTileRows, kStride);
-  tiles.template load<2>(in + kAmxTileRows * kAmxBlock, kStride);
-  tiles.template load<3>(in + kAmxTileRows * kAmxBlock + kAmxTileRows, kStride);
+  tiles.template load<0>(in, kAmxSumRowBytes);
+  tiles.template load<1>(in + kAmxTileRows, kAmxSumRowBytes);
+  tiles.template load<2>(in + kAmxTileRows * kAmxBlock, kAmxSumRowBytes);
+  tiles.template load<3>(in + kAmxTileRows * kAmxBlock + kAmxTileRows, kAmxSumRowBytes);
 }
 
+// Packs incomplete rows to whole blocks of 32 x 32, zero-padded, so nothing outside `a` is read.
+inline AmxRows amx_pack_rows(const bf16* a, std::int64_t lda, std::int64_t rows, std::int64_t k,
+                             bf16* out) {
+  const std::int64_t steps = amx_blocks(k);
+  __builtin_memset(static_cast<void*>(out), 0,
+                   static_cast<std::size_t>(steps * kAmxElements) * sizeof(bf16));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t s = 0; s < steps; ++s) {
+      __builtin_memcpy(
+          out + s * kAmxElements + r * kAmxBlock, a + r * lda + s * kAmxBlock,
+          static_cast<std::size_t>(smaller(kAmxBlock, k - s * kAmxBlock)) * sizeof(bf16));
+    }
+  }
+  return amx_packed_rows(out);
+}
+
+// Adds the bias to a tile of sums, rounds, and stores it to y.
 template <class Tiles>
-void amx_forward_tile(Tiles& tiles, const ForwardBlock<bf16>& block, std::int64_t row,
-                      const bf16* panel, std::int64_t column) {
-  const std::int64_t rows = block.rows - row < kAmxBlock ? block.rows - row : kAmxBlock;
-  const std::int64_t columns =
-      block.columns - column < kAmxBlock ? block.columns - column : kAmxBlock;
-  const bf16* a = block.a + row * block.lda;
-  bf16* y = block.y + row * block.ldy + column;
-  // Prefetches the output lines while the sums are computed.
-  for (std::int64_t r = 0; r < rows; ++r) __builtin_prefetch(y + r * block.ldy, 1);
-  amx_clear(tiles);
-  std::int64_t i = 0;
-  if (rows == kAmxBlock) {
-    for (; i + kAmxBlock <= block.k; i += kAmxBlock) {
-      amx_dot(tiles, a + i, block.lda * static_cast<std::int64_t>(sizeof(bf16)),
-              panel + i * kAmxBlock);
-    }
+void amx_write(const float* sums, const float* bias, bf16* y, std::int64_t ldy, std::int64_t rows,
+               std::int64_t columns) {
+  if (columns == kAmxBlock) {
+    for (std::int64_t r = 0; r < rows; ++r, y += ldy) Tiles::round(sums + r * kAmxBlock, bias, y);
+    return;
   }
-  // Partial tiles are read from a zero-padded copy, so nothing outside `a` is read.
-  for (; i < block.k; i += kAmxBlock) {
-    alignas(64) bf16 left[kAmxBlock * kAmxBlock] = {};
-    const std::int64_t width = block.k - i < kAmxBlock ? block.k - i : kAmxBlock;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      __builtin_memcpy(left + r * kAmxBlock, a + r * block.lda + i,
-                       static_cast<std::size_t>(width) * sizeof(bf16));
-    }
-    amx_dot(tiles, left, kAmxBlock * sizeof(bf16), panel + i * kAmxBlock);
-  }
-  alignas(64) float sums[kAmxBlock * kAmxBlock];
-  amx_store(tiles, sums);
-  alignas(64) float bias[kAmxBlock] = {};
-  if (block.bias != nullptr) {
-    for (std::int64_t c = 0; c < columns; ++c) bias[c] = block.bias[column + c];
-  }
-  for (std::int64_t r = 0; r < rows; ++r, y += block.ldy) {
-    if (columns == kAmxBlock) {
-      Tiles::round(sums + r * kAmxBlock, bias, y);
-    } else {
-      bf16 whole[kAmxBlock];
-      Tiles::round(sums + r * kAmxBlock, bias, whole);
-      __builtin_memcpy(y, whole, static_cast<std::size_t>(columns) * sizeof(bf16));
-    }
+  for (std::int64_t r = 0; r < rows; ++r, y += ldy) {
+    bf16 whole[kAmxBlock];
+    Tiles::round(sums + r * kAmxBlock, bias, whole);
+    __builtin_memcpy(y, whole, static_cast<std::size_t>(columns) * sizeof(bf16));
   }
 }
 
+// What amx_forward does ahead: it prefetches the next 32 rows of the left operand into the L2
+// cache, and the lines of y shortly before they are written.
+template <class Tiles>
+struct AmxForwardAhead {
+  const char* rows = nullptr;
+  const char* rows_end = nullptr;
+  std::int64_t lines = 0;  // per step
+  const bf16* y = nullptr;
+  std::int64_t ldy = 0;
+  std::int64_t y_rows = 0;
+  std::int64_t wait = 0;  // steps
+
+  void operator()() {
+    for (std::int64_t i = 0; i < lines && rows < rows_end; ++i, rows += kCacheLine) {
+      __builtin_prefetch(rows, 0, 2);
+    }
+    if (--wait > 0) return;
+    for (std::int64_t i = 0; i < kAmxTileRows && y_rows > 0; ++i, --y_rows, y += ldy) {
+      Tiles::prefetch_for_write(y);
+    }
+  }
+};
+
+// Steps of the left rows that stay in the L1 cache: all if they fit, otherwise 40 of 48 KB, because
+// stores would evict them. The others are streamed.
+constexpr std::int64_t amx_resident_steps(std::int64_t steps) { return steps <= 24 ? steps : 20; }
+// Bytes of the panels of a group; the rest of the L2 cache holds rows and y.
+constexpr std::int64_t kAmxGroupBytes = 800 * 1024;
+
+inline std::size_t amx_forward_scratch(std::int64_t k) {
+  return static_cast<std::size_t>(amx_blocks(k) * kAmxElements) * sizeof(bf16);
+}
+
+// 32 rows of the left operand at a time meet the panels of a group, which are streamed from the L2
+// cache. Nothing is packed but incomplete blocks, and the rows are read once per group.
 template <class Tiles>
 void amx_forward(const ForwardBlock<bf16>& block) {
   Tiles tiles;
-  const bf16* panel = block.panels;
-  for (std::int64_t c = 0; c < block.columns; c += kAmxBlock, panel += block.panel_stride) {
-    for (std::int64_t r = 0; r < block.rows; r += kAmxBlock) {
-      amx_forward_tile(tiles, block, r, panel, c);
+  const std::int64_t steps = amx_blocks(block.k);
+  const std::int64_t resident = amx_resident_steps(steps);
+  const std::int64_t row_bytes = block.lda * static_cast<std::int64_t>(sizeof(bf16));
+  const std::int64_t panels = amx_blocks(block.columns);
+  const std::int64_t panel_bytes = steps * kAmxElements * static_cast<std::int64_t>(sizeof(bf16));
+  const std::int64_t groups = (panels * panel_bytes + kAmxGroupBytes - 1) / kAmxGroupBytes;
+  const std::int64_t group = groups > 1 ? (panels + groups - 1) / groups : panels;
+  alignas(64) float sums[kAmxElements];
+  for (std::int64_t first = 0; first < panels; first += group) {
+    const std::int64_t end = smaller(first + group, panels);
+    for (std::int64_t row = 0; row < block.rows; row += kAmxBlock) {
+      const std::int64_t rows = smaller(kAmxBlock, block.rows - row);
+      const bf16* const a = block.a + row * block.lda;
+      AmxRows left{a, row_bytes, kAmxBlock};
+      if (rows < kAmxBlock || block.k % kAmxBlock != 0) {
+        left = amx_pack_rows(a, block.lda, rows, block.k, reinterpret_cast<bf16*>(block.scratch));
+      }
+      AmxForwardAhead<Tiles> ahead;
+      if (row + kAmxBlock < block.rows) {
+        ahead.rows = reinterpret_cast<const char*>(a + kAmxBlock * block.lda);
+        ahead.rows_end = ahead.rows + kAmxBlock * row_bytes;
+        ahead.lines = kAmxBlock / (end - first) + 1;
+      }
+      ahead.ldy = block.ldy;
+      for (std::int64_t c = first; c < end; ++c) {
+        const std::int64_t column = c * kAmxBlock;
+        const std::int64_t columns = smaller(block.columns - column, kAmxBlock);
+        const bf16* const panel = block.panels + c * block.panel_stride;
+        bf16* const y = block.y + row * block.ldy + column;
+        ahead.y = y;
+        ahead.y_rows = rows;
+        ahead.wait = steps - 1;
+        amx_clear(tiles);
+        amx_accumulate<false, true>(tiles, left, panel, resident, ahead);
+        amx_accumulate<true, true>(tiles, left.from(resident), panel + resident * kAmxElements,
+                                   steps - resident, ahead);
+        amx_store(tiles, sums);
+        alignas(64) float bias[kAmxBlock] = {};
+        if (block.bias != nullptr) {
+          for (std::int64_t i = 0; i < columns; ++i) bias[i] = block.bias[column + i];
+        }
+        amx_write<Tiles>(sums, bias, y, block.ldy, rows, columns);
+      }
     }
   }
 }
@@ -126,6 +222,7 @@ template <class Tiles>
 void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const bf16* a, const bf16* b,
                      float* slots, float* dw, std::int64_t rows, std::int64_t columns) {
   constexpr int kSlot = kAmxBlock * kAmxBlock;
+  const auto ahead = [] {};
   for (std::int64_t s = 0; s < block.segment_count; ++s) {
     const Segment& segment = block.segments[s];
     if (segment.fresh) {
@@ -133,10 +230,8 @@ void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const bf16* a
     } else {
       amx_load(tiles, slots + segment.level * kSlot);
     }
-    for (std::int64_t g = 0; g < segment.groups; ++g) {
-      const std::int64_t at = (segment.first_group + g) * kAmxBlock * kAmxBlock;
-      amx_dot(tiles, a + at, kAmxBlock * sizeof(bf16), b + at);
-    }
+    const std::int64_t at = segment.first_group * kAmxElements;
+    amx_accumulate<true, false>(tiles, amx_packed_rows(a + at), b + at, segment.groups, ahead);
     const int merges = segment.local_merges + segment.merges;
     float* slot = (segment.local ? block.local : slots) + (segment.level - merges) * kSlot;
     float* right = merges > 0 ? block.local + segment.level * kSlot : slot;
@@ -233,6 +328,8 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.nr = kAmxBlock;
   engine.granularity = kAmxBlock;
   engine.forward = amx_forward<Tiles>;
+  engine.forward_scratch = amx_forward_scratch;
+  engine.panels_stay = true;
   engine.weight = amx_weight<Tiles>;
   engine.pack_dy = amx_pack_dy<Packing>;
   engine.pack_x = amx_pack_x<Packing>;

@@ -32,6 +32,10 @@ class AmxEmulator {
     }
   }
   template <int t>
+  void stream(const void* from, std::int64_t stride) {
+    load<t>(from, stride);
+  }
+  template <int t>
   void store(void* to, std::int64_t stride) const {
     for (int r = 0; r < kRows; ++r) {
       std::memcpy(static_cast<char*>(to) + r * stride, tiles_[t][r], kBytes);
@@ -41,6 +45,7 @@ class AmxEmulator {
   void dot() {
     dot(tiles_[c], tiles_[a], tiles_[b]);
   }
+  static void prefetch_for_write(const void* /*p*/) {}
   // As VCVTNE2PS2BF16.
   static void round(const float* sums, const float* bias, runtime::bf16* out) {
     for (int c = 0; c < 2 * kRows; ++c) out[c] = runtime::to_bf16(flushed(sums[c] + bias[c]));

@@ -3,6 +3,7 @@
 // Plain data only, so that those files share no code with others.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "worker/runtime/bf16.h"
@@ -22,6 +23,7 @@ struct ForwardBlock {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t k = 0;
+  std::byte* scratch = nullptr;  // Engine::forward_scratch bytes
 };
 
 // Consecutive tokens of one shard, and the destination of their sum. The sums of the shards are
@@ -77,6 +79,11 @@ struct Engine {
 
   // Null in the engines of the reference, whose linear layers are plain loops (gemm/ref.cpp).
   void (*forward)(const ForwardBlock<Element>&) = nullptr;
+  // Bytes of scratch for a block with the summed dimension k; null: none.
+  std::size_t (*forward_scratch)(std::int64_t k) = nullptr;
+  // The panels of a block stay in the L2 cache while many rows pass them. false: the rows of a
+  // block stay there while the panels pass.
+  bool panels_stay = false;
   void (*weight)(const WeightBlock<Element>&) = nullptr;
   // Packs `tokens` rows of `columns` columns into panels that are `stride` elements apart, starting
   // at `out`. Zero-pads the tokens to the granularity and the columns to the panel.

@@ -35,12 +35,19 @@ class HardwareTiles {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(t) : "memory");
   }
   template <int t>
+  void stream(const void* from, std::int64_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(t) : "memory");
+  }
+  template <int t>
   void store(void* to, std::int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(t) : "memory");
   }
   template <int c, int a, int b>
   void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
+  }
+  static void prefetch_for_write(const void* p) {
+    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
   }
   static void round(const float* sums, const float* bias, bf16* out) {
     const __m512 low = _mm512_add_ps(_mm512_loadu_ps(sums), _mm512_loadu_ps(bias));

@@ -21,6 +21,21 @@ struct ForwardPlan {
 
 constexpr std::int64_t kL2Rows = 320 * 1024;  // bytes of left rows; the rest of L2 is for panels
 
+// For engines whose panels stay: few tasks with many rows each.
+inline ForwardPlan plan_rows(std::int64_t rows, std::int64_t columns, std::int64_t mr,
+                             std::int64_t nr, int threads) {
+  constexpr std::int64_t kLeastRows = 128;
+  const std::int64_t wanted = threads == 1 ? 1 : 2 * threads;
+  std::int64_t row_blocks = std::min(wanted, ceil_div(rows, kLeastRows));
+  if (row_blocks > threads) row_blocks = row_blocks / threads * threads;
+  std::int64_t column_blocks = 1;
+  while (row_blocks * column_blocks < threads && column_blocks < ceil_div(columns, nr)) {
+    ++column_blocks;
+  }
+  return {round_up_to(ceil_div(rows, row_blocks), mr),
+          round_up_to(ceil_div(columns, column_blocks), nr)};
+}
+
 inline ForwardPlan plan_forward(std::int64_t rows, std::int64_t columns, std::int64_t row_bytes,
                                 std::int64_t mr, std::int64_t nr, int threads) {
   const std::int64_t fitting = std::max(mr, kL2Rows / std::max<std::int64_t>(row_bytes, 1));
@@ -191,18 +206,27 @@ void pack_weight(const Engine<Activation>& engine, const float* w, std::int64_t 
 }
 
 template <typename Activation>
+std::size_t forward_scratch(const Engine<Activation>& engine, std::int64_t k) {
+  return engine.forward_scratch == nullptr ? 0 : engine.forward_scratch(k);
+}
+
+template <typename Activation>
 void forward(const Engine<Activation>& engine, ThreadPool& pool, const Activation* x,
              const Activation* packed, const float* bias, std::int64_t rows, std::int64_t k,
-             std::int64_t n, Activation* y) {
+             std::int64_t n, Activation* y, std::byte* scratch) {
   if (rows <= 0) return;
-  const ForwardPlan plan = plan_forward(rows, n, k * static_cast<std::int64_t>(sizeof(Activation)),
+  const ForwardPlan plan =
+      engine.panels_stay ? plan_rows(rows, n, engine.mr, engine.nr, pool.size())
+                         : plan_forward(rows, n, k * static_cast<std::int64_t>(sizeof(Activation)),
                                         engine.mr, engine.nr, pool.size());
+  const std::size_t thread_scratch = forward_scratch(engine, k);
   const std::int64_t column_blocks = ceil_div(n, plan.columns);
   const std::int64_t panel_stride = round_up_to(k, engine.granularity) * engine.nr;
-  pool.run(ceil_div(rows, plan.rows) * column_blocks, [&](std::int64_t task, int) {
+  pool.run(ceil_div(rows, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
     const std::int64_t row = task / column_blocks * plan.rows;
     const std::int64_t column = task % column_blocks * plan.columns;
     ForwardBlock<Activation> block;
+    block.scratch = scratch + static_cast<std::size_t>(thread) * thread_scratch;
     block.a = x + row * k;
     block.lda = k;
     block.panels = packed + column / engine.nr * panel_stride;
@@ -220,8 +244,14 @@ void forward(const Engine<Activation>& engine, ThreadPool& pool, const Activatio
 template <typename Activation>
 void backward_input(const Engine<Activation>& engine, ThreadPool& pool, const Activation* dy,
                     const Activation* packed, std::int64_t rows, std::int64_t k, std::int64_t n,
-                    Activation* dx) {
-  forward(engine, pool, dy, packed, nullptr, rows, n, k, dx);
+                    Activation* dx, std::byte* scratch) {
+  forward(engine, pool, dy, packed, nullptr, rows, n, k, dx, scratch);
+}
+
+template <typename Activation>
+std::size_t linear_forward_scratch(const Engine<Activation>& engine, std::int64_t k, std::int64_t n,
+                                   int threads) {
+  return forward_scratch(engine, std::max(k, n)) * static_cast<std::size_t>(threads);
 }
 
 template <typename Activation>
@@ -310,6 +340,7 @@ void fill_gemm_native(Ops<Activation>& ops, const Engine<Activation>& engine) {
   ops.pack_weight.template bind<pack_weight<Activation>>(engine);
   ops.linear_forward.template bind<forward<Activation>>(engine);
   ops.linear_backward_input.template bind<backward_input<Activation>>(engine);
+  ops.linear_forward_scratch.template bind<linear_forward_scratch<Activation>>(engine);
   ops.linear_backward_weight.template bind<backward_weight<Activation>>(engine);
   ops.linear_backward_weight_scratch.template bind<backward_weight_scratch<Activation>>(engine);
 }

@@ -104,7 +104,7 @@ void pack_weight(const float* w, std::int64_t /*n*/, std::int64_t k, std::int64_
 template <typename Activation>
 void linear_forward(ThreadPool& pool, const Activation* x, const Activation* packed,
                     const float* bias, std::int64_t rows, std::int64_t k, std::int64_t n,
-                    Activation* y) {
+                    Activation* y, std::byte* /*scratch*/) {
   if (rows <= 0) return;
   const Operation operation = bias != nullptr ? Operation::kForwardBias : Operation::kForward;
   const dnnl::primitive& run = primitive({operation, kType<Activation>, rows, k, n, pool.size()});
@@ -119,7 +119,8 @@ void linear_forward(ThreadPool& pool, const Activation* x, const Activation* pac
 
 template <typename Activation>
 void linear_backward_input(ThreadPool& pool, const Activation* dy, const Activation* packed,
-                           std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx) {
+                           std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx,
+                           std::byte* /*scratch*/) {
   if (rows <= 0) return;
   const dnnl::primitive& run =
       primitive({Operation::kBackwardInput, kType<Activation>, rows, k, n, pool.size()});
@@ -152,6 +153,10 @@ void linear_backward_weight(ThreadPool& pool, const Activation* x, const Activat
   context().stream.wait();
 }
 
+std::size_t linear_forward_scratch(std::int64_t /*k*/, std::int64_t /*n*/, int /*threads*/) {
+  return 0;
+}
+
 std::size_t linear_backward_weight_scratch(std::int64_t /*rows*/, std::int64_t /*shards*/,
                                            std::int64_t /*k*/, std::int64_t n, int /*threads*/) {
   return static_cast<std::size_t>(n) * sizeof(float);
@@ -174,6 +179,7 @@ void fill_gemm_onednn(Ops<Activation>& ops) {
   ops.pack_weight.template bind<pack_weight<Activation>>("onednn");
   ops.linear_forward.template bind<linear_forward<Activation>>("onednn");
   ops.linear_backward_input.template bind<linear_backward_input<Activation>>("onednn");
+  ops.linear_forward_scratch.template bind<linear_forward_scratch>("onednn");
   ops.linear_backward_weight.template bind<linear_backward_weight<Activation>>("onednn");
   ops.linear_backward_weight_scratch.template bind<linear_backward_weight_scratch>("onednn");
 }

@@ -37,7 +37,7 @@ void pack_weight(const float* w, std::int64_t n, std::int64_t k, std::int64_t ro
 template <typename Activation>
 void linear_forward(ThreadPool& pool, const Activation* x, const Activation* packed,
                     const float* bias, std::int64_t rows, std::int64_t k, std::int64_t n,
-                    Activation* y) {
+                    Activation* y, std::byte* /*scratch*/) {
   pool.run(rows, [&](std::int64_t row, int) {
     for (std::int64_t begin = 0; begin < n; begin += kColumns) {
       const std::int64_t columns = std::min(kColumns, n - begin);
@@ -57,8 +57,9 @@ void linear_forward(ThreadPool& pool, const Activation* x, const Activation* pac
 
 template <typename Activation>
 void linear_backward_input(ThreadPool& pool, const Activation* dy, const Activation* packed,
-                           std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx) {
-  linear_forward<Activation>(pool, dy, packed, nullptr, rows, n, k, dx);
+                           std::int64_t rows, std::int64_t k, std::int64_t n, Activation* dx,
+                           std::byte* scratch) {
+  linear_forward<Activation>(pool, dy, packed, nullptr, rows, n, k, dx, scratch);
 }
 
 struct Strip {
@@ -136,6 +137,7 @@ constexpr Engine<Activation> make_engine() {
   return engine;
 }
 
+std::size_t no_forward_scratch(std::int64_t, std::int64_t, int) { return 0; }
 std::size_t no_scratch(std::int64_t, std::int64_t, std::int64_t, std::int64_t, int) { return 0; }
 
 }  // namespace
@@ -149,6 +151,7 @@ void fill_gemm_ref(Ops<Activation>& ops) {
   ops.pack_weight.template bind<pack_weight<Activation>>("ref");
   ops.linear_forward.template bind<linear_forward<Activation>>("ref");
   ops.linear_backward_input.template bind<linear_backward_input<Activation>>("ref");
+  ops.linear_forward_scratch.template bind<no_forward_scratch>("ref");
   ops.linear_backward_weight.template bind<linear_backward_weight<Activation>>("ref");
   ops.linear_backward_weight_scratch.template bind<no_scratch>("ref");
 }
