@@ -156,9 +156,9 @@ struct AmxForwardAhead {
   }
 };
 
-// Steps of the left rows that stay in the L1 cache: all if they fit, otherwise 40 of 48 KB, because
-// stores would evict them. The others are streamed.
-constexpr std::int64_t amx_resident_steps(std::int64_t steps) { return steps <= 24 ? steps : 20; }
+// Steps of an operand that stay in the L1 cache: 40 of 48 KB, because stores would evict more. The
+// others are streamed.
+constexpr std::int64_t kAmxResidentSteps = 20;
 // Bytes of the panels of a group; the rest of the L2 cache holds rows and y.
 constexpr std::int64_t kAmxGroupBytes = 800 * 1024;
 
@@ -172,7 +172,7 @@ template <class Tiles>
 void amx_forward(const ForwardBlock<bf16>& block) {
   Tiles tiles;
   const std::int64_t steps = amx_blocks(block.k);
-  const std::int64_t resident = amx_resident_steps(steps);
+  const std::int64_t resident = steps <= kAmxResidentSteps + 4 ? steps : kAmxResidentSteps;
   const std::int64_t row_bytes = block.lda * static_cast<std::int64_t>(sizeof(bf16));
   const std::int64_t panels = amx_blocks(block.columns);
   const std::int64_t panel_bytes = steps * kAmxElements * static_cast<std::int64_t>(sizeof(bf16));
@@ -218,51 +218,118 @@ void amx_forward(const ForwardBlock<bf16>& block) {
   }
 }
 
+// What amx_weight does ahead: it prefetches the next panel of x into the L2 cache, evenly over the
+// steps, and the sum with which a tile will be merged into the L1 cache in the tile's last steps.
 template <class Tiles>
-void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const bf16* a, const bf16* b,
-                     float* slots, float* dw, std::int64_t rows, std::int64_t columns) {
-  constexpr int kSlot = kAmxBlock * kAmxBlock;
-  const auto ahead = [] {};
-  for (std::int64_t s = 0; s < block.segment_count; ++s) {
-    const Segment& segment = block.segments[s];
-    if (segment.fresh) {
-      amx_clear(tiles);
-    } else {
-      amx_load(tiles, slots + segment.level * kSlot);
+struct AmxWeightAhead {
+  const char* next = nullptr;
+  std::int64_t stride = 0;  // bytes
+  std::int64_t left = 0;    // lines
+  std::int64_t lines = 0;   // per step
+  const float* sum = nullptr;
+  std::int64_t sum_lines = 0;
+  std::int64_t wait = 0;  // steps
+
+  static constexpr std::int64_t kSumLines = kAmxElements * sizeof(float) / kCacheLine;
+  static constexpr std::int64_t kSumLinesPerStep = 8;
+
+  // To be called before the steps of a tile.
+  void begin_tile(const float* tile_sum, std::int64_t steps) {
+    sum = tile_sum;
+    sum_lines = kSumLines;
+    wait = steps - kSumLines / kSumLinesPerStep + 1;
+  }
+  void operator()() {
+    for (std::int64_t i = 0; i < lines && left > 0; ++i, --left, next += stride) {
+      __builtin_prefetch(next, 0, 2);
     }
-    const std::int64_t at = segment.first_group * kAmxElements;
-    amx_accumulate<true, false>(tiles, amx_packed_rows(a + at), b + at, segment.groups, ahead);
-    const int merges = segment.local_merges + segment.merges;
-    float* slot = (segment.local ? block.local : slots) + (segment.level - merges) * kSlot;
-    float* right = merges > 0 ? block.local + segment.level * kSlot : slot;
-    amx_store(tiles, right);
-    for (int m = 1; m <= merges; ++m) {
-      const float* left =
-          (m <= segment.local_merges ? block.local : slots) + (segment.level - m) * kSlot;
-      float* sum = m < merges ? right : slot;
-      for (int i = 0; i < kSlot; ++i) sum[i] = left[i] + right[i];
+    if (--wait > 0) return;
+    for (int i = 0; i < kSumLinesPerStep && sum_lines > 0; ++i, --sum_lines) {
+      Tiles::prefetch_for_write(sum);
+      sum += kCacheLine / sizeof(float);
     }
-    if (segment.last) {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        __builtin_memcpy(dw + r * block.ldw, slot + r * kAmxBlock,
-                         static_cast<std::size_t>(columns) * sizeof(float));
+  }
+};
+
+// out = left + right, all [32][32], with rows of out `stride` floats apart.
+inline void amx_add(const float* left, const float* right, float* out, std::int64_t stride,
+                    std::int64_t rows, std::int64_t columns) {
+  if (columns == kAmxBlock) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (int c = 0; c < kAmxBlock; ++c) {
+        out[r * stride + c] = left[r * kAmxBlock + c] + right[r * kAmxBlock + c];
       }
+    }
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      out[r * stride + c] = left[r * kAmxBlock + c] + right[r * kAmxBlock + c];
     }
   }
 }
 
+// Adds the tokens of one segment to one tile of dw, and merges the sums of shards that it completes.
+template <class Tiles>
+void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const Segment& segment,
+                     const bf16* a, const bf16* b, float* slots, float* local, float* dw,
+                     std::int64_t rows, std::int64_t columns, AmxWeightAhead<Tiles>& ahead) {
+  if (segment.fresh) {
+    amx_clear(tiles);
+  } else {
+    amx_load(tiles, slots + segment.level * kAmxElements);
+  }
+  const AmxRows left = amx_packed_rows(a + segment.first_group * kAmxElements);
+  const bf16* const right = b + segment.first_group * kAmxElements;
+  const int merges = segment.local_merges + segment.merges;
+  float* const slot = (segment.local ? local : slots) + (segment.level - merges) * kAmxElements;
+  ahead.begin_tile(slot, segment.groups);
+  const std::int64_t resident = smaller(segment.groups, kAmxResidentSteps);
+  amx_accumulate<true, false>(tiles, left, right, resident, ahead);
+  amx_accumulate<true, true>(tiles, left.from(resident), right + resident * kAmxElements,
+                             segment.groups - resident, ahead);
+  alignas(64) float shard[kAmxElements];
+  float* const sum = merges > 0 ? shard : slot;
+  amx_store(tiles, sum);
+  for (int m = 1; m <= merges; ++m) {
+    const float* const below =
+        (m <= segment.local_merges ? local : slots) + (segment.level - m) * kAmxElements;
+    if (m == merges && segment.last) {
+      amx_add(below, sum, dw, block.ldw, rows, columns);
+    } else {
+      amx_add(below, sum, m < merges ? sum : slot, kAmxBlock, kAmxBlock, kAmxBlock);
+    }
+  }
+  if (segment.last && merges == 0) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      __builtin_memcpy(dw + r * block.ldw, slot + r * kAmxBlock,
+                       static_cast<std::size_t>(columns) * sizeof(float));
+    }
+  }
+}
+
+// The part of a panel of x that a segment needs stays in the L1 cache while all rows pass it.
 template <class Tiles>
 void amx_weight(const WeightBlock<bf16>& block) {
   Tiles tiles;
-  float* slots = block.slots;
-  const bf16* b = block.b;
-  for (std::int64_t c = 0; c < block.columns; c += kAmxBlock, b += block.b_stride) {
-    const std::int64_t columns = block.columns - c < kAmxBlock ? block.columns - c : kAmxBlock;
+  std::int64_t steps = 0;
+  for (std::int64_t s = 0; s < block.segment_count; ++s) steps += block.segments[s].groups;
+  steps *= amx_blocks(block.rows);
+  AmxWeightAhead<Tiles> ahead;
+  ahead.next = reinterpret_cast<const char*>(block.next);
+  ahead.stride = block.next_stride * static_cast<std::int64_t>(sizeof(bf16));
+  ahead.left = block.next_count;
+  ahead.lines = steps > 0 ? block.next_count / steps + 1 : 0;
+  for (std::int64_t s = 0; s < block.segment_count; ++s) {
+    float* slots = block.slots;
+    float* local = block.local;
     const bf16* a = block.a;
     for (std::int64_t r = 0; r < block.rows; r += kAmxBlock, a += block.a_stride) {
-      const std::int64_t rows = block.rows - r < kAmxBlock ? block.rows - r : kAmxBlock;
-      amx_weight_tile(tiles, block, a, b, slots, block.dw + r * block.ldw + c, rows, columns);
-      slots += block.slot_count * kAmxBlock * kAmxBlock;
+      amx_weight_tile(tiles, block, block.segments[s], a, block.b, slots, local,
+                      block.dw + r * block.ldw, smaller(block.rows - r, kAmxBlock), block.columns,
+                      ahead);
+      slots += block.slot_count * kAmxElements;
+      local += block.slot_count * kAmxElements;
     }
   }
 }
@@ -271,16 +338,16 @@ void amx_weight(const WeightBlock<bf16>& block) {
 template <class Packing>
 void amx_pack_dy(const bf16* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
                  bf16* out, std::int64_t stride) {
-  for (std::int64_t c = 0; c < columns; c += kAmxBlock, out += stride) {
-    const std::int64_t width = columns - c < kAmxBlock ? columns - c : kAmxBlock;
+  for (std::int64_t t = 0; t < tokens; t += kAmxBlock, out += kAmxElements) {
+    const std::int64_t rows = smaller(tokens - t, kAmxBlock);
     bf16* group = out;
-    for (std::int64_t t = 0; t < tokens; t += kAmxBlock, group += kAmxBlock * kAmxBlock) {
-      const std::int64_t rows = tokens - t < kAmxBlock ? tokens - t : kAmxBlock;
+    for (std::int64_t c = 0; c < columns; c += kAmxBlock, group += stride) {
+      const std::int64_t width = smaller(columns - c, kAmxBlock);
       if (width == kAmxBlock && rows == kAmxBlock) {
         Packing::transpose_block(in + t * ld + c, ld, group);
         continue;
       }
-      __builtin_memset(static_cast<void*>(group), 0, kAmxBlock * kAmxBlock * sizeof(bf16));
+      __builtin_memset(static_cast<void*>(group), 0, kAmxElements * sizeof(bf16));
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t i = 0; i < width; ++i) {
           group[i * kAmxBlock + r] = in[(t + r) * ld + c + i];
@@ -330,6 +397,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.forward = amx_forward<Tiles>;
   engine.forward_scratch = amx_forward_scratch;
   engine.panels_stay = true;
+  engine.packs_x_once = true;
   engine.weight = amx_weight<Tiles>;
   engine.pack_dy = amx_pack_dy<Packing>;
   engine.pack_x = amx_pack_x<Packing>;

@@ -53,13 +53,13 @@ struct WeightBlock {
   std::int64_t segment_count = 0;
   float* slots = nullptr;  // [b panel][a panel][slot_count][mr * nr]
   std::int64_t slot_count = 0;
-  float* local = nullptr;  // [slot_count][mr * nr]
+  float* local = nullptr;  // [slot_count][mr * nr]; per a panel if Engine::packs_x_once
   float* dw = nullptr;
   std::int64_t ldw = 0;
   std::int64_t rows = 0;     // of dw: columns of dy
   std::int64_t columns = 0;  // of dw: columns of x
-  // The operand to pack after this block, prefetched into L2: a cache line of `next_count` rows of
-  // x.
+  // What is read after this block, prefetched into L2: a cache line of each of `next_count` rows,
+  // `next_stride` elements apart.
   const Element* next = nullptr;
   std::int64_t next_stride = 0;
   std::int64_t next_count = 0;
@@ -84,6 +84,9 @@ struct Engine {
   // The panels of a block stay in the L2 cache while many rows pass them. false: the rows of a
   // block stay there while the panels pass.
   bool panels_stay = false;
+  // dW: x is packed once, before its products, and a chunk of dy fills the L2 cache. false: each
+  // block packs the panels of x for itself, and a panel fits in the L1 cache.
+  bool packs_x_once = false;
   void (*weight)(const WeightBlock<Element>&) = nullptr;
   // Packs `tokens` rows of `columns` columns into panels that are `stride` elements apart, starting
   // at `out`. Zero-pads the tokens to the granularity and the columns to the panel.

@@ -63,6 +63,8 @@ struct WeightPlan {
   std::int64_t columns = 0;    // of a block of dw
   std::int64_t slots = 0;      // running sums: log2(shards) + 1
   std::int64_t dy_stride = 0;  // elements between packed panels
+  std::int64_t x_stride = 0;   // elements between packed panels of x
+  std::size_t packed_x = 0;    // bytes of x that is packed once; they precede the threads' scratch
   // Byte offsets in a thread's scratch, which starts with packed dy.
   std::size_t x_offset = 0;
   std::size_t slots_offset = 0;
@@ -71,23 +73,42 @@ struct WeightPlan {
   std::size_t bytes = 0;
 };
 
+// Sets the rows and columns of blocks of dw that are at most `rows` x `columns`: an equal number of
+// tasks per thread, unless blocks become so small that packing dominates.
 template <typename Activation>
-WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t shards, std::int64_t k,
-                       std::int64_t n, int threads) {
-  // Packed dy fits in 1 MiB of L2, a panel of x in L1. x is packed once per block of rows.
-  constexpr std::int64_t kRows = sizeof(Activation) == 2 ? 768 : 384;
-  constexpr std::int64_t kColumns = 768;
-  WeightPlan plan;
-  plan.tokens = sizeof(Activation) == 2 ? 592 : 256;
-  std::int64_t row_blocks = ceil_div(n, kRows);
-  std::int64_t column_blocks = ceil_div(k, kColumns);
-  // An equal number of tasks per thread, unless blocks become so small that packing dominates.
+void plan_weight_blocks(WeightPlan& plan, const Engine<Activation>& engine, std::int64_t rows,
+                        std::int64_t columns, std::int64_t k, std::int64_t n, int threads) {
+  std::int64_t row_blocks = ceil_div(n, rows);
+  std::int64_t column_blocks = ceil_div(k, columns);
   while (row_blocks * column_blocks % threads != 0 &&
          (n / row_blocks >= 8 * engine.mr || k / column_blocks >= 8 * engine.nr)) {
     ++(n / row_blocks >= k / column_blocks ? row_blocks : column_blocks);
   }
   plan.rows = round_up_to(ceil_div(n, row_blocks), engine.mr);
   plan.columns = round_up_to(ceil_div(k, column_blocks), engine.nr);
+}
+
+template <typename Activation>
+WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t tokens, std::int64_t shards,
+                       std::int64_t k, std::int64_t n, int threads) {
+  WeightPlan plan;
+  if (engine.packs_x_once) {
+    // A chunk of two shards of BERT-base at 12 x 384. Packed dy takes 640 KB of the L2 cache.
+    constexpr std::int64_t kRows = 256;
+    plan.tokens = 1280;
+    plan_weight_blocks(plan, engine, kRows, k, k, n, threads);
+    const std::int64_t padded =
+        round_up_to(tokens, engine.granularity) + shards * engine.granularity;
+    plan.x_stride = padded * engine.nr + kPanelPadding;
+    plan.packed_x =
+        static_cast<std::size_t>(ceil_div(k, engine.nr) * plan.x_stride) * sizeof(Activation);
+  } else {
+    // Packed dy fits in 1 MiB of L2, a panel of x in L1. x is packed once per block of rows.
+    constexpr std::int64_t kRows = sizeof(Activation) == 2 ? 768 : 384;
+    constexpr std::int64_t kColumns = 768;
+    plan.tokens = sizeof(Activation) == 2 ? 592 : 256;
+    plan_weight_blocks(plan, engine, kRows, kColumns, k, n, threads);
+  }
   plan.slots = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(shards, 1)));
   plan.dy_stride = plan.tokens * engine.mr + kPanelPadding;
   std::size_t at = 0;
@@ -97,9 +118,11 @@ WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t shards, st
     return begin;
   };
   take(plan.rows / engine.mr * plan.dy_stride, sizeof(Activation));
-  plan.x_offset = take(plan.tokens * engine.nr + kPanelPadding, sizeof(Activation));
+  plan.x_offset =
+      take(engine.packs_x_once ? 0 : plan.tokens * engine.nr + kPanelPadding, sizeof(Activation));
   plan.slots_offset = take(plan.rows * plan.columns * plan.slots, sizeof(float));
-  plan.local_offset = take(plan.slots * engine.mr * engine.nr, sizeof(float));
+  const std::int64_t local_rows = engine.packs_x_once ? plan.rows : engine.mr;
+  plan.local_offset = take(plan.slots * local_rows * engine.nr, sizeof(float));
   plan.bias_offset = take(plan.rows * plan.slots, sizeof(float));
   plan.bytes = at;
   return plan;
@@ -117,6 +140,9 @@ struct Chunk {
     return segments[segment].first_group * granularity;
   }
   std::int64_t rows() const { return first_row[count - 1] + row_count[count - 1] - first_row[0]; }
+  std::int64_t groups() const {
+    return segments[count - 1].first_group + segments[count - 1].groups;
+  }
 };
 
 // Iterates over the shards in chunks. A chunk is the largest subtree of whole shards that starts at
@@ -255,10 +281,11 @@ std::size_t linear_forward_scratch(const Engine<Activation>& engine, std::int64_
 }
 
 template <typename Activation>
-std::size_t backward_weight_scratch(const Engine<Activation>& engine, std::int64_t /*rows*/,
+std::size_t backward_weight_scratch(const Engine<Activation>& engine, std::int64_t rows,
                                     std::int64_t shards, std::int64_t k, std::int64_t n,
                                     int threads) {
-  return plan_weight(engine, shards, k, n, threads).bytes * static_cast<std::size_t>(threads);
+  const WeightPlan plan = plan_weight(engine, rows, shards, k, n, threads);
+  return plan.packed_x + plan.bytes * static_cast<std::size_t>(threads);
 }
 
 // Adds dy of one segment to the bias gradient, in the tree order of the weight gradient.
@@ -277,17 +304,40 @@ void sum_bias(const Engine<Activation>& engine, const Segment& segment, const Ac
   if (segment.last) std::copy_n(sums, columns, dbias);
 }
 
+// Packs all tokens of x, each shard padded to the granularity.
+template <typename Activation>
+void pack_x_once(const Engine<Activation>& engine, ThreadPool& pool, const Activation* x,
+                 Shards shards, std::int64_t k, const WeightPlan& plan, Activation* packed) {
+  const std::int64_t panels = ceil_div(k, engine.nr);
+  const std::int64_t each = std::max<std::int64_t>(1, panels / (4 * pool.size()));
+  pool.for_ranges(panels, each, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t column = begin * engine.nr;
+    Activation* out = packed + begin * plan.x_stride;
+    for (std::size_t s = 0; s + 1 < shards.size(); ++s) {
+      const std::int64_t tokens = shards[s + 1] - shards[s];
+      if (tokens == 0) continue;
+      engine.pack_x(x + shards[s] * k + column, k, tokens, std::min(end * engine.nr, k) - column,
+                    out, plan.x_stride);
+      out += round_up_to(tokens, engine.granularity) * engine.nr;
+    }
+  });
+}
+
 template <typename Activation>
 void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const Activation* x,
                      const Activation* dy, Shards shards, std::int64_t k, std::int64_t n, float* dw,
                      float* dbias, std::byte* scratch) {
   const auto shard_count = static_cast<std::int64_t>(shards.size()) - 1;
-  const WeightPlan plan = plan_weight(engine, shard_count, k, n, pool.size());
+  const WeightPlan plan =
+      plan_weight(engine, shards.back() - shards.front(), shard_count, k, n, pool.size());
+  Activation* const all_x = reinterpret_cast<Activation*>(scratch);
+  if (engine.packs_x_once) pack_x_once(engine, pool, x, shards, k, plan, all_x);
   const std::int64_t column_blocks = ceil_div(k, plan.columns);
   pool.run(ceil_div(n, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
     const std::int64_t row = task / column_blocks * plan.rows;
     const std::int64_t column = task % column_blocks * plan.columns;
-    std::byte* thread_scratch = scratch + static_cast<std::size_t>(thread) * plan.bytes;
+    std::byte* thread_scratch =
+        scratch + plan.packed_x + static_cast<std::size_t>(thread) * plan.bytes;
     Activation* packed_dy = reinterpret_cast<Activation*>(thread_scratch);
     Activation* packed_x = reinterpret_cast<Activation*>(thread_scratch + plan.x_offset);
     float* bias_slots = reinterpret_cast<float*>(thread_scratch + plan.bias_offset);
@@ -301,6 +351,7 @@ void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const A
     block.rows = std::min(plan.rows, n - row);
     const std::int64_t column_end = std::min(column + plan.columns, k);
     ChunkReader reader(shards, plan.tokens, engine.granularity);
+    std::int64_t first_group = 0;  // of the chunk, in x that is packed once
     for (Chunk chunk; reader.next(chunk);) {
       block.segments = chunk.segments.data();
       block.segment_count = chunk.count;
@@ -314,20 +365,32 @@ void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const A
                    plan.rows, dbias + row);
         }
       }
+      const std::int64_t groups = chunk.groups();
       block.slots = reinterpret_cast<float*>(thread_scratch + plan.slots_offset);
       for (std::int64_t c = column; c < column_end; c += engine.nr) {
         block.columns = std::min<std::int64_t>(engine.nr, column_end - c);
         block.dw = dw + row * k + c;
-        block.next = x + chunk.first_row[0] * k + c + engine.nr;
-        block.next_stride = k;
-        block.next_count = c + engine.nr < column_end ? chunk.rows() : 0;
-        for (int s = 0; s < chunk.count; ++s) {
-          engine.pack_x(x + chunk.first_row[s] * k + c, k, chunk.row_count[s], block.columns,
-                        packed_x + chunk.first_token(s, engine.granularity) * engine.nr, 0);
+        if (engine.packs_x_once) {
+          constexpr std::int64_t kLine = 64 / sizeof(Activation);
+          block.b =
+              all_x + c / engine.nr * plan.x_stride + first_group * engine.granularity * engine.nr;
+          block.next = block.b + plan.x_stride;
+          block.next_stride = kLine;
+          block.next_count =
+              c + engine.nr < column_end ? groups * engine.granularity * engine.nr / kLine : 0;
+        } else {
+          block.next = x + chunk.first_row[0] * k + c + engine.nr;
+          block.next_stride = k;
+          block.next_count = c + engine.nr < column_end ? chunk.rows() : 0;
+          for (int s = 0; s < chunk.count; ++s) {
+            engine.pack_x(x + chunk.first_row[s] * k + c, k, chunk.row_count[s], block.columns,
+                          packed_x + chunk.first_token(s, engine.granularity) * engine.nr, 0);
+          }
         }
         engine.weight(block);
         block.slots += plan.rows * engine.nr * plan.slots;
       }
+      first_group += groups;
     }
   });
 }
