@@ -4,54 +4,42 @@
 #include <array>
 #include <bit>
 
+#include "worker/kernels/gemm/plan.h"
+
 namespace tilewright::kernels {
 namespace {
 
-constexpr std::int64_t round_up_to(std::int64_t x, std::int64_t unit) {
-  return (x + unit - 1) / unit * unit;
-}
-constexpr std::int64_t ceil_div(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
-
-// How a product [rows, columns] is cut into tasks. The rows of a block stay in the L2 cache while
-// the panels stream through it.
-struct ForwardPlan {
-  std::int64_t rows = 0;     // of a block
-  std::int64_t columns = 0;  // of a block
-};
-
 constexpr std::int64_t kL2Rows = 320 * 1024;  // bytes of left rows; the rest of L2 is for panels
 
-// For engines whose panels stay: few tasks with many rows each.
-inline ForwardPlan plan_rows(std::int64_t rows, std::int64_t columns, std::int64_t mr,
-                             std::int64_t nr, int threads) {
-  constexpr std::int64_t kLeastRows = 128;
-  const std::int64_t wanted = threads == 1 ? 1 : 2 * threads;
-  std::int64_t row_blocks = std::min(wanted, ceil_div(rows, kLeastRows));
-  if (row_blocks > threads) row_blocks = row_blocks / threads * threads;
-  std::int64_t column_blocks = 1;
-  while (row_blocks * column_blocks < threads && column_blocks < ceil_div(columns, nr)) {
-    ++column_blocks;
+// How a product [rows, columns] with the summed dimension k is cut.
+template <typename Activation>
+BlockSize plan_forward(const Engine<Activation>& engine, std::int64_t rows, std::int64_t columns,
+                       std::int64_t k, int threads) {
+  // A row of tiles and a panel come from the L3 cache once per block.
+  const TiledMatrix matrix{rows, columns, engine.mr, engine.nr, 0.5, 1.0};
+  if (engine.panels_stay) {
+    return fastest_blocks(matrix, {round_up_to(rows, engine.mr), round_up_to(columns, engine.nr)},
+                          threads);
   }
-  return {round_up_to(ceil_div(rows, row_blocks), mr),
-          round_up_to(ceil_div(columns, column_blocks), nr)};
-}
-
-inline ForwardPlan plan_forward(std::int64_t rows, std::int64_t columns, std::int64_t row_bytes,
-                                std::int64_t mr, std::int64_t nr, int threads) {
-  const std::int64_t fitting = std::max(mr, kL2Rows / std::max<std::int64_t>(row_bytes, 1));
+  const std::int64_t row_bytes = k * static_cast<std::int64_t>(sizeof(Activation));
+  const std::int64_t fitting =
+      std::max<std::int64_t>(engine.mr, kL2Rows / std::max<std::int64_t>(row_bytes, 1));
   std::int64_t row_blocks = ceil_div(rows, std::min<std::int64_t>(fitting, 256));
   std::int64_t column_blocks = 1;
   if (threads > 1) {
     // Four tasks per thread, so that other threads can take over tasks of a delayed thread.
     const std::int64_t wanted = 4 * threads;
-    row_blocks = std::clamp(wanted, row_blocks, std::max(row_blocks, ceil_div(rows, 4 * mr)));
     row_blocks =
-        std::min(round_up_to(row_blocks, threads), std::max<std::int64_t>(1, ceil_div(rows, mr)));
+        std::clamp(wanted, row_blocks, std::max(row_blocks, ceil_div(rows, 4 * engine.mr)));
+    row_blocks = std::min(round_up_to(row_blocks, threads),
+                          std::max<std::int64_t>(1, ceil_div(rows, engine.mr)));
     column_blocks =
-        std::clamp<std::int64_t>(ceil_div(wanted, row_blocks), 1, ceil_div(columns, nr));
+        std::clamp<std::int64_t>(ceil_div(wanted, row_blocks), 1, ceil_div(columns, engine.nr));
   }
-  return {round_up_to(ceil_div(rows, row_blocks), mr),
-          round_up_to(ceil_div(columns, column_blocks), nr)};
+  return keep_threads_busy(matrix,
+                           {round_up_to(ceil_div(rows, row_blocks), engine.mr),
+                            round_up_to(ceil_div(columns, column_blocks), engine.nr)},
+                           threads);
 }
 
 // How dw [n, k] is cut into tasks. A task processes all tokens in chunks: it packs its columns of
@@ -73,30 +61,35 @@ struct WeightPlan {
   std::size_t bytes = 0;
 };
 
-// Sets the rows and columns of blocks of dw that are at most `rows` x `columns`: an equal number of
-// tasks per thread, unless blocks become so small that packing dominates.
+// The blocks of dw, at most `most`: an equal number of tasks per thread, unless blocks become so
+// small that packing dominates.
 template <typename Activation>
-void plan_weight_blocks(WeightPlan& plan, const Engine<Activation>& engine, std::int64_t rows,
-                        std::int64_t columns, std::int64_t k, std::int64_t n, int threads) {
-  std::int64_t row_blocks = ceil_div(n, rows);
-  std::int64_t column_blocks = ceil_div(k, columns);
+BlockSize plan_weight_blocks(const Engine<Activation>& engine, BlockSize most, std::int64_t k,
+                             std::int64_t n, int threads) {
+  std::int64_t row_blocks = ceil_div(n, most.rows);
+  std::int64_t column_blocks = ceil_div(k, most.columns);
   while (row_blocks * column_blocks % threads != 0 &&
          (n / row_blocks >= 8 * engine.mr || k / column_blocks >= 8 * engine.nr)) {
     ++(n / row_blocks >= k / column_blocks ? row_blocks : column_blocks);
   }
-  plan.rows = round_up_to(ceil_div(n, row_blocks), engine.mr);
-  plan.columns = round_up_to(ceil_div(k, column_blocks), engine.nr);
+  // Packing a row of tiles takes as long as the products of several of its tiles.
+  const TiledMatrix matrix{n, k, engine.mr, engine.nr, 4, engine.packs_x_once ? 1.0 : 4.0};
+  return keep_threads_busy(matrix,
+                           {round_up_to(ceil_div(n, row_blocks), engine.mr),
+                            round_up_to(ceil_div(k, column_blocks), engine.nr)},
+                           threads);
 }
 
 template <typename Activation>
 WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t tokens, std::int64_t shards,
                        std::int64_t k, std::int64_t n, int threads) {
   WeightPlan plan;
+  BlockSize block;
   if (engine.packs_x_once) {
     // A chunk of two shards of BERT-base at 12 x 384. Packed dy takes 640 KB of the L2 cache.
     constexpr std::int64_t kRows = 256;
     plan.tokens = 1280;
-    plan_weight_blocks(plan, engine, kRows, k, k, n, threads);
+    block = plan_weight_blocks(engine, {kRows, round_up_to(k, engine.nr)}, k, n, threads);
     const std::int64_t padded =
         round_up_to(tokens, engine.granularity) + shards * engine.granularity;
     plan.x_stride = padded * engine.nr + kPanelPadding;
@@ -107,8 +100,10 @@ WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t tokens, st
     constexpr std::int64_t kRows = sizeof(Activation) == 2 ? 768 : 384;
     constexpr std::int64_t kColumns = 768;
     plan.tokens = sizeof(Activation) == 2 ? 592 : 256;
-    plan_weight_blocks(plan, engine, kRows, kColumns, k, n, threads);
+    block = plan_weight_blocks(engine, {kRows, kColumns}, k, n, threads);
   }
+  plan.rows = block.rows;
+  plan.columns = block.columns;
   plan.slots = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(shards, 1)));
   plan.dy_stride = plan.tokens * engine.mr + kPanelPadding;
   std::size_t at = 0;
@@ -241,10 +236,7 @@ void forward(const Engine<Activation>& engine, ThreadPool& pool, const Activatio
              const Activation* packed, const float* bias, std::int64_t rows, std::int64_t k,
              std::int64_t n, Activation* y, std::byte* scratch) {
   if (rows <= 0) return;
-  const ForwardPlan plan =
-      engine.panels_stay ? plan_rows(rows, n, engine.mr, engine.nr, pool.size())
-                         : plan_forward(rows, n, k * static_cast<std::int64_t>(sizeof(Activation)),
-                                        engine.mr, engine.nr, pool.size());
+  const BlockSize plan = plan_forward(engine, rows, n, k, pool.size());
   const std::size_t thread_scratch = forward_scratch(engine, k);
   const std::int64_t column_blocks = ceil_div(n, plan.columns);
   const std::int64_t panel_stride = round_up_to(k, engine.granularity) * engine.nr;
@@ -407,6 +399,20 @@ void fill_gemm_native(Ops<Activation>& ops, const Engine<Activation>& engine) {
   ops.linear_backward_weight.template bind<backward_weight<Activation>>(engine);
   ops.linear_backward_weight_scratch.template bind<backward_weight_scratch<Activation>>(engine);
 }
+template <typename Activation>
+LayerUse layer_thread_use(const Engine<Activation>& engine, std::int64_t rows, std::int64_t k,
+                          std::int64_t n, int threads) {
+  const auto use = [&](std::int64_t matrix_rows, std::int64_t columns, BlockSize block) {
+    return thread_use({matrix_rows, columns, engine.mr, engine.nr}, block, threads);
+  };
+  const WeightPlan weight = plan_weight(engine, rows, 1, k, n, threads);
+  return {use(rows, n, plan_forward(engine, rows, n, k, threads)),
+          use(rows, k, plan_forward(engine, rows, k, n, threads)),
+          use(n, k, {weight.rows, weight.columns})};
+}
+template LayerUse layer_thread_use(const Engine<bf16>&, std::int64_t, std::int64_t, std::int64_t,
+                                   int);
+
 template void fill_gemm_native<float>(Ops<float>&, const Engine<float>&);
 template void fill_gemm_native<bf16>(Ops<bf16>&, const Engine<bf16>&);
 

@@ -1,0 +1,45 @@
+// How the products of a linear layer are cut into blocks, one per task.
+#pragma once
+
+#include <cstdint>
+
+namespace tilewright::kernels {
+
+constexpr std::int64_t ceil_div(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
+constexpr std::int64_t round_up_to(std::int64_t x, std::int64_t unit) {
+  return ceil_div(x, unit) * unit;
+}
+
+// A matrix [rows, columns] that is computed in register tiles of mr x nr. A block costs one unit per
+// tile, and additionally `row_cost` per row of tiles and `column_cost` per column of tiles, for
+// operands that are loaded or packed once per block.
+struct TiledMatrix {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t mr = 1;
+  std::int64_t nr = 1;
+  double row_cost = 0;
+  double column_cost = 0;
+};
+
+// The size of a block, a multiple of mr x nr. Blocks at the end of the matrix are smaller.
+struct BlockSize {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t count(const TiledMatrix& matrix) const {
+    return ceil_div(matrix.rows, rows) * ceil_div(matrix.columns, columns);
+  }
+};
+
+// The part of the threads' time that goes into tiles if each thread takes the next block when it has
+// finished one: tiles / (threads x time of the slowest thread, in tiles).
+double thread_use(const TiledMatrix& matrix, BlockSize block, int threads);
+
+// The block size of at most `most` with the shortest time.
+BlockSize fastest_blocks(const TiledMatrix& matrix, BlockSize most, int threads);
+
+// `block`, which was measured on few threads, unless it leaves many threads idle; then the fastest
+// one of at most its size.
+BlockSize keep_threads_busy(const TiledMatrix& matrix, BlockSize block, int threads);
+
+}  // namespace tilewright::kernels
