@@ -8,6 +8,8 @@ namespace tilewright::kernels {
 
 template <typename Element>
 struct Engine;
+template <typename Activation>
+struct KernelTable;
 struct KernelTables;
 
 // Linear layers: gemm/ref.cpp, gemm/gemm_<isa>.cpp.
@@ -26,5 +28,8 @@ extern const KernelTables kRefKernels;
 extern const KernelTables kAvx2Kernels;
 extern const KernelTables kAvx512Kernels;
 extern const KernelTables kAvx512Bf16Kernels;
+extern const KernelTables kAmxKernels;
+// Only attention: the AMX kernels on tiles emulated in plain C++, for CPUs with AVX512-BF16.
+extern const KernelTable<runtime::bf16> kAmxEmulatorAttention;
 
 }  // namespace tilewright::kernels

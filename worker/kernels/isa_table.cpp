@@ -8,8 +8,7 @@
 namespace tilewright::kernels {
 namespace {
 
-// In the order of Isa. AMX has kernels for linear layers only and takes the others from
-// AVX512-BF16.
+// In the order of Isa.
 constinit const IsaRow kRows[] = {
     {Isa::kRef, &kRefKernels, {&kRefFloat}, {&kRefBf16}},
     {Isa::kAvx2, &kAvx2Kernels, {&kAvx2Float, dnnl_cpu_isa_avx2}, {&kAvx2Bf16}},
@@ -22,7 +21,7 @@ constinit const IsaRow kRows[] = {
      {&kAvx512Float, dnnl_cpu_isa_avx512_core_bf16},
      {&kAvx512Bf16, dnnl_cpu_isa_avx512_core_bf16}},
     {Isa::kAmx,
-     &kAvx512Bf16Kernels,
+     &kAmxKernels,
      {&kAvx512Float, dnnl_cpu_isa_avx512_core_amx},
      {&kAmx, dnnl_cpu_isa_avx512_core_amx}},
 };

@@ -5,6 +5,6 @@ namespace tilewright::kernels {
 
 // Raised by each change after which the same training gives other bits: the order of a sum, a
 // polynomial, a rounding. Workers of different versions, and checkpoints of another one, do not mix.
-inline constexpr int kNumericsVersion = 2;
+inline constexpr int kNumericsVersion = 3;
 
 }  // namespace tilewright::kernels

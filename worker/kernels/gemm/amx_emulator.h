@@ -8,13 +8,12 @@
 // inputs count as zero and subnormal results become zero, independent of MXCSR.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "worker/runtime/bf16.h"
 
 namespace tilewright::kernels {
+namespace {  // also compiled for AVX512-BF16
 
 class AmxEmulator {
  public:
@@ -23,12 +22,12 @@ class AmxEmulator {
 
   template <int t>
   void zero() {
-    std::memset(tiles_[t], 0, sizeof tiles_[t]);
+    __builtin_memset(tiles_[t], 0, sizeof tiles_[t]);
   }
   template <int t>
   void load(const void* from, std::int64_t stride) {
     for (int r = 0; r < kRows; ++r) {
-      std::memcpy(tiles_[t][r], static_cast<const char*>(from) + r * stride, kBytes);
+      __builtin_memcpy(tiles_[t][r], static_cast<const char*>(from) + r * stride, kBytes);
     }
   }
   template <int t>
@@ -38,7 +37,7 @@ class AmxEmulator {
   template <int t>
   void store(void* to, std::int64_t stride) const {
     for (int r = 0; r < kRows; ++r) {
-      std::memcpy(static_cast<char*>(to) + r * stride, tiles_[t][r], kBytes);
+      __builtin_memcpy(static_cast<char*>(to) + r * stride, tiles_[t][r], kBytes);
     }
   }
   template <int c, int a, int b>
@@ -54,16 +53,19 @@ class AmxEmulator {
  private:
   using Tile = unsigned char[kRows][kBytes];
 
-  static float flushed(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+  static float flushed(float x) {
+    return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
+  }
   // The product of two bf16 is exact in fp32 unless it is tiny, so multiplying and adding equals
   // FMA.
   static float multiply_add(float x, float y, float sum) {
     const float product = x * y;
-    return flushed(std::abs(product) >= 0x1p-100f ? sum + product : std::fma(x, y, sum));
+    return flushed(__builtin_fabsf(product) >= 0x1p-100f ? sum + product
+                                                         : __builtin_fmaf(x, y, sum));
   }
   static float element(const unsigned char* row, int i) {
     runtime::bf16 value;
-    std::memcpy(&value, row + 2 * i, sizeof value);
+    __builtin_memcpy(&value, row + 2 * i, sizeof value);
     return flushed(runtime::to_float(value));
   }
 
@@ -82,9 +84,9 @@ class AmxEmulator {
       }
       for (int n = 0; n < kPairs; ++n) {
         float sum = 0;
-        std::memcpy(&sum, &c[m][4 * n], sizeof sum);
+        __builtin_memcpy(&sum, &c[m][4 * n], sizeof sum);
         sum = flushed(flushed(sum) + flushed(even[n] + odd[n]));
-        std::memcpy(&c[m][4 * n], &sum, sizeof sum);
+        __builtin_memcpy(&c[m][4 * n], &sum, sizeof sum);
       }
     }
   }
@@ -92,4 +94,5 @@ class AmxEmulator {
   Tile tiles_[8] = {};
 };
 
+}  // namespace
 }  // namespace tilewright::kernels

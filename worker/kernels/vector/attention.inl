@@ -14,25 +14,6 @@ static_assert(kForwardQueries % kDropoutBlock == 0 && kBackwardQueries % kDropou
 inline constexpr std::int64_t kStrip = 24;
 inline constexpr std::int64_t kLead = kStrip / 2;
 
-inline constexpr float kLog2E = 1.44269504f;
-
-// Allocates 64-byte aligned parts of one thread's scratch. With a null base it only sums the sizes.
-class Scratch {
- public:
-  explicit Scratch(std::byte* base) : base_(base) {}
-  template <typename E>
-  E* take(std::int64_t count) {
-    std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += round_up(count * static_cast<std::int64_t>(sizeof(E)), 64);
-    return reinterpret_cast<E*>(piece);
-  }
-  std::size_t used() const { return static_cast<std::size_t>(used_); }
-
- private:
-  std::byte* base_;
-  std::int64_t used_ = 0;
-};
-
 // The type of P after dropout, as A of dV.
 template <std::int64_t kPack>
 struct Probability {
@@ -110,35 +91,6 @@ std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size) {
   return most;
 }
 
-// One head of one example in the packed rows of qkv.
-template <typename Activation>
-struct Head {
-  Head(const AttentionForward<Activation>& a, std::int64_t example, std::int64_t head)
-      : D(a.head_size),
-        width(a.heads * a.head_size),
-        first(a.cu_seqlens[example]),
-        S(a.cu_seqlens[example + 1] - first),
-        keys(a.attended == nullptr ? S : a.attended[example]),
-        stride(3 * width),
-        offset(first * stride + head * D),
-        q(a.qkv + offset),
-        k(q + width),
-        v(k + width),
-        context_offset(first * width + head * D),
-        log_sum_exp(a.log_sum_exp + head * a.cu_seqlens[a.B] + first) {
-    float root[kLanes];
-    store(root, broadcast(1.0f) / square_root(broadcast(static_cast<float>(D))));
-    scale = root[0];
-  }
-  std::int64_t D, width, first, S;
-  std::int64_t keys;  // number of attended tokens, the first of S
-  std::int64_t stride, offset;
-  const Activation *q, *k, *v;  // of the first token
-  std::int64_t context_offset;
-  float* log_sum_exp;  // [S]
-  float scale;
-};
-
 // Rows of activations as A, packed to `copy` unless it is null.
 template <typename Activation>
 Left<Element<Activation>> as_left(const Activation* src, std::int64_t stride, std::int64_t rows,
@@ -154,26 +106,6 @@ Left<Element<Activation>> as_left(const Activation* src, std::int64_t stride, st
 template <typename E>
 Left<E> from_row(Left<E> a, std::int64_t row) {
   return {a.p + row * a.row, a.row, a.step};
-}
-
-// Fetches the rows of D elements of the next head while this one is computed.
-template <typename Element>
-inline void prefetch_rows(const Element* p, std::int64_t stride, std::int64_t rows,
-                          std::int64_t D) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
-      prefetch(p + i * stride + d);
-    }
-  }
-}
-template <typename Element>
-inline void prefetch_rows_for_write(Element* p, std::int64_t stride, std::int64_t rows,
-                                    std::int64_t D) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
-      prefetch_for_write(p + i * stride + d);
-    }
-  }
 }
 
 // The mask bits of kLanes queries from `column` of a block's mask.

@@ -19,8 +19,6 @@ using Element = typename ElementOf<Activation>::Type;
 template <typename Activation>
 inline constexpr std::int64_t kPerElement = __is_same(Element<Activation>, float) ? 1 : 2;
 
-inline std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
-
 // Loads n <= kLanes elements of a row from element e. Pairs are loaded as raw bits.
 template <typename Activation>
 inline Vec load_elements_of(const Activation* row, std::int64_t e, std::int64_t n) {

@@ -8,6 +8,7 @@
 #include "worker/kernels/vector/norm.inl"
 #include "worker/kernels/vector/pointwise.inl"
 #include "worker/kernels/vector/parameters.inl"
+#include "worker/kernels/vector/attention_head.inl"
 #include "worker/kernels/vector/product.inl"
 #include "worker/kernels/vector/attention_pack.inl"
 #include "worker/kernels/vector/attention.inl"

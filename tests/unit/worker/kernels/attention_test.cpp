@@ -5,23 +5,6 @@ namespace {
 
 using AttentionTest = KernelTest;
 
-// |got - want| <= round-off of the type * |want| + share * terms, where `share` bounds the relative
-// error of one term: fp32 round-off (the error of a score of magnitude up to about 10 becomes a
-// relative error of its probability) and, for bf16, the rounding of a probability or its gradient
-// to bf16.
-template <typename Activation>
-void expect_sums(const std::vector<Activation>& got, const Doubles& want, const Doubles& terms,
-                 const char* what) {
-  const double share =
-      100 * kRoundoff<float> + (sizeof(Activation) == 2 ? 1.1 * kRoundoff<Activation> : 0);
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_LE(std::abs(as_double(got[i]) - want[i]),
-              kRoundoff<Activation> * std::abs(want[i]) + share * terms[i] + 1e-30)
-        << what << " at " << i << ": got " << as_double(got[i]) << ", expected " << want[i];
-  }
-}
-
 TEST_P(AttentionTest, AgreesWithDoublePrecision) {
   with_type([&]<typename Activation>(Activation) {
     for (const Shape& shape : {Shape{{3, 1, 0, 17}, 2, 8}, Shape{{70, 33}, 3, 32},

@@ -1,0 +1,972 @@
+// Attention of the heads of one example on AMX tiles. Formulas: ref/attention_ref.cpp.
+//
+// Tiles is the type that gemm/amx_blocks.h describes. A tile register has 16 rows of 64 bytes; a
+// dot adds 32 products to each of 16 x 16 sums. Operands are packed once per head into tiles of 512
+// contiguous bf16:
+//   rows    a left operand: 16 rows of 32 summed elements
+//   pairs   a right operand: 16 pairs of summed elements of 16 columns each
+// Scores are transposed, [keys, queries], in columns of 16 queries: the statistics of a query are
+// one lane, P and dS are rows of dV and dK as they stand, and pairs of keys of the transposed
+// outputs O^T = V^T P^T and dQ^T = K^T dS^T.
+//
+// The tile unit works while vectors do: the scores of the next tile or column are multiplied before
+// the current ones are used, and products are added to the output one step later.
+namespace tilewright::kernels {
+namespace {
+
+inline constexpr std::int64_t kTileRows = 16;    // rows of a tile, and columns of its sums
+inline constexpr std::int64_t kTileDepth = 32;   // summed elements of a dot
+inline constexpr std::int64_t kTileSize = 512;   // bf16 of an operand's tile
+inline constexpr std::int64_t kSumsSize = 256;   // floats of a tile of sums
+inline constexpr std::int64_t kTileBytes = 64;   // bytes of a row
+inline constexpr std::int64_t kTilePairs = 8;    // pairs of keys in 16 rows
+inline constexpr std::int64_t kOutputTiles = 4;  // outputs that stay in tile registers 0 to 3
+inline constexpr std::int64_t kDropoutColumns = kDropoutBlock / kTileRows;
+// Queries of backward whose P and dS stay in scratch until they are multiplied to dV and dK.
+inline constexpr std::int64_t kQueryBlock = 128;
+inline constexpr std::int64_t kBlockColumns = kQueryBlock / kTileRows;
+inline constexpr std::int64_t kBlockChunks = kQueryBlock / kTileDepth;
+
+inline std::int64_t at_most(std::int64_t x, std::int64_t limit) { return x < limit ? x : limit; }
+
+// Numbers of tiles of a head.
+struct TileCounts {
+  TileCounts(std::int64_t S, std::int64_t keys, std::int64_t D)
+      : chunks(round_up(keys, kTileDepth) / kTileDepth),
+        columns(round_up(S, kTileRows) / kTileRows),
+        depth(round_up(D, kTileDepth) / kTileDepth),
+        outputs(2 * depth) {}
+  std::int64_t chunks;   // of 32 keys
+  std::int64_t columns;  // of 16 queries
+  std::int64_t depth;    // tiles along a head's summed elements
+  std::int64_t outputs;  // tiles along a head's outputs
+};
+
+// ---- Packing. Elements beyond the given rows and columns are zero.
+
+inline __m512i load_bf16(const bf16* p, std::int64_t n) {
+  if (n >= kTileDepth) return _mm512_loadu_si512(p);
+  return _mm512_maskz_loadu_epi16((1u << n) - 1u, p);
+}
+inline __m256i load_half(const bf16* p, std::int64_t n) {
+  return _mm256_maskz_loadu_epi16(static_cast<__mmask16>(n >= kTileRows ? 0xffffu : (1u << n) - 1u),
+                                  p);
+}
+inline void store_tile_row(bf16* p, __m512i row) { _mm512_storeu_si512(p, row); }
+
+// 16 rows of 32 elements.
+inline void pack_rows_tile(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t n,
+                           bf16* tile) {
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    store_tile_row(tile + r * kTileDepth,
+                   r < rows ? load_bf16(src + r * stride, n) : _mm512_setzero_si512());
+  }
+}
+
+// The transpose of 16 rows of 32 elements, as pairs of elements.
+inline void pack_transposed_pairs(const bf16* src, std::int64_t stride, std::int64_t rows,
+                                  std::int64_t n, bf16* tile) {
+  Vec block[kTileRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+    block[r] = r < rows ? _mm512_castsi512_ps(load_bf16(src + r * stride, n)) : broadcast(0.0f);
+  }
+  transpose(block);
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+    store_tile_row(tile + r * kTileDepth, _mm512_castps_si512(block[r]));
+  }
+}
+
+// The pairs (first[i], second[i]) of 16 elements.
+inline __m512i interleave(__m256i first, __m256i second) {
+  return _mm512_or_si512(_mm512_cvtepu16_epi32(first),
+                         _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+}
+inline __m512i pair_of_rows(const bf16* src, std::int64_t stride, std::int64_t row,
+                            std::int64_t rows, std::int64_t n) {
+  const __m256i zero = _mm256_setzero_si256();
+  return interleave(row < rows ? load_half(src + row * stride, n) : zero,
+                    row + 1 < rows ? load_half(src + (row + 1) * stride, n) : zero);
+}
+
+// 16 pairs of rows of 16 elements.
+inline void pack_pairs_tile(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t n,
+                            bf16* tile) {
+  for (std::int64_t p = 0; p < kTileRows; ++p) {
+    store_tile_row(tile + p * kTileDepth, pair_of_rows(src, stride, 2 * p, rows, n));
+  }
+}
+
+// The transpose of 32 rows of 16 elements.
+inline void pack_transposed_rows(const bf16* src, std::int64_t stride, std::int64_t rows,
+                                 std::int64_t n, bf16* tile) {
+  Vec block[kTileRows];
+#pragma GCC unroll 16
+  for (int p = 0; p < kTileRows; ++p) {
+    block[p] = _mm512_castsi512_ps(pair_of_rows(src, stride, 2 * p, rows, n));
+  }
+  transpose(block);
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+    store_tile_row(tile + r * kTileDepth, _mm512_castps_si512(block[r]));
+  }
+}
+
+// Packs `rows` rows of D elements as [rows / 16][depth] tiles of rows.
+inline void pack_head_rows(const bf16* src, std::int64_t stride, std::int64_t rows,
+                           std::int64_t row_tiles, std::int64_t D, std::int64_t depth, bf16* out) {
+  for (std::int64_t t = 0; t < row_tiles; ++t) {
+    for (std::int64_t k = 0; k < depth; ++k, out += kTileSize) {
+      pack_rows_tile(src + t * kTileRows * stride + k * kTileDepth, stride, rows - t * kTileRows,
+                     D - k * kTileDepth, out);
+    }
+  }
+}
+// Packs 16 rows as [depth] tiles of pairs along D.
+inline void pack_column(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
+                        std::int64_t depth, bf16* out) {
+  for (std::int64_t k = 0; k < depth; ++k, out += kTileSize) {
+    pack_transposed_pairs(src + k * kTileDepth, stride, rows, D - k * kTileDepth, out);
+  }
+}
+// Packs `rows` rows as [rows / 32][outputs] tiles: pairs of rows, or their transpose as rows.
+template <bool kTranspose>
+void pack_chunks(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
+                 std::int64_t outputs, bf16* out) {
+  for (std::int64_t i = 0; i < rows; i += kTileDepth) {
+    for (std::int64_t o = 0; o < outputs; ++o, out += kTileSize) {
+      const bf16* from = src + i * stride + o * kTileRows;
+      const std::int64_t n = D - o * kTileRows;
+      if (n <= 0) {
+        __builtin_memset(static_cast<void*>(out), 0, kTileSize * sizeof(bf16));
+      } else if (kTranspose) {
+        pack_transposed_rows(from, stride, rows - i, n, out);
+      } else {
+        pack_pairs_tile(from, stride, rows - i, n, out);
+      }
+    }
+  }
+}
+
+// ---- Products.
+
+// Sums kSum = rows times pairs over `depth` tiles.
+template <int kSum, class Tiles>
+inline void multiply_tiles(Tiles& tiles, const bf16* rows, const bf16* pairs, std::int64_t depth) {
+  tiles.template zero<kSum>();
+  for (std::int64_t k = 0; k < depth; ++k) {
+    tiles.template load<6>(rows + k * kTileSize, kTileBytes);
+    tiles.template load<7>(pairs + k * kTileSize, kTileBytes);
+    tiles.template dot<kSum, 6, 7>();
+  }
+}
+
+// Sums 0 to count - 1, of outputs, for one chunk of summed elements.
+template <class Tiles>
+inline void clear_outputs(Tiles& tiles) {
+  tiles.template zero<0>();
+  tiles.template zero<1>();
+  tiles.template zero<2>();
+  tiles.template zero<3>();
+}
+template <class Tiles>
+inline void add_outputs(Tiles& tiles, const bf16* rows, const bf16* pairs, std::int64_t count) {
+  tiles.template load<7>(pairs, kTileBytes);
+  tiles.template load<6>(rows, kTileBytes);
+  tiles.template dot<0, 6, 7>();
+  tiles.template load<6>(rows + kTileSize, kTileBytes);
+  tiles.template dot<1, 6, 7>();
+  if (count == 2) return;
+  tiles.template load<6>(rows + 2 * kTileSize, kTileBytes);
+  tiles.template dot<2, 6, 7>();
+  tiles.template load<6>(rows + 3 * kTileSize, kTileBytes);
+  tiles.template dot<3, 6, 7>();
+}
+template <class Tiles>
+inline void store_outputs(Tiles& tiles, float* sums, std::int64_t count) {
+  tiles.template store<0>(sums, kTileBytes);
+  tiles.template store<1>(sums + kSumsSize, kTileBytes);
+  if (count == 2) return;
+  tiles.template store<2>(sums + 2 * kSumsSize, kTileBytes);
+  tiles.template store<3>(sums + 3 * kSumsSize, kTileBytes);
+}
+// The outputs beyond the first four of a column, from its stored pairs.
+template <class Tiles>
+void add_further_outputs(Tiles& tiles, const bf16* rows, const bf16* pairs, std::int64_t chunks,
+                         std::int64_t outputs, float* sums) {
+  for (std::int64_t o = kOutputTiles; o < outputs; o += kOutputTiles) {
+    const std::int64_t count = at_most(outputs - o, kOutputTiles);
+    clear_outputs(tiles);
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      add_outputs(tiles, rows + (c * outputs + o) * kTileSize, pairs + c * kTileSize, count);
+    }
+    store_outputs(tiles, sums + o * kSumsSize, count);
+  }
+}
+
+// Rounds the transposed outputs of 16 queries, times a factor for each, to rows of D elements.
+inline void write_transposed(const float* sums, Vec factors, std::int64_t rows, std::int64_t D,
+                             bf16* to, std::int64_t stride) {
+  for (std::int64_t d = 0; d < D; d += kTileRows, sums += kSumsSize) {
+    Vec block[kTileRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) block[r] = load(sums + r * kLanes) * factors;
+    transpose(block);
+    if (rows >= kTileRows && D - d >= kTileRows) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kTileRows; ++r) store(to + r * stride + d, block[r]);
+    } else {
+      const std::int64_t n = at_most(D - d, kTileRows);
+      for (std::int64_t r = 0; r < at_most(rows, kTileRows); ++r) {
+        store_first(to + r * stride + d, block[r], n);
+      }
+    }
+  }
+}
+
+// ---- Dropout masks.
+
+// The masks of a block of 64 queries: for each column of 16 queries and pair of keys 32 bits, those
+// of the second key in the upper half. A column has `pairs` of them.
+//
+// The first three rounds of Philox, for which most words depend only on the row or only on the
+// column of the matrix, are computed once for all rows or columns (dropout/dropout.h).
+class BlockMasks {
+ public:
+  BlockMasks(const DropoutStream& stream, std::int32_t example, std::int64_t head,
+             std::int64_t block)
+      : threshold_(stream.threshold) {
+    std::uint32_t key0 = stream.key[0];
+    std::uint32_t key1 = stream.key[1];
+    for (int r = 0; r < 10; ++r) {
+      keys0_[r] = key0;
+      keys1_[r] = key1;
+      key0 += 0x9e3779b9u;
+      key1 += 0xbb67ae85u;
+    }
+    const std::uint64_t site =
+        std::uint64_t{kMultiplier1} * (stream.site | static_cast<std::uint32_t>(head) << 16);
+    row_xor_ = static_cast<std::uint32_t>(site >> 32) ^ keys0_[0];
+    const auto first = static_cast<std::uint32_t>(block * 8);
+    for (std::uint32_t odd = 0; odd < 2; ++odd) {
+      const __m512i p0 = times(kMultiplier0, block_words(first + odd).v);
+      const __m512i c2 =
+          three(high(p0), words(static_cast<std::uint32_t>(example)).v, words(keys1_[0]).v);
+      const __m512i p1 = times(kMultiplier1, c2);
+      const __m512i c0 =
+          three(high(p1), words(static_cast<std::uint32_t>(site)).v, words(keys0_[1]).v);
+      const __m512i q0 = times(kMultiplier0, c0);
+      columns_[odd] = {_mm512_xor_si512(p0, words(keys1_[1]).v),
+                       _mm512_xor_si512(p1, words(keys0_[2]).v),
+                       _mm512_xor_si512(high(q0), words(keys1_[2]).v), q0};
+    }
+  }
+
+  // Draws the masks of keys 2 begin .. 2 end - 1; both are even.
+  void draw(std::int64_t begin, std::int64_t end, std::int64_t pairs, std::uint32_t* masks) const {
+    if (threshold_ >= 65536) {
+      for (std::int64_t q = 0; q < kDropoutColumns; ++q) {
+        for (std::int64_t i = begin; i < end; ++i) masks[q * pairs + i] = 0;
+      }
+      return;
+    }
+    const __m512i threshold = _mm512_set1_epi16(static_cast<short>(threshold_));
+    for (std::int64_t i = begin; i < end; i += 2) {
+      State s[2][2];
+#pragma GCC unroll 2
+      for (int pair = 0; pair < 2; ++pair) {
+        const __m512i row = _mm512_xor_si512(
+            row_words(static_cast<std::uint32_t>(2 * (i + pair))).v, words(row_xor_).v);
+        const __m512i p0 = times(kMultiplier0, row);
+#pragma GCC unroll 2
+        for (int odd = 0; odd < 2; ++odd) {
+          const Columns& c = columns_[odd];
+          const __m512i p1 = times(kMultiplier1, _mm512_xor_si512(high(p0), c.c2));
+          s[pair][odd] = {_mm512_xor_si512(high(p1), c.c0), p1, _mm512_xor_si512(p0, c.next_c2),
+                          c.c3};
+        }
+      }
+#pragma GCC unroll 6
+      for (int r = 3; r < 9; ++r) {
+        const __m512i key0 = words(keys0_[r]).v;
+        const __m512i key1 = words(keys1_[r]).v;
+#pragma GCC unroll 4
+        for (int n = 0; n < 4; ++n) {
+          State& x = s[n / 2][n % 2];
+          const __m512i p0 = times(kMultiplier0, x.c0);
+          const __m512i p1 = times(kMultiplier1, x.c2);
+          x = {three(high(p1), x.c1, key0), p1, three(high(p0), x.c3, key1), p0};
+        }
+      }
+#pragma GCC unroll 2
+      for (int pair = 0; pair < 2; ++pair) {
+        const State& even = s[pair][0];
+        const State& odd = s[pair][1];
+        const __m512i p0[2] = {times(kMultiplier0, even.c0), times(kMultiplier0, odd.c0)};
+        const __m512i p1[2] = {times(kMultiplier1, even.c2), times(kMultiplier1, odd.c2)};
+        const __m512i drawn[kDropoutColumns] = {
+            three(high_words(p1), low_words(even.c1, odd.c1), key_word(keys0_[9])),
+            low_words(p1[0], p1[1]),
+            three(high_words(p0), low_words(even.c3, odd.c3), key_word(keys1_[9])),
+            low_words(p0[0], p0[1])};
+#pragma GCC unroll 4
+        for (int q = 0; q < kDropoutColumns; ++q) {
+          masks[q * pairs + i + pair] = _mm512_cmpge_epu16_mask(drawn[q], threshold);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kMultiplier0 = 0xd2511f53u;
+  static constexpr std::uint32_t kMultiplier1 = 0xcd9e8d57u;
+  struct State {
+    __m512i c0, c1, c2, c3;
+  };
+  // What the columns add to the third round: c2 to its input, the others to its output.
+  struct Columns {
+    __m512i c2, c0, next_c2, c3;
+  };
+  static __m512i times(std::uint32_t multiplier, __m512i x) {
+    return _mm512_mul_epu32(_mm512_set1_epi64(multiplier), x);
+  }
+  static __m512i high(__m512i x) { return _mm512_srli_epi64(x, 32); }
+  static __m512i three(__m512i a, __m512i b, __m512i c) {
+    return _mm512_ternarylogic_epi64(a, b, c, 0x96);
+  }
+  static __m512i key_word(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+  // The upper or lower halves of the 64-bit words of two vectors, alternating.
+  static __m512i high_words(const __m512i (&x)[2]) {
+    return _mm512_mask_shuffle_epi32(x[1], 0x5555, x[0], _MM_PERM_DDBB);
+  }
+  static __m512i low_words(__m512i even, __m512i odd) {
+    return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+  }
+
+  std::uint32_t threshold_;
+  std::uint32_t row_xor_;
+  std::uint32_t keys0_[10];
+  std::uint32_t keys1_[10];
+  Columns columns_[2];
+};
+
+// ---- Vector arithmetic.
+
+// The order of the halves of two rows of 16 that makes them pairs.
+inline __m512i pair_order() {
+  return _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                          6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+}
+
+// Natural logarithm of finite x > 0, normal, as log_of of math/math.inl.
+inline Vec logarithm(Vec x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i above =
+      _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)), 23);
+  const Vec m = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(above, 23)));
+  const Vec n = _mm512_cvtepi32_ps(above);
+  const Vec s = (m - broadcast(1.0f)) / (m + broadcast(1.0f));
+  const Vec u = s * s;
+  Vec series = mul_add(u, broadcast(0.111111111f), broadcast(0.142857143f));
+  series = mul_add(u, series, broadcast(0.2f));
+  series = mul_add(u, series, broadcast(0.333333333f)) * u;
+  const Vec twice = s + s;
+  const Vec small = mul_add(n, broadcast(1.42860677e-6f), mul_add(twice, series, twice));
+  return mul_add(n, broadcast(0.693145751953125f), small);
+}
+
+// Stores in `pairs` the numerators of the softmax of two keys, zero where dropped.
+struct Softmax {
+  Vec scale;   // of the scores, times log2 e
+  Vec offset;  // minus the largest score, times scale
+  Vec sums[2];
+  Vec numerator(const float* s) const { return exp2(mul_add(load(s), scale, offset)); }
+  template <bool kDropout>
+  void add(const float* s, std::int64_t count, const std::uint32_t* masks, bf16* pairs) {
+    const __m512i order = pair_order();
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Vec first = numerator(s + 2 * i * kLanes);
+      const Vec second = numerator(s + (2 * i + 1) * kLanes);
+      sums[0] = sums[0] + first;
+      sums[1] = sums[1] + second;
+      const __m512i two = round_two(first, second, kDropout ? masks[i] : ~0u);
+      store_tile_row(pairs + i * kTileDepth, _mm512_permutexvar_epi16(order, two));
+    }
+  }
+  // The last keys of an example, `keys` of 16.
+  template <bool kDropout>
+  void add_last(const float* s, std::int64_t keys, const std::uint32_t* masks, bf16* pairs) {
+    const std::int64_t whole = keys > 0 ? keys / 2 : 0;
+    for (std::int64_t i = 0; i < whole; ++i) {
+      add<kDropout>(s + 2 * i * kLanes, 1, masks + i, pairs + i * kTileDepth);
+    }
+    for (std::int64_t i = whole; i < kTilePairs; ++i) {
+      __m512i two = _mm512_setzero_si512();
+      if (2 * i < keys) {
+        const Vec first = numerator(s + 2 * i * kLanes);
+        sums[0] = sums[0] + first;
+        two = round_two(first, broadcast(0.0f), kDropout ? masks[i] : ~0u);
+      }
+      store_tile_row(pairs + i * kTileDepth, _mm512_permutexvar_epi16(pair_order(), two));
+    }
+  }
+};
+
+inline Vec raise_maximum(Vec top, const float* s, std::int64_t rows) {
+  if (rows >= kTileRows) {
+    Vec other = load(s + kLanes);
+    top = maximum(top, load(s));
+#pragma GCC unroll 14
+    for (int r = 2; r < kTileRows; r += 2) {
+      top = maximum(top, load(s + r * kLanes));
+      other = maximum(other, load(s + (r + 1) * kLanes));
+    }
+    return maximum(top, other);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) top = maximum(top, load(s + r * kLanes));
+  return top;
+}
+
+// ---- Forward.
+
+struct ForwardSpace {
+  ForwardSpace(std::byte* base, std::int64_t S, std::int64_t D) : ForwardSpace(base, S, S, D) {}
+  ForwardSpace(std::byte* base, std::int64_t S, std::int64_t keys_count, std::int64_t D)
+      : counts(S, keys_count, D),
+        scratch(base),
+        keys(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
+        values(scratch.take<bf16>(counts.chunks * counts.outputs * kTileSize)),
+        queries{scratch.take<bf16>(counts.depth * kTileSize),
+                scratch.take<bf16>(counts.depth * kTileSize)},
+        scores{scratch.take<float>(2 * counts.chunks * kSumsSize),
+               scratch.take<float>(2 * counts.chunks * kSumsSize)},
+        pairs(scratch.take<bf16>(counts.chunks * kTileSize)),
+        outputs(scratch.take<float>(round_up(counts.outputs, kOutputTiles) * kSumsSize)),
+        masks(scratch.take<std::uint32_t>(kDropoutColumns * counts.chunks * kTileRows)) {}
+  TileCounts counts;
+  Scratch scratch;
+  bf16* keys;            // [chunks * 2][depth] tiles: rows
+  bf16* values;          // [chunks][outputs] tiles: rows of V^T
+  bf16* queries[2];      // [depth] tiles: pairs along D of a column of queries
+  float* scores[2];      // [keys][16] of a column
+  bf16* pairs;           // [chunks] tiles: P^T of a column
+  float* outputs;        // [outputs] tiles of sums: O^T of a column
+  std::uint32_t* masks;  // of a block of 64 queries
+};
+
+template <bool kDropout, class Tiles>
+void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
+                            const DropoutStream& stream, std::int64_t example, std::int64_t head,
+                            bool another, std::byte* scratch) {
+  const Head<bf16> h(a, example, head);
+  const ForwardSpace w(scratch, h.S, h.keys, h.D);
+  const TileCounts& n = w.counts;
+  const std::int64_t first_outputs = at_most(n.outputs, kOutputTiles);
+  const bool keeps_pairs = n.outputs > kOutputTiles;
+  const std::int64_t mask_pairs = n.chunks * kTileRows;
+  bf16* const context = a.context + h.context_offset;
+  pack_head_rows(h.k, h.stride, h.keys, 2 * n.chunks, h.D, n.depth, w.keys);
+  pack_chunks<true>(h.v, h.stride, h.keys, h.D, n.outputs, w.values);
+  if (another) {
+    prefetch_rows(h.q + h.D, h.stride, h.S, h.D);
+    prefetch_rows(h.k + h.D, h.stride, h.keys, h.D);
+    prefetch_rows(h.v + h.D, h.stride, h.keys, h.D);
+  }
+  const auto pack_queries = [&](std::int64_t column) {
+    pack_column(h.q + column * kTileRows * h.stride, h.stride, h.S - column * kTileRows, h.D,
+                n.depth, w.queries[column % 2]);
+  };
+  // Scores of 32 keys: registers 4 and 5.
+  const auto multiply_scores = [&](std::int64_t column, std::int64_t chunk) {
+    const bf16* keys = w.keys + 2 * chunk * n.depth * kTileSize;
+    multiply_tiles<4>(tiles, keys, w.queries[column % 2], n.depth);
+    multiply_tiles<5>(tiles, keys + n.depth * kTileSize, w.queries[column % 2], n.depth);
+  };
+  const auto store_scores = [&](std::int64_t column, std::int64_t chunk) {
+    float* to = w.scores[column % 2] + 2 * chunk * kSumsSize;
+    tiles.template store<4>(to, kTileBytes);
+    tiles.template store<5>(to + kSumsSize, kTileBytes);
+  };
+  const auto raise = [&](Vec top, std::int64_t column, std::int64_t chunk) {
+    const float* s = w.scores[column % 2] + 2 * chunk * kSumsSize;
+    const std::int64_t rows = h.keys - chunk * kTileDepth;
+    return raise_maximum(raise_maximum(top, s, rows), s + kSumsSize, rows - kTileRows);
+  };
+  // The outputs of a column are rounded while the next column is computed.
+  Vec factors = broadcast(0.0f);
+  std::int64_t written = 0;
+  const auto write_column = [&](std::int64_t column) {
+    if (written == column) return;
+    written = column;
+    const std::int64_t i = (column - 1) * kTileRows;
+    write_transposed(w.outputs, factors, h.S - i, h.D, context + i * h.width, h.width);
+  };
+
+  const Vec lowest = broadcast(-__builtin_inff());
+  const Vec scale = broadcast(h.scale * kLog2E);
+  Vec top = lowest;
+  pack_queries(0);
+  for (std::int64_t c = 0; c < n.chunks; ++c) {
+    multiply_scores(0, c);
+    store_scores(0, c);
+    if (c > 0) top = raise(top, 0, c - 1);
+  }
+  top = raise(top, 0, n.chunks - 1);
+  for (std::int64_t q = 0; q < n.columns; ++q) {
+    if (kDropout && q % kDropoutColumns == 0) {
+      BlockMasks(stream, a.example[example], head, q / kDropoutColumns)
+          .draw(0, mask_pairs, mask_pairs, w.masks);
+    }
+    const std::uint32_t* masks = w.masks + q % kDropoutColumns * mask_pairs;
+    const bool next = q + 1 < n.columns;
+    if (next) pack_queries(q + 1);
+    Vec next_top = lowest;
+    Softmax softmax{scale, broadcast(0.0f) - top * scale, {broadcast(0.0f), broadcast(0.0f)}};
+    clear_outputs(tiles);
+    const auto add_chunk = [&](std::int64_t c) {
+      add_outputs(tiles, w.values + c * n.outputs * kTileSize,
+                  w.pairs + (keeps_pairs ? c : c % 2) * kTileSize, first_outputs);
+    };
+    for (std::int64_t c = 0; c < n.chunks; ++c) {
+      const float* s = w.scores[q % 2] + 2 * c * kSumsSize;
+      bf16* const pairs = w.pairs + (keeps_pairs ? c : c % 2) * kTileSize;
+      const std::uint32_t* mask = masks + c * kTileRows;
+      const std::int64_t rows = h.keys - c * kTileDepth;
+      const bool whole = rows >= kTileDepth;
+      if (next) multiply_scores(q + 1, c);
+      if (whole) {
+        softmax.add<kDropout>(s, kTilePairs, mask, pairs);
+      } else {
+        softmax.add_last<kDropout>(s, at_most(rows, kTileRows), mask, pairs);
+      }
+      if (next) store_scores(q + 1, c);
+      if (c > 0) add_chunk(c - 1);
+      if (whole) {
+        softmax.add<kDropout>(s + kSumsSize, kTilePairs, mask + kTilePairs,
+                              pairs + kTilePairs * kTileDepth);
+      } else {
+        softmax.add_last<kDropout>(s + kSumsSize, rows - kTileRows, mask + kTilePairs,
+                                   pairs + kTilePairs * kTileDepth);
+      }
+      if (next && c > 0) next_top = raise(next_top, q + 1, c - 1);
+      if (c == 0) write_column(q);
+    }
+    add_chunk(n.chunks - 1);
+    if (next) next_top = raise(next_top, q + 1, n.chunks - 1);
+    store_outputs(tiles, w.outputs, first_outputs);
+    if (keeps_pairs) {
+      add_further_outputs(tiles, w.values, w.pairs, n.chunks, n.outputs, w.outputs);
+    }
+    const Vec sum = softmax.sums[0] + softmax.sums[1];
+    factors = broadcast(stream.scale) / sum;
+    const std::int64_t i = q * kTileRows;
+    const Vec log_sum_exp = mul_add(top, broadcast(h.scale), logarithm(sum));
+    store_first(h.log_sum_exp + i, log_sum_exp, at_most(h.S - i, kTileRows));
+    top = next_top;
+  }
+  write_column(n.columns);
+}
+
+template <class Tiles>
+void attention_forward_on_tiles(const AttentionForward<bf16>& a, const DropoutStream& stream,
+                                std::int64_t example, Range heads, std::byte* scratch) {
+  if (a.cu_seqlens[example] == a.cu_seqlens[example + 1]) return;
+  Tiles tiles;
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    const bool another = head + 1 < heads.end;
+    stream.threshold == 0
+        ? attention_forward_head<false>(tiles, a, stream, example, head, another, scratch)
+        : attention_forward_head<true>(tiles, a, stream, example, head, another, scratch);
+  }
+}
+
+// ---- Backward.
+
+struct BackwardSpace {
+  BackwardSpace(std::byte* base, std::int64_t S, std::int64_t D) : BackwardSpace(base, S, S, D) {}
+  BackwardSpace(std::byte* base, std::int64_t S, std::int64_t keys_count, std::int64_t D)
+      : counts(S, keys_count, D),
+        query_chunks(round_up(S, kTileDepth) / kTileDepth),
+        block_chunks(at_most(query_chunks, kBlockChunks)),
+        scratch(base),
+        keys(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
+        values(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
+        keys_t(scratch.take<bf16>(counts.chunks * counts.outputs * kTileSize)),
+        queries(scratch.take<bf16>(counts.columns * counts.depth * kTileSize)),
+        d_outs(scratch.take<bf16>(counts.columns * counts.depth * kTileSize)),
+        query_pairs(scratch.take<bf16>(query_chunks * counts.outputs * kTileSize)),
+        d_out_pairs(scratch.take<bf16>(query_chunks * counts.outputs * kTileSize)),
+        out_rows(scratch.take<bf16>(counts.depth * kTileSize)),
+        products(scratch.take<float>(counts.columns * kSumsSize)),
+        deltas(scratch.take<float>(counts.columns * kTileRows)),
+        scores(scratch.take<float>(4 * kSumsSize)),
+        kept(scratch.take<bf16>(2 * counts.chunks * block_chunks * kTileSize)),
+        d_scores(scratch.take<bf16>(2 * counts.chunks * block_chunks * kTileSize)),
+        pairs(scratch.take<bf16>(counts.chunks * kTileSize)),
+        outputs(scratch.take<float>(round_up(counts.outputs, kOutputTiles) * kSumsSize)),
+        masks(scratch.take<std::uint32_t>(kQueryBlock / kTileRows * counts.chunks * kTileRows)),
+        sums(scratch.take<float>(2 * kOutputTiles * kSumsSize)),
+        d_keys(scratch.take<float>(S > kQueryBlock ? 2 * counts.chunks * counts.outputs * kSumsSize
+                                                   : 0)),
+        d_values(scratch.take<float>(
+            S > kQueryBlock ? 2 * counts.chunks * counts.outputs * kSumsSize : 0)) {}
+  TileCounts counts;
+  std::int64_t query_chunks;  // of 32 queries
+  std::int64_t block_chunks;  // of 32 queries in a block
+  Scratch scratch;
+  bf16* keys;            // [chunks * 2][depth] tiles: rows
+  bf16* values;          // likewise
+  bf16* keys_t;          // [chunks][outputs] tiles: rows of K^T
+  bf16* queries;         // [columns][depth] tiles: pairs along D
+  bf16* d_outs;          // likewise
+  bf16* query_pairs;     // [query_chunks][outputs] tiles: pairs of queries
+  bf16* d_out_pairs;     // likewise
+  bf16* out_rows;        // [depth] tiles: rows of O of a column
+  float* products;       // [columns] tiles: O dO^T of each column, whose diagonal is sum_j P dP
+  float* deltas;         // [columns][16]: sum_j P dP without the scale of dropout
+  float* scores;         // scores and dP of 16 keys and 16 queries, twice
+  bf16* kept;            // [chunks * 2][block_chunks] tiles: rows of P^T after dropout
+  bf16* d_scores;        // likewise, dS^T
+  bf16* pairs;           // [chunks] tiles: dS^T of a column, pairs of keys
+  float* outputs;        // [outputs] tiles: dQ^T of a column
+  std::uint32_t* masks;  // of a block of queries
+  float* sums;           // 32 x 32, twice
+  float* d_keys;         // [chunks * outputs / 2][4] tiles, with several blocks of queries
+  float* d_values;       // likewise
+};
+
+// P and dS of 16 queries and successive pairs of keys.
+struct ScoreGradients {
+  Vec scale;   // of the scores, times log2 e
+  Vec offset;  // minus the log-sum-exp, times log2 e
+  Vec delta;
+  Vec probability(const float* s) const { return exp2(mul_add(load(s), scale, offset)); }
+  template <bool kDropout>
+  Vec gradient(Vec p, const float* d, std::uint32_t kept) const {
+    if constexpr (!kDropout) return p * (load(d) - delta);
+    const Vec minus = broadcast(0.0f) - delta;
+    return p * _mm512_mask_sub_ps(minus, mask_from_bits(kept), load(d), delta);
+  }
+  template <bool kDropout>
+  void write(const float* s, const float* d, std::int64_t count, const std::uint32_t* masks,
+             bf16* kept, bf16* d_scores, bf16* pairs) const {
+    const __m512i order = pair_order();
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint32_t mask = kDropout ? masks[i] : ~0u;
+      const Vec p0 = probability(s + 2 * i * kLanes);
+      const Vec p1 = probability(s + (2 * i + 1) * kLanes);
+      const Vec g0 = gradient<kDropout>(p0, d + 2 * i * kLanes, mask & 0xffffu);
+      const Vec g1 = gradient<kDropout>(p1, d + (2 * i + 1) * kLanes, mask >> 16);
+      bf16* const row = kept + 2 * i * kTileDepth;
+      store_rows(row, row + kTileDepth, p0, p1, mask);
+      store_gradients(round_two(g0, g1), order, d_scores + 2 * i * kTileDepth,
+                      pairs + i * kTileDepth);
+    }
+  }
+  static void store_gradients(__m512i two, __m512i order, bf16* rows, bf16* pairs) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows), _mm512_castsi512_si256(two));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows + kTileDepth),
+                        _mm512_extracti64x4_epi64(two, 1));
+    store_tile_row(pairs, _mm512_permutexvar_epi16(order, two));
+  }
+  // The last keys of an example, `keys` of 16. The other rows of P and dS are not used.
+  template <bool kDropout>
+  void write_last(const float* s, const float* d, std::int64_t keys, const std::uint32_t* masks,
+                  bf16* kept, bf16* d_scores, bf16* pairs) const {
+    const std::int64_t whole = keys > 0 ? keys / 2 : 0;
+    for (std::int64_t i = 0; i < whole; ++i) {
+      write<kDropout>(s + 2 * i * kLanes, d + 2 * i * kLanes, 1, masks + i,
+                      kept + 2 * i * kTileDepth, d_scores + 2 * i * kTileDepth,
+                      pairs + i * kTileDepth);
+    }
+    for (std::int64_t i = whole; i < kTilePairs; ++i) {
+      const Vec zero = broadcast(0.0f);
+      if (2 * i >= keys) {
+        store_tile_row(pairs + i * kTileDepth, _mm512_setzero_si512());
+        continue;
+      }
+      const std::uint32_t mask = kDropout ? masks[i] : ~0u;
+      const Vec p = probability(s + 2 * i * kLanes);
+      const Vec g = gradient<kDropout>(p, d + 2 * i * kLanes, mask & 0xffffu);
+      bf16* const row = kept + 2 * i * kTileDepth;
+      store_rows(row, row + kTileDepth, p, zero, mask);
+      store_gradients(round_two(g, zero), pair_order(), d_scores + 2 * i * kTileDepth,
+                      pairs + i * kTileDepth);
+    }
+  }
+};
+
+template <bool kDropout, class Tiles>
+class BackwardHead {
+ public:
+  BackwardHead(Tiles& tiles, const AttentionBackward<bf16>& b, const DropoutStream& stream,
+               std::int64_t example, std::int64_t head, std::byte* scratch)
+      : tiles_(tiles),
+        stream_(stream),
+        example_(b.forward.example[example]),
+        head_(head),
+        h_(b.forward, example, head),
+        w_(scratch, h_.S, h_.keys, h_.D),
+        n_(w_.counts),
+        context_(b.forward.context + h_.context_offset),
+        d_context_(b.d_context + h_.context_offset),
+        dq_(b.d_qkv + h_.offset),
+        dk_(dq_ + h_.width),
+        dv_(dk_ + h_.width) {}
+
+  void run(bool another) {
+    pack();
+    if (another) prefetch_next();
+    compute_deltas();
+    for (std::int64_t i = 0; i < h_.S; i += kQueryBlock) run_block(i / kTileRows);
+    for (std::int64_t j = h_.keys; j < h_.S; ++j) {
+      __builtin_memset(static_cast<void*>(dk_ + j * h_.stride), 0, row_bytes());
+      __builtin_memset(static_cast<void*>(dv_ + j * h_.stride), 0, row_bytes());
+    }
+  }
+
+ private:
+  std::size_t row_bytes() const { return static_cast<std::size_t>(h_.D) * sizeof(bf16); }
+
+  void pack() {
+    pack_head_rows(h_.k, h_.stride, h_.keys, 2 * n_.chunks, h_.D, n_.depth, w_.keys);
+    pack_head_rows(h_.v, h_.stride, h_.keys, 2 * n_.chunks, h_.D, n_.depth, w_.values);
+    pack_chunks<true>(h_.k, h_.stride, h_.keys, h_.D, n_.outputs, w_.keys_t);
+    for (std::int64_t q = 0; q < n_.columns; ++q) {
+      const std::int64_t i = q * kTileRows;
+      const std::int64_t at = q * n_.depth * kTileSize;
+      pack_column(h_.q + i * h_.stride, h_.stride, h_.S - i, h_.D, n_.depth, w_.queries + at);
+      pack_column(d_context_ + i * h_.width, h_.width, h_.S - i, h_.D, n_.depth, w_.d_outs + at);
+    }
+    pack_chunks<false>(h_.q, h_.stride, h_.S, h_.D, n_.outputs, w_.query_pairs);
+    pack_chunks<false>(d_context_, h_.width, h_.S, h_.D, n_.outputs, w_.d_out_pairs);
+  }
+  void prefetch_next() const {
+    prefetch_rows(h_.q + h_.D, h_.stride, h_.S, h_.D);
+    prefetch_rows(h_.k + h_.D, h_.stride, h_.keys, h_.D);
+    prefetch_rows(h_.v + h_.D, h_.stride, h_.keys, h_.D);
+    prefetch_rows(d_context_ + h_.D, h_.width, h_.S, h_.D);
+    prefetch_rows(context_ + h_.D, h_.width, h_.S, h_.D);
+  }
+
+  // sum_j P dP = dO . O, from the same dots as dP: with a single key both are equal bits.
+  void compute_deltas() {
+    for (std::int64_t q = 0; q < n_.columns; ++q) {
+      const std::int64_t i = q * kTileRows;
+      pack_head_rows(context_ + i * h_.width, h_.width, h_.S - i, 1, h_.D, n_.depth, w_.out_rows);
+      multiply_tiles<4>(tiles_, w_.out_rows, w_.d_outs + q * n_.depth * kTileSize, n_.depth);
+      tiles_.template store<4>(w_.products + q * kSumsSize, kTileBytes);
+    }
+    const __m512i diagonal =
+        _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                           _mm512_set1_epi32(kTileRows + 1));
+    const Vec unscale = broadcast(1.0f) / broadcast(stream_.scale);
+    for (std::int64_t q = 0; q < n_.columns; ++q) {
+      const Vec sum = _mm512_i32gather_ps(diagonal, w_.products + q * kSumsSize, 4);
+      store(w_.deltas + q * kTileRows, sum * unscale);
+    }
+  }
+
+  // Scores and dP of one tile of 16 keys: registers 4 and 5.
+  void multiply_scores(std::int64_t column, std::int64_t tile) {
+    const std::int64_t keys = tile * n_.depth * kTileSize;
+    const std::int64_t queries = column * n_.depth * kTileSize;
+    multiply_tiles<4>(tiles_, w_.keys + keys, w_.queries + queries, n_.depth);
+    multiply_tiles<5>(tiles_, w_.values + keys, w_.d_outs + queries, n_.depth);
+  }
+  void store_scores(std::int64_t tile) {
+    float* const to = w_.scores + tile % 2 * 2 * kSumsSize;
+    tiles_.template store<4>(to, kTileBytes);
+    tiles_.template store<5>(to + kSumsSize, kTileBytes);
+  }
+
+  void write_column(std::int64_t column) {
+    const std::int64_t i = column * kTileRows;
+    write_transposed(w_.outputs, broadcast(h_.scale * stream_.scale), h_.S - i, h_.D,
+                     dq_ + i * h_.stride, h_.stride);
+  }
+
+  void run_block(std::int64_t first_column) {
+    const std::int64_t columns = at_most(n_.columns - first_column, kBlockColumns);
+    const std::int64_t pairs = n_.chunks * kTileRows;
+    if (kDropout) {
+      for (std::int64_t q = 0; q < columns; q += kDropoutColumns) {
+        BlockMasks(stream_, example_, head_, (first_column + q) / kDropoutColumns)
+            .draw(0, pairs, pairs, w_.masks + q * pairs);
+      }
+    }
+    multiply_scores(first_column, 0);
+    store_scores(0);
+    for (std::int64_t q = 0; q < columns; ++q) run_column(first_column, q, q + 1 == columns);
+    if (columns % 2 != 0) clear_half(columns);
+    write_column(first_column + columns - 1);
+    const std::int64_t chunks = (columns + 1) / 2;
+    const std::int64_t first_chunk = first_column / 2;
+    const bool first = first_column == 0;
+    const bool last = first_column + columns == n_.columns;
+    add_block(w_.kept, w_.d_out_pairs, first_chunk, chunks, first, last, w_.d_values, stream_.scale,
+              dv_);
+    add_block(w_.d_scores, w_.query_pairs, first_chunk, chunks, first, last, w_.d_keys,
+              h_.scale * stream_.scale, dk_);
+  }
+
+  void run_column(std::int64_t first_column, std::int64_t q, bool last) {
+    const std::int64_t column = first_column + q;
+    const std::int64_t i = column * kTileRows;
+    const std::int64_t first_outputs = at_most(n_.outputs, kOutputTiles);
+    const Vec lse = load_first(h_.log_sum_exp + i, at_most(h_.S - i, kTileRows));
+    const ScoreGradients gradients{broadcast(h_.scale * kLog2E), lse * broadcast(-kLog2E),
+                                   load(w_.deltas + i)};
+    const std::uint32_t* masks = w_.masks + q * n_.chunks * kTileRows;
+    const std::int64_t tile_count = 2 * n_.chunks;
+    clear_outputs(tiles_);
+    for (std::int64_t t = 0; t < tile_count; ++t) {
+      if (t + 1 < tile_count) {
+        multiply_scores(column, t + 1);
+      } else if (!last) {
+        multiply_scores(column + 1, 0);
+      }
+      const std::int64_t c = t / 2;
+      if (t % 2 != 0 && c > 0) add_chunk(c - 1, first_outputs);
+      const float* const s = w_.scores + t % 2 * 2 * kSumsSize;
+      const std::int64_t at = (t * w_.block_chunks + q / 2) * kTileSize + q % 2 * kTileRows;
+      bf16* const pairs = w_.pairs + c * kTileSize + t % 2 * kTilePairs * kTileDepth;
+      const std::int64_t rows = h_.keys - t * kTileRows;
+      if (rows >= kTileRows) {
+        gradients.template write<kDropout>(s, s + kSumsSize, kTilePairs, masks + t * kTilePairs,
+                                           w_.kept + at, w_.d_scores + at, pairs);
+      } else {
+        gradients.template write_last<kDropout>(s, s + kSumsSize, rows, masks + t * kTilePairs,
+                                                w_.kept + at, w_.d_scores + at, pairs);
+      }
+      if (t + 1 < tile_count || !last) store_scores(t + 1);
+      if (t == 0 && q > 0) write_column(column - 1);
+    }
+    add_chunk(n_.chunks - 1, first_outputs);
+    store_outputs(tiles_, w_.outputs, first_outputs);
+    if (n_.outputs > kOutputTiles) {
+      add_further_outputs(tiles_, w_.keys_t, w_.pairs, n_.chunks, n_.outputs, w_.outputs);
+    }
+  }
+  void add_chunk(std::int64_t c, std::int64_t count) {
+    add_outputs(tiles_, w_.keys_t + c * n_.outputs * kTileSize, w_.pairs + c * kTileSize, count);
+  }
+
+  // The block's last chunk of 32 queries has only 16: the others have zero P and dS.
+  void clear_half(std::int64_t columns) {
+    for (std::int64_t t = 0; t < 2 * n_.chunks; ++t) {
+      const std::int64_t at = (t * w_.block_chunks + columns / 2) * kTileSize + kTileRows;
+      for (std::int64_t r = 0; r < kTileRows; ++r) {
+        for (bf16* p : {w_.kept, w_.d_scores}) {
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at + r * kTileDepth),
+                              _mm256_setzero_si256());
+        }
+      }
+    }
+  }
+
+  // Adds the products of a block of queries to dV or dK, 32 keys and 32 outputs at a time. The last
+  // block's sums go to `to`, with the factor.
+  void add_block(const bf16* rows, const bf16* pairs, std::int64_t first_chunk, std::int64_t chunks,
+                 bool first, bool last, float* stored, float factor, bf16* to) {
+    const std::int64_t groups = n_.chunks * n_.depth;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t c = g / n_.depth;
+      const std::int64_t d = g % n_.depth;
+      float* const partial = stored + g * kOutputTiles * kSumsSize;
+      if (first) {
+        clear_outputs(tiles_);
+      } else {
+        load_sums(partial);
+      }
+      for (std::int64_t k = 0; k < chunks; ++k) {
+        const bf16* const left = rows + (2 * c * w_.block_chunks + k) * kTileSize;
+        const bf16* const right = pairs + ((first_chunk + k) * n_.outputs + 2 * d) * kTileSize;
+        tiles_.template load<4>(left, kTileBytes);
+        tiles_.template load<6>(right, kTileBytes);
+        tiles_.template dot<0, 4, 6>();
+        tiles_.template load<7>(right + kTileSize, kTileBytes);
+        tiles_.template dot<1, 4, 7>();
+        tiles_.template load<5>(left + w_.block_chunks * kTileSize, kTileBytes);
+        tiles_.template dot<2, 5, 6>();
+        tiles_.template dot<3, 5, 7>();
+      }
+      if (!last) {
+        store_outputs(tiles_, partial, kOutputTiles);
+        continue;
+      }
+      store_outputs(tiles_, w_.sums + g % 2 * kOutputTiles * kSumsSize, kOutputTiles);
+      if (g > 0) write_group(g - 1, factor, to);
+    }
+    if (last) write_group(groups - 1, factor, to);
+  }
+  void load_sums(const float* from) {
+    tiles_.template load<0>(from, kTileBytes);
+    tiles_.template load<1>(from + kSumsSize, kTileBytes);
+    tiles_.template load<2>(from + 2 * kSumsSize, kTileBytes);
+    tiles_.template load<3>(from + 3 * kSumsSize, kTileBytes);
+  }
+  void write_group(std::int64_t g, float factor, bf16* to) const {
+    const float* const sums = w_.sums + g % 2 * kOutputTiles * kSumsSize;
+    const Vec factors = broadcast(factor);
+    const std::int64_t d = g % n_.depth * kTileDepth;
+    const std::int64_t first = g / n_.depth * kTileDepth;
+    const std::int64_t n = at_most(h_.D - d, kTileDepth);
+    const auto columns = static_cast<__mmask32>(n == kTileDepth ? ~0u : (1u << n) - 1u);
+    const std::int64_t rows = at_most(h_.keys - first, kTileDepth);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* const at = sums + r / kTileRows * 2 * kSumsSize + r % kTileRows * kLanes;
+      _mm512_mask_storeu_epi16(to + (first + r) * h_.stride + d, columns,
+                               round_two(load(at) * factors, load(at + kSumsSize) * factors));
+    }
+  }
+
+  Tiles& tiles_;
+  const DropoutStream& stream_;
+  std::int32_t example_;
+  std::int64_t head_;
+  Head<bf16> h_;
+  BackwardSpace w_;
+  TileCounts n_;
+  const bf16* context_;
+  const bf16* d_context_;
+  bf16* dq_;
+  bf16* dk_;
+  bf16* dv_;
+};
+
+template <class Tiles>
+void attention_backward_on_tiles(const AttentionBackward<bf16>& b, const DropoutStream& stream,
+                                 std::int64_t example, Range heads, std::byte* scratch) {
+  if (b.forward.cu_seqlens[example] == b.forward.cu_seqlens[example + 1]) return;
+  Tiles tiles;
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    const bool another = head + 1 < heads.end;
+    if (stream.threshold == 0) {
+      BackwardHead<false, Tiles>(tiles, b, stream, example, head, scratch).run(another);
+    } else {
+      BackwardHead<true, Tiles>(tiles, b, stream, example, head, scratch).run(another);
+    }
+  }
+}
+
+// A batch's longest example needs the most, except that one block of queries needs no sums; its
+// operands are smaller than those of a longer example.
+inline std::size_t attention_scratch_on_tiles(std::int64_t max_seqlen, std::int64_t head_size) {
+  const std::size_t forward = ForwardSpace(nullptr, max_seqlen, head_size).scratch.used();
+  const std::size_t backward = BackwardSpace(nullptr, max_seqlen, head_size).scratch.used();
+  return forward > backward ? forward : backward;
+}
+
+template <class Tiles>
+constexpr void set_attention_on_tiles(KernelTable<bf16>& table) {
+  table.attention_forward = attention_forward_on_tiles<Tiles>;
+  table.attention_backward = attention_backward_on_tiles<Tiles>;
+  table.attention_scratch = attention_scratch_on_tiles;
+}
+
+}  // namespace
+}  // namespace tilewright::kernels

@@ -1,0 +1,78 @@
+// What all attention kernels share: where a head stands in the activations, scratch, prefetching.
+#include "worker/kernels/kernel_table.h"
+
+namespace tilewright::kernels {
+namespace {
+
+inline constexpr float kLog2E = 1.44269504f;
+
+inline std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
+
+// Allocates 64-byte aligned parts of one thread's scratch. With a null base it only sums the sizes.
+class Scratch {
+ public:
+  explicit Scratch(std::byte* base) : base_(base) {}
+  template <typename E>
+  E* take(std::int64_t count) {
+    std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(count * static_cast<std::int64_t>(sizeof(E)), 64);
+    return reinterpret_cast<E*>(piece);
+  }
+  std::size_t used() const { return static_cast<std::size_t>(used_); }
+
+ private:
+  std::byte* base_;
+  std::int64_t used_ = 0;
+};
+
+// One head of one example in the packed rows of qkv.
+template <typename Activation>
+struct Head {
+  Head(const AttentionForward<Activation>& a, std::int64_t example, std::int64_t head)
+      : D(a.head_size),
+        width(a.heads * a.head_size),
+        first(a.cu_seqlens[example]),
+        S(a.cu_seqlens[example + 1] - first),
+        keys(a.attended == nullptr ? S : a.attended[example]),
+        stride(3 * width),
+        offset(first * stride + head * D),
+        q(a.qkv + offset),
+        k(q + width),
+        v(k + width),
+        context_offset(first * width + head * D),
+        log_sum_exp(a.log_sum_exp + head * a.cu_seqlens[a.B] + first) {
+    float root[kLanes];
+    store(root, broadcast(1.0f) / square_root(broadcast(static_cast<float>(D))));
+    scale = root[0];
+  }
+  std::int64_t D, width, first, S;
+  std::int64_t keys;  // number of attended tokens, the first of S
+  std::int64_t stride, offset;
+  const Activation *q, *k, *v;  // of the first token
+  std::int64_t context_offset;
+  float* log_sum_exp;  // [S]
+  float scale;
+};
+
+// Fetches the rows of D elements of the next head while this one is computed.
+template <typename Element>
+inline void prefetch_rows(const Element* p, std::int64_t stride, std::int64_t rows,
+                          std::int64_t D) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
+      prefetch(p + i * stride + d);
+    }
+  }
+}
+template <typename Element>
+inline void prefetch_rows_for_write(Element* p, std::int64_t stride, std::int64_t rows,
+                                    std::int64_t D) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
+      prefetch_for_write(p + i * stride + d);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::kernels
