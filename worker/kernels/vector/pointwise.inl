@@ -2,16 +2,29 @@
 namespace tilewright::kernels {
 namespace {
 
+// Elements between a load and the prefetch of later elements (also beyond the end, because a
+// prefetch cannot fault): hardware prefetchers stop at the end of a page, here after 2,048 elements.
+constexpr std::int64_t kPrefetchElements = 2048;
+
 template <typename Activation>
 void gelu_forward(const Activation* x, std::int64_t count, Activation* y) {
-  for_vectors(count,
-              [&](std::int64_t i, std::int64_t n) { store_n(y + i, gelu(load_n(x + i, n)), n); });
+  constexpr bool kBf16 = std::is_same_v<Activation, bf16>;
+  for_vectors(count, [&](std::int64_t i, std::int64_t n) {
+    prefetch(x + i + kPrefetchElements);
+    const Vec value = load_n(x + i, n);
+    store_n(y + i, kBf16 ? gelu_for_bf16(value) : gelu(value), n);
+  });
 }
 
 template <typename Activation>
 void gelu_backward(const Activation* x, const Activation* dy, std::int64_t count, Activation* dx) {
+  constexpr bool kBf16 = std::is_same_v<Activation, bf16>;
   for_vectors(count, [&](std::int64_t i, std::int64_t n) {
-    store_n(dx + i, load_n(dy + i, n) * gelu_derivative(load_n(x + i, n)), n);
+    prefetch(x + i + kPrefetchElements);
+    prefetch(dy + i + kPrefetchElements);
+    const Vec value = load_n(x + i, n);
+    const Vec slope = kBf16 ? gelu_derivative_for_bf16(value) : gelu_derivative(value);
+    store_n(dx + i, load_n(dy + i, n) * slope, n);
   });
 }
 

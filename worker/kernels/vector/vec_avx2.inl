@@ -47,6 +47,14 @@ inline Vec scale_by_power(Vec x, Vec n) {
       _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
 }
 
+// x minus x rounded down.
+inline Vec fraction(Vec x) { return x - _mm256_floor_ps(x); }
+// x 2^m, m = n rounded down, if the result is a normal number; zero if n < -126.
+inline Vec scale_by_power_down(Vec x, Vec n) {
+  const Mask zero = less(n, broadcast(-126.0f));
+  return _mm256_andnot_ps(zero, scale_by_power(x, _mm256_floor_ps(n)));
+}
+
 inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
 inline Vec load_first(const float* p, std::int64_t n) {
   return _mm256_maskload_ps(p, first_lanes_integer(n));

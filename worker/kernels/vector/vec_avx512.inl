@@ -34,6 +34,13 @@ inline Vec round_to_integer(Vec x) {
 }
 inline Vec scale_by_power(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
 
+// x minus x rounded down.
+inline Vec fraction(Vec x) {
+  return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+// x 2^m, m = n rounded down.
+inline Vec scale_by_power_down(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
+
 inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
 inline Vec load_first(const float* p, std::int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);

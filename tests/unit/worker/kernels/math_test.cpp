@@ -74,5 +74,33 @@ TEST(Math, NormalDistributionIsAccurateInBothTails) {
   EXPECT_LT(worst_error(3.0f, 10.0f, -1, cdf, exact), 60.0);
 }
 
+TEST(Math, GeluForBf16IsAccurateToATwelfthOfTheRoundOff) {
+  const auto exact = [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); };
+  constexpr double kBound = 0x1p24 * 0x1.53p-12;  // 2^-11.6
+  EXPECT_LT(worst_error(0x1p-30f, 100.0f, 1, gelu_for_bf16, exact), kBound);
+  EXPECT_LT(worst_error(0x1p-30f, 5.5f, -1, gelu_for_bf16, exact), kBound);
+  for (float x = -5.5f; x > -100.0f; x *= 1.001f) {
+    EXPECT_NEAR(gelu_for_bf16(x), exact(x), 0x1p-34) << x;
+  }
+  EXPECT_EQ(gelu_for_bf16(0.0f), 0.0f);
+  EXPECT_EQ(gelu_for_bf16(-20.0f), 0.0f);
+  EXPECT_EQ(gelu_for_bf16(-3e38f), 0.0f);
+  EXPECT_EQ(gelu_for_bf16(3e38f), 3e38f);
+  EXPECT_TRUE(std::isnan(gelu_for_bf16(NAN)));
+}
+
+TEST(Math, GeluDerivativeForBf16IsAccurateToAFourteenthOfTheRoundOff) {
+  for (float x = -10.0f; x < 10.0f; x += 0x1p-12f) {
+    const double v = x;
+    const double exact = 0.5 * std::erfc(-v / std::sqrt(2.0)) +
+                         v * std::exp(-v * v / 2) / std::sqrt(2 * std::acos(-1.0));
+    ASSERT_NEAR(gelu_derivative_for_bf16(x), exact, 0x1.28p-12) << x;  // 2^-11.8
+  }
+  EXPECT_EQ(gelu_derivative_for_bf16(0.0f), 0.5f);
+  EXPECT_EQ(gelu_derivative_for_bf16(-4.5f), 0.0f);
+  EXPECT_EQ(gelu_derivative_for_bf16(-3e38f), 0.0f);
+  EXPECT_TRUE(std::isnan(gelu_derivative_for_bf16(NAN)));
+}
+
 }  // namespace
 }  // namespace tilewright::kernels
