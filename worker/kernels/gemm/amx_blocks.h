@@ -34,7 +34,7 @@ constexpr int kAmxBlock = 32;     // rows and columns of a register tile, summed
 constexpr int kAmxTileRows = 16;  // of a tile register; a row has 16 floats or 16 pairs of bf16
 constexpr std::int64_t kAmxElements = kAmxBlock * kAmxBlock;     // of a packed block and of a tile
 constexpr std::int64_t kAmxRowBytes = kAmxBlock * sizeof(bf16);  // of a packed left row
-constexpr std::int64_t kAmxPairRowBytes = kAmxBlock * 2 * sizeof(bf16);  // of packed pairs
+constexpr std::int64_t kAmxHalf = kAmxElements / 2;              // of a right block: 16 columns
 constexpr std::int64_t kAmxSumRowBytes = kAmxBlock * sizeof(float);
 constexpr std::int64_t kCacheLine = 64;
 
@@ -51,7 +51,8 @@ struct AmxRows {
 };
 inline AmxRows amx_packed_rows(const bf16* p) { return {p, kAmxRowBytes, kAmxElements}; }
 
-// Adds `steps` products. right: [step][16 pairs][32][2]. An operand that is streamed does not
+// Adds `steps` products. right: [step][2 halves][16 pairs][16 columns][2], so that a tile is
+// contiguous. An operand that is streamed does not
 // displace the other one from the L1 cache. ahead() is called once per step.
 template <bool kStreamLeft, bool kStreamRight, class Tiles, class Ahead>
 inline void amx_accumulate(Tiles& tiles, AmxRows left, const bf16* right, std::int64_t steps,
@@ -66,10 +67,10 @@ inline void amx_accumulate(Tiles& tiles, AmxRows left, const bf16* right, std::i
   const bf16* low = left.p;
   const bf16* high = left.p + kAmxTileRows * left.row / static_cast<std::int64_t>(sizeof(bf16));
   for (; steps > 0; --steps, low += left.step, high += left.step, right += kAmxElements) {
-    load.template operator()<6, kStreamRight>(right, kAmxPairRowBytes);
+    load.template operator()<6, kStreamRight>(right, kAmxRowBytes);
     load.template operator()<4, kStreamLeft>(low, left.row);
     tiles.template dot<0, 4, 6>();
-    load.template operator()<7, kStreamRight>(right + kAmxBlock, kAmxPairRowBytes);
+    load.template operator()<7, kStreamRight>(right + kAmxHalf, kAmxRowBytes);
     tiles.template dot<1, 4, 7>();
     load.template operator()<5, kStreamLeft>(high, left.row);
     tiles.template dot<2, 5, 6>();
@@ -357,16 +358,64 @@ void amx_pack_dy(const bf16* in, std::int64_t ld, std::int64_t tokens, std::int6
   }
 }
 
-// Packs x in pairs of tokens as for VDPBF16PS, with the tokens padded to a multiple of 32.
+// Packs a right block of up to 32 rows, the summed dimension, and up to 32 columns, zero-padded.
+template <class Packing, typename In>
+void amx_pack_right(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t columns,
+                    bf16* out) {
+  if (rows >= kAmxBlock && columns >= kAmxBlock) {
+    for (std::int64_t r = 0; r < kAmxBlock; r += 2, out += kAmxBlock) {
+      Packing::interleave_halves(in + r * ld, in + (r + 1) * ld, out, out + kAmxHalf);
+    }
+    return;
+  }
+  __builtin_memset(static_cast<void*>(out), 0, kAmxElements * sizeof(bf16));
+  for (std::int64_t r = 0; r < smaller(rows, kAmxBlock); ++r) {
+    for (std::int64_t c = 0; c < smaller(columns, kAmxBlock); ++c) {
+      narrow(in[r * ld + c],
+             out[c / kAmxTileRows * kAmxHalf + r / 2 * kAmxBlock + c % kAmxTileRows * 2 + r % 2]);
+    }
+  }
+}
+
+// Packs panels of x, 32 tokens at a time, for all columns: rows are read once.
 template <class Packing>
 void amx_pack_x(const bf16* in, std::int64_t ld, std::int64_t tokens, std::int64_t columns,
                 bf16* out, std::int64_t stride) {
-  pack_tokens<Packing, kAmxBlock, 2>(in, ld, tokens, columns, out, stride);
-  const std::int64_t written = round_up(tokens, 2);
-  const std::int64_t padded = round_up(tokens, kAmxBlock);
-  for (std::int64_t c = 0; c < columns; c += kAmxBlock, out += stride) {
-    __builtin_memset(static_cast<void*>(out + written * kAmxBlock), 0,
-                     static_cast<std::size_t>((padded - written) * kAmxBlock) * sizeof(bf16));
+  for (std::int64_t t = 0; t < tokens; t += kAmxBlock, out += kAmxElements) {
+    bf16* group = out;
+    for (std::int64_t c = 0; c < columns; c += kAmxBlock, group += stride) {
+      amx_pack_right<Packing>(in + t * ld + c, ld, tokens - t, columns - c, group);
+    }
+  }
+}
+
+// As Engine::pack_weight.
+template <class Packing>
+void amx_pack_weight(const float* w, std::int64_t n, std::int64_t k, std::int64_t begin,
+                     std::int64_t end, bf16* forward, bf16* backward) {
+  const std::int64_t k_blocks = amx_blocks(k);
+  const std::int64_t n_blocks = amx_blocks(n);
+  for (std::int64_t row = begin; row < end; row += kAmxBlock) {
+    const std::int64_t rows = smaller(n - row, kAmxBlock);
+    for (std::int64_t c = 0; c < k; c += kAmxBlock) {
+      const float* from = w + row * k + c;
+      bf16* const to_forward =
+          forward + (row / kAmxBlock * k_blocks + c / kAmxBlock) * kAmxElements;
+      bf16* const to_backward =
+          backward + (c / kAmxBlock * n_blocks + row / kAmxBlock) * kAmxElements;
+      if (rows == kAmxBlock && k - c >= kAmxBlock) {
+        Packing::pack_weight_blocks(from, k, to_forward, to_backward);
+        continue;
+      }
+      amx_pack_right<Packing>(from, k, rows, k - c, to_backward);
+      __builtin_memset(static_cast<void*>(to_forward), 0, kAmxElements * sizeof(bf16));
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t i = 0; i < smaller(k - c, kAmxBlock); ++i) {
+          narrow(from[r * k + i], to_forward[r / kAmxTileRows * kAmxHalf + i / 2 * kAmxBlock +
+                                             r % kAmxTileRows * 2 + i % 2]);
+        }
+      }
+    }
   }
 }
 
@@ -403,7 +452,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.pack_x = amx_pack_x<Packing>;
   engine.add_rows = add_rows<bf16>;
   engine.peak = amx_peak<Tiles>;
-  engine.pack_weight = pack_weight_panels<Packing, kAmxBlock, 2, kAmxBlock, bf16>;
+  engine.pack_weight = amx_pack_weight<Packing>;
   return engine;
 }
 

@@ -55,6 +55,24 @@ struct PortablePacking {
     }
   }
 
+  template <typename In>
+  static void interleave_halves(const In* row, const In* next, bf16* low, bf16* high) {
+    for (int c = 0; c < 16; ++c) {
+      narrow(row[c], low[2 * c]);
+      narrow(next[c], low[2 * c + 1]);
+      narrow(row[16 + c], high[2 * c]);
+      narrow(next[16 + c], high[2 * c + 1]);
+    }
+  }
+  static void pack_weight_blocks(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
+    for (int r = 0; r < 32; ++r) {
+      for (int c = 0; c < 32; ++c) {
+        narrow(w[r * ld + c], forward[r / 16 * 512 + c / 2 * 32 + r % 16 * 2 + c % 2]);
+        narrow(w[r * ld + c], backward[c / 16 * 512 + r / 2 * 32 + c % 16 * 2 + r % 2]);
+      }
+    }
+  }
+
   template <int W, typename Element>
   static void copy_row(const Element* row, Element* out) {
     __builtin_memcpy(out, row, W * sizeof(Element));

@@ -48,12 +48,7 @@ struct Packing512 {
   static void pack_weight_block(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
     __m512i rows[16];
 #pragma GCC unroll 16
-    for (int r = 0; r < 16; ++r) {
-      const __m256i low = _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(w + r * ld)));
-      const __m256i high =
-          _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(w + r * ld + 16)));
-      rows[r] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    }
+    for (int r = 0; r < 16; ++r) rows[r] = load_rounded(w + r * ld);
 #pragma GCC unroll 8
     for (int r = 0; r < 16; r += 2) {
       _mm512_storeu_si512(backward + r * 32, interleaved(rows[r], rows[r + 1], 0));
@@ -62,6 +57,45 @@ struct Packing512 {
     transpose(rows);
 #pragma GCC unroll 16
     for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 64, rows[pair]);
+  }
+
+  // Packs 32 rows by 32 columns of W as right operands of AMX: in `forward` the columns are the
+  // summed dimension, in `backward` the rows.
+  static void pack_weight_blocks(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
+    for (int half = 0; half < 2; ++half, w += 16 * ld, forward += 512, backward += 256) {
+      __m512i rows[16];
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) rows[r] = load_rounded(w + r * ld);
+#pragma GCC unroll 8
+      for (int r = 0; r < 16; r += 2) {
+        _mm512_storeu_si512(backward + r * 16, interleaved(rows[r], rows[r + 1], 0));
+        _mm512_storeu_si512(backward + r * 16 + 512, interleaved(rows[r], rows[r + 1], 16));
+      }
+      transpose(rows);
+#pragma GCC unroll 16
+      for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 32, rows[pair]);
+    }
+  }
+
+  // Interleaves 32 columns of two rows: the first 16 to `low`, the others to `high`.
+  static void interleave_halves(const bf16* row, const bf16* next, bf16* low, bf16* high) {
+    const __m512i a = _mm512_loadu_si512(row);
+    const __m512i b = _mm512_loadu_si512(next);
+    _mm512_storeu_si512(low, interleaved(a, b, 0));
+    _mm512_storeu_si512(high, interleaved(a, b, 16));
+  }
+  static void interleave_halves(const float* row, const float* next, bf16* low, bf16* high) {
+    const __m512i a = load_rounded(row);
+    const __m512i b = load_rounded(next);
+    _mm512_storeu_si512(low, interleaved(a, b, 0));
+    _mm512_storeu_si512(high, interleaved(a, b, 16));
+  }
+
+  // 32 floats rounded to bf16.
+  static __m512i load_rounded(const float* p) {
+    const __m256i low = _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(p)));
+    const __m256i high = _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(p + 16)));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
   }
 
   // Word 2 i of the result is word from + i of `row`, word 2 i + 1 is word from + i of `next`.
