@@ -66,10 +66,14 @@ Work add_norm_forward(ThreadPool& pool, Isa isa, const Model& model) {
 
 Work add_norm_backward(ThreadPool& pool, Isa isa, const Model& model) {
   const RowBuffers r(model, isa, model.rows(), model.hidden);
-  return {r.bytes(4 + 4 + 2 + 4 + 4 + 2), 0, [=, &pool] {
+  const auto shards = offsets(r.count, 8);
+  const auto scratch = random_buffer<float>(static_cast<std::int64_t>(
+      r.ops.add_norm_backward_scratch(r.count, 8, r.columns) / sizeof(float) + 1));
+  return {r.bytes(4 + 2 + 4 + 4 + 2), 0, [=, &pool] {
             r.ops.add_norm_backward(pool, r.a->data(), r.dy->data(), r.b->data(), r.stats->data(),
-                                    r.count, r.columns, r.norm(), kDropout, r.identity(),
-                                    r.c->data(), r.y->data());
+                                    shards, r.columns, r.norm(), kDropout, r.identity(),
+                                    r.y->data(), r.c->data(), r.c->data() + r.columns,
+                                    reinterpret_cast<std::byte*>(scratch->data()));
           }};
 }
 
@@ -78,15 +82,6 @@ Work dropout_backward(ThreadPool& pool, Isa isa, const Model& model) {
   return {r.bytes(4 + 4 + 2), 0, [=, &pool] {
             r.ops.dropout_backward(pool, r.a->data(), r.dy->data(), r.count, r.columns, kDropout,
                                    r.identity());
-          }};
-}
-
-Work norm_parameters(ThreadPool& pool, Isa isa, const Model& model) {
-  const RowBuffers r(model, isa, model.rows(), model.hidden);
-  const auto shards = offsets(r.count, 8);
-  return {r.bytes(4 + 4), 0, [=, &pool] {
-            r.ops.norm_backward_parameters(pool, r.a->data(), r.b->data(), r.stats->data(), shards,
-                                           r.columns, r.c->data(), r.c->data() + r.columns);
           }};
 }
 
@@ -184,7 +179,6 @@ std::vector<Case> activation_cases() {
       {"add_norm_forward", add_norm_forward},
       {"add_norm_backward", add_norm_backward},
       {"dropout_backward", dropout_backward},
-      {"norm_backward_parameters", norm_parameters},
       {"gelu_forward", gelu_forward},
       {"gelu_backward", gelu_backward},
       {"tanh_dropout_forward", pooler_forward},

@@ -25,7 +25,7 @@ Ops<Activation> make_ops(Isa isa, GemmBackend backend) {
   fill_gemm(ops, *row.gemm<Activation>().engine, backend);
   fill_row_launchers(ops, row.kernels->of<Activation>());
   fill_attention_launchers(ops, row.kernels->of<Activation>());
-  fill_shard_launchers(ops, row.kernels->parameters);
+  fill_shard_launchers(ops, row.kernels->of<Activation>());
   return ops;
 }
 template Ops<float> make_ops<float>(Isa, GemmBackend);

@@ -36,7 +36,7 @@ struct NormForward {
 
 template <typename Activation>
 struct NormBackward {
-  float* dy32 = nullptr;
+  float* d_stream = nullptr;
   const Activation* dy_branch = nullptr;
   const float* sum = nullptr;
   const float* stats = nullptr;
@@ -44,7 +44,6 @@ struct NormBackward {
   LayerNorm norm;
   DropoutStream dropout;
   RowIdentity identity;
-  float* d_sum = nullptr;
   Activation* dx = nullptr;
 };
 
@@ -68,7 +67,9 @@ struct KernelTable {
   const char* name = "";
   void (*embed_norm_forward)(const NormForward<Activation>& a, Range rows) = nullptr;
   void (*add_norm_forward)(const NormForward<Activation>& a, Range rows) = nullptr;
-  void (*add_norm_backward)(const NormBackward<Activation>& a, Range rows) = nullptr;
+  // d_gamma[H] and d_beta[H]: overwritten with the sums over the rows, in ascending order.
+  void (*add_norm_backward)(const NormBackward<Activation>& a, Range rows, float* d_gamma,
+                            float* d_beta) = nullptr;
   void (*dropout_backward)(const NormBackward<Activation>& a, Range rows) = nullptr;
   void (*gelu_forward)(const Activation* x, std::int64_t count, Activation* y) = nullptr;
   void (*gelu_backward)(const Activation* x, const Activation* dy, std::int64_t count,
@@ -96,14 +97,9 @@ struct KernelTable {
 // Kernels that do not depend on the activation type.
 struct ParameterKernelTable {
   const char* name = "";
-  // Adds the rows, in ascending order, to `columns` of d_gamma and d_beta.
-  void (*norm_parameters)(const float* dy, const float* sum, const float* stats, std::int64_t H,
-                          Range rows, Range columns, float* d_gamma, float* d_beta) = nullptr;
   // grad += `columns` of the rows rows[0 .. count) of d_sum [T, H], in this order.
   void (*add_rows)(const float* d_sum, std::int64_t H, const std::int32_t* rows, std::int64_t count,
                    Range columns, float* grad) = nullptr;
-  // a += b.
-  void (*add)(float* a, const float* b, std::int64_t count) = nullptr;
   void (*adamw)(const AdamW& a, std::int64_t count, const float* gradient, float* parameter,
                 float* m, float* v) = nullptr;
   double (*sum_of_squares)(const float* x, std::int64_t count) = nullptr;

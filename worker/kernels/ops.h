@@ -17,9 +17,10 @@
 //   of a row in the batch. The summed dimension K is never split by threads or by the number of
 //   rows.
 // - Sums over tokens (parameter gradients) follow the shard tree: `shards` holds the 2^k + 1 row
-//   offsets of consecutive shards. Rows of a shard are added in ascending order, and the 2^k sums
-//   are combined as ((s0 + s1) + (s2 + s3)) + ...; an empty shard is an exact zero. A gradient
-//   therefore does not depend on which worker computes which subtree.
+//   offsets of consecutive shards. Rows of a shard are added in ascending order (layer norm: in
+//   blocks, see add_norm_backward), and the 2^k sums are combined as ((s0 + s1) + (s2 + s3)) + ...;
+//   an empty shard is an exact zero. A gradient therefore does not depend on which worker computes
+//   which subtree.
 // - No libm: exp, tanh and the normal distribution are polynomials (math/math.inl). FMA is used
 //   only where the source requests it.
 #pragma once
@@ -190,23 +191,25 @@ struct Ops {
               std::int64_t H, LayerNorm norm, Dropout dropout, RowIdentity identity, float* sum,
               float* stats, float* y32, Activation* y)>
       add_norm_forward;
-  // The gradient of y has two parts: dy32 (residual path) and dy_branch (through the next linear
-  // layer; may be null). Outputs: dy32 = their sum (input of norm_backward_parameters); d_sum =
-  // gradient of `sum`, which is also the residual's; dx = mask and scale of dropout applied to
-  // d_sum, rounded to Activation (null: not computed). d_sum must not alias dy32.
-  Kernel<void(ThreadPool& pool, float* dy32, const Activation* dy_branch, const float* sum,
-              const float* stats, std::int64_t rows, std::int64_t H, LayerNorm norm,
-              Dropout dropout, RowIdentity identity, float* d_sum, Activation* dx)>
+  // Backward of the rows [shards.front(), shards.back()) of all matrices. The gradient of y has two
+  // parts: d_stream (residual path) and dy_branch (through the next linear layer; may be null).
+  // Outputs: d_stream = gradient of `sum`, which is also the residual's, in place; dx = mask and
+  // scale of dropout applied to it, rounded to Activation (null: not computed); d_gamma[H] and
+  // d_beta[H], overwritten, summed by the shard tree. Inside a shard, blocks of kNormRows rows are
+  // summed first, and then the blocks in ascending order.
+  Kernel<void(ThreadPool& pool, float* d_stream, const Activation* dy_branch, const float* sum,
+              const float* stats, Shards shards, std::int64_t H, LayerNorm norm, Dropout dropout,
+              RowIdentity identity, Activation* dx, float* d_gamma, float* d_beta,
+              std::byte* scratch)>
       add_norm_backward;
-  // Backward of the dropout in embed_norm_forward: dy32 = mask and scale applied to
-  // (dy32 + dy_branch), in place. add_norm_backward without dropout then handles the norm.
-  Kernel<void(ThreadPool& pool, float* dy32, const Activation* dy_branch, std::int64_t rows,
+  // Bytes of scratch for up to `rows` rows in up to `shards` shards.
+  Kernel<std::size_t(std::int64_t rows, std::int64_t shards, std::int64_t H)>
+      add_norm_backward_scratch;
+  // Backward of the dropout in embed_norm_forward: d_stream = mask and scale applied to
+  // (d_stream + dy_branch), in place. add_norm_backward without dropout then handles the norm.
+  Kernel<void(ThreadPool& pool, float* d_stream, const Activation* dy_branch, std::int64_t rows,
               std::int64_t H, Dropout dropout, RowIdentity identity)>
       dropout_backward;
-  // d_gamma[H] and d_beta[H], overwritten, summed over rows by the shard tree.
-  Kernel<void(ThreadPool& pool, const float* dy32, const float* sum, const float* stats,
-              Shards shards, std::int64_t H, float* d_gamma, float* d_beta)>
-      norm_backward_parameters;
 
   // ---- GELU as in BERT, x/2 (1 + erf(x / sqrt 2)), of `count` elements; x may be y.
   Kernel<void(ThreadPool& pool, const Activation* x, std::int64_t count, Activation* y)>
@@ -298,6 +301,9 @@ struct ParameterOps {
   // index.
   Kernel<double(const float* x, std::int64_t count)> sum_of_squares;
 };
+
+// Rows of a shard that add_norm_backward sums before it adds the sums of blocks.
+inline constexpr std::int64_t kNormRows = 32;
 
 // The gradient norm is summed over blocks of this many elements of the flat vector.
 inline constexpr std::int64_t kNormBlock = 4096;

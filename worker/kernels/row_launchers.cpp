@@ -11,10 +11,6 @@ constexpr std::int64_t kTaskElements = 16384;
 
 std::int64_t rows_per_task(std::int64_t H) { return H >= kTaskElements ? 1 : kTaskElements / H; }
 
-void check_width(std::int64_t H) {
-  TW_CHECK(H > 0 && H <= kMaxHidden, "row width must be between 1 and {}, found {}", kMaxHidden, H);
-}
-
 template <typename Arguments>
 void run_rows(ThreadPool& pool, void (*kernel)(const Arguments&, Range), const Arguments& arguments,
               std::int64_t rows) {
@@ -77,28 +73,12 @@ void add_norm_forward(const KernelTable<Activation>& table, ThreadPool& pool, co
 }
 
 template <typename Activation>
-void add_norm_backward(const KernelTable<Activation>& table, ThreadPool& pool, float* dy32,
-                       const Activation* dy_branch, const float* sum, const float* stats,
-                       std::int64_t rows, std::int64_t H, LayerNorm norm, Dropout dropout,
-                       RowIdentity identity, float* d_sum, Activation* dx) {
-  auto a = row_arguments<NormBackward<Activation>>(H, dropout, identity);
-  a.dy32 = dy32;
-  a.dy_branch = dy_branch;
-  a.sum = sum;
-  a.stats = stats;
-  a.norm = norm;
-  a.d_sum = d_sum;
-  a.dx = dx;
-  run_rows(pool, table.add_norm_backward, a, rows);
-}
-
-template <typename Activation>
-void dropout_backward(const KernelTable<Activation>& table, ThreadPool& pool, float* dy32,
+void dropout_backward(const KernelTable<Activation>& table, ThreadPool& pool, float* d_stream,
                       const Activation* dy_branch, std::int64_t rows, std::int64_t H,
                       Dropout dropout, RowIdentity identity) {
   if (dropout.threshold == 0 && dy_branch == nullptr) return;
   auto a = row_arguments<NormBackward<Activation>>(H, dropout, identity);
-  a.dy32 = dy32;
+  a.d_stream = d_stream;
   a.dy_branch = dy_branch;
   run_rows(pool, table.dropout_backward, a, rows);
 }
@@ -217,7 +197,6 @@ template <typename Activation>
 void fill_row_launchers(Ops<Activation>& ops, const KernelTable<Activation>& table) {
   ops.embed_norm_forward.template bind<embed_norm_forward<Activation>>(table);
   ops.add_norm_forward.template bind<add_norm_forward<Activation>>(table);
-  ops.add_norm_backward.template bind<add_norm_backward<Activation>>(table);
   ops.dropout_backward.template bind<dropout_backward<Activation>>(table);
   ops.gelu_forward.template bind<gelu_forward<Activation>>(table);
   ops.gelu_backward.template bind<gelu_backward<Activation>>(table);

@@ -4,6 +4,7 @@
 // Partial sums form a stack, like the digits of a binary counter: before shard s is pushed,
 // neighbours whose common subtree does not contain s are added. So at most log2(shards) + 1 partial
 // sums exist at the same time.
+#include <algorithm>
 #include <bit>
 
 #include "common/base/check.h"
@@ -21,13 +22,17 @@ void check_shards(Shards shards) {
            shards.size());
 }
 
+void add_to(float* __restrict a, const float* __restrict b, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
+}
+
 // A stack of partial sums of kWidth floats. The caller adds shards in ascending order and may skip
 // empty ones. Skipping one can change only the sign of a zero, so the launchers add +0 to
 // the total, which turns -0 (from an underflow) into +0.
 template <int kWidth>
 class TreeSum {
  public:
-  TreeSum(const ParameterKernelTable& table, std::int64_t width) : table_(table), width_(width) {}
+  explicit TreeSum(std::int64_t width) : width_(width) {}
 
   template <typename Accumulate>
   void add(std::uint32_t shard, Accumulate&& accumulate) {
@@ -51,11 +56,10 @@ class TreeSum {
   // Height of the smallest subtree that contains both shards.
   static int level(std::uint32_t a, std::uint32_t b) { return std::bit_width(a ^ b); }
   void merge() {
-    table_.add(sum_[size_ - 2], sum_[size_ - 1], width_);
+    add_to(sum_[size_ - 2], sum_[size_ - 1], width_);
     --size_;
   }
 
-  const ParameterKernelTable& table_;
   std::int64_t width_;
   int size_ = 0;
   std::uint32_t shard_[kMaxDepth + 1];
@@ -72,18 +76,75 @@ std::int64_t norm_columns(std::int64_t H, int threads) {
   return (share + 15) / 16 * 16;
 }
 
-void norm_backward_parameters(const ParameterKernelTable& table, ThreadPool& pool,
-                              const float* dy32, const float* sum, const float* stats,
-                              Shards shards, std::int64_t H, float* d_gamma, float* d_beta) {
+// Scratch of add_norm_backward: for each block of up to kNormRows rows of one shard its rows and its
+// sums of d_gamma [H] and d_beta [H].
+struct NormBlocks {
+  NormBlocks(std::byte* scratch, std::int64_t count, std::int64_t columns)
+      : H(columns),
+        sums(reinterpret_cast<float*>(scratch)),
+        rows(reinterpret_cast<Range*>(sums + count * 2 * H)) {}
+  static std::int64_t count(std::int64_t shard_rows) {
+    return (shard_rows + kNormRows - 1) / kNormRows;
+  }
+  float* d_gamma(std::int64_t block) const { return sums + block * 2 * H; }
+  float* d_beta(std::int64_t block) const { return d_gamma(block) + H; }
+
+  std::int64_t H;
+  float* sums;
+  Range* rows;
+};
+
+std::size_t add_norm_backward_scratch(std::int64_t rows, std::int64_t shards, std::int64_t H) {
+  // Each shard ends with at most one block of fewer than kNormRows rows.
+  const std::int64_t blocks = rows / kNormRows + std::min(rows, shards);
+  return static_cast<std::size_t>(blocks) *
+         (2 * static_cast<std::size_t>(H) * sizeof(float) + sizeof(Range));
+}
+
+template <typename Activation>
+void add_norm_backward(const KernelTable<Activation>& table, ThreadPool& pool, float* d_stream,
+                       const Activation* dy_branch, const float* sum, const float* stats,
+                       Shards shards, std::int64_t H, LayerNorm norm, Dropout dropout,
+                       RowIdentity identity, Activation* dx, float* d_gamma, float* d_beta,
+                       std::byte* scratch) {
+  check_width(H);
   check_shards(shards);
+  std::int64_t count = 0;
+  for (std::size_t s = 0; s + 1 < shards.size(); ++s) {
+    count += NormBlocks::count(shards[s + 1] - shards[s]);
+  }
+  const NormBlocks blocks(scratch, count, H);
+  Range* next = blocks.rows;
+  for (std::size_t s = 0; s + 1 < shards.size(); ++s) {
+    for (std::int64_t row = shards[s]; row < shards[s + 1]; row += kNormRows) {
+      *next++ = {row, std::min<std::int64_t>(row + kNormRows, shards[s + 1])};
+    }
+  }
+  NormBackward<Activation> a;
+  a.d_stream = d_stream;
+  a.dy_branch = dy_branch;
+  a.sum = sum;
+  a.stats = stats;
+  a.H = H;
+  a.norm = norm;
+  a.dropout = make_dropout_stream(dropout);
+  a.identity = identity;
+  a.dx = dx;
+  pool.run(count, [&](std::int64_t block, int) {
+    table.add_norm_backward(a, blocks.rows[block], blocks.d_gamma(block), blocks.d_beta(block));
+  });
   pool.for_ranges(H, norm_columns(H, pool.size()), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t width = end - begin;
-    TreeSum<2 * kNormColumns> tree(table, 2 * width);
+    TreeSum<2 * kNormColumns> tree(2 * width);
+    std::int64_t block = 0;
     for (std::uint32_t s = 0; s + 1 < shards.size(); ++s) {
-      if (shards[s] == shards[s + 1]) continue;
+      const std::int64_t last = block + NormBlocks::count(shards[s + 1] - shards[s]);
+      if (block == last) continue;
       tree.add(s, [&](float* partial) {
-        table.norm_parameters(dy32, sum, stats, H, {shards[s], shards[s + 1]}, {begin, end},
-                              partial, partial + width);
+        for (; block < last; ++block) {
+          add_to(partial, blocks.d_gamma(block) + begin, width);
+          add_to(partial + width, blocks.d_beta(block) + begin, width);
+        }
       });
     }
     const float* total = tree.finish();
@@ -131,7 +192,7 @@ void embedding_backward(const ParameterKernelTable& table, ThreadPool& pool,
     const Range columns = {begin,
                            begin + kEmbeddingColumns < e.H ? begin + kEmbeddingColumns : e.H};
     const std::int64_t first = task / blocks * grain;
-    TreeSum<kEmbeddingColumns> tree(table, columns.end - columns.begin);
+    TreeSum<kEmbeddingColumns> tree(columns.end - columns.begin);
     for (std::int64_t r = first; r < first + grain && r < e.R; ++r) {
       sum_embedding_row(table, e, r, columns, tree);
     }
@@ -150,11 +211,12 @@ double sum_of_squares(const ParameterKernelTable& table, const float* x, std::in
 }  // namespace
 
 template <typename Activation>
-void fill_shard_launchers(Ops<Activation>& ops, const ParameterKernelTable& table) {
-  ops.norm_backward_parameters.template bind<norm_backward_parameters>(table);
+void fill_shard_launchers(Ops<Activation>& ops, const KernelTable<Activation>& table) {
+  ops.add_norm_backward.template bind<add_norm_backward<Activation>>(table);
+  ops.add_norm_backward_scratch.template bind<add_norm_backward_scratch>(table.name);
 }
-template void fill_shard_launchers<float>(Ops<float>&, const ParameterKernelTable&);
-template void fill_shard_launchers<bf16>(Ops<bf16>&, const ParameterKernelTable&);
+template void fill_shard_launchers<float>(Ops<float>&, const KernelTable<float>&);
+template void fill_shard_launchers<bf16>(Ops<bf16>&, const KernelTable<bf16>&);
 
 void fill_parameter_launchers(ParameterOps& ops, const ParameterKernelTable& table) {
   ops.embedding_backward.bind<embedding_backward>(table);

@@ -25,13 +25,19 @@ kernels::AttentionForward<Element> attention(const EncoderConfig& config, const 
   return attention;
 }
 
+// Backward of a residual connection and its norm, scratch.d_hidden32 in place, with the norm's
+// gradient for each group of shards.
 template <typename Element>
-void norm_gradient(const Context<Element>& c, const NormLayout& norm, std::int64_t H,
-                   const Batch& batch, Rows rows, const float* dy, const float* sum,
-                   const float* stats, const GradientSink& sink) {
+void norm_backward(const Context<Element>& c, const kernels::LayerNorm& norm,
+                   const NormLayout& layout, std::int64_t H, const Batch& batch, Rows rows,
+                   const kernels::Dropout& dropout, const Element* d_branch, const float* sum,
+                   const float* stats, const LayerScratch<Element>& scratch,
+                   const GradientSink& sink) {
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    c.ops.norm_backward_parameters(c.pool, dy, sum, stats, batch.groups[g].offsets(rows), H,
-                                   sink.groups[g] + norm.gamma, sink.groups[g] + norm.beta);
+    c.ops.add_norm_backward(c.pool, scratch.d_hidden32, d_branch, sum, stats,
+                            batch.groups[g].offsets(rows), H, norm, dropout, batch.identity(rows),
+                            scratch.d_branch, sink.groups[g] + layout.gamma,
+                            sink.groups[g] + layout.beta, scratch.kernel);
   }
 }
 
@@ -98,7 +104,6 @@ void LayerScratch<Element>::allocate(runtime::Arena& arena, const EncoderConfig&
   kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
   if (use == Use::kInference) return;
   d_hidden32 = arena.take<float>(tokens * H);
-  d_sum = arena.take<float>(tokens * H);
   d_branch = arena.take<Element>(tokens * H);
   d_input = arena.take<Element>(tokens * H);
   d_intermediate = arena.take<Element>(tokens * config.intermediate_size);
@@ -146,14 +151,10 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
                                      const GradientSink& sink) const {
   const std::int64_t R = batch.count(rows);
   const std::int64_t H = config.hidden_size;
-  const kernels::RowIdentity identity = batch.identity(rows);
 
-  c.ops.add_norm_backward(c.pool, scratch.d_hidden32, d_branch, a.output_sum, a.output_stats, R, H,
-                          output_norm,
-                          key.at(index, DropoutKey::kOutput, config.hidden_dropout_prob), identity,
-                          scratch.d_sum, scratch.d_branch);
-  norm_gradient(c, layout.output_norm, H, batch, rows, scratch.d_hidden32, a.output_sum,
-                a.output_stats, sink);
+  norm_backward(c, output_norm, layout.output_norm, H, batch, rows,
+                key.at(index, DropoutKey::kOutput, config.hidden_dropout_prob), d_branch,
+                a.output_sum, a.output_stats, scratch, sink);
   weight_gradient(c, layout.output, batch, rows, a.activated, scratch.d_branch, scratch.kernel,
                   sink);
   output.backward_input(c, scratch.d_branch, R, scratch.d_intermediate, scratch.kernel);
@@ -163,14 +164,9 @@ void EncoderLayer<Element>::backward(const Context<Element>& c, const EncoderCon
                   scratch.kernel, sink);
   intermediate.backward_input(c, scratch.d_intermediate, R, scratch.d_input, scratch.kernel);
 
-  // d_sum is the gradient of the residual stream at the attention norm; d_hidden32 can be reused.
-  c.ops.add_norm_backward(
-      c.pool, scratch.d_sum, scratch.d_input, a.attention_sum, a.attention_stats, R, H,
-      attention_norm,
-      key.at(index, DropoutKey::kAttentionOutput, config.attention_output_dropout_prob()), identity,
-      scratch.d_hidden32, scratch.d_branch);
-  norm_gradient(c, layout.attention_norm, H, batch, rows, scratch.d_sum, a.attention_sum,
-                a.attention_stats, sink);
+  norm_backward(c, attention_norm, layout.attention_norm, H, batch, rows,
+                key.at(index, DropoutKey::kAttentionOutput, config.attention_output_dropout_prob()),
+                scratch.d_input, a.attention_sum, a.attention_stats, scratch, sink);
   weight_gradient(c, layout.attention_output, batch, rows, a.row_context, scratch.d_branch,
                   scratch.kernel, sink);
   attention_output.backward_input(c, scratch.d_branch, R, scratch.d_input, scratch.kernel);

@@ -48,7 +48,6 @@ struct LayerScratch {
   float* attended32 = nullptr;  // [T, H]
   float* hidden32 = nullptr;    // [T, H] the residual stream, in and out
   float* d_hidden32 = nullptr;  // [T, H] gradient of the residual stream, in and out
-  float* d_sum = nullptr;       // [T, H]
   Element* d_branch = nullptr;  // [T, H]
   Element* d_input = nullptr;   // [T, H] gradient through the branch, in and out
   Element* d_intermediate = nullptr;  // [T, I]

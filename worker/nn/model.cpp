@@ -19,6 +19,7 @@ std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Elem
   };
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
+  bytes = std::max(bytes, c.ops.add_norm_backward_scratch(limits.tokens, shards, H));
   linear(limits.tokens, H, 3 * H);
   linear(limits.tokens, H, H);
   linear(limits.tokens, H, I);
@@ -234,20 +235,18 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
   c_.ops.dropout_backward(c_.pool, scratch.d_hidden32, d_branch, rows, H,
                           key.at(-1, DropoutKey::kEmbeddings, config_.hidden_dropout_prob),
                           a_->tokens);
-  c_.ops.add_norm_backward(c_.pool, scratch.d_hidden32, nullptr, a_->embedding_sum,
-                           a_->embedding_stats, rows, H, norm, {}, a_->tokens, scratch.d_sum,
-                           nullptr);
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
     const ShardGroup& group = batch.groups[g];
     float* const gradient = sink.groups[g];
-    c_.ops.norm_backward_parameters(
-        c_.pool, scratch.d_hidden32, a_->embedding_sum, a_->embedding_stats, group.token_offsets, H,
-        gradient + layout_.embedding_norm.gamma, gradient + layout_.embedding_norm.beta);
+    c_.ops.add_norm_backward(c_.pool, scratch.d_hidden32, nullptr, a_->embedding_sum,
+                             a_->embedding_stats, group.token_offsets, H, norm, {}, a_->tokens,
+                             nullptr, gradient + layout_.embedding_norm.gamma,
+                             gradient + layout_.embedding_norm.beta, scratch.kernel);
     const auto table = [&](std::span<const std::int32_t> ids, const std::int32_t* row_of_id,
                            std::int64_t R, std::int64_t offset) {
       rows_.build(ids, group.token_offsets.front(), group.token_offsets.back(), row_of_id, R);
       c_.parameter_ops.embedding_backward(
-          c_.pool, {scratch.d_sum, rows_.occurrences.data(), rows_.row_offsets.data(), R, H,
+          c_.pool, {scratch.d_hidden32, rows_.occurrences.data(), rows_.row_offsets.data(), R, H,
                     group.token_offsets, gradient + offset});
     };
     table(batch.positions, identity_rows_.data(), config_.max_position_embeddings,

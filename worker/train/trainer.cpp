@@ -132,12 +132,12 @@ class TypedTrainer final : public Trainer {
         {"linear", join_distinct({ops_.linear_forward.name, ops_.linear_backward_input.name,
                                   ops_.linear_backward_weight.name})},
         {"attention", join_distinct({ops_.attention_forward.name, ops_.attention_backward.name})},
-        {"other", join_distinct({ops_.embed_norm_forward.name, ops_.add_norm_forward.name,
-                                 ops_.add_norm_backward.name, ops_.norm_backward_parameters.name,
-                                 ops_.gelu_forward.name, ops_.gelu_backward.name,
-                                 ops_.tanh_dropout_forward.name, ops_.softmax_cross_entropy.name,
-                                 parameter_ops_.embedding_backward.name, parameter_ops_.adamw.name,
-                                 parameter_ops_.sum_of_squares.name})}};
+        {"other",
+         join_distinct({ops_.embed_norm_forward.name, ops_.add_norm_forward.name,
+                        ops_.add_norm_backward.name, ops_.gelu_forward.name,
+                        ops_.gelu_backward.name, ops_.tanh_dropout_forward.name,
+                        ops_.softmax_cross_entropy.name, parameter_ops_.embedding_backward.name,
+                        parameter_ops_.adamw.name, parameter_ops_.sum_of_squares.name})}};
   }
 
  private:

@@ -91,13 +91,15 @@ void add_norm_forward(const NormForward<Activation>& a, Range rows) {
 }
 
 // With x^ = (sum - mean) / deviation (standard deviation) and g = dy gamma:
-// d_sum = (g - mean(g) - x^ mean(g x^)) / deviation.
+// d_sum = (g - mean(g) - x^ mean(g x^)) / deviation, d_gamma = sum of dy x^, d_beta = sum of dy.
 template <typename Activation>
-void add_norm_backward(const NormBackward<Activation>& a, Range rows) {
+void add_norm_backward(const NormBackward<Activation>& a, Range rows, float* d_gamma,
+                       float* d_beta) {
   RowMasks masks(a.dropout, a.identity, a.H);
+  for (std::int64_t h = 0; h < a.H; ++h) d_gamma[h] = d_beta[h] = 0.0f;
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     const Statistics s = {a.stats[2 * t], a.stats[2 * t + 1]};
-    float* dy = a.dy32 + t * a.H;
+    float* dy = a.d_stream + t * a.H;
     const float* sum = a.sum + t * a.H;
     double g_total = 0;
     double gx_total = 0;
@@ -106,15 +108,16 @@ void add_norm_backward(const NormBackward<Activation>& a, Range rows) {
       const double g = static_cast<double>(dy[h]) * a.norm.gamma[h];
       g_total += g;
       gx_total += g * normalised(sum[h], s);
+      d_gamma[h] += dy[h] * normalised(sum[h], s);
+      d_beta[h] += dy[h];
     }
     const auto g_mean = static_cast<float>(g_total / static_cast<double>(a.H));
     const auto gx_mean = static_cast<float>(gx_total / static_cast<double>(a.H));
     masks.draw(t);
     for (std::int64_t h = 0; h < a.H; ++h) {
       const float g = dy[h] * a.norm.gamma[h];
-      const float d = (g - g_mean - normalised(sum[h], s) * gx_mean) * s.rstd;
-      a.d_sum[t * a.H + h] = d;
-      if (a.dx != nullptr) a.dx[t * a.H + h] = from_float<Activation>(masks.apply(h, d));
+      dy[h] = (g - g_mean - normalised(sum[h], s) * gx_mean) * s.rstd;
+      if (a.dx != nullptr) a.dx[t * a.H + h] = from_float<Activation>(masks.apply(h, dy[h]));
     }
   }
 }
@@ -126,7 +129,7 @@ void dropout_backward(const NormBackward<Activation>& a, Range rows) {
     masks.draw(t);
     for (std::int64_t i = t * a.H; i < (t + 1) * a.H; ++i) {
       const float branch = a.dy_branch == nullptr ? 0.0f : to_float(a.dy_branch[i]);
-      a.dy32[i] = masks.apply(i - t * a.H, a.dy32[i] + branch);
+      a.d_stream[i] = masks.apply(i - t * a.H, a.d_stream[i] + branch);
     }
   }
 }
@@ -181,23 +184,12 @@ void dropout_forward(const ActivationDropout<Activation>& a, Range rows) {
   }
 }
 
-void norm_parameters(const float* dy, const float* sum, const float* stats, std::int64_t H,
-                     Range rows, Range columns, float* d_gamma, float* d_beta) {
-  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
-    const Statistics s = {stats[2 * t], stats[2 * t + 1]};
-    for (std::int64_t h = columns.begin; h < columns.end; ++h) {
-      d_gamma[h - columns.begin] += dy[t * H + h] * normalised(sum[t * H + h], s);
-      d_beta[h - columns.begin] += dy[t * H + h];
-    }
-  }
-}
-
 template void embed_norm_forward(const NormForward<float>&, Range);
 template void embed_norm_forward(const NormForward<bf16>&, Range);
 template void add_norm_forward(const NormForward<float>&, Range);
 template void add_norm_forward(const NormForward<bf16>&, Range);
-template void add_norm_backward(const NormBackward<float>&, Range);
-template void add_norm_backward(const NormBackward<bf16>&, Range);
+template void add_norm_backward(const NormBackward<float>&, Range, float*, float*);
+template void add_norm_backward(const NormBackward<bf16>&, Range, float*, float*);
 template void dropout_backward(const NormBackward<float>&, Range);
 template void dropout_backward(const NormBackward<bf16>&, Range);
 template void tanh_dropout_backward(const ActivationDropout<float>&, Range);

@@ -13,10 +13,6 @@ void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std:
   }
 }
 
-void add(float* a, const float* b, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
-}
-
 void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
            float* v) {
   const float decay = a.learning_rate * a.weight_decay;

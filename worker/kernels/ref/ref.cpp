@@ -30,9 +30,9 @@ constexpr KernelTable<Activation> make_kernel_table() {
 
 }  // namespace
 
-constinit const KernelTables kRefKernels = {make_kernel_table<float>(),
-                                            make_kernel_table<bf16>(),
-                                            {"ref", ref::norm_parameters, ref::add_rows, ref::add,
-                                             ref::adamw, ref::sum_of_squares, dropout_masks_ref}};
+constinit const KernelTables kRefKernels = {
+    make_kernel_table<float>(),
+    make_kernel_table<bf16>(),
+    {"ref", ref::add_rows, ref::adamw, ref::sum_of_squares, dropout_masks_ref}};
 
 }  // namespace tilewright::kernels

@@ -11,7 +11,8 @@ void embed_norm_forward(const NormForward<Activation>& a, Range rows);
 template <typename Activation>
 void add_norm_forward(const NormForward<Activation>& a, Range rows);
 template <typename Activation>
-void add_norm_backward(const NormBackward<Activation>& a, Range rows);
+void add_norm_backward(const NormBackward<Activation>& a, Range rows, float* d_gamma,
+                       float* d_beta);
 template <typename Activation>
 void dropout_backward(const NormBackward<Activation>& a, Range rows);
 template <typename Activation>
@@ -46,11 +47,8 @@ void attention_backward(const AttentionBackward<Activation>& a, const DropoutStr
                         std::int64_t example, Range heads, std::byte* scratch);
 std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size);
 
-void norm_parameters(const float* dy, const float* sum, const float* stats, std::int64_t H,
-                     Range rows, Range columns, float* d_gamma, float* d_beta);
 void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std::int64_t count,
               Range columns, float* grad);
-void add(float* a, const float* b, std::int64_t count);
 void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
            float* v);
 double sum_of_squares(const float* x, std::int64_t count);

@@ -97,20 +97,25 @@ inline Mask mask_at(const std::uint64_t* masks, std::int64_t column) {
   return mask_from_bits(bits);
 }
 
-// Dropout masks of one row, for kernels whose rows are tokens.
+// Dropout masks of kRows rows, for kernels whose rows are tokens.
+template <int kRows = 1>
 class RowMasks {
  public:
   RowMasks(const DropoutStream& stream, RowIdentity identity, std::int64_t columns)
       : stream_(stream), identity_(identity), columns_(columns), scale_(broadcast(stream.scale)) {}
+  // Draws the masks of the rows [row, row + kRows).
   void draw(std::int64_t row) {
     if (stream_.threshold == 0) return;
-    dropout_masks(stream_, identity_.example[row], identity_.position[row], 0, columns_, bits_);
+    for (int r = 0; r < kRows; ++r) {
+      dropout_masks(stream_, identity_.example[row + r], identity_.position[row + r], 0, columns_,
+                    bits_[r]);
+    }
   }
-  // x: the kLanes columns starting at `column`, a multiple of kLanes.
+  // x: the kLanes columns starting at `column`, a multiple of kLanes, of row `row` + r.
   template <bool kDropout>
-  Vec apply(std::int64_t column, Vec x) const {
+  Vec apply(std::int64_t column, Vec x, int r = 0) const {
     if constexpr (!kDropout) return x;
-    return select_or_zero(mask_at(bits_, column), x * scale_);
+    return select_or_zero(mask_at(bits_[r], column), x * scale_);
   }
 
  private:
@@ -118,7 +123,7 @@ class RowMasks {
   RowIdentity identity_;
   std::int64_t columns_;
   Vec scale_;
-  std::uint64_t bits_[kMaxHidden / kDropoutBlock];
+  std::uint64_t bits_[kRows][kMaxHidden / kDropoutBlock];
 };
 
 // Calls body(column, n) for each vector of a row of H columns; n is kLanes, or less in the last

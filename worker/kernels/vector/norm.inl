@@ -41,7 +41,7 @@ inline Statistics statistics(const float* x, float total, std::int64_t H, float 
 // y = (x - mean) / deviation * gamma + beta, with dropout if kDropout.
 template <typename Activation, bool kDropout>
 inline void write_normed(const NormForward<Activation>& a, std::int64_t t, Statistics s,
-                         const RowMasks& masks) {
+                         const RowMasks<>& masks) {
   const float* sum = a.sum + t * a.H;
   float* y32 = a.y32 + t * a.H;
   Activation* y = a.y == nullptr ? nullptr : a.y + t * a.H;
@@ -60,7 +60,7 @@ inline void write_normed(const NormForward<Activation>& a, std::int64_t t, Stati
 
 template <typename Activation, bool kDropout>
 void embed_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
+  RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     const float* word = a.word + a.ids[t] * a.H;
     const float* position = a.position + a.positions[t] * a.H;
@@ -79,7 +79,7 @@ void embed_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
 
 template <typename Activation, bool kDropout>
 void add_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
+  RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     const Activation* x = a.x + t * a.H;
@@ -94,39 +94,75 @@ void add_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
   }
 }
 
-// Formula: ref/norm_ref.cpp.
-template <typename Activation, bool kDropout>
-void add_norm_backward_rows(const NormBackward<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
-  for (std::int64_t t = rows.begin; t < rows.end; ++t) {
-    float* dy = a.dy32 + t * a.H;
-    const Activation* branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * a.H;
-    const float* sum = a.sum + t * a.H;
-    const Vec mean = broadcast(a.stats[2 * t]);
-    const Vec inverse = broadcast(a.stats[2 * t + 1]);
-    Vec gx_even = broadcast(0.0f);
-    const float g_total = row_sum(a.H, [&](std::int64_t h, std::int64_t n) {
-      Vec d = load_n(dy + h, n);
+// Backward of kRows rows from row t. The running sums of gamma and beta are loaded and stored once
+// for them; each column still adds its rows in ascending order. Formula: ref/norm_ref.cpp.
+template <int kRows, typename Activation, bool kDropout>
+inline void add_norm_backward_rows(const NormBackward<Activation>& a, std::int64_t t,
+                                   float* d_gamma, float* d_beta) {
+  const std::int64_t H = a.H;
+  float* const dy = a.d_stream + t * H;
+  const float* const sum = a.sum + t * H;
+  const Activation* const branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * H;
+  Activation* const dx = a.dx == nullptr ? nullptr : a.dx + t * H;
+  constexpr std::int64_t kAhead = 4;  // rows between a load and the prefetch of later ones
+  RowMasks<kRows> masks(a.dropout, a.identity, H);
+  masks.draw(t);
+  Vec mean[kRows], inverse[kRows], minus_g_mean[kRows], minus_gx_mean[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    mean[r] = broadcast(a.stats[2 * (t + r)]);
+    inverse[r] = broadcast(a.stats[2 * (t + r) + 1]);
+    Vec gx = broadcast(0.0f);
+    const float g_total = row_sum(H, [&](std::int64_t h, std::int64_t n) {
+      const std::int64_t i = r * H + h;
+      prefetch(dy + i + kAhead * H);
+      prefetch(sum + i + kAhead * H);
+      Vec d = load_n(dy + i, n);
       if (branch != nullptr) {
-        d = d + load_n(branch + h, n);
-        store_n(dy + h, d, n);
+        prefetch(branch + i + kAhead * H);
+        d = d + load_n(branch + i, n);
+        store_n(dy + i, d, n);
       }
       const Vec g = d * load_n(a.norm.gamma + h, n);  // lanes beyond n: zero
-      gx_even = mul_add(g, (load_n(sum + h, n) - mean) * inverse, gx_even);
+      gx = mul_add(g, (load_n(sum + i, n) - mean[r]) * inverse[r], gx);
       return g;
     });
-    const Vec g_mean = broadcast(g_total / static_cast<float>(a.H));
-    const Vec gx_mean = broadcast(horizontal_sum(gx_even) / static_cast<float>(a.H));
-    masks.draw(t);
-    float* d_sum = a.d_sum + t * a.H;
-    Activation* dx = a.dx == nullptr ? nullptr : a.dx + t * a.H;
-    for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
-      const Vec g = load_n(dy + h, n) * load_n(a.norm.gamma + h, n);
-      const Vec x_hat = (load_n(sum + h, n) - mean) * inverse;
-      const Vec d = (g - g_mean - x_hat * gx_mean) * inverse;
-      store_n(d_sum + h, d, n);
-      if (dx != nullptr) store_n(dx + h, masks.apply<kDropout>(h, d), n);
-    });
+    minus_g_mean[r] = broadcast(-(g_total / static_cast<float>(H)));
+    minus_gx_mean[r] = broadcast(-(horizontal_sum(gx) / static_cast<float>(H)));
+  }
+  for_vectors(H, [&](std::int64_t h, std::int64_t n) {
+    const Vec scale = load_n(a.norm.gamma + h, n);
+    Vec gamma = load_n(d_gamma + h, n);
+    Vec beta = load_n(d_beta + h, n);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t i = r * H + h;
+      const Vec d = load_n(dy + i, n);
+      const Vec x_hat = (load_n(sum + i, n) - mean[r]) * inverse[r];
+      gamma = mul_add(d, x_hat, gamma);
+      beta = beta + d;
+      const Vec centred = mul_add(d, scale, minus_g_mean[r]);
+      const Vec d_sum = mul_add(x_hat, minus_gx_mean[r], centred) * inverse[r];
+      store_n(dy + i, d_sum, n);
+      if (dx != nullptr) store_n(dx + i, masks.template apply<kDropout>(h, d_sum, r), n);
+    }
+    store_n(d_gamma + h, gamma, n);
+    store_n(d_beta + h, beta, n);
+  });
+}
+
+template <typename Activation, bool kDropout>
+void add_norm_backward_rows(const NormBackward<Activation>& a, Range rows, float* d_gamma,
+                            float* d_beta) {
+  for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
+    store_n(d_gamma + h, broadcast(0.0f), n);
+    store_n(d_beta + h, broadcast(0.0f), n);
+  });
+  std::int64_t t = rows.begin;
+  for (; t + 4 <= rows.end; t += 4) {
+    add_norm_backward_rows<4, Activation, kDropout>(a, t, d_gamma, d_beta);
+  }
+  for (; t < rows.end; ++t) {
+    add_norm_backward_rows<1, Activation, kDropout>(a, t, d_gamma, d_beta);
   }
 }
 
@@ -141,17 +177,18 @@ void add_norm_forward(const NormForward<Activation>& a, Range rows) {
                            : add_norm_forward_rows<Activation, true>(a, rows);
 }
 template <typename Activation>
-void add_norm_backward(const NormBackward<Activation>& a, Range rows) {
-  a.dropout.threshold == 0 ? add_norm_backward_rows<Activation, false>(a, rows)
-                           : add_norm_backward_rows<Activation, true>(a, rows);
+void add_norm_backward(const NormBackward<Activation>& a, Range rows, float* d_gamma,
+                       float* d_beta) {
+  a.dropout.threshold == 0 ? add_norm_backward_rows<Activation, false>(a, rows, d_gamma, d_beta)
+                           : add_norm_backward_rows<Activation, true>(a, rows, d_gamma, d_beta);
 }
 
 template <typename Activation, bool kDropout>
 void dropout_backward_rows(const NormBackward<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
+  RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
-    float* dy = a.dy32 + t * a.H;
+    float* dy = a.d_stream + t * a.H;
     const Activation* branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * a.H;
     for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
       Vec d = load_n(dy + h, n);
@@ -164,38 +201,6 @@ template <typename Activation>
 void dropout_backward(const NormBackward<Activation>& a, Range rows) {
   a.dropout.threshold == 0 ? dropout_backward_rows<Activation, false>(a, rows)
                            : dropout_backward_rows<Activation, true>(a, rows);
-}
-
-// kRows rows at a time, so that the running sums are loaded and stored once per kRows rows. Each
-// column still adds its rows in ascending order.
-template <int kRows>
-inline void norm_parameters_rows(const float* dy, const float* sum, const float* stats,
-                                 std::int64_t H, std::int64_t t, Range columns, float* d_gamma,
-                                 float* d_beta) {
-  for_vectors(columns.end - columns.begin, [&](std::int64_t i, std::int64_t n) {
-    const std::int64_t h = columns.begin + i;
-    Vec gamma = load_n(d_gamma + i, n);
-    Vec beta = load_n(d_beta + i, n);
-    for (int r = 0; r < kRows; ++r) {
-      const Vec d = load_n(dy + (t + r) * H + h, n);
-      const Vec x_hat = (load_n(sum + (t + r) * H + h, n) - broadcast(stats[2 * (t + r)])) *
-                        broadcast(stats[2 * (t + r) + 1]);
-      gamma = mul_add(d, x_hat, gamma);
-      beta = beta + d;
-    }
-    store_n(d_gamma + i, gamma, n);
-    store_n(d_beta + i, beta, n);
-  });
-}
-void norm_parameters(const float* dy, const float* sum, const float* stats, std::int64_t H,
-                     Range rows, Range columns, float* d_gamma, float* d_beta) {
-  std::int64_t t = rows.begin;
-  for (; t + 4 <= rows.end; t += 4) {
-    norm_parameters_rows<4>(dy, sum, stats, H, t, columns, d_gamma, d_beta);
-  }
-  for (; t < rows.end; ++t) {
-    norm_parameters_rows<1>(dy, sum, stats, H, t, columns, d_gamma, d_beta);
-  }
 }
 
 }  // namespace

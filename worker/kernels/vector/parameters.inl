@@ -12,12 +12,6 @@ void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std:
   }
 }
 
-void add(float* a, const float* b, std::int64_t count) {
-  for_vectors(count, [&](std::int64_t i, std::int64_t n) {
-    store_n(a + i, load_n(a + i, n) + load_n(b + i, n), n);
-  });
-}
-
 template <bool kGradient>
 void adamw_elements(const AdamW& a, std::int64_t count, const float* gradient, float* parameter,
                     float* m, float* v) {

@@ -40,7 +40,7 @@ struct Relu {
 
 template <typename Function, typename Activation, bool kDropout>
 void activation_dropout_forward_rows(const ActivationDropout<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
+  RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     Activation* activation = a.activation_out + t * a.H;
@@ -54,7 +54,7 @@ void activation_dropout_forward_rows(const ActivationDropout<Activation>& a, Ran
 
 template <typename Function, typename Activation, bool kDropout>
 void activation_dropout_backward_rows(const ActivationDropout<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
+  RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
@@ -78,7 +78,7 @@ void activation_dropout_backward(const ActivationDropout<Activation>& a, Range r
 
 template <typename Activation, bool kDropout>
 void dropout_forward_rows(const ActivationDropout<Activation>& a, Range rows) {
-  RowMasks masks(a.dropout, a.identity, a.H);
+  RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {

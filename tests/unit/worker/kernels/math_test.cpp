@@ -76,7 +76,7 @@ TEST(Math, NormalDistributionIsAccurateInBothTails) {
 
 TEST(Math, GeluForBf16IsAccurateToATwelfthOfTheRoundOff) {
   const auto exact = [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); };
-  constexpr double kBound = 0x1p24 * 0x1.53p-12;  // 2^-11.6
+  constexpr double kBound = 0x1p24 * 0x1.55p-12;  // 2^-11.6
   EXPECT_LT(worst_error(0x1p-30f, 100.0f, 1, gelu_for_bf16, exact), kBound);
   EXPECT_LT(worst_error(0x1p-30f, 5.5f, -1, gelu_for_bf16, exact), kBound);
   for (float x = -5.5f; x > -100.0f; x *= 1.001f) {

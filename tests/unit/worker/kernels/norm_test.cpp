@@ -5,6 +5,7 @@
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
 #include "worker/kernels/dropout/dropout.h"
+#include "worker/runtime/memory.h"
 
 namespace tilewright::kernels::testing {
 namespace {
@@ -198,6 +199,31 @@ TEST_P(NormTest, EmbedNormForwardWithoutTypesEqualsATableOfZeros) {
   });
 }
 
+template <typename Activation>
+struct Backward {
+  std::vector<float> d_sum, gamma, beta;
+  std::vector<Activation> dx;
+  friend bool operator==(const Backward&, const Backward&) = default;
+};
+
+// Of the rows of `shards`; the other rows of d_sum are those of dy.
+template <typename Activation>
+Backward<Activation> add_norm_backward(const Ops<Activation>& ops, int threads, const Inputs& in,
+                                       const Dropout& dropout, const std::vector<float>& dy,
+                                       const Activation* branch, const Outputs<Activation>& out,
+                                       const std::vector<std::int32_t>& shards) {
+  const auto H = static_cast<std::size_t>(in.H);
+  Backward<Activation> back{dy, std::vector<float>(H, NAN), std::vector<float>(H, NAN),
+                            std::vector<Activation>(in.count())};
+  runtime::Buffer<std::byte> scratch(ops.add_norm_backward_scratch(
+      in.examples.tokens(), static_cast<std::int64_t>(shards.size()) - 1, in.H));
+  ThreadPool pool(threads);
+  ops.add_norm_backward(pool, back.d_sum.data(), branch, out.sum.data(), out.stats.data(), shards,
+                        in.H, in.norm(), dropout, in.examples.identity(), back.dx.data(),
+                        back.gamma.data(), back.beta.data(), scratch.data());
+  return back;
+}
+
 // Sum over the outputs of y * dy as a function of the row, in double precision.
 double objective(const std::vector<double>& row, const Inputs& in, const std::vector<double>& dy) {
   const DoubleNorm n = norm_of(row, 1e-5);
@@ -213,28 +239,23 @@ TEST_P(NormTest, AddNormBackwardAgreesWithNumericDifferentiation) {
     for (const std::int64_t H : {16, 40, 130}) {
       const Inputs in = make_inputs({2, 3}, H);
       const std::int64_t rows = in.examples.tokens();
+      ASSERT_EQ(rows, 5);
       const auto x = random_vector<Activation>(in.count(), 4);
       const Dropout dropout = make_dropout(0.1);
       const auto out = add_norm<Activation>(ops<Activation>(), in, x, dropout, 1, 0, rows);
       const auto dy32 = random_vector<float>(in.count(), 5);
       const auto branch = random_vector<Activation>(in.count(), 6);
       for (const bool with_branch : {false, true}) {
-        auto dy = dy32;
-        std::vector<float> d_sum(in.count());
-        std::vector<Activation> dx(in.count());
-        ThreadPool pool(3);
-        ops<Activation>().add_norm_backward(pool, dy.data(), with_branch ? branch.data() : nullptr,
-                                            out.sum.data(), out.stats.data(), rows, H, in.norm(),
-                                            dropout, in.examples.identity(), d_sum.data(),
-                                            dx.data());
-        std::vector<double> want_dy, want_sum, want_dx;
+        const Backward<Activation> back =
+            add_norm_backward<Activation>(ops<Activation>(), 3, in, dropout, dy32,
+                                          with_branch ? branch.data() : nullptr, out, {{0, 5}});
+        std::vector<double> want_sum, want_dx;
         for (std::int64_t t = 0; t < rows; ++t) {
           const std::vector<double> row(out.sum.begin() + t * H, out.sum.begin() + (t + 1) * H);
           std::vector<double> d(H);
           for (std::int64_t h = 0; h < H; ++h) {
             d[h] = dy32[t * H + h] + (with_branch ? as_double(branch[t * H + h]) : 0.0);
           }
-          want_dy.insert(want_dy.end(), d.begin(), d.end());
           for (std::int64_t h = 0; h < H; ++h) {
             const double step = 1e-5;
             auto up = row;
@@ -247,9 +268,8 @@ TEST_P(NormTest, AddNormBackwardAgreesWithNumericDifferentiation) {
           }
         }
         const double slack = 64 * kRoundoff<float>;
-        expect_close(dy, want_dy, 2 * kRoundoff<float>, slack, "dy");
-        expect_close(d_sum, want_sum, 16 * kRoundoff<float>, slack, "d_sum");
-        expect_close(dx, want_dx, kRoundoff<Activation> + 16 * kRoundoff<float>, slack, "dx");
+        expect_close(back.d_sum, want_sum, 16 * kRoundoff<float>, slack, "d_sum");
+        expect_close(back.dx, want_dx, kRoundoff<Activation> + 16 * kRoundoff<float>, slack, "dx");
       }
     }
   });
@@ -276,66 +296,60 @@ TEST_P(NormTest, DropoutBackwardAppliesTheMaskInPlace) {
   });
 }
 
-struct ParameterGradients {
-  std::vector<float> gamma, beta;
-  friend bool operator==(const ParameterGradients&, const ParameterGradients&) = default;
-};
-
-template <typename Activation>
-ParameterGradients norm_parameters(const Ops<Activation>& ops, int threads,
-                                   const std::vector<float>& dy, const Outputs<Activation>& out,
-                                   Shards shards, std::int64_t H) {
-  ParameterGradients g{std::vector<float>(H, NAN), std::vector<float>(H, NAN)};
-  ThreadPool pool(threads);
-  ops.norm_backward_parameters(pool, dy.data(), out.sum.data(), out.stats.data(), shards, H,
-                               g.gamma.data(), g.beta.data());
-  return g;
-}
-
 TEST_P(NormTest, ParameterGradientsFollowTheShardTree) {
   with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {24, 300, 768}) {
-      const Inputs in = make_inputs({9, 1, 0, 20, 33}, H);
+      const Inputs in = make_inputs({9, 1, 0, 90, 33}, H);
       const std::int64_t rows = in.examples.tokens();
       const auto x = random_vector<Activation>(in.count(), 4);
       const auto out = add_norm<Activation>(ops<Activation>(), in, x, make_dropout(0), 1, 0, rows);
       const auto dy = random_vector<float>(in.count(), 5);
-      // Shards 2, 3 and 7 are empty.
-      const std::vector<std::int32_t> shards = {0, 9, 10, 10, 10, 29, 45, 63, 63};
-      const auto g = norm_parameters<Activation>(ops<Activation>(), 1, dy, out, shards, H);
+      // Shards 2, 3 and 7 are empty; the fifth has several blocks of rows.
+      const std::vector<std::int32_t> shards = {0, 9, 10, 10, 10, 99, 115, 133, 133};
+      const auto run = [&](int threads, const std::vector<std::int32_t>& of) {
+        return add_norm_backward<Activation>(ops<Activation>(), threads, in, make_dropout(0.1), dy,
+                                             x.data(), out, of);
+      };
+      const auto g = run(1, shards);
       std::vector<double> gamma(H), beta(H);
       for (std::int64_t t = 0; t < rows; ++t) {
         for (std::int64_t h = 0; h < H; ++h) {
           const double x_hat =
               (out.sum[t * H + h] - static_cast<double>(out.stats[2 * t])) * out.stats[2 * t + 1];
-          gamma[h] += dy[t * H + h] * x_hat;
-          beta[h] += dy[t * H + h];
+          const double d = dy[t * H + h] + as_double(x[t * H + h]);
+          gamma[h] += d * x_hat;
+          beta[h] += d;
         }
       }
       const double slack = static_cast<double>(rows) * 8 * kRoundoff<float>;
       expect_close(g.gamma, gamma, 0, slack, "d_gamma");
       expect_close(g.beta, beta, 0, slack, "d_beta");
       for (int threads = 2; threads <= 4; ++threads) {
-        EXPECT_TRUE(norm_parameters<Activation>(ops<Activation>(), threads, dy, out, shards, H) ==
-                    g)
-            << threads;
+        EXPECT_TRUE(run(threads, shards) == g) << threads;
       }
       // Subtrees of four shards, and single shards, added in the order of the tree.
       const auto sub = [&](std::size_t first, std::size_t count) {
-        return norm_parameters<Activation>(ops<Activation>(), 2, dy, out,
-                                           Shards(shards).subspan(first, count + 1), H);
+        const auto begin = shards.begin() + static_cast<std::ptrdiff_t>(first);
+        auto part = run(2, {begin, begin + static_cast<std::ptrdiff_t>(count) + 1});
+        for (std::int64_t i = shards[first] * H; i < shards[first + count] * H; ++i) {
+          EXPECT_EQ(part.d_sum[i], g.d_sum[i]);
+          EXPECT_EQ(part.dx[i], g.dx[i]);
+        }
+        return std::pair(part.gamma, part.beta);
       };
-      const auto plus = [](ParameterGradients a, const ParameterGradients& b) {
-        for (std::size_t i = 0; i < a.gamma.size(); ++i) a.gamma[i] += b.gamma[i];
-        for (std::size_t i = 0; i < a.beta.size(); ++i) a.beta[i] += b.beta[i];
+      using Gradients = std::pair<std::vector<float>, std::vector<float>>;
+      const auto plus = [](Gradients a, const Gradients& b) {
+        for (std::size_t i = 0; i < a.first.size(); ++i) a.first[i] += b.first[i];
+        for (std::size_t i = 0; i < a.second.size(); ++i) a.second[i] += b.second[i];
         return a;
       };
-      EXPECT_TRUE(plus(sub(0, 4), sub(4, 4)) == g);
+      const Gradients whole(g.gamma, g.beta);
+      EXPECT_TRUE(plus(sub(0, 4), sub(4, 4)) == whole);
       EXPECT_TRUE(plus(plus(plus(sub(0, 1), sub(1, 1)), plus(sub(2, 1), sub(3, 1))),
-                       plus(plus(sub(4, 1), sub(5, 1)), plus(sub(6, 1), sub(7, 1)))) == g);
+                       plus(plus(sub(4, 1), sub(5, 1)), plus(sub(6, 1), sub(7, 1)))) == whole);
       const auto empty = sub(2, 2);
-      EXPECT_EQ(empty.gamma, std::vector<float>(H, 0.0f));
-      EXPECT_EQ(empty.beta, std::vector<float>(H, 0.0f));
+      EXPECT_EQ(empty.first, std::vector<float>(H, 0.0f));
+      EXPECT_EQ(empty.second, std::vector<float>(H, 0.0f));
     }
   });
 }
