@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "worker/bench/timing.h"
+#include "worker/bench/operands.h"
+#include "worker/bench/statistics.h"
 #include "worker/kernels/gemm/onednn.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/runtime/memory.h"
@@ -21,7 +22,7 @@ using runtime::Buffer;
 template <typename Activation>
 class Layer {
  public:
-  Layer(const Ops<Activation>& ops, const GemmShape& shape, int shards, int threads)
+  Layer(const Ops<Activation>& ops, const GemmShape& shape, std::int64_t shards, int threads)
       : ops_(ops),
         shape_(shape),
         w_(random_buffer<float>(shape.n * shape.k, 1)),
@@ -36,7 +37,7 @@ class Layer {
         dbias_(static_cast<std::size_t>(shape.n)),
         scratch_(
             ops.linear_backward_weight_scratch(shape.rows, shards, shape.k, shape.n, threads)) {
-    for (int i = 0; i <= shards; ++i) {
+    for (std::int64_t i = 0; i <= shards; ++i) {
       shards_.push_back(static_cast<std::int32_t>(shape.rows * i / shards));
     }
     ops.pack_weight(w_.data(), shape.n, shape.k, 0, shape.n, forward_.data(), backward_.data());

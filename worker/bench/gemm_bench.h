@@ -34,7 +34,7 @@ struct GemmBenchOptions {
       {4608, 1024, 4096},
       {4608, 4096, 1024},
   };
-  int shards = 8;  // virtual shards over which dW is summed
+  std::int64_t shards = 8;  // virtual shards over which dW is summed
   int repetitions = 7;
 };
 
