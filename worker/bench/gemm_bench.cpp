@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "common/base/result.h"
 #include "worker/bench/operands.h"
 #include "worker/bench/statistics.h"
 #include "worker/kernels/gemm/onednn.h"
@@ -106,6 +108,26 @@ void run(const GemmBenchOptions& options, GemmBench& bench) {
 }
 
 }  // namespace
+
+GemmShape parse_gemm_shape(const std::string& text) {
+  constexpr std::int64_t kMost = 65536;
+  GemmShape shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::int64_t* const value : {&shape.rows, &shape.k, &shape.n}) {
+    const auto [after, error] = std::from_chars(at, end, *value);
+    const bool last = value == &shape.n;
+    const bool good = error == std::errc{} && *value >= 1 && *value <= kMost &&
+                      (last ? after == end : after != end && *after == 'x');
+    if (!good) {
+      throw Failure(
+          ExitCode::kUsage,
+          fmt::format("--shapes: found \"{}\", expected ROWSxKxN, each from 1 to {}", text, kMost));
+    }
+    at = after + (last ? 0 : 1);
+  }
+  return shape;
+}
 
 GemmBench bench_gemm(const GemmBenchOptions& options) {
   GemmBench bench;

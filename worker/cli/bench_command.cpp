@@ -223,7 +223,10 @@ void add_adamw(CLI::App& bench, int& exit_code) {
 void add_gemm(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::GemmBenchOptions>();
   auto fp32 = std::make_shared<bool>(false);
+  auto shapes = std::make_shared<std::vector<std::string>>();
   CLI::App* gemm = bench.add_subcommand("gemm", "Linear layers, compared with oneDNN");
+  gemm->add_option("--shapes", *shapes,
+                   "Shapes as ROWSxKxN; default: the layers of MiniLM, BERT-base and BERT-large");
   gemm->add_option("--threads", options->threads, "Thread counts to measure")
       ->capture_default_str();
   add_repetitions(*gemm, options->repetitions);
@@ -233,6 +236,10 @@ void add_gemm(CLI::App& bench, int& exit_code) {
   gemm->callback([=, &exit_code] {
     options->bf16 = !*fp32;
     options->isa = isa_from_environment();
+    if (!shapes->empty()) options->shapes.clear();
+    for (const std::string& shape : *shapes) {
+      options->shapes.push_back(bench::parse_gemm_shape(shape));
+    }
     print(bench::bench_gemm(*options), *json);
     exit_code = 0;
   });
