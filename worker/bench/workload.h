@@ -32,7 +32,7 @@ nn::EncoderConfig model_config(const Workload& workload);
 // Threads of the pool: `threads`, or one per physical core if it is 0.
 int pool_threads(int threads);
 
-// Random tokens; example i of n is in shard floor(i * shards / n).
+// Random tokens; example i of n is in shard i * shards / n, rounded down.
 nn::Batch random_batch(const Workload& workload, std::int64_t shards);
 
 }  // namespace tilewright::bench

@@ -25,7 +25,7 @@ TEST(RandomBatch, PutsExampleIOfNInShardIVDividedByN) {
   Workload workload;
   workload.lengths = {3, 1, 4, 1, 5};
   const nn::Batch batch = random_batch(workload, 8);
-  // floor(i * 8 / 5) for i = 0 to 4: 0, 1, 3, 4, 6.
+  // i * 8 / 5, rounded down, for i = 0 to 4: 0, 1, 3, 4, 6.
   EXPECT_EQ(batch.groups.at(0).example_offsets,
             (std::vector<std::int32_t>{0, 1, 2, 2, 3, 4, 4, 5, 5}));
   EXPECT_EQ(batch.lengths, workload.lengths);
