@@ -226,8 +226,14 @@ class Bench:
             return
         command = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
                    "--nproc_per_node", "2", self.args.gloo]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for key, row in zip(keys, gloo_rows(said), strict=True):
+        # The script may fail after its last line, when it leaves the process group.
+        done = subprocess.run(command, capture_output=True, text=True)
+        rows = gloo_rows(done.stdout)
+        if len(rows) != len(keys):
+            print(f"allreduce: without gloo: exit code {done.returncode}\n{done.stderr}",
+                  file=sys.stderr)
+            return
+        for key, row in zip(keys, rows, strict=True):
             results.put(key, row)
 
     def start(self):
@@ -310,7 +316,7 @@ def main():
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--profile-steps", type=int, default=10)
     parser.add_argument("--pairs", type=int, default=40, help="of exactness")
-    parser.add_argument("--lengths", help="file with real lengths, for attention, layers, profile")
+    parser.add_argument("--lengths", help="file with real lengths, for attention, layers and profile")
     parser.add_argument("--gloo", default="../shared/peers/gloo_allreduce.py")
     step_beside_pytorch.add_arguments(parser)
     args = parser.parse_args()
@@ -319,7 +325,8 @@ def main():
         getattr(bench, kind)()
         tables.main()  # after each kind, so that an interrupted run leaves tables as well
     for kind in args.kinds:
-        print(f"\n{tables.TITLES[kind]}\n{tables.table(kind, tables.read_files(support.results_folder(), kind))}")
+        files = tables.read_files(support.results_folder(), kind)
+        print(f"\n{tables.TITLES[kind]}\n{tables.table(kind, files)}")
 
 
 if __name__ == "__main__":
