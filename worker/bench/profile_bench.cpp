@@ -7,7 +7,6 @@
 
 #include "worker/bench/training_setup.h"
 #include "worker/kernels/gemm/peak.h"
-#include "worker/nn/flops.h"
 
 namespace tilewright::bench {
 namespace {

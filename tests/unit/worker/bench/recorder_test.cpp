@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "worker/bench/training_setup.h"
 #include "worker/nn/flops.h"
