@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
-  tarball-debian-11 peers peers-kubeflow peers-torchrun bench-controller elastic-report parity parity-gradients parity-quality kubeflow-crd \
+  tarball-debian-11 peers peers-kubeflow peers-torchrun bench bench-controller elastic-report parity parity-gradients parity-quality kubeflow-crd \
   install asan tsan sanitize fuzz format tidy words clean
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
@@ -77,10 +77,14 @@ chaos: model ## soak on the cluster of `make cluster`: faults from a seed during
 elastic-report: build model ## trains MRPC while workers are killed, frozen, added and removed: one SHA-256; a table of stalls (15 minutes; ELASTIC_FLAGS="--kills 20 --seed 7")
 	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA)/glue/MRPC $(ELASTIC_FLAGS)
 
+BENCH_PYTHON ?= python3
+bench: build model ## every benchmark of the worker beside PyTorch, oneDNN, gloo, tokenizers where installed: tables and plots in bench/results (an hour; an idle machine; resumes; BENCH_PYTHON has PyTorch; BENCH_FLAGS="--kinds step gemm")
+	python3 bench/run.py --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) --peer-python $(BENCH_PYTHON) $(BENCH_FLAGS)
+
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)
 	.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok
 	$(MAKE) build TARGETS="tilewright tilewright-controller-bench"
-	$(BUILD)/bin/tilewright-controller-bench --out bench/results/controller.json
+	$(BUILD)/bin/tilewright-controller-bench --out $$(python3 bench/support.py controller)
 
 PEERS_PYTHON := .cache/peers/bin/python
 peers-torchrun: .cache/peers/installed cluster-programs ## real torchrun agents with Tilewright's store, some of them killed (PyTorch from PyPI, 5 GB; needs root)
@@ -106,7 +110,7 @@ parity: parity-gradients parity-quality ## compares gradients with PyTorch's and
 
 parity-gradients: .cache/parity/installed ## gradients of the models PARITY_MODELS, with random weights
 	$(MAKE) build TARGETS=tilewright-parity-gradients
-	$(PARITY_PYTHON) bench/parity/gradients.py --models $(PARITY_MODELS) --json bench/results/gradients.json
+	$(PARITY_PYTHON) bench/parity/gradients.py --models $(PARITY_MODELS) --json $$(python3 bench/support.py gradients)
 
 parity-quality: build model .cache/parity/installed ## metrics of models trained with several seeds
 	$(PARITY_PYTHON) bench/parity/quality.py run --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) $(PARITY_FLAGS)

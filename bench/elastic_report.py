@@ -6,7 +6,7 @@ with 1 to 4 workers. Exit code 1 if they differ or a loss costs more than one st
     python bench/elastic_report.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-Writes bench/results/elastic.json and prints tables. Needs only Python and Linux.
+Writes bench/results/elastic-CPU.json and prints tables. Needs only Python and Linux.
 """
 
 import argparse
@@ -342,7 +342,7 @@ def main():
     parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
     parser.add_argument("--model", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="MRPC folder")
-    parser.add_argument("--out", default=support.results_folder() / "elastic.json")
+    parser.add_argument("--out", default=support.results_file("elastic"))
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--kills", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)

@@ -4,7 +4,7 @@
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
 Every run trains 40 steps of 32 MRPC examples. The result is train_runtime of train_results.json,
-which excludes start-up, evaluation and saving. Writes bench/results/exactness.json and prints a
+which excludes start-up, evaluation and saving. Writes bench/results/exactness_processes-CPU.json and prints a
 table. Run it on an idle machine with at least one core per process.
 """
 
@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--nominal", type=int, default=4, help="maximum number of workers")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--out", type=pathlib.Path,
-                        default=support.results_folder() / "exactness.json")
+                        default=support.results_file("exactness_processes"))
     args = parser.parse_args()
 
     rows = []

@@ -3,7 +3,7 @@
     python bench/loss_curve.py --worker build/bin/tilewright-worker \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-Writes bench/results/loss_curve.json and loss_curve.svg. Needs torch and transformers. --curves
+Writes bench/results/loss_curve-CPU.json and .svg. Needs torch and transformers. --curves
 selects which of the four curves to run; recorded curves with the same settings are kept.
 """
 
@@ -133,7 +133,7 @@ CURVES = {
 
 def add(args, name, losses):
     """Adds a curve to those with the same settings; compares and draws all four when complete."""
-    path = support.results_folder() / "loss_curve.json"
+    path = support.results_file("loss_curve")
     settings = {
         "task": "mrpc",
         "steps": args.steps,

@@ -4,7 +4,7 @@ processes, and compares the SHA-256 of each model.safetensors. Exit code 1 if th
     python bench/one_hash.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-Writes bench/results/one_hash.json and prints a table.
+Writes bench/results/one_hash-CPU.json and prints a table.
 """
 
 import argparse
@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
     parser.add_argument("--model", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="MRPC folder")
-    parser.add_argument("--out", default=support.results_folder() / "one_hash.json")
+    parser.add_argument("--out", default=support.results_file("one_hash"))
     parser.add_argument("--times", action="store_true", help="record run times")
     args = parser.parse_args()
     for name in ("worker", "tool", "model", "data"):

@@ -1,11 +1,15 @@
 """Compares `tilewright-worker bench step` with a PyTorch script, in alternating runs.
 
-    python bench/step_beside_pytorch.py --worker build/bin/tilewright-worker \
+    python bench/step_beside_pytorch.py --worker build/release/bin/tilewright-worker \
         --peer ../shared/peers/torch_step.py --peer-python python3
 
 The peer is a script outside the project. It accepts --model, --task, --bs, --seq, --steps and
---threads, and prints a line with "times [seconds, ...]" and "GF/s ...". The first two times are
-warm-up. Writes bench/results/step.json and prints a table. Run it on an idle machine.
+--threads, and prints a line with "times [seconds, ...]", rounded to hundredths. The first two times
+are warm-up. Its DistilBERT has only the head for question answering. Both sides have the same head
+and compute all positions of equally long examples.
+
+Each shape replaces its row in bench/results/step-CPU.json; a row that this commit has measured is
+kept unless --again is given. Run it on an idle machine.
 """
 
 import argparse
@@ -17,23 +21,41 @@ import subprocess
 import sys
 
 import support
+from results import Results, commit_of
 
-SHAPES = ["bert-base:cls:32:128", "minilm:cls:32:128", "bert-base:qa:12:384"]
+SHAPES = [
+    "distilbert:qa:32:384",
+    "bert-base:qa:12:384",
+    "bert-base:cls:32:128",
+    "bert-large:qa:12:384",
+    "minilm:cls:32:128",
+]
 PEER_WARM_UP = 2
 
 
 def parse_shape(text):
-    model, task, batch, length = text.split(":")
-    return {"model": model, "task": task, "batch": int(batch), "length": int(length)}
+    parts = text.split(":")
+    good = len(parts) == 4 and parts[1] in ("cls", "qa") and parts[2].isdigit() and parts[3].isdigit()
+    if not good:
+        raise argparse.ArgumentTypeError(f'found "{text}", expected MODEL:cls|qa:BATCH:LENGTH')
+    return {"model": parts[0], "task": parts[1], "batch": int(parts[2]), "length": int(parts[3])}
 
 
 def ours(args, shape):
-    # A classification head for every shape: its cost is negligible next to the encoder.
     command = [args.worker, "bench", "step", "--json", "--model", shape["model"]]
-    command += ["--batch", str(shape["batch"]), "--seq", str(shape["length"])]
-    command += ["--steps", str(args.steps), "--threads", str(args.threads)]
+    command += ["--task", shape["task"], "--batch", str(shape["batch"])]
+    command += ["--seq", str(shape["length"]), "--steps", str(args.steps)]
+    command += ["--threads", str(args.threads)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(said)
+
+
+def peer_times(said):
+    """The times of the peer's output without its warm-up; None if there are none."""
+    times = re.search(r"times \[([^\]]*)\]", said)
+    if times is None:
+        return None
+    return [float(second) for second in times.group(1).split(",")][PEER_WARM_UP:]
 
 
 def theirs(args, shape):
@@ -43,91 +65,111 @@ def theirs(args, shape):
     said = subprocess.run(
         command, check=True, capture_output=True, text=True, env=support.with_tcmalloc(os.environ)
     ).stdout
-    times = re.search(r"times \[([^\]]*)\]", said)
-    if times is None:
+    times = peer_times(said)
+    if not times:
         sys.exit(f"{args.peer} printed no times:\n{said}")
-    return [float(second) for second in times.group(1).split(",")][PEER_WARM_UP:]
+    return times
+
+
+def side(seconds, shape, operations, peak):
+    median = statistics.median(seconds)
+    return {
+        "seconds": seconds,
+        "median_seconds": median,
+        "examples_per_second": shape["batch"] / median,
+        "gflops": operations / median,
+        "share_of_peak": operations / median / peak,
+    }
 
 
 def measure(args, shape):
-    """Alternates the two programs `turns` times, so that system noise affects both."""
+    """The figures of a row. Alternates the two programs `turns` times, so that system noise affects
+    both; without a peer runs only the worker."""
     reports, our_seconds, their_seconds = [], [], []
     for _ in range(args.turns):
         reports.append(ours(args, shape))
         our_seconds += reports[-1]["seconds"]
-        their_seconds += theirs(args, shape)
+        if args.peer:
+            their_seconds += theirs(args, shape)
     report = reports[0]
     # GFLOP/s of both by the formula of worker/nn/flops.h, derived from the report's median.
-    flops = report["gflops"] * report["median_seconds"]
-    row = {
-        **shape,
-        "threads": report["threads"],
-        "isa": report["isa"],
-        "dtype": report["dtype"],
-        "peak_gflops": statistics.median(r["peak_gflops"] for r in reports),
+    operations = report["gflops"] * report["median_seconds"]
+    peak = statistics.median(r["peak_gflops"] for r in reports)
+    figures = {"isa": report["isa"], "peak_gflops": peak}
+    figures["tilewright"] = side(our_seconds, shape, operations, peak)
+    if args.peer:
+        figures["pytorch"] = side(their_seconds, shape, operations, peak)
+        figures["speed_up"] = (
+            figures["pytorch"]["median_seconds"] / figures["tilewright"]["median_seconds"]
+        )
+    return figures
+
+
+def missing_peer(args):
+    """Why PyTorch cannot be measured; "" if it can."""
+    if not args.peer or not os.path.exists(args.peer):
+        return f"no script {args.peer}"
+    return missing_torch(args.peer_python)
+
+
+def missing_torch(python):
+    done = subprocess.run(
+        [python, "-c", "import torch, transformers"], capture_output=True, text=True
+    )
+    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def peer_versions(args):
+    code = "import torch, transformers; print(torch.__version__, transformers.__version__)"
+    said = subprocess.run(
+        [args.peer_python, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    allocator = support.with_tcmalloc({}).get("LD_PRELOAD", "")
+    return {
+        "torch": said[0],
+        "transformers": said[1],
+        "allocator": os.path.basename(allocator) or "the C library's",
     }
-    for side, seconds in (("tilewright", our_seconds), ("pytorch", their_seconds)):
-        median = statistics.median(seconds)
-        row[side] = {
-            "seconds": seconds,
-            "median_seconds": median,
-            "examples_per_second": shape["batch"] / median,
-            "gflops": flops / median,
-            "share_of_peak": flops / median / row["peak_gflops"],
-        }
-    row["speed_up"] = row["pytorch"]["median_seconds"] / row["tilewright"]["median_seconds"]
-    return row
+
+
+def run(args, commit, shapes):
+    """Measures the shapes that this commit has not measured, or all of them with --again."""
+    results = Results("step", commit, peer_versions(args) if args.peer else {})
+    for shape in shapes:
+        key = {**shape, "threads": args.threads, "dtype": "bf16",
+               "peer": "pytorch" if args.peer else "none"}
+        if results.has(key) and not args.again:
+            continue
+        row = results.put(key, measure(args, shape))
+        print(f"step: {shape}: {row['tilewright']['median_seconds']:.3f} s", file=sys.stderr)
+
+
+def add_arguments(parser):
+    parser.add_argument("--peer", default="../shared/peers/torch_step.py",
+                        help="the PyTorch script")
+    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=3, help="timed steps per turn")
+    parser.add_argument("--again", action="store_true",
+                        help="measure rows again that this commit has measured")
+    parser.add_argument("--allow-dirty", action="store_true",
+                        help="measure a tree with uncommitted changes and mark the rows")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", required=True)
-    parser.add_argument("--peer", required=True, help="the PyTorch script")
-    parser.add_argument("--peer-python", default=sys.executable)
-    parser.add_argument("--shapes", nargs="+", default=SHAPES, help="MODEL:cls|qa:BATCH:LENGTH")
-    parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3, help="timed steps per turn")
+    parser.add_argument("--shapes", nargs="+", type=parse_shape,
+                        default=[parse_shape(shape) for shape in SHAPES],
+                        help="MODEL:cls|qa:BATCH:LENGTH")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", default=support.results_folder() / "step.json")
+    add_arguments(parser)
     args = parser.parse_args()
     if args.turns * args.steps < 5:
         print("fewer than five steps per program: a trial, not a measurement", file=sys.stderr)
-
-    rows = []
-    for shape in args.shapes:
-        rows.append(measure(args, parse_shape(shape)))
-        print(f"{shape}: {rows[-1]['speed_up']:.2f} times PyTorch's speed", file=sys.stderr)
-    versions = subprocess.run(
-        [args.peer_python, "-c",
-         "import torch, transformers; print(torch.__version__, transformers.__version__)"],
-        check=True, capture_output=True, text=True,
-    ).stdout.split()
-    allocator = support.with_tcmalloc({}).get("LD_PRELOAD", "")
-    support.write_json(
-        args.out,
-        {
-            "cpu": support.cpu_name(),
-            "versions": {
-                "worker": support.worker_version(args.worker),
-                "torch": versions[0],
-                "transformers": versions[1],
-            },
-            "pytorch_allocator": os.path.basename(allocator) or "the C library's",
-            "rows": rows,
-        },
-    )
-    timed = args.turns * args.steps
-    print(f"{support.cpu_name()}, {args.threads} threads, bf16, medians of {timed}\n")
-    print("| step | Tilewright s | of the peak | PyTorch s | of the peak | speed |")
-    print("|---|---|---|---|---|---|")
-    for row in rows:
-        a, b = row["tilewright"], row["pytorch"]
-        print(
-            f"| {row['model']} {row['batch']} x {row['length']} "
-            f"| {a['median_seconds']:.3f} | {100 * a['share_of_peak']:.0f} % "
-            f"| {b['median_seconds']:.3f} | {100 * b['share_of_peak']:.0f} % "
-            f"| {row['speed_up']:.2f} x |"
-        )
+    if reason := missing_peer(args):
+        sys.exit(f"PyTorch cannot be measured: {reason}")
+    run(args, commit_of(args.worker, args.allow_dirty), args.shapes)
 
 
 if __name__ == "__main__":

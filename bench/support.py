@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 # Label column, then the text columns, as in common/contract/tasks.cpp; indexes without a header.
@@ -38,13 +39,26 @@ def read_glue(folder, task, split, limit=None):
     return labels, texts
 
 
-def cpu_name():
-    info = pathlib.Path("/proc/cpuinfo").read_text()
-    fields = dict(
+# Short names of CPU models in the names of result files, by vendor, family and model number.
+CPU_NAMES = {
+    ("AuthenticAMD", "25", "17"): "zen4",
+    ("AuthenticAMD", "26", "2"): "zen5",
+    ("GenuineIntel", "6", "167"): "xeon",
+}
+
+
+def cpu_fields(info=None):
+    """The fields of the first CPU in /proc/cpuinfo."""
+    info = info or pathlib.Path("/proc/cpuinfo").read_text()
+    return dict(
         tuple(part.strip() for part in line.split(":", 1))
         for line in info.split("\n\n")[0].splitlines()
         if ":" in line
     )
+
+
+def cpu_name():
+    fields = cpu_fields()
     # Virtual machines may hide the model name; family and model numbers identify the CPU.
     return "{} (family {}, model {}), {} CPUs".format(
         fields.get("model name", "unknown"),
@@ -52,6 +66,14 @@ def cpu_name():
         fields.get("model", "?"),
         os.cpu_count(),
     )
+
+
+def cpu_model(fields=None):
+    """The CPU model as it occurs in file names: zen5, or amd-25-1 for one without a short name."""
+    fields = fields or cpu_fields()
+    key = tuple(fields.get(name, "unknown") for name in ("vendor_id", "cpu family", "model"))
+    vendor = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}.get(key[0], key[0].lower())
+    return CPU_NAMES.get(key, f"{vendor}-{key[1]}-{key[2]}")
 
 
 def data_type():
@@ -128,3 +150,12 @@ def locked(path):
 
 def results_folder():
     return pathlib.Path(__file__).resolve().parent / "results"
+
+
+def results_file(kind):
+    """Results have one file for each kind of measurement and CPU model: results/step-zen5.json."""
+    return results_folder() / f"{kind}-{cpu_model()}.json"
+
+
+if __name__ == "__main__":  # for the Makefile
+    print(results_file(sys.argv[1]))

@@ -1,6 +1,8 @@
-"""Draws loss curves as SVG: losses in the upper panel, differences to a reference in the lower."""
+"""Draws figures as SVG: loss curves (losses in the upper panel, differences to a reference in the
+lower), and seconds per step as bars."""
 
 import math
+from html import escape
 
 WIDTH, LEFT, RIGHT = 800, 70, 20
 UPPER = (40, 300)  # top and bottom of the panels
@@ -90,6 +92,40 @@ def loss_figure(curves, reference):
             '<g fill="#222222">',
             *(part.replace("<text ", '<text stroke="none" ') for part in parts),
             "</g>",
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def step_figure(rows, cpu):
+    """Bars of the seconds per step of both sides for each row of the results of `step`."""
+    left, longest, height = 250, 380, 22
+    parts = [text(12, 24, escape(f"Seconds per step on {cpu}"))]
+    most = max((row[side]["median_seconds"] for row in rows for side in ("tilewright", "pytorch")),
+               default=1)
+    top = 40
+    for row in rows:
+        task = " QA" if row["task"] == "qa" else ""
+        label = f"{row['model']}{task} {row['batch']} x {row['length']}"
+        parts.append(text(left - 8, top + height, escape(label), "end"))
+        for side, colour in (("tilewright", "#d62728"), ("pytorch", "#222222")):
+            value = row[side]["median_seconds"]
+            length = longest * value / most
+            parts.append(f'<rect x="{left}" y="{top + 3}" width="{length:.1f}" '
+                         f'height="{height - 6}" fill="{colour}"/>')
+            note = f"; {row['speed_up']:.2f} x" if side == "tilewright" else ""
+            parts.append(text(left + length + 6, top + 15, f"{value:.3f} s{note}"))
+            top += height
+        top += 10
+    for place, (name, colour) in enumerate((("Tilewright", "#d62728"), ("PyTorch", "#222222"))):
+        parts.append(text(left + 120 * place, top + 16, name, fill=colour))
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + 30}" '
+            'font-family="sans-serif" font-size="12">',
+            f'<rect width="{WIDTH}" height="{top + 30}" fill="white"/>',
+            *parts,
             "</svg>",
             "",
         ]

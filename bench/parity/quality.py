@@ -8,7 +8,7 @@ DATA holds glue/ and squad/. Both sides get the same flags, and the Trainer pads
 longest example. A task has enough seeds if each side has the minimum and the standard error of the
 difference is below 0.7 points; the sides agree if the difference is within three standard errors.
 Both sides use bf16 if the CPU has bf16 instructions, otherwise fp32; the table has a row for each.
-Every finished run is added to bench/results/parity.json and recorded runs are skipped, so the
+Every finished run is added to bench/results/parity-CPU.json and recorded runs are skipped, so the
 script can be stopped and restarted at any time. The Trainer's windows, answers and metrics of SQuAD
 are those of tests/golden/squad. Needs requirements.txt.
 """
@@ -47,7 +47,7 @@ SIDES = ("tilewright", "trainer")
 DATA_TYPES = ("bf16", "fp32")
 MAX_ERROR = 0.7  # points, standard error of the difference
 MAX_SEEDS = 100
-RESULTS = support.results_folder() / "parity.json"
+RESULTS = support.results_file("parity")
 
 
 def is_squad(task):

@@ -13,7 +13,7 @@
 #include "common/base/result.h"
 #include "common/net/connect.h"
 #include "common/net/secret.h"
-#include "worker/bench/timing.h"
+#include "worker/bench/statistics.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/reducer.h"

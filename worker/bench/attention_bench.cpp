@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "common/base/result.h"
-#include "worker/bench/timing.h"
+#include "worker/bench/operands.h"
+#include "worker/bench/statistics.h"
 #include "worker/kernels/gemm/peak.h"
 
 namespace tilewright::bench {
@@ -17,9 +16,6 @@ namespace {
 
 using runtime::Buffer;
 using runtime::ThreadPool;
-
-constexpr std::int32_t kMaxLength = 512;
-constexpr std::size_t kMaxExamples = 65536;
 
 // Attention of one batch with its operands.
 template <typename Activation>
@@ -128,32 +124,6 @@ std::vector<AttentionShape> model_attention_shapes() {
   };
   return {shape(32, 53, 12, 32),  shape(32, 128, 12, 32), shape(32, 128, 12, 64),
           shape(12, 384, 12, 64), shape(8, 384, 16, 64),  shape(8, 512, 12, 64)};
-}
-
-std::vector<std::int32_t> read_lengths(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Failure(ExitCode::kUsage, fmt::format("cannot open {}", path));
-  std::vector<std::int32_t> lengths;
-  for (std::string line; std::getline(file, line);) {
-    std::int32_t length = 0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), length);
-    if (error != std::errc{} || end != line.data() + line.size() || length < 1 ||
-        length > kMaxLength) {
-      throw Failure(ExitCode::kUsage,
-                    fmt::format("{}:{}: expected a number from 1 to {}, found \"{:.40}\"", path,
-                                lengths.size() + 1, kMaxLength, line));
-    }
-    if (lengths.size() == kMaxExamples) {
-      throw Failure(ExitCode::kUsage,
-                    fmt::format("{}: more than {} lengths, the maximum", path, kMaxExamples));
-    }
-    lengths.push_back(length);
-  }
-  if (lengths.empty()) {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{}: expected one length per line, found an empty file", path));
-  }
-  return lengths;
 }
 
 AttentionBench bench_attention(const AttentionBenchOptions& options) {

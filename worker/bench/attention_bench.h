@@ -49,9 +49,6 @@ struct AttentionBench {
 // MiniLM with MRPC's mean length, then MiniLM, BERT-base and BERT-large at their usual lengths.
 std::vector<AttentionShape> model_attention_shapes();
 
-// Reads one length per line, 1 to 512; throws Failure (kUsage) that names the line otherwise.
-std::vector<std::int32_t> read_lengths(const std::string& path);
-
 AttentionBench bench_attention(const AttentionBenchOptions& options);
 
 }  // namespace tilewright::bench

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "worker/bench/timing.h"
+#include "common/base/result.h"
+#include "worker/bench/operands.h"
+#include "worker/bench/statistics.h"
 #include "worker/kernels/gemm/onednn.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/runtime/memory.h"
@@ -22,7 +25,7 @@ using runtime::Buffer;
 template <typename Activation>
 class Layer {
  public:
-  Layer(const Ops<Activation>& ops, const GemmShape& shape, int shards, int threads)
+  Layer(const Ops<Activation>& ops, const GemmShape& shape, std::int64_t shards, int threads)
       : ops_(ops),
         shape_(shape),
         w_(random_buffer<float>(shape.n * shape.k, 1)),
@@ -38,7 +41,7 @@ class Layer {
         scratch_(std::max(
             ops.linear_forward_scratch(shape.k, shape.n, threads),
             ops.linear_backward_weight_scratch(shape.rows, shards, shape.k, shape.n, threads))) {
-    for (int i = 0; i <= shards; ++i) {
+    for (std::int64_t i = 0; i <= shards; ++i) {
       shards_.push_back(static_cast<std::int32_t>(shape.rows * i / shards));
     }
     ops.pack_weight(w_.data(), shape.n, shape.k, 0, shape.n, forward_.data(), backward_.data());
@@ -109,6 +112,26 @@ void run(const GemmBenchOptions& options, GemmBench& bench) {
 }
 
 }  // namespace
+
+GemmShape parse_gemm_shape(const std::string& text) {
+  constexpr std::int64_t kMost = 65536;
+  GemmShape shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::int64_t* const value : {&shape.rows, &shape.k, &shape.n}) {
+    const auto [after, error] = std::from_chars(at, end, *value);
+    const bool last = value == &shape.n;
+    const bool good = error == std::errc{} && *value >= 1 && *value <= kMost &&
+                      (last ? after == end : after != end && *after == 'x');
+    if (!good) {
+      throw Failure(
+          ExitCode::kUsage,
+          fmt::format("--shapes: found \"{}\", expected ROWSxKxN, each from 1 to {}", text, kMost));
+    }
+    at = after + (last ? 0 : 1);
+  }
+  return shape;
+}
 
 GemmBench bench_gemm(const GemmBenchOptions& options) {
   GemmBench bench;

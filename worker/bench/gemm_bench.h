@@ -34,7 +34,7 @@ struct GemmBenchOptions {
       {4608, 1024, 4096},
       {4608, 4096, 1024},
   };
-  int shards = 8;  // virtual shards over which dW is summed
+  std::int64_t shards = 8;  // virtual shards over which dW is summed
   int repetitions = 7;
 };
 
@@ -56,6 +56,9 @@ struct GemmBench {
   std::string to_json() const;
   std::string to_text() const;  // for a terminal, one line per row
 };
+
+// Reads "ROWSxKxN", each 1 to 65536; throws Failure (kUsage) that says what was found otherwise.
+GemmShape parse_gemm_shape(const std::string& text);
 
 // Runs our kernels and oneDNN alternately, each after one untimed call, and reports medians. oneDNN
 // is limited to the same instruction set unless it has already run in this process.

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "common/base/clock.h"
 #include "common/base/files.h"
 #include "common/base/result.h"
+#include "worker/bench/statistics.h"
 #include "worker/runtime/cpu.h"
 #include "worker/runtime/thread_pool.h"
 #include "worker/text/tokenizer.h"
@@ -50,23 +50,20 @@ TokenizeBenchResult bench_tokenize(const TokenizeBenchOptions& options) {
   result.options = options;
   result.cpu = runtime::detect_cpu().model;
   result.bytes = content.size();
-  for (std::int64_t repetition = -1; repetition < options.repetitions; ++repetition) {
+  for (int repetition = -1; repetition < options.repetitions; ++repetition) {
     std::atomic<std::size_t> tokens = 0;
-    const MonotonicTime begin = monotonic_now();
-    pool.for_ranges(std::ssize(lines), kChunk, [&](std::int64_t first, std::int64_t end) {
+    const auto tokenize = [&](std::int64_t first, std::int64_t end) {
       std::vector<std::int32_t> ids;
       for (std::int64_t line = first; line < end; ++line) {
         tokenizer.tokenize(lines[static_cast<std::size_t>(line)], ids);
       }
       tokens += ids.size();
-    });
-    const double seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
-    if (repetition >= 0) result.seconds.push_back(seconds);
+    };
+    const double time = seconds([&] { pool.for_ranges(std::ssize(lines), kChunk, tokenize); });
+    if (repetition >= 0) result.seconds.push_back(time);
     result.tokens = tokens;
   }
-  std::vector<double> sorted = result.seconds;
-  std::sort(sorted.begin(), sorted.end());
-  result.median = sorted[sorted.size() / 2];
+  result.median = median(result.seconds);
   return result;
 }
 

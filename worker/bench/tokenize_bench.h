@@ -12,7 +12,7 @@ namespace tilewright::bench {
 struct TokenizeBenchOptions {
   std::filesystem::path tokenizer;  // a model directory
   std::filesystem::path file;       // valid UTF-8
-  std::int64_t repetitions = 5;     // timed runs over the file, after one untimed
+  int repetitions = 5;              // timed runs over the file, after one untimed
   int threads = 1;
 };
 

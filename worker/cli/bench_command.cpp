@@ -1,13 +1,21 @@
-// `tilewright-worker bench gemm|attention|step|tokenize|allreduce`: speed of the linear layers, of
-// attention, of whole training steps, of the tokenizer and of the exchange of gradients.
+// `tilewright-worker bench ...`: speed of the CPU, of the linear layers, of attention, of an encoder
+// layer, of whole training steps, of the optimizer, of the tokenizer and of the exchange of
+// gradients.
 #include <cstdio>
 #include <memory>
 
+#include "common/base/files.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "worker/bench/adamw_bench.h"
 #include "worker/bench/allreduce_bench.h"
 #include "worker/bench/attention_bench.h"
+#include "worker/bench/exactness_bench.h"
 #include "worker/bench/gemm_bench.h"
+#include "worker/bench/layers_bench.h"
+#include "worker/bench/lengths.h"
+#include "worker/bench/peak_bench.h"
+#include "worker/bench/profile_bench.h"
 #include "worker/bench/step_bench.h"
 #include "worker/bench/tokenize_bench.h"
 #include "worker/cli/commands.h"
@@ -19,73 +27,220 @@ runtime::Isa isa_from_environment() {
   return runtime::choose_isa(runtime::detect_cpu(), environment_variable(env::kIsa)).or_throw();
 }
 
-void add_step(CLI::App& bench, int& exit_code) {
-  auto options = std::make_shared<bench::StepBenchOptions>();
+template <typename Bench>
+void print(const Bench& bench, bool json) {
+  std::fputs((json ? bench.to_json() : bench.to_text()).c_str(), stdout);
+}
+
+std::shared_ptr<bool> add_json(CLI::App& command) {
   auto json = std::make_shared<bool>(false);
-  auto fp32 = std::make_shared<bool>(false);
-  auto backend = std::make_shared<std::string>("native");
-  CLI::App* step = bench.add_subcommand("step", "Forward, backward and AdamW on random tokens");
-  step->add_option("--model", options->model,
-                   "Model size: bert-base, bert-large, distilbert or minilm")
-      ->capture_default_str();
-  step->add_flag("--question_answering", options->question_answering,
-                 "Train question answering instead of classification");
-  step->add_option("--batch", options->examples, "Examples per step")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  step->add_option("--seq", options->seqlen, "Tokens per example")
-      ->check(CLI::Range(1, 512))
-      ->capture_default_str();
-  step->add_option("--steps", options->steps, "Measured steps")
+  command.add_flag("--json", *json, "Print JSON");
+  return json;
+}
+
+void add_repetitions(CLI::App& command, int& repetitions) {
+  command.add_option("--repetitions", repetitions, "Timed runs; the median is reported")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  step->add_option("--shards", options->shards,
-                   "Virtual shards, as train --virtual_shards (8 for up to 8 processes); use 1 to "
-                   "measure a step without exact mode")
+}
+
+void add_shards(CLI::App& command, std::int64_t& shards) {
+  command
+      .add_option("--shards", shards,
+                  "Virtual shards, as train --virtual_shards (8 for up to 8 processes); use 1 to "
+                  "measure without exact mode")
       ->check(CLI::IsMember({1, 2, 4, 8, 16, 32}))
       ->capture_default_str();
-  step->add_option("--threads", options->threads, "Threads; 0: one per physical core")
-      ->check(CLI::Range(0, 1024));
-  step->add_option("--gemm_backend", *backend,
-                   "GEMM backend of the linear layers; use onednn to compare the native kernels "
-                   "with oneDNN")
-      ->check(CLI::IsMember({"native", "onednn"}));
-  step->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
-  step->add_flag("--json", *json, "Print JSON");
+}
+
+// The flags of the benchmarks of training steps.
+struct WorkloadFlags {
+  bench::Workload workload;
+  std::string task = "cls";
+  std::string lengths;
+  std::size_t batch = 32;
+  std::int32_t seq = 128;
+  std::string backend = "native";
+  bool fp32 = false;
+
+  bench::Workload read() const {
+    bench::Workload result = workload;
+    result.question_answering = task == "qa";
+    result.lengths = lengths.empty() ? std::vector<std::int32_t>(batch, seq)
+                                     : bench::sample_lengths(bench::read_lengths(lengths), batch);
+    result.bf16 = !fp32;
+    result.backend =
+        backend == "onednn" ? kernels::GemmBackend::kOneDnn : kernels::GemmBackend::kNative;
+    return result;
+  }
+};
+
+constexpr const char* kLengthsHelp =
+    "File with the tokens of real examples, one number per line; --batch examples are sampled with "
+    "their distribution";
+
+std::shared_ptr<WorkloadFlags> add_workload(CLI::App& command) {
+  auto flags = std::make_shared<WorkloadFlags>();
+  command
+      .add_option("--model", flags->workload.model,
+                  "Model size: bert-base, bert-large, distilbert or minilm")
+      ->capture_default_str();
+  command.add_option("--task", flags->task, "cls: classification, qa: question answering")
+      ->check(CLI::IsMember({"cls", "qa"}))
+      ->capture_default_str();
+  command.add_option("--batch", flags->batch, "Examples per step")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  CLI::Option* seq = command.add_option("--seq", flags->seq, "Tokens per example")
+                         ->check(CLI::Range(1, bench::kMaxLength))
+                         ->capture_default_str();
+  command.add_option("--lengths", flags->lengths, kLengthsHelp)->excludes(seq);
+  command.add_option("--threads", flags->workload.threads, "Threads; 0: one per physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--gemm_backend", flags->backend,
+                  "GEMM backend of the linear layers; use onednn to compare the native kernels "
+                  "with oneDNN")
+      ->check(CLI::IsMember({"native", "onednn"}))
+      ->capture_default_str();
+  command.add_flag("--fp32", flags->fp32, "Use fp32 instead of bf16");
+  return flags;
+}
+
+void add_peak(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::PeakBenchOptions>();
+  CLI::App* peak = bench.add_subcommand(
+      "peak", "The CPU's arithmetic with each instruction set and type, and copying of memory");
+  peak->add_option("--threads", options->threads, "Thread counts to measure")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  add_repetitions(*peak, options->repetitions);
+  const auto json = add_json(*peak);
+  peak->callback([=, &exit_code] {
+    options->isas = environment_variable(env::kIsa).empty()
+                        ? runtime::detect_cpu().isas
+                        : std::vector<runtime::Isa>{isa_from_environment()};
+    print(bench::bench_peak(*options), *json);
+    exit_code = 0;
+  });
+}
+
+void add_step(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::StepBenchOptions>();
+  CLI::App* step = bench.add_subcommand("step", "Forward, backward and AdamW on random tokens");
+  const auto flags = add_workload(*step);
+  step->add_option("--steps", options->steps, "Timed steps; the median is reported")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  add_shards(*step, options->shards);
+  const auto json = add_json(*step);
   step->callback([=, &exit_code] {
-    options->bf16 = !*fp32;
-    options->backend =
-        *backend == "onednn" ? kernels::GemmBackend::kOneDnn : kernels::GemmBackend::kNative;
-    const bench::StepBenchResult result = bench::bench_step(*options, isa_from_environment());
-    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    options->workload = flags->read();
+    print(bench::bench_step(*options, isa_from_environment()), *json);
+    exit_code = 0;
+  });
+}
+
+void add_exactness(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::ExactnessBenchOptions>();
+  CLI::App* exactness = bench.add_subcommand(
+      "exactness",
+      "Steps with and without exact mode in alternation: the median ratio of their times and its "
+      "95 % confidence interval");
+  const auto flags = add_workload(*exactness);
+  exactness
+      ->add_option("--pairs", options->pairs,
+                   "Pairs of steps; more pairs give a narrower interval, and 6 are the fewest that "
+                   "have one")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  exactness->add_option("--shards", options->shards, "Virtual shards of the exact steps")
+      ->check(CLI::IsMember({2, 4, 8, 16, 32}))
+      ->capture_default_str();
+  const auto json = add_json(*exactness);
+  exactness->callback([=, &exit_code] {
+    options->workload = flags->read();
+    print(bench::bench_exactness(*options, isa_from_environment()), *json);
+    exit_code = 0;
+  });
+}
+
+void add_profile(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::ProfileBenchOptions>();
+  auto svg = std::make_shared<std::string>();
+  CLI::App* profile = bench.add_subcommand(
+      "profile", "A training step's time by kernel; linear layers by shape and product");
+  const auto flags = add_workload(*profile);
+  profile
+      ->add_option("--steps", options->steps,
+                   "Profiled steps, whose means are reported, in alternation with as many plain "
+                   "ones, which show the overhead")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  add_shards(*profile, options->shards);
+  profile->add_option("--svg", *svg, "Also write a bar chart to this file");
+  const auto json = add_json(*profile);
+  profile->callback([=, &exit_code] {
+    options->workload = flags->read();
+    const bench::ProfileBench result = bench::bench_profile(*options, isa_from_environment());
+    if (!svg->empty()) write_file_atomically(*svg, result.profile.to_svg()).or_throw();
+    print(result, *json);
+    exit_code = 0;
+  });
+}
+
+void add_layers(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::LayersBenchOptions>();
+  CLI::App* layers = bench.add_subcommand(
+      "layers", "One encoder layer, forward and backward with dropout, by operation");
+  const auto flags = add_workload(*layers);
+  add_repetitions(*layers, options->repetitions);
+  add_shards(*layers, options->shards);
+  const auto json = add_json(*layers);
+  layers->callback([=, &exit_code] {
+    options->workload = flags->read();
+    print(bench::bench_layers(*options, isa_from_environment()), *json);
+    exit_code = 0;
+  });
+}
+
+void add_adamw(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::AdamWBenchOptions>();
+  CLI::App* adamw = bench.add_subcommand("adamw",
+                                         "The optimizer's step on all parameters of a model: "
+                                         "gradient norm, AdamW, packing of weights");
+  const auto flags = add_workload(*adamw);
+  add_repetitions(*adamw, options->repetitions);
+  const auto json = add_json(*adamw);
+  adamw->callback([=, &exit_code] {
+    options->workload = flags->read();
+    print(bench::bench_adamw(*options, isa_from_environment()), *json);
     exit_code = 0;
   });
 }
 
 void add_gemm(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::GemmBenchOptions>();
-  auto json = std::make_shared<bool>(false);
   auto fp32 = std::make_shared<bool>(false);
+  auto shapes = std::make_shared<std::vector<std::string>>();
   CLI::App* gemm = bench.add_subcommand("gemm", "Linear layers, compared with oneDNN");
+  gemm->add_option("--shapes", *shapes,
+                   "Shapes as ROWSxKxN; default: the layers of MiniLM, BERT-base and BERT-large");
   gemm->add_option("--threads", options->threads, "Thread counts to measure")
       ->capture_default_str();
-  gemm->add_option("--repetitions", options->repetitions,
-                   "Timed runs of each layer; the median is reported")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  gemm->add_option("--shards", options->shards,
-                   "Virtual shards over which the weight gradient dW is summed, as train "
-                   "--virtual_shards (8 for up to 8 processes); use 1 to measure without exact "
-                   "mode")
-      ->check(CLI::IsMember({1, 2, 4, 8, 16, 32}))
-      ->capture_default_str();
+  add_repetitions(*gemm, options->repetitions);
+  add_shards(*gemm, options->shards);
   gemm->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
-  gemm->add_flag("--json", *json, "Print JSON");
+  const auto json = add_json(*gemm);
   gemm->callback([=, &exit_code] {
     options->bf16 = !*fp32;
     options->isa = isa_from_environment();
-    const bench::GemmBench result = bench::bench_gemm(*options);
-    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    if (!shapes->empty()) options->shapes.clear();
+    for (const std::string& shape : *shapes) {
+      options->shapes.push_back(bench::parse_gemm_shape(shape));
+    }
+    print(bench::bench_gemm(*options), *json);
     exit_code = 0;
   });
 }
@@ -94,13 +249,12 @@ void add_attention(CLI::App& bench, int& exit_code) {
   struct Shape {
     std::vector<std::int32_t> sequences;
     std::string lengths;
-    std::int64_t batch = 32;
+    std::size_t batch = 32;
     std::int64_t heads = 12;
     std::int64_t head_size = 64;
   };
   auto options = std::make_shared<bench::AttentionBenchOptions>();
   auto shape = std::make_shared<Shape>();
-  auto json = std::make_shared<bool>(false);
   auto fp32 = std::make_shared<bool>(false);
   CLI::App* attention =
       bench.add_subcommand("attention", "Attention, forward and backward, with dropout");
@@ -108,12 +262,9 @@ void add_attention(CLI::App& bench, int& exit_code) {
                        ->add_option("--sequence", shape->sequences,
                                     "Tokens per example, one row of the result for each value; "
                                     "default: the shapes of MiniLM, BERT-base and BERT-large")
-                       ->check(CLI::Range(1, 512));
-  attention
-      ->add_option("--lengths", shape->lengths,
-                   "File with the tokens of each example, one number per line")
-      ->excludes(sequence);
-  attention->add_option("--batch", shape->batch, "Examples, with --sequence")
+                       ->check(CLI::Range(1, bench::kMaxLength));
+  attention->add_option("--lengths", shape->lengths, kLengthsHelp)->excludes(sequence);
+  attention->add_option("--batch", shape->batch, "Examples, with --sequence or --lengths")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   attention->add_option("--heads", shape->heads, "Heads, with --sequence or --lengths")
@@ -135,11 +286,9 @@ void add_attention(CLI::App& bench, int& exit_code) {
   attention->add_option("--threads", options->threads, "Thread counts to measure")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  attention->add_option("--repetitions", options->repetitions, "Timed runs; the median is reported")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  add_repetitions(*attention, options->repetitions);
   attention->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
-  attention->add_flag("--json", *json, "Print JSON");
+  const auto json = add_json(*attention);
   attention->callback([=, &exit_code] {
     options->bf16 = !*fp32;
     options->isa = isa_from_environment();
@@ -149,17 +298,16 @@ void add_attention(CLI::App& bench, int& exit_code) {
     }
     if (!shape->lengths.empty()) {
       options->shapes.push_back(
-          {bench::read_lengths(shape->lengths), shape->heads, shape->head_size});
+          {bench::sample_lengths(bench::read_lengths(shape->lengths), shape->batch), shape->heads,
+           shape->head_size});
     }
-    const bench::AttentionBench result = bench::bench_attention(*options);
-    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    print(bench::bench_attention(*options), *json);
     exit_code = 0;
   });
 }
 
 void add_allreduce(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::AllreduceBenchOptions>();
-  auto json = std::make_shared<bool>(false);
   CLI::App* allreduce =
       bench.add_subcommand("allreduce", "Sum of fp32 gradients over processes of this host");
   allreduce->add_option("--ranks", options->ranks, "Processes")
@@ -176,38 +324,29 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
                    "shm: shared memory, tcp: TCP over the loopback device")
       ->check(CLI::IsMember({"shm", "tcp"}))
       ->capture_default_str();
-  allreduce->add_option("--repetitions", options->repetitions, "Timed runs; the median is reported")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  allreduce->add_flag("--json", *json, "Print JSON");
+  add_repetitions(*allreduce, options->repetitions);
+  const auto json = add_json(*allreduce);
   allreduce->callback([=, &exit_code] {
-    const bench::AllreduceBench result = bench::bench_allreduce(*options);
-    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    print(bench::bench_allreduce(*options), *json);
     exit_code = 0;
   });
 }
 
 void add_tokenize(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::TokenizeBenchOptions>();
-  auto json = std::make_shared<bool>(false);
   CLI::App* tokenize = bench.add_subcommand("tokenize", "Conversion of a text file to tokens");
   tokenize
       ->add_option("--tokenizer_name", options->tokenizer,
                    "Model directory with the tokenizer, as in train")
       ->required();
   tokenize->add_option("--file", options->file, "Text in UTF-8; each line is a text")->required();
-  tokenize
-      ->add_option("--repetitions", options->repetitions,
-                   "Timed runs over the file; the median is reported")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  add_repetitions(*tokenize, options->repetitions);
   tokenize->add_option("--threads", options->threads, "Threads")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  tokenize->add_flag("--json", *json, "Print JSON");
+  const auto json = add_json(*tokenize);
   tokenize->callback([=, &exit_code] {
-    const bench::TokenizeBenchResult result = bench::bench_tokenize(*options);
-    std::fputs((*json ? result.to_json() : result.to_text()).c_str(), stdout);
+    print(bench::bench_tokenize(*options), *json);
     exit_code = 0;
   });
 }
@@ -217,11 +356,16 @@ void add_tokenize(CLI::App& bench, int& exit_code) {
 void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* bench = app.add_subcommand("bench", "Measure the speed of this machine");
   bench->require_subcommand(1);
+  add_peak(*bench, exit_code);
   add_gemm(*bench, exit_code);
   add_attention(*bench, exit_code);
+  add_layers(*bench, exit_code);
   add_step(*bench, exit_code);
-  add_allreduce(*bench, exit_code);
+  add_profile(*bench, exit_code);
+  add_exactness(*bench, exit_code);
+  add_adamw(*bench, exit_code);
   add_tokenize(*bench, exit_code);
+  add_allreduce(*bench, exit_code);
   add_start_bench(*bench, exit_code);
 }
 

@@ -48,7 +48,7 @@ struct Kernel<Result(Arguments...)> {
   const char* name = "";  // for the log: "avx512_bf16 14x32"
 
   Result operator()(Arguments... arguments) const { return run_(table_, arguments...); }
-  // Calls kLauncher(table, arguments...). The table must have static storage duration.
+  // Calls kLauncher(table, arguments...). The table must outlive the kernel.
   template <auto kLauncher, typename Table>
   void bind(const Table& table) {
     run_ = [](const void* bound, Arguments... arguments) -> Result {

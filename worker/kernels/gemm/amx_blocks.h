@@ -26,6 +26,7 @@
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"
+#include "worker/kernels/gemm/peak_operands.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -423,10 +424,15 @@ template <class Tiles>
 double amx_peak(std::int64_t rounds) {
   Tiles tiles;
   amx_clear(tiles);
-  tiles.template zero<4>();
-  tiles.template zero<5>();
-  tiles.template zero<6>();
-  tiles.template zero<7>();
+  // Two tile registers hold the left operand and two the right one, as in amx_dot.
+  constexpr int kTile = kAmxTileRows * kAmxBlock;
+  alignas(64) bf16 operands[4 * kTile];
+  fill_peak_operands(operands, 4 * kTile, 1);
+  constexpr std::int64_t kStride = kAmxBlock * sizeof(bf16);
+  tiles.template load<4>(operands, kStride);
+  tiles.template load<5>(operands + kTile, kStride);
+  tiles.template load<6>(operands + 2 * kTile, kStride);
+  tiles.template load<7>(operands + 3 * kTile, kStride);
   for (std::int64_t i = 0; i < rounds; ++i) {
     tiles.template dot<0, 4, 6>();
     tiles.template dot<1, 4, 7>();

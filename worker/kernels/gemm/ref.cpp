@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "worker/kernels/gemm/engine.h"
+#include "worker/kernels/gemm/peak_operands.h"
 #include "worker/kernels/isa_entries.h"
 
 namespace tilewright::kernels {
@@ -119,8 +120,10 @@ void linear_backward_weight(ThreadPool& pool, const Activation* x, const Activat
 // As Engine::peak, with the instructions that the compiler selects for plain loops.
 double peak(std::int64_t rounds) {
   constexpr int kWidth = 32;
-  float sums[kWidth] = {};
-  float factors[kWidth] = {};
+  float sums[kWidth];
+  float factors[kWidth];
+  fill_peak_operands(sums, kWidth, 1);
+  fill_peak_operands(factors, kWidth, 2);
   asm volatile("" : : "r"(factors) : "memory");
   for (std::int64_t i = 0; i < rounds; ++i) {
     for (int c = 0; c < kWidth; ++c) sums[c] += factors[c] * factors[0];

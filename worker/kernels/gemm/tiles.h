@@ -18,6 +18,7 @@
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"
+#include "worker/kernels/gemm/peak_operands.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -289,9 +290,12 @@ void weight_block(const WeightBlock<typename P::Element>& block) {
 template <class P>
 double peak(std::int64_t rounds) {
   constexpr int kTile = P::kRows * P::kVectors * P::kLanes;
-  // Hides the values from the compiler, which would otherwise merge equal accumulators.
-  typename P::Element operand[4 * P::kGroup * P::kLanes] = {};
-  float sums[kTile] = {};
+  constexpr int kOperand = 4 * P::kGroup * P::kLanes;
+  typename P::Element operand[kOperand];
+  float sums[kTile];
+  fill_peak_operands(operand, kOperand, 1);
+  fill_peak_operands(sums, kTile, 2);
+  // Hides the values from the compiler.
   asm volatile("" : : "r"(operand), "r"(sums) : "memory");
   const typename P::Left left = P::template load_a<0>(operand);
   const typename P::Right right = P::template load_b<0>(operand);

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/result.h"
+
 namespace tilewright::bench {
 namespace {
 
@@ -24,6 +26,26 @@ TEST(GemmBench, TimesEveryOperationOfEveryShapeAndThePeak) {
   EXPECT_EQ(json["gemm"].size(), bench.rows.size());
   EXPECT_EQ(json["gemm"][2]["operation"], "dW");
   EXPECT_THAT(bench.to_text(), ::testing::HasSubstr("33x30x2"));
+}
+
+TEST(ParseGemmShape, ReadsRowsKAndN) {
+  const GemmShape shape = parse_gemm_shape("1700x384x65536");
+  EXPECT_EQ(shape.rows, 1700);
+  EXPECT_EQ(shape.k, 384);
+  EXPECT_EQ(shape.n, 65536);
+}
+
+TEST(ParseGemmShape, SaysWhatItFound) {
+  for (const char* text : {"", "1x2", "1x2x", "1x2x3x4", "0x2x3", "1x2x65537", "ax2x3", "1,2,3"}) {
+    try {
+      parse_gemm_shape(text);
+      ADD_FAILURE() << text;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kUsage);
+      EXPECT_EQ(std::string(failure.what()), "--shapes: found \"" + std::string(text) +
+                                                 "\", expected ROWSxKxN, each from 1 to 65536");
+    }
+  }
 }
 
 TEST(GemmBench, OmitsOneDnnWhereItHasNoKernels) {

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
+
+#include "worker/kernels/gemm/engine.h"
+#include "worker/kernels/gemm/peak_operands.h"
+#include "worker/kernels/isa_entries.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -44,6 +49,29 @@ TEST(PeakMeter, ReturnsNoPeakBelowTheRate) {
   EXPECT_EQ(meter.peak_for(264, 2), 264);
   EXPECT_EQ(meter.gflops(), 132) << "the second measurement was disturbed too";
   EXPECT_EQ(meter.peak_for(280, 2), 280) << "the third measurement is below what was reached";
+}
+
+template <typename Element>
+void check_operands() {
+  std::vector<Element> values(1000);
+  fill_peak_operands(values.data(), 1000, 1);
+  int positive = 0;
+  for (const Element value : values) {
+    const float x = runtime::to_float(value);
+    ASSERT_GE(std::abs(x), 0.5f);
+    ASSERT_LT(std::abs(x), 1.0f);
+    positive += x > 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(positive, 500, 80) << "five standard deviations";
+}
+
+TEST(PeakOperands, AreRandomAndNeitherZeroNorInfinite) {
+  check_operands<float>();
+  check_operands<runtime::bf16>();
+}
+
+TEST(PeakOperands, TheEmulatorOfAmxCountsTheOperationsOfFourDotsARound) {
+  EXPECT_EQ(kAmxEmulator.peak(3), 3 * 4 * 2 * 16 * 16 * 32);
 }
 
 }  // namespace

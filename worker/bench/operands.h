@@ -1,28 +1,12 @@
-// What the kernel benchmarks share: a stopwatch, medians, random operands.
+// Random operands of the kernel benchmarks.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <vector>
 
 #include "worker/runtime/bf16.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::bench {
-
-template <typename Body>
-double seconds(Body&& body) {
-  const auto begin = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-inline double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Random numbers in (-1, 1); zeros could change the speed.
 template <typename Activation>

@@ -1,0 +1,333 @@
+"""Measures everything that `tilewright-worker bench` offers, beside peers where they are installed.
+
+    python bench/run.py --worker build/release/bin/tilewright-worker --model MODEL --data DATA
+
+Peers: oneDNN (inside the worker), PyTorch for steps and gloo, Hugging Face's tokenizers; a missing
+one is named and left out. Rows go to bench/results/KIND-CPU.json, plots beside them, tables to
+bench/results/README.md. A repetition continues where the last one ended: rows that this commit has
+measured are kept unless --again is given. Run it on an idle machine.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import step_beside_pytorch
+import support
+import tables
+from results import KEYS, Results, commit_of
+from svg import step_figure
+
+GEMM_SHAPES = [
+    (1700, 384, 384), (1700, 384, 1536), (1700, 1536, 384),
+    (4608, 768, 768), (4608, 768, 3072), (4608, 3072, 768),
+    (4608, 1024, 4096), (4608, 4096, 1024),
+]  # fmt: skip
+# examples, tokens of each, heads, head size: MiniLM, BERT-base, BERT-large
+ATTENTION_SHAPES = [
+    (32, 53, 12, 32), (32, 128, 12, 32), (32, 128, 12, 64), (12, 384, 12, 64), (8, 384, 16, 64),
+    (8, 512, 12, 64),
+]  # fmt: skip
+PROFILES = ["bert-base:qa:12:384", "bert-base:cls:32:128", "minilm:cls:32:128"]
+EXACTNESS = ["minilm:cls:32:128", "bert-base:cls:32:128"]
+ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
+
+
+class Bench:
+    def __init__(self, args, commit):
+        self.args = args
+        self.commit = commit
+        self.threads = max(args.threads)
+
+    def call(self, *words):
+        """The JSON of one `tilewright-worker bench` command."""
+        # Otherwise oneDNN's threads spin while the worker's are measured.
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+        command = [self.args.worker, "bench", *(str(word) for word in words), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+        return json.loads(done.stdout)
+
+    def due(self, results, key):
+        return self.args.again or not results.has(key)
+
+    def measure(self, results, key, figures):
+        """Measures one row unless this commit has measured it."""
+        if self.due(results, key):
+            results.put(key, figures())
+            print(f"{results.kind}: {key}", file=sys.stderr)
+
+    def repetitions(self):
+        return ["--repetitions", self.args.repetitions]
+
+    def workload(self, shape):
+        words = ["--model", shape["model"], "--task", shape["task"], "--batch", shape["batch"]]
+        words += ["--threads", self.threads]
+        if isinstance(shape["length"], int):
+            return [*words, "--seq", shape["length"]]
+        return [*words, "--lengths", self.args.lengths]
+
+    def workloads(self, shapes):
+        """The shapes, and with --lengths the first one with these lengths."""
+        parsed = [step_beside_pytorch.parse_shape(shape) for shape in shapes]
+        if self.args.lengths:
+            name = pathlib.Path(self.args.lengths).stem
+            parsed.append({**parsed[0], "batch": 32, "length": name})
+        return parsed
+
+    def peak(self):
+        results = Results("peak", self.commit)
+        if not self.due(results, {"isa": "memcpy", "dtype": "", "threads": self.threads}):
+            return
+        said = self.call("peak", "--threads", *self.args.threads, *self.repetitions())
+        for row in said["peak"]:
+            results.put({name: row.pop(name) for name in KEYS["peak"]}, row)
+        for row in said["copy"]:
+            results.put({"isa": "memcpy", "dtype": "", "threads": row.pop("threads")}, row)
+
+    def gemm(self):
+        results = Results("gemm", self.commit)
+        for threads in self.args.threads:
+            for rows, k, n in GEMM_SHAPES:
+                keys = [
+                    {"rows": rows, "k": k, "n": n, "operation": operation, "threads": threads,
+                     "dtype": "bf16", "shards": 8}
+                    for operation in ("forward", "dX", "dW")
+                ]
+                if not any(self.due(results, key) for key in keys):
+                    continue
+                said = self.call("gemm", "--shapes", f"{rows}x{k}x{n}", "--threads", threads,
+                                 "--shards", 8, *self.repetitions())
+                for key, row in zip(keys, said["gemm"], strict=True):
+                    assert row["operation"] == key["operation"]
+                    figures = {name: value for name, value in row.items() if name not in key}
+                    results.put(key, {"isa": said["isa"], "kernel": said["kernel"], **figures})
+                print(f"gemm: {rows} x {k} x {n}, {threads} threads", file=sys.stderr)
+
+    def attention(self):
+        results = Results("attention", self.commit)
+        for threads in self.args.threads:
+            for examples, length, heads, size in ATTENTION_SHAPES:
+                key = {"examples": examples, "tokens": examples * length, "heads": heads,
+                       "head_size": size, "threads": threads, "dtype": "bf16"}
+                words = ["--sequence", length, "--batch", examples]
+                self.measure(results, key, lambda: self.attention_row(key, words))
+            if self.args.lengths:
+                sizes = {"heads": 12, "head_size": 32, "threads": threads, "dtype": "bf16"}
+                words = ["--lengths", self.args.lengths, "--batch", 32]
+                row = self.attention_row(sizes, words)
+                key = {"examples": 32, "tokens": row.pop("tokens"), **sizes}
+                results.put(key, row)
+
+    def attention_row(self, key, words):
+        said = self.call("attention", *words, "--heads", key["heads"], "--head-size",
+                         key["head_size"], "--threads", key["threads"], *self.repetitions())
+        row = {name: value for name, value in said["attention"][0].items() if name not in key}
+        return {"isa": said["isa"], "kernel": said["kernel"], **row}
+
+    def layers(self):
+        results = Results("layers", self.commit)
+        for shape in self.workloads(PROFILES):
+            key = {"model": shape["model"], "batch": shape["batch"], "length": shape["length"],
+                   "threads": self.threads, "dtype": "bf16"}
+            self.measure(results, key, lambda: self.figures(
+                key, self.call("layers", *self.workload(shape), *self.repetitions())))
+
+    def figures(self, key, said):
+        """What a row keeps of the output besides its key."""
+        left_out = {*key, "benchmark", "cpu", "virtual_shards"}
+        return {name: value for name, value in said.items() if name not in left_out}
+
+    def step(self):
+        if reason := step_beside_pytorch.missing_peer(self.args):
+            print(f"step: without PyTorch: {reason}", file=sys.stderr)
+            self.args.peer = None
+        args = argparse.Namespace(**{**vars(self.args), "threads": self.threads})
+        shapes = [step_beside_pytorch.parse_shape(shape) for shape in step_beside_pytorch.SHAPES]
+        step_beside_pytorch.run(args, self.commit, shapes)
+        rows = Results("step", self.commit).rows()
+        path = support.results_file("step").with_suffix(".svg")
+        path.write_text(step_figure([row for row in rows if "pytorch" in row], support.cpu_name()))
+
+    def profile(self):
+        results = Results("profile", self.commit)
+        for shape in self.workloads(PROFILES):
+            key = {**shape, "threads": self.threads, "dtype": "bf16"}
+            name = "-".join(str(shape[part]) for part in ("model", "task", "batch", "length"))
+            plot = f"profile-{support.cpu_model()}-{name}.svg"
+            svg = support.results_folder() / plot
+            self.measure(results, key, lambda: {"plot": plot, **self.figures(
+                key, self.call("profile", *self.workload(shape), "--steps", self.args.profile_steps,
+                               "--svg", svg))})
+
+    def exactness(self):
+        results = Results("exactness", self.commit)
+        for text in EXACTNESS:
+            shape = step_beside_pytorch.parse_shape(text)
+            key = {**shape, "threads": self.threads, "dtype": "bf16", "shards": 8}
+            self.measure(results, key, lambda: self.figures(
+                key, self.call("exactness", *self.workload(shape), "--shards", 8, "--pairs",
+                               self.args.pairs)))
+
+    def adamw(self):
+        results = Results("adamw", self.commit)
+        for threads in self.args.threads:
+            for model in ADAMW_MODELS:
+                key = {"model": model, "threads": threads, "dtype": "bf16"}
+                self.measure(results, key, lambda: self.figures(
+                    key, self.call("adamw", "--model", model, "--threads", threads,
+                                   *self.repetitions())))
+
+    def tokenize(self):
+        source = pathlib.Path(self.args.data) / "squad" / "train-v1.1.json"
+        if not source.exists():
+            print(f"tokenize: left out, no {source}", file=sys.stderr)
+            return
+        versions, reason = tokenizers_version(self.args.peer_python)
+        if reason:
+            print(f"tokenize: without tokenizers: {reason}", file=sys.stderr)
+        results = Results("tokenize", self.commit, versions)
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder) / "contexts.txt"
+            text.write_text(contexts(source), encoding="utf-8")
+            for threads in self.args.threads:
+                key = {"file": "contexts of SQuAD v1.1", "threads": threads}
+                self.measure(results, key, lambda: self.tokenize_row(key, text, not reason))
+
+    def tokenize_row(self, key, text, with_peer):
+        said = self.call("tokenize", "--tokenizer_name", self.args.model, "--file", text,
+                         "--threads", key["threads"], *self.repetitions())
+        row = self.figures(key, said)
+        if with_peer:
+            row["peer_megabytes_per_second"] = tokenizers_rate(
+                self.args.peer_python, self.args.model, text, key["threads"])
+        return row
+
+    def allreduce(self):
+        sizes = [0.0625, 1, 25, 100, 400]
+        results = Results("allreduce", self.commit)
+        for transport in ("shm", "tcp"):
+            for size in sizes:
+                key = {"ranks": 2, "megabytes": size, "transport": transport}
+                self.measure(results, key, lambda: allreduce_row(self.call(
+                    "allreduce", "--ranks", 2, "--sizes", size, "--transport", transport,
+                    *self.repetitions())))
+        keys = [{"ranks": 2, "megabytes": size, "transport": "gloo"} for size in sizes]
+        if not any(self.due(results, key) for key in keys):
+            return
+        if not os.path.exists(self.args.gloo) or step_beside_pytorch.missing_torch(self.args.peer_python):
+            print("allreduce: without gloo: no script or no PyTorch", file=sys.stderr)
+            return
+        command = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
+                   "--nproc_per_node", "2", self.args.gloo]
+        # The script may fail after its last line, when it leaves the process group.
+        done = subprocess.run(command, capture_output=True, text=True)
+        rows = gloo_rows(done.stdout)
+        if len(rows) != len(keys):
+            print(f"allreduce: without gloo: exit code {done.returncode}\n{done.stderr}",
+                  file=sys.stderr)
+            return
+        for key, row in zip(keys, rows, strict=True):
+            results.put(key, row)
+
+    def start(self):
+        data = pathlib.Path(self.args.data) / "glue" / "MRPC"
+        if not data.exists():
+            print(f"start: left out, no {data}", file=sys.stderr)
+            return
+        results = Results("start", self.commit)
+        key = {"model": pathlib.Path(self.args.model).name, "task": "mrpc", "threads": self.threads}
+        self.measure(results, key, lambda: self.figures(key, self.call(
+            "start", f"--model_name_or_path={self.args.model}", "--task_name=mrpc",
+            f"--data_dir={data}", "--per_device_train_batch_size=8", f"--threads={self.threads}")))
+
+
+def contexts(path):
+    """The contexts of a SQuAD file, one per line."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return "\n".join(
+        " ".join(paragraph["context"].split())
+        for article in found["data"]
+        for paragraph in article["paragraphs"]
+    )
+
+
+TOKENIZERS = """
+import sys, time, statistics, tokenizers
+tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1] + "/tokenizer.json")
+tokenizer.no_truncation()
+tokenizer.no_padding()
+content = open(sys.argv[2], encoding="utf-8").read()
+lines = content.split("\\n")
+times = []
+for _ in range(4):
+    begin = time.perf_counter()
+    tokenizer.encode_batch(lines, add_special_tokens=False)
+    times.append(time.perf_counter() - begin)
+print(len(content.encode()) / statistics.median(times[1:]) / 1e6)
+"""
+
+
+def tokenizers_version(python):
+    """({"tokenizers": version}, "") or ({}, why there is none)."""
+    done = subprocess.run([python, "-c", "import tokenizers; print(tokenizers.__version__)"],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        return {}, done.stderr.strip().splitlines()[-1]
+    return {"tokenizers": done.stdout.strip()}, ""
+
+
+def tokenizers_rate(python, model, text, threads):
+    environment = {**os.environ, "RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
+    return float(subprocess.run([python, "-c", TOKENIZERS, model, str(text)], check=True,
+                                capture_output=True, text=True, env=environment).stdout)
+
+
+def allreduce_row(said):
+    row = dict(said["rows"][0])
+    row.pop("megabytes")
+    return row
+
+
+def gloo_rows(said):
+    """The rows of the gloo script's lines "gloo 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s"."""
+    pattern = r"gloo \d+ ranks [\d.]+ MB ([\d.]+) ms algbw ([\d.]+) GB/s"
+    return [
+        {"milliseconds": float(time), "gigabytes_per_second": float(rate)}
+        for time, rate in re.findall(pattern, said)
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--model", required=True, help="model directory, for tokenize and start")
+    parser.add_argument("--data", default="../shared/data", help="folder with glue and squad")
+    parser.add_argument("--kinds", nargs="+", choices=KEYS, default=list(KEYS), metavar="KIND",
+                        help=f"of {', '.join(KEYS)}")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2],
+                        help="steps, layers and start use the largest")
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--profile-steps", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=40, help="of exactness")
+    parser.add_argument("--lengths", help="file with real lengths, for attention, layers and profile")
+    parser.add_argument("--gloo", default="../shared/peers/gloo_allreduce.py")
+    step_beside_pytorch.add_arguments(parser)
+    args = parser.parse_args()
+    bench = Bench(args, commit_of(args.worker, args.allow_dirty))
+    for kind in args.kinds:
+        getattr(bench, kind)()
+        tables.main()  # after each kind, so that an interrupted run leaves tables as well
+    for kind in args.kinds:
+        files = tables.read_files(support.results_folder(), kind)
+        print(f"\n{tables.TITLES[kind]}\n{tables.table(kind, files)}")
+
+
+if __name__ == "__main__":
+    main()

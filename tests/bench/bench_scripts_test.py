@@ -1,0 +1,175 @@
+"""The rows, tables and plots of the benchmark scripts; no measurement."""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+from xml.dom import minidom
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT / "bench"))
+
+import results  # noqa: E402
+import run  # noqa: E402
+import step_beside_pytorch  # noqa: E402
+import support  # noqa: E402
+import svg  # noqa: E402
+import tables  # noqa: E402
+
+HEAD = "0123456789ab"
+
+
+class CommitTest(unittest.TestCase):
+    def test_a_clean_tree_has_its_commit(self):
+        version = "tilewright-worker 0.1.0 (0123456789ab)"
+        self.assertEqual(results.check_commit(version, HEAD, "", False), (HEAD, ""))
+
+    def test_results_that_changed_before_the_build_do_not_matter(self):
+        version = "tilewright-worker 0.1.0 (0123456789ab-dirty)"
+        self.assertEqual(results.check_commit(version, HEAD, "", False), (HEAD, ""))
+
+    def test_a_dirty_tree_is_refused_or_marked(self):
+        version = "tilewright-worker 0.1.0 (0123456789ab-dirty)"
+        commit, refusal = results.check_commit(version, HEAD, " M worker/nn/model.cpp", False)
+        self.assertIsNone(commit)
+        self.assertIn(" M worker/nn/model.cpp", refusal)
+        self.assertEqual(
+            results.check_commit(version, HEAD, " M worker/nn/model.cpp", True),
+            (HEAD + "-dirty", ""),
+        )
+
+    def test_a_worker_of_another_commit_is_refused_even_with_allow_dirty(self):
+        for version in ("tilewright-worker 0.1.0 (ba9876543210)", "tilewright-worker 0.1.0"):
+            commit, refusal = results.check_commit(version, HEAD, "", True)
+            self.assertIsNone(commit)
+            self.assertIn(f"expected a build of {HEAD}", refusal)
+
+
+class CpuTest(unittest.TestCase):
+    def test_known_cpus_have_short_names_and_others_their_numbers(self):
+        info = "vendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: X\n\nmodel\t: 9\n"
+        for vendor, family, model, name in (
+            ("AuthenticAMD", 26, 2, "zen5"),
+            ("GenuineIntel", 6, 143, "intel-6-143"),
+            ("HygonGenuine", 24, 1, "hygongenuine-24-1"),
+        ):
+            fields = support.cpu_fields(info.format(vendor, family, model))
+            self.assertEqual(support.cpu_model(fields), name)
+
+
+class ResultsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name) / "adamw-zen5.json"
+
+    def open(self, commit):
+        return results.Results("adamw", commit, {"peer": "1"}, self.path)
+
+    def key(self, model):
+        return {"model": model, "threads": 2, "dtype": "bf16"}
+
+    def test_a_measurement_replaces_its_row_and_keeps_the_others(self):
+        self.open("a" * 12).put(self.key("minilm"), {"median_seconds": 1})
+        self.open("a" * 12).put(self.key("bert-base"), {"median_seconds": 2})
+        self.open("b" * 12).put(self.key("minilm"), {"median_seconds": 3})
+        rows = json.loads(self.path.read_text())["rows"]
+        self.assertEqual([row["median_seconds"] for row in rows], [3, 2])
+        self.assertEqual([row["commit"][0] for row in rows], ["b", "a"])
+        self.assertEqual(rows[0]["versions"], {"peer": "1"})
+        self.assertRegex(rows[0]["date"], r"^\d{4}-\d\d-\d\d$")
+
+    def test_a_repetition_skips_what_the_same_commit_has_measured(self):
+        self.open("a" * 12).put(self.key("minilm"), {})
+        self.assertTrue(self.open("a" * 12).has(self.key("minilm")))
+        self.assertFalse(self.open("a" * 12).has(self.key("bert-base")))
+        self.assertFalse(self.open("b" * 12).has(self.key("minilm")))
+
+    def test_every_row_of_the_committed_files_is_in_the_page_once(self):
+        folder = CHECKOUT / "bench" / "results"
+        page = tables.page(folder)
+        count = 0
+        for kind in results.KEYS:
+            for rows in tables.read_files(folder, kind).values():
+                keys = [tuple(row[field] for field in results.KEYS[kind]) for row in rows]
+                self.assertEqual(len(keys), len(set(keys)), kind)
+                count += len(rows)
+        lines = [line for line in page.splitlines() if line.startswith("| ")]
+        headers = sum(line.startswith("| CPU |") for line in lines)
+        self.assertEqual(len(lines) - headers, count)
+        self.assertEqual((folder / "README.md").read_text(), page, "run bench/tables.py")
+
+
+class TablesTest(unittest.TestCase):
+    def test_each_row_says_where_and_when_it_was_measured(self):
+        row = {"model": "minilm", "threads": 2, "dtype": "bf16", "date": "2026-01-02",
+               "median_seconds": 0.0123, "gigabytes_per_second": 30, "copy_gigabytes_per_second": 40,
+               "working_set_bytes": 366e6, "last_cache_bytes": 32e6}
+        lines = tables.table("adamw", {"zen5": [{**row, "commit": HEAD}],
+                                       "intel-6-143": [{**row, "commit": None}]}).splitlines()
+        self.assertEqual(
+            lines[2],
+            "| intel-6-143 | minilm | 2 | 12.3 | 30.0 | 75 % | 366 | 32 | 2026-01-02 | not recorded |",
+        )
+        self.assertEqual(
+            lines[3],
+            f"| Zen 5 | minilm | 2 | 12.3 | 30.0 | 75 % | 366 | 32 | 2026-01-02 | `{HEAD}` |",
+        )
+
+    def test_every_kind_has_a_title_columns_and_a_measurement(self):
+        for kind in results.KEYS:
+            self.assertIn(kind, tables.TITLES)
+            self.assertIn(kind, tables.COLUMNS)
+            self.assertTrue(callable(getattr(run.Bench, kind)))
+
+    def test_a_step_without_its_peer_has_empty_cells(self):
+        row = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "threads": 2,
+               "tilewright": {"median_seconds": 1.5, "share_of_peak": 0.25}}
+        self.assertEqual(tables.step_cells(row),
+                         ["bert-base QA 12 x 384", 2, "1.500", "25 %", "", "", ""])
+
+
+class StepTest(unittest.TestCase):
+    def test_reads_shapes(self):
+        self.assertEqual(step_beside_pytorch.parse_shape("minilm:cls:32:128"),
+                         {"model": "minilm", "task": "cls", "batch": 32, "length": 128})
+        for bad in ("minilm", "minilm:ner:32:128", "minilm:cls:x:128", "minilm:cls:32"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                step_beside_pytorch.parse_shape(bad)
+
+    def test_leaves_out_the_peers_warm_up(self):
+        said = "bert-base cls med 0.5s GF/s 70 times [9.5, 1.0, 0.5, 0.75]\n"
+        self.assertEqual(step_beside_pytorch.peer_times(said), [0.5, 0.75])
+        self.assertIsNone(step_beside_pytorch.peer_times("Traceback"))
+
+    def test_draws_well_formed_bars(self):
+        row = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "speed_up": 2.0,
+               "tilewright": {"median_seconds": 1.5}, "pytorch": {"median_seconds": 3.0}}
+        figure = svg.step_figure([row], "X <& co>")
+        document = minidom.parseString(figure)
+        bars = document.getElementsByTagName("rect")[1:]
+        self.assertEqual([bar.getAttribute("width") for bar in bars], ["190.0", "380.0"])
+        self.assertIn("1.500 s; 2.00 x", figure)
+        minidom.parseString(svg.step_figure([], "X"))
+
+
+class PeersTest(unittest.TestCase):
+    def test_reads_the_lines_of_gloo(self):
+        said = "warning\ngloo 2 ranks 0.0625 MB 1.50 ms algbw 0.04 GB/s\n" \
+               "gloo 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s\n"
+        self.assertEqual(run.gloo_rows(said),
+                         [{"milliseconds": 1.5, "gigabytes_per_second": 0.04},
+                          {"milliseconds": 31.2, "gigabytes_per_second": 0.78}])
+
+    def test_writes_one_context_per_line(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"data": [{"paragraphs": [{"context": "One\n two."}, {"context": "Three."}]}]},
+                      file)
+            file.flush()
+            self.assertEqual(run.contexts(pathlib.Path(file.name)), "One two.\nThree.")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,72 @@
+#include "worker/bench/lengths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "common/base/check.h"
+#include "common/base/files.h"
+#include "common/base/result.h"
+
+namespace tilewright::bench {
+namespace {
+
+constexpr std::uint64_t kMaxFileBytes = 16 << 20;
+
+// The beginning of a line for a message, without control characters and incomplete UTF-8.
+std::string printable(std::string_view line) {
+  std::string out;
+  for (const char c : line.substr(0, 40)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> read_lengths(const std::string& path) {
+  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kUsage).or_throw();
+  std::vector<std::int32_t> lengths;
+  for (std::string_view rest = content; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    std::int32_t length = 0;
+    const auto [last, error] = std::from_chars(line.data(), line.data() + line.size(), length);
+    if (error != std::errc{} || last != line.data() + line.size() || length < 1 ||
+        length > kMaxLength) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("{}:{}: found \"{}\", expected a number of tokens from 1 to {}",
+                                path, lengths.size() + 1, printable(line), kMaxLength));
+    }
+    if (lengths.size() == kMaxLengths) {
+      throw Failure(ExitCode::kUsage,
+                    fmt::format("{}: found more than {} lines, the maximum", path, kMaxLengths));
+    }
+    lengths.push_back(length);
+  }
+  if (lengths.empty()) {
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("{}: found an empty file, expected one number of tokens per line", path));
+  }
+  return lengths;
+}
+
+std::vector<std::int32_t> sample_lengths(std::vector<std::int32_t> lengths, std::size_t count) {
+  TW_CHECK(!lengths.empty() && count > 0, "{} lengths for a batch of {}", lengths.size(), count);
+  std::sort(lengths.begin(), lengths.end());
+  std::vector<std::int32_t> batch(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    batch[i] = lengths[(2 * i + 1) * lengths.size() / (2 * count)];
+  }
+  std::uint64_t state = 1;
+  for (std::size_t i = count; i > 1; --i) {  // Fisher and Yates
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::swap(batch[i - 1], batch[(state >> 33) % i]);
+  }
+  return batch;
+}
+
+}  // namespace tilewright::bench
