@@ -112,6 +112,11 @@ std::string exit_codes_section() {
   return text;
 }
 
+// The length limit of strings stands in the error messages.
+std::string value_of(const TrainingFlag& flag) {
+  return flag.type == FlagType::kString ? "a string" : describe_expected(flag);
+}
+
 std::string flags_section() {
   std::string text =
       "## Training flags\n"
@@ -126,7 +131,7 @@ std::string flags_section() {
     }
     if (flag.set_by_runtime) meaning += " (set by the operator)";
     text += table_row(
-        {code(fmt::format("--{}", flag.name)), describe_expected(flag),
+        {code(fmt::format("--{}", flag.name)), value_of(flag),
          flag.default_description.empty() ? code(flag.default_value) : describe_default(flag),
          meaning});
   }
@@ -153,8 +158,8 @@ std::string reasons_table(bool refused) {
   std::string text = table_head({"flag", "value", "reason"});
   for (const TrainingFlag& flag : training_flags()) {
     if (refused ? !flag.refused : !flag.accepted_without_effect) continue;
-    text += table_row(
-        {code(fmt::format("--{}", flag.name)), describe_expected(flag), std::string(flag.help)});
+    text +=
+        table_row({code(fmt::format("--{}", flag.name)), value_of(flag), std::string(flag.help)});
   }
   return text;
 }
