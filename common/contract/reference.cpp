@@ -52,10 +52,9 @@ std::string environment_section() {
 std::string unneeded_variables_section() {
   std::string text =
       "## Environment variables without effect\n"
-      "Variables of PyTorch and its libraries that users set for other trainings. The job's first "
-      "process lists those that are set in its log; `tilewright convert` leaves all of them out. A "
-      "name of the table above has the effect that stands there.\n\n" +
-      table_head({"variables", "reason", "of"});
+      "Variables of PyTorch and its libraries, except those of the table above. The job's first "
+      "process lists those that are set in its log; `tilewright convert` leaves them out.\n\n" +
+      table_head({"variables", "reason", "jobs"});
   for (const UnneededVariables& row : kUnneededVariables) {
     std::string names;
     for (const std::string_view name : row.names) {
@@ -166,9 +165,8 @@ std::string reasons_table(bool refused) {
 
 std::string other_flags_section() {
   return "## Training flags without effect\n"
-         "Accepted, so that a command line keeps working; each does nothing, for the reason given. "
-         "In a manifest each is a field too, and `tilewright validate` warns that it does "
-         "nothing.\n\n" +
+         "Accepted, so that command lines keep working. They are also fields of a manifest; "
+         "`tilewright validate` warns about them.\n\n" +
          reasons_table(false) +
          "\n## Training flags that are refused\n"
          "An error unless the value is false, 0 or none.\n\n" +
