@@ -135,7 +135,7 @@ asan: model ## the unit tests that CI runs under the address and undefined-behav
 	.ci/sanitize asan
 tsan: model ## the unit tests that CI runs under the thread sanitizer
 	.ci/sanitize tsan
-sanitize: model ## the unit tests of every module under both (an hour); tests/README.md has the results
+sanitize: model ## the unit tests of every module under both (an hour)
 	.ci/sanitize asan all
 	.ci/sanitize tsan all
 

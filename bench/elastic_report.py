@@ -30,7 +30,7 @@ GLOBAL_BATCH = 32  # two nominal workers with 16 examples each
 MAX_WORKERS = 4
 TIMEOUT = 900  # seconds of one training
 
-# Points of worker/train/faults.h. Each kill takes two membership epochs: the survivor goes on
+# Points of worker/train/faults.h. Each kill takes two membership epochs: the survivor continues
 # alone, and the replacement joins; so faults are in epochs 1, 3, 5, ...
 PHASES = [
     ("step.begin", 1),
@@ -284,7 +284,7 @@ def phases(args, folder):
 
 
 def mixed(args, folder):
-    """One event after another; returns what each took until training went on."""
+    """One event after another; returns what each took until the training continued."""
     up = Up(args, folder / "mixed", save_steps=20)
     events = []
 
@@ -313,13 +313,13 @@ def mixed(args, folder):
     frozen = up.workers().get(0)
     event("SIGSTOP of a worker (rank 0)", lambda: os.kill(frozen, signal.SIGSTOP), 1)
     event("SIGCONT: it gets the missed steps", lambda: os.kill(frozen, signal.SIGCONT), 2)
-    # The coordinator: training goes on while it is stopped.
+    # The coordinator: training continues while it is stopped.
     before = up.last_step()
     up.process.send_signal(signal.SIGSTOP)
-    went_on = up.wait_until(lambda: up.last_step() >= before + 3, 30)
+    continued = up.wait_until(lambda: up.last_step() >= before + 3, 30)
     up.process.send_signal(signal.SIGCONT)
-    events.append({"fault": "SIGSTOP of the coordinator: training goes on", "stall": 0 if went_on else None,
-                   "seconds": None, "steps_lost": 0, "change": "none" if went_on else "training stopped"})
+    events.append({"fault": "SIGSTOP of the coordinator: training continues", "stall": 0 if continued else None,
+                   "seconds": None, "steps_lost": 0, "change": "none" if continued else "training stopped"})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), 2)
     summary = up.summary()
     # It ends all workers: none has the state.
@@ -420,7 +420,7 @@ def print_tables(result):
               f"{max(c['seconds'] for c in found)} s, steps lost at most "
               f"{max(c['steps_lost'] for c in found)} each")
     if events := result.get("events"):
-        print("\n| event | training goes on after s | of that stall s | steps lost | change |\n"
+        print("\n| event | training continues after s | of that stall s | steps lost | change |\n"
               + "|---" * 5 + "|")
         for e in events:
             print(f"| {e['fault']} | {e['seconds']} | {e['stall']} | {e['steps_lost']} "

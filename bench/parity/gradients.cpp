@@ -30,7 +30,7 @@ using checkpoint::SafetensorsFile;
 
 struct Options {
   std::string model;  // directory with config.json and model.safetensors
-  std::string batch;  // safetensors: the inputs of tests/golden/README.md
+  std::string batch;  // safetensors: the inputs of tests/golden/write_goldens.py
   std::string out;    // new directory: result.safetensors, model/
   nn::Head head = nn::Head::kClassification;
   std::int64_t steps = 0;

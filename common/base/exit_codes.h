@@ -66,8 +66,7 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kDiverged:
       return "The training diverged: the loss, the gradient or a weight is NaN or infinite.";
     case ExitCode::kCommandNotFound:
-      return "The worker image has no such program: not a command that starts run_qa.py or "
-             "run_glue.py.";
+      return "The worker image cannot run the command: it runs run_qa.py and run_glue.py only.";
     case ExitCode::kInterrupted:
       return "Stopped by SIGINT.";
     case ExitCode::kTerminated:
@@ -75,13 +74,11 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kPeerLost:
       return "Lost the connection to a peer or to the coordinator.";
     case ExitCode::kOutputUnavailable:
-      return "The output cannot be written for a reason that may pass: no space left, an I/O "
-             "error, "
-             "a stale network file handle.";
+      return "A transient error of the output directory: no space left, an I/O error, a stale "
+             "network file handle.";
     case ExitCode::kHubUnavailable:
-      return "A model or data set cannot be downloaded for a reason that may pass: the hub does "
-             "not "
-             "answer, is overloaded or limits requests, or a download breaks off.";
+      return "A transient error of a download: the hub does not answer, is overloaded or limits "
+             "requests, or the connection breaks.";
   }
   return "";
 }

@@ -52,10 +52,9 @@ std::string environment_section() {
 std::string unneeded_variables_section() {
   std::string text =
       "## Environment variables without effect\n"
-      "Variables of PyTorch and its libraries that users set for other trainings. The job's first "
-      "process lists those that are set in its log; `tilewright convert` leaves all of them out. A "
-      "name of the table above has the effect that stands there.\n\n" +
-      table_head({"variables", "reason", "of"});
+      "Variables of PyTorch and its libraries, except those of the table above. The job's first "
+      "process lists those that are set in its log; `tilewright convert` leaves them out.\n\n" +
+      table_head({"variables", "reason", "jobs"});
   for (const UnneededVariables& row : kUnneededVariables) {
     std::string names;
     for (const std::string_view name : row.names) {
@@ -112,6 +111,11 @@ std::string exit_codes_section() {
   return text;
 }
 
+// The length limit of strings stands in the error messages.
+std::string value_of(const TrainingFlag& flag) {
+  return flag.type == FlagType::kString ? "a string" : describe_expected(flag);
+}
+
 std::string flags_section() {
   std::string text =
       "## Training flags\n"
@@ -126,7 +130,7 @@ std::string flags_section() {
     }
     if (flag.set_by_runtime) meaning += " (set by the operator)";
     text += table_row(
-        {code(fmt::format("--{}", flag.name)), describe_expected(flag),
+        {code(fmt::format("--{}", flag.name)), value_of(flag),
          flag.default_description.empty() ? code(flag.default_value) : describe_default(flag),
          meaning});
   }
@@ -153,17 +157,16 @@ std::string reasons_table(bool refused) {
   std::string text = table_head({"flag", "value", "reason"});
   for (const TrainingFlag& flag : training_flags()) {
     if (refused ? !flag.refused : !flag.accepted_without_effect) continue;
-    text += table_row(
-        {code(fmt::format("--{}", flag.name)), describe_expected(flag), std::string(flag.help)});
+    text +=
+        table_row({code(fmt::format("--{}", flag.name)), value_of(flag), std::string(flag.help)});
   }
   return text;
 }
 
 std::string other_flags_section() {
   return "## Training flags without effect\n"
-         "Accepted, so that a command line keeps working; each does nothing, for the reason given. "
-         "In a manifest each is a field too, and `tilewright validate` warns that it does "
-         "nothing.\n\n" +
+         "Accepted, so that command lines keep working. They are also fields of a manifest; "
+         "`tilewright validate` warns about them.\n\n" +
          reasons_table(false) +
          "\n## Training flags that are refused\n"
          "An error unless the value is false, 0 or none.\n\n" +

@@ -160,12 +160,12 @@ std::vector<TrainingFlag> working_flags() {
                          "file with the examples to evaluate on")),
       volume_path(string("test_file", &Settings::test_file, "file with the examples to predict")),
       differs(string("data_dir", &Settings::data_dir,
-                     "directory with the task's training and evaluation files; empty: the data set "
-                     "of the task on the hub"),
+                     "directory with the task's training and evaluation files; empty: the task's "
+                     "data set on the Hugging Face hub"),
               "Not in the scripts: the public files of a task in a local directory."),
       required(hub_name(
           string("model_name_or_path", &Settings::model_name_or_path,
-                 "pre-trained model: a directory in Hugging Face's layout, or a name on the hub"))),
+                 "pre-trained model: a directory in Hugging Face's layout, or a name on its hub"))),
       string("model_revision", &Settings::model_revision,
              "branch, tag or commit of a model on the hub"),
       hub_name(string("config_name", &Settings::config_name,
@@ -173,10 +173,10 @@ std::vector<TrainingFlag> working_flags() {
       hub_name(string("tokenizer_name", &Settings::tokenizer_name,
                       "directory or name of the tokenizer, if it is not the model's")),
       volume_path(string("cache_dir", &Settings::cache_dir,
-                         "directory for downloads; empty: as HF_HOME says")),
-      secret(
-          alias(string("token", &Settings::token, "access token of the hub; better set HF_TOKEN"),
-                "use_auth_token")),
+                         "directory for downloads; empty: Hugging Face's cache directory")),
+      secret(alias(string("token", &Settings::token,
+                          "access token of the hub; prefer the variable HF_TOKEN"),
+                   "use_auth_token")),
       required(string("output_dir", &Settings::output_dir,
                       "directory for checkpoints, the trained model and its results")),
       differs(default_is(boolean("do_train", &Settings::do_train, "train the model"),
@@ -236,7 +236,7 @@ std::vector<TrainingFlag> working_flags() {
       integer("n_best_size", &Settings::n_best_size, 1, 1000,
               "answers per question in the n-best file"),
       integer("max_answer_length", &Settings::max_answer_length, 1, 8192,
-              "tokens of the longest answer"),
+              "maximum length of an answer in tokens"),
       // Optimization.
       determines_weights(
           number("learning_rate", &Settings::learning_rate, 0, 100, "peak learning rate of AdamW")),
@@ -251,8 +251,8 @@ std::vector<TrainingFlag> working_flags() {
       determines_weights(number("max_grad_norm", &Settings::max_grad_norm, 0, kNoMaximum,
                                 "gradients are clipped to this norm; 0: no clipping")),
       determines_weights(number("label_smoothing_factor", &Settings::label_smoothing_factor, 0, 1,
-                                "weight of the mean over all classes in the loss of a "
-                                "classification; no effect on question answering")),
+                                "label smoothing of a classification, from 0 (none) to 1; no "
+                                "effect on question answering")),
       determines_weights(number("num_train_epochs", &Settings::num_train_epochs, 0, 1e6,
                                 "epochs to train; fractions are allowed")),
       determines_weights(
@@ -316,7 +316,7 @@ std::vector<TrainingFlag> working_flags() {
       integer("save_steps", &Settings::save_steps, 1, kNoMaximum,
               "steps between checkpoints with save_strategy steps"),
       differs(integer("save_total_limit", &Settings::save_total_limit, 0, kNoMaximum,
-                      "checkpoints to keep; the oldest is deleted first; 0: all"),
+                      "maximum number of checkpoints to keep; 0: all"),
               "The Trainer keeps all. Workers restart from the newest, so older ones only fill the "
               "volume."),
       boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
@@ -341,17 +341,18 @@ std::vector<TrainingFlag> working_flags() {
           "for it, and the log says so. If only some workers' CPUs have them, set the flag."),
       determines_weights(boolean("exact", &Settings::exact,
                                  "bit-identical weights for any number of workers and threads")),
-      determines_weights(integer("virtual_shards", &Settings::virtual_shards, 0, kMaxVirtualShards,
-                                 "fixed parts of the global batch, a power of two, at least the "
-                                 "number of processes; 0: automatic")),
+      determines_weights(
+          integer("virtual_shards", &Settings::virtual_shards, 0, kMaxVirtualShards,
+                  "number of fixed parts of the global batch, a power of two that is "
+                  "at least the number of processes; 0: automatic")),
       integer("threads", &Settings::threads, 0, 4096,
               "threads per process; 0: the cores available to the process"),
       differs(unused_in_job(
                   alias(choice("ddp_backend", &Settings::ddp_backend,
                                {"ccl", "gloo", "mpi", "shm", "tcp"},
-                               "how processes exchange gradients: ccl, gloo: through shared memory "
-                               "on one host, over TCP between hosts; shm, tcp: only so; mpi: "
-                               "through Open MPI, if its mpirun started them"),
+                               "how processes exchange gradients. ccl, gloo: shared memory on one "
+                               "host, TCP between hosts; shm: only shared memory; tcp: only TCP; "
+                               "mpi: Open MPI, if its mpirun started them"),
                         "xpu_backend"),
                   "the workers choose shared memory or TCP themselves"),
               "The Trainer has no default, shm or tcp. All give the same bits; oneCCL and Gloo are "

@@ -30,7 +30,7 @@ constexpr Rejection kReasons[] = {
 
 // Pause after accept() fails, most likely because file descriptors ran out.
 constexpr Duration kAcceptPause = std::chrono::seconds(1);
-// A store that has used its rate of requests goes on after this time.
+// A store that has used its rate of requests continues after this time.
 constexpr Duration kRatePause = std::chrono::milliseconds(50);
 constexpr net::EventLoop::Id kListenerId = net::EventLoop::kFirstId;
 

@@ -210,16 +210,17 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
          .field_path = ".do_train"},
         cel::some_task()};
   });
-  visitor(Field{.name = "task",
-                .description = "Task: one of GLUE, squad or squad_v2. May be left out if "
-                               "dataset_name says it, or for a classification of your own "
-                               "train_file, validation_file and test_file.",
-                .alias = "task_name",
-                .choices = find_training_flag("task_name")->choices},
-          trainer.task);
+  visitor(
+      Field{.name = "task",
+            .description = "Task: one of GLUE, squad or squad_v2. Optional with dataset_name, and "
+                           "for a classification or regression of your own train_file, "
+                           "validation_file and test_file.",
+            .alias = "task_name",
+            .choices = find_training_flag("task_name")->choices},
+      trainer.task);
   visitor(Field{.name = "model",
                 .description = "Pre-trained model: a directory in Hugging Face format, or a name "
-                               "on the hub such as google-bert/bert-base-uncased.",
+                               "on the Hugging Face hub such as google-bert/bert-base-uncased.",
                 .alias = "model_name_or_path",
                 .expected = kExpectedNameOrPath,
                 .max_length = kPathLength,
@@ -228,7 +229,7 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
           trainer.model);
   visitor(Field{.name = "data",
                 .description = "Directory with the train and dev files of the task. If unset, the "
-                               "data set of the task is read from the hub.",
+                               "task's data set is downloaded from the Hugging Face hub.",
                 .alias = "data_dir",
                 .max_length = kPathLength,
                 .rules = [] { return std::vector<Rule>{cel::trainer_path(false)}; },
@@ -251,7 +252,7 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
                     }},
           trainer.output);
   visitor(Field{.name = "cache",
-                .description = "Directory for models and data sets from the hub, shared by the "
+                .description = "Directory for downloads from the Hugging Face hub, shared by the "
                                "workers. If unset, each pod downloads them to its own /tmp unless "
                                "worker.env sets HF_HOME or HF_HUB_CACHE.",
                 .alias = "cache_dir",
@@ -265,7 +266,7 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
             .description =
                 "Flags as on the command line of run_glue.py or run_qa.py: --name=value, "
                 "--name and value as two words, or --name alone. They set the fields of "
-                "spec.trainer, so that a flag is either here or a field.",
+                "spec.trainer. A flag may be given here or as a field, not both.",
             .max_length = kWordLength,
             .max_items = 128,
             .value_rules = cel::trainer_args},
@@ -411,15 +412,16 @@ void visit_fields(Visitor& visitor, Of<Worker> auto& worker) {
                 .description = "How the workers are spread over the nodes, as in a pod.",
                 .max_items = 16},
           worker.topology_spread_constraints);
-  visitor(Field{.name = "env",
-                .description = "Environment variables of the workers. A value can refer to earlier "
-                               "variables and to those that the operator sets as $(NAME). "
-                               "Immutable.",
-                .max_items = 128,
-                .list_key = "name",
-                .immutable = "variables cannot change after the job is created, because paths may "
-                             "refer to them; create another job"},
-          worker.env);
+  visitor(
+      Field{.name = "env",
+            .description = "Environment variables of the workers. With $(NAME) a value can refer "
+                           "to earlier variables and to those that the operator sets. "
+                           "Immutable.",
+            .max_items = 128,
+            .list_key = "name",
+            .immutable = "variables cannot change after the job is created, because paths may "
+                         "refer to them; create another job"},
+      worker.env);
   visitor(Field{.name = "serviceAccountName",
                 .description = "Service account of the worker pods.",
                 .max_length = kNameLength,
@@ -502,13 +504,15 @@ void visit_fields(Visitor& visitor, Of<Volume> auto& volume) {
 
 template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<TrainJobSpec> auto& spec) {
-  visitor(Field{.name = "nprocPerNode",
-                .description = "Number of processes in each worker pod; auto or cpu: one for each "
-                               "NUMA node, which count as one for the global batch. Immutable.",
-                .default_value = "1",
-                .bounds = kProcessBounds,
-                .immutable = "this field cannot change"},
-          spec.nproc_per_node);
+  visitor(
+      Field{.name = "nprocPerNode",
+            .description = "Number of processes in each worker pod. auto or cpu: one process per "
+                           "NUMA node; the processes of a pod then share one process's part of "
+                           "the global batch. Immutable.",
+            .default_value = "1",
+            .bounds = kProcessBounds,
+            .immutable = "this field cannot change"},
+      spec.nproc_per_node);
   visitor(Field{"elasticPolicy", "Limits for the number of workers and the number of restarts."},
           spec.elastic_policy);
   visitor(Field{"runPolicy",

@@ -79,7 +79,7 @@ nlohmann::json empty_dir_schema() {
            {{"medium",
              {{"type", "string"},
               {"maxLength", 63},
-              {"description", "Memory for a file system in memory."}}}}}};
+              {"description", "Memory: a tmpfs, whose files count against the memory limit."}}}}}};
 }
 
 Rule shared_memory_volume_rule() {

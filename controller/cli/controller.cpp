@@ -155,14 +155,14 @@ void add_controller_command(CLI::App& app, int& exit_code) {
                       "Reconcile TrainJobs of this namespace only; default: all namespaces");
   command
       ->add_option("--leader_elect", to.elect_leader,
-                   "Whether the replicas elect a leader; false needs a single replica")
+                   "Whether the replicas elect a leader; set false only for a single replica")
       ->capture_default_str();
   command->add_option("--lease_name", to.lease_name, "Name of the Lease for leader election")
       ->capture_default_str();
   constexpr int kHour = 3600;
   const std::tuple<const char*, Duration*, int, const char*> times[] = {
       {"--resync_period", &to.resync_period, 24 * kHour,
-       "Seconds after which all TrainJobs are reconciled again without a change"},
+       "Seconds after which all TrainJobs are reconciled again, even if unchanged"},
       {"--leader_elect_lease_duration", &to.elector.lease_duration, kHour,
        "Seconds after which another replica may take a Lease that is not renewed"},
       {"--leader_elect_renew_deadline", &to.elector.renew_deadline, kHour,
@@ -191,20 +191,20 @@ void add_controller_command(CLI::App& app, int& exit_code) {
                    "Service through which workers connect to the leader")
       ->capture_default_str();
   command->add_flag("--enable_pytorchjobs", to.pytorch_jobs.enabled,
-                    "Run the PyTorchJobs of kubeflow.org/v1, too");
+                    "Also run PyTorchJobs of kubeflow.org/v1");
   command->add_flag_callback(
       "--beside_kubeflow", [&to] { to.pytorch_jobs.alone = false; },
-      "Kubeflow's training operator runs in the cluster, too: run only PyTorchJobs whose "
+      "Kubeflow's training operator also runs in the cluster: run only PyTorchJobs whose "
       "spec.runPolicy.managedBy names this operator");
   command->add_option(
       "--pytorchjobs_managed_by", to.pytorch_jobs.manager,
-      fmt::format("Value of spec.runPolicy.managedBy that names this operator, beside {}",
+      fmt::format("Value of spec.runPolicy.managedBy that names this operator, in addition to {}",
                   kPyTorchJobManager));
   command
       ->add_option("--pytorchjob_store", to.pytorchjob_store,
                    "Whether torchrun's agents of elastic PyTorchJobs meet in a TCPStore of the "
-                   "operator; false: at worker 0, as with Kubeflow's operator. Connections must "
-                   "reach the operator with the addresses of the pods")
+                   "operator; false: at worker 0, as with Kubeflow's operator. The network must "
+                   "keep the source addresses of the pods")
       ->capture_default_str();
   command->add_option("--tcpstore_listen", options->tcpstore_listen,
                       fmt::format("Listen address of the TCPStores; default: :{}", kTcpStorePort));

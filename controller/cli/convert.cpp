@@ -69,8 +69,7 @@ Result<std::string> convert_file(const std::filesystem::path& file, std::ostream
 }
 
 void add_convert_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand(
-      "convert", "Write the TrainJob that does the work of a PyTorchJob natively");
+  CLI::App* command = app.add_subcommand("convert", "Translate a PyTorchJob into a TrainJob");
   auto options = std::make_shared<ConvertOptions>();
   command->add_option("FILE", options->file, "Manifest of a PyTorchJob")->required();
   command->add_option("-o,--output", options->output,

@@ -79,7 +79,7 @@ bool validate_trainjob(Document document, const std::string& file, std::ostream&
   return true;
 }
 
-// The same for a PyTorchJob, with what becomes of it on the worker image.
+// The same for a PyTorchJob, with how the worker image handles it.
 bool validate_pytorchjob(Document document, const std::string& file, std::ostream& out,
                          std::ostream& err) {
   const api::DecodedPyTorchJob decoded = api::decode_pytorchjob_document(std::move(document));

@@ -23,7 +23,6 @@ namespace resource {
 inline ResourceType pods() { return {"", "v1", "pods", "Pod"}; }
 inline ResourceType services() { return {"", "v1", "services", "Service"}; }
 inline ResourceType secrets() { return {"", "v1", "secrets", "Secret"}; }
-inline ResourceType config_maps() { return {"", "v1", "configmaps", "ConfigMap"}; }
 inline ResourceType nodes() { return {"", "v1", "nodes", "Node", false}; }
 inline ResourceType persistent_volume_claims() {
   return {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"};

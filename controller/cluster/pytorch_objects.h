@@ -1,5 +1,5 @@
 // Builds the Kubernetes objects of a PyTorchJob as JSON, as Kubeflow's training operator v1 does.
-// controller/operator/README.md lists the differences. Pure functions of the job, which must be
+// docs/pytorchjobs.md lists the differences. Pure functions of the job, which must be
 // valid, with defaults applied, a name and a UID.
 //
 // Sources: github.com/kubeflow/training-operator v1.9, pkg/controller.v1/pytorch (envvar.go,

@@ -79,7 +79,7 @@ std::string to_manifest(const Conversion& conversion, std::string_view source) {
   for (const Note& note : conversion.notes) comments[note.place].push_back(note.at.message);
   const std::string head = fmt::format(
       "Written by `tilewright convert {}`: the TrainJob that does the work of the PyTorchJob "
-      "natively. A comment says what becomes of a line without counterpart.",
+      "natively. Comments explain the lines that have no counterpart.",
       source);
   return comment_lines(head, 0) + to_commented_yaml(conversion.tree, comments);
 }

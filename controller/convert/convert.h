@@ -13,7 +13,7 @@
 
 namespace tilewright::convert {
 
-// What becomes of a line of the PyTorchJob that has no counterpart.
+// How a line of the PyTorchJob without a counterpart is handled.
 struct Note {
   FieldError at;          // the line, and "--no_cuda: Tilewright computes on CPUs only"
   std::string place;      // the field of the TrainJob where the comment stands

@@ -8,7 +8,37 @@ DIRECTORY is the Hugging Face model directory of all-MiniLM-L6-v2. The files con
 gradients and the losses of ten AdamW steps. Expected values are computed in float64, one example at
 a time (without padding), and cast to float32. The files also contain the errors of torch's own
 float32 and bf16 autocast results, computed on the padded batch with an attention mask. All random
-numbers are seeded. README.md in this directory describes the files.
+numbers are seeded; two runs gave the same bytes.
+
+Tensors, with B examples, T tokens, L labels; names as in transformers; scalars have shape [1]:
+
+  input_ids, token_type_ids int32 [T], cu_seqlens int32 [B+1]
+      packed inputs; positions count from 0 in each example; id 0 never occurs
+  labels int32 [B]            classes, or the first tokens of answers
+  last_labels int32 [B]       the last tokens of answers
+  values [B]                  the values of a regression
+  logits [B, L] or [T, 2], losses [B], loss
+      the loss of transformers for each example; loss is the mean
+  DTYPE.logits, DTYPE.loss    the reference in bf16 and fp32
+  DTYPE.grad_error.NAME       relative L2 error of the reference's gradient in that dtype
+
+Only in the small models and heads_*:
+
+  grad.NAME                   gradient of loss
+  adamw.losses [10], adamw.grad_norms [10]
+      loss before each of ten AdamW steps on this batch (lr 1e-3, betas 0.9 and 0.999, eps 1e-8,
+      weight decay 0.01 except on biases and LayerNorm), and the gradient norm before clipping to 1
+  adamw.final_index.NAME int64 [32], adamw.final_value.NAME
+      weights after the ten steps at 32 random flat positions (not in heads_*, which have the tensors
+      of the head under their own names)
+  DTYPE.adamw.losses          the same ten losses in that dtype
+
+Only in minilm:
+
+  classifier.weight [2, 384], classifier.bias [2]   the head
+  norm.NAME                   L2 norm of the gradient
+  sample_index.NAME int64 [64 or fewer], sample_value.NAME
+      the gradient at random flat positions; for embeddings only rows that occur
 """
 
 import argparse

@@ -156,7 +156,7 @@ TEST_F(AgentHosts, EndsAllWhenAHostIsKilled) {
   EXPECT_THAT(program->output(), HasSubstr("host node2 was lost"));
 }
 
-// The coordinator misses the heartbeats of the host; the other one goes on from a checkpoint.
+// The coordinator misses the heartbeats of the host; the other one continues from a checkpoint.
 TEST_F(AgentHosts, AnElasticTrainingGoesOnWithoutAHostThatLostItsPower) {
   const std::vector<std::string> steps = {"--max_steps=24", "--logging_steps=1"};
   const std::string reference = train_in_one_process("one", 1, steps);

@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(All, HubFailure, ::testing::ValuesIn(hub_failure_cases(
 
 using HubRecovery = testing::HubTraining;
 
-// Each of these passes: the download goes on within the same run.
+// Each of these passes: the download continues within the same run.
 TEST_F(HubRecovery, TrainsThroughFaultsThatPass) {
   ASSERT_EQ(run(kMrpc), 0) << output_;
   const std::string reference = digest();

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-const ResourceType kConfigMaps = resource::config_maps();
+const ResourceType kConfigMaps = {"", "v1", "configmaps", "ConfigMap"};
 
 net::Wait default_timeout() { return net::within(seconds(30)); }
 

@@ -1,6 +1,6 @@
 // Tests of the controller with PyTorchJobs on an API server, against the objects, values and
 // conditions of Kubeflow's training operator v1.9. The differences that
-// controller/operator/README.md lists each have a test here or in
+// docs/pytorchjobs.md lists each have a test here or in
 // tests/unit/controller/policy/job_traits_test.cpp.
 #include "common/net/wait.h"
 #include "tests/integration/controller_fixture.h"

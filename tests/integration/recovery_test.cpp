@@ -157,11 +157,11 @@ TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
                    reference({"--max_steps=8", "--nominal_workers=3"}), 48);
 }
 
-// The survivor goes on alone at once.
+// The survivor continues alone at once.
 TEST_F(Recovery, DoesNotWaitForTheReplacement) {
   expect_same_hash({}, "step.after_backward@5,worker=0", reference({"--max_steps=8"}));
   EXPECT_THAT(output_, ContainsRegex("recovered +worker 0 lost in step 6, which runs again; 1 "
-                                     "worker goes on after step 5 in 0\\.[0-9]+ s"));
+                                     "worker continues after step 5 in 0\\.[0-9]+ s"));
 }
 
 // The new rank 0 writes the checkpoint that the lost one has not completed.

@@ -259,7 +259,7 @@ TEST_F(Training, HasTheSameHashWhenTheStorageIsFullForAWhile) {
     output_ = running.output();
   }
   EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint of step 4 not written"));
-  EXPECT_THAT(output_, ::testing::HasSubstr("No space left on device; the training goes on"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("No space left on device; the training continues"));
   EXPECT_EQ(digest(), reference);
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(storage.backing() / "out")) {

@@ -63,10 +63,10 @@ std::vector<Case> cases() {
   };
 }
 
-// Differences that controller/operator/README.md explains. The patterns match "KIND PATH" whole.
+// Differences that docs/pytorchjobs.md explains. The patterns match "KIND PATH" whole.
 struct Intended {
   const char* pattern;
-  const char* subject;  // of the README's table
+  const char* subject;  // of its table
 };
 const Intended kIntended[] = {
     {R"(Pod \S+ /metadata/labels/(tilewright\.dev|app\.kubernetes\.io)~1\S+)",
@@ -304,7 +304,7 @@ TEST_F(KubeflowPeerTest, MakesTheSameObjectsButForTheIntendedDifferences) {
          "`tests/peers/kubeflow/run`: "
       << names.size() << " objects, " << equal
       << " equal fields. The fields that differ, by the subject of the table in "
-         "[controller/operator](../../../controller/operator/README.md#pytorchjobs):\n";
+         "[docs/pytorchjobs.md](../../../docs/pytorchjobs.md):\n";
   for (const auto& [subject, paths] : found) {
     out << "\n## " << subject << "\n";
     for (const std::string& path : paths) out << "- `" << path << "`\n";

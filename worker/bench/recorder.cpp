@@ -150,17 +150,16 @@ ProfiledOps<Activation>::ProfiledOps(const kernels::Ops<Activation>& plain,
     : ops_(plain), parameter_ops_(plain_parameters), recorder_(recorder) {
   using A = Activation;
   constexpr std::size_t kA = sizeof(Activation);
-  // A new kernel must be timed below; three kernels only return sizes.
-  static_assert(sizeof(ops_) == (21 + 3) * sizeof(ops_.gelu_forward));
+  // A new kernel must be timed below; five kernels only return sizes.
+  static_assert(sizeof(ops_) == (20 + 5) * sizeof(ops_.gelu_forward));
   static_assert(sizeof(parameter_ops_) == 3 * sizeof(ops_.gelu_forward));
 
   time(ops_.linear_forward, "linear forward",
        [](ThreadPool&, const A*, const A*, const float*, std::int64_t rows, std::int64_t k,
-          std::int64_t n, A*) { return linear_work(rows, k, n); });
+          std::int64_t n, A*, std::byte*) { return linear_work(rows, k, n); });
   time(ops_.linear_backward_input, "linear dX",
-       [](ThreadPool&, const A*, const A*, std::int64_t rows, std::int64_t k, std::int64_t n, A*) {
-         return linear_work(rows, k, n);
-       });
+       [](ThreadPool&, const A*, const A*, std::int64_t rows, std::int64_t k, std::int64_t n, A*,
+          std::byte*) { return linear_work(rows, k, n); });
   time(ops_.linear_backward_weight, "linear dW",
        [](ThreadPool&, const A*, const A*, Shards shards, std::int64_t k, std::int64_t n, float*,
           float*, std::byte*) { return linear_work(shards.back() - shards.front(), k, n); });
@@ -184,17 +183,14 @@ ProfiledOps<Activation>::ProfiledOps(const kernels::Ops<Activation>& plain,
           Dropout, RowIdentity, float*, float*, float*,
           A* y) { return memory_work(rows * H, kA + 4 + 4 + 4 + (y != nullptr ? kA : 0)); });
   time(ops_.add_norm_backward, "add_norm_backward",
-       [](ThreadPool&, float*, const A* dy_branch, const float*, const float*, std::int64_t rows,
-          std::int64_t H, LayerNorm, Dropout, RowIdentity, float*, A* dx) {
-         return memory_work(
-             rows * H, 4 + 4 + (dy_branch != nullptr ? kA : 0) + 4 + 4 + (dx != nullptr ? kA : 0));
+       [](ThreadPool&, float*, const A* dy_branch, const float*, const float*, Shards shards,
+          std::int64_t H, LayerNorm, Dropout, RowIdentity, A* dx, float*, float*, std::byte*) {
+         return memory_work((shards.back() - shards.front()) * H,
+                            4 + 4 + (dy_branch != nullptr ? kA : 0) + 4 + (dx != nullptr ? kA : 0));
        });
   time(ops_.dropout_backward, "dropout_backward",
        [](ThreadPool&, float*, const A* dy_branch, std::int64_t rows, std::int64_t H, Dropout,
           RowIdentity) { return memory_work(rows * H, 4 + 4 + (dy_branch != nullptr ? kA : 0)); });
-  time(ops_.norm_backward_parameters, "norm_backward_parameters",
-       [](ThreadPool&, const float*, const float*, const float*, Shards shards, std::int64_t H,
-          float*, float*) { return memory_work((shards.back() - shards.front()) * H, 4 + 4); });
   time(ops_.gelu_forward, "gelu_forward",
        [](ThreadPool&, const A*, std::int64_t count, A*) { return memory_work(count, kA + kA); });
   time(ops_.gelu_backward, "gelu_backward",

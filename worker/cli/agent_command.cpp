@@ -62,13 +62,13 @@ std::vector<launch::ExtraFlag> flag_table(Flags& flags) {
        text(flags.key_file)},
       {"hostfile", "FILE", "Start the agent on these hosts over ssh: host, host slots=N or host:N",
        text(flags.hostfile)},
-      {"check", "", "Say whether this host, or each host of --hostfile, can train",
+      {"check", "", "Check whether this host, or each host of --hostfile, can train",
        [&flags](const std::string&) { flags.check = true; }},
       {"interface", "NAME", "Network interface whose address the other hosts connect to",
        text(flags.interface)},
       {"port-range", "FIRST-LAST", "Ports of the rendezvous and the processes",
        text(flags.port_range)},
-      {"log-level", "LEVEL", "Log level", text(flags.log_level)},
+      {"log-level", "LEVEL", "Lowest level of messages to log", text(flags.log_level)},
   };
 }
 
@@ -175,7 +175,8 @@ int run_agent_command(std::vector<std::string> words) {
     std::printf(
         "Start the worker processes of this host, or of the hosts of a hostfile\n"
         "Usage: tilewright-worker agent [FLAG]... [--] COMMAND [ARGUMENT]...\n\n"
-        "The flags of torchrun, each also with _ for - and from the variable PET_NAME, and more:\n"
+        "Flags of torchrun, which may be written with _ and read from variables PET_NAME, and "
+        "more:\n"
         "%s",
         launch::torchrun_help(table).c_str());
     return 0;

@@ -67,8 +67,10 @@ std::string flag_help() {
   for (const TrainingFlag& flag : training_flags()) {
     if (!flag.works()) continue;
     const std::string value = describe_default(flag);
+    const std::string expected =
+        flag.type == FlagType::kString ? "" : describe_expected(flag) + "; ";
     text += fmt::format(
-        "  --{:<30} {} ({}; {})\n", flag.name, flag.help, describe_expected(flag),
+        "  --{:<30} {} ({}{})\n", flag.name, flag.help, expected,
         flag.required ? "required"
                       : fmt::format("default {}", value.empty() ? std::string("empty") : value));
   }
@@ -294,7 +296,7 @@ void add_train_commands(CLI::App& app, int& exit_code) {
   CLI::App* train_command = add_command(app, "train", "Train a model and evaluate it");
   train_command->callback([=, &exit_code] { exit_code = train(train_command->remaining()); });
   CLI::App* eval_command =
-      add_command(app, "eval", "Evaluate a trained model: train --do_eval without a training");
+      add_command(app, "eval", "Evaluate a trained model; the same as train --do_eval");
   eval_command->callback(
       [=, &exit_code] { exit_code = train(as_train(eval_command->remaining(), "do_eval")); });
   CLI::App* predict_command = add_command(

@@ -44,7 +44,6 @@ class StepExchange {
   // Sends, receives and sums as far as possible without blocking; true if it made progress. Throws
   // Failure(kPeerLost) that names the rank.
   bool advance();
-  int buckets_done() const { return buckets_done_; }
   // True when all buckets are summed on this rank and all data for other ranks is sent.
   bool complete() const;
   // True while a started bucket is incomplete or data is unsent: only a peer can make progress.

@@ -31,15 +31,16 @@ class TreeAccumulator {
   // Several threads may finish disjoint ranges concurrently.
   void finish(Range elements);
   void end_micro_batch();  // after finish() of every element
-  bool is_last_micro_batch() const {
-    return micro_batch_ + 1 == static_cast<int>(micro_batches_.size());
-  }
 
   // The parts at the end of the step. Valid from the last begin_micro_batch() on, so that the
   // all-reduce can begin before the elements are final.
   const GradientParts& parts() const { return parts_; }
 
  private:
+  bool is_last_micro_batch() const {
+    return micro_batch_ + 1 == static_cast<int>(micro_batches_.size());
+  }
+
   std::vector<Subtree> micro_batches_;
   std::int64_t count_;
   std::vector<float*> buffers_;

@@ -30,7 +30,7 @@ class BodySink {
 };
 
 // All functions throw Failure: the repository's code() for what a retry does not change,
-// kHubUnavailable for what may pass, kTerminated when cancelled. Not thread-safe.
+// kHubUnavailable for transient errors, kTerminated when cancelled. Not thread-safe.
 //
 // The token goes to the origin (scheme, host, port) of the endpoint only: a redirect to the storage
 // of large files has its own signature in the URL.
@@ -56,8 +56,8 @@ class HubClient {
   HttpResponse follow(const Repository& repository, HttpRequest request, Until until);
   HttpResponse send_with_retries(const Repository& repository, const HttpRequest& request,
                                  Until until);
-  // Throws if the response is an error other than a missing file; waits if it is one that may pass
-  // and is not the last attempt. Returns whether to try again.
+  // Throws if the response is an error other than a missing file; waits if it is transient and
+  // this is not the last attempt. Returns whether to try again.
   bool wait_to_retry(const Repository& repository, const HttpResponse& response, int attempt);
   void pause(Duration duration) const;
   std::string describe_failure(const HttpResponse& response) const;

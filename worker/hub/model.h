@@ -32,7 +32,7 @@ struct ModelRequest {
 //    cache cannot be written, and the cache holds the config and weights of a commit, that one.
 //
 // Failure: kModel if there is no such model, if access is refused, if it lacks a config or weights,
-// or if it is not cached and options.offline is set; kHubUnavailable for what may pass; kOutput or
+// or if it is not cached and options.offline is set; kHubUnavailable for transient errors; kOutput or
 // kOutputUnavailable if the cache cannot be written; kTerminated when cancelled.
 std::filesystem::path resolve_model(const ModelRequest& request, const HubOptions& options);
 

@@ -17,7 +17,7 @@ struct HubLimits {
   Duration stall = std::chrono::seconds(30);
   // How long to wait for another process that holds a file's lock while its download does not grow.
   Duration lock = std::chrono::minutes(10);
-  int attempts = 5;  // of a request that fails for a reason that may pass
+  int attempts = 5;  // of a request that fails with a transient error
   // The pause before the second attempt; each further pause is twice as long, up to max_pause.
   Duration first_pause = std::chrono::milliseconds(500);
   Duration max_pause = std::chrono::seconds(30);

@@ -55,13 +55,14 @@ struct IsaRow {
   Isa base;  // must be supported too; the row lists only additional features
   std::array<Feature, 4> features;
   std::uint64_t state = 0;
+  bool bf16 = false;  // see has_bf16()
 };
 constexpr IsaRow kIsaRows[] = {
     {Isa::kRef, "ref", Isa::kRef, {}},
     {Isa::kAvx2, "avx2", Isa::kRef, {kAvx2, kFma, kF16c}, kYmmState},
     {Isa::kAvx512, "avx512", Isa::kAvx2, {kAvx512f, kAvx512dq, kAvx512bw, kAvx512vl}, kZmmState},
-    {Isa::kAvx512Bf16, "avx512_bf16", Isa::kAvx512, {kAvx512Bf16}},
-    {Isa::kAmx, "amx", Isa::kAvx512Bf16, {kAmxBf16, kAmxTile}, kTileState},
+    {Isa::kAvx512Bf16, "avx512_bf16", Isa::kAvx512, {kAvx512Bf16}, 0, true},
+    {Isa::kAmx, "amx", Isa::kAvx512Bf16, {kAmxBf16, kAmxTile}, kTileState, true},
 };
 static_assert(std::ranges::equal(kIsaRows, kAllIsas, {}, &IsaRow::isa));
 
@@ -140,6 +141,8 @@ int count_physical_cores(const cpu_set_t& mask) {
 }  // namespace
 
 std::string_view name(Isa isa) { return kIsaRows[static_cast<std::size_t>(isa)].name; }
+
+bool has_bf16(Isa isa) { return kIsaRows[static_cast<std::size_t>(isa)].bf16; }
 
 std::optional<Isa> parse_isa(std::string_view name) {
   for (const IsaRow& row : kIsaRows) {

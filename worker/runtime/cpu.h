@@ -21,6 +21,9 @@ inline constexpr std::array kAllIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa
 std::string_view name(Isa isa);
 std::optional<Isa> parse_isa(std::string_view name);
 
+// Whether the instruction set multiplies bf16 numbers without widening them.
+bool has_bf16(Isa isa);
+
 struct CpuInfo {
   std::string model;         // "model name" in /proc/cpuinfo
   std::vector<Isa> isas;     // supported by the CPU and the operating system, slowest first

@@ -90,7 +90,7 @@ PlainBytes read_plain_bytes(const char* from, bool lowercase) {
 // The beginning of a word of ASCII letters and digits.
 struct PlainWord {
   WordTable::Key key;
-  std::size_t size = 0;  // at most kBlock: longer words go on
+  std::size_t size = 0;  // at most kBlock: the first bytes of a longer word
 };
 
 constexpr std::size_t kBlock = 2 * sizeof(Bytes);

@@ -1,4 +1,4 @@
-// When a checkpoint that could not be written is tried again. The training goes on meanwhile: a
+// When a checkpoint that could not be written is tried again. The training continues meanwhile: a
 // storage that is full or away for a while costs at most the steps since the last checkpoint.
 #pragma once
 

@@ -457,7 +457,7 @@ class TrainingRun {
     elastic::StateAgreement agreement = elastic::agree_on_state(reports, resume_step);
     const std::vector<int>& wrong = agreement.inconsistent;
     if (wrong.empty()) return agreement;
-    // Only a newcomer ends; the survivors go on without it.
+    // Only a newcomer ends; the survivors continue without it.
     const bool survives =
         own.position.complete() && std::ranges::find(wrong, mesh.rank()) == wrong.end();
     refuse_inconsistent(job_, mesh, survives ? ExitCode::kPeerLost : ExitCode::kUsage);
@@ -524,7 +524,7 @@ class TrainingRun {
     return true;
   }
 
-  // At the step boundary where all workers have stopped. The workers that go on keep the state; if
+  // At the step boundary where all workers have stopped. The workers that continue keep the state; if
   // none does, rank 0 writes a checkpoint.
   void hand_over_state(collectives::Mesh& mesh) {
     // Read once: a signal that comes later is not in what the others hear.

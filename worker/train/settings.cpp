@@ -151,14 +151,12 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
 }
 
 bool has_bf16(std::span<const runtime::Isa> isas) {
-  return std::ranges::any_of(isas, [](runtime::Isa isa) {
-    return isa == runtime::Isa::kAvx512Bf16 || isa == runtime::Isa::kAmx;
-  });
+  return std::ranges::any_of(isas, [](runtime::Isa isa) { return runtime::has_bf16(isa); });
 }
 
 std::string describe_data_type(const TrainingArguments& arguments, const Settings& settings,
                                runtime::Isa isa) {
-  const bool native = has_bf16(std::span(&isa, 1));
+  const bool native = runtime::has_bf16(isa);
   if (!arguments.is_set("bf16")) {
     return settings.bf16 ? "computing in bf16, for which this CPU has instructions; --bf16=false "
                            "selects fp32"

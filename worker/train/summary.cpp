@@ -149,7 +149,7 @@ std::string continuation_line(const ContinuationSummary& c) {
       "{}: {}; {} after step {} in {:.2f} s (join {:.3f}, connect {:.3f}, agree {:.3f}, state "
       "{:.3f} s",
       c.after_loss ? log_lines::kRecovered : log_lines::kResized, change,
-      c.workers == 1 ? "1 worker goes on" : fmt::format("{} workers go on", c.workers), c.step,
+      c.workers == 1 ? "1 worker continues" : fmt::format("{} workers continue", c.workers), c.step,
       seconds(c.total), seconds(c.join), seconds(c.connect), seconds(c.agree), seconds(c.transfer));
   if (c.bytes > 0) text += fmt::format(" for {} MB", (c.bytes + 500'000) / 1'000'000);
   if (c.after_loss)

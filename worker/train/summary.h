@@ -48,7 +48,7 @@ std::string training_line(const Job& job);
 std::string results_line(const EvaluationResult& evaluation);
 // Of an evaluation during the training: no summary line.
 std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t step);
-// "recovered: worker 1 lost in step 58, which runs again; 1 worker goes on after step 57 in 0.12 s
+// "recovered: worker 1 lost in step 58, which runs again; 1 worker continues after step 57 in 0.12 s
 // (join 0.05, connect 0.01, agree 0.01, state 0.00 s; noticed 0.31 s after the step began)"
 std::string continuation_line(const ContinuationSummary& continuation);
 // Without the combined score, which is the mean of the other metrics.

@@ -470,7 +470,7 @@ void TrainingState<Activation>::save_checkpoint(std::uint64_t membership_epoch) 
     output().throw_if_superseded();
     retry_.failed(monotonic_now());
     log_.warn(
-        "checkpoint of step {} not written: {}; the training goes on and tries again in {} s "
+        "checkpoint of step {} not written: {}; the training continues and tries again in {} s "
         "or at the next save step ({} failed so far)",
         state_.global_step, failure.what(), CheckpointRetry::kDelay.count(), retry_.failures());
     return;

@@ -98,7 +98,7 @@ class TrainingState {
            (checkpoint_due() || best_checkpoint_due() || retry_.due(now));
   }
   // Rank 0 only: writes a checkpoint of the current step and deletes checkpoints above
-  // save_total_limit. If it cannot be written, warns, and the training goes on. Throws
+  // save_total_limit. If it cannot be written, warns, and the training continues. Throws
   // Failure(kSuperseded).
   void save_checkpoint(std::uint64_t membership_epoch);
   // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`

@@ -3,7 +3,19 @@
 
     write_hub.py --out tests/golden/guides/data
 
-README.md in this directory describes the files. Two runs with the same versions write the same
+  models/distilbert/distilbert-base-uncased
+      DistilBERT in model.safetensors, with the tensors of the masked language model, tokenizer.json
+      and vocab.txt
+  models/google-bert/bert-base-uncased   BERT in three shards of safetensors with their index
+  models/google-bert/bert-base-cased
+      BERT in pytorch_model.bin, pickled, with LayerNorm's old names gamma and beta; vocab.txt only
+  datasets/rajpurkar/squad   24 and 8 questions of examples/data/questions
+  datasets/nyu-mll/glue
+      mrpc, qqp, mnli, stsb: 40 rows to train, 8 to evaluate and 8 to predict (of mnli twice 8), from
+      examples/data/paraphrase; labels of mnli and scores of stsb are made up
+
+The models have random weights of hidden size 32, 2 layers, 2 heads; their vocabularies are the
+characters and frequent words of the data. Two runs with the same versions write the same
 tensors and rows.
 """
 

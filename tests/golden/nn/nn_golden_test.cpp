@@ -1,5 +1,5 @@
 // Compares loss, every gradient and ten AdamW steps of every family and head with PyTorch
-// (tests/golden/README.md), in fp32 and bf16, on every instruction set of this CPU.
+// (tests/golden/write_goldens.py), in fp32 and bf16, on every instruction set of this CPU.
 //
 // Tolerances. The golden file contains, for each tensor, PyTorch's own error in that dtype relative
 // to the exact gradient. The error allowed here is kSlack times PyTorch's error, and at least the

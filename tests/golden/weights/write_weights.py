@@ -3,7 +3,22 @@
 
     write_weights.py --out tests/golden/weights
 
-README.md in this directory describes the files. The values are seeded; two runs with the same
+  tensors/zip.bin, tensors/legacy.bin
+      a state dict (OrderedDict with _metadata) with every dtype, transposed, strided, expanded, scalar
+      and empty tensors, two tensors in one storage, a Parameter: torch.save in the ZIP format and in
+      the one before torch 1.6; *_protocol4.bin: as a plain dict with pickle protocol 4
+  tensors/expected.safetensors
+      its floating-point tensors, converted to float32 by torch
+  tensors/malicious_*.bin
+      a state dict with an object that calls os.system when it is unpickled
+  models/safetensors, models/torch
+      a BertForSequenceClassification of save_pretrained: model.safetensors, and with
+      safe_serialization=False; *_sharded: with max_shard_size=1500; torch_legacy: before torch 1.6
+  models/pretrained
+      a BertForPreTraining with the same encoder and the names of the published bert-base-uncased:
+      LayerNorm.gamma, LayerNorm.beta, cls.*, position_ids
+
+The values are seeded; two runs with the same
 versions write the same tensors (torch adds an identifier to each ZIP archive).
 """
 

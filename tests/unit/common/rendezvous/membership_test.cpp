@@ -781,7 +781,7 @@ TEST(InstructionSet, StaysTheSameInAnExactJob) {
   job.join_with(member(0), {"avx2", "amx"});
   EXPECT_EQ(job.assigned(member(0))->isa, "amx");
   job.join_with(member(1), {"avx2"});
-  EXPECT_TRUE(job.last.empty()) << "the epoch goes on";
+  EXPECT_TRUE(job.last.empty()) << "the epoch continues";
   EXPECT_TRUE(lacks_isa(job.state, job.state.members.at({1, 0})));
   // Without the only member that has it, the job waits.
   job.lose(member(0));

@@ -280,7 +280,7 @@ TEST_F(TcpStoreServer, BoundsTheUnfinishedMessagesOfAllJobs) {
   small.ping();
 }
 
-// It stops reading the requests of a client that does not read the replies, and goes on afterwards.
+// It stops reading the requests of a client that does not read the replies, and continues afterwards.
 TEST_F(TcpStoreServer, AClientThatReadsSlowlyGetsAllReplies) {
   start();
   TcpStoreClient slow = ready(), other = ready();

@@ -47,7 +47,7 @@ std::string guide(const char* name) {
 constexpr const char* kHead =
     "# Written by `tilewright convert job.yaml`: the TrainJob that does the work of the "
     "PyTorchJob\n"
-    "# natively. A comment says what becomes of a line without counterpart.\n";
+    "# natively. Comments explain the lines that have no counterpart.\n";
 
 TEST(Convert, BertLargeOfTheGuides) {
   EXPECT_EQ(manifest_of(guide("pytorchjob-bert-large.yaml")),

@@ -42,6 +42,11 @@ TEST(Cpu, IsaNamesRoundTrip) {
   EXPECT_EQ(parse_isa("sse"), std::nullopt);
 }
 
+TEST(Cpu, HasBf16InstructionsFromAvx512Bf16On) {
+  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) EXPECT_FALSE(has_bf16(isa));
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAmx}) EXPECT_TRUE(has_bf16(isa));
+}
+
 TEST(ChooseIsa, TakesTheFastestUnlessOneIsForced) {
   EXPECT_EQ(choose_isa(fake_cpu(), "").value(), Isa::kAvx2);
   EXPECT_EQ(choose_isa(fake_cpu(), "ref").value(), Isa::kRef);
