@@ -253,26 +253,36 @@ struct AmxWeightAhead {
   }
 };
 
-// out = left + right, all [32][32], with rows of out `stride` floats apart.
-inline void amx_add(const float* left, const float* right, float* out, std::int64_t stride,
-                    std::int64_t rows, std::int64_t columns) {
-  if (columns == kAmxBlock) {
+// out = left + right, all [32][32]; out may be left or right.
+inline void amx_add(const float* left, const float* right, float* out) {
+#pragma GCC ivdep
+  for (int i = 0; i < kAmxElements; ++i) out[i] = left[i] + right[i];
+}
+
+// Stores the sum of a tile [rows, columns] to dw, or its transpose.
+template <class Packing>
+void amx_store_gradient(const float* sum, const WeightBlock<bf16>& block, float* dw,
+                        std::int64_t rows, std::int64_t columns) {
+  if (!block.transposed && columns == kAmxBlock) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (int c = 0; c < kAmxBlock; ++c) {
-        out[r * stride + c] = left[r * kAmxBlock + c] + right[r * kAmxBlock + c];
-      }
+      __builtin_memcpy(dw + r * block.ldw, sum + r * kAmxBlock, kAmxSumRowBytes);
     }
-    return;
-  }
-  for (std::int64_t r = 0; r < rows; ++r) {
+  } else if (!block.transposed) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      __builtin_memcpy(dw + r * block.ldw, sum + r * kAmxBlock,
+                       static_cast<std::size_t>(columns) * sizeof(float));
+    }
+  } else if (rows == kAmxBlock && columns == kAmxBlock) {
+    Packing::transpose_floats(sum, dw, block.ldw);
+  } else {
     for (std::int64_t c = 0; c < columns; ++c) {
-      out[r * stride + c] = left[r * kAmxBlock + c] + right[r * kAmxBlock + c];
+      for (std::int64_t r = 0; r < rows; ++r) dw[c * block.ldw + r] = sum[r * kAmxBlock + c];
     }
   }
 }
 
 // Adds the tokens of one segment to one tile of dw, and merges the sums of shards that it completes.
-template <class Tiles>
+template <class Tiles, class Packing>
 void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const Segment& segment,
                      const bf16* a, const bf16* b, float* slots, float* local, float* dw,
                      std::int64_t rows, std::int64_t columns, AmxWeightAhead<Tiles>& ahead) {
@@ -296,22 +306,13 @@ void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const Segment
   for (int m = 1; m <= merges; ++m) {
     const float* const below =
         (m <= segment.local_merges ? local : slots) + (segment.level - m) * kAmxElements;
-    if (m == merges && segment.last) {
-      amx_add(below, sum, dw, block.ldw, rows, columns);
-    } else {
-      amx_add(below, sum, m < merges ? sum : slot, kAmxBlock, kAmxBlock, kAmxBlock);
-    }
+    amx_add(below, sum, m < merges || segment.last ? sum : slot);
   }
-  if (segment.last && merges == 0) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      __builtin_memcpy(dw + r * block.ldw, slot + r * kAmxBlock,
-                       static_cast<std::size_t>(columns) * sizeof(float));
-    }
-  }
+  if (segment.last) amx_store_gradient<Packing>(sum, block, dw, rows, columns);
 }
 
 // The part of a panel of x that a segment needs stays in the L1 cache while all rows pass it.
-template <class Tiles>
+template <class Tiles, class Packing>
 void amx_weight(const WeightBlock<bf16>& block) {
   Tiles tiles;
   std::int64_t steps = 0;
@@ -327,9 +328,9 @@ void amx_weight(const WeightBlock<bf16>& block) {
     float* local = block.local;
     const bf16* a = block.a;
     for (std::int64_t r = 0; r < block.rows; r += kAmxBlock, a += block.a_stride) {
-      amx_weight_tile(tiles, block, block.segments[s], a, block.b, slots, local,
-                      block.dw + r * block.ldw, smaller(block.rows - r, kAmxBlock), block.columns,
-                      ahead);
+      amx_weight_tile<Tiles, Packing>(tiles, block, block.segments[s], a, block.b, slots, local,
+                                      block.dw + (block.transposed ? r : r * block.ldw),
+                                      smaller(block.rows - r, kAmxBlock), block.columns, ahead);
       slots += block.slot_count * kAmxElements;
       local += block.slot_count * kAmxElements;
     }
@@ -453,7 +454,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.forward_scratch = amx_forward_scratch;
   engine.panels_stay = true;
   engine.packs_x_once = true;
-  engine.weight = amx_weight<Tiles>;
+  engine.weight = amx_weight<Tiles, Packing>;
   engine.pack_dy = amx_pack_dy<Packing>;
   engine.pack_x = amx_pack_x<Packing>;
   engine.add_rows = add_rows<bf16>;

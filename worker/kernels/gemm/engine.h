@@ -56,6 +56,7 @@ struct WeightBlock {
   float* local = nullptr;  // [slot_count][mr * nr]; per a panel if Engine::packs_x_once
   float* dw = nullptr;
   std::int64_t ldw = 0;
+  bool transposed = false;   // only if Engine::packs_x_once: dw is [columns, rows]
   std::int64_t rows = 0;     // of dw: columns of dy
   std::int64_t columns = 0;  // of dw: columns of x
   // What is read after this block, prefetched into L2: a cache line of each of `next_count` rows,
@@ -84,8 +85,9 @@ struct Engine {
   // The panels of a block stay in the L2 cache while many rows pass them. false: the rows of a
   // block stay there while the panels pass.
   bool panels_stay = false;
-  // dW: x is packed once, before its products, and a chunk of dy fills the L2 cache. false: each
-  // block packs the panels of x for itself, and a panel fits in the L1 cache.
+  // dW: x is packed once, before its products, and a chunk of dy fills the L2 cache. If x has more
+  // columns than dy, they change places, and the result is transposed. false: each block packs the
+  // panels of x for itself, and a panel fits in the L1 cache.
   bool packs_x_once = false;
   void (*weight)(const WeightBlock<Element>&) = nullptr;
   // Packs `tokens` rows of `columns` columns into panels that are `stride` elements apart, starting

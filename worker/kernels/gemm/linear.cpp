@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "worker/kernels/gemm/plan.h"
 
@@ -272,10 +273,17 @@ std::size_t linear_forward_scratch(const Engine<Activation>& engine, std::int64_
   return forward_scratch(engine, std::max(k, n)) * static_cast<std::size_t>(threads);
 }
 
+// Whether x and dy change places.
+template <typename Activation>
+bool packs_dy_once(const Engine<Activation>& engine, std::int64_t k, std::int64_t n) {
+  return engine.packs_x_once && k > n;
+}
+
 template <typename Activation>
 std::size_t backward_weight_scratch(const Engine<Activation>& engine, std::int64_t rows,
                                     std::int64_t shards, std::int64_t k, std::int64_t n,
                                     int threads) {
+  if (packs_dy_once(engine, k, n)) std::swap(k, n);
   const WeightPlan plan = plan_weight(engine, rows, shards, k, n, threads);
   return plan.packed_x + plan.bytes * static_cast<std::size_t>(threads);
 }
@@ -315,15 +323,46 @@ void pack_x_once(const Engine<Activation>& engine, ThreadPool& pool, const Activ
   });
 }
 
+// The bias gradient alone, if dy is packed once.
+template <typename Activation>
+void sum_biases(const Engine<Activation>& engine, ThreadPool& pool, const Activation* dy,
+                Shards shards, std::int64_t n, const WeightPlan& plan, float* dbias,
+                std::byte* scratch) {
+  constexpr std::int64_t kColumns = 128;
+  const std::int64_t columns = std::min(plan.rows, kColumns);
+  pool.run(ceil_div(n, columns), [&](std::int64_t task, int thread) {
+    float* const slots = reinterpret_cast<float*>(
+        scratch + static_cast<std::size_t>(thread) * plan.bytes + plan.bias_offset);
+    const std::int64_t first = task * columns;
+    ChunkReader reader(shards, plan.tokens, engine.granularity);
+    for (Chunk chunk; reader.next(chunk);) {
+      for (int s = 0; s < chunk.count; ++s) {
+        sum_bias(engine, chunk.segments[s], dy + chunk.first_row[s] * n + first, n,
+                 chunk.row_count[s], std::min(columns, n - first), slots, columns, dbias + first);
+      }
+    }
+  });
+}
+
 template <typename Activation>
 void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const Activation* x,
                      const Activation* dy, Shards shards, std::int64_t k, std::int64_t n, float* dw,
                      float* dbias, std::byte* scratch) {
   const auto shard_count = static_cast<std::int64_t>(shards.size()) - 1;
+  const std::int64_t ldw = k;
+  const bool transposed = packs_dy_once(engine, k, n);
+  if (transposed) {
+    std::swap(x, dy);
+    std::swap(k, n);
+  }
   const WeightPlan plan =
       plan_weight(engine, shards.back() - shards.front(), shard_count, k, n, pool.size());
   Activation* const all_x = reinterpret_cast<Activation*>(scratch);
   if (engine.packs_x_once) pack_x_once(engine, pool, x, shards, k, plan, all_x);
+  if (transposed && dbias != nullptr) {
+    sum_biases(engine, pool, x, shards, k, plan, dbias, scratch + plan.packed_x);
+    dbias = nullptr;
+  }
   const std::int64_t column_blocks = ceil_div(k, plan.columns);
   pool.run(ceil_div(n, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
     const std::int64_t row = task / column_blocks * plan.rows;
@@ -339,7 +378,8 @@ void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const A
     block.a_stride = plan.dy_stride;
     block.slot_count = plan.slots;
     block.local = reinterpret_cast<float*>(thread_scratch + plan.local_offset);
-    block.ldw = k;
+    block.ldw = ldw;
+    block.transposed = transposed;
     block.rows = std::min(plan.rows, n - row);
     const std::int64_t column_end = std::min(column + plan.columns, k);
     ChunkReader reader(shards, plan.tokens, engine.granularity);
@@ -361,7 +401,7 @@ void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const A
       block.slots = reinterpret_cast<float*>(thread_scratch + plan.slots_offset);
       for (std::int64_t c = column; c < column_end; c += engine.nr) {
         block.columns = std::min<std::int64_t>(engine.nr, column_end - c);
-        block.dw = dw + row * k + c;
+        block.dw = dw + (transposed ? c * ldw + row : row * ldw + c);
         if (engine.packs_x_once) {
           constexpr std::int64_t kLine = 64 / sizeof(Activation);
           block.b =
@@ -405,10 +445,13 @@ LayerUse layer_thread_use(const Engine<Activation>& engine, std::int64_t rows, s
   const auto use = [&](std::int64_t matrix_rows, std::int64_t columns, BlockSize block) {
     return thread_use({matrix_rows, columns, engine.mr, engine.nr}, block, threads);
   };
-  const WeightPlan weight = plan_weight(engine, rows, 1, k, n, threads);
+  const bool transposed = packs_dy_once(engine, k, n);
+  const std::int64_t weight_rows = transposed ? k : n;
+  const std::int64_t weight_columns = transposed ? n : k;
+  const WeightPlan weight = plan_weight(engine, rows, 1, weight_columns, weight_rows, threads);
   return {use(rows, n, plan_forward(engine, rows, n, k, threads)),
           use(rows, k, plan_forward(engine, rows, k, n, threads)),
-          use(n, k, {weight.rows, weight.columns})};
+          use(weight_rows, weight_columns, {weight.rows, weight.columns})};
 }
 template LayerUse layer_thread_use(const Engine<bf16>&, std::int64_t, std::int64_t, std::int64_t,
                                    int);

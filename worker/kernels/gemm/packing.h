@@ -55,6 +55,11 @@ struct PortablePacking {
     }
   }
 
+  static void transpose_floats(const float* in, float* out, std::int64_t stride) {
+    for (int r = 0; r < 32; ++r) {
+      for (int c = 0; c < 32; ++c) out[c * stride + r] = in[r * 32 + c];
+    }
+  }
   template <typename In>
   static void interleave_halves(const In* row, const In* next, bf16* low, bf16* high) {
     for (int c = 0; c < 16; ++c) {

@@ -77,6 +77,24 @@ struct Packing512 {
     }
   }
 
+  // The transpose of 32 x 32 floats, whose rows in `out` are `stride` floats apart.
+  static void transpose_floats(const float* in, float* out, std::int64_t stride) {
+    for (int row = 0; row < 32; row += 16) {
+      for (int column = 0; column < 32; column += 16) {
+        __m512i words[16];
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) {
+          words[r] = _mm512_loadu_si512(in + (row + r) * 32 + column);
+        }
+        transpose(words);
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; ++c) {
+          _mm512_storeu_si512(out + (column + c) * stride + row, words[c]);
+        }
+      }
+    }
+  }
+
   // Interleaves 32 columns of two rows: the first 16 to `low`, the others to `high`.
   static void interleave_halves(const bf16* row, const bf16* next, bf16* low, bf16* high) {
     const __m512i a = _mm512_loadu_si512(row);
