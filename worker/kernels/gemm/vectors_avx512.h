@@ -44,8 +44,24 @@ struct Packing512 {
   static constexpr bool kWeightBlocks = true;
 
   // Packs 16 rows by 32 columns of W: into `forward` 16 pairs of columns, 64 words apart, of 16
-  // rows each; into `backward` 8 pairs of rows of 32 columns each.
+  // rows each; into `backward` 8 pairs of rows of 32 columns each. Every store fills 64 bytes. On
+  // cache lines it does not read them first and leaves the cache to what is read sooner: the copies
+  // of all weights are larger than a cache. The caller ends with a store fence.
   static void pack_weight_block(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(forward) | reinterpret_cast<std::uintptr_t>(backward);
+    if (address % 64 == 0) {
+      pack_weight_block(w, ld, forward, backward, [](bf16* p, __m512i x) {
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x);
+      });
+    } else {
+      pack_weight_block(w, ld, forward, backward,
+                        [](bf16* p, __m512i x) { _mm512_storeu_si512(p, x); });
+    }
+  }
+  template <typename Store>
+  static void pack_weight_block(const float* w, std::int64_t ld, bf16* forward, bf16* backward,
+                                Store store) {
     __m512i rows[16];
 #pragma GCC unroll 16
     for (int r = 0; r < 16; ++r) {
@@ -56,13 +72,15 @@ struct Packing512 {
     }
 #pragma GCC unroll 8
     for (int r = 0; r < 16; r += 2) {
-      _mm512_storeu_si512(backward + r * 32, interleaved(rows[r], rows[r + 1], 0));
-      _mm512_storeu_si512(backward + r * 32 + 32, interleaved(rows[r], rows[r + 1], 16));
+      store(backward + r * 32, interleaved(rows[r], rows[r + 1], 0));
+      store(backward + r * 32 + 32, interleaved(rows[r], rows[r + 1], 16));
     }
     transpose(rows);
 #pragma GCC unroll 16
-    for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 64, rows[pair]);
+    for (int pair = 0; pair < 16; ++pair) store(forward + pair * 64, rows[pair]);
   }
+
+  static void store_fence() { _mm_sfence(); }
 
   // Word 2 i of the result is word from + i of `row`, word 2 i + 1 is word from + i of `next`.
   static __m512i interleaved(__m512i row, __m512i next, int from) {
