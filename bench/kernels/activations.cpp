@@ -57,10 +57,10 @@ Work embed_norm(ThreadPool& pool, Isa isa, const Model& model) {
 
 Work add_norm_forward(ThreadPool& pool, Isa isa, const Model& model) {
   const RowBuffers r(model, isa, model.rows(), model.hidden);
-  return {r.bytes(2 + 4 + 4 + 4 + 2), 0, [=, &pool] {
-            r.ops.add_norm_forward(pool, r.x->data(), r.c->data(), r.count, r.columns, r.norm(),
-                                   kDropout, r.identity(), r.a->data(), r.stats->data(),
-                                   r.b->data(), r.y->data());
+  return {r.bytes(2 + 4 + 4 + 2), 0, [=, &pool] {
+            r.ops.add_norm_forward(pool, r.x->data(), {r.c->data(), r.b->data(), r.norm()}, r.count,
+                                   r.columns, r.norm(), kDropout, r.identity(), r.a->data(),
+                                   r.stats->data(), r.y->data());
           }};
 }
 

@@ -23,14 +23,14 @@ struct NormForward {
   const float* position = nullptr;
   const float* type = nullptr;
   const Activation* x = nullptr;
-  const float* residual = nullptr;
+  Residual residual;
   std::int64_t H = 0;
   LayerNorm norm;
   DropoutStream dropout;
   RowIdentity identity;
   float* sum = nullptr;
   float* stats = nullptr;
-  float* y32 = nullptr;
+  float* y32 = nullptr;  // of embed_norm_forward
   Activation* y = nullptr;
 };
 

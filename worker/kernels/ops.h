@@ -97,6 +97,14 @@ struct LayerNorm {
   float epsilon = 1e-12f;
 };
 
+// The residual [T, H] of a residual connection: `values`, or with `stats` (not null) the norm of
+// `values`, which costs less than reading a stored norm.
+struct Residual {
+  const float* values = nullptr;
+  const float* stats = nullptr;  // [T, 2], see embed_norm_forward
+  LayerNorm norm;
+};
+
 // softmax(Q K^T / sqrt(D)) V for each example and head. No S x S matrix is stored.
 template <typename Activation>
 struct AttentionForward {
@@ -177,8 +185,7 @@ struct Ops {
 
   // ---- Embeddings: sum[t] = word[ids[t]] + position[positions[t]] + type[types[t]] (fp32 master
   // weights, added in that order; type null: without it), y = dropout(norm(sum)). Backward needs
-  // sum [T, H] and stats [T, 2] (mean, 1 / standard deviation). y is y32 rounded to Activation; it
-  // may be null if Activation is float.
+  // sum [T, H] and stats [T, 2] (mean, 1 / standard deviation). y is y32 rounded to Activation.
   Kernel<void(ThreadPool& pool, const std::int32_t* ids, const std::int32_t* positions,
               const std::int32_t* types, const float* word, const float* position,
               const float* type, std::int64_t rows, std::int64_t H, LayerNorm norm, Dropout dropout,
@@ -186,10 +193,10 @@ struct Ops {
       embed_norm_forward;
 
   // ---- Residual and layer norm: sum = residual + dropout(x), y = norm(sum), with biased variance
-  // as in PyTorch. Outputs as for embeddings.
-  Kernel<void(ThreadPool& pool, const Activation* x, const float* residual, std::int64_t rows,
+  // as in PyTorch. Outputs as for embeddings, without y32: it is Residual{sum, stats, norm}.
+  Kernel<void(ThreadPool& pool, const Activation* x, Residual residual, std::int64_t rows,
               std::int64_t H, LayerNorm norm, Dropout dropout, RowIdentity identity, float* sum,
-              float* stats, float* y32, Activation* y)>
+              float* stats, Activation* y)>
       add_norm_forward;
   // Backward of the rows [shards.front(), shards.back()) of all matrices. The gradient of y has two
   // parts: d_stream (residual path) and dy_branch (through the next linear layer; may be null).
@@ -293,7 +300,8 @@ struct AdamW {
 struct ParameterOps {
   Kernel<void(ThreadPool& pool, const EmbeddingBackward& e)> embedding_backward;
   // Updates elements [0, count) in place, single-threaded; the caller splits the vector. A null
-  // gradient means all zeros (embedding rows without a token in the batch).
+  // gradient means all zeros (embedding rows without a token in the batch). If then m, v (all bits
+  // zero) and the weight decay are zero too, no bit changes.
   Kernel<void(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
               float* v)>
       adamw;

@@ -33,13 +33,12 @@ Arguments row_arguments(std::int64_t H, const Dropout& dropout, RowIdentity iden
 // Arguments shared by embed_norm and add_norm.
 template <typename Activation>
 NormForward<Activation> norm_forward(std::int64_t H, LayerNorm norm, const Dropout& dropout,
-                                     RowIdentity identity, float* sum, float* stats, float* y32,
+                                     RowIdentity identity, float* sum, float* stats,
                                      Activation* y) {
   auto a = row_arguments<NormForward<Activation>>(H, dropout, identity);
   a.norm = norm;
   a.sum = sum;
   a.stats = stats;
-  a.y32 = y32;
   a.y = y;
   return a;
 }
@@ -51,7 +50,8 @@ void embed_norm_forward(const KernelTable<Activation>& table, ThreadPool& pool,
                         const float* type, std::int64_t rows, std::int64_t H, LayerNorm norm,
                         Dropout dropout, RowIdentity identity, float* sum, float* stats, float* y32,
                         Activation* y) {
-  NormForward<Activation> a = norm_forward(H, norm, dropout, identity, sum, stats, y32, y);
+  NormForward<Activation> a = norm_forward(H, norm, dropout, identity, sum, stats, y);
+  a.y32 = y32;
   a.ids = ids;
   a.positions = positions;
   a.types = types;
@@ -63,10 +63,10 @@ void embed_norm_forward(const KernelTable<Activation>& table, ThreadPool& pool,
 
 template <typename Activation>
 void add_norm_forward(const KernelTable<Activation>& table, ThreadPool& pool, const Activation* x,
-                      const float* residual, std::int64_t rows, std::int64_t H, LayerNorm norm,
-                      Dropout dropout, RowIdentity identity, float* sum, float* stats, float* y32,
+                      const Residual& residual, std::int64_t rows, std::int64_t H, LayerNorm norm,
+                      Dropout dropout, RowIdentity identity, float* sum, float* stats,
                       Activation* y) {
-  NormForward<Activation> a = norm_forward(H, norm, dropout, identity, sum, stats, y32, y);
+  NormForward<Activation> a = norm_forward(H, norm, dropout, identity, sum, stats, y);
   a.x = x;
   a.residual = residual;
   run_rows(pool, table.add_norm_forward, a, rows);

@@ -99,8 +99,8 @@ void LayerScratch<Element>::allocate(runtime::Arena& arena, const EncoderConfig&
                                      std::int64_t tokens, std::size_t kernel_bytes, Use use) {
   const std::int64_t H = config.hidden_size;
   branch = arena.take<Element>(tokens * H);
-  attended32 = arena.take<float>(tokens * H);
   hidden32 = arena.take<float>(tokens * H);
+  row_stats = arena.take<float>(tokens * 2);
   kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
   if (use == Use::kInference) return;
   d_hidden32 = arena.take<float>(tokens * H);
@@ -113,7 +113,8 @@ void LayerScratch<Element>::allocate(runtime::Arena& arena, const EncoderConfig&
 template <typename Element>
 void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConfig& config,
                                     const Batch& batch, const DropoutKey& key, bool training,
-                                    const Element* input, const LayerActivations<Element>& a,
+                                    const Element* input, kernels::Residual residual,
+                                    const LayerActivations<Element>& a,
                                     const LayerScratch<Element>& scratch) const {
   const std::int64_t H = config.hidden_size;
   const float p_hidden = training ? config.hidden_dropout_prob : 0.0f;
@@ -126,21 +127,27 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
       scratch.kernel);
   if (rows == Rows::kExamples) {
     gather_first_tokens(batch, H, a.context, a.row_context);
-    gather_first_tokens(batch, H, scratch.hidden32, scratch.hidden32);
+    gather_first_tokens(batch, H, residual.values, scratch.hidden32);
+    residual.values = scratch.hidden32;
+    if (residual.stats != nullptr) {
+      gather_first_tokens(batch, 2, residual.stats, scratch.row_stats);
+      residual.stats = scratch.row_stats;
+    }
   }
   const std::int64_t R = batch.count(rows);
   const kernels::RowIdentity identity = batch.identity(rows);
   attention_output.forward(c, a.row_context, R, scratch.branch, scratch.kernel);
-  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.hidden32, R, H, attention_norm,
+  c.ops.add_norm_forward(c.pool, scratch.branch, residual, R, H, attention_norm,
                          key.at(index, DropoutKey::kAttentionOutput, p_attended), identity,
-                         a.attention_sum, a.attention_stats, scratch.attended32, a.attended);
+                         a.attention_sum, a.attention_stats, a.attended);
 
   intermediate.forward(c, a.attended, R, a.intermediate, scratch.kernel);
   c.ops.gelu_forward(c.pool, a.intermediate, R * config.intermediate_size, a.activated);
   output.forward(c, a.activated, R, scratch.branch, scratch.kernel);
-  c.ops.add_norm_forward(c.pool, scratch.branch, scratch.attended32, R, H, output_norm,
+  c.ops.add_norm_forward(c.pool, scratch.branch,
+                         {a.attention_sum, a.attention_stats, attention_norm}, R, H, output_norm,
                          key.at(index, DropoutKey::kOutput, p_hidden), identity, a.output_sum,
-                         a.output_stats, scratch.hidden32, a.output);
+                         a.output_stats, a.output);
 }
 
 template <typename Element>

@@ -45,8 +45,8 @@ void weight_gradient(const Context<Element>& c, const LinearLayout& linear, cons
 template <typename Element>
 struct LayerScratch {
   Element* branch = nullptr;    // [T, H] output of attention or feed-forward, added to the residual
-  float* attended32 = nullptr;  // [T, H]
-  float* hidden32 = nullptr;    // [T, H] the residual stream, in and out
+  float* hidden32 = nullptr;    // [T, H] output of the embeddings, or rows of a residual
+  float* row_stats = nullptr;   // [T, 2] of those rows
   float* d_hidden32 = nullptr;  // [T, H] gradient of the residual stream, in and out
   Element* d_branch = nullptr;  // [T, H]
   Element* d_input = nullptr;   // [T, H] gradient through the branch, in and out
@@ -66,11 +66,15 @@ struct EncoderLayer {
   kernels::LayerNorm attention_norm, output_norm;
   Rows rows = Rows::kTokens;  // of the output
 
-  // `input` [T, H] and scratch.hidden32 hold the same values. Writes the output to a.output and
-  // scratch.hidden32.
+  // `input` [T, H] is `residual` rounded to Element. Writes the output to a.output; its residual is
+  // residual_of(a).
   void forward(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,
                const DropoutKey& key, bool training, const Element* input,
-               const LayerActivations<Element>& a, const LayerScratch<Element>& scratch) const;
+               kernels::Residual residual, const LayerActivations<Element>& a,
+               const LayerScratch<Element>& scratch) const;
+  kernels::Residual residual_of(const LayerActivations<Element>& a) const {
+    return {a.output_sum, a.output_stats, output_norm};
+  }
   // The gradient of the output is scratch.d_hidden32 [R, H] (residual path) plus d_branch (null for
   // the last layer). Writes the gradient of the input to scratch.d_hidden32 and scratch.d_input.
   void backward(const Context<Element>& c, const EncoderConfig& config, const Batch& batch,

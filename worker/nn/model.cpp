@@ -194,8 +194,11 @@ std::span<const Element> Model<Element>::forward(const Batch& batch, const Dropo
                             key.at(-1, DropoutKey::kEmbeddings, p), a_->tokens, a_->embedding_sum,
                             a_->embedding_stats, a_->scratch.hidden32, a_->embedded);
   const Element* hidden = a_->embedded;
+  kernels::Residual residual{a_->scratch.hidden32, nullptr, {}};
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    layers_[l].forward(c_, config_, batch, key, training, hidden, a_->layers[l], a_->scratch);
+    layers_[l].forward(c_, config_, batch, key, training, hidden, residual, a_->layers[l],
+                       a_->scratch);
+    residual = layers_[l].residual_of(a_->layers[l]);
     hidden = a_->layers[l].output;
   }
 

@@ -1,6 +1,7 @@
 #include "worker/nn/optimizer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tilewright::nn {
@@ -20,7 +21,8 @@ Optimizer<Element>::Optimizer(Model<Element>& model, const Context<Element>& con
       c_(context),
       settings_(settings),
       m_(model.parameters().size()),
-      v_(model.parameters().size()) {
+      v_(model.parameters().size()),
+      words_(static_cast<std::size_t>(model.config().vocab_size), WordMoments::kUnknown) {
   const ParameterLayout& layout = model.layout();
   const std::vector<LinearLayout> linears = layout.linears();
   for (std::size_t i = 0; i < linears.size(); ++i) {
@@ -53,6 +55,7 @@ template <typename Element>
 void Optimizer<Element>::clear() {
   m_.clear();
   v_.clear();
+  forget_idle_words();
 }
 
 template <typename Element>
@@ -84,16 +87,39 @@ void Optimizer<Element>::update_word_embeddings(const Task& task, const kernels:
                            m_.data() + at, v_.data() + at);
   };
   auto next = std::lower_bound(touched.ids.begin(), touched.ids.end(), task.begin);
+  const auto is_touched = [&](std::int64_t row) {
+    return next != touched.ids.end() && *next == row;
+  };
+  const auto is_idle = [&](std::int64_t row) {
+    return adamw.weight_decay == 0 && !is_touched(row) && has_zero_moments(row);
+  };
   for (std::int64_t row = task.begin; row < task.end;) {
-    const std::int64_t touched_row =
-        next == touched.ids.end() ? task.end : std::min<std::int64_t>(*next, task.end);
-    if (row < touched_row) update(row, touched_row, nullptr);
-    if (touched_row < task.end) {
-      update(touched_row, touched_row + 1, gradient + base + (next - touched.ids.begin()) * H);
+    std::int64_t last = row + 1;
+    if (is_touched(row)) {
+      update(row, last, gradient + base + (next - touched.ids.begin()) * H);
+      words_[static_cast<std::size_t>(row)] = WordMoments::kNonZero;
       ++next;
+    } else if (!is_idle(row)) {
+      while (last < task.end && !is_touched(last) && !is_idle(last)) ++last;
+      update(row, last, nullptr);
     }
-    row = touched_row + 1;
+    row = last;
   }
+}
+
+template <typename Element>
+bool Optimizer<Element>::has_zero_moments(std::int64_t word) {
+  WordMoments& known = words_[static_cast<std::size_t>(word)];
+  if (known == WordMoments::kUnknown) {
+    const std::int64_t H = model_.config().hidden_size;
+    const std::int64_t at = model_.layout().word_embeddings + word * H;
+    // Of the bits, because the update turns -0 into +0.
+    const auto is_zero = [](float x) { return std::bit_cast<std::uint32_t>(x) == 0; };
+    const bool zero = std::all_of(m_.data() + at, m_.data() + at + H, is_zero) &&
+                      std::all_of(v_.data() + at, v_.data() + at + H, is_zero);
+    known = zero ? WordMoments::kZero : WordMoments::kNonZero;
+  }
+  return known == WordMoments::kZero;
 }
 
 template <typename Element>

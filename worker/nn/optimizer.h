@@ -2,6 +2,7 @@
 // weight is in the cache.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,9 +24,16 @@ class Optimizer {
  public:
   Optimizer(Model<Element>& model, const Context<Element>& context, const AdamWSettings& settings);
 
-  // First and second moments, laid out like the parameters.
-  std::span<float> exp_avg() const { return m_.span(); }
-  std::span<float> exp_avg_sq() const { return v_.span(); }
+  // First and second moments, laid out like the parameters. The caller may change them before the
+  // next step.
+  std::span<float> exp_avg() {
+    forget_idle_words();
+    return m_.span();
+  }
+  std::span<float> exp_avg_sq() {
+    forget_idle_words();
+    return v_.span();
+  }
   // Sets both to zero, as in a new optimizer.
   void clear();
 
@@ -46,6 +54,11 @@ class Optimizer {
     bool decays = false;
     bool word_rows = false;  // if true, begin and end are rows of the word embeddings
   };
+  // What is known of the moments of a word's row. Without a gradient and weight decay, a step does
+  // not change a row whose moments are zero.
+  enum class WordMoments : std::uint8_t { kUnknown, kZero, kNonZero };
+  void forget_idle_words() { std::ranges::fill(words_, WordMoments::kUnknown); }
+  bool has_zero_moments(std::int64_t word);
   double norm(std::span<const float> gradient);
   void update_word_embeddings(const Task& task, const kernels::AdamW& adamw, const float* gradient,
                               const TouchedRows& touched);
@@ -56,6 +69,7 @@ class Optimizer {
   runtime::Buffer<float> m_;
   runtime::Buffer<float> v_;
   std::vector<Task> tasks_;
+  std::vector<WordMoments> words_;  // of each row of the word embeddings
   std::vector<double> block_sums_;
 };
 

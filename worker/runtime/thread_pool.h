@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -53,20 +54,27 @@ class ThreadPool {
     void* object = nullptr;
   };
   void dispatch(std::int64_t tasks, Job job);
-  void run_tasks(int thread);
+  // Runs unclaimed tasks until there is none; returns how many it ran.
+  std::int64_t run_tasks(int thread);
   void worker_loop(int thread);
 
+  // Threads poll these words, so each has its cache line (two: CPUs fetch lines in pairs).
+  static constexpr std::size_t kAlignment = 128;
+
   std::vector<std::thread> workers_;
+  // Written between jobs; read by a thread after it claimed a task of the job.
+  Job job_;
+  std::int64_t tasks_ = 0;
+  // Tasks that no thread has claimed; negative after claims that came too late.
+  alignas(kAlignment) std::atomic<std::int64_t> unclaimed_{0};
+  // Tasks that pool threads have finished.
+  alignas(kAlignment) std::atomic<std::int64_t> finished_{0};
+  alignas(kAlignment) std::atomic<int> sleeping_{0};  // pool threads that wait for start_
+  std::atomic<bool> awaited_{false};                  // the caller waits for done_
   std::mutex mutex_;
   std::condition_variable start_;
   std::condition_variable done_;
-  Job job_;
-  std::int64_t tasks_ = 0;
-  std::atomic<std::int64_t> next_{0};
-  std::atomic<std::uint64_t> generation_{
-      0};                     // number of the job; written under mutex_, polled without it
-  std::atomic<int> busy_{0};  // pool threads that have not finished the job
-  bool stop_ = false;
+  bool stop_ = false;  // guarded by mutex_
 };
 
 }  // namespace tilewright::runtime

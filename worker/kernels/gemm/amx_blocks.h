@@ -419,6 +419,7 @@ void amx_pack_weight(const float* w, std::int64_t n, std::int64_t k, std::int64_
       }
     }
   }
+  Packing::store_fence();
 }
 
 template <class Tiles>

@@ -45,7 +45,7 @@ void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t p
 // Packing in plain code. An instruction set may replace it by a type with the same functions.
 // Packing::interleave_rows<W>(row, next_row, out) may write up to one vector past its group: the
 // next group, or the gap behind the panel (kPanelPadding), takes it. Packing::pack_weight_block
-// exists if kWeightBlocks is true.
+// and Packing::store_fence exist if kWeightBlocks is true.
 struct PortablePacking {
   static constexpr bool kWeightBlocks = false;
 
@@ -69,6 +69,7 @@ struct PortablePacking {
       narrow(next[16 + c], high[2 * c + 1]);
     }
   }
+  static void store_fence() {}
   static void pack_weight_blocks(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
     for (int r = 0; r < 32; ++r) {
       for (int c = 0; c < 32; ++c) {
@@ -166,6 +167,7 @@ void pack_weight_panels(const float* w, std::int64_t n, std::int64_t k, std::int
                                      backward + c * n + row * W);
         }
       }
+      Packing::store_fence();
       return;
     }
   }

@@ -44,37 +44,54 @@ struct Packing512 {
   static constexpr bool kWeightBlocks = true;
 
   // Packs 16 rows by 32 columns of W: into `forward` 16 pairs of columns, 64 words apart, of 16
-  // rows each; into `backward` 8 pairs of rows of 32 columns each.
+  // rows each; into `backward` 8 pairs of rows of 32 columns each. Every store fills 64 bytes. On
+  // cache lines it does not read them first and leaves the cache to what is read sooner: the copies
+  // of all weights are larger than a cache. The caller ends with a store fence.
   static void pack_weight_block(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
-    __m512i rows[16];
-#pragma GCC unroll 16
-    for (int r = 0; r < 16; ++r) rows[r] = load_rounded(w + r * ld);
-#pragma GCC unroll 8
-    for (int r = 0; r < 16; r += 2) {
-      _mm512_storeu_si512(backward + r * 32, interleaved(rows[r], rows[r + 1], 0));
-      _mm512_storeu_si512(backward + r * 32 + 32, interleaved(rows[r], rows[r + 1], 16));
-    }
-    transpose(rows);
-#pragma GCC unroll 16
-    for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 64, rows[pair]);
-  }
-
-  // Packs 32 rows by 32 columns of W as right operands of AMX: in `forward` the columns are the
-  // summed dimension, in `backward` the rows.
-  static void pack_weight_blocks(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
-    for (int half = 0; half < 2; ++half, w += 16 * ld, forward += 512, backward += 256) {
+    with_weight_store(forward, backward, [&](auto store) {
       __m512i rows[16];
 #pragma GCC unroll 16
       for (int r = 0; r < 16; ++r) rows[r] = load_rounded(w + r * ld);
 #pragma GCC unroll 8
       for (int r = 0; r < 16; r += 2) {
-        _mm512_storeu_si512(backward + r * 16, interleaved(rows[r], rows[r + 1], 0));
-        _mm512_storeu_si512(backward + r * 16 + 512, interleaved(rows[r], rows[r + 1], 16));
+        store(backward + r * 32, interleaved(rows[r], rows[r + 1], 0));
+        store(backward + r * 32 + 32, interleaved(rows[r], rows[r + 1], 16));
       }
       transpose(rows);
 #pragma GCC unroll 16
-      for (int pair = 0; pair < 16; ++pair) _mm512_storeu_si512(forward + pair * 32, rows[pair]);
+      for (int pair = 0; pair < 16; ++pair) store(forward + pair * 64, rows[pair]);
+    });
+  }
+  // Calls body(store), where store(p, x) writes 64 bytes.
+  template <typename Body>
+  static void with_weight_store(const bf16* forward, const bf16* backward, Body&& body) {
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(forward) | reinterpret_cast<std::uintptr_t>(backward);
+    if (address % 64 == 0) {
+      body([](bf16* p, __m512i x) { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x); });
+    } else {
+      body([](bf16* p, __m512i x) { _mm512_storeu_si512(p, x); });
     }
+  }
+
+  // Packs 32 rows by 32 columns of W as right operands of AMX: in `forward` the columns are the
+  // summed dimension, in `backward` the rows. Stores as pack_weight_block.
+  static void pack_weight_blocks(const float* w, std::int64_t ld, bf16* forward, bf16* backward) {
+    with_weight_store(forward, backward, [&](auto store) {
+      for (int half = 0; half < 2; ++half, w += 16 * ld, forward += 512, backward += 256) {
+        __m512i rows[16];
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) rows[r] = load_rounded(w + r * ld);
+#pragma GCC unroll 8
+        for (int r = 0; r < 16; r += 2) {
+          store(backward + r * 16, interleaved(rows[r], rows[r + 1], 0));
+          store(backward + r * 16 + 512, interleaved(rows[r], rows[r + 1], 16));
+        }
+        transpose(rows);
+#pragma GCC unroll 16
+        for (int pair = 0; pair < 16; ++pair) store(forward + pair * 32, rows[pair]);
+      }
+    });
   }
 
   // The transpose of 32 x 32 floats, whose rows in `out` are `stride` floats apart.
@@ -115,6 +132,7 @@ struct Packing512 {
     const __m256i high = _mm512_cvtepi32_epi16(round_to_bf16_words(_mm512_loadu_ps(p + 16)));
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
   }
+  static void store_fence() { _mm_sfence(); }
 
   // Word 2 i of the result is word from + i of `row`, word 2 i + 1 is word from + i of `next`.
   static __m512i interleaved(__m512i row, __m512i next, int from) {

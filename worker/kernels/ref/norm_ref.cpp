@@ -66,7 +66,7 @@ void embed_norm_forward(const NormForward<Activation>& a, Range rows) {
     for (std::int64_t h = 0; h < a.H; ++h) {
       const float normed = normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h];
       a.y32[t * a.H + h] = masks.apply(h, normed);
-      if (a.y != nullptr) a.y[t * a.H + h] = from_float<Activation>(a.y32[t * a.H + h]);
+      a.y[t * a.H + h] = from_float<Activation>(a.y32[t * a.H + h]);
     }
   }
 }
@@ -77,15 +77,21 @@ void add_norm_forward(const NormForward<Activation>& a, Range rows) {
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     float* sum = a.sum + t * a.H;
+    const Residual& r = a.residual;
     for (std::int64_t h = 0; h < a.H; ++h) {
-      sum[h] = a.residual[t * a.H + h] + masks.apply(h, to_float(a.x[t * a.H + h]));
+      float residual = r.values[t * a.H + h];
+      if (r.stats != nullptr) {
+        residual = normalised(residual, {r.stats[2 * t], r.stats[2 * t + 1]}) * r.norm.gamma[h] +
+                   r.norm.beta[h];
+      }
+      sum[h] = residual + masks.apply(h, to_float(a.x[t * a.H + h]));
     }
     const Statistics s = statistics(sum, a.H, a.norm.epsilon);
     a.stats[2 * t] = s.mean;
     a.stats[2 * t + 1] = s.rstd;
     for (std::int64_t h = 0; h < a.H; ++h) {
-      a.y32[t * a.H + h] = normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h];
-      if (a.y != nullptr) a.y[t * a.H + h] = from_float<Activation>(a.y32[t * a.H + h]);
+      a.y[t * a.H + h] =
+          from_float<Activation>(normalised(sum[h], s) * a.norm.gamma[h] + a.norm.beta[h]);
     }
   }
 }

@@ -15,12 +15,12 @@ void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std:
 
 void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
            float* v) {
-  const float decay = a.learning_rate * a.weight_decay;
+  const float minus_decay = 0.0f - a.learning_rate * a.weight_decay;  // never -0
   const float rate = a.learning_rate / a.correction1;
   const float root_correction2 = std::sqrt(a.correction2);
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = gradient == nullptr ? 0.0f : gradient[i] * a.gradient_scale;
-    const float p = parameter[i] - decay * parameter[i];
+    const float p = parameter[i] + minus_decay * parameter[i];
     m[i] = m[i] + (1.0f - a.beta1) * (g - m[i]);
     v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * (g * g);
     parameter[i] = p - rate * m[i] / (std::sqrt(v[i]) / root_correction2 + a.epsilon);

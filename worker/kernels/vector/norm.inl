@@ -3,6 +3,10 @@
 namespace tilewright::kernels {
 namespace {
 
+// Rows between a load and the prefetch of later rows (also beyond the end, because a prefetch cannot
+// fault): hardware prefetchers stop at the end of a page, here of one or a few rows.
+constexpr std::int64_t kPrefetchRows = 4;
+
 // Sums body(column, n), whose lanes beyond n must be zero, over a row. The order of additions, in
 // four vectors of partial sums, depends only on the column.
 template <typename Body>
@@ -38,21 +42,26 @@ inline Statistics statistics(const float* x, float total, std::int64_t H, float 
   return {mean, inverse[0]};
 }
 
-// y = (x - mean) / deviation * gamma + beta, with dropout if kDropout.
+// (x - mean) / deviation * gamma + beta.
+inline Vec normed(Vec x, Vec mean, Vec inverse, const LayerNorm& norm, std::int64_t h,
+                  std::int64_t n) {
+  return mul_add((x - mean) * inverse, load_n(norm.gamma + h, n), load_n(norm.beta + h, n));
+}
+
+// Stores the statistics of row t and y, with dropout if kDropout.
 template <typename Activation, bool kDropout>
 inline void write_normed(const NormForward<Activation>& a, std::int64_t t, Statistics s,
                          const RowMasks<>& masks) {
   const float* sum = a.sum + t * a.H;
-  float* y32 = a.y32 + t * a.H;
-  Activation* y = a.y == nullptr ? nullptr : a.y + t * a.H;
+  float* y32 = a.y32 == nullptr ? nullptr : a.y32 + t * a.H;
+  Activation* y = a.y + t * a.H;
   const Vec mean = broadcast(s.mean);
   const Vec inverse = broadcast(s.rstd);
   for_vectors(a.H, [&](std::int64_t h, std::int64_t n) {
-    const Vec x_hat = (load_n(sum + h, n) - mean) * inverse;
-    const Vec normed = mul_add(x_hat, load_n(a.norm.gamma + h, n), load_n(a.norm.beta + h, n));
-    const Vec kept = masks.apply<kDropout>(h, normed);
-    store_n(y32 + h, kept, n);
-    if (y != nullptr) store_n(y + h, kept, n);
+    const Vec kept =
+        masks.apply<kDropout>(h, normed(load_n(sum + h, n), mean, inverse, a.norm, h, n));
+    if (y32 != nullptr) store_n(y32 + h, kept, n);
+    store_n(y + h, kept, n);
   });
   a.stats[2 * t] = s.mean;
   a.stats[2 * t + 1] = s.rstd;
@@ -77,16 +86,26 @@ void embed_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
   }
 }
 
-template <typename Activation, bool kDropout>
+// kNormed: the residual is the norm of its values.
+template <typename Activation, bool kDropout, bool kNormed>
 void add_norm_forward_rows(const NormForward<Activation>& a, Range rows) {
   RowMasks<> masks(a.dropout, a.identity, a.H);
   for (std::int64_t t = rows.begin; t < rows.end; ++t) {
     masks.draw(t);
     const Activation* x = a.x + t * a.H;
-    const float* residual = a.residual + t * a.H;
+    const float* residual = a.residual.values + t * a.H;
     float* sum = a.sum + t * a.H;
+    Vec mean = broadcast(0.0f), inverse = mean;
+    if constexpr (kNormed) {
+      mean = broadcast(a.residual.stats[2 * t]);
+      inverse = broadcast(a.residual.stats[2 * t + 1]);
+    }
     const float total = row_sum(a.H, [&](std::int64_t h, std::int64_t n) {
-      const Vec v = load_n(residual + h, n) + masks.apply<kDropout>(h, load_n(x + h, n));
+      prefetch(x + h + kPrefetchRows * a.H);
+      prefetch(residual + h + kPrefetchRows * a.H);
+      Vec v = load_n(residual + h, n);
+      if constexpr (kNormed) v = normed(v, mean, inverse, a.residual.norm, h, n);
+      v = v + masks.apply<kDropout>(h, load_n(x + h, n));
       store_n(sum + h, v, n);
       return v;
     });
@@ -104,7 +123,6 @@ inline void add_norm_backward_rows(const NormBackward<Activation>& a, std::int64
   const float* const sum = a.sum + t * H;
   const Activation* const branch = a.dy_branch == nullptr ? nullptr : a.dy_branch + t * H;
   Activation* const dx = a.dx == nullptr ? nullptr : a.dx + t * H;
-  constexpr std::int64_t kAhead = 4;  // rows between a load and the prefetch of later ones
   RowMasks<kRows> masks(a.dropout, a.identity, H);
   masks.draw(t);
   Vec mean[kRows], inverse[kRows], minus_g_mean[kRows], minus_gx_mean[kRows];
@@ -114,11 +132,11 @@ inline void add_norm_backward_rows(const NormBackward<Activation>& a, std::int64
     Vec gx = broadcast(0.0f);
     const float g_total = row_sum(H, [&](std::int64_t h, std::int64_t n) {
       const std::int64_t i = r * H + h;
-      prefetch(dy + i + kAhead * H);
-      prefetch(sum + i + kAhead * H);
+      prefetch(dy + i + kPrefetchRows * H);
+      prefetch(sum + i + kPrefetchRows * H);
       Vec d = load_n(dy + i, n);
       if (branch != nullptr) {
-        prefetch(branch + i + kAhead * H);
+        prefetch(branch + i + kPrefetchRows * H);
         d = d + load_n(branch + i, n);
         store_n(dy + i, d, n);
       }
@@ -173,8 +191,14 @@ void embed_norm_forward(const NormForward<Activation>& a, Range rows) {
 }
 template <typename Activation>
 void add_norm_forward(const NormForward<Activation>& a, Range rows) {
-  a.dropout.threshold == 0 ? add_norm_forward_rows<Activation, false>(a, rows)
-                           : add_norm_forward_rows<Activation, true>(a, rows);
+  const bool normed_residual = a.residual.stats != nullptr;
+  if (a.dropout.threshold == 0) {
+    normed_residual ? add_norm_forward_rows<Activation, false, true>(a, rows)
+                    : add_norm_forward_rows<Activation, false, false>(a, rows);
+  } else {
+    normed_residual ? add_norm_forward_rows<Activation, true, true>(a, rows)
+                    : add_norm_forward_rows<Activation, true, false>(a, rows);
+  }
 }
 template <typename Activation>
 void add_norm_backward(const NormBackward<Activation>& a, Range rows, float* d_gamma,

@@ -12,18 +12,26 @@ void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std:
   }
 }
 
+// Elements between a load and the prefetch of later ones (also beyond the end, because a prefetch
+// cannot fault): a page, at whose end hardware prefetchers stop.
+constexpr std::int64_t kAhead = 1024;
+
 template <bool kGradient>
 void adamw_elements(const AdamW& a, std::int64_t count, const float* gradient, float* parameter,
                     float* m, float* v) {
-  const Vec minus_decay = broadcast(-(a.learning_rate * a.weight_decay));
+  const Vec minus_decay = broadcast(0.0f - a.learning_rate * a.weight_decay);  // never -0
   const Vec minus_rate = broadcast(-(a.learning_rate / a.correction1));
-  const Vec root_correction2 = square_root(broadcast(a.correction2));
+  const Vec inverse_root = broadcast(1.0f) / square_root(broadcast(a.correction2));
   const Vec scale = broadcast(a.gradient_scale);
   const Vec one_minus_beta1 = broadcast(1.0f - a.beta1);
   const Vec beta2 = broadcast(a.beta2);
   const Vec one_minus_beta2 = broadcast(1.0f - a.beta2);
   const Vec epsilon = broadcast(a.epsilon);
   for_vectors(count, [&](std::int64_t i, std::int64_t n) {
+    if constexpr (kGradient) prefetch(gradient + i + kAhead);
+    prefetch(parameter + i + kAhead);
+    prefetch(m + i + kAhead);
+    prefetch(v + i + kAhead);
     Vec g = broadcast(0.0f);
     if constexpr (kGradient) g = load_n(gradient + i, n) * scale;
     const Vec p = load_n(parameter + i, n);
@@ -31,7 +39,7 @@ void adamw_elements(const AdamW& a, std::int64_t count, const float* gradient, f
     const Vec old_m = load_n(m + i, n);
     const Vec new_m = mul_add(one_minus_beta1, g - old_m, old_m);
     const Vec new_v = mul_add(one_minus_beta2, g * g, beta2 * load_n(v + i, n));
-    const Vec denominator = square_root(new_v) / root_correction2 + epsilon;
+    const Vec denominator = mul_add(square_root(new_v), inverse_root, epsilon);
     store_n(m + i, new_m, n);
     store_n(v + i, new_v, n);
     store_n(parameter + i, decayed + minus_rate * new_m / denominator, n);
@@ -47,7 +55,10 @@ void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* par
 double sum_of_squares(const float* x, std::int64_t count) {
   Doubles16 sums;
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sums.add_squares(load(x + i));
+  for (; i + kLanes <= count; i += kLanes) {
+    prefetch(x + i + kAhead);
+    sums.add_squares(load(x + i));
+  }
   if (i < count) sums.add_squares(load_first(x + i, count - i));
   double partial[16];
   sums.store(partial);

@@ -90,13 +90,13 @@ TEST_P(Bf16RoundingOfVectorKernels, EqualsTheScalarDefinition) {
     const std::vector<float> beta(all.begin() + static_cast<std::ptrdiff_t>(begin),
                                   all.begin() + static_cast<std::ptrdiff_t>(begin + width));
     const std::vector<float> gamma(width);
-    const auto residual = random_vector<float>(width, 1);
-    const std::vector<bf16> x(width);
+    const auto word = random_vector<float>(width, 1);
+    const std::int32_t zero = 0;
     std::vector<float> sum(width), stats(2), y32(width);
     std::vector<bf16> y(width);
-    ops.add_norm_forward(pool, x.data(), residual.data(), 1, static_cast<std::int64_t>(width),
-                         {gamma.data(), beta.data(), 1e-12f}, {}, {}, sum.data(), stats.data(),
-                         y32.data(), y.data());
+    ops.embed_norm_forward(pool, &zero, &zero, nullptr, word.data(), word.data(), nullptr, 1,
+                           static_cast<std::int64_t>(width), {gamma.data(), beta.data(), 1e-12f},
+                           {}, {}, sum.data(), stats.data(), y32.data(), y.data());
     for (std::size_t i = 0; i < width; ++i) {
       expect_rounded(y[i], y32[i], flushes_subnormals(GetParam()));
     }

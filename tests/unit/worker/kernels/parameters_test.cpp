@@ -1,5 +1,6 @@
 // Tests AdamW, the gradient norm and the embedding gradients on every instruction set.
 #include <algorithm>
+#include <cstring>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
 
@@ -61,6 +62,23 @@ TEST_P(ParametersTest, AdamwWithoutGradientEqualsZeroGradient) {
   EXPECT_EQ(p, p2);
   EXPECT_EQ(m, m2);
   EXPECT_EQ(v, v2);
+}
+
+// The optimizer leaves out such rows.
+TEST_P(ParametersTest, AdamwWithoutGradientMomentsAndDecayChangesNoBit) {
+  const std::int64_t count = 203;
+  auto p = random_vector<float>(count, 1);
+  p[3] = 0.0f;
+  p[5] = -0.0f;
+  p[202] = -0.0f;
+  auto p2 = p;
+  std::vector<float> m(count), v(count), zeros(count);
+  AdamW a = make_adamw(9);
+  a.weight_decay = 0;
+  ops().adamw(a, count, nullptr, p2.data(), m.data(), v.data());
+  EXPECT_EQ(std::memcmp(p2.data(), p.data(), count * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(m.data(), zeros.data(), count * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(v.data(), zeros.data(), count * sizeof(float)), 0);
 }
 
 TEST_P(ParametersTest, AdamwBitsDoNotDependOnTheSplit) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace tilewright::runtime {
@@ -47,6 +49,37 @@ TEST(ThreadPool, RunsManyShortJobs) {
   for (int job = 0; job < 20000; ++job)
     pool.run(2, [&](std::int64_t task, int) { sum += task + 1; });
   EXPECT_EQ(sum, 20000 * 3);
+}
+
+// Threads sleep after some 50 us without work. Nothing outside shows when they do, so the pauses are
+// far longer.
+TEST(ThreadPool, WakesItsThreadsAfterTheySlept) {
+  ThreadPool pool(3);
+  for (int job = 0; job < 20; ++job) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<int> started = 0;
+    // Each task waits for the other two, so all threads must take one.
+    pool.run(3, [&](std::int64_t, int) {
+      ++started;
+      while (started < 3) std::this_thread::yield();
+    });
+    EXPECT_EQ(started, 3);
+  }
+}
+
+TEST(ThreadPool, WaitsForATaskThatOutlastsItsPolling) {
+  ThreadPool pool(2);
+  for (int job = 0; job < 20; ++job) {
+    std::atomic<int> started = 0;
+    std::atomic<int> finished = 0;
+    pool.run(2, [&](std::int64_t, int thread) {
+      ++started;
+      while (started < 2) std::this_thread::yield();
+      if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ++finished;
+    });
+    EXPECT_EQ(finished, 2);
+  }
 }
 
 }  // namespace
