@@ -40,6 +40,8 @@ class Layer {
     layer_.output_norm = norm(at.output_norm);
     std::size_t kernel_bytes = c.ops.attention_scratch(batch.max_seqlen, config.num_attention_heads,
                                                        config.head_size(), c.pool.size());
+    kernel_bytes = std::max(kernel_bytes,
+                            c.ops.add_norm_backward_scratch(batch.T(), shards, config.hidden_size));
     const auto linear = [&](const nn::LinearLayout& l, nn::Linear<Activation>& to) {
       const std::size_t packed = (c.ops.packed_weight_size(l.N, l.K) + 31) / 32 * 32;
       packed_.emplace_back(2 * packed);
@@ -47,8 +49,9 @@ class Layer {
       const float* const weight = parameters_.data() + l.weight;
       to = {l.N, l.K, weight, parameters_.data() + l.bias, copies, copies + packed};
       c.ops.pack_weight(weight, l.N, l.K, 0, l.N, to.packed_forward, to.packed_backward);
-      kernel_bytes = std::max(kernel_bytes, c.ops.linear_backward_weight_scratch(
-                                                batch.T(), shards, l.K, l.N, c.pool.size()));
+      kernel_bytes = std::max(
+          {kernel_bytes, c.ops.linear_forward_scratch(l.K, l.N, c.pool.size()),
+           c.ops.linear_backward_weight_scratch(batch.T(), shards, l.K, l.N, c.pool.size())});
     };
     linear(at.qkv, layer_.qkv);
     linear(at.attention_output, layer_.attention_output);
@@ -61,8 +64,8 @@ class Layer {
   }
 
   void forward(const nn::Context<Activation>& c) {
-    std::ranges::copy(residual_.span(), scratch_.hidden32);
-    layer_.forward(c, config_, batch_, kKey, true, input_.data(), activations_, scratch_);
+    const kernels::Residual residual{residual_.data(), nullptr, {}};
+    layer_.forward(c, config_, batch_, kKey, true, input_.data(), residual, activations_, scratch_);
   }
   void backward(const nn::Context<Activation>& c) {
     layer_.backward(c, config_, batch_, kKey, input_.data(), activations_, scratch_, nullptr,

@@ -179,9 +179,9 @@ ProfiledOps<Activation>::ProfiledOps(const kernels::Ops<Activation>& plain,
           RowIdentity, float*, float*, float*,
           A* y) { return memory_work(rows * H, 4 + 4 + 4 + 4 + (y != nullptr ? kA : 0)); });
   time(ops_.add_norm_forward, "add_norm_forward",
-       [](ThreadPool&, const A*, const float*, std::int64_t rows, std::int64_t H, LayerNorm,
-          Dropout, RowIdentity, float*, float*, float*,
-          A* y) { return memory_work(rows * H, kA + 4 + 4 + 4 + (y != nullptr ? kA : 0)); });
+       [](ThreadPool&, const A*, kernels::Residual, std::int64_t rows, std::int64_t H, LayerNorm,
+          Dropout, RowIdentity, float*, float*,
+          A*) { return memory_work(rows * H, kA + 4 + 4 + kA); });
   time(ops_.add_norm_backward, "add_norm_backward",
        [](ThreadPool&, float*, const A* dy_branch, const float*, const float*, Shards shards,
           std::int64_t H, LayerNorm, Dropout, RowIdentity, A* dx, float*, float*, std::byte*) {
