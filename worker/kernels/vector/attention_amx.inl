@@ -405,8 +405,8 @@ inline __m512i pair_order() {
                           6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 }
 
-// 2^x for x <= 1/2: 2^n p(x - n), n the largest integer not above x, minimax polynomial of relative
-// error 2.7e-6;// P is rounded to 2^-9. Far below -126 the result is zero.
+// 2^x for x <= 1/2: 2^n p(x - n), n the largest integer not above x, with a minimax polynomial of
+// relative error 2.7e-6; P is then rounded to bf16. Far below -126 the result is zero.
 inline Vec power_of_two(Vec x) {
   const Vec r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   Vec p = broadcast(0.0135341678f);
