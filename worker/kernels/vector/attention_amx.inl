@@ -5,26 +5,26 @@
 // contiguous bf16:
 //   rows    a left operand: 16 rows of 32 summed elements
 //   pairs   a right operand: 16 pairs of summed elements of 16 columns each
-// Scores are transposed, [keys, queries], in columns of 16 queries: the statistics of a query are
-// one lane, P and dS are rows of dV and dK as they stand, and pairs of keys of the transposed
-// outputs O^T = V^T P^T and dQ^T = K^T dS^T.
+// A column is 16 queries, a chunk 32 keys or queries, a square 2 x 2 tiles of sums. Scores are
+// transposed, [keys, queries]: the statistics of a query are one lane, P and dS are rows of dV and
+// dK as they stand, and pairs of keys of the transposed outputs O^T = V^T P^T and dQ^T = K^T dS^T.
 //
-// The tile unit works while vectors do: the scores of the next tile or column are multiplied before
-// the current ones are used, and products are added to the output one step later.
+// Vectors that load what tiles have just stored stall, so sums are used one step after they are
+// stored.
 namespace tilewright::kernels {
 namespace {
 
-inline constexpr std::int64_t kTileRows = 16;    // rows of a tile, and columns of its sums
-inline constexpr std::int64_t kTileDepth = 32;   // summed elements of a dot
-inline constexpr std::int64_t kTileSize = 512;   // bf16 of an operand's tile
-inline constexpr std::int64_t kSumsSize = 256;   // floats of a tile of sums
-inline constexpr std::int64_t kTileBytes = 64;   // bytes of a row
-inline constexpr std::int64_t kTilePairs = 8;    // pairs of keys in 16 rows
+inline constexpr std::int64_t kTileRows = 16;   // rows of a tile, and columns of its sums
+inline constexpr std::int64_t kTileDepth = 32;  // summed elements of a dot
+inline constexpr std::int64_t kTileSize = 512;  // bf16 of an operand's tile
+inline constexpr std::int64_t kSumsSize = 256;  // floats of a tile of sums
+inline constexpr std::int64_t kSquareSize = 4 * kSumsSize;  // floats of 2 x 2 tiles of sums
+inline constexpr std::int64_t kTileBytes = 64;              // bytes of a row
+inline constexpr std::int64_t kTilePairs = 8;               // pairs of keys in 16 rows
 inline constexpr std::int64_t kOutputTiles = 4;  // outputs that stay in tile registers 0 to 3
 inline constexpr std::int64_t kDropoutColumns = kDropoutBlock / kTileRows;
 // Queries of backward whose P and dS stay in scratch until they are multiplied to dV and dK.
 inline constexpr std::int64_t kQueryBlock = 128;
-inline constexpr std::int64_t kBlockColumns = kQueryBlock / kTileRows;
 inline constexpr std::int64_t kBlockChunks = kQueryBlock / kTileDepth;
 
 inline std::int64_t at_most(std::int64_t x, std::int64_t limit) { return x < limit ? x : limit; }
@@ -44,32 +44,41 @@ struct TileCounts {
 
 // ---- Packing. Elements beyond the given rows and columns are zero.
 
+template <bool kWhole>
 inline __m512i load_bf16(const bf16* p, std::int64_t n) {
+  if constexpr (kWhole) return _mm512_loadu_si512(p);
   if (n >= kTileDepth) return _mm512_loadu_si512(p);
   return _mm512_maskz_loadu_epi16((1u << n) - 1u, p);
 }
+template <bool kWhole>
 inline __m256i load_half(const bf16* p, std::int64_t n) {
+  if constexpr (kWhole) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm256_maskz_loadu_epi16(static_cast<__mmask16>(n >= kTileRows ? 0xffffu : (1u << n) - 1u),
                                   p);
 }
 inline void store_tile_row(bf16* p, __m512i row) { _mm512_storeu_si512(p, row); }
 
-// 16 rows of 32 elements.
+// 16 rows of 32 elements. kWhole, here and below: the source has all rows and columns of the tile.
+template <bool kWhole>
 inline void pack_rows_tile(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t n,
                            bf16* tile) {
+#pragma GCC unroll 16
   for (std::int64_t r = 0; r < kTileRows; ++r) {
-    store_tile_row(tile + r * kTileDepth,
-                   r < rows ? load_bf16(src + r * stride, n) : _mm512_setzero_si512());
+    store_tile_row(tile + r * kTileDepth, kWhole || r < rows
+                                              ? load_bf16<kWhole>(src + r * stride, n)
+                                              : _mm512_setzero_si512());
   }
 }
 
 // The transpose of 16 rows of 32 elements, as pairs of elements.
+template <bool kWhole>
 inline void pack_transposed_pairs(const bf16* src, std::int64_t stride, std::int64_t rows,
                                   std::int64_t n, bf16* tile) {
   Vec block[kTileRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
-    block[r] = r < rows ? _mm512_castsi512_ps(load_bf16(src + r * stride, n)) : broadcast(0.0f);
+    block[r] = kWhole || r < rows ? _mm512_castsi512_ps(load_bf16<kWhole>(src + r * stride, n))
+                                  : broadcast(0.0f);
   }
   transpose(block);
 #pragma GCC unroll 16
@@ -83,28 +92,35 @@ inline __m512i interleave(__m256i first, __m256i second) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(first),
                          _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
 }
+template <bool kWhole>
 inline __m512i pair_of_rows(const bf16* src, std::int64_t stride, std::int64_t row,
                             std::int64_t rows, std::int64_t n) {
+  if constexpr (kWhole) {
+    return interleave(load_half<true>(src + row * stride, n),
+                      load_half<true>(src + (row + 1) * stride, n));
+  }
   const __m256i zero = _mm256_setzero_si256();
-  return interleave(row < rows ? load_half(src + row * stride, n) : zero,
-                    row + 1 < rows ? load_half(src + (row + 1) * stride, n) : zero);
+  return interleave(row < rows ? load_half<false>(src + row * stride, n) : zero,
+                    row + 1 < rows ? load_half<false>(src + (row + 1) * stride, n) : zero);
 }
 
 // 16 pairs of rows of 16 elements.
+template <bool kWhole>
 inline void pack_pairs_tile(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t n,
                             bf16* tile) {
   for (std::int64_t p = 0; p < kTileRows; ++p) {
-    store_tile_row(tile + p * kTileDepth, pair_of_rows(src, stride, 2 * p, rows, n));
+    store_tile_row(tile + p * kTileDepth, pair_of_rows<kWhole>(src, stride, 2 * p, rows, n));
   }
 }
 
 // The transpose of 32 rows of 16 elements.
+template <bool kWhole>
 inline void pack_transposed_rows(const bf16* src, std::int64_t stride, std::int64_t rows,
                                  std::int64_t n, bf16* tile) {
   Vec block[kTileRows];
 #pragma GCC unroll 16
   for (int p = 0; p < kTileRows; ++p) {
-    block[p] = _mm512_castsi512_ps(pair_of_rows(src, stride, 2 * p, rows, n));
+    block[p] = _mm512_castsi512_ps(pair_of_rows<kWhole>(src, stride, 2 * p, rows, n));
   }
   transpose(block);
 #pragma GCC unroll 16
@@ -118,8 +134,11 @@ inline void pack_head_rows(const bf16* src, std::int64_t stride, std::int64_t ro
                            std::int64_t row_tiles, std::int64_t D, std::int64_t depth, bf16* out) {
   for (std::int64_t t = 0; t < row_tiles; ++t) {
     for (std::int64_t k = 0; k < depth; ++k, out += kTileSize) {
-      pack_rows_tile(src + t * kTileRows * stride + k * kTileDepth, stride, rows - t * kTileRows,
-                     D - k * kTileDepth, out);
+      const bf16* from = src + t * kTileRows * stride + k * kTileDepth;
+      const std::int64_t left = rows - t * kTileRows;
+      const std::int64_t n = D - k * kTileDepth;
+      left >= kTileRows&& n >= kTileDepth ? pack_rows_tile<true>(from, stride, left, n, out)
+                                          : pack_rows_tile<false>(from, stride, left, n, out);
     }
   }
 }
@@ -127,8 +146,17 @@ inline void pack_head_rows(const bf16* src, std::int64_t stride, std::int64_t ro
 inline void pack_column(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t D,
                         std::int64_t depth, bf16* out) {
   for (std::int64_t k = 0; k < depth; ++k, out += kTileSize) {
-    pack_transposed_pairs(src + k * kTileDepth, stride, rows, D - k * kTileDepth, out);
+    const std::int64_t n = D - k * kTileDepth;
+    rows >= kTileRows&& n >= kTileDepth
+        ? pack_transposed_pairs<true>(src + k * kTileDepth, stride, rows, n, out)
+        : pack_transposed_pairs<false>(src + k * kTileDepth, stride, rows, n, out);
   }
+}
+template <bool kTranspose, bool kWhole>
+inline void pack_chunk(const bf16* src, std::int64_t stride, std::int64_t rows, std::int64_t n,
+                       bf16* tile) {
+  kTranspose ? pack_transposed_rows<kWhole>(src, stride, rows, n, tile)
+             : pack_pairs_tile<kWhole>(src, stride, rows, n, tile);
 }
 // Packs `rows` rows as [rows / 32][outputs] tiles: pairs of rows, or their transpose as rows.
 template <bool kTranspose>
@@ -140,10 +168,10 @@ void pack_chunks(const bf16* src, std::int64_t stride, std::int64_t rows, std::i
       const std::int64_t n = D - o * kTileRows;
       if (n <= 0) {
         __builtin_memset(static_cast<void*>(out), 0, kTileSize * sizeof(bf16));
-      } else if (kTranspose) {
-        pack_transposed_rows(from, stride, rows - i, n, out);
+      } else if (rows - i >= kTileDepth && n >= kTileRows) {
+        pack_chunk<kTranspose, true>(from, stride, rows - i, n, out);
       } else {
-        pack_pairs_tile(from, stride, rows - i, n, out);
+        pack_chunk<kTranspose, false>(from, stride, rows - i, n, out);
       }
     }
   }
@@ -205,10 +233,25 @@ void add_further_outputs(Tiles& tiles, const bf16* rows, const bf16* pairs, std:
   }
 }
 
-// Rounds the transposed outputs of 16 queries, times a factor for each, to rows of D elements.
-inline void write_transposed(const float* sums, Vec factors, std::int64_t rows, std::int64_t D,
-                             bf16* to, std::int64_t stride) {
-  for (std::int64_t d = 0; d < D; d += kTileRows, sums += kSumsSize) {
+// A square of 2 x 2 tiles of sums, registers 0 to 3: adds two tiles of rows times two tiles of pairs.
+template <class Tiles>
+inline void add_square(Tiles& tiles, const bf16* rows, std::int64_t next_rows, const bf16* pairs,
+                       std::int64_t next_pairs) {
+  tiles.template load<4>(rows, kTileBytes);
+  tiles.template load<6>(pairs, kTileBytes);
+  tiles.template dot<0, 4, 6>();
+  tiles.template load<7>(pairs + next_pairs, kTileBytes);
+  tiles.template dot<1, 4, 7>();
+  tiles.template load<5>(rows + next_rows, kTileBytes);
+  tiles.template dot<2, 5, 6>();
+  tiles.template dot<3, 5, 7>();
+}
+
+// Rounds the transposed outputs of 16 queries, times a factor for each, to rows of D elements. The
+// tiles of sums are sums_step floats apart.
+inline void write_transposed(const float* sums, std::int64_t sums_step, Vec factors,
+                             std::int64_t rows, std::int64_t D, bf16* to, std::int64_t stride) {
+  for (std::int64_t d = 0; d < D; d += kTileRows, sums += sums_step) {
     Vec block[kTileRows];
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) block[r] = load(sums + r * kLanes) * factors;
@@ -263,16 +306,17 @@ class BlockMasks {
     }
   }
 
-  // Draws the masks of keys 2 begin .. 2 end - 1; both are even.
-  void draw(std::int64_t begin, std::int64_t end, std::int64_t pairs, std::uint32_t* masks) const {
+  // Draws the masks of the first `keys` keys, rounded up to a multiple of 4.
+  void draw(std::int64_t keys, std::int64_t pairs, std::uint32_t* masks) const {
+    const std::int64_t end = round_up(keys, 4) / 2;
     if (threshold_ >= 65536) {
       for (std::int64_t q = 0; q < kDropoutColumns; ++q) {
-        for (std::int64_t i = begin; i < end; ++i) masks[q * pairs + i] = 0;
+        for (std::int64_t i = 0; i < end; ++i) masks[q * pairs + i] = 0;
       }
       return;
     }
     const __m512i threshold = _mm512_set1_epi16(static_cast<short>(threshold_));
-    for (std::int64_t i = begin; i < end; i += 2) {
+    for (std::int64_t i = 0; i < end; i += 2) {
       State s[2][2];
 #pragma GCC unroll 2
       for (int pair = 0; pair < 2; ++pair) {
@@ -296,7 +340,7 @@ class BlockMasks {
           State& x = s[n / 2][n % 2];
           const __m512i p0 = times(kMultiplier0, x.c0);
           const __m512i p1 = times(kMultiplier1, x.c2);
-          x = {three(high(p1), x.c1, key0), p1, three(high(p0), x.c3, key1), p0};
+          x = {three(high(p1), x.c1, key0), p1, three(high_shuffled(p0), x.c3, key1), p0};
         }
       }
 #pragma GCC unroll 2
@@ -332,6 +376,8 @@ class BlockMasks {
     return _mm512_mul_epu32(_mm512_set1_epi64(multiplier), x);
   }
   static __m512i high(__m512i x) { return _mm512_srli_epi64(x, 32); }
+  // The same on another port: the shift's port is the busiest one.
+  static __m512i high_shuffled(__m512i x) { return _mm512_shuffle_epi32(x, _MM_PERM_DDBB); }
   static __m512i three(__m512i a, __m512i b, __m512i c) {
     return _mm512_ternarylogic_epi64(a, b, c, 0x96);
   }
@@ -359,6 +405,18 @@ inline __m512i pair_order() {
                           6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 }
 
+// 2^x for x <= 1/2: 2^n p(x - n), n the largest integer not above x, with a minimax polynomial of
+// relative error 2.7e-6; P is then rounded to bf16. Far below -126 the result is zero.
+inline Vec power_of_two(Vec x) {
+  const Vec r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  Vec p = broadcast(0.0135341678f);
+  p = mul_add(p, r, broadcast(0.0520114601f));
+  p = mul_add(p, r, broadcast(0.241442755f));
+  p = mul_add(p, r, broadcast(0.693003833f));
+  p = mul_add(p, r, broadcast(1.00000262f));
+  return scale_by_power(p, x);  // computes n itself
+}
+
 // Natural logarithm of finite x > 0, normal, as log_of of math/math.inl.
 inline Vec logarithm(Vec x) {
   const __m512i bits = _mm512_castps_si512(x);
@@ -381,7 +439,7 @@ struct Softmax {
   Vec scale;   // of the scores, times log2 e
   Vec offset;  // minus the largest score, times scale
   Vec sums[2];
-  Vec numerator(const float* s) const { return exp2(mul_add(load(s), scale, offset)); }
+  Vec numerator(const float* s) const { return power_of_two(mul_add(load(s), scale, offset)); }
   template <bool kDropout>
   void add(const float* s, std::int64_t count, const std::uint32_t* masks, bf16* pairs) {
     const __m512i order = pair_order();
@@ -429,6 +487,21 @@ inline Vec raise_maximum(Vec top, const float* s, std::int64_t rows) {
   return top;
 }
 
+// Step `step` of `steps` in which the rows 0 to S - 1 of several matrices are fetched. All of them
+// at once would occupy every line fill buffer.
+struct PrefetchStep {
+  PrefetchStep(std::int64_t step, std::int64_t steps, std::int64_t S)
+      : begin(S * step / steps), rows(S * (step + 1) / steps - begin) {}
+  // Q, K and V of the next head.
+  void next_head(const Head<bf16>& h) const {
+    for (std::int64_t part = 0; part < 3; ++part) next(h.q + part * h.width, h.stride, h.D);
+  }
+  void next(const bf16* p, std::int64_t stride, std::int64_t D) const {
+    prefetch_rows(p + begin * stride + D, stride, rows, D);
+  }
+  std::int64_t begin, rows;
+};
+
 // ---- Forward.
 
 struct ForwardSpace {
@@ -469,11 +542,6 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   bf16* const context = a.context + h.context_offset;
   pack_head_rows(h.k, h.stride, h.keys, 2 * n.chunks, h.D, n.depth, w.keys);
   pack_chunks<true>(h.v, h.stride, h.keys, h.D, n.outputs, w.values);
-  if (another) {
-    prefetch_rows(h.q + h.D, h.stride, h.S, h.D);
-    prefetch_rows(h.k + h.D, h.stride, h.keys, h.D);
-    prefetch_rows(h.v + h.D, h.stride, h.keys, h.D);
-  }
   const auto pack_queries = [&](std::int64_t column) {
     pack_column(h.q + column * kTileRows * h.stride, h.stride, h.S - column * kTileRows, h.D,
                 n.depth, w.queries[column % 2]);
@@ -481,8 +549,15 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   // Scores of 32 keys: registers 4 and 5.
   const auto multiply_scores = [&](std::int64_t column, std::int64_t chunk) {
     const bf16* keys = w.keys + 2 * chunk * n.depth * kTileSize;
-    multiply_tiles<4>(tiles, keys, w.queries[column % 2], n.depth);
-    multiply_tiles<5>(tiles, keys + n.depth * kTileSize, w.queries[column % 2], n.depth);
+    tiles.template zero<4>();
+    tiles.template zero<5>();
+    for (std::int64_t k = 0; k < n.depth; ++k) {
+      tiles.template load<7>(w.queries[column % 2] + k * kTileSize, kTileBytes);
+      tiles.template load<6>(keys + k * kTileSize, kTileBytes);
+      tiles.template dot<4, 6, 7>();
+      tiles.template load<6>(keys + (n.depth + k) * kTileSize, kTileBytes);
+      tiles.template dot<5, 6, 7>();
+    }
   };
   const auto store_scores = [&](std::int64_t column, std::int64_t chunk) {
     float* to = w.scores[column % 2] + 2 * chunk * kSumsSize;
@@ -501,7 +576,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
     if (written == column) return;
     written = column;
     const std::int64_t i = (column - 1) * kTileRows;
-    write_transposed(w.outputs, factors, h.S - i, h.D, context + i * h.width, h.width);
+    write_transposed(w.outputs, kSumsSize, factors, h.S - i, h.D, context + i * h.width, h.width);
   };
 
   const Vec lowest = broadcast(-__builtin_inff());
@@ -517,7 +592,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   for (std::int64_t q = 0; q < n.columns; ++q) {
     if (kDropout && q % kDropoutColumns == 0) {
       BlockMasks(stream, a.example[example], head, q / kDropoutColumns)
-          .draw(0, mask_pairs, mask_pairs, w.masks);
+          .draw(h.keys, mask_pairs, w.masks);
     }
     const std::uint32_t* masks = w.masks + q % kDropoutColumns * mask_pairs;
     const bool next = q + 1 < n.columns;
@@ -536,6 +611,9 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
       const std::int64_t rows = h.keys - c * kTileDepth;
       const bool whole = rows >= kTileDepth;
       if (next) multiply_scores(q + 1, c);
+      const PrefetchStep fetch(q * n.chunks + c, n.columns * n.chunks, h.S);
+      if (another) fetch.next_head(h);
+
       if (whole) {
         softmax.add<kDropout>(s, kTilePairs, mask, pairs);
       } else {
@@ -594,20 +672,20 @@ struct BackwardSpace {
         keys(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
         values(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
         keys_t(scratch.take<bf16>(counts.chunks * counts.outputs * kTileSize)),
-        queries(scratch.take<bf16>(counts.columns * counts.depth * kTileSize)),
-        d_outs(scratch.take<bf16>(counts.columns * counts.depth * kTileSize)),
+        queries(scratch.take<bf16>(2 * query_chunks * counts.depth * kTileSize)),
+        d_outs(scratch.take<bf16>(2 * query_chunks * counts.depth * kTileSize)),
         query_pairs(scratch.take<bf16>(query_chunks * counts.outputs * kTileSize)),
         d_out_pairs(scratch.take<bf16>(query_chunks * counts.outputs * kTileSize)),
         out_rows(scratch.take<bf16>(counts.depth * kTileSize)),
-        products(scratch.take<float>(counts.columns * kSumsSize)),
-        deltas(scratch.take<float>(counts.columns * kTileRows)),
-        scores(scratch.take<float>(4 * kSumsSize)),
+        products(scratch.take<float>(2 * query_chunks * kSumsSize)),
+        deltas(scratch.take<float>(2 * query_chunks * kTileRows)),
+        scores(scratch.take<float>(4 * kSquareSize)),
         kept(scratch.take<bf16>(2 * counts.chunks * block_chunks * kTileSize)),
         d_scores(scratch.take<bf16>(2 * counts.chunks * block_chunks * kTileSize)),
-        pairs(scratch.take<bf16>(counts.chunks * kTileSize)),
-        outputs(scratch.take<float>(round_up(counts.outputs, kOutputTiles) * kSumsSize)),
+        pairs(scratch.take<bf16>(2 * counts.chunks * kTileSize)),
+        outputs(scratch.take<float>(counts.depth * kSquareSize)),
         masks(scratch.take<std::uint32_t>(kQueryBlock / kTileRows * counts.chunks * kTileRows)),
-        sums(scratch.take<float>(2 * kOutputTiles * kSumsSize)),
+        sums(scratch.take<float>(2 * kSquareSize)),
         d_keys(scratch.take<float>(S > kQueryBlock ? 2 * counts.chunks * counts.outputs * kSumsSize
                                                    : 0)),
         d_values(scratch.take<float>(
@@ -619,18 +697,18 @@ struct BackwardSpace {
   bf16* keys;            // [chunks * 2][depth] tiles: rows
   bf16* values;          // likewise
   bf16* keys_t;          // [chunks][outputs] tiles: rows of K^T
-  bf16* queries;         // [columns][depth] tiles: pairs along D
+  bf16* queries;         // [query_chunks * 2][depth] tiles: pairs along D
   bf16* d_outs;          // likewise
   bf16* query_pairs;     // [query_chunks][outputs] tiles: pairs of queries
   bf16* d_out_pairs;     // likewise
   bf16* out_rows;        // [depth] tiles: rows of O of a column
-  float* products;       // [columns] tiles: O dO^T of each column, whose diagonal is sum_j P dP
-  float* deltas;         // [columns][16]: sum_j P dP without the scale of dropout
-  float* scores;         // scores and dP of 16 keys and 16 queries, twice
+  float* products;       // a tile for each column: O dO^T, whose diagonal is sum_j P dP
+  float* deltas;         // [query_chunks * 32]: sum_j P dP without the scale of dropout
+  float* scores;         // scores and dP of 32 keys and 32 queries, twice
   bf16* kept;            // [chunks * 2][block_chunks] tiles: rows of P^T after dropout
   bf16* d_scores;        // likewise, dS^T
-  bf16* pairs;           // [chunks] tiles: dS^T of a column, pairs of keys
-  float* outputs;        // [outputs] tiles: dQ^T of a column
+  bf16* pairs;           // [chunks][2] tiles: dS^T of 32 queries, pairs of keys
+  float* outputs;        // [depth] squares of sums: dQ^T of 32 queries
   std::uint32_t* masks;  // of a block of queries
   float* sums;           // 32 x 32, twice
   float* d_keys;         // [chunks * outputs / 2][4] tiles, with several blocks of queries
@@ -642,7 +720,7 @@ struct ScoreGradients {
   Vec scale;   // of the scores, times log2 e
   Vec offset;  // minus the log-sum-exp, times log2 e
   Vec delta;
-  Vec probability(const float* s) const { return exp2(mul_add(load(s), scale, offset)); }
+  Vec probability(const float* s) const { return power_of_two(mul_add(load(s), scale, offset)); }
   template <bool kDropout>
   Vec gradient(Vec p, const float* d, std::uint32_t kept) const {
     if constexpr (!kDropout) return p * (load(d) - delta);
@@ -718,10 +796,10 @@ class BackwardHead {
         dv_(dk_ + h_.width) {}
 
   void run(bool another) {
+    another_ = another;
     pack();
-    if (another) prefetch_next();
     compute_deltas();
-    for (std::int64_t i = 0; i < h_.S; i += kQueryBlock) run_block(i / kTileRows);
+    for (std::int64_t i = 0; i < h_.S; i += kQueryBlock) run_block(i / kTileDepth);
     for (std::int64_t j = h_.keys; j < h_.S; ++j) {
       __builtin_memset(static_cast<void*>(dk_ + j * h_.stride), 0, row_bytes());
       __builtin_memset(static_cast<void*>(dv_ + j * h_.stride), 0, row_bytes());
@@ -735,7 +813,7 @@ class BackwardHead {
     pack_head_rows(h_.k, h_.stride, h_.keys, 2 * n_.chunks, h_.D, n_.depth, w_.keys);
     pack_head_rows(h_.v, h_.stride, h_.keys, 2 * n_.chunks, h_.D, n_.depth, w_.values);
     pack_chunks<true>(h_.k, h_.stride, h_.keys, h_.D, n_.outputs, w_.keys_t);
-    for (std::int64_t q = 0; q < n_.columns; ++q) {
+    for (std::int64_t q = 0; q < 2 * w_.query_chunks; ++q) {
       const std::int64_t i = q * kTileRows;
       const std::int64_t at = q * n_.depth * kTileSize;
       pack_column(h_.q + i * h_.stride, h_.stride, h_.S - i, h_.D, n_.depth, w_.queries + at);
@@ -744,17 +822,18 @@ class BackwardHead {
     pack_chunks<false>(h_.q, h_.stride, h_.S, h_.D, n_.outputs, w_.query_pairs);
     pack_chunks<false>(d_context_, h_.width, h_.S, h_.D, n_.outputs, w_.d_out_pairs);
   }
-  void prefetch_next() const {
-    prefetch_rows(h_.q + h_.D, h_.stride, h_.S, h_.D);
-    prefetch_rows(h_.k + h_.D, h_.stride, h_.keys, h_.D);
-    prefetch_rows(h_.v + h_.D, h_.stride, h_.keys, h_.D);
-    prefetch_rows(d_context_ + h_.D, h_.width, h_.S, h_.D);
-    prefetch_rows(context_ + h_.D, h_.width, h_.S, h_.D);
+  void prefetch(std::int64_t step, std::int64_t steps) const {
+    const PrefetchStep fetch(step, steps, h_.S);
+
+    if (!another_) return;
+    fetch.next_head(h_);
+    fetch.next(d_context_, h_.width, h_.D);
+    fetch.next(context_, h_.width, h_.D);
   }
 
   // sum_j P dP = dO . O, from the same dots as dP: with a single key both are equal bits.
   void compute_deltas() {
-    for (std::int64_t q = 0; q < n_.columns; ++q) {
+    for (std::int64_t q = 0; q < 2 * w_.query_chunks; ++q) {
       const std::int64_t i = q * kTileRows;
       pack_head_rows(context_ + i * h_.width, h_.width, h_.S - i, 1, h_.D, n_.depth, w_.out_rows);
       multiply_tiles<4>(tiles_, w_.out_rows, w_.d_outs + q * n_.depth * kTileSize, n_.depth);
@@ -764,107 +843,108 @@ class BackwardHead {
         _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                            _mm512_set1_epi32(kTileRows + 1));
     const Vec unscale = broadcast(1.0f) / broadcast(stream_.scale);
-    for (std::int64_t q = 0; q < n_.columns; ++q) {
+    for (std::int64_t q = 0; q < 2 * w_.query_chunks; ++q) {
       const Vec sum = _mm512_i32gather_ps(diagonal, w_.products + q * kSumsSize, 4);
       store(w_.deltas + q * kTileRows, sum * unscale);
     }
   }
 
-  // Scores and dP of one tile of 16 keys: registers 4 and 5.
-  void multiply_scores(std::int64_t column, std::int64_t tile) {
-    const std::int64_t keys = tile * n_.depth * kTileSize;
-    const std::int64_t queries = column * n_.depth * kTileSize;
-    multiply_tiles<4>(tiles_, w_.keys + keys, w_.queries + queries, n_.depth);
-    multiply_tiles<5>(tiles_, w_.values + keys, w_.d_outs + queries, n_.depth);
+  // The square of 32 keys and 32 queries of a product along D, stored in `to`.
+  void multiply_square(const bf16* rows, const bf16* pairs, float* to) {
+    clear_outputs(tiles_);
+    const std::int64_t next = n_.depth * kTileSize;
+    for (std::int64_t k = 0; k < next; k += kTileSize) {
+      add_square(tiles_, rows + k, next, pairs + k, next);
+    }
+    store_outputs(tiles_, to, kOutputTiles);
   }
-  void store_scores(std::int64_t tile) {
-    float* const to = w_.scores + tile % 2 * 2 * kSumsSize;
-    tiles_.template store<4>(to, kTileBytes);
-    tiles_.template store<5>(to + kSumsSize, kTileBytes);
+  void multiply_scores(std::int64_t query_chunk, std::int64_t chunk, float* to) {
+    const std::int64_t step = 2 * n_.depth * kTileSize;
+    multiply_square(w_.keys + chunk * step, w_.queries + query_chunk * step, to);
+    multiply_square(w_.values + chunk * step, w_.d_outs + query_chunk * step, to + kSquareSize);
+  }
+  float* scores_of(std::int64_t square) const { return w_.scores + square % 2 * 2 * kSquareSize; }
+
+  void write_queries(std::int64_t query_chunk) {
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const std::int64_t i = query_chunk * kTileDepth + half * kTileRows;
+      write_transposed(w_.outputs + half * kSumsSize, 2 * kSumsSize,
+                       broadcast(h_.scale * stream_.scale), h_.S - i, h_.D, dq_ + i * h_.stride,
+                       h_.stride);
+    }
   }
 
-  void write_column(std::int64_t column) {
-    const std::int64_t i = column * kTileRows;
-    write_transposed(w_.outputs, broadcast(h_.scale * stream_.scale), h_.S - i, h_.D,
-                     dq_ + i * h_.stride, h_.stride);
-  }
-
-  void run_block(std::int64_t first_column) {
-    const std::int64_t columns = at_most(n_.columns - first_column, kBlockColumns);
+  void run_block(std::int64_t first_chunk) {
+    const std::int64_t chunks = at_most(w_.query_chunks - first_chunk, kBlockChunks);
     const std::int64_t pairs = n_.chunks * kTileRows;
     if (kDropout) {
-      for (std::int64_t q = 0; q < columns; q += kDropoutColumns) {
-        BlockMasks(stream_, example_, head_, (first_column + q) / kDropoutColumns)
-            .draw(0, pairs, pairs, w_.masks + q * pairs);
+      for (std::int64_t q = 0; q < 2 * chunks; q += kDropoutColumns) {
+        BlockMasks(stream_, example_, head_, (2 * first_chunk + q) / kDropoutColumns)
+            .draw(h_.keys, pairs, w_.masks + q * pairs);
       }
     }
-    multiply_scores(first_column, 0);
-    store_scores(0);
-    for (std::int64_t q = 0; q < columns; ++q) run_column(first_column, q, q + 1 == columns);
-    if (columns % 2 != 0) clear_half(columns);
-    write_column(first_column + columns - 1);
-    const std::int64_t chunks = (columns + 1) / 2;
-    const std::int64_t first_chunk = first_column / 2;
-    const bool first = first_column == 0;
-    const bool last = first_column + columns == n_.columns;
+    std::int64_t square = 0;
+    multiply_scores(first_chunk, 0, scores_of(0));
+    for (std::int64_t k = 0; k < chunks; ++k) {
+      for (std::int64_t c = 0; c < n_.chunks; ++c, ++square) {
+        // Loads from tiles that were stored just before would stall.
+        if (c + 1 < n_.chunks) {
+          multiply_scores(first_chunk + k, c + 1, scores_of(square + 1));
+        } else if (k + 1 < chunks) {
+          multiply_scores(first_chunk + k + 1, 0, scores_of(square + 1));
+        }
+        use_scores(first_chunk, k, c, scores_of(square));
+        prefetch((first_chunk + k) * n_.chunks + c, w_.query_chunks * n_.chunks);
+        if (c == 0 && k > 0) write_queries(first_chunk + k - 1);
+      }
+      add_queries();
+    }
+    write_queries(first_chunk + chunks - 1);
+    const bool first = first_chunk == 0;
+    const bool last = first_chunk + chunks == w_.query_chunks;
     add_block(w_.kept, w_.d_out_pairs, first_chunk, chunks, first, last, w_.d_values, stream_.scale,
               dv_);
     add_block(w_.d_scores, w_.query_pairs, first_chunk, chunks, first, last, w_.d_keys,
               h_.scale * stream_.scale, dk_);
   }
 
-  void run_column(std::int64_t first_column, std::int64_t q, bool last) {
-    const std::int64_t column = first_column + q;
-    const std::int64_t i = column * kTileRows;
-    const std::int64_t first_outputs = at_most(n_.outputs, kOutputTiles);
-    const Vec lse = load_first(h_.log_sum_exp + i, at_most(h_.S - i, kTileRows));
-    const ScoreGradients gradients{broadcast(h_.scale * kLog2E), lse * broadcast(-kLog2E),
-                                   load(w_.deltas + i)};
-    const std::uint32_t* masks = w_.masks + q * n_.chunks * kTileRows;
-    const std::int64_t tile_count = 2 * n_.chunks;
-    clear_outputs(tiles_);
-    for (std::int64_t t = 0; t < tile_count; ++t) {
-      if (t + 1 < tile_count) {
-        multiply_scores(column, t + 1);
-      } else if (!last) {
-        multiply_scores(column + 1, 0);
-      }
-      const std::int64_t c = t / 2;
-      if (t % 2 != 0 && c > 0) add_chunk(c - 1, first_outputs);
-      const float* const s = w_.scores + t % 2 * 2 * kSumsSize;
-      const std::int64_t at = (t * w_.block_chunks + q / 2) * kTileSize + q % 2 * kTileRows;
-      bf16* const pairs = w_.pairs + c * kTileSize + t % 2 * kTilePairs * kTileDepth;
-      const std::int64_t rows = h_.keys - t * kTileRows;
-      if (rows >= kTileRows) {
-        gradients.template write<kDropout>(s, s + kSumsSize, kTilePairs, masks + t * kTilePairs,
-                                           w_.kept + at, w_.d_scores + at, pairs);
-      } else {
-        gradients.template write_last<kDropout>(s, s + kSumsSize, rows, masks + t * kTilePairs,
-                                                w_.kept + at, w_.d_scores + at, pairs);
-      }
-      if (t + 1 < tile_count || !last) store_scores(t + 1);
-      if (t == 0 && q > 0) write_column(column - 1);
-    }
-    add_chunk(n_.chunks - 1, first_outputs);
-    store_outputs(tiles_, w_.outputs, first_outputs);
-    if (n_.outputs > kOutputTiles) {
-      add_further_outputs(tiles_, w_.keys_t, w_.pairs, n_.chunks, n_.outputs, w_.outputs);
-    }
-  }
-  void add_chunk(std::int64_t c, std::int64_t count) {
-    add_outputs(tiles_, w_.keys_t + c * n_.outputs * kTileSize, w_.pairs + c * kTileSize, count);
-  }
-
-  // The block's last chunk of 32 queries has only 16: the others have zero P and dS.
-  void clear_half(std::int64_t columns) {
-    for (std::int64_t t = 0; t < 2 * n_.chunks; ++t) {
-      const std::int64_t at = (t * w_.block_chunks + columns / 2) * kTileSize + kTileRows;
-      for (std::int64_t r = 0; r < kTileRows; ++r) {
-        for (bf16* p : {w_.kept, w_.d_scores}) {
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at + r * kTileDepth),
-                              _mm256_setzero_si256());
+  // P and dS of chunk k of the block of queries and chunk c of keys.
+  void use_scores(std::int64_t first_chunk, std::int64_t k, std::int64_t c, const float* scores) {
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const std::int64_t q = 2 * k + half;
+      const std::int64_t i = first_chunk * kTileDepth + q * kTileRows;
+      const std::int64_t queries = at_most(h_.S - i, kTileRows);
+      const Vec lse = load_first(h_.log_sum_exp + i, queries > 0 ? queries : 0);
+      const ScoreGradients gradients{broadcast(h_.scale * kLog2E), lse * broadcast(-kLog2E),
+                                     load(w_.deltas + i)};
+      bf16* const pairs = w_.pairs + (2 * c + half) * kTileSize;
+      for (std::int64_t part = 0; part < 2; ++part) {
+        const std::int64_t t = 2 * c + part;
+        const float* const s = scores + t % 2 * 2 * kSumsSize + half * kSumsSize;
+        const std::uint32_t* masks = w_.masks + (q * 2 * n_.chunks + t) * kTilePairs;
+        const std::int64_t at = (t * w_.block_chunks + k) * kTileSize + half * kTileRows;
+        bf16* const to = pairs + part * kTilePairs * kTileDepth;
+        const std::int64_t rows = h_.keys - t * kTileRows;
+        if (rows >= kTileRows) {
+          gradients.template write<kDropout>(s, s + kSquareSize, kTilePairs, masks, w_.kept + at,
+                                             w_.d_scores + at, to);
+        } else {
+          gradients.template write_last<kDropout>(s, s + kSquareSize, rows, masks, w_.kept + at,
+                                                  w_.d_scores + at, to);
         }
       }
+    }
+  }
+
+  // dQ^T of 32 queries.
+  void add_queries() {
+    for (std::int64_t d = 0; d < n_.depth; ++d) {
+      clear_outputs(tiles_);
+      for (std::int64_t c = 0; c < n_.chunks; ++c) {
+        add_square(tiles_, w_.keys_t + (c * n_.outputs + 2 * d) * kTileSize, kTileSize,
+                   w_.pairs + 2 * c * kTileSize, kTileSize);
+      }
+      store_outputs(tiles_, w_.outputs + d * kSquareSize, kOutputTiles);
     }
   }
 
@@ -876,29 +956,22 @@ class BackwardHead {
     for (std::int64_t g = 0; g < groups; ++g) {
       const std::int64_t c = g / n_.depth;
       const std::int64_t d = g % n_.depth;
-      float* const partial = stored + g * kOutputTiles * kSumsSize;
+      float* const partial = stored + g * kSquareSize;
       if (first) {
         clear_outputs(tiles_);
       } else {
         load_sums(partial);
       }
       for (std::int64_t k = 0; k < chunks; ++k) {
-        const bf16* const left = rows + (2 * c * w_.block_chunks + k) * kTileSize;
-        const bf16* const right = pairs + ((first_chunk + k) * n_.outputs + 2 * d) * kTileSize;
-        tiles_.template load<4>(left, kTileBytes);
-        tiles_.template load<6>(right, kTileBytes);
-        tiles_.template dot<0, 4, 6>();
-        tiles_.template load<7>(right + kTileSize, kTileBytes);
-        tiles_.template dot<1, 4, 7>();
-        tiles_.template load<5>(left + w_.block_chunks * kTileSize, kTileBytes);
-        tiles_.template dot<2, 5, 6>();
-        tiles_.template dot<3, 5, 7>();
+        add_square(tiles_, rows + (2 * c * w_.block_chunks + k) * kTileSize,
+                   w_.block_chunks * kTileSize,
+                   pairs + ((first_chunk + k) * n_.outputs + 2 * d) * kTileSize, kTileSize);
       }
       if (!last) {
         store_outputs(tiles_, partial, kOutputTiles);
         continue;
       }
-      store_outputs(tiles_, w_.sums + g % 2 * kOutputTiles * kSumsSize, kOutputTiles);
+      store_outputs(tiles_, w_.sums + g % 2 * kSquareSize, kOutputTiles);
       if (g > 0) write_group(g - 1, factor, to);
     }
     if (last) write_group(groups - 1, factor, to);
@@ -910,7 +983,7 @@ class BackwardHead {
     tiles_.template load<3>(from + 3 * kSumsSize, kTileBytes);
   }
   void write_group(std::int64_t g, float factor, bf16* to) const {
-    const float* const sums = w_.sums + g % 2 * kOutputTiles * kSumsSize;
+    const float* const sums = w_.sums + g % 2 * kSquareSize;
     const Vec factors = broadcast(factor);
     const std::int64_t d = g % n_.depth * kTileDepth;
     const std::int64_t first = g / n_.depth * kTileDepth;
@@ -925,6 +998,7 @@ class BackwardHead {
   }
 
   Tiles& tiles_;
+  bool another_ = false;  // whether another head follows in memory
   const DropoutStream& stream_;
   std::int32_t example_;
   std::int64_t head_;
