@@ -34,7 +34,7 @@ class Bench : public ::testing::Test {
   nlohmann::json json_of(std::vector<std::string> words) {
     words.emplace_back("--json");
     const std::string output = output_of(words, ExitCode::kOk);
-    const nlohmann::json json = nlohmann::json::parse(output, nullptr, false);
+    nlohmann::json json = nlohmann::json::parse(output, nullptr, false);
     EXPECT_FALSE(json.is_discarded()) << output;
     EXPECT_FALSE(json.value("cpu", "").empty()) << output;
     return json;

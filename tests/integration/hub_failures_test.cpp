@@ -34,7 +34,7 @@ struct HubFailureCase {
 
 void PrintTo(const HubFailureCase& row, std::ostream* out) { *out << row.name; }
 
-std::function<void(HubServer&)> fault(testing::HubFaultRule rule) {
+std::function<void(HubServer&)> fault(const testing::HubFaultRule& rule) {
   return [rule](HubServer& hub) { hub.add_fault(rule); };
 }
 

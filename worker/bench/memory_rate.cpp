@@ -28,6 +28,7 @@ double copy_gigabytes_per_second(runtime::ThreadPool& pool, std::int64_t bytes_e
   pool.run(pool.size(), write);
   pool.run(pool.size(), copy);
   std::vector<double> times;
+  times.reserve(static_cast<std::size_t>(repetitions));
   for (int i = 0; i < repetitions; ++i)
     times.push_back(seconds([&] { pool.run(pool.size(), copy); }));
   return 2e-9 * static_cast<double>(total) / median(times);

@@ -19,6 +19,7 @@ PeakBench bench_peak(const PeakBenchOptions& options) {
     for (const runtime::Isa isa : options.isas) {
       for (const bool bf16 : {true, false}) {
         std::vector<double> values;
+        values.reserve(static_cast<std::size_t>(options.repetitions));
         for (int i = 0; i < options.repetitions; ++i) {
           values.push_back(kernels::measure_peak_gflops(isa, bf16, pool));
         }

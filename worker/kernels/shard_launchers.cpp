@@ -23,6 +23,7 @@ void check_shards(Shards shards) {
 }
 
 void add_to(float* __restrict a, const float* __restrict b, std::int64_t count) {
+  // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): count is at most TreeSum's width
   for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
 }
 
@@ -149,6 +150,7 @@ void add_norm_backward(const KernelTable<Activation>& table, ThreadPool& pool, f
     }
     const float* total = tree.finish();
     for (std::int64_t i = 0; i < width; ++i) {
+      // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the tree has 2 width sums
       d_gamma[begin + i] = total == nullptr ? 0.0f : total[i] + 0.0f;
       d_beta[begin + i] = total == nullptr ? 0.0f : total[width + i] + 0.0f;
     }

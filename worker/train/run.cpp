@@ -233,6 +233,7 @@ std::optional<Connection> Connector::connect(
       log_.warn("membership epoch {} ended before it began: {}", config.epoch, failure.what());
     }
   }
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the Connection owns the Mesh
 }
 
 // Sends the progress of this worker to the coordinator, to /metrics, and, on rank 0, to the log.

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::is_well_formed_xml;
-using ::testing::Not;
 
 // A step of 100 ms: 20 ms at 1,000 GFLOP/s, 50 ms at 2 GB/s, 30 ms outside kernels.
 Profile small_profile() {

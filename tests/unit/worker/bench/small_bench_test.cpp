@@ -17,7 +17,6 @@ namespace tilewright::bench {
 namespace {
 
 using ::testing::Contains;
-using ::testing::Field;
 
 Workload small_workload() { return {.model = "minilm", .lengths = {7, 12}, .threads = 1}; }
 
@@ -25,6 +24,7 @@ runtime::Isa fastest() { return runtime::detect_cpu().isas.back(); }
 
 std::vector<std::string> names(const std::vector<KernelTime>& kernels) {
   std::vector<std::string> names;
+  names.reserve(kernels.size());
   for (const KernelTime& kernel : kernels) names.push_back(kernel.kernel);
   return names;
 }

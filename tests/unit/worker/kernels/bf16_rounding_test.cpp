@@ -68,6 +68,7 @@ TEST_P(Bf16Rounding, OfPackedWeightsEqualsTheScalarDefinition) {
       ops.pack_weight(values.data(), n, k, 0, n, forward.data(), backward.data());
       for (const auto& packed : {forward, backward}) {
         std::vector<std::uint16_t> got;
+        got.reserve(packed.size());
         for (const bf16 x : packed) got.push_back(x.bits);
         std::sort(got.begin(), got.end());
         EXPECT_EQ(got, want);

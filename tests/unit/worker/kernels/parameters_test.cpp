@@ -1,6 +1,7 @@
 // Tests AdamW, the gradient norm and the embedding gradients on every instruction set.
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
 
@@ -76,9 +77,15 @@ TEST_P(ParametersTest, AdamwWithoutGradientMomentsAndDecayChangesNoBit) {
   AdamW a = make_adamw(9);
   a.weight_decay = 0;
   ops().adamw(a, count, nullptr, p2.data(), m.data(), v.data());
-  EXPECT_EQ(std::memcmp(p2.data(), p.data(), count * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(m.data(), zeros.data(), count * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(v.data(), zeros.data(), count * sizeof(float)), 0);
+  const auto bits = [](const std::vector<float>& values) {
+    std::vector<std::uint32_t> words(values.size());
+    std::ranges::transform(values, words.begin(),
+                           [](float x) { return std::bit_cast<std::uint32_t>(x); });
+    return words;
+  };
+  EXPECT_EQ(bits(p2), bits(p));
+  EXPECT_EQ(bits(m), bits(zeros));
+  EXPECT_EQ(bits(v), bits(zeros));
 }
 
 TEST_P(ParametersTest, AdamwBitsDoNotDependOnTheSplit) {

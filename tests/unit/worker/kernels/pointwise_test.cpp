@@ -294,7 +294,7 @@ TEST_P(PointwiseTest, SpanCrossEntropyAgreesWithDoublePrecisionAndIgnoresPadding
         for (int side = 0; side < 2; ++side) {
           const std::int32_t label = side == 0 ? first[b] : last[b];
           const auto at = [&](std::int32_t i) {
-            return static_cast<std::size_t>(2 * (cu_seqlens[b] + i) + side);
+            return 2 * static_cast<std::size_t>(cu_seqlens[b] + i) + static_cast<std::size_t>(side);
           };
           double largest = -INFINITY;
           for (std::int32_t i = 0; i < lengths[b]; ++i) {
