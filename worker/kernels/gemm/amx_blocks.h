@@ -19,10 +19,9 @@
 //   prefetch_for_write(p)
 //
 // Where the operands of a step come from decides the speed. The four dots of a step take 64 cycles.
-// The right operand is a panel that is used for many rows and stays in the L1 cache; the left
-// operand is streamed from the L2 cache past L1, as contiguous blocks of 2 KB. Everything that
-// would miss the L2 cache is packed or prefetched one block ahead, a little in each step, so that
-// it overlaps with the dots.
+// One operand stays in the L1 cache while many blocks of the other one are streamed past it from the
+// L2 cache: in amx_forward 32 rows stay, in amx_weight a part of a panel. What is used next is
+// prefetched evenly over the steps.
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"
@@ -53,8 +52,8 @@ struct AmxRows {
 inline AmxRows amx_packed_rows(const bf16* p) { return {p, kAmxRowBytes, kAmxElements}; }
 
 // Adds `steps` products. right: [step][2 halves][16 pairs][16 columns][2], so that a tile is
-// contiguous. An operand that is streamed does not
-// displace the other one from the L1 cache. ahead() is called once per step.
+// contiguous. A streamed operand does not displace the other one from the L1 cache. ahead() is
+// called once per step.
 template <bool kStreamLeft, bool kStreamRight, class Tiles, class Ahead>
 inline void amx_accumulate(Tiles& tiles, AmxRows left, const bf16* right, std::int64_t steps,
                            Ahead& ahead) {
@@ -426,7 +425,7 @@ template <class Tiles>
 double amx_peak(std::int64_t rounds) {
   Tiles tiles;
   amx_clear(tiles);
-  // Two tile registers hold the left operand and two the right one, as in amx_dot.
+  // Two tile registers hold the left operand and two the right one, as in amx_accumulate.
   constexpr int kTile = kAmxTileRows * kAmxBlock;
   alignas(64) bf16 operands[4 * kTile];
   fill_peak_operands(operands, 4 * kTile, 1);
