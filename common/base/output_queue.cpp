@@ -1,5 +1,6 @@
 #include "common/base/output_queue.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,10 +12,13 @@
 #include <climits>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "common/base/file_descriptor.h"
 
 namespace tilewright {
 namespace {
@@ -49,14 +53,24 @@ struct OutputQueue::State {
 
   std::mutex mutex;
   std::condition_variable changed;
+  // Copies of the callers' descriptors: after the queue's end, the number of one that is closed may
+  // name another file.
+  std::map<int, FileDescriptor> copies;
   std::deque<Entry> waiting;  // its first entry is being written by the thread
   std::size_t waiting_bytes = 0;
   std::size_t dropped_lines = 0;
   bool has_thread = false;
   bool stop = false;
 
+  void drop(std::string_view text) {
+    dropped_lines += static_cast<std::size_t>(std::ranges::count(text, '\n'));
+  }
+
   void enqueue(int fd, std::string_view text) {
-    waiting.push_back({fd, std::string(text)});
+    FileDescriptor& copy = copies[fd];
+    if (!copy) copy = FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy) return drop(text);
+    waiting.push_back({copy.get(), std::string(text)});
     waiting_bytes += text.size();
     changed.notify_all();
   }
@@ -94,7 +108,7 @@ void OutputQueue::write(int fd, std::string_view text) {
   const std::lock_guard lock(state_->mutex);
   State& state = *state_;
   if (state.waiting_bytes + text.size() > kMaxWaitingBytes) {
-    state.dropped_lines += static_cast<std::size_t>(std::ranges::count(text, '\n'));
+    state.drop(text);
     return;
   }
   std::string with_notice;

@@ -28,15 +28,31 @@ struct Pipe {
   std::string read_until(std::string_view end) const {
     std::string text;
     while (!text.ends_with(end)) {
-      pollfd polled{reader.get(), POLLIN, 0};
-      char buffer[65536];
-      if (poll(&polled, 1, 60'000) != 1) {
-        ADD_FAILURE() << "no \"" << end << "\" within a minute";
+      const std::string part = read_some();
+      if (part.empty()) {
+        ADD_FAILURE() << "no \"" << end << "\" within a minute or before the end";
         break;
       }
-      text.append(buffer, static_cast<std::size_t>(read(reader.get(), buffer, sizeof buffer)));
+      text += part;
     }
     return text;
+  }
+  // Reads until every writer has closed the pipe.
+  std::string read_until_closed() const {
+    std::string text;
+    for (std::string part; !(part = read_some()).empty();) text += part;
+    return text;
+  }
+  // Empty at the end, or, with a failure of the test, after a minute without text.
+  std::string read_some() const {
+    pollfd polled{reader.get(), POLLIN, 0};
+    char buffer[65536];
+    if (poll(&polled, 1, 60'000) != 1) {
+      ADD_FAILURE() << "no text within a minute";
+      return {};
+    }
+    const ssize_t size = read(reader.get(), buffer, sizeof buffer);
+    return {buffer, size > 0 ? static_cast<std::size_t>(size) : 0};
   }
   FileDescriptor reader, writer;
 };
@@ -97,6 +113,17 @@ TEST(OutputQueue, EndsThoughTheReaderTakesNothing) {
   }
   char byte = 0;
   EXPECT_EQ(read(pipe.reader.get(), &byte, 1), 1);
+}
+
+TEST(OutputQueue, WritesToItsOwnCopyOfADescriptorThatIsClosedAfterItsEnd) {
+  Pipe pipe;
+  const std::string text(200'000, 'x');
+  {
+    OutputQueue queue;
+    queue.write(pipe.writer.get(), text);
+  }
+  pipe.writer.reset();
+  EXPECT_EQ(pipe.read_until_closed().size(), text.size());
 }
 
 TEST(OutputQueue, DropsTextWhoseReaderIsGone) {
