@@ -119,42 +119,74 @@ inline AmxRows amx_pack_rows(const bf16* a, std::int64_t lda, std::int64_t rows,
   return amx_packed_rows(out);
 }
 
-// Adds the bias to a tile of sums, rounds, and stores it to y.
+// What amx_forward does during the steps of a tile: it prefetches the next 32 rows of the left
+// operand into the L2 cache, and rounds the sums of the previous tile to y, a few rows per step, so
+// that the stores do not hold up the tile loads.
 template <class Tiles>
-void amx_write(const float* sums, const float* bias, bf16* y, std::int64_t ldy, std::int64_t rows,
-               std::int64_t columns) {
-  if (columns == kAmxBlock) {
-    for (std::int64_t r = 0; r < rows; ++r, y += ldy) Tiles::round(sums + r * kAmxBlock, bias, y);
-    return;
+class AmxForwardAhead {
+ public:
+  void prefetch(const bf16* rows, std::int64_t bytes, std::int64_t lines_per_step) {
+    next_ = reinterpret_cast<const char*>(rows);
+    next_end_ = next_ + bytes;
+    lines_per_step_ = lines_per_step;
   }
-  for (std::int64_t r = 0; r < rows; ++r, y += ldy) {
-    bf16 whole[kAmxBlock];
-    Tiles::round(sums + r * kAmxBlock, bias, whole);
-    __builtin_memcpy(y, whole, static_cast<std::size_t>(columns) * sizeof(bf16));
+  // Writes the rest of the previous tile. Returns where to store the sums of the next one.
+  float* finish() {
+    while (row_ < rows_) write_row();
+    return sums_;
   }
-}
-
-// What amx_forward does ahead: it prefetches the next 32 rows of the left operand into the L2
-// cache, and the lines of y shortly before they are written.
-template <class Tiles>
-struct AmxForwardAhead {
-  const char* rows = nullptr;
-  const char* rows_end = nullptr;
-  std::int64_t lines = 0;  // per step
-  const bf16* y = nullptr;
-  std::int64_t ldy = 0;
-  std::int64_t y_rows = 0;
-  std::int64_t wait = 0;  // steps
+  // The stored sums plus `bias`, which may be null, are written to y within `steps`.
+  void begin(const float* bias, bf16* y, std::int64_t ldy, std::int64_t rows, std::int64_t columns,
+             std::int64_t steps) {
+    y_ = y;
+    ldy_ = ldy;
+    row_ = 0;
+    rows_ = rows;
+    columns_ = columns;
+    rows_per_step_ = (kAmxBlock + steps - 1) / steps;
+    bias_ = padded_bias_;
+    if (bias != nullptr && columns == kAmxBlock) {
+      bias_ = bias;
+      return;
+    }
+    for (std::int64_t i = 0; i < kAmxBlock; ++i) {
+      padded_bias_[i] = bias != nullptr && i < columns ? bias[i] : 0.0f;
+    }
+  }
 
   void operator()() {
-    for (std::int64_t i = 0; i < lines && rows < rows_end; ++i, rows += kCacheLine) {
-      __builtin_prefetch(rows, 0, 2);
+    for (std::int64_t i = 0; i < lines_per_step_ && next_ < next_end_; ++i, next_ += kCacheLine) {
+      __builtin_prefetch(next_, 0, 2);
     }
-    if (--wait > 0) return;
-    for (std::int64_t i = 0; i < kAmxTileRows && y_rows > 0; ++i, --y_rows, y += ldy) {
-      Tiles::prefetch_for_write(y);
-    }
+    for (std::int64_t i = 0; i < rows_per_step_ && row_ < rows_; ++i) write_row();
   }
+
+ private:
+  void write_row() {
+    const float* const sums = sums_ + row_ * kAmxBlock;
+    if (columns_ == kAmxBlock) {
+      Tiles::round(sums, bias_, y_);
+    } else {
+      bf16 whole[kAmxBlock];
+      Tiles::round(sums, bias_, whole);
+      __builtin_memcpy(y_, whole, static_cast<std::size_t>(columns_) * sizeof(bf16));
+    }
+    y_ += ldy_;
+    ++row_;
+  }
+
+  const char* next_ = nullptr;
+  const char* next_end_ = nullptr;
+  std::int64_t lines_per_step_ = 0;
+  bf16* y_ = nullptr;
+  std::int64_t ldy_ = 0;
+  std::int64_t row_ = 0;  // the next to write
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
+  std::int64_t rows_per_step_ = 0;
+  const float* bias_ = nullptr;
+  alignas(64) float padded_bias_[kAmxBlock];
+  alignas(64) float sums_[kAmxElements];
 };
 
 // Steps of an operand that stay in the L1 cache: 40 of 48 KB, because stores would evict more. The
@@ -179,7 +211,7 @@ void amx_forward(const ForwardBlock<bf16>& block) {
   const std::int64_t panel_bytes = steps * kAmxElements * static_cast<std::int64_t>(sizeof(bf16));
   const std::int64_t groups = (panels * panel_bytes + kAmxGroupBytes - 1) / kAmxGroupBytes;
   const std::int64_t group = groups > 1 ? (panels + groups - 1) / groups : panels;
-  alignas(64) float sums[kAmxElements];
+  AmxForwardAhead<Tiles> ahead;
   for (std::int64_t first = 0; first < panels; first += group) {
     const std::int64_t end = smaller(first + group, panels);
     for (std::int64_t row = 0; row < block.rows; row += kAmxBlock) {
@@ -189,34 +221,25 @@ void amx_forward(const ForwardBlock<bf16>& block) {
       if (rows < kAmxBlock || block.k % kAmxBlock != 0) {
         left = amx_pack_rows(a, block.lda, rows, block.k, reinterpret_cast<bf16*>(block.scratch));
       }
-      AmxForwardAhead<Tiles> ahead;
       if (row + kAmxBlock < block.rows) {
-        ahead.rows = reinterpret_cast<const char*>(a + kAmxBlock * block.lda);
-        ahead.rows_end = ahead.rows + kAmxBlock * row_bytes;
-        ahead.lines = kAmxBlock / (end - first) + 1;
+        ahead.prefetch(a + kAmxBlock * block.lda, kAmxBlock * row_bytes,
+                       kAmxBlock / (end - first) + 1);
       }
-      ahead.ldy = block.ldy;
       for (std::int64_t c = first; c < end; ++c) {
         const std::int64_t column = c * kAmxBlock;
-        const std::int64_t columns = smaller(block.columns - column, kAmxBlock);
         const bf16* const panel = block.panels + c * block.panel_stride;
-        bf16* const y = block.y + row * block.ldy + column;
-        ahead.y = y;
-        ahead.y_rows = rows;
-        ahead.wait = steps - 1;
         amx_clear(tiles);
         amx_accumulate<false, true>(tiles, left, panel, resident, ahead);
         amx_accumulate<true, true>(tiles, left.from(resident), panel + resident * kAmxElements,
                                    steps - resident, ahead);
-        amx_store(tiles, sums);
-        alignas(64) float bias[kAmxBlock] = {};
-        if (block.bias != nullptr) {
-          for (std::int64_t i = 0; i < columns; ++i) bias[i] = block.bias[column + i];
-        }
-        amx_write<Tiles>(sums, bias, y, block.ldy, rows, columns);
+        amx_store(tiles, ahead.finish());
+        ahead.begin(block.bias != nullptr ? block.bias + column : nullptr,
+                    block.y + row * block.ldy + column, block.ldy, rows,
+                    smaller(block.columns - column, kAmxBlock), steps);
       }
     }
   }
+  ahead.finish();
 }
 
 // What amx_weight does ahead: it prefetches the next panel of x into the L2 cache, evenly over the
