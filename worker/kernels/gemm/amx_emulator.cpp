@@ -1,7 +1,7 @@
 // The AMX kernels on the emulator.
 #include "worker/kernels/gemm/amx_emulator.h"
 
-#include "worker/kernels/gemm/amx_blocks.h"
+#include "worker/kernels/gemm/amx_engine.h"
 #include "worker/kernels/isa_entries.h"
 
 namespace tilewright::kernels {

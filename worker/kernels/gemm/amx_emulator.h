@@ -44,7 +44,6 @@ class AmxEmulator {
   void dot() {
     dot(tiles_[c], tiles_[a], tiles_[b]);
   }
-  static void prefetch_for_write(const void* /*p*/) {}
   // As VCVTNE2PS2BF16.
   static void round(const float* sums, const float* bias, runtime::bf16* out) {
     for (int c = 0; c < 2 * kRows; ++c) out[c] = runtime::to_bf16(flushed(sums[c] + bias[c]));

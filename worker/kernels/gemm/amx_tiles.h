@@ -53,9 +53,6 @@ class HardwareTiles {
   void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
   }
-  static void prefetch_for_write(const void* p) {
-    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
-  }
   static void round(const float* sums, const float* bias, bf16* out) {
     const __m512 low = _mm512_add_ps(_mm512_loadu_ps(sums), _mm512_loadu_ps(bias));
     const __m512 high = _mm512_add_ps(_mm512_loadu_ps(sums + 16), _mm512_loadu_ps(bias + 16));

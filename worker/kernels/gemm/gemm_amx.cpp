@@ -1,5 +1,5 @@
 // bf16 linear layers with AMX: TDPBF16PS on tiles of 16 x 16 accumulators.
-#include "worker/kernels/gemm/amx_blocks.h"
+#include "worker/kernels/gemm/amx_engine.h"
 #include "worker/kernels/gemm/amx_tiles.h"
 #include "worker/kernels/gemm/vectors_avx512.h"
 #include "worker/kernels/isa_entries.h"

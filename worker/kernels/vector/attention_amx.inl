@@ -1,6 +1,6 @@
 // Attention of the heads of one example on AMX tiles. Formulas: ref/attention_ref.cpp.
 //
-// Tiles is the type that gemm/amx_blocks.h describes. A tile register has 16 rows of 64 bytes; a
+// Tiles is the type that gemm/amx_steps.h describes. A tile register has 16 rows of 64 bytes; a
 // dot adds 32 products to each of 16 x 16 sums. Operands are packed once per head into tiles of 512
 // contiguous bf16:
 //   rows    a left operand: 16 rows of 32 summed elements
