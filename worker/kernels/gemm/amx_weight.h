@@ -20,7 +20,8 @@ class AmxWeightAhead {
         next_lines_(block.next_count),
         lines_per_step_(steps > 0 ? block.next_count / steps + 1 : 0) {}
 
-  bool writes(const float* slot) const { return half_row_ < kHalfRows && slot == slot_; }
+  // Whether sums of this panel of dy are still to be read or written.
+  bool merges(std::int64_t panel) const { return half_row_ < kHalfRows && panel == panel_; }
   // Merges the rest of the previous tile. Returns where to store the next one.
   float* finish() {
     while (half_row_ < kHalfRows) merge_half_row();
@@ -29,12 +30,14 @@ class AmxWeightAhead {
   // The stored sum of a tile [rows, columns] is merged with the sums of add_below(), the nearest
   // first: below[1] + (below[0] + sum). The result goes to `slot`, or to dw if it is not null,
   // within `steps`.
-  void begin(float* slot, float* dw, std::int64_t rows, std::int64_t columns, std::int64_t steps) {
+  void begin(std::int64_t panel, float* slot, float* dw, std::int64_t rows, std::int64_t columns,
+             std::int64_t steps) {
+    panel_ = panel;
     slot_ = slot;
     dw_ = dw;
     rows_ = rows;
     columns_ = columns;
-    half_rows_per_step_ = (kHalfRows + steps - 1) / steps;
+    half_rows_per_step_ = steps > 0 ? (kHalfRows + steps - 1) / steps : kHalfRows;  // 0: no tokens
     half_row_ = 0;
     below_count_ = 0;
   }
@@ -99,6 +102,7 @@ class AmxWeightAhead {
   const bf16* next_;
   std::int64_t next_lines_;
   std::int64_t lines_per_step_;
+  std::int64_t panel_ = 0;
   float* slot_ = nullptr;
   float* dw_ = nullptr;
   std::int64_t rows_ = 0;
@@ -118,12 +122,11 @@ void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const Segment
   const auto sum_at = [&](float* sums, int level) {
     return sums + (panel * block.slot_count + level) * kAmxElements;
   };
+  if (ahead.merges(panel)) ahead.finish();
   if (segment.fresh) {
     amx_clear(tiles);
   } else {
-    float* const begun = sum_at(block.slots, segment.level);
-    if (ahead.writes(begun)) ahead.finish();
-    amx_load(tiles, begun);
+    amx_load(tiles, sum_at(block.slots, segment.level));
   }
   const AmxRows left =
       amx_packed_rows(block.a + panel * block.a_stride + segment.first_group * kAmxElements);
@@ -141,7 +144,7 @@ void amx_weight_tile(Tiles& tiles, const WeightBlock<bf16>& block, const Segment
   amx_store(tiles, ahead.finish());
   const std::int64_t row = panel * kAmxBlock;
   float* const dw = block.dw + (block.transposed ? row : row * block.ldw);
-  ahead.begin(slot, segment.last ? dw : nullptr, smaller(block.rows - row, kAmxBlock),
+  ahead.begin(panel, slot, segment.last ? dw : nullptr, smaller(block.rows - row, kAmxBlock),
               block.columns, segment.groups);
   for (int m = 1; m <= merges; ++m) {
     ahead.add_below(

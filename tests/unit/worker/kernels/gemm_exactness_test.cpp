@@ -25,6 +25,7 @@ const std::vector<std::vector<std::int32_t>> kShardings = {
     {0, 0, 0, 0, 0, 0, 0, 0, 1103},
     {0, 1103, 1103, 1103, 1103, 1103, 1103, 1103, 1103},
     {0, 33, 64, 97, 97, 130, 161, 900, 1103},
+    {0, 400, 700, 900, 1000, 1050, 1080, 1100, 1103},
     {0,   3,   40,  81,  122, 163, 163, 171, 180, 250, 300, 301, 302, 303, 304,  305, 306,
      310, 390, 400, 430, 460, 490, 520, 560, 600, 640, 700, 760, 820, 900, 1000, 1103},
 };
@@ -85,29 +86,32 @@ TEST_P(LinearBits, OfAGradientDoNotDependOnThePartitionOfShards) {
   with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
     const Inputs<Activation> in;
     ThreadPool pool(2);
-    for (const auto& shards : kShardings) {
-      SCOPED_TRACE(::testing::Message() << "shards from " << ::testing::PrintToString(shards));
-      const auto whole = backward_weight(ops, pool, in.x, in.dy, shards, kK, kN);
-      for (const std::size_t part : {1u, 2u, 4u}) {
-        std::vector<Gradients> parts;
-        for (std::size_t s = 0; s + 1 < shards.size(); s += part) {
-          parts.push_back(
-              backward_weight(ops, pool, in.x, in.dy, slice(shards, s, s + part), kK, kN));
-        }
-        while (parts.size() > 1) {
-          std::vector<Gradients> pairs;
-          for (std::size_t i = 0; i < parts.size(); i += 2) {
-            Gradients sum = parts[i];
-            for (std::size_t e = 0; e < sum.dw.size(); ++e) sum.dw[e] += parts[i + 1].dw[e];
-            for (std::size_t e = 0; e < sum.dbias.size(); ++e) {
-              sum.dbias[e] += parts[i + 1].dbias[e];
-            }
-            pairs.push_back(std::move(sum));
+    for (const auto& [k, n] : {std::pair{kK, kN}, {kK, 2}, {30, 20}}) {
+      const std::vector<Activation> x(in.x.begin(), in.x.begin() + kTokens * k);
+      const std::vector<Activation> dy(in.dy.begin(), in.dy.begin() + kTokens * n);
+      for (const auto& shards : kShardings) {
+        SCOPED_TRACE(::testing::Message() << "shards from " << ::testing::PrintToString(shards));
+        const auto whole = backward_weight(ops, pool, x, dy, shards, k, n);
+        for (const std::size_t part : {1u, 2u, 4u}) {
+          std::vector<Gradients> parts;
+          for (std::size_t s = 0; s + 1 < shards.size(); s += part) {
+            parts.push_back(backward_weight(ops, pool, x, dy, slice(shards, s, s + part), k, n));
           }
-          parts = std::move(pairs);
+          while (parts.size() > 1) {
+            std::vector<Gradients> pairs;
+            for (std::size_t i = 0; i < parts.size(); i += 2) {
+              Gradients sum = parts[i];
+              for (std::size_t e = 0; e < sum.dw.size(); ++e) sum.dw[e] += parts[i + 1].dw[e];
+              for (std::size_t e = 0; e < sum.dbias.size(); ++e) {
+                sum.dbias[e] += parts[i + 1].dbias[e];
+              }
+              pairs.push_back(std::move(sum));
+            }
+            parts = std::move(pairs);
+          }
+          EXPECT_TRUE(same_bits(whole.dw, parts[0].dw)) << part << " shards at a time";
+          EXPECT_TRUE(same_bits(whole.dbias, parts[0].dbias)) << part << " shards at a time";
         }
-        EXPECT_TRUE(same_bits(whole.dw, parts[0].dw)) << part << " shards at a time";
-        EXPECT_TRUE(same_bits(whole.dbias, parts[0].dbias)) << part << " shards at a time";
       }
     }
   });
