@@ -1,6 +1,12 @@
 // tilewright-controller-bench: measures the operator with 200 jobs of 5 pods created at once and
 // with 2,000 suspended jobs. The baseline is 8 clients that create the same objects without an
-// operator.
+// operator. It needs etcd, an API server, a scheduler and kwok, which simulates nodes:
+// `.ci/control-plane build etcd kube-apiserver kubectl kube-scheduler kwok`. Pods run as soon as
+// they are scheduled and succeed after 15 seconds (stages.yaml).
+//
+// In this order: the idle operator; the suspended jobs, whose status it writes, and a new operator
+// that starts with them; in a new cluster the baseline, jobs created one after the other, and the
+// jobs at once. Request counts exclude watches, lists and requests of the Lease.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

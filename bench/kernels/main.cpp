@@ -1,6 +1,17 @@
-// tilewright-kernel-bench: times every kernel except linear layers on the shapes of two models, for
-// each instruction set of this CPU, and relates it to the memcpy bandwidth or the peak measured at
-// the same time.
+// tilewright-kernel-bench: times every kernel except linear layers (`tilewright-worker bench gemm`)
+// on the shapes of two models, with one and two threads, for each instruction set of this CPU, and
+// relates it to the memcpy bandwidth or the peak measured at the same time. It is built if Google
+// Benchmark is installed (libbenchmark-dev).
+//
+//   nice -n -20 tilewright-kernel-bench --benchmark_min_time=0.02 --benchmark_repetitions=7
+//     --benchmark_report_aggregates_only=true --benchmark_out=run.json
+//   python3 bench/kernels/table.py run.json $(python3 bench/support.py kernels)
+//
+// GB/s is the minimum number of bytes read and written, per second; of_memcpy its share of the
+// memcpy bandwidth with the same threads and bytes. It can exceed 1: memcpy reads its target's
+// lines before it overwrites them, which an in-place update needs anyway. Attention has the GFLOP/s
+// of its products (2 forward, 5 backward) and of_peak. Kernels of a few microseconds measure the
+// cost of dispatching work.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -3,7 +3,19 @@
 // A global batch of n examples is split into V virtual shards, V a power of two. The sum over the
 // shards is a full binary tree whose shape depends only on V: leaves are shards, a node is
 // left + right. A worker owns a contiguous range of shards and contributes the sums of the largest
-// aligned subtrees in it.
+// aligned subtrees in it, at most 2 log2 V. Example with V = 8 and three workers:
+//
+//                       root
+//            ┌───────────┴───────────┐
+//          [0,4)                   [4,8)
+//       ┌────┴────┐             ┌────┴────┐
+//     [0,2)     [2,4)         [4,6)     [6,8)
+//    ┌──┴──┐   ┌──┴──┐       ┌──┴──┐   ┌──┴──┐
+//    0     1   2     3       4     5   6     7
+//    └── rank 0 ──┘  └── rank 1 ───┘   └rank 2─┘
+// parts: [0,2), 2     3, [4,6)           [6,8)
+//
+// An empty shard is a part of zeros, not skipped: -0 + 0 is +0, so skipping it could change a bit.
 #pragma once
 
 #include <cstdint>

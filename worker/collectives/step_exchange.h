@@ -1,5 +1,11 @@
 // The all-reduce of one step as a state machine over a non-blocking transport, driven by the
-// communication thread of a Reducer. README.md describes the protocol and the order of sums.
+// communication thread of a Reducer. A bucket of the gradient is sent in chunks, each with one
+// slice per rank:
+//   1. Reduce-scatter: each rank sends its parts of slice r to rank r.
+//   2. Rank r adds them in the order of the tree (shard_tree.h).
+//   3. All-gather: rank r sends the sum to all ranks.
+// Direct, not a ring: the bits of a ring depend on the number of ranks. With one part per rank both
+// send 2 (W - 1) / W of the gradient per rank.
 #pragma once
 
 #include <poll.h>

@@ -12,6 +12,10 @@ namespace tilewright::text {
 // Failure with ExitCode::kModel for a missing directory or file, invalid JSON or UTF-8, a model
 // other than WordPiece, a normaliser or template other than BERT's, an empty vocabulary, a
 // duplicate entry or id, and a missing special token.
+//
+// Two differences from transformers 5 matter only for files written by hand: for a field that
+// tokenizer_config.json lacks, tokenizer.json's normaliser applies (transformers 5: lower case),
+// and max_input_chars_per_word is tokenizer.json's (100).
 TokenizerSpec read_tokenizer_files(const std::filesystem::path& model_dir);
 
 }  // namespace tilewright::text

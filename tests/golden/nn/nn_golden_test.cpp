@@ -188,9 +188,9 @@ double distance(const std::vector<float>& x, const std::vector<float>& y) {
 double scalar(const SafetensorsFile& file, const std::string& name) {
   return file.read_floats(name, {1})[0];
 }
-// Some exact gradients are zero (tests/golden/README.md), and their error is relative to the
-// gradient of another tensor of the layer, whose norm is returned: that of a key bias to the query
-// bias, with question answering those of the last two biases to the weights beside them.
+// Some exact gradients are zero (reference_name in write_goldens.py), and their error is relative to
+// the gradient of another tensor of the layer, whose norm is returned: that of a key bias to the
+// query bias, with question answering those of the last two biases to the weights beside them.
 const Tensor& norm_reference(const ParameterLayout& layout, const Tensor& tensor) {
   const auto at_offset = [&](std::int64_t offset) -> const Tensor& {
     return *std::find_if(layout.tensors.begin(), layout.tensors.end(),

@@ -5,7 +5,9 @@
 
 The clients reach a real server through a proxy that notes the bytes. Every step runs alone and ends with a reply, so a
 recording has one order. A line is a step; "bytes" lists what crossed the proxy as
-[connection, "client" or "server", hex], neighbours with the same sender joined. README.md describes the format.
+[connection, "client" or "server", hex], neighbours with the same sender joined, in the order in which they crossed it; the
+order of different connections within a step is not fixed. Steps without a reply end with GETNUMKEYS. The first line of a
+recording has the versions. PING carries the process id of the client, so a new recording differs there.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-// Sends what PyTorch's clients sent and expects what its servers replied (README.md).
+// Sends what PyTorch's clients sent and expects what its servers replied (record.py).
 #include <gtest/gtest.h>
 
 #include <fstream>
