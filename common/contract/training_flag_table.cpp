@@ -219,6 +219,9 @@ std::vector<TrainingFlag> working_flags() {
                       65536, "micro-batches per optimizer step"),
               "The global batch counts the processes at the start and does not change when workers "
               "join or leave."),
+      boolean("gradient_checkpointing", &Settings::gradient_checkpointing,
+              "compute activations again in the backward pass instead of keeping those of all "
+              "layers: less memory, more time, the same weights"),
       differs(determines_weights(boolean("group_by_length", &Settings::group_by_length,
                                          "put examples of similar length into one batch")),
               "The same grouping over another random order; see worker/train/data_order.h. Without "

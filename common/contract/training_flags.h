@@ -51,6 +51,7 @@ struct TrainingSettings {
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;
+  bool gradient_checkpointing = false;
   bool group_by_length = false;
   bool dataloader_drop_last = false;
 

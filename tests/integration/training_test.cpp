@@ -24,6 +24,7 @@ using testing::Training;
 TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   const std::string reference = train_in_one_process("one", 1);
   EXPECT_EQ(train_in_one_process("two-threads", 2), reference);
+  EXPECT_EQ(train_in_one_process("recomputed", 2, {"--gradient_checkpointing"}), reference);
   EXPECT_EQ(train_in_processes("two", 2), reference);
   EXPECT_EQ(train_in_processes("three", 3), reference);
   EXPECT_EQ(train_in_processes("memory", 2, {"--ddp_backend=shm"}), reference);

@@ -82,7 +82,8 @@ class Layer {
     return {parameters_.data() + at.gamma, parameters_.data() + at.beta, config_.layer_norm_eps};
   }
   void allocate(runtime::Arena& arena, std::size_t kernel_bytes) {
-    activations_.allocate(arena, config_, batch_.T(), batch_.B(), nn::Rows::kTokens);
+    activations_.allocate_before_output(arena, config_, batch_.T(), batch_.T());
+    activations_.allocate_output(arena, config_, batch_.T());
     scratch_.allocate(arena, config_, batch_.T(), kernel_bytes, nn::Use::kTraining);
   }
 

@@ -8,6 +8,7 @@
 #include "worker/bench/training_setup.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/nn/flops.h"
+#include "worker/runtime/memory.h"
 
 namespace tilewright::bench {
 namespace {
@@ -22,6 +23,7 @@ void run(const StepBenchOptions& options, runtime::Isa isa, StepBench& bench) {
   for (int step = 0; step < options.steps; ++step) {
     bench.seconds.push_back(seconds([&] { setup.step(batch); }));
   }
+  bench.peak_memory = runtime::peak_rss();
   bench.threads = setup.pool().size();
   bench.median = median(bench.seconds);
   bench.examples_per_second = static_cast<double>(batch.B()) / bench.median;
@@ -61,17 +63,18 @@ std::string StepBench::to_json() const {
   json["gflops"] = gflops;
   json["peak_gflops"] = peak_gflops;
   json["share_of_peak"] = gflops / peak_gflops;
+  json["peak_memory_bytes"] = peak_memory;
   return json.dump(2) + "\n";
 }
 
 std::string StepBench::to_text() const {
   return fmt::format(
       "{} {} {} {} on {} thread{}, {} shards: {:.3f} s/step, {:.2f} examples/s, {:.0f} GFLOP/s "
-      "({:.0f} % of {:.0f})\n",
+      "({:.0f} % of {:.0f}), {:.2f} GB\n",
       options.workload.description(), options.workload.bf16 ? "bf16" : "fp32", isa,
       options.workload.backend == kernels::GemmBackend::kNative ? "native" : "onednn", threads,
       threads == 1 ? "" : "s", options.shards, median, examples_per_second, gflops,
-      100 * gflops / peak_gflops, peak_gflops);
+      100 * gflops / peak_gflops, peak_gflops, 1e-9 * static_cast<double>(peak_memory));
 }
 
 }  // namespace tilewright::bench

@@ -27,6 +27,7 @@ struct StepBench {
   double tokens_per_second = 0;
   double gflops = 0;  // operations as counted by nn/flops.h
   double peak_gflops = 0;
+  std::uint64_t peak_memory = 0;  // resident bytes, in the steps or before
   std::string to_json() const;
   std::string to_text() const;
 };

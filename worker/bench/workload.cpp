@@ -47,6 +47,7 @@ void Workload::add_to(nlohmann::ordered_json& json) const {
   json["model"] = model;
   json["head"] = question_answering ? "question_answering" : "classification";
   json["dtype"] = bf16 ? "bf16" : "fp32";
+  json["gradient_checkpointing"] = gradient_checkpointing;
   json["gemm_backend"] = backend == kernels::GemmBackend::kNative ? "native" : "onednn";
   json["examples"] = lengths.size();
   json["tokens"] = range.tokens;
@@ -78,6 +79,7 @@ nn::EncoderConfig model_config(const Workload& workload) {
                               "distilbert, minilm",
                               workload.model));
   }
+  config.gradient_checkpointing = workload.gradient_checkpointing;
   if (workload.question_answering) config.head = nn::Head::kQuestionAnswering;
   return config;
 }

@@ -17,6 +17,7 @@ struct Workload {
   bool question_answering = false;  // otherwise classification
   std::vector<std::int32_t> lengths = std::vector<std::int32_t>(32, 128);  // tokens per example
   bool bf16 = true;
+  bool gradient_checkpointing = false;
   int threads = 0;  // 0: one per physical core
   kernels::GemmBackend backend = kernels::GemmBackend::kNative;
 

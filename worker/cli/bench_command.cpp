@@ -108,6 +108,11 @@ std::shared_ptr<WorkloadFlags> add_workload(CLI::App& command) {
   return flags;
 }
 
+void add_checkpointing(CLI::App& command, WorkloadFlags& flags) {
+  command.add_flag("--gradient_checkpointing", flags.workload.gradient_checkpointing,
+                   "Compute activations again in backward, as train --gradient_checkpointing");
+}
+
 void add_peak(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::PeakBenchOptions>();
   CLI::App* peak = bench.add_subcommand(
@@ -130,6 +135,7 @@ void add_step(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::StepBenchOptions>();
   CLI::App* step = bench.add_subcommand("step", "Forward, backward and AdamW on random tokens");
   const auto flags = add_workload(*step);
+  add_checkpointing(*step, *flags);
   step->add_option("--steps", options->steps, "Timed steps; the median is reported")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -172,6 +178,7 @@ void add_profile(CLI::App& bench, int& exit_code) {
   CLI::App* profile = bench.add_subcommand(
       "profile", "A training step's time by kernel; linear layers by shape and product");
   const auto flags = add_workload(*profile);
+  add_checkpointing(*profile, *flags);
   profile
       ->add_option("--steps", options->steps,
                    "Profiled steps, whose means are reported, in alternation with as many plain "

@@ -26,6 +26,9 @@ struct EncoderConfig {
   float qa_dropout = 0;             // of question answering
   float label_smoothing = 0;  // of classification, in the loss: see Ops::softmax_cross_entropy
   float initializer_range = 0.02f;
+  // A training keeps of each layer only the output and its norm's input, and backward computes the
+  // other activations again. The gradients have the same bits.
+  bool gradient_checkpointing = false;
 
   std::int64_t head_size() const { return hidden_size / num_attention_heads; }
   float attention_output_dropout_prob() const {

@@ -41,12 +41,11 @@ void norm_backward(const Context<Element>& c, const kernels::LayerNorm& norm,
   }
 }
 
-// to [B, H] = the rows of the first tokens of from [T, H]. `to` may be `from`.
+// to [B, H] = the rows of the first tokens of from [T, H].
 template <typename Value>
 void gather_first_tokens(const Batch& batch, std::int64_t H, const Value* from, Value* to) {
   for (std::int64_t b = 0; b < batch.B(); ++b) {
-    const Value* row = from + batch.cu_seqlens[static_cast<std::size_t>(b)] * H;
-    if (row != to + b * H) std::copy_n(row, H, to + b * H);  // never to a row that is still needed
+    std::copy_n(from + batch.cu_seqlens[static_cast<std::size_t>(b)] * H, H, to + b * H);
   }
 }
 
@@ -75,23 +74,37 @@ void weight_gradient(const Context<Element>& c, const LinearLayout& linear, cons
 }
 
 template <typename Element>
-void LayerActivations<Element>::allocate(runtime::Arena& arena, const EncoderConfig& config,
-                                         std::int64_t tokens, std::int64_t examples, Rows rows) {
+void LayerActivations<Element>::allocate_before_output(runtime::Arena& arena,
+                                                       const EncoderConfig& config,
+                                                       std::int64_t tokens, std::int64_t count) {
   const std::int64_t H = config.hidden_size;
   const std::int64_t I = config.intermediate_size;
-  const std::int64_t R = rows == Rows::kTokens ? tokens : examples;
   qkv = arena.take<Element>(tokens * 3 * H);
   context = arena.take<Element>(tokens * H);
   log_sum_exp = arena.take<float>(tokens * config.num_attention_heads);
-  row_context = rows == Rows::kTokens ? context : arena.take<Element>(R * H);
-  attention_sum = arena.take<float>(R * H);
-  attention_stats = arena.take<float>(R * 2);
-  attended = arena.take<Element>(R * H);
-  intermediate = arena.take<Element>(R * I);
-  activated = arena.take<Element>(R * I);
-  output_sum = arena.take<float>(R * H);
-  output_stats = arena.take<float>(R * 2);
-  output = arena.take<Element>(R * H);
+  row_context = context;
+  attention_sum = arena.take<float>(count * H);
+  attention_stats = arena.take<float>(count * 2);
+  attended = arena.take<Element>(count * H);
+  intermediate = arena.take<Element>(count * I);
+  activated = arena.take<Element>(count * I);
+}
+
+template <typename Element>
+void LayerActivations<Element>::allocate_first_tokens(runtime::Arena& arena,
+                                                      const EncoderConfig& config,
+                                                      std::int64_t examples) {
+  row_context = arena.take<Element>(examples * config.hidden_size);
+  row_residual = arena.take<float>(examples * config.hidden_size);
+  row_stats = arena.take<float>(examples * 2);
+}
+
+template <typename Element>
+void LayerActivations<Element>::allocate_output(runtime::Arena& arena, const EncoderConfig& config,
+                                                std::int64_t count) {
+  output_sum = arena.take<float>(count * config.hidden_size);
+  output_stats = arena.take<float>(count * 2);
+  output = arena.take<Element>(count * config.hidden_size);
 }
 
 template <typename Element>
@@ -99,15 +112,14 @@ void LayerScratch<Element>::allocate(runtime::Arena& arena, const EncoderConfig&
                                      std::int64_t tokens, std::size_t kernel_bytes, Use use) {
   const std::int64_t H = config.hidden_size;
   branch = arena.take<Element>(tokens * H);
-  hidden32 = arena.take<float>(tokens * H);
-  row_stats = arena.take<float>(tokens * 2);
+  embedded32 = arena.take<float>(tokens * H);
   kernel = arena.take<std::byte>(static_cast<std::int64_t>(kernel_bytes));
   if (use == Use::kInference) return;
   d_hidden32 = arena.take<float>(tokens * H);
-  d_branch = arena.take<Element>(tokens * H);
+  d_branch = branch;  // backward begins when forward has read branch
   d_input = arena.take<Element>(tokens * H);
-  d_intermediate = arena.take<Element>(tokens * config.intermediate_size);
-  d_qkv = arena.take<Element>(tokens * 3 * H);
+  d_intermediate = arena.take<Element>(tokens * std::max(config.intermediate_size, 3 * H));
+  d_qkv = d_intermediate;  // attention's backward comes after the last use of d_intermediate
 }
 
 template <typename Element>
@@ -116,8 +128,24 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
                                     const Element* input, kernels::Residual residual,
                                     const LayerActivations<Element>& a,
                                     const LayerScratch<Element>& scratch) const {
-  const std::int64_t H = config.hidden_size;
+  forward_before_output(c, config, batch, key, training, input, residual, a, scratch);
+  const std::int64_t R = batch.count(rows);
   const float p_hidden = training ? config.hidden_dropout_prob : 0.0f;
+  output.forward(c, a.activated, R, scratch.branch, scratch.kernel);
+  c.ops.add_norm_forward(
+      c.pool, scratch.branch, {a.attention_sum, a.attention_stats, attention_norm}, R,
+      config.hidden_size, output_norm, key.at(index, DropoutKey::kOutput, p_hidden),
+      batch.identity(rows), a.output_sum, a.output_stats, a.output);
+}
+
+template <typename Element>
+void EncoderLayer<Element>::forward_before_output(const Context<Element>& c,
+                                                  const EncoderConfig& config, const Batch& batch,
+                                                  const DropoutKey& key, bool training,
+                                                  const Element* input, kernels::Residual residual,
+                                                  const LayerActivations<Element>& a,
+                                                  const LayerScratch<Element>& scratch) const {
+  const std::int64_t H = config.hidden_size;
   const float p_attended = training ? config.attention_output_dropout_prob() : 0.0f;
   const float p_attention = training ? config.attention_probs_dropout_prob : 0.0f;
 
@@ -127,27 +155,20 @@ void EncoderLayer<Element>::forward(const Context<Element>& c, const EncoderConf
       scratch.kernel);
   if (rows == Rows::kExamples) {
     gather_first_tokens(batch, H, a.context, a.row_context);
-    gather_first_tokens(batch, H, residual.values, scratch.hidden32);
-    residual.values = scratch.hidden32;
+    gather_first_tokens(batch, H, residual.values, a.row_residual);
+    residual.values = a.row_residual;
     if (residual.stats != nullptr) {
-      gather_first_tokens(batch, 2, residual.stats, scratch.row_stats);
-      residual.stats = scratch.row_stats;
+      gather_first_tokens(batch, 2, residual.stats, a.row_stats);
+      residual.stats = a.row_stats;
     }
   }
   const std::int64_t R = batch.count(rows);
-  const kernels::RowIdentity identity = batch.identity(rows);
   attention_output.forward(c, a.row_context, R, scratch.branch, scratch.kernel);
   c.ops.add_norm_forward(c.pool, scratch.branch, residual, R, H, attention_norm,
-                         key.at(index, DropoutKey::kAttentionOutput, p_attended), identity,
-                         a.attention_sum, a.attention_stats, a.attended);
-
+                         key.at(index, DropoutKey::kAttentionOutput, p_attended),
+                         batch.identity(rows), a.attention_sum, a.attention_stats, a.attended);
   intermediate.forward(c, a.attended, R, a.intermediate, scratch.kernel);
   c.ops.gelu_forward(c.pool, a.intermediate, R * config.intermediate_size, a.activated);
-  output.forward(c, a.activated, R, scratch.branch, scratch.kernel);
-  c.ops.add_norm_forward(c.pool, scratch.branch,
-                         {a.attention_sum, a.attention_stats, attention_norm}, R, H, output_norm,
-                         key.at(index, DropoutKey::kOutput, p_hidden), identity, a.output_sum,
-                         a.output_stats, a.output);
 }
 
 template <typename Element>

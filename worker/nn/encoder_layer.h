@@ -17,21 +17,29 @@ enum class Use { kTraining, kInference };
 // head reads only the first tokens.
 template <typename Element>
 struct LayerActivations {
+  // What EncoderLayer::forward_before_output() writes.
   Element* qkv = nullptr;            // [T, 3H]
   Element* context = nullptr;        // [T, H]
   float* log_sum_exp = nullptr;      // [A, T]
   Element* row_context = nullptr;    // [R, H] the rows of context that are used
+  float* row_residual = nullptr;     // [R, H] those of the residual, if R is not T
+  float* row_stats = nullptr;        // [R, 2] and of its statistics
   float* attention_sum = nullptr;    // [R, H] before layer norm
   float* attention_stats = nullptr;  // [R, 2]
   Element* attended = nullptr;       // [R, H] after layer norm
   Element* intermediate = nullptr;   // [R, I] before GELU
   Element* activated = nullptr;      // [R, I] after GELU
-  float* output_sum = nullptr;       // [R, H]
-  float* output_stats = nullptr;     // [R, 2]
-  Element* output = nullptr;         // [R, H]
+  // What else forward() writes: the output and the residual of the next layer.
+  float* output_sum = nullptr;    // [R, H]
+  float* output_stats = nullptr;  // [R, 2]
+  Element* output = nullptr;      // [R, H]
 
-  void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens,
-                std::int64_t examples, Rows rows);
+  // `count`: R. Layers may share what is computed before the output, with memory for T rows.
+  void allocate_before_output(runtime::Arena& arena, const EncoderConfig& config,
+                              std::int64_t tokens, std::int64_t count);
+  void allocate_first_tokens(runtime::Arena& arena, const EncoderConfig& config,
+                             std::int64_t examples);  // if R is not T
+  void allocate_output(runtime::Arena& arena, const EncoderConfig& config, std::int64_t count);
 };
 
 // The gradient of a linear layer's weight and bias for each group of shards. x [rows, K], dy [rows,
@@ -45,13 +53,12 @@ void weight_gradient(const Context<Element>& c, const LinearLayout& linear, cons
 template <typename Element>
 struct LayerScratch {
   Element* branch = nullptr;    // [T, H] output of attention or feed-forward, added to the residual
-  float* hidden32 = nullptr;    // [T, H] output of the embeddings, or rows of a residual
-  float* row_stats = nullptr;   // [T, 2] of those rows
+  float* embedded32 = nullptr;  // [T, H] output of the embeddings, the residual of layer 0
   float* d_hidden32 = nullptr;  // [T, H] gradient of the residual stream, in and out
-  Element* d_branch = nullptr;  // [T, H]
+  Element* d_branch = nullptr;  // [T, H] same memory as branch
   Element* d_input = nullptr;   // [T, H] gradient through the branch, in and out
   Element* d_intermediate = nullptr;  // [T, I]
-  Element* d_qkv = nullptr;           // [T, 3H]
+  Element* d_qkv = nullptr;           // [T, 3H] same memory as d_intermediate
   std::byte* kernel = nullptr;        // scratch of one kernel call
 
   void allocate(runtime::Arena& arena, const EncoderConfig& config, std::int64_t tokens,
@@ -72,6 +79,13 @@ struct EncoderLayer {
                const DropoutKey& key, bool training, const Element* input,
                kernels::Residual residual, const LayerActivations<Element>& a,
                const LayerScratch<Element>& scratch) const;
+  // The part of forward() before the output's linear layer. It writes all that backward() reads
+  // except the output's sum and statistics; the same arguments give the same bits, also of dropout.
+  void forward_before_output(const Context<Element>& c, const EncoderConfig& config,
+                             const Batch& batch, const DropoutKey& key, bool training,
+                             const Element* input, kernels::Residual residual,
+                             const LayerActivations<Element>& a,
+                             const LayerScratch<Element>& scratch) const;
   kernels::Residual residual_of(const LayerActivations<Element>& a) const {
     return {a.output_sum, a.output_stats, output_norm};
   }

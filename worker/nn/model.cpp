@@ -55,13 +55,20 @@ struct Model<Element>::Activations {
     embedding_stats = arena.take<float>(T * 2);
     embedded = arena.take<Element>(T * H);
     layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
+    const bool keeps_all = use == Use::kTraining && !config.gradient_checkpointing;
+    LayerActivations<Element> shared;
+    if (!keeps_all) shared.allocate_before_output(arena, config, T, T);
     for (std::size_t l = 0; l < layers.size(); ++l) {
       const bool last = l + 1 == layers.size();
+      const Rows rows = last ? head_rows(config) : Rows::kTokens;
+      const std::int64_t R = rows == Rows::kTokens ? T : limits.examples;
+      LayerActivations<Element>& layer = layers[l] = shared;
+      if (keeps_all) layer.allocate_before_output(arena, config, T, R);
+      if (rows == Rows::kExamples) layer.allocate_first_tokens(arena, config, R);
       if (use == Use::kInference && !last && l >= 2) {
-        layers[l] = layers[l - 2];  // a layer reads only the output of the one before
+        layer = layers[l - 2];  // a layer reads only the output of the one before
       } else {
-        layers[l].allocate(arena, config, T, limits.examples,
-                           last ? head_rows(config) : Rows::kTokens);
+        layer.allocate_output(arena, config, R);
       }
     }
     scratch.allocate(arena, config, T, kernel_bytes, use);
@@ -169,6 +176,17 @@ void Model<Element>::reserve(const BatchLimits& training, std::int64_t shards,
 }
 
 template <typename Element>
+const Element* Model<Element>::input_of(std::size_t layer) const {
+  return layer == 0 ? a_->embedded : a_->layers[layer - 1].output;
+}
+
+template <typename Element>
+kernels::Residual Model<Element>::residual_of_input(std::size_t layer) const {
+  if (layer == 0) return {a_->scratch.embedded32, nullptr, {}};
+  return layers_[layer - 1].residual_of(a_->layers[layer - 1]);
+}
+
+template <typename Element>
 std::span<const Element> Model<Element>::forward(const Batch& batch, const DropoutKey& key,
                                                  bool training) {
   const std::int64_t rows = batch.T();
@@ -192,17 +210,13 @@ std::span<const Element> Model<Element>::forward(const Batch& batch, const Dropo
                             {values + layout_.embedding_norm.gamma,
                              values + layout_.embedding_norm.beta, config_.layer_norm_eps},
                             key.at(-1, DropoutKey::kEmbeddings, p), a_->tokens, a_->embedding_sum,
-                            a_->embedding_stats, a_->scratch.hidden32, a_->embedded);
-  const Element* hidden = a_->embedded;
-  kernels::Residual residual{a_->scratch.hidden32, nullptr, {}};
+                            a_->embedding_stats, a_->scratch.embedded32, a_->embedded);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    layers_[l].forward(c_, config_, batch, key, training, hidden, residual, a_->layers[l],
-                       a_->scratch);
-    residual = layers_[l].residual_of(a_->layers[l]);
-    hidden = a_->layers[l].output;
+    layers_[l].forward(c_, config_, batch, key, training, input_of(l), residual_of_input(l),
+                       a_->layers[l], a_->scratch);
   }
-
-  return head_.forward(c_, config_, batch, key, training, hidden, a_->head, a_->scratch);
+  return head_.forward(c_, config_, batch, key, training, a_->layers.back().output, a_->head,
+                       a_->scratch);
 }
 
 template <typename Element>
@@ -227,8 +241,13 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
 
   const Element* d_branch = nullptr;
   for (std::size_t l = layers_.size(); l-- > 0;) {
-    const Element* input = l == 0 ? a_->embedded : a_->layers[l - 1].output;
-    layers_[l].backward(c_, config_, batch, key, input, a_->layers[l], scratch, d_branch, sink);
+    // The shared activations are those of the last layer until another layer is recomputed.
+    if (config_.gradient_checkpointing && l + 1 < layers_.size()) {
+      layers_[l].forward_before_output(c_, config_, batch, key, true, input_of(l),
+                                       residual_of_input(l), a_->layers[l], scratch);
+    }
+    layers_[l].backward(c_, config_, batch, key, input_of(l), a_->layers[l], scratch, d_branch,
+                        sink);
     d_branch = scratch.d_input;
   }
 

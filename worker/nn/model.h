@@ -67,6 +67,10 @@ class Model {
  private:
   struct Activations;
 
+  // The input of an encoder layer in the last forward(), rounded to Element and not.
+  const Element* input_of(std::size_t layer) const;
+  kernels::Residual residual_of_input(std::size_t layer) const;
+
   EncoderConfig config_;
   Context<Element> c_;
   ParameterLayout layout_;

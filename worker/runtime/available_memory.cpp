@@ -1,4 +1,4 @@
-// Determines the memory that a process may still use: the limits that it shares with other
+// Determines the memory that a process uses and may still use: the limits that it shares with other
 // processes (the machine and its cgroups) and its address space limit.
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ std::uint64_t read_entry(const fs::path& path, std::string_view key, std::uint64
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with(key)) continue;
-    const std::size_t begin = line.find_first_not_of(' ', key.size());
+    const std::size_t begin = line.find_first_not_of(" \t", key.size());
     if (begin == std::string::npos) return fallback;
     std::uint64_t number = 0;
     const auto [end, error] =
@@ -128,6 +128,10 @@ std::uint64_t anonymous_rss(const fs::path& root) {
   std::uint64_t file_pages = 0;
   if (!(in >> mapped >> resident >> file_pages)) return 0;
   return (resident - std::min(resident, file_pages)) * page_bytes();
+}
+
+std::uint64_t peak_rss(const fs::path& root) {
+  return read_entry(root / "proc/self/status", "VmHWM:", 0) * 1024;
 }
 
 }  // namespace tilewright::runtime

@@ -31,6 +31,9 @@ std::uint64_t available_memory(const std::filesystem::path& root = "/");
 // Bytes of the pools that this process already uses: resident memory that is not file-backed.
 std::uint64_t anonymous_rss(const std::filesystem::path& root = "/");
 
+// The largest resident memory of this process so far, in bytes.
+std::uint64_t peak_rss(const std::filesystem::path& root = "/");
+
 // A zeroed block of memory. Blocks of 2 MiB and more request huge pages.
 class Block {
  public:

@@ -108,6 +108,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                               settings.label_smoothing_factor, job.task->name()));
   }
   encoder.label_smoothing = settings.label_smoothing_factor;
+  encoder.gradient_checkpointing = settings.gradient_checkpointing;
   const auto override_dropout = [](float& probability, float flag) {
     if (flag >= 0) probability = flag;
   };

@@ -21,8 +21,11 @@ std::string describe_estimate(const MemoryEstimate& need) {
       to_mib(need.activations), to_mib(need.gradients));
 }
 
+// Ends a list of what would help.
 std::string suggestion(const MemoryEstimate& need, bool smaller_batch_fits) {
-  return smaller_batch_fits ? fmt::format("a smaller --{}", need.batch_flag) : "a smaller model";
+  if (!smaller_batch_fits) return " or a smaller model";
+  return fmt::format("{} or a smaller --{}", need.can_recompute ? ", --gradient_checkpointing" : "",
+                     need.batch_flag);
 }
 
 }  // namespace
@@ -36,7 +39,7 @@ void check_memory(const MemoryEstimate& need, std::uint64_t available) {
   const bool smaller_batch_fits = need.total() - need.activations < available;
   throw Failure(ExitCode::kMemory,
                 fmt::format("not enough memory: this training {}, found {} MiB available, expected "
-                            "more or {}",
+                            "more{}",
                             describe_estimate(need), to_mib(available),
                             suggestion(need, smaller_batch_fits)));
 }
@@ -89,7 +92,7 @@ void check_shared_memory(const MemoryEstimate& need, const std::vector<MemoryDem
     const bool smaller_batch_fits = needed - sharers * need.activations < left + held;
     throw Failure(ExitCode::kMemory,
                   fmt::format("not enough memory: each of {} processes that share it {}, found {} "
-                              "MiB available to them, expected more, fewer processes or {}",
+                              "MiB available to them, expected more, fewer processes{}",
                               sharers, describe_estimate(need), to_mib(left + held),
                               suggestion(need, smaller_batch_fits)));
   }

@@ -18,6 +18,7 @@ struct MemoryEstimate {
   std::uint64_t gradients = 0;
   std::int64_t tokens = 0;      // in the largest micro-batch
   std::string_view batch_flag;  // the flag that limits `tokens`
+  bool can_recompute = false;   // --gradient_checkpointing would reduce `activations`
 
   std::uint64_t total() const;
 };

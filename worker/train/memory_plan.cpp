@@ -109,6 +109,7 @@ MemoryEstimate estimate_memory(const Job& job, const nn::Context<Activation>& co
   estimate.gradients = static_cast<std::uint64_t>(plan.gradient_elements) *
                        static_cast<std::uint64_t>(plan.gradient_buffers) * sizeof(float);
   estimate.tokens = evaluation_is_largest ? plan.evaluation.tokens : plan.training.tokens;
+  estimate.can_recompute = !evaluation_is_largest && !job.settings.gradient_checkpointing;
   estimate.batch_flag =
       evaluation_is_largest ? "per_device_eval_batch_size" : "per_device_train_batch_size";
   return estimate;

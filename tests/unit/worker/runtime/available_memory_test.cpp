@@ -133,6 +133,13 @@ TEST_F(AvailableMemory, AnonymousRssExcludesFilePages) {
   EXPECT_GT(anonymous_rss(), 0);
 }
 
+TEST_F(AvailableMemory, PeakRssIsTheHighWaterMark) {
+  EXPECT_EQ(peak_rss(directory_.path()), 0);
+  write("proc/self/status", "VmPeak:\t  9000 kB\nVmHWM:\t  700 kB\nVmRSS:\t  500 kB\n");
+  EXPECT_EQ(peak_rss(directory_.path()), 700 * 1024);
+  EXPECT_GE(peak_rss(), anonymous_rss());
+}
+
 TEST_F(AvailableMemory, IsZeroWhenUsageExceedsTheLimit) {
   write("sys/fs/cgroup/memory.max", mib(100));
   write("sys/fs/cgroup/memory.current", mib(130));

@@ -44,6 +44,14 @@ TEST(MemoryEstimate, ErrorSuggestsASmallerBatch) {
       "expected more or a smaller --per_device_train_batch_size");
 }
 
+TEST(MemoryEstimate, ErrorSuggestsGradientCheckpointingIfItIsOff) {
+  MemoryEstimate recomputable = need();
+  recomputable.can_recompute = true;
+  EXPECT_TRUE(refusal(recomputable, 800 * kMib)
+                  .ends_with("expected more, --gradient_checkpointing or a smaller "
+                             "--per_device_train_batch_size"));
+}
+
 TEST(MemoryEstimate, ErrorSuggestsASmallerModelIfNoBatchFits) {
   EXPECT_TRUE(refusal(need(), 500 * kMib)
                   .ends_with("found 500 MiB available, expected more or a "

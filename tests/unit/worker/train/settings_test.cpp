@@ -204,5 +204,10 @@ TEST(Fingerprint, DiffersBetweenPaddedAndPackedTraining) {
   EXPECT_NE(fingerprint(packed), fingerprint(padded));
 }
 
+// So a training that ran out of memory can resume with it.
+TEST(Fingerprint, IsTheSameWithGradientCheckpointing) {
+  EXPECT_EQ(fingerprint(resolve({"--gradient_checkpointing"})), fingerprint(resolve({})));
+}
+
 }  // namespace
 }  // namespace tilewright::train

@@ -195,8 +195,8 @@ class MemoryTest : public TrainerTest {
 
   MemoryTest() : job_(make_job()) {}
 
-  Job make_job() const {
-    const std::vector<std::string> flags = {
+  Job make_job(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> flags = {
         "--train_file=" + (directory_.path() / "rows.json").string(),
         "--validation_file=" + (directory_.path() / "rows.json").string(),
         "--model_name_or_path=" + model_.string(),
@@ -208,6 +208,7 @@ class MemoryTest : public TrainerTest {
         "--logging_steps=1",
         "--save_strategy=no",
         "--bf16=false"};
+    flags.insert(flags.end(), more.begin(), more.end());
     const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
     return load_job(make_settings(arguments, {}), "uid-1");
   }
@@ -266,6 +267,15 @@ TEST_F(MemoryTest, AWorkerGetsTheStateFromTheOthers) {
   for (std::size_t i = 0; i < history.size(); ++i) EXPECT_EQ(history[i].at("step"), i + 1);
   EXPECT_EQ(c->trainer->recovery_counts().recoveries, 0);
   EXPECT_GT(c->trainer->train_seconds(), 0);
+}
+
+// With the dropout of the model's config.json.
+TEST_F(MemoryTest, GradientCheckpointingSavesMemoryAndDoesNotChangeTheWeights) {
+  const std::vector<float> expected = undisturbed();
+  const std::uint64_t all = make_worker()->trainer->memory_estimate().activations;
+  job_ = make_job({"--gradient_checkpointing"});
+  EXPECT_TRUE(undisturbed() == expected);
+  EXPECT_LT(make_worker()->trainer->memory_estimate().activations, all);
 }
 
 TEST_F(MemoryTest, AWorkerThatHasMissedStepsGetsThem) {
