@@ -17,6 +17,8 @@
 #include "common/rendezvous/messages.h"
 #include "common/rendezvous/server.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/silent_logger.h"
+#include "tests/unit/common/net/net_fixtures.h"
 #include "tests/unit/common/net/relay.h"
 
 namespace tilewright::rendezvous {
@@ -25,6 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 using tilewright::testing::ManualClock;
 
 constexpr const char* kUid = "job-1";
@@ -430,7 +433,7 @@ TEST(Coordinator, TheClientReconnectsWhenTheCoordinatorHangs) {
                         net::Ready::kYes) {
       clock.advance(hung.coordinator_timeout);
     }
-    net::Socket socket = listener.accept(net::within(seconds(20))).or_throw();
+    net::Socket socket = net::accept_from(listener);
     ASSERT_EQ(
         decode_hello(net::read_message(socket, kMaxHelloBytes, net::within(seconds(5))).or_throw())
             .value()

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tests/support/manual_clock.h"
+#include "tests/support/silent_logger.h"
 #include "tests/support/tcpstore_client.h"
 
 namespace tilewright::tcpstore {
@@ -15,6 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tilewright::testing::encode;
+using tilewright::testing::make_silent_logger;
 using tilewright::testing::ManualClock;
 using tilewright::testing::TcpStoreClient;
 

@@ -8,6 +8,7 @@
 #include "common/net/connect.h"
 #include "common/net/handshake.h"
 #include "common/net/message.h"
+#include "tests/unit/common/net/net_fixtures.h"
 #include "tests/unit/worker/collectives/cluster.h"
 #include "worker/collectives/exchange.h"
 
@@ -231,7 +232,7 @@ TEST(Mesh, TakesOnlyTheExpectedInstanceForALowerRank) {
   Listeners listeners(2);
   auto one = join(listeners, listeners.config(1, 7));
   {  // a process that accepts every rank
-    net::Socket socket = listeners.listeners[0].accept(test_deadline()).or_throw();
+    net::Socket socket = net::accept_from(listeners.listeners[0]);
     net::authenticate(socket, net::Role::kServer, test_key(), kContext, test_deadline()).or_throw();
     RawHello hello;
     socket.read_exact(std::as_writable_bytes(std::span(&hello, 1)), test_deadline()).or_throw();
@@ -270,7 +271,7 @@ TEST(Mesh, EndsForGoodWhenAPeerHasAnotherProtocolVersion) {
     }
     return Error{ExitCode::kOk, ""};
   });
-  net::Socket socket = listeners.listeners[0].accept(test_deadline()).or_throw();
+  net::Socket socket = net::accept_from(listeners.listeners[0]);
   net::authenticate(socket, net::Role::kServer, test_key(), kContext, test_deadline()).or_throw();
   net::write_message(socket, "Vit uses another version", test_deadline()).or_throw();
   const Error error = one.get();
