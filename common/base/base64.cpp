@@ -6,15 +6,6 @@
 
 namespace tilewright {
 
-std::string encode_base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                   reinterpret_cast<const unsigned char*>(bytes.data()),
-                                   static_cast<int>(bytes.size()));
-  text.resize(static_cast<std::size_t>(size));
-  return text;
-}
-
 std::optional<std::string> decode_base64(std::string_view text) {
   std::string packed(text);
   std::erase_if(packed, [](char c) { return c == '\n' || c == '\r'; });

@@ -1,7 +1,6 @@
 #include "common/base/log.h"
 
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/null_sink.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,10 +50,6 @@ std::shared_ptr<Logger> make_logger(const std::string& level) {
   logger->set_pattern(kPattern);
   logger->set_level(spdlog::level::from_str(level));
   return logger;
-}
-
-std::shared_ptr<Logger> make_silent_logger() {
-  return std::make_shared<Logger>("silent", std::make_shared<spdlog::sinks::null_sink_mt>());
 }
 
 std::optional<LogLine> parse_log_line(std::string_view line) {

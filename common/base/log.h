@@ -18,9 +18,6 @@ using Logger = spdlog::logger;
 // the pod, `tilewright up` names the worker, and the agent prefixes the lines of its processes.
 std::shared_ptr<Logger> make_logger(const std::string& level = "info");
 
-// A logger that discards every line, for tests.
-std::shared_ptr<Logger> make_silent_logger();
-
 struct LogLine {
   spdlog::level::level_enum level = spdlog::level::info;
   std::string_view message;  // points into the parsed line

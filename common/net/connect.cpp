@@ -130,18 +130,4 @@ Result<Socket> Listener::try_accept() {
   }
 }
 
-Result<Socket> Listener::accept(const Wait& wait) {
-  while (true) {
-    auto socket = try_accept();
-    if (!socket.ok() || socket->connected()) return socket;
-    const Ready ready = wait_ready(fd_.get(), POLLIN, wait);
-    if (ready != Ready::kYes) {
-      return Error{ExitCode::kPeerLost, fmt::format("{}: {}", to_string(local_),
-                                                    ready == Ready::kCancelled
-                                                        ? "the wait for a connection was cancelled"
-                                                        : "no connection before the deadline")};
-    }
-  }
-}
-
 }  // namespace tilewright::net

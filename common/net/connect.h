@@ -20,7 +20,6 @@ class Listener {
   // "0.0.0.0" on a system without IPv6).
   const Address& local_address() const { return local_; }
   int fd() const { return fd_.get(); }
-  Result<Socket> accept(const Wait& wait);
   // Returns a Socket that is not connected if no connection is pending.
   Result<Socket> try_accept();
 

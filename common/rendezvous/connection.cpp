@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <array>
+#include <utility>
 
 namespace tilewright::rendezvous {
 namespace {
@@ -115,11 +116,15 @@ Status Connection::write() {
 }
 
 void Connection::turn_away(const std::string& reason) {
-  input_ = {};
-  reader_ = net::MessageReader(kMaxMessageBytes);
+  // A string to which an empty one is assigned keeps its memory.
+  input_.clear();
+  input_.shrink_to_fit();
+  net::MessageReader empty(kMaxMessageBytes);
+  std::swap(reader_, empty);
   // A peer that does not read its messages would not read the reason either.
   if (output_.size() > kReadBytes) {
-    output_ = {};
+    output_.clear();
+    output_.shrink_to_fit();
   } else {
     send(Unavailable{reason});
   }

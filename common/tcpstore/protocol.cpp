@@ -50,27 +50,6 @@ void append_string(std::string& reply, std::string_view value) {
   reply += value;
 }
 
-std::string encode(const Request& request) {
-  std::string text(1, static_cast<char>(request.operation));
-  std::string_view fields = format_of(request.operation).fields;
-  std::size_t items = 1;
-  if (fields.starts_with('*')) {
-    fields.remove_prefix(1);
-    items = request.keys.size();
-    append_bytes_of(text, std::uint64_t{items});
-  }
-  std::size_t key = 0, value = 0;
-  for (std::size_t item = 0; item < items; ++item) {
-    for (const char field : fields) {
-      if (field == 'k') append_string(text, request.keys.at(key++));
-      if (field == 'v') append_string(text, request.values.at(value++));
-      if (field == 'n') append_bytes_of(text, request.number);
-      if (field == 'w') append_bytes_of(text, static_cast<std::uint32_t>(request.number));
-    }
-  }
-  return text;
-}
-
 void RequestReader::append(std::string_view bytes) {
   discard_taken();
   buffer_ += bytes;

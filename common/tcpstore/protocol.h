@@ -85,9 +85,6 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
-// For clients: tests and recordings.
-std::string encode(const Request& request);
-
 // Splits a stream into requests: append() the bytes, then call next() until it returns nullopt.
 class RequestReader {
  public:

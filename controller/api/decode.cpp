@@ -465,8 +465,6 @@ DecodeResult decode_document(Document document) {
   return decode<TrainJob>(std::move(document), false);
 }
 
-DecodeResult decode_manifest(std::string_view yaml) { return decode_document(read_yaml(yaml)); }
-
 DecodedPyTorchJob decode_pytorchjob_document(Document document) {
   return decode<PyTorchJob>(std::move(document), true);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "common/json/document.h"
 #include "controller/api/findings.h"
@@ -23,8 +22,6 @@ using DecodeResult = Decoded<TrainJob>;
 using DecodedPyTorchJob = Decoded<PyTorchJob>;
 
 // Reports all errors: unknown fields with the nearest known name, wrong types and invalid values.
-DecodeResult decode_manifest(std::string_view yaml);
-// The same for one document of a manifest with several.
 DecodeResult decode_document(Document document);
 DecodedPyTorchJob decode_pytorchjob_document(Document document);
 

@@ -151,12 +151,11 @@ json members_of(const T& object) {
 
 }  // namespace
 
-json to_json(const ObjectMeta& metadata) { return members_of(metadata); }
 json to_json(const TrainJobStatus& status) { return members_of(status); }
 
 json to_json(const TrainJob& job) {
   json object = {{"apiVersion", kApiVersion}, {"kind", kTrainJobKind}};
-  object["metadata"] = to_json(job.metadata);
+  object["metadata"] = members_of(job.metadata);
   object["spec"] = members_of(job.spec);
   if (!(job.status == TrainJobStatus())) object["status"] = to_json(job.status);
   return object;
@@ -170,7 +169,7 @@ json to_json(const PyTorchJobStatus& status) {
 
 json to_json(const PyTorchJob& job) {
   json object = {{"apiVersion", kPyTorchJobApiVersion}, {"kind", kPyTorchJobKind}};
-  object["metadata"] = to_json(job.metadata);
+  object["metadata"] = members_of(job.metadata);
   object["spec"] = members_of(job.spec);
   if (!(job.status == PyTorchJobStatus())) object["status"] = to_json(job.status);
   return object;

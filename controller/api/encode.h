@@ -15,6 +15,5 @@ nlohmann::json to_json(const PyTorchJob& job);
 // Without the field tilewright if nothing is recorded in it.
 nlohmann::json to_json(const PyTorchJobStatus& status);
 nlohmann::json to_json(const TrainJobStatus& status);
-nlohmann::json to_json(const ObjectMeta& metadata);
 
 }  // namespace tilewright::api

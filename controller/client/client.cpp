@@ -67,7 +67,7 @@ Query selector_query(const Selection& selection) {
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::make(const ClusterConfig& config, SenderOptions options) {
-  auto transport = Transport::make(config);
+  auto transport = Transport::make(config, *options.clock);
   if (!transport) return transport.error();
   return std::unique_ptr<Client>(
       new Client(std::move(transport).value(), config.credentials, std::move(options)));
@@ -167,7 +167,8 @@ ApiResult<std::unique_ptr<WatchStream>> Client::watch(const ResourceType& type,
   limits.idle_timeout = options.idle_timeout;
   limits.total = options.server_timeout + std::chrono::seconds(30);
   limits.max_event_bytes = options.max_event_bytes;
-  return std::make_unique<WatchStream>(std::move(*exchange), limits, request, selection.filter);
+  return std::make_unique<WatchStream>(std::move(*exchange), limits, request, selection.filter,
+                                       sender_.clock());
 }
 
 ApiResult<Json> Client::create(const WriteGuard& guard, const ResourceType& type,

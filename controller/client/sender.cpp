@@ -70,7 +70,7 @@ ApiResult<std::unique_ptr<Exchange>> Sender::begin(const ApiRequest& request, bo
   const std::uint64_t generation = credentials_->generation();
   if (generation_.exchange(generation) != generation) transport_->renew_connections();
   // Checked last, to minimize the time between the check and the write.
-  if (request.guard && !request.guard->permits(monotonic_now())) {
+  if (request.guard && !request.guard->permits(clock().now())) {
     return make_error(ErrorKind::kFenced, "not sent: this process is no longer the leader",
                       request);
   }
@@ -113,7 +113,7 @@ void Sender::renew_credentials() {
 
 ApiResult<std::string> Sender::attempt(const ApiRequest& request, const net::Wait& wait) {
   net::Wait bounded = wait;
-  bounded.deadline = std::min(bounded.deadline, monotonic_now() + options_.attempt_timeout);
+  bounded.deadline = std::min(bounded.deadline, clock().now() + options_.attempt_timeout);
   // A write must not outlive the guard: at its expiry the connection is closed.
   if (request.guard) bounded.deadline = std::min(bounded.deadline, request.guard->valid_until());
   auto exchange = begin(request, true, bounded);

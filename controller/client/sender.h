@@ -23,6 +23,7 @@ struct SenderOptions {
   // Limit for one attempt, so that a dead connection leaves time for another attempt.
   Duration attempt_timeout = std::chrono::seconds(15);
   std::string user_agent = "tilewright";
+  Clock* clock = &system_clock();  // for attempt_timeout, write guards and idle watches
   Jitter jitter = random_jitter();
   // For tests: called before and after every attempt of every write. before_write is called after
   // the guard has permitted the write.
@@ -52,6 +53,7 @@ class Sender {
   ApiResult<std::unique_ptr<Exchange>> open(const ApiRequest& request, const net::Wait& wait);
 
   const RequestCounter& counter() const { return counter_; }
+  Clock& clock() const { return *options_.clock; }
 
  private:
   ApiResult<std::string> attempt(const ApiRequest& request, const net::Wait& wait);

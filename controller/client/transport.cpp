@@ -316,7 +316,7 @@ struct Transport::Impl {
   }
 };
 
-Result<std::unique_ptr<Transport>> Transport::make(const ClusterConfig& config) {
+Result<std::unique_ptr<Transport>> Transport::make(const ClusterConfig& config, Clock& clock) {
   start_http_thread();
   auto impl = std::make_shared<Impl>();
   if (!web::uri::validate(config.server)) {
@@ -355,7 +355,7 @@ Result<std::unique_ptr<Transport>> Transport::make(const ClusterConfig& config) 
                      .to_string();
   impl->prefix = whole.path() == "/" ? "" : whole.path();
   impl->connect();
-  return std::unique_ptr<Transport>(new Transport(std::move(impl)));
+  return std::unique_ptr<Transport>(new Transport(std::move(impl), clock));
 }
 
 Transport::~Transport() {
@@ -373,16 +373,20 @@ std::unique_ptr<Exchange> Transport::send(HttpRequest request) {
                   fmt::format("{}: {}", impl->server, error_message_of(std::current_exception())));
     }
   });
-  return std::make_unique<Exchange>(std::move(state));
+  return std::make_unique<Exchange>(std::move(state), clock_);
 }
 
 void Transport::renew_connections() {
   on_http_thread([impl = impl_] { impl->connect(); });
 }
 
-Exchange::Exchange(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Exchange::Exchange(std::shared_ptr<State> state, Clock& clock)
+    : state_(std::move(state)), clock_(clock) {
+  clock_.subscribe(this, [state = state_.get()] { state->wake_up.signal(); });
+}
 
 Exchange::~Exchange() {
+  clock_.unsubscribe(this);
   {
     const std::lock_guard lock(state_->mutex);
     state_->abandoned = true;
@@ -392,12 +396,16 @@ Exchange::~Exchange() {
   on_http_thread([state = state_] { state->cancellation.cancel(); });
 }
 
-HttpFailure Exchange::abandoned(net::Ready why, const char* waiting_for) {
+std::optional<HttpFailure> Exchange::await_change(const net::Wait& wait, const char* waiting_for) {
+  const MonotonicTime until = clock_.now() < wait.deadline ? wait.deadline : monotonic_now();
+  const net::Ready ready = net::wait_ready(state_->wake_up.fd(), POLLIN, {until, wait.cancel});
+  if (ready == net::Ready::kYes) return std::nullopt;
   const std::lock_guard lock(state_->mutex);
-  const bool late = why == net::Ready::kTimedOut;
-  return {late ? Kind::kTimedOut : Kind::kCancelled,
-          fmt::format("{} while waiting for {}", late ? "timed out" : "cancelled", waiting_for),
-          state_->body_sent};
+  const bool late = ready == net::Ready::kTimedOut;
+  return HttpFailure{
+      late ? Kind::kTimedOut : Kind::kCancelled,
+      fmt::format("{} while waiting for {}", late ? "timed out" : "cancelled", waiting_for),
+      state_->body_sent};
 }
 
 std::variant<HttpHead, HttpFailure> Exchange::head(const net::Wait& wait) {
@@ -408,8 +416,7 @@ std::variant<HttpHead, HttpFailure> Exchange::head(const net::Wait& wait) {
       if (state_->failure) return *state_->failure;
       state_->clear_wake_up();
     }
-    const net::Ready ready = net::wait_ready(state_->wake_up.fd(), POLLIN, wait);
-    if (ready != net::Ready::kYes) return abandoned(ready, "a response");
+    if (auto failure = await_change(wait, "a response")) return *std::move(failure);
   }
 }
 
@@ -426,8 +433,7 @@ std::variant<std::string, Exchange::End, HttpFailure> Exchange::read(const net::
       if (state_->ended) return End{};
       state_->clear_wake_up();
     }
-    const net::Ready ready = net::wait_ready(state_->wake_up.fd(), POLLIN, wait);
-    if (ready != net::Ready::kYes) return abandoned(ready, "the rest of a response");
+    if (auto failure = await_change(wait, "the rest of a response")) return *std::move(failure);
   }
 }
 

@@ -56,7 +56,7 @@ struct HttpFailure {
 class Exchange {
  public:
   struct State;
-  explicit Exchange(std::shared_ptr<State> state);
+  Exchange(std::shared_ptr<State> state, Clock& clock);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -70,16 +70,19 @@ class Exchange {
   std::variant<std::string, End, HttpFailure> read(const net::Wait& wait);
 
  private:
-  HttpFailure abandoned(net::Ready why, const char* waiting_for);
+  // The failure if `wait` ended first; nullopt if the state has changed.
+  std::optional<HttpFailure> await_change(const net::Wait& wait, const char* waiting_for);
 
   const std::shared_ptr<State> state_;
+  Clock& clock_;
 };
 
 // Thread-safe. Connections are reused; there is one per concurrent request.
 class Transport {
  public:
-  // Fails with kUsage if a CA certificate, client certificate or key is unusable.
-  static Result<std::unique_ptr<Transport>> make(const ClusterConfig& config);
+  // Fails with kUsage if a CA certificate, client certificate or key is unusable. `clock` decides
+  // whether a deadline has passed, beside the system's clock; it must outlive the transport.
+  static Result<std::unique_ptr<Transport>> make(const ClusterConfig& config, Clock& clock);
   ~Transport();
 
   // Does not block. cpprestsdk may resend a request without a body if a reused connection turns out
@@ -91,8 +94,9 @@ class Transport {
 
  private:
   struct Impl;
-  explicit Transport(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  Transport(std::shared_ptr<Impl> impl, Clock& clock) : impl_(std::move(impl)), clock_(clock) {}
   std::shared_ptr<Impl> impl_;
+  Clock& clock_;
 };
 
 }  // namespace tilewright::kube

@@ -6,11 +6,12 @@
 namespace tilewright::kube {
 
 WatchStream::WatchStream(std::unique_ptr<Exchange> exchange, WatchLimits limits, ApiRequest request,
-                         FieldFilter filter)
+                         FieldFilter filter, Clock& clock)
     : exchange_(std::move(exchange)),
       limits_(limits),
       request_(std::move(request)),
       filter_(filter),
+      clock_(clock),
       splitter_(limits.max_event_bytes) {}
 
 ApiError WatchStream::error(ErrorKind kind, std::string message) const {
@@ -39,7 +40,7 @@ std::variant<WatchEvent, WatchStream::End, ApiError> WatchStream::next(const net
         std::min(last_received_ + limits_.idle_timeout, opened_ + limits_.total);
     auto piece = exchange_->read({std::min(own_deadline, wait.deadline), wait.cancel});
     if (const auto* bytes = std::get_if<std::string>(&piece)) {
-      last_received_ = monotonic_now();
+      last_received_ = clock_.now();
       splitter_.feed(*bytes);
     } else if (const auto* failure = std::get_if<HttpFailure>(&piece)) {
       if (failure->kind == HttpFailure::Kind::kTimedOut && own_deadline <= wait.deadline) {

@@ -24,7 +24,7 @@ struct WatchLimits {
 class WatchStream {
  public:
   WatchStream(std::unique_ptr<Exchange> exchange, WatchLimits limits, ApiRequest request,
-              FieldFilter filter);
+              FieldFilter filter, Clock& clock);
 
   enum class End {
     kServerClosed,  // the server's timeout expired
@@ -42,7 +42,8 @@ class WatchStream {
   const WatchLimits limits_;
   const ApiRequest request_;
   const FieldFilter filter_;
-  const MonotonicTime opened_ = monotonic_now();
+  Clock& clock_;
+  const MonotonicTime opened_ = clock_.now();
   MonotonicTime last_received_ = opened_;
   JsonSplitter splitter_;
 };

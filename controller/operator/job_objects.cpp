@@ -15,6 +15,13 @@ namespace {
 using nlohmann::json;
 using policy::OwnedResource;
 
+template <typename Job>
+std::vector<OwnedObject> key_secret_of(const Job& job, const JobKeys& keys) {
+  const std::string& uid = job.metadata.uid;
+  return {{kube::resource::secrets(),
+           cluster::build_secret(job, keys.hex_key_for(uid), keys.id_for(uid))}};
+}
+
 class TrainJobObjects final : public JobObjects {
  public:
   explicit TrainJobObjects(const api::TrainJob& job) : job_(job) {}
@@ -26,12 +33,9 @@ class TrainJobObjects final : public JobObjects {
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
-    const std::string& uid = job_.metadata.uid;
     switch (resource) {
       case OwnedResource::kKeySecret:
-        return {
-            {kube::resource::secrets(), cluster::build_secret(job_, settings.keys.hex_key_for(uid),
-                                                              settings.keys.id_for(uid))}};
+        return key_secret_of(job_, settings.keys);
       case OwnedResource::kHeadlessService:
         return {{kube::resource::services(), cluster::build_service(job_)}};
       case OwnedResource::kNetworkPolicy:
@@ -77,12 +81,9 @@ class PyTorchJobObjects final : public JobObjects {
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
-    const std::string& uid = job_.metadata.uid;
     switch (resource) {
       case OwnedResource::kKeySecret:
-        return {
-            {kube::resource::secrets(), cluster::build_secret(job_, settings.keys.hex_key_for(uid),
-                                                              settings.keys.id_for(uid))}};
+        return key_secret_of(job_, settings.keys);
       case OwnedResource::kHeadlessService:
         return services(0, policy::sizes_of(view_).desired);
       case OwnedResource::kPodGroup: {

@@ -24,9 +24,4 @@ Duration Backoff::next(const std::string& key) {
   return delay + std::chrono::duration_cast<Duration>(delay * (jitter_() * 0.1));
 }
 
-std::size_t Backoff::failures(const std::string& key) const {
-  const auto found = failures_.find(key);
-  return found == failures_.end() ? 0 : found->second;
-}
-
 }  // namespace tilewright::workqueue

@@ -6,8 +6,7 @@
 namespace tilewright::workqueue {
 namespace {
 
-// Longest single wait. It avoids overflow with distant deadlines, and bounds the delay if an
-// injected clock moves without notify_clock_changed().
+// Longest single wait. It avoids overflow with distant deadlines.
 constexpr Duration kMaxWait = std::chrono::hours(1);
 
 }  // namespace
@@ -49,11 +48,6 @@ void WorkQueue::forget(const std::string& key) {
   backoff_.forget(key);
 }
 
-std::size_t WorkQueue::failures(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
-  return backoff_.failures(key);
-}
-
 WorkQueue::Taken WorkQueue::take(MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -87,12 +81,8 @@ void WorkQueue::done(const std::string& key) {
 void WorkQueue::shut_down() {
   const std::lock_guard lock(mutex_);
   state_.close();
-  wake_all();
-}
-
-void WorkQueue::notify_clock_changed() {
-  const std::lock_guard lock(mutex_);
-  wake_all();
+  timer_.notify_all();
+  ready_.notify_all();
 }
 
 QueueStats WorkQueue::stats() const {
@@ -108,10 +98,5 @@ void WorkQueue::wait(std::condition_variable& condition, std::unique_lock<std::m
 }
 
 void WorkQueue::wake_one() { (ready_waiters_ > 0 ? ready_ : timer_).notify_one(); }
-
-void WorkQueue::wake_all() {
-  timer_.notify_all();
-  ready_.notify_all();
-}
 
 }  // namespace tilewright::workqueue

@@ -40,7 +40,6 @@ class WorkQueue {
   // add_after() with the back-off of the key. Call forget() on success to reset the back-off.
   void add_rate_limited(const std::string& key);
   void forget(const std::string& key);
-  std::size_t failures(const std::string& key) const;
 
   // Waits for a key until `deadline`. The caller must call done() for the returned key. Returns
   // ShutDown once the queue is shut down and empty.
@@ -50,9 +49,6 @@ class WorkQueue {
   // Ignores further additions and drops delayed keys. Queued keys are still returned by take().
   void shut_down();
 
-  // Wakes all waiting threads. Call it after changing an injected clock.
-  void notify_clock_changed();
-
   QueueStats stats() const;
 
  private:
@@ -60,7 +56,6 @@ class WorkQueue {
   void wait(std::condition_variable& condition, std::unique_lock<std::mutex>& lock,
             MonotonicTime until);
   void wake_one();
-  void wake_all();
   void add_at(const std::string& key, MonotonicTime due, Priority priority, MonotonicTime now);
 
   const Clock clock_;

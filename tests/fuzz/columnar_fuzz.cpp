@@ -16,11 +16,6 @@ void check_table(const columnar::Table& table) {
              column.name(), column.values());
     for (std::size_t i = 0; i < column.strings().size(); ++i) (void)column.strings()[i].size();
   }
-  try {
-    (void)table.class_names("label");
-  } catch (const Failure& failure) {
-    check_message(failure.what());
-  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "common/tcpstore/store.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/harness.h"
+#include "tests/support/tcpstore_request.h"
 
 namespace tilewright::fuzz {
 namespace {
@@ -38,7 +39,7 @@ std::vector<Request> read(std::string_view bytes, std::size_t piece) {
 }
 
 void check_encoding(const Request& request) {
-  const std::string encoded = encode(request);
+  const std::string encoded = testing::encode(request);
   TW_CHECK(encoded.size() == request.bytes, "{} has {} bytes, read as {}",
            to_string(request.operation), encoded.size(), request.bytes);
   const std::vector<Request> again = read(encoded, encoded.size());

@@ -2,6 +2,7 @@
 #include "common/base/result.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/harness.h"
+#include "tests/support/read_floats.h"
 #include "worker/checkpoint/torch_file.h"
 
 namespace tilewright::fuzz {
@@ -18,7 +19,7 @@ int fuzz_torch_file(const std::uint8_t* data, std::size_t size) {
         }
         // A stride of 0 lets a few bytes stand for a large tensor.
         if (elements > (std::size_t{1} << 20)) continue;
-        const std::vector<float> values = file.read_floats(name, tensor.shape);
+        const std::vector<float> values = read_floats(file, name, tensor.shape);
         TW_CHECK(values.size() == elements, "{} values of {}", values.size(), elements);
       } catch (const Failure& failure) {
         check_message(failure.what());

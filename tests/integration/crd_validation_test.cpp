@@ -415,7 +415,7 @@ TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
     // Decoding and encoding keep every field, known and unknown.
     const api::DecodeResult by_api_server = api::decode_object(answer.json(), true);
     ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
-    api::TrainJob from_manifest = api::decode_manifest(manifest).job;
+    api::TrainJob from_manifest = api::testing::decode_manifest(manifest).job;
     EXPECT_EQ(by_api_server.job.spec.trainer, from_manifest.spec.trainer) << replacement;
     EXPECT_EQ(by_api_server.job.spec.volumes, from_manifest.spec.volumes) << replacement;
     EXPECT_EQ(by_api_server.job.spec.worker.env, from_manifest.spec.worker.env) << replacement;

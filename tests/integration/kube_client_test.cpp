@@ -9,12 +9,14 @@
 #include "controller/client/informer.h"
 #include "controller/client/leader_election.h"
 #include "tests/support/cluster_test.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::kube {
 namespace {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 
 const ResourceType kConfigMaps = {"", "v1", "configmaps", "ConfigMap"};
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "controller/client/informer.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::testing {
 

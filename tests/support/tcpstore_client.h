@@ -19,6 +19,7 @@
 #include "common/base/file_descriptor.h"
 #include "common/net/socket.h"
 #include "common/tcpstore/protocol.h"
+#include "tests/support/tcpstore_request.h"
 
 namespace tilewright::testing {
 
@@ -34,7 +35,7 @@ class TcpStoreClient {
     // The server may have closed the connection, which receive() and closed() show.
     (void)socket_.write_all(std::as_bytes(std::span(bytes)), net::within(kTimeout)).ok();
   }
-  void send(const tcpstore::Request& request) { send(tcpstore::encode(request)); }
+  void send(const tcpstore::Request& request) { send(encode(request)); }
   // What has arrived when the connection closes, or a test failure, is shorter.
   std::string receive(std::size_t size) {
     std::string bytes(size, '\0');

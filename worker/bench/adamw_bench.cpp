@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "worker/bench/memory_rate.h"
 #include "worker/bench/operands.h"
 #include "worker/bench/statistics.h"
@@ -47,26 +45,13 @@ void run(const AdamWBenchOptions& options, runtime::Isa isa, AdamWBench& bench) 
 }  // namespace
 
 AdamWBench bench_adamw(const AdamWBenchOptions& options, runtime::Isa isa) {
-  AdamWBench bench;
-  bench.options = options;
-  bench.cpu = runtime::detect_cpu().model;
-  bench.isa = runtime::name(isa);
-  if (options.workload.bf16) {
-    run<runtime::bf16>(options, isa, bench);
-  } else {
-    run<float>(options, isa, bench);
-  }
-  return bench;
+  return run_workload<AdamWBench>(options, isa, [&]<typename Activation>(AdamWBench& bench) {
+    run<Activation>(options, isa, bench);
+  });
 }
 
 std::string AdamWBench::to_json() const {
-  nlohmann::ordered_json json;
-  json["benchmark"] = "adamw";
-  json["cpu"] = cpu;
-  json["isa"] = isa;
-  json["model"] = options.workload.model;
-  json["dtype"] = options.workload.bf16 ? "bf16" : "fp32";
-  json["threads"] = threads;
+  nlohmann::ordered_json json = json_of("adamw", options.workload);
   json["seconds"] = seconds;
   json["median_seconds"] = median;
   json["bytes"] = bytes;

@@ -15,11 +15,8 @@ struct AdamWBenchOptions {
   int repetitions = 7;
 };
 
-struct AdamWBench {
+struct AdamWBench : WorkloadRun {
   AdamWBenchOptions options;
-  std::string cpu;
-  std::string isa;
-  int threads = 0;
   std::vector<double> seconds;
   double median = 0;
   double bytes = 0;  // least number of bytes that a step reads and writes

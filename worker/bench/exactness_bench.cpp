@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "worker/bench/training_setup.h"
 
 namespace tilewright::bench {
@@ -25,25 +23,13 @@ void run(const ExactnessBenchOptions& options, runtime::Isa isa, ExactnessBench&
 }  // namespace
 
 ExactnessBench bench_exactness(const ExactnessBenchOptions& options, runtime::Isa isa) {
-  ExactnessBench bench;
-  bench.options = options;
-  bench.cpu = runtime::detect_cpu().model;
-  bench.isa = runtime::name(isa);
-  if (options.workload.bf16) {
-    run<runtime::bf16>(options, isa, bench);
-  } else {
-    run<float>(options, isa, bench);
-  }
-  return bench;
+  return run_workload<ExactnessBench>(
+      options, isa,
+      [&]<typename Activation>(ExactnessBench& bench) { run<Activation>(options, isa, bench); });
 }
 
 std::string ExactnessBench::to_json() const {
-  nlohmann::ordered_json json;
-  json["benchmark"] = "exactness";
-  json["cpu"] = cpu;
-  json["isa"] = isa;
-  options.workload.add_to(json);
-  json["threads"] = threads;
+  nlohmann::ordered_json json = json_of("exactness", options.workload);
   json["virtual_shards"] = options.shards;
   json["exact_seconds"] = times.a;
   json["inexact_seconds"] = times.b;

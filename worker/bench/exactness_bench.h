@@ -16,11 +16,8 @@ struct ExactnessBenchOptions {
   std::int64_t shards = 8;  // of an exact step
 };
 
-struct ExactnessBench {
+struct ExactnessBench : WorkloadRun {
   ExactnessBenchOptions options;
-  std::string cpu;
-  std::string isa;
-  int threads = 0;
   PairedTimes times;                    // a: exact steps, b: inexact ones
   std::optional<MedianInterval> ratio;  // exact / inexact
   std::string to_json() const;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "worker/bench/operands.h"
 #include "worker/bench/statistics.h"
@@ -153,25 +152,13 @@ void run(const LayersBenchOptions& options, runtime::Isa isa, LayersBench& bench
 }  // namespace
 
 LayersBench bench_layers(const LayersBenchOptions& options, runtime::Isa isa) {
-  LayersBench bench;
-  bench.options = options;
-  bench.cpu = runtime::detect_cpu().model;
-  bench.isa = runtime::name(isa);
-  if (options.workload.bf16) {
-    run<runtime::bf16>(options, isa, bench);
-  } else {
-    run<float>(options, isa, bench);
-  }
-  return bench;
+  return run_workload<LayersBench>(options, isa, [&]<typename Activation>(LayersBench& bench) {
+    run<Activation>(options, isa, bench);
+  });
 }
 
 std::string LayersBench::to_json() const {
-  nlohmann::ordered_json json;
-  json["benchmark"] = "layers";
-  json["cpu"] = cpu;
-  json["isa"] = isa;
-  options.workload.add_to(json);
-  json["threads"] = threads;
+  nlohmann::ordered_json json = json_of("layers", options.workload);
   json["virtual_shards"] = options.shards;
   json["forward_seconds"] = forward_seconds;
   json["backward_seconds"] = backward_seconds;

@@ -14,11 +14,8 @@ struct LayersBenchOptions {
   std::int64_t shards = 8;
 };
 
-struct LayersBench {
+struct LayersBench : WorkloadRun {
   LayersBenchOptions options;
-  std::string cpu;
-  std::string isa;
-  int threads = 0;
   double forward_seconds = 0;  // medians of repetitions without timing of kernels
   double backward_seconds = 0;
   double gflops = 0;  // of both, as counted by nn/flops.h

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "worker/bench/training_setup.h"
@@ -46,15 +45,9 @@ void run(const ProfileBenchOptions& options, runtime::Isa isa, ProfileBench& ben
 }  // namespace
 
 ProfileBench bench_profile(const ProfileBenchOptions& options, runtime::Isa isa) {
-  ProfileBench bench;
-  bench.options = options;
-  bench.cpu = runtime::detect_cpu().model;
-  bench.isa = runtime::name(isa);
-  if (options.workload.bf16) {
-    run<runtime::bf16>(options, isa, bench);
-  } else {
-    run<float>(options, isa, bench);
-  }
+  auto bench = run_workload<ProfileBench>(options, isa, [&]<typename Activation>(ProfileBench& to) {
+    run<Activation>(options, isa, to);
+  });
   bench.profile.title = fmt::format(
       "{}, {} on {}, {} thread{}: {:.1f} ms per step", options.workload.description(), bench.isa,
       bench.cpu, bench.threads, bench.threads == 1 ? "" : "s", 1e3 * bench.profile.seconds);
@@ -62,12 +55,7 @@ ProfileBench bench_profile(const ProfileBenchOptions& options, runtime::Isa isa)
 }
 
 std::string ProfileBench::to_json() const {
-  nlohmann::ordered_json json;
-  json["benchmark"] = "profile";
-  json["cpu"] = cpu;
-  json["isa"] = isa;
-  options.workload.add_to(json);
-  json["threads"] = threads;
+  nlohmann::ordered_json json = json_of("profile", options.workload);
   json["virtual_shards"] = options.shards;
   json["profiled_seconds"] = times.a;
   json["plain_seconds"] = times.b;

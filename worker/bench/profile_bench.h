@@ -17,11 +17,8 @@ struct ProfileBenchOptions {
   std::int64_t shards = 8;
 };
 
-struct ProfileBench {
+struct ProfileBench : WorkloadRun {
   ProfileBenchOptions options;
-  std::string cpu;
-  std::string isa;
-  int threads = 0;
   PairedTimes times;                       // a: profiled steps, b: plain ones
   std::optional<MedianInterval> overhead;  // of the ratios
   Profile profile;

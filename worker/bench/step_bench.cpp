@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "worker/bench/statistics.h"
 #include "worker/bench/training_setup.h"
 #include "worker/kernels/gemm/peak.h"
@@ -36,25 +34,13 @@ void run(const StepBenchOptions& options, runtime::Isa isa, StepBench& bench) {
 }  // namespace
 
 StepBench bench_step(const StepBenchOptions& options, runtime::Isa isa) {
-  StepBench bench;
-  bench.options = options;
-  bench.cpu = runtime::detect_cpu().model;
-  bench.isa = runtime::name(isa);
-  if (options.workload.bf16) {
-    run<runtime::bf16>(options, isa, bench);
-  } else {
-    run<float>(options, isa, bench);
-  }
-  return bench;
+  return run_workload<StepBench>(options, isa, [&]<typename Activation>(StepBench& bench) {
+    run<Activation>(options, isa, bench);
+  });
 }
 
 std::string StepBench::to_json() const {
-  nlohmann::ordered_json json;
-  json["benchmark"] = "step";
-  json["cpu"] = cpu;
-  json["isa"] = isa;
-  options.workload.add_to(json);
-  json["threads"] = threads;
+  nlohmann::ordered_json json = json_of("step", options.workload);
   json["virtual_shards"] = options.shards;
   json["seconds"] = seconds;
   json["median_seconds"] = median;

@@ -16,11 +16,8 @@ struct StepBenchOptions {
   std::int64_t shards = 8;  // virtual shards; 1: exact mode is off
 };
 
-struct StepBench {
+struct StepBench : WorkloadRun {
   StepBenchOptions options;
-  std::string cpu;
-  std::string isa;
-  int threads = 0;
   std::vector<double> seconds;  // of each timed step
   double median = 0;
   double examples_per_second = 0;

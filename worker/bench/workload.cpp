@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "common/base/result.h"
-#include "worker/runtime/cpu.h"
 
 namespace tilewright::bench {
 namespace {
@@ -54,6 +52,16 @@ void Workload::add_to(nlohmann::ordered_json& json) const {
   json["min_length"] = range.least;
   json["mean_length"] = range.mean;
   json["max_length"] = range.most;
+}
+
+nlohmann::ordered_json WorkloadRun::json_of(const char* benchmark, const Workload& workload) const {
+  nlohmann::ordered_json json;
+  json["benchmark"] = benchmark;
+  json["cpu"] = cpu;
+  json["isa"] = isa;
+  workload.add_to(json);
+  json["threads"] = threads;
+  return json;
 }
 
 nn::EncoderConfig model_config(const Workload& workload) {

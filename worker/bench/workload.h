@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "worker/kernels/ops.h"
 #include "worker/nn/batch.h"
 #include "worker/nn/encoder_config.h"
+#include "worker/runtime/bf16.h"
+#include "worker/runtime/cpu.h"
 
 namespace tilewright::bench {
 
@@ -26,6 +28,32 @@ struct Workload {
   // Appends model, head, dtype, examples, tokens and the range of lengths.
   void add_to(nlohmann::ordered_json& json) const;
 };
+
+// Where a benchmark of a workload ran; the results of such benchmarks derive from it.
+struct WorkloadRun {
+  std::string cpu;
+  std::string isa;
+  int threads = 0;
+
+  // The first members of the results as JSON: benchmark, cpu, isa, the workload and threads.
+  nlohmann::ordered_json json_of(const char* benchmark, const Workload& workload) const;
+};
+
+// Runs a benchmark in the number type of its workload: calls run.operator()<runtime::bf16>(bench) or
+// run.operator()<float>(bench).
+template <typename Bench, typename Options, typename Run>
+Bench run_workload(const Options& options, runtime::Isa isa, Run run) {
+  Bench bench;
+  bench.options = options;
+  bench.cpu = runtime::detect_cpu().model;
+  bench.isa = runtime::name(isa);
+  if (options.workload.bf16) {
+    run.template operator()<runtime::bf16>(bench);
+  } else {
+    run.template operator()<float>(bench);
+  }
+  return bench;
+}
 
 // Sizes of a known model; throws Failure (kUsage) that lists the known names otherwise.
 nn::EncoderConfig model_config(const Workload& workload);

@@ -68,7 +68,8 @@ std::vector<std::string> files_with_last(const fs::path& directory, const std::s
   }
   if (error) fail(directory, "list", error.value());
   const auto position = std::find(names.begin(), names.end(), last);
-  TW_CHECK(position != names.end(), "{} was not written", last);
+  // A newer owner may be removing the files.
+  if (position == names.end()) fail(directory / last, "find", ENOENT);
   std::rotate(position, position + 1, names.end());
   return names;
 }

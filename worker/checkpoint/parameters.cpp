@@ -126,11 +126,6 @@ std::optional<std::string> find_parameter(const WeightSource& source, const std:
   return std::nullopt;
 }
 
-void read_parameter(const WeightSource& source, const TensorView& into) {
-  source.read_floats(require_parameter(source, into.name, into.shape), into.shape,
-                     {into.data, static_cast<std::size_t>(into.size())});
-}
-
 void read_parameters(const WeightSource& source, std::span<const TensorView> into,
                      runtime::ThreadPool* pool) {
   struct Piece {

@@ -41,8 +41,8 @@ struct ParameterDifferences {
   std::vector<std::string> unexpected;  // tensors of the files that are no parameter of the model
 };
 
-// Checks that read_parameter() can read every parameter that is not optional or is not missing, and
-// that its elements are finite. Reads all data, on all threads of `pool` (null: this thread).
+// Checks that read_parameters() can read every parameter that is not optional or is not missing,
+// and that its elements are finite. Reads all data, on all threads of `pool` (null: this thread).
 // Throws Failure.
 ParameterDifferences check_parameters(const WeightSource& source,
                                       std::span<const ExpectedParameter> expected,
@@ -51,11 +51,8 @@ ParameterDifferences check_parameters(const WeightSource& source,
 // The name of the parameter in the files, or nullopt.
 std::optional<std::string> find_parameter(const WeightSource& source, const std::string& hf_name);
 
-// Reads the parameter as fp32 from F32, F16, BF16 or F64. Throws Failure with the source's code if
-// it is missing or has another shape or dtype.
-void read_parameter(const WeightSource& source, const TensorView& into);
-
-// The same for several, on all threads of `pool` (null: this thread).
+// Reads the parameters as fp32 from F32, F16, BF16 or F64, on all threads of `pool` (null: this
+// thread). Throws Failure with the source's code if one is missing or has another shape or dtype.
 void read_parameters(const WeightSource& source, std::span<const TensorView> into,
                      runtime::ThreadPool* pool = nullptr);
 

@@ -81,12 +81,6 @@ void WeightSource::read_floats(const std::string& name, const Shape& shape,
   copy_floats(tensor, 0, out);
 }
 
-std::vector<float> WeightSource::read_floats(const std::string& name, const Shape& shape) const {
-  std::vector<float> out(static_cast<std::size_t>(at(name, shape).size()));
-  read_floats(name, shape, out);
-  return out;
-}
-
 void WeightSource::check_size() const {
   for (const auto& [name, file] : files_) file->check_size();
 }

@@ -43,7 +43,6 @@ class WeightSource {
   void check_finite(const std::string& name, const Shape& shape) const;
   // Converts F32, F16, BF16 or F64 to fp32. Throws Failure for another dtype or shape.
   void read_floats(const std::string& name, const Shape& shape, std::span<float> out) const;
-  std::vector<float> read_floats(const std::string& name, const Shape& shape) const;
 
   // A Failure if a file has been truncated since it was mapped.
   void check_size() const;

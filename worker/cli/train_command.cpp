@@ -235,18 +235,29 @@ std::vector<std::string> as_train(std::vector<std::string> words, const char* ac
   return words;
 }
 
+// What the commands need that print their own result: the log has warnings only, unless the flags
+// say otherwise.
+struct PrintingCommand {
+  explicit PrintingCommand(const std::vector<std::string>& words)
+      : arguments(TrainingArguments::parse(words).or_throw()),
+        log(make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn")) {
+    std::vector<std::string> notes;
+    options = make_options(notes);
+    for (const std::string& note : notes) log->warn("{}", note);
+  }
+  TrainingArguments arguments;
+  std::shared_ptr<Logger> log;
+  train::RunOptions options;
+};
+
 int predict(std::vector<std::string> words) {
   const std::string input = take_option(words, "--input");
   words = as_train(std::move(words), "do_predict");
   if (input.empty()) return train(words);
-  const TrainingArguments arguments = TrainingArguments::parse(words).or_throw();
-  const auto log =
-      make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn");
-  std::vector<std::string> notes;
-  const train::RunOptions options = make_options(notes);
-  for (const std::string& note : notes) log->warn("{}", note);
-  const std::string lines = train::predict_lines(arguments, options, read_input(input),
-                                                 input == "-" ? "standard input" : input, *log);
+  const PrintingCommand command(words);
+  const std::string lines =
+      train::predict_lines(command.arguments, command.options, read_input(input),
+                           input == "-" ? "standard input" : input, *command.log);
   std::fputs(lines.c_str(), stdout);
   return 0;
 }
@@ -259,23 +270,19 @@ int bench_start(std::vector<std::string> words) {
        {"--max_steps=2", "--eval_strategy=no", "--save_strategy=no", "--output_dir=unused"}) {
     words.emplace_back(flag);
   }
-  const TrainingArguments arguments = TrainingArguments::parse(words).or_throw();
-  const auto log =
-      make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn");
-  std::vector<std::string> notes;
-  const train::RunOptions options = make_options(notes);
-  for (const std::string& note : notes) log->warn("{}", note);
+  const PrintingCommand command(words);
   double total = 0;
   nlohmann::ordered_json parts;
   std::string lines;
-  for (const auto& [name, seconds] : train::measure_start(arguments, options, *log)) {
+  for (const auto& [name, seconds] :
+       train::measure_start(command.arguments, command.options, *command.log)) {
     total += seconds;
     parts[name] = seconds;
     lines += fmt::format("{:6.3f} s  {}\n", seconds, name);
   }
   const nlohmann::ordered_json result = {{"benchmark", "start"},
-                                         {"cpu", options.cpu_model},
-                                         {"threads", options.threads},
+                                         {"cpu", command.options.cpu_model},
+                                         {"threads", command.options.threads},
                                          {"parts", parts},
                                          {"seconds", total}};
   lines += fmt::format("{:6.3f} s  to the end of the first step\n", total);

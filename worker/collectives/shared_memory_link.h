@@ -24,7 +24,6 @@ class SharedMemoryLink {
  public:
   // Bytes of a ring: small enough for the L2 cache, large enough that writer and reader overlap.
   static constexpr std::size_t kRingBytes = std::size_t{512} << 10;
-  static constexpr std::size_t kMaxOfferBytes = 100;
 
   // What an end that sleeps waits for.
   enum Event : std::uint32_t { kNothing = 0, kInput = 1, kSpace = 2 };

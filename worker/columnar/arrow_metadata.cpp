@@ -165,29 +165,16 @@ std::optional<ArrowMessage> read_arrow_message(ByteReader& stream, const Locatio
                       stream.take(static_cast<std::uint64_t>(body), "the body of a message")};
 }
 
-ArrowSchema read_arrow_schema(const FlatTable& table) {
+std::vector<ArrowField> read_arrow_schema(const FlatTable& table) {
   const Location& location = table.location();
   if (table.scalar<std::int16_t>(0, 0) != 0) {
     location.fail("the data is big-endian, expected little-endian");
   }
-  ArrowSchema schema;
+  std::vector<ArrowField> schema;
   SchemaReader reader;
   const FlatVector fields = table.tables(1);
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    schema.fields.push_back(reader.read(fields.table(i), 1));
-  }
-  const FlatVector pairs = table.tables(2);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const FlatTable pair = pairs.table(i);
-    const std::string_view key = pair.string(0);
-    const std::string_view value = pair.string(1);
-    bytes += key.size() + value.size();  // pairs may share bytes
-    if (bytes > kMaxArrowMetadataBytes) {
-      location.fail(fmt::format("the schema has more than {} bytes of key-value pairs",
-                                kMaxArrowMetadataBytes));
-    }
-    schema.key_values.insert_or_assign(std::string(key), std::string(value));
+    schema.push_back(reader.read(fields.table(i), 1));
   }
   return schema;
 }

@@ -35,11 +35,6 @@ struct ArrowField {
   std::vector<ArrowField> children;
 };
 
-struct ArrowSchema {
-  std::vector<ArrowField> fields;
-  Metadata key_values;
-};
-
 // The numbers of Message.fbs, MessageHeader.
 enum class ArrowMessageType : std::uint8_t {
   kNone = 0,
@@ -67,7 +62,7 @@ inline constexpr std::uint32_t kMaxArrowMetadataBytes = 16u << 20;
 // The next message; nullopt at the end-of-stream marker. `location` must outlive the message.
 std::optional<ArrowMessage> read_arrow_message(ByteReader& stream, const Location& location);
 
-ArrowSchema read_arrow_schema(const FlatTable& schema);
+std::vector<ArrowField> read_arrow_schema(const FlatTable& schema);
 ArrowBatch read_arrow_batch(const FlatTable& batch);
 
 }  // namespace tilewright::columnar

@@ -90,9 +90,9 @@ class BatchReader {
               Budget& budget, const Location& location)
       : batch_(batch), body_(body), columns_(columns), budget_(budget), location_(location) {}
 
-  void read(const ArrowSchema& schema) {
+  void read(const std::vector<ArrowField>& schema) {
     if (batch_.rows < 0) location_.fail(fmt::format("a record batch has {} rows", batch_.rows));
-    for (const ArrowField& field : schema.fields) {
+    for (const ArrowField& field : schema) {
       Scope scope;
       scope.length = static_cast<std::uint64_t>(batch_.rows);
       read_field(field, std::move(scope));
@@ -380,9 +380,9 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
   if (!first || first->type != ArrowMessageType::kSchema) {
     location.fail("the first message is not a schema");
   }
-  ArrowSchema schema = read_arrow_schema(first->header);
+  const std::vector<ArrowField> schema = read_arrow_schema(first->header);
   std::vector<ArrowLeaf> leaves;
-  for (const ArrowField& field : schema.fields) {
+  for (const ArrowField& field : schema) {
     collect_leaves(field, field.name, false, leaves);
   }
   std::vector<std::string> names;
@@ -422,8 +422,7 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
   for (std::optional<Column>& column : read) {
     if (column) complete.push_back(std::move(*column));
   }
-  return Table(path, static_cast<std::size_t>(rows), std::move(complete),
-               std::move(schema.key_values));
+  return Table(path, static_cast<std::size_t>(rows), std::move(complete));
 }
 
 Table read_arrow_stream(const std::filesystem::path& path, std::span<const std::string> columns) {

@@ -78,7 +78,7 @@ class LeafReader {
 Table parse_parquet(Bytes content, const std::filesystem::path& path,
                     std::span<const std::string> columns) {
   const Location location(path.string());
-  ParquetMetadata metadata = read_parquet_metadata(content, location);
+  const ParquetMetadata metadata = read_parquet_metadata(content, location);
   std::vector<std::string> names;
   for (const Leaf& leaf : metadata.leaves) names.push_back(leaf.name);
   const std::vector<bool> selected = select_columns(names, columns, location);
@@ -89,8 +89,7 @@ Table parse_parquet(Bytes content, const std::filesystem::path& path,
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (selected[i]) read.push_back(reader.read(i));
   }
-  return Table(path, static_cast<std::size_t>(metadata.rows), std::move(read),
-               std::move(metadata.key_values));
+  return Table(path, static_cast<std::size_t>(metadata.rows), std::move(read));
 }
 
 Table read_parquet(const std::filesystem::path& path, std::span<const std::string> columns) {

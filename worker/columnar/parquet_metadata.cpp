@@ -7,7 +7,6 @@ namespace {
 
 constexpr std::uint64_t kMaxRowGroups = 1u << 16;
 constexpr std::uint64_t kMaxChunks = 1u << 20;  // of all row groups
-constexpr std::uint64_t kMaxKeyValues = 1u << 12;
 
 void read_column_metadata(ThriftReader& reader, const ThriftField& of, ColumnChunk& chunk) {
   reader.structure(of, [&](const ThriftField& field) {
@@ -102,9 +101,6 @@ class FooterReader {
         case 4:
           reader_.list(field, ThriftType::kStruct, kMaxRowGroups, [&] { read_row_group(); });
           break;
-        case 5:
-          reader_.list(field, ThriftType::kStruct, kMaxKeyValues, [&] { read_key_value(); });
-          break;
         case 8:
           reader_.location().fail("is an encrypted Parquet file, expected no encryption");
         default:
@@ -132,21 +128,6 @@ class FooterReader {
       }
     });
     metadata_.row_groups.push_back(std::move(group));
-  }
-
-  void read_key_value() {
-    std::string_view key;
-    std::string_view value;
-    reader_.read_struct([&](const ThriftField& field) {
-      if (field.id == 1) {
-        key = reader_.binary(field);
-      } else if (field.id == 2) {
-        value = reader_.binary(field);
-      } else {
-        reader_.skip(field);
-      }
-    });
-    metadata_.key_values.insert_or_assign(std::string(key), std::string(value));
   }
 
   void check_groups() const {

@@ -30,7 +30,6 @@ struct ParquetMetadata {
   std::int64_t rows = 0;
   std::vector<Leaf> leaves;
   std::vector<RowGroup> row_groups;
-  Metadata key_values;
   std::size_t footer_offset = 0;  // the end of the pages
 };
 

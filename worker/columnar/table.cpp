@@ -2,30 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace tilewright::columnar {
-namespace {
 
-using Json = nlohmann::json;
-
-// The member of an object; null if `value` is no object or has no such member.
-const Json& member(const Json& value, const std::string& key) {
-  static const Json kNull;
-  if (!value.is_object()) return kNull;
-  const auto found = value.find(key);
-  return found == value.end() ? kNull : *found;
-}
-
-}  // namespace
-
-Table::Table(std::filesystem::path path, std::size_t rows, std::vector<Column> columns,
-             Metadata metadata)
-    : path_(std::move(path)),
-      rows_(rows),
-      columns_(std::move(columns)),
-      metadata_(std::move(metadata)) {
+Table::Table(std::filesystem::path path, std::size_t rows, std::vector<Column> columns)
+    : path_(std::move(path)), rows_(rows), columns_(std::move(columns)) {
   std::set<std::string_view> names;
   for (const Column& column : columns_) {
     TW_CHECK(column.rows() == rows_, "column {} has {} rows, the table {}", column.name(),
@@ -75,10 +57,6 @@ std::span<const std::int64_t> Table::integers(std::string_view name) const {
   return checked(name, ValueType::kInteger, false).integers();
 }
 
-std::span<const double> Table::reals(std::string_view name) const {
-  return checked(name, ValueType::kReal, false).reals();
-}
-
 StringLists Table::string_lists(std::string_view name) const {
   const Column& found = checked(name, ValueType::kString, true);
   return {found.strings(), found.list_offsets()};
@@ -87,25 +65,6 @@ StringLists Table::string_lists(std::string_view name) const {
 NumberLists<std::int64_t> Table::integer_lists(std::string_view name) const {
   const Column& found = checked(name, ValueType::kInteger, true);
   return {found.integers(), found.list_offsets()};
-}
-
-std::vector<std::string> Table::class_names(const std::string& column) const {
-  const auto found = metadata_.find("huggingface");
-  if (found == metadata_.end()) return {};
-  const Location location = Location(path_.string()).at("metadata \"huggingface\"");
-  const Json json = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) location.fail("is not valid JSON");
-  const Json& names = member(member(member(member(json, "info"), "features"), column), "names");
-  if (names.is_null()) return {};
-  std::vector<std::string> classes;
-  if (!names.is_array()) location.fail(fmt::format("names of {} are not a list", quote(column)));
-  for (const Json& name : names) {
-    if (!name.is_string()) {
-      location.fail(fmt::format("names of {} contain a value that is no string", quote(column)));
-    }
-    classes.push_back(name.get<std::string>());
-  }
-  return classes;
 }
 
 }  // namespace tilewright::columnar

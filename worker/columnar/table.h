@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -31,20 +30,15 @@ struct NumberLists {
   }
 };
 
-using Metadata = std::map<std::string, std::string>;
-
 // Strings are valid UTF-8.
 class Table {
  public:
   // Every column has `rows` rows. Throws Failure(kData) if two columns have the same name.
-  Table(std::filesystem::path path, std::size_t rows, std::vector<Column> columns,
-        Metadata metadata);
+  Table(std::filesystem::path path, std::size_t rows, std::vector<Column> columns);
 
   const std::filesystem::path& path() const { return path_; }
   std::size_t rows() const { return rows_; }
   const std::vector<Column>& columns() const { return columns_; }
-  // The file's key-value pairs; "huggingface" has the features as JSON.
-  const Metadata& metadata() const { return metadata_; }
 
   const Column* find(std::string_view name) const;  // nullptr if there is none
   const Column& column(std::string_view name) const;
@@ -53,13 +47,8 @@ class Table {
   // if there is no such column, if it has another type or a null.
   const Strings& strings(std::string_view name) const;
   std::span<const std::int64_t> integers(std::string_view name) const;
-  std::span<const double> reals(std::string_view name) const;
   StringLists string_lists(std::string_view name) const;
   NumberLists<std::int64_t> integer_lists(std::string_view name) const;
-
-  // The names of a ClassLabel in the order of their ids, from the metadata "huggingface"; empty if
-  // the file does not name them. Throws Failure(kData) if that JSON is malformed.
-  std::vector<std::string> class_names(const std::string& column) const;
 
  private:
   const Column& checked(std::string_view name, ValueType type, bool list) const;
@@ -67,7 +56,6 @@ class Table {
   std::filesystem::path path_;
   std::size_t rows_;
   std::vector<Column> columns_;
-  Metadata metadata_;
 };
 
 }  // namespace tilewright::columnar

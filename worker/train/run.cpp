@@ -10,12 +10,13 @@
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
-#include "worker/collectives/mpi_transport.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/train/collective_timeout.h"
+#include "worker/train/connector.h"
 #include "worker/train/inputs.h"
 #include "worker/train/instruction_set.h"
 #include "worker/train/output_retry.h"
+#include "worker/train/progress_reporter.h"
 #include "worker/train/results.h"
 #include "worker/train/summary.h"
 #include "worker/train/trainer.h"
@@ -27,50 +28,7 @@ constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
 constexpr char kLeaves[] = "leaves";       // a worker's report at a step boundary
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
-// The workers of a membership epoch are running when it begins, so connecting is fast.
-constexpr std::chrono::seconds kConnectTimeout{30};
-
 constexpr std::size_t kMaxReportBytes = 512;
-
-// A membership epoch of this worker.
-struct Connection {
-  std::unique_ptr<collectives::Mesh> mesh;
-  runtime::Isa isa;                           // that all its workers use
-  std::int64_t resume_step = -1;              // see rendezvous::Assignment
-  std::vector<rendezvous::MemberId> members;  // by rank; empty in a single process
-  MonotonicTime assigned;                     // when the coordinator had formed the epoch
-};
-
-// Joins membership epochs and connects to their workers through one listening socket.
-class Connector {
- public:
-  // `mpi`: see RunOptions. `backend`: --ddp_backend.
-  Connector(elastic::Session& session, collectives::MpiPort* mpi, std::string_view backend,
-            Logger& log)
-      : session_(session),
-        mpi_(mpi),
-        shared_memory_(backend == "shm"   ? collectives::SharedMemory::kRequired
-                       : backend == "tcp" ? collectives::SharedMemory::kNever
-                                          : collectives::SharedMemory::kIfPossible),
-        log_(log) {
-    if (session.is_standalone()) return;
-    listener_.emplace(net::Listener::bind(session.address()).or_throw());
-    session.advertise_address(listener_->local_address());
-  }
-  // Waits for the next membership epoch and connects its workers. nullopt: the job is finished.
-  // Calls `on_assignment` with the number of each epoch before it connects.
-  std::optional<Connection> connect(std::int64_t last_checkpoint_step,
-                                    const std::function<void(rendezvous::Epoch)>& on_assignment);
-
- private:
-  std::unique_ptr<collectives::Mesh> connect_peers(const collectives::MeshConfig& config);
-
-  elastic::Session& session_;
-  collectives::MpiPort* mpi_;
-  collectives::SharedMemory shared_memory_;
-  Logger& log_;
-  std::optional<net::Listener> listener_;
-};
 
 // Aborts the waits of the mesh when the membership epoch ends.
 class AbortOnEpochEnd {
@@ -170,148 +128,6 @@ void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, 
   if (!newcomer) return;
   check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
 }
-
-runtime::Isa isa_of(const rendezvous::Assignment& assignment) {
-  const std::optional<runtime::Isa> isa = runtime::parse_isa(assignment.isa);
-  if (isa) return *isa;
-  throw Failure(
-      ExitCode::kPeerLost,
-      fmt::format("the coordinator assigned the unknown instruction set \"{}\"", assignment.isa));
-}
-
-std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::MeshConfig& config) {
-  if (mpi_ == nullptr) {
-    return collectives::build_mesh(*listener_, config, session_.key(),
-                                   monotonic_now() + kConnectTimeout,
-                                   &session_.epoch_cancel_token());
-  }
-  const auto world = static_cast<int>(config.peers.size());
-  if (mpi_->rank() != config.rank || mpi_->world() != world) {
-    throw Failure(ExitCode::kInternal,
-                  fmt::format("rank {} of {} in the membership epoch, rank {} of {} in MPI",
-                              config.rank, world, mpi_->rank(), mpi_->world()));
-  }
-  if (config.rank == 0) log_.info("gradients are exchanged through {}", mpi_->library());
-  std::unique_ptr<collectives::Transport> links =
-      std::make_unique<collectives::MpiTransport>(*mpi_);
-  return std::make_unique<collectives::Mesh>(config, std::move(links));
-}
-
-std::optional<Connection> Connector::connect(
-    std::int64_t last_checkpoint_step,
-    const std::function<void(rendezvous::Epoch)>& on_assignment) {
-  for (;;) {
-    const std::optional<rendezvous::Assignment> assignment = session_.join(last_checkpoint_step);
-    if (!assignment) return std::nullopt;
-    const MonotonicTime assigned = monotonic_now();
-    const runtime::Isa isa = isa_of(*assignment);
-    on_assignment(assignment->epoch);
-    if (session_.is_standalone()) {
-      return Connection{
-          collectives::Mesh::single_rank(), isa, assignment->resume_step, {}, assigned};
-    }
-    log_.log(assignment->rank == 0 ? spdlog::level::info : spdlog::level::debug,
-             "membership epoch {}: rank {} of {}", assignment->epoch, assignment->rank,
-             assignment->world);
-    collectives::MeshConfig config;
-    config.job_uid = session_.job_uid();
-    config.epoch = assignment->epoch;
-    config.rank = assignment->rank;
-    config.tls = session_.tls();
-    config.shared_memory = shared_memory_;
-    std::vector<rendezvous::MemberId> members;
-    for (const rendezvous::Peer& peer : assignment->peers) {
-      members.push_back(peer.who);
-      config.peers.push_back({net::parse_address(peer.address).or_throw(), peer.who.instance_id});
-    }
-    try {
-      return Connection{connect_peers(config), isa, assignment->resume_step, std::move(members),
-                        assigned};
-    } catch (const Failure& failure) {
-      if (const auto code = session_.stopped()) throw Failure(*code, "stopped by a signal");
-      if (failure.code() != ExitCode::kPeerLost || session_.has_single_epoch()) throw;
-      log_.warn("membership epoch {} ended before it began: {}", config.epoch, failure.what());
-    }
-  }
-  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the Connection owns the Mesh
-}
-
-// Sends the progress of this worker to the coordinator, to /metrics, and, on rank 0, to the log.
-class ProgressReporter {
- public:
-  // `peak`: of the CPUs of one of the `world` workers. The references outlive the object.
-  ProgressReporter(const Job& job, const Trainer& trainer, elastic::Session& session,
-                   metrics::Exposition* exposition, ProgressPrinter* printer,
-                   kernels::PeakMeter& peak, int world)
-      : trainer_(trainer),
-        session_(session),
-        exposition_(exposition),
-        printer_(printer),
-        peak_(peak),
-        world_(world) {
-    // A resumed training has not gone back to step 0.
-    progress_.step = trainer.step();
-    if (job.schedule.steps_per_epoch > 0) {
-      progress_.epoch_of_data =
-          static_cast<double>(trainer.step()) / static_cast<double>(job.schedule.steps_per_epoch);
-    }
-    progress_.total_steps = job.schedule.total_steps;
-    progress_.last_checkpoint_step = trainer.last_checkpoint_step();
-  }
-
-  void begin_phase(const char* phase) {
-    progress_.phase = phase;
-    send();
-  }
-
-  void add_step(const StepReport& report, const Rates& rates) {
-    const double peak_gflops = peak_.peak_for(rates.gflops, world_);
-    progress_.step = report.step;
-    progress_.epoch_of_data = report.epoch;
-    progress_.loss = report.loss;
-    progress_.learning_rate = report.learning_rate;
-    progress_.examples_per_second = rates.examples_per_second;
-    progress_.tokens_per_second = rates.tokens_per_second;
-    progress_.last_checkpoint_step = trainer_.last_checkpoint_step();
-    progress_.metrics = {
-        {training_report::kGflops, rates.gflops},
-        {training_report::kPeakGflops, peak_gflops},
-        {training_report::kEtaSeconds, rates.eta_seconds},
-        {training_report::kGradNorm, report.grad_norm},
-        {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
-        {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
-        {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};
-    send();
-    if (printer_ != nullptr) printer_->show(report, rates, peak_gflops, monotonic_now());
-  }
-
-  // Before another line is logged.
-  void end_line() {
-    if (printer_ != nullptr) printer_->end_line();
-  }
-
-  // Sent with the next phase.
-  void add_evaluation(const EvaluationResult& evaluation) {
-    for (const auto& [name, value] : evaluation.metrics) {
-      progress_.metrics[fmt::format("{}{}{}", training_report::kEvaluationPrefix, name,
-                                    evaluation.suffix)] = value;
-    }
-  }
-
- private:
-  void send() {
-    session_.report(progress_);
-    if (exposition_ != nullptr) exposition_->set(progress_);
-  }
-
-  const Trainer& trainer_;
-  elastic::Session& session_;
-  metrics::Exposition* exposition_;  // nullptr: /metrics is not served
-  ProgressPrinter* printer_;         // nullptr: not rank 0
-  kernels::PeakMeter& peak_;
-  const int world_;
-  rendezvous::Progress progress_;
-};
 
 // One process's part in the training, over all membership epochs.
 class TrainingRun {

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "tests/support/paths.h"
+#include "tests/support/read_floats.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/nn/model.h"
@@ -78,7 +79,7 @@ std::vector<Target> read_targets(const SafetensorsFile& file, std::int64_t examp
   fill("labels", &Target::label);
   fill("last_labels", &Target::last);
   if (file.find("values") != nullptr) {
-    const std::vector<float> values = file.read_floats("values", {examples});
+    const std::vector<float> values = read_floats(file, "values", {examples});
     for (std::size_t b = 0; b < targets.size(); ++b) targets[b].value = values[b];
   }
   return targets;
@@ -186,7 +187,7 @@ double distance(const std::vector<float>& x, const std::vector<float>& y) {
   return std::sqrt(sum);
 }
 double scalar(const SafetensorsFile& file, const std::string& name) {
-  return file.read_floats(name, {1})[0];
+  return read_floats(file, name, {1})[0];
 }
 // Some exact gradients are zero (reference_name in write_goldens.py), and their error is relative to
 // the gradient of another tensor of the layer, whose norm is returned: that of a key bias to the
@@ -279,9 +280,9 @@ void expect_small_gradients(const SmallModel& small, Isa isa, int threads,
       loss * bound +
           kSlack * std::abs(scalar(expected, std::string(dtype<Element>()) + "loss") - loss));
   for (const Tensor& tensor : run.model.layout().tensors) {
-    const auto exact = expected.read_floats("grad." + tensor.name, tensor.shape);
+    const auto exact = read_floats(expected, "grad." + tensor.name, tensor.shape);
     const Tensor& reference = norm_reference(run.model.layout(), tensor);
-    const double size = norm(expected.read_floats("grad." + reference.name, reference.shape));
+    const double size = norm(read_floats(expected, "grad." + reference.name, reference.shape));
     const double torch =
         scalar(expected, std::string(dtype<Element>()) + "grad_error." + tensor.name);
     EXPECT_LE(distance(run.dense(tensor, gradient), exact) / size,
@@ -300,9 +301,9 @@ void expect_ten_steps(const SmallModel& small, Isa isa) {
   AdamWSettings settings;
   settings.weight_decay = 0.01f;
   Optimizer<Element> optimizer(run.model, run.context, settings);
-  const auto losses = expected.read_floats("adamw.losses", {10});
-  const auto torch = expected.read_floats(std::string(dtype<Element>()) + "adamw.losses", {10});
-  const auto norms = expected.read_floats("adamw.grad_norms", {10});
+  const auto losses = read_floats(expected, "adamw.losses", {10});
+  const auto torch = read_floats(expected, std::string(dtype<Element>()) + "adamw.losses", {10});
+  const auto norms = read_floats(expected, "adamw.grad_norms", {10});
   // Errors grow with each step. Allowed: kSlack times PyTorch's largest error so far, and at least
   // the rounding bound per step.
   double torch_error = 0;
@@ -380,8 +381,8 @@ void expect_minilm(Isa isa) {
     const double allowed = cancellation_factor(layout, tensor) * std::max(bound, kSlack * torch);
     EXPECT_NEAR(norm(ours), exact, size * allowed) << tensor.name;
     const auto index = read_integers(expected, "sample_index." + tensor.name);
-    const auto value = expected.read_floats("sample_value." + tensor.name,
-                                            {static_cast<std::int64_t>(index.size())});
+    const auto value = read_floats(expected, "sample_value." + tensor.name,
+                                   {static_cast<std::int64_t>(index.size())});
     // An error spread evenly over n elements is size * allowed / sqrt(n) per element. The worst of
     // the samples may have eight times this error.
     const double each =

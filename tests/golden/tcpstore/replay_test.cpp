@@ -7,11 +7,13 @@
 
 #include "common/tcpstore/server.h"
 #include "tests/support/paths.h"
+#include "tests/support/silent_logger.h"
 #include "tests/support/tcpstore_client.h"
 
 namespace tilewright::tcpstore {
 namespace {
 
+using tilewright::testing::make_silent_logger;
 using tilewright::testing::TcpStoreClient;
 
 std::string from_hex(const std::string& hex) {

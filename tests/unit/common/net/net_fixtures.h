@@ -2,13 +2,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <chrono>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "common/net/connect.h"
 #include "common/net/socket.h"
+#include "common/net/wait.h"
 
 namespace tilewright::net {
 
@@ -19,6 +22,14 @@ inline Listener loopback_listener() {
   return std::move(Listener::bind({"127.0.0.1", 0})).or_throw();
 }
 
+// Waits for the next connection.
+inline Socket accept_from(Listener& listener) {
+  if (wait_ready(listener.fd(), POLLIN, soon()) != Ready::kYes) {
+    throw std::runtime_error("no connection to " + to_string(listener.local_address()));
+  }
+  return listener.try_accept().or_throw();
+}
+
 struct Pair {
   Socket client, server;
 };
@@ -26,7 +37,7 @@ struct Pair {
 inline Pair connected_pair() {
   Listener listener = loopback_listener();
   Socket client = connect_to(listener.local_address(), soon()).or_throw();
-  return {std::move(client), listener.accept(soon()).or_throw()};
+  return {std::move(client), accept_from(listener)};
 }
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {

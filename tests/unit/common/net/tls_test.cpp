@@ -58,7 +58,7 @@ struct TlsPair : Pair {
 struct RelayedPair {
   RelayedPair() : listener(loopback_listener()), relay(listener.local_address()) {
     pair.client = connect_to(relay.address(), soon()).or_throw();
-    pair.server = listener.accept(soon()).or_throw();
+    pair.server = accept_from(listener);
   }
   Listener listener;
   Relay relay;

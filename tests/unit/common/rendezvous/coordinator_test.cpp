@@ -1,178 +1,18 @@
 // Server and clients over loopback: what members observe when processes join, die and send
-// malformed input. The server's clock advances only when a test advances it, so that a slow machine
-// cannot expire a deadline.
-#include <fmt/format.h>
+// malformed input.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <poll.h>
 
-#include <algorithm>
 #include <future>
 #include <thread>
 
-#include "common/net/connect.h"
-#include "common/net/handshake.h"
-#include "common/net/message.h"
-#include "common/rendezvous/client.h"
-#include "common/rendezvous/messages.h"
-#include "common/rendezvous/server.h"
-#include "tests/support/manual_clock.h"
+#include "tests/unit/common/net/net_fixtures.h"
 #include "tests/unit/common/net/relay.h"
+#include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 
 namespace tilewright::rendezvous {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using ::testing::HasSubstr;
-using tilewright::testing::ManualClock;
-
-constexpr const char* kUid = "job-1";
-constexpr Duration kQuietPeriod = seconds(3);
-constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
-
-net::SecretKey key(const std::string& text = kSecret) {
-  return net::SecretKey::from_bytes(text).value();
-}
-MonotonicTime in(Duration duration) { return monotonic_now() + duration; }
-
-Settings settings(int min, int max, int expected) {
-  Settings result;
-  result.min_world = min;
-  result.max_world = max;
-  result.expected = expected;
-  result.join_quiet_period = kQuietPeriod;
-  return result;
-}
-
-std::unique_ptr<Server> serve(const Settings& job, ManualClock& clock, std::uint16_t port = 0,
-                              Epoch last_epoch = 0) {
-  Server::Options options{.listen = {"127.0.0.1", port}, .clock = &clock};
-  auto server = Server::start(options, make_silent_logger()).or_throw();
-  server->add_job({kUid, key(), job, last_epoch}).or_throw();
-  return server;
-}
-
-Client::Options options(const Server& server, int index) {
-  Client::Options result;
-  result.coordinator = {"127.0.0.1", server.address().port};
-  result.job_uid = kUid;
-  result.process = {index, 0};
-  result.address = fmt::format("127.0.0.1:{}", 40000 + index);
-  result.isas = {"avx2"};
-  result.heartbeat_interval = milliseconds(20);
-  return result;
-}
-
-std::unique_ptr<Client> client(const Client::Options& options,
-                               const std::string& secret = kSecret) {
-  return std::make_unique<Client>(options, key(secret), make_silent_logger());
-}
-
-std::future<Result<Assignment>> join_later(Client& member, std::int64_t checkpoint = -1,
-                                           Duration within = seconds(20)) {
-  return std::async(std::launch::async,
-                    [&member, checkpoint, within] { return member.join(checkpoint, in(within)); });
-}
-
-bool wait_for_epoch_end(Client& member, Duration within) {
-  return net::wait_ready(member.epoch_cancel_token().fd(), POLLIN, net::within(within)) ==
-         net::Ready::kYes;
-}
-
-// Waits for changes until the condition holds.
-template <typename Condition>
-bool eventually(Server& server, Condition condition, Duration within = seconds(20)) {
-  const MonotonicTime deadline = in(within);
-  while (!condition(server.snapshot(kUid).value())) {
-    if (net::wait_ready(server.changes().fd(), POLLIN, deadline) != net::Ready::kYes) return false;
-    server.take_changed();
-  }
-  return true;
-}
-
-int count_waiting(const Snapshot& snapshot) {
-  return static_cast<int>(std::ranges::count(snapshot.members, MemberState::kWaiting,
-                                             [](const MemberView& one) { return one.state; }));
-}
-
-// Ends the quiet period as soon as `count` members wait for an epoch.
-void form_with(Server& server, ManualClock& clock, int count) {
-  ASSERT_TRUE(eventually(server, [&](const Snapshot& s) { return count_waiting(s) == count; }));
-  clock.advance(kQuietPeriod);
-}
-
-bool has_disconnected(const Snapshot& snapshot) {
-  return !std::ranges::all_of(snapshot.members, &MemberView::connected);
-}
-
-// A server and `count` clients in one epoch.
-struct Running {
-  explicit Running(const Settings& job, int count) : server(serve(job, clock)) {
-    std::vector<std::future<Result<Assignment>>> joins;
-    for (int i = 0; i < count; ++i) {
-      members.push_back(client(options(*server, i)));
-      joins.push_back(join_later(*members.back()));
-    }
-    for (auto& join : joins) assignments.push_back(join.get().or_throw());
-  }
-  // Closes the member's connection until it is lost.
-  void lose(std::size_t index) {
-    members[index].reset();
-    ASSERT_TRUE(eventually(*server, has_disconnected));
-    clock.advance(Settings().reconnect_timeout);
-  }
-  ManualClock clock;
-  std::unique_ptr<Server> server;
-  std::vector<std::unique_ptr<Client>> members;
-  std::vector<Assignment> assignments;
-};
-
-bool wait_until_closed(net::Socket& socket) {
-  std::array<std::byte, 64> ignored;
-  while (net::wait_ready(socket.fd(), POLLIN, net::within(seconds(20))) == net::Ready::kYes) {
-    if (!socket.try_read(ignored).ok()) return true;
-  }
-  return false;
-}
-
-// A peer that authenticates and then sends the bytes of the test.
-class RawMember {
- public:
-  RawMember(const Server& server, const std::string& secret = kSecret,
-            const std::string& uid = kUid, int version = kProtocolVersion) {
-    socket_ =
-        net::connect_to({"127.0.0.1", server.address().port}, net::within(seconds(5))).or_throw();
-    net::write_message(socket_, encode_hello(uid, version), net::within(seconds(5))).or_throw();
-    authenticated_ = net::authenticate(socket_, net::Role::kClient, key(secret), proof_context(uid),
-                                       net::within(seconds(5)));
-  }
-  void send(const std::string& message) {
-    net::write_message(socket_, message, net::within(seconds(5))).or_throw();
-  }
-  void send_bytes(const std::string& bytes) {
-    socket_.write_all(std::as_bytes(std::span(bytes)), net::within(seconds(20))).or_throw();
-  }
-  std::string receive() {
-    return net::read_message(socket_, kMaxMessageBytes, net::within(seconds(20))).or_throw();
-  }
-  bool has_input() const {
-    return net::wait_ready(socket_.fd(), POLLIN, monotonic_now()) == net::Ready::kYes;
-  }
-  int fd() const { return socket_.fd(); }
-  bool is_closed_within(Duration duration) {
-    std::array<std::byte, 4096> ignored;
-    while (net::wait_ready(socket_.fd(), POLLIN, net::within(duration)) == net::Ready::kYes) {
-      if (!socket_.try_read(ignored).ok()) return true;
-    }
-    return false;
-  }
-  const Status& authenticated() const { return authenticated_; }
-
- private:
-  net::Socket socket_;
-  Status authenticated_;
-};
 
 TEST(Coordinator, AssignsRanksAndPeers) {
   Running job(settings(1, 2, 2), 2);
@@ -430,7 +270,7 @@ TEST(Coordinator, TheClientReconnectsWhenTheCoordinatorHangs) {
                         net::Ready::kYes) {
       clock.advance(hung.coordinator_timeout);
     }
-    net::Socket socket = listener.accept(net::within(seconds(20))).or_throw();
+    net::Socket socket = net::accept_from(listener);
     ASSERT_EQ(
         decode_hello(net::read_message(socket, kMaxHelloBytes, net::within(seconds(5))).or_throw())
             .value()
@@ -585,133 +425,6 @@ TEST(Coordinator, TellsAProcessOfAnotherProtocolVersionBothVersions) {
   EXPECT_TRUE(newer.is_closed_within(seconds(5)));
   EXPECT_EQ(job.server->snapshot(kUid)->refused, 1U);
   EXPECT_FALSE(job.members[0]->epoch_ended());
-}
-
-TEST(Coordinator, ASilentConnectionTimesOut) {
-  ManualClock clock;
-  auto server = serve(settings(1, 1, 1), clock);
-  net::Socket socket =
-      net::connect_to({"127.0.0.1", server->address().port}, net::within(seconds(5))).or_throw();
-  // The server may accept after an advance, so advance until it closes the connection.
-  const MonotonicTime limit = in(seconds(20));
-  while (!socket.peer_closed() && monotonic_now() < limit) {
-    clock.advance(Server::Options().proof_timeout);
-    net::wait_ready(socket.fd(), POLLIN, net::within(milliseconds(1)));
-  }
-  EXPECT_TRUE(socket.peer_closed());
-  EXPECT_EQ(server->rejections().at("no_proof"), 1u);
-}
-
-TEST(Coordinator, AConnectionThatDoesNotJoinTimesOut) {
-  ManualClock clock;
-  auto server = serve(settings(1, 1, 1), clock);
-  RawMember member(*server);
-  ASSERT_TRUE(member.authenticated().ok());
-  clock.advance(Server::Options().join_timeout);
-  EXPECT_TRUE(member.is_closed_within(seconds(20)));
-  EXPECT_EQ(server->rejections().at("no_proof"), 0u);
-}
-
-// The clock stands still, so no timeout frees a slot.
-TEST(Coordinator, IdleConnectionsDoNotShutMembersOut) {
-  ManualClock clock;
-  auto server = serve(settings(1, 1, 1), clock);
-  const Limits limits;
-  std::vector<net::Socket> idle;
-  for (std::size_t i = 0; i < limits.unauthenticated + 1; ++i)
-    idle.push_back(net::connect_to({"127.0.0.1", server->address().port}, net::within(seconds(20)))
-                       .or_throw());
-  auto member = client(options(*server, 0));
-  EXPECT_TRUE(member->join(-1, in(seconds(20))).ok());
-  EXPECT_TRUE(wait_until_closed(idle.front())) << "the oldest";
-  EXPECT_FALSE(idle.back().peer_closed()) << "the newest";
-  EXPECT_LE(server->usage().connections, limits.unauthenticated_per_source + 1);
-  EXPECT_GE(server->rejections().at("source"),
-            limits.unauthenticated - limits.unauthenticated_per_source);
-}
-
-TEST(Coordinator, AJobHasAShareOfTheConnections) {
-  ManualClock clock;
-  auto server = serve(settings(1, 2, 1), clock);
-  const std::size_t share = job_limits({}, 2).connections;
-  std::vector<std::unique_ptr<RawMember>> members;
-  for (std::size_t i = 0; i < share; ++i) {
-    members.push_back(std::make_unique<RawMember>(*server));
-    ASSERT_TRUE(members.back()->authenticated().ok());
-  }
-  RawMember refused(*server);
-  EXPECT_THAT(refused.receive(), HasSubstr("the job has 20 connections, the maximum"));
-  EXPECT_TRUE(refused.is_closed_within(seconds(20)));
-  EXPECT_EQ(server->rejections().at("job_connections"), 1u);
-  auto late = client(options(*server, 0));
-  const MonotonicTime limit = in(seconds(20));
-  std::string message;
-  while (message.find("the job has 20 connections") == std::string::npos &&
-         monotonic_now() < limit) {
-    message = late->join(-1, in(milliseconds(10))).error().message;
-  }
-  EXPECT_THAT(message, HasSubstr("the job has 20 connections"));
-  members.clear();
-  EXPECT_TRUE(late->join(-1, in(seconds(20))).ok()) << "it connects again";
-}
-
-// Sends all but the last byte of the largest message.
-void send_unfinished(RawMember& member) {
-  member.send_bytes(net::message_prefix(kMaxMessageBytes) + std::string(kMaxMessageBytes - 1, ' '));
-}
-
-TEST(Coordinator, UnfinishedMessagesOfAJobUseABoundedAmountOfMemory) {
-  ManualClock clock;
-  auto server = serve(settings(1, 8, 1), clock);
-  server->add_job({"job-2", key("the other job's own secret"), settings(1, 1, 1)}).or_throw();
-  const JobLimits share = job_limits({}, 8);
-  auto member = client(options(*server, 0));
-  ASSERT_TRUE(member->join(-1, in(seconds(20))).ok());
-  std::vector<std::unique_ptr<RawMember>> faulty;
-  for (std::size_t i = 0; i + 1 < share.connections; ++i) {
-    faulty.push_back(std::make_unique<RawMember>(*server));
-    ASSERT_TRUE(faulty.back()->authenticated().ok());
-    send_unfinished(*faulty.back());
-  }
-  // The last two may stay within the limit. A rejection is no change of the job, so the members'
-  // sockets are what to wait for.
-  const MonotonicTime deadline = in(seconds(20));
-  while (faulty.size() > 2) {
-    std::vector<pollfd> inputs;
-    inputs.reserve(faulty.size());
-    for (const auto& one : faulty) inputs.push_back({one->fd(), POLLIN, 0});
-    ASSERT_GT(poll(inputs.data(), inputs.size(), net::poll_timeout(deadline)), 0)
-        << faulty.size() << " of " << share.connections - 1 << " members wait for a message";
-    std::erase_if(faulty, [](const auto& one) {
-      if (!one->has_input()) return false;
-      EXPECT_THAT(one->receive(), HasSubstr("the job's messages use"));
-      return true;
-    });
-  }
-  EXPECT_GE(server->rejections().at("job_buffers") + 3, share.connections);
-  EXPECT_LE(server->usage().buffered_bytes, share.buffered_bytes + (64 << 10));
-  EXPECT_FALSE(member->epoch_ended()) << "a member with short messages is not affected";
-  RawMember other(*server, "the other job's own secret", "job-2");
-  EXPECT_TRUE(other.authenticated().ok());
-}
-
-TEST(Coordinator, AFloodOfMessagesIsTurnedAway) {
-  ManualClock clock;  // stands still: no tokens are earned
-  auto server = serve(settings(1, 2, 1), clock);
-  const double rate = job_limits({}, 2).messages_per_second;
-  RawMember faulty(*server);
-  faulty.send(encode(ClientMessage(Join{{{1, 0}, 5}, "x:1", {"avx2"}, -1, 0, {}})));
-  const std::string beat = encode(ClientMessage(Heartbeat{{}, 0, {}}));
-  std::string flood;
-  for (int i = 0; i < rate * 10; ++i) flood += net::message_prefix(beat.size()) + beat;
-  faulty.send_bytes(flood);
-  std::string reply;
-  do {
-    reply = faulty.receive();
-  } while (reply.find("unavailable") == std::string::npos);
-  EXPECT_THAT(reply, HasSubstr("more than 300 messages per second"));
-  EXPECT_TRUE(faulty.is_closed_within(seconds(20)));
-  EXPECT_EQ(server->rejections().at("job_messages"), 1u);
 }
 
 TEST(Coordinator, RemovingAJobReportsTheReasonToItsMembers) {

@@ -13,6 +13,7 @@
 #include "common/rendezvous/client.h"
 #include "common/rendezvous/messages.h"
 #include "common/rendezvous/server.h"
+#include "tests/support/silent_logger.h"
 #include "tests/unit/common/net/relay.h"
 
 namespace tilewright::rendezvous {
@@ -22,6 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using tilewright::testing::make_silent_logger;
 
 constexpr const char* kUid = "uid-of-a-job";
 constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";

@@ -9,12 +9,14 @@
 
 #include "common/net/connect.h"
 #include "common/rendezvous/server.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::rendezvous {
 namespace {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 
 constexpr const char* kUid = "job-1";
 

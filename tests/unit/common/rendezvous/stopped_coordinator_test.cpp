@@ -7,6 +7,7 @@
 
 #include "common/rendezvous/client.h"
 #include "common/rendezvous/server.h"
+#include "tests/support/silent_logger.h"
 #include "tests/unit/common/rendezvous/forked_process.h"
 
 namespace tilewright::rendezvous {
@@ -14,6 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tilewright::testing::make_silent_logger;
 
 constexpr const char* kUid = "job-1";
 constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";

@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/tcpstore_request.h"
+
 namespace tilewright::tcpstore {
 namespace {
 
-std::string number(std::uint64_t value, int bytes = 8) {
-  std::string text;
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
-  return text;
-}
+using tilewright::testing::encode;
+using tilewright::testing::little_endian;
 
 std::string error_of(std::string_view bytes) {
   RequestReader reader;
@@ -68,20 +67,20 @@ TEST(TcpStoreRequests, NameAnUnknownOperation) {
 
 // Before the bytes have arrived, so that no memory is reserved for them.
 TEST(TcpStoreRequests, BoundKeysAndValues) {
-  EXPECT_EQ(error_of("\x03" + number(kMaxKeyBytes + 1)),
+  EXPECT_EQ(error_of("\x03" + little_endian(kMaxKeyBytes + 1)),
             "a key of 8193 bytes in GET, expected at most 8192");
-  EXPECT_EQ(error_of("\x01" + number(1) + "k" + number(~std::uint64_t{0})),
+  EXPECT_EQ(error_of("\x01" + little_endian(1) + "k" + little_endian(~std::uint64_t{0})),
             "a value of 18446744073709551615 bytes in SET, expected at most 8388608");
-  EXPECT_EQ(error_of("\x06" + number(kMaxKeys + 1)),
+  EXPECT_EQ(error_of("\x06" + little_endian(kMaxKeys + 1)),
             "131073 keys in WAIT, expected at most 131072");
-  EXPECT_EQ(error_of("\x03" + number(kMaxKeyBytes)), "no error");
+  EXPECT_EQ(error_of("\x03" + little_endian(kMaxKeyBytes)), "no error");
 }
 
 TEST(TcpStoreRequests, BoundTheWholeRequest) {
   RequestReader reader;
-  reader.append("\x0b" + number(3));
+  reader.append("\x0b" + little_endian(3));
   const std::string pair =
-      number(1) + "k" + number(kMaxValueBytes) + std::string(kMaxValueBytes, 'v');
+      little_endian(1) + "k" + little_endian(kMaxValueBytes) + std::string(kMaxValueBytes, 'v');
   reader.append(pair);
   EXPECT_FALSE(reader.next().value().has_value());
   reader.append(pair);
@@ -92,13 +91,13 @@ TEST(TcpStoreRequests, BoundTheWholeRequest) {
 
 TEST(TcpStoreRequests, CountTheMemoryOfAnUnfinishedRequest) {
   RequestReader reader;
-  reader.append("\x05" + number(1000));
+  reader.append("\x05" + little_endian(1000));
   for (int i = 0; i < 999; ++i) {
-    reader.append(number(100) + std::string(100, 'k'));
+    reader.append(little_endian(100) + std::string(100, 'k'));
     ASSERT_FALSE(reader.next().value().has_value());
   }
   EXPECT_GE(reader.memory(), 999u * 100);
-  reader.append(number(100) + std::string(100, 'k'));
+  reader.append(little_endian(100) + std::string(100, 'k'));
   EXPECT_EQ(reader.next().value()->keys.size(), 1000u);
   EXPECT_FALSE(reader.next().value().has_value());
   EXPECT_LT(reader.memory(), 8u << 10);

@@ -15,6 +15,7 @@
 namespace tilewright::api {
 namespace {
 
+using testing::decode_manifest;
 using testing::errors_of;
 using testing::kManifest;
 using testing::with;

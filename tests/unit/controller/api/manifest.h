@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "common/json/document.h"
+#include "controller/api/decode.h"
 #include "controller/api/validate.h"
 
 namespace tilewright::api::testing {
@@ -57,6 +59,11 @@ inline std::string with(const std::string& place, const std::string& replacement
   EXPECT_NE(at, std::string::npos) << place;
   EXPECT_EQ(manifest.find(place, at + 1), std::string::npos) << place << " occurs twice";
   return manifest.replace(at, place.size(), replacement);
+}
+
+// The manifest's job without defaults, and the errors of reading it.
+inline DecodeResult decode_manifest(const std::string& manifest) {
+  return decode_document(read_yaml(manifest));
 }
 
 // The errors of a manifest; empty if it is valid.

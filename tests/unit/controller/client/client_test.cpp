@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "tests/support/manual_clock.h"
 #include "tests/unit/controller/client/client_fixtures.h"
 
 namespace tilewright::kube {
@@ -12,6 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tilewright::testing::ManualClock;
 using Counted = RequestCounter::Key;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -125,12 +127,15 @@ TEST(Client, TimesOutOnASilentServer) {
 }
 
 TEST(Client, RetriesAfterAnAttemptTimesOut) {
-  ScriptedServer server([](auto& connection, const auto& request) {
-    if (request.index == 0) return connection.await_close();
-    connection.answer(200, "{}");
+  ManualClock clock;
+  ScriptedServer server([&clock](auto& connection, const auto& request) {
+    if (request.index > 0) return connection.answer(200, "{}");
+    clock.advance(seconds(15));
+    connection.await_close();
   });
   SenderOptions options = no_retry_delay();
-  options.attempt_timeout = milliseconds(100);
+  options.attempt_timeout = seconds(15);
+  options.clock = &clock;
   const auto client = client_for(server, options);
   EXPECT_TRUE(client->get(kPods, "ns", "a", soon()).ok());
 }
@@ -280,9 +285,15 @@ TEST(Client, SendsNoWriteAfterTheGuardIsRevoked) {
 }
 
 TEST(Client, AbortsAWriteWhenTheGuardExpires) {
-  ScriptedServer server([](auto& connection, const auto&) { connection.await_close(); });
-  const auto client = client_for(server);
-  const WriteGuard guard(monotonic_now() + milliseconds(100));
+  ManualClock clock;
+  ScriptedServer server([&clock](auto& connection, const auto&) {
+    clock.advance(seconds(10));
+    connection.await_close();
+  });
+  SenderOptions options = no_retry_delay();
+  options.clock = &clock;
+  const auto client = client_for(server, options);
+  const WriteGuard guard(clock.now() + seconds(10));
   const auto object = client->create(guard, kPods, "ns", pod("a"), soon());
   ASSERT_TRUE(object.is(ErrorKind::kFenced)) << object.error().sentence();
   EXPECT_TRUE(object.error().maybe_applied) << "the first attempt was sent";

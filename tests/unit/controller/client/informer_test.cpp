@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/silent_logger.h"
 #include "tests/unit/controller/client/paging_script.h"
 
 namespace tilewright::kube {
@@ -12,6 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 
 bool is_watch(const ScriptedRequest& request) {
   return request.target.find("watch=1") != std::string::npos;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "tests/support/silent_logger.h"
 #include "tests/unit/controller/client/client_fixtures.h"
 
 namespace tilewright::kube {
@@ -14,6 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tilewright::testing::make_silent_logger;
 
 // Handles GET, POST and PUT like the API server, including resourceVersions.
 class LeaseStore {

@@ -6,13 +6,14 @@
 
 #include <future>
 
+#include "tests/support/manual_clock.h"
 #include "tests/unit/controller/client/client_fixtures.h"
 
 namespace tilewright::kube {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tilewright::testing::ManualClock;
 
 // The events of a watch by name, then how it ended.
 struct Seen {
@@ -156,11 +157,20 @@ TEST(Watch, ClosesAnIdleConnection) {
     connection.chunk(event_text("BOOKMARK", object_text("", "9")));
     connection.await_close();
   });
+  ManualClock clock;
+  SenderOptions sender;
+  sender.clock = &clock;
+  const auto client = client_for(server, sender);
   WatchOptions options;
-  options.idle_timeout = milliseconds(100);
-  const Seen seen = watch_all(server, options);
-  EXPECT_EQ(seen.events, std::vector<std::string>{"9"});
-  EXPECT_EQ(seen.end, WatchStream::End::kIdle);
+  options.idle_timeout = seconds(10);
+  auto stream = client->watch(resource::pods(), {}, options, soon());
+  ASSERT_TRUE(stream.ok());
+  const auto event = (*stream)->next(soon());
+  ASSERT_TRUE(std::holds_alternative<WatchEvent>(event));
+  EXPECT_EQ(std::get<WatchEvent>(event).resource_version, "9");
+  auto end = std::async(std::launch::async, [&stream] { return (*stream)->next(soon()); });
+  clock.advance(seconds(10));
+  EXPECT_EQ(std::get<WatchStream::End>(end.get()), WatchStream::End::kIdle);
 }
 
 TEST(Watch, RejectsAnEventThatIsTooLarge) {

@@ -8,11 +8,13 @@
 
 #include "common/rendezvous/client.h"
 #include "tests/support/paths.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::local {
 namespace {
 
 using std::chrono::seconds;
+using tilewright::testing::make_silent_logger;
 
 constexpr const char* kUid = "11111111-2222-4333-8444-555555555555";
 

@@ -8,6 +8,7 @@
 #include "common/contract/labels.h"
 #include "controller/api/encode.h"
 #include "controller/cluster/objects.h"
+#include "tests/support/silent_logger.h"
 #include "tests/unit/controller/api/manifest.h"
 #include "tests/unit/controller/operator/scripted_api.h"
 
@@ -27,6 +28,7 @@ using ::testing::Not;
 using testing::ScriptedApi;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
+using tilewright::testing::make_silent_logger;
 
 constexpr const char* kJob = "/apis/tilewright.dev/v1alpha1/namespaces/ns/trainjobs/mrpc";
 constexpr const char* kPods = "/api/v1/namespaces/ns/pods";

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "controller/cluster/objects.h"
+#include "tests/support/silent_logger.h"
 #include "tests/unit/controller/api/manifest.h"
 #include "tests/unit/controller/operator/scripted_api.h"
 
@@ -17,6 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::ScriptedApi;
 using ::testing::UnorderedElementsAre;
+using tilewright::testing::make_silent_logger;
 
 class CachesTest : public ::testing::Test {
  protected:

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "common/base/base64.h"
 #include "tests/unit/controller/operator/scripted_api.h"
 
 namespace tilewright::controller {
@@ -20,6 +19,8 @@ using testing::ScriptedApi;
 constexpr const char* kGet = "GET /api/v1/namespaces/system/secrets/master";
 constexpr const char* kPost = "POST /api/v1/namespaces/system/secrets";
 constexpr const char* kMaster = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+constexpr const char* kMasterBase64 =  // of kMaster
+    "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZg==";
 constexpr const char* kUid = "5f0c8f6e-0b3a-4c2e-9d57-3f1f5a0a7c11";
 constexpr const char* kOtherUid = "5f0c8f6e-0b3a-4c2e-9d57-3f1f5a0a7c12";
 // RFC 5869, computed with Python's hmac:
@@ -31,7 +32,15 @@ constexpr const char* kId = "181d419e";
 constexpr const char* kOtherKey =
     "526643cfb3d29d3fd5eaa8e6c1d612bee04ccb101883983b1000141acee99786";
 
-json secret(const std::string& bytes) { return {{"data", {{"master-key", encode_base64(bytes)}}}}; }
+json secret(const std::string& base64) { return {{"data", {{"master-key", base64}}}}; }
+
+// The base64 of kMaxBytes + 1 bytes 'x'.
+std::string too_long() {
+  static_assert(net::SecretKey::kMaxBytes % 3 == 1);
+  std::string base64;
+  for (std::size_t i = 0; i < net::SecretKey::kMaxBytes / 3; ++i) base64 += "eHh4";
+  return base64 + "eHg=";
+}
 
 ApiResult<JobKeys> load(ScriptedApi& api) {
   return JobKeys::load(api.client(), kube::WriteGuard::unfenced(), "system", "master",
@@ -59,7 +68,7 @@ TEST(JobKeys, EqualTheKeyThatWorkersReadFromTheirFile) {
 
 TEST(JobKeys, UseAnExistingSecret) {
   ScriptedApi api;
-  api.answer(kGet, 200, secret(kMaster));
+  api.answer(kGet, 200, secret(kMasterBase64));
   const auto keys = load(api);
   ASSERT_TRUE(keys.ok()) << keys.error().sentence();
   EXPECT_EQ(keys->hex_key_for(kUid), kKey);
@@ -68,7 +77,7 @@ TEST(JobKeys, UseAnExistingSecret) {
 
 TEST(JobKeys, CreateAMissingSecret) {
   ScriptedApi api;
-  api.answer(kPost, 201, secret(kMaster));
+  api.answer(kPost, 201, secret(kMasterBase64));
   const auto keys = load(api);
   ASSERT_TRUE(keys.ok()) << keys.error().sentence();
   EXPECT_EQ(keys->hex_key_for(kUid), kKey) << "from the stored Secret";
@@ -79,7 +88,7 @@ TEST(JobKeys, CreateAMissingSecret) {
   EXPECT_EQ(drawn.size(), 64U);
   EXPECT_EQ(drawn.find_first_not_of("0123456789abcdef"), std::string::npos);
   ScriptedApi another;
-  another.answer(kPost, 201, secret(kMaster));
+  another.answer(kPost, 201, secret(kMasterBase64));
   ASSERT_TRUE(load(another).ok());
   EXPECT_NE(another.body_of(kPost)["stringData"]["master-key"], drawn) << "random";
 }
@@ -92,7 +101,7 @@ TEST(JobKeys, UseTheSecretThatAnotherReplicaCreatedFirst) {
     } else if (gets++ == 0) {
       connection.answer(404, kube::status_text(404, "NotFound"));
     } else {
-      connection.answer(200, secret(kMaster).dump());
+      connection.answer(200, secret(kMasterBase64).dump());
     }
   });
   const auto client = kube::client_for(server);
@@ -106,7 +115,7 @@ TEST(JobKeys, RejectADamagedSecretWithoutRevealingIt) {
   for (const json& damaged :
        {json::object(), json{{"data", nullptr}}, json{{"data", {{"master-key", 7}}}},
         json{{"data", {{"other", "eA=="}}}}, json{{"data", {{"master-key", "*** no base64 ***"}}}},
-        secret("too short"), secret(std::string(net::SecretKey::kMaxBytes + 1, 'x'))}) {
+        secret("dG9vIHNob3J0" /* "too short" */), secret(too_long())}) {
     ScriptedApi api;
     api.answer(kGet, 200, damaged);
     const auto keys = load(api);

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "tests/support/silent_logger.h"
 #include "tests/unit/controller/operator/scripted_api.h"
 
 namespace tilewright::controller {
@@ -16,6 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using testing::ScriptedApi;
 using ::testing::SizeIs;
+using tilewright::testing::make_silent_logger;
 
 // 2026-01-31T23:59:59.000042Z
 const WallTime kNow = WallTime(std::chrono::seconds(1769903999)) + std::chrono::microseconds(42);

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 // A response of the API server, with a status and with fields that the operator does not use.
 json object() {
-  api::TrainJob job = api::decode_manifest(api::testing::kManifest).job;
+  api::TrainJob job = api::testing::decode_manifest(api::testing::kManifest).job;
   job.metadata.namespace_name = "ns";
   job.metadata.uid = "job-uid";
   job.metadata.resource_version = "17";

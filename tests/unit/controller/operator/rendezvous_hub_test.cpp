@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/rendezvous/client.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::controller {
 namespace {
@@ -19,6 +20,7 @@ using rendezvous::Assignment;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 using ChangeKind = RendezvousHub::ChangeKind;
 
 constexpr const char* kUid = "job-1";

@@ -7,11 +7,13 @@
 #include <functional>
 
 #include "tests/support/manual_clock.h"
+#include "tests/support/silent_logger.h"
 #include "tests/support/tcpstore_client.h"
 
 namespace tilewright::controller {
 namespace {
 
+using tilewright::testing::make_silent_logger;
 using tilewright::testing::ManualClock;
 using tilewright::testing::TcpStoreClient;
 

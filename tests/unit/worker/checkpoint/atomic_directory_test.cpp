@@ -77,6 +77,14 @@ TEST_F(AtomicDirectoryTest, LeavesNoFilesWithoutACommit) {
   EXPECT_THAT(content_of(output_), IsEmpty());
 }
 
+// As when a newer owner removes the files while they are listed.
+TEST_F(AtomicDirectoryTest, ReportsThatItsLastFileIsMissing) {
+  AtomicDirectory directory(writer_, "target");
+  directory.fill([](const auto& folder) { write_file(folder / "a", "1"); });
+  expect_failure([&] { directory.commit_files("last"); }, ExitCode::kOutput,
+                 HasSubstr("last: cannot find: No such file"));
+}
+
 TEST_F(AtomicDirectoryTest, ReportsWhyItCannotBeCreated) {
   const auto create_in = [&](const char* path) {
     const OutputWriter elsewhere(output_ / path, writer_.writer());

@@ -2,6 +2,7 @@
 #include "worker/checkpoint/model_folder.h"
 
 #include "tests/support/paths.h"
+#include "tests/support/read_floats.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
@@ -37,7 +38,7 @@ TEST_F(ModelFolder, ContainsTheModelItsConfigAndItsTokenizer) {
   EXPECT_EQ(testing::read_text(output_ / "vocab.txt"), "[PAD]\n");
   EXPECT_EQ(testing::read_text(output_ / "config.json"), "{\"a\": 1}\n");
   EXPECT_EQ(digest, digest_of(output_ / "model.safetensors", ExitCode::kWeights));
-  EXPECT_EQ(SafetensorsFile(output_ / "model.safetensors").read_floats("classifier.weight", {2}),
+  EXPECT_EQ(read_floats(SafetensorsFile(output_ / "model.safetensors"), "classifier.weight", {2}),
             values_);
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("output", "source"));
 }
@@ -49,7 +50,7 @@ TEST_F(ModelFolder, IsWrittenToADirectoryWithCheckpoints) {
   write_model_folder(writer, content(values_.data()));
   EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-5", "config.json", "model.safetensors",
                                                "r.json", "tokenizer_config.json", "vocab.txt"));
-  EXPECT_EQ(SafetensorsFile(output_ / "model.safetensors").read_floats("classifier.weight", {2}),
+  EXPECT_EQ(read_floats(SafetensorsFile(output_ / "model.safetensors"), "classifier.weight", {2}),
             values_);
 }
 

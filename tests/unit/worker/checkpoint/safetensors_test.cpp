@@ -9,6 +9,7 @@
 
 #include "common/base/sha256.h"
 #include "tests/support/paths.h"
+#include "tests/support/read_floats.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 
 namespace tilewright::checkpoint {
@@ -55,7 +56,7 @@ TEST_F(Safetensors, ReadsTensorsByNameWithTheirTypeAndShape) {
   ASSERT_NE(read.find("a"), nullptr);
   EXPECT_EQ(read.find("a")->dtype, DType::kF32);
   EXPECT_THAT(read.find("a")->shape, ElementsAre(2, 3));
-  EXPECT_THAT(read.read_floats("a", {2, 3}), ElementsAre(1, 2, 3, 4, 5, -6.5f));
+  EXPECT_THAT(read_floats(read, "a", {2, 3}), ElementsAre(1, 2, 3, 4, 5, -6.5f));
   EXPECT_THAT(values_of<std::int64_t>(read.at("b", {1})), ElementsAre(-7));
 }
 
@@ -64,7 +65,7 @@ TEST_F(Safetensors, AcceptsScalarsAndEmptyTensors) {
       file(safetensors_bytes(R"({"none":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]},)"
                              R"("one":{"dtype":"I32","shape":[],"data_offsets":[0,4]}})",
                              bytes_of<std::int32_t>({12})));
-  EXPECT_TRUE(read.read_floats("none", {0, 4}).empty());
+  EXPECT_TRUE(read_floats(read, "none", {0, 4}).empty());
   EXPECT_THAT(values_of<std::int32_t>(read.at("one", {})), ElementsAre(12));
 }
 
@@ -76,17 +77,17 @@ TEST_F(Safetensors, ConvertsHalfAndBfloat16ToFloat) {
                              R"("brain":{"dtype":"BF16","shape":[2],"data_offsets":[14,18]}})",
                              bytes_of<std::uint16_t>({0x3c00, 0xc000, 0x7bff, 0x0400, 0x0001,
                                                       0x8000, 0x7c00, 0x3fc0, 0xc2f7})));
-  const auto half = read.read_floats("half", {7});
+  const auto half = read_floats(read, "half", {7});
   EXPECT_THAT(half, ElementsAre(1.0f, -2.0f, 65504.0f, 0x1p-14f, 0x1p-24f, 0.0f, INFINITY));
   EXPECT_TRUE(std::signbit(half[5]));
-  EXPECT_THAT(read.read_floats("brain", {2}), ElementsAre(1.5f, -123.5f));
+  EXPECT_THAT(read_floats(read, "brain", {2}), ElementsAre(1.5f, -123.5f));
 }
 
 TEST_F(Safetensors, ConvertsDoubleToFloat) {
   const auto read = file(safetensors_bytes(
       R"({"a":{"dtype":"F64","shape":[3],"data_offsets":[0,24]}})",
       bytes_of<double>({0.5, 1.0 + 0x1p-24 + 0x1p-30, 1e300})));  // rounds up; overflows
-  EXPECT_THAT(read.read_floats("a", {3}), ElementsAre(0.5f, 1.0f + 0x1p-23f, INFINITY));
+  EXPECT_THAT(read_floats(read, "a", {3}), ElementsAre(0.5f, 1.0f + 0x1p-23f, INFINITY));
   expect_failure([&] { read.check_finite("a", {3}); }, ExitCode::kWeights,
                  HasSubstr("tensor \"a\": element 2 is infinite, expected a finite number in the "
                            "range of fp32"));
@@ -137,7 +138,7 @@ TEST_F(Safetensors, ReadsUnalignedData) {
   for (int spaces = 0; spaces < 8; ++spaces) {
     const auto read =
         file(safetensors_bytes(header + std::string(spaces, ' '), bytes_of<float>({0.25f, -3})));
-    EXPECT_THAT(read.read_floats("a", {2}), ElementsAre(0.25f, -3));
+    EXPECT_THAT(read_floats(read, "a", {2}), ElementsAre(0.25f, -3));
   }
 }
 
@@ -241,7 +242,7 @@ TEST_F(Safetensors, NamesTheFoundAndTheExpectedShapeAndDtype) {
   };
   refuses([&] { read.at("x", {4}); }, "has no tensor \"x\", expected one of shape [4]");
   refuses([&] { read.at("a", {4}); }, "tensor \"a\": found shape [2, 2], expected [4]");
-  refuses([&] { read.read_floats("n", {1}); },
+  refuses([&] { read_floats(read, "n", {1}); },
           "tensor \"n\": found dtype I64, expected F32, F16, BF16 or F64");
 }
 

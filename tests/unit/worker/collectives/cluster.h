@@ -25,6 +25,10 @@ namespace tilewright::collectives {
 // Long enough that only a test that hangs reaches it.
 inline MonotonicTime test_deadline() { return monotonic_now() + std::chrono::seconds(60); }
 
+inline bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 inline net::SecretKey test_key(const std::string& text = "a secret of enough bytes") {
   return net::SecretKey::from_bytes(text).or_throw();
 }

@@ -19,10 +19,6 @@ class ExchangeTest : public WithLinks {};
 
 using std::chrono::milliseconds;
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_P(BarrierTest, ReturnsOnlyAfterEveryRankHasCalledIt) {
   std::atomic<int> arrived{0};
   expect_no_errors(run_ranks(4, [&arrived](Mesh& mesh) {

@@ -18,10 +18,6 @@ constexpr std::int64_t kCount = 100'000;
 // The design requires detection in less than a second. The test allows more for busy machines.
 constexpr auto kDetectionLimit = std::chrono::seconds(10);
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::string place(const std::string& name) { return "at " + name; }
 
 // Runs steps until killed or failed. At fault point `stop_at` it reports the point and stops, with

@@ -54,7 +54,7 @@ void expect_column(const Column& column, const Json& json) {
 class Files : public ::testing::TestWithParam<std::string> {
  protected:
   const Json& table_json() const {
-    const std::string name = expected().at("files").at(GetParam()).at("table");
+    const std::string name = expected().at("files").at(GetParam());
     return expected().at("tables").at(name);
   }
 };
@@ -76,11 +76,6 @@ TEST_P(Files, GiveEachColumnOnItsOwn) {
     ASSERT_EQ(table.columns().size(), 1u);
     expect_column(table.column(name), json);
   }
-}
-
-TEST_P(Files, HaveTheKeyValueMetadata) {
-  EXPECT_EQ(Json(read_table(data_file(GetParam())).metadata()),
-            expected().at("files").at(GetParam()).at("metadata"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Columnar, Files, ::testing::ValuesIn(file_names()), [](const auto& test) {

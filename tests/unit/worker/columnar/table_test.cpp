@@ -30,7 +30,7 @@ TEST(Table, GivesColumnsByNameAndType) {
   EXPECT_EQ(texts.size(4), 0u);
   EXPECT_TRUE(starts[4].empty());
   const Table stsb = read_table(data_file("stsb.arrow"));
-  EXPECT_THAT(stsb.reals("label"), ElementsAre(double{3.8f}, 0.0, 5.0));
+  EXPECT_THAT(stsb.column("label").reals(), ElementsAre(double{3.8f}, 0.0, 5.0));
   EXPECT_THAT(stsb.integers("idx"), ElementsAre(0, 1, 2));
 }
 
@@ -70,26 +70,6 @@ TEST(Table, ReadsColumnsBesideColumnsOfTypesThatAreNotSupported) {
     EXPECT_THAT(table.integers("label"), ElementsAre(1, 2));
     EXPECT_EQ(table.strings("text")[1], "b");
   }
-}
-
-TEST(Table, NamesTheClassesOfALabel) {
-  for (const char* file : {"glue.parquet", "glue.arrow"}) {
-    const Table glue = read_table(data_file(file), {"label"});
-    EXPECT_THAT(glue.class_names("label"), ElementsAre("not_equivalent", "equivalent"));
-    EXPECT_TRUE(glue.class_names("idx").empty());
-  }
-  EXPECT_TRUE(read_table(data_file("types.parquet")).class_names("int8").empty());
-}
-
-TEST(Table, RefusesMalformedClassNames) {
-  const auto refusal = [](const std::string& json) {
-    const Table table("FILE", 0, {}, {{"huggingface", json}});
-    return failure_of([&] { table.class_names("label"); });
-  };
-  EXPECT_EQ(refusal("{"), "FILE: metadata \"huggingface\": is not valid JSON");
-  EXPECT_THAT(refusal(R"({"info":{"features":{"label":{"names":3}}}})"), HasSubstr("not a list"));
-  EXPECT_THAT(refusal(R"({"info":{"features":{"label":{"names":[3]}}}})"), HasSubstr("no string"));
-  EXPECT_EQ(refusal(R"({"info":[]})"), "");
 }
 
 TEST(Table, RefusesPathsThatAreNoFiles) {

@@ -19,6 +19,7 @@
 #include "common/contract/environment.h"
 #include "common/net/connect.h"
 #include "tests/support/paths.h"
+#include "tests/support/silent_logger.h"
 #include "worker/elastic/line_prefixer.h"
 #include "worker/elastic/local_host.h"
 #include "worker/runtime/topology.h"
@@ -30,6 +31,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 
 Environment no_environment() {
   return [](const char*) { return std::string(); };

@@ -11,6 +11,7 @@
 #include "common/contract/environment.h"
 #include "common/rendezvous/server.h"
 #include "tests/support/paths.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tilewright::testing::make_silent_logger;
 
 Environment environment(std::map<std::string, std::string> values) {
   return [values = std::move(values)](const char* name) {

@@ -16,16 +16,7 @@ constexpr std::int32_t kLengths[] = {5, 1, 17, 9};
 Batch make_batch(Head head) {
   Batch batch;
   batch.open_group(0);
-  for (std::int32_t b = 0; b < 4; ++b) {
-    std::vector<std::int32_t> ids;
-    ids.reserve(static_cast<std::size_t>(kLengths[b]));
-    for (std::int32_t i = 0; i < kLengths[b]; ++i) ids.push_back((7 * i + 13 * b) % 50);
-    Target target = {.label = b % 3, .value = 0.5f * static_cast<float>(b) - 2};
-    if (head == Head::kQuestionAnswering) {
-      target = {.label = kLengths[b] / 3, .last = kLengths[b] - 1};
-    }
-    batch.add(ids, std::vector<std::int32_t>(ids.size(), b % 2), target, b);
-  }
+  for (std::int32_t b = 0; b < 4; ++b) testing::add_example(batch, head, b, kLengths[b]);
   batch.close_shard();
   return batch;
 }

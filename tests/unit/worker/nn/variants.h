@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/nn/batch.h"
 #include "worker/nn/encoder_config.h"
 #include "worker/runtime/cpu.h"
 
@@ -54,6 +55,17 @@ inline EncoderConfig small_config(const Variant& variant) {
   config.classifier_dropout = 0.2f;
   config.qa_dropout = variant.family->fields.qa_dropout.empty() ? 0.0f : 0.2f;
   return config;
+}
+
+// Adds example b, with a target for every head: a class, a value, or an answer whose tokens exist.
+inline void add_example(Batch& batch, Head head, std::int32_t b, std::int32_t length,
+                        const Padding& padding = {}) {
+  std::vector<std::int32_t> ids;
+  ids.reserve(static_cast<std::size_t>(length));
+  for (std::int32_t i = 0; i < length; ++i) ids.push_back((7 * i + 13 * b) % 50);
+  Target target = {.label = b % 3, .value = 0.5f * static_cast<float>(b) - 2};
+  if (head == Head::kQuestionAnswering) target = {.label = length / 3, .last = length - 1};
+  batch.add(ids, std::vector<std::int32_t>(ids.size(), b % 2), target, b, padding);
 }
 
 struct IsaCase {

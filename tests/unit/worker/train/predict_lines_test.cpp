@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/support/paths.h"
+#include "tests/support/silent_logger.h"
 
 namespace tilewright::train {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using tilewright::testing::make_silent_logger;
 
 // The model of tests/golden/data/small_d64 with the vocabulary of tests/golden/train.
 class PredictLines : public ::testing::Test {

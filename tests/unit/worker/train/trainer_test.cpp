@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
+#include "tests/support/silent_logger.h"
 #include "tests/unit/worker/collectives/cluster.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
@@ -24,6 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
+using tilewright::testing::make_silent_logger;
 
 class TrainerTest : public ::testing::Test {
  protected:

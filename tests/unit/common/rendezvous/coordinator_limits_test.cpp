@@ -1,0 +1,151 @@
+// What strangers and faulty members may use of a coordinator: connections, memory and messages.
+#include <gmock/gmock.h>
+
+#include "tests/unit/common/rendezvous/coordinator_fixtures.h"
+
+namespace tilewright::rendezvous {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool wait_until_closed(net::Socket& socket) {
+  std::array<std::byte, 64> ignored;
+  while (net::wait_ready(socket.fd(), POLLIN, net::within(seconds(20))) == net::Ready::kYes) {
+    if (!socket.try_read(ignored).ok()) return true;
+  }
+  return false;
+}
+
+TEST(Coordinator, ASilentConnectionTimesOut) {
+  ManualClock clock;
+  auto server = serve(settings(1, 1, 1), clock);
+  net::Socket socket =
+      net::connect_to({"127.0.0.1", server->address().port}, net::within(seconds(5))).or_throw();
+  // The server may accept after an advance, so advance until it closes the connection.
+  const MonotonicTime limit = in(seconds(20));
+  while (!socket.peer_closed() && monotonic_now() < limit) {
+    clock.advance(Server::Options().proof_timeout);
+    net::wait_ready(socket.fd(), POLLIN, net::within(milliseconds(1)));
+  }
+  EXPECT_TRUE(socket.peer_closed());
+  EXPECT_EQ(server->rejections().at("no_proof"), 1u);
+}
+
+TEST(Coordinator, AConnectionThatDoesNotJoinTimesOut) {
+  ManualClock clock;
+  auto server = serve(settings(1, 1, 1), clock);
+  RawMember member(*server);
+  ASSERT_TRUE(member.authenticated().ok());
+  clock.advance(Server::Options().join_timeout);
+  EXPECT_TRUE(member.is_closed_within(seconds(20)));
+  EXPECT_EQ(server->rejections().at("no_proof"), 0u);
+}
+
+// The clock stands still, so no timeout frees a slot.
+TEST(Coordinator, IdleConnectionsDoNotShutMembersOut) {
+  ManualClock clock;
+  auto server = serve(settings(1, 1, 1), clock);
+  const Limits limits;
+  std::vector<net::Socket> idle;
+  for (std::size_t i = 0; i < limits.unauthenticated + 1; ++i)
+    idle.push_back(net::connect_to({"127.0.0.1", server->address().port}, net::within(seconds(20)))
+                       .or_throw());
+  auto member = client(options(*server, 0));
+  EXPECT_TRUE(member->join(-1, in(seconds(20))).ok());
+  EXPECT_TRUE(wait_until_closed(idle.front())) << "the oldest";
+  EXPECT_FALSE(idle.back().peer_closed()) << "the newest";
+  EXPECT_LE(server->usage().connections, limits.unauthenticated_per_source + 1);
+  EXPECT_GE(server->rejections().at("source"),
+            limits.unauthenticated - limits.unauthenticated_per_source);
+}
+
+TEST(Coordinator, AJobHasAShareOfTheConnections) {
+  ManualClock clock;
+  auto server = serve(settings(1, 2, 1), clock);
+  const std::size_t share = job_limits({}, 2).connections;
+  std::vector<std::unique_ptr<RawMember>> members;
+  for (std::size_t i = 0; i < share; ++i) {
+    members.push_back(std::make_unique<RawMember>(*server));
+    ASSERT_TRUE(members.back()->authenticated().ok());
+  }
+  RawMember refused(*server);
+  EXPECT_THAT(refused.receive(), HasSubstr("the job has 20 connections, the maximum"));
+  EXPECT_TRUE(refused.is_closed_within(seconds(20)));
+  EXPECT_EQ(server->rejections().at("job_connections"), 1u);
+  auto late = client(options(*server, 0));
+  const MonotonicTime limit = in(seconds(20));
+  std::string message;
+  while (message.find("the job has 20 connections") == std::string::npos &&
+         monotonic_now() < limit) {
+    message = late->join(-1, in(milliseconds(10))).error().message;
+  }
+  EXPECT_THAT(message, HasSubstr("the job has 20 connections"));
+  members.clear();
+  EXPECT_TRUE(late->join(-1, in(seconds(20))).ok()) << "it connects again";
+}
+
+// Sends all but the last byte of the largest message.
+void send_unfinished(RawMember& member) {
+  member.send_bytes(net::message_prefix(kMaxMessageBytes) + std::string(kMaxMessageBytes - 1, ' '));
+}
+
+TEST(Coordinator, UnfinishedMessagesOfAJobUseABoundedAmountOfMemory) {
+  ManualClock clock;
+  auto server = serve(settings(1, 8, 1), clock);
+  server->add_job({"job-2", key("the other job's own secret"), settings(1, 1, 1)}).or_throw();
+  const JobLimits share = job_limits({}, 8);
+  auto member = client(options(*server, 0));
+  ASSERT_TRUE(member->join(-1, in(seconds(20))).ok());
+  const RawMember silent(*server);
+  ASSERT_TRUE(silent.authenticated().ok());
+  std::vector<std::unique_ptr<RawMember>> faulty;
+  for (std::size_t i = 0; i + 2 < share.connections; ++i) {
+    faulty.push_back(std::make_unique<RawMember>(*server));
+    ASSERT_TRUE(faulty.back()->authenticated().ok());
+    send_unfinished(*faulty.back());
+    EXPECT_LE(server->usage().buffered_bytes, share.buffered_bytes + (64 << 10));
+  }
+  // The last two may stay within the limit. A rejection is no change of the job, so the members'
+  // sockets are what to wait for.
+  const MonotonicTime deadline = in(seconds(20));
+  while (faulty.size() > 2) {
+    std::vector<pollfd> inputs;
+    inputs.reserve(faulty.size());
+    for (const auto& one : faulty) inputs.push_back({one->fd(), POLLIN, 0});
+    ASSERT_GT(poll(inputs.data(), inputs.size(), net::poll_timeout(deadline)), 0)
+        << faulty.size() << " of " << share.connections - 2 << " members wait for a message";
+    std::erase_if(faulty, [](const auto& one) {
+      if (!one->has_input()) return false;
+      EXPECT_THAT(one->receive(), HasSubstr("the job's messages use"));
+      return true;
+    });
+  }
+  EXPECT_GE(server->rejections().at("job_buffers") + 4, share.connections);
+  EXPECT_LE(server->usage().buffered_bytes, share.buffered_bytes + (64 << 10));
+  EXPECT_FALSE(member->epoch_ended()) << "a member with short messages is not affected";
+  EXPECT_FALSE(silent.has_input()) << "a connection without buffered bytes is not affected";
+  RawMember other(*server, "the other job's own secret", "job-2");
+  EXPECT_TRUE(other.authenticated().ok());
+}
+
+TEST(Coordinator, AFloodOfMessagesIsTurnedAway) {
+  ManualClock clock;  // stands still: no tokens are earned
+  auto server = serve(settings(1, 2, 1), clock);
+  const double rate = job_limits({}, 2).messages_per_second;
+  RawMember faulty(*server);
+  faulty.send(encode(ClientMessage(Join{{{1, 0}, 5}, "x:1", {"avx2"}, -1, 0, {}})));
+  const std::string beat = encode(ClientMessage(Heartbeat{{}, 0, {}}));
+  std::string flood;
+  for (int i = 0; i < rate * 10; ++i) flood += net::message_prefix(beat.size()) + beat;
+  faulty.send_bytes(flood);
+  std::string reply;
+  do {
+    reply = faulty.receive();
+  } while (reply.find("unavailable") == std::string::npos);
+  EXPECT_THAT(reply, HasSubstr("more than 300 messages per second"));
+  EXPECT_TRUE(faulty.is_closed_within(seconds(20)));
+  EXPECT_EQ(server->rejections().at("job_messages"), 1u);
+}
+
+}  // namespace
+}  // namespace tilewright::rendezvous

@@ -1,0 +1,70 @@
+#include "worker/train/progress_reporter.h"
+
+#include <fmt/format.h>
+
+#include "common/contract/training_report.h"
+
+namespace tilewright::train {
+
+ProgressReporter::ProgressReporter(const Job& job, const Trainer& trainer,
+                                   elastic::Session& session, metrics::Exposition* exposition,
+                                   ProgressPrinter* printer, kernels::PeakMeter& peak, int world)
+    : trainer_(trainer),
+      session_(session),
+      exposition_(exposition),
+      printer_(printer),
+      peak_(peak),
+      world_(world) {
+  // A resumed training has not gone back to step 0.
+  progress_.step = trainer.step();
+  if (job.schedule.steps_per_epoch > 0) {
+    progress_.epoch_of_data =
+        static_cast<double>(trainer.step()) / static_cast<double>(job.schedule.steps_per_epoch);
+  }
+  progress_.total_steps = job.schedule.total_steps;
+  progress_.last_checkpoint_step = trainer.last_checkpoint_step();
+}
+
+void ProgressReporter::begin_phase(const char* phase) {
+  progress_.phase = phase;
+  send();
+}
+
+void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
+  const double peak_gflops = peak_.peak_for(rates.gflops, world_);
+  progress_.step = report.step;
+  progress_.epoch_of_data = report.epoch;
+  progress_.loss = report.loss;
+  progress_.learning_rate = report.learning_rate;
+  progress_.examples_per_second = rates.examples_per_second;
+  progress_.tokens_per_second = rates.tokens_per_second;
+  progress_.last_checkpoint_step = trainer_.last_checkpoint_step();
+  progress_.metrics = {
+      {training_report::kGflops, rates.gflops},
+      {training_report::kPeakGflops, peak_gflops},
+      {training_report::kEtaSeconds, rates.eta_seconds},
+      {training_report::kGradNorm, report.grad_norm},
+      {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
+      {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
+      {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};
+  send();
+  if (printer_ != nullptr) printer_->show(report, rates, peak_gflops, monotonic_now());
+}
+
+void ProgressReporter::end_line() {
+  if (printer_ != nullptr) printer_->end_line();
+}
+
+void ProgressReporter::add_evaluation(const EvaluationResult& evaluation) {
+  for (const auto& [name, value] : evaluation.metrics) {
+    progress_.metrics[fmt::format("{}{}{}", training_report::kEvaluationPrefix, name,
+                                  evaluation.suffix)] = value;
+  }
+}
+
+void ProgressReporter::send() {
+  session_.report(progress_);
+  if (exposition_ != nullptr) exposition_->set(progress_);
+}
+
+}  // namespace tilewright::train

@@ -1,0 +1,39 @@
+// Sends the progress of this worker to the coordinator, to /metrics, and, on rank 0, to the log.
+#pragma once
+
+#include "worker/elastic/session.h"
+#include "worker/kernels/gemm/peak.h"
+#include "worker/metrics/exposition.h"
+#include "worker/train/job.h"
+#include "worker/train/progress.h"
+#include "worker/train/trainer.h"
+
+namespace tilewright::train {
+
+class ProgressReporter {
+ public:
+  // `peak`: of the CPUs of one of the `world` workers. The references outlive the object.
+  ProgressReporter(const Job& job, const Trainer& trainer, elastic::Session& session,
+                   metrics::Exposition* exposition, ProgressPrinter* printer,
+                   kernels::PeakMeter& peak, int world);
+
+  void begin_phase(const char* phase);
+  void add_step(const StepReport& report, const Rates& rates);
+  // Before another line is logged.
+  void end_line();
+  // Sent with the next phase.
+  void add_evaluation(const EvaluationResult& evaluation);
+
+ private:
+  void send();
+
+  const Trainer& trainer_;
+  elastic::Session& session_;
+  metrics::Exposition* exposition_;  // nullptr: /metrics is not served
+  ProgressPrinter* printer_;         // nullptr: not rank 0
+  kernels::PeakMeter& peak_;
+  const int world_;
+  rendezvous::Progress progress_;
+};
+
+}  // namespace tilewright::train
