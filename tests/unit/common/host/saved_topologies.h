@@ -147,15 +147,25 @@ inline void write_sysfs(const std::filesystem::path& root, const std::string& te
   }
 }
 
-// The host of a process that may use `allowed` (empty: all online CPUs) of this topology.
-inline Host saved_host(const std::string& topology, const std::string& allowed = "",
-                       std::optional<double> quota = std::nullopt) {
+// As the files of a machine describe it. Read once: some tests need hundreds of files often.
+inline const Topology& saved_topology(const std::string& text) {
+  static std::map<std::string, Topology> known;
+  const auto found = known.find(text);
+  if (found != known.end()) return found->second;
   const testing::TemporaryDirectory root;
-  write_sysfs(root.path(), topology);
+  write_sysfs(root.path(), text);
   const std::string online = testing::read_text(root.path() / "sys/devices/system/cpu/online");
-  const std::string list = allowed.empty() ? online.substr(0, online.find('\n')) : allowed;
-  Host host = read_host(parse_cpu_list(list), root.path());
-  host.quota = quota;
+  return known[text] = read_topology({parse_cpu_list(online.substr(0, online.find('\n'))).front()},
+                                     root.path());
+}
+
+// The host of a process that may use `allowed` (empty: all online CPUs) of this topology.
+inline Host saved_host(const std::string& text, const std::string& allowed = "",
+                       std::optional<double> quota = std::nullopt) {
+  Host host{saved_topology(text), parse_cpu_list(allowed), quota};
+  if (allowed.empty()) {
+    for (const Cpu& cpu : host.topology.cpus) host.allowed.push_back(cpu.id);
+  }
   return host;
 }
 
