@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -15,6 +14,8 @@
 #include <cstring>
 #include <string_view>
 #include <thread>
+
+#include "common/host/binding.h"
 
 namespace tilewright {
 namespace {
@@ -57,8 +58,7 @@ struct ChildSetup {
   int error;
   int failure;
   pid_t parent;
-  cpu_set_t cpus;
-  bool bind;
+  const host::BitMask* cpus;  // nullptr: those of the parent
 };
 
 [[noreturn]] void exec_child(const ChildSetup& setup) {
@@ -74,7 +74,9 @@ struct ChildSetup {
   dup2(setup.input, STDIN_FILENO);
   dup2(setup.output, STDOUT_FILENO);
   dup2(setup.error, STDERR_FILENO);
-  if (setup.bind && sched_setaffinity(0, sizeof(setup.cpus), &setup.cpus) != 0) {
+  // Not bind_thread(), which allocates memory.
+  if (setup.cpus != nullptr &&
+      syscall(SYS_sched_setaffinity, 0, setup.cpus->bytes(), setup.cpus->data()) != 0) {
     fail(StartFailure::Stage::kAffinity);
   }
   if (setup.directory[0] != '\0' && chdir(setup.directory) != 0) {
@@ -173,9 +175,8 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   setup.error = command.separate_error ? error[1].get() : setup.output;
   setup.failure = (*failure)[1].get();
   setup.parent = getpid();
-  CPU_ZERO(&setup.cpus);
-  for (const int cpu : command.cpus) CPU_SET(cpu, &setup.cpus);
-  setup.bind = !command.cpus.empty();
+  const host::BitMask cpus(command.cpus);
+  if (!command.cpus.empty()) setup.cpus = &cpus;
 
   const pid_t pid = fork();
   if (pid < 0) return start_error("cannot fork", errno);

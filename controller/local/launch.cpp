@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "common/base/strings.h"
 #include "common/contract/ports.h"
+#include "common/host/cpu_plan.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
-#include "controller/local/cpus.h"
 #include "controller/policy/elasticity.h"
 
 namespace tilewright::local {
@@ -86,7 +87,15 @@ ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation&
   for (const auto& [name, value] : variables) {
     command.environment.push_back(fmt::format("{}={}", name, value));
   }
-  command.cpus = cpu_slice(config.cpus, creation.index, policy::sizes_of(job).desired);
+  const host::CpuPlan plan = host::plan_cpus(config.host, policy::sizes_of(job).desired);
+  const host::ProcessPlan& own = plan.of(creation.index);
+  command.cpus = own.cpus;
+  if (plan.processes.size() > 1 && own.thread_cpus.empty() &&
+      !job.spec.trainer.flags.contains("threads")) {
+    // The worker sees the CPUs and the quota of all workers, not its share.
+    const auto processes = static_cast<int>(job.spec.nproc_per_node.value().number);
+    command.arguments.push_back(fmt::format("--threads={}", std::max(1, own.threads / processes)));
+  }
   return command;
 }
 

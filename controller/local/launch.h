@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/host/host.h"
 #include "common/process/child_process.h"
 #include "controller/api/trainjob.h"
 #include "controller/policy/plan.h"
@@ -18,7 +19,7 @@ struct LaunchConfig {
   std::filesystem::path manifest_folder;  // base of relative `local` paths of volumes
   std::filesystem::path key_file;
   std::string rendezvous;                // host:port
-  std::vector<int> cpus;                 // divided among the workers
+  host::Host host;                       // its CPUs are divided among the workers
   std::vector<std::string> environment;  // of `up` itself: NAME=value
 };
 

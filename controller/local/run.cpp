@@ -17,7 +17,6 @@
 #include "controller/api/validate.h"
 #include "controller/local/console.h"
 #include "controller/local/coordinator.h"
-#include "controller/local/cpus.h"
 #include "controller/local/job_store.h"
 #include "controller/local/launch.h"
 #include "controller/local/session.h"
@@ -147,7 +146,7 @@ Result<int> run(const RunOptions& options) {
 
   const LaunchConfig config{*program,          manifest_folder,
                             store->key_file(), (*coordinator)->endpoint(),
-                            allowed_cpus(),    current_environment()};
+                            host::this_host(), current_environment()};
   std::optional<Session> session;
   Session::Options session_options;
   session_options.workers.log_folder = store->log_folder();

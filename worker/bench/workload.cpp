@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/base/result.h"
+#include "common/host/cpu_plan.h"
 
 namespace tilewright::bench {
 namespace {
@@ -94,8 +95,7 @@ nn::EncoderConfig model_config(const Workload& workload) {
 
 int pool_threads(int threads) {
   if (threads > 0) return threads;
-  const runtime::CpuInfo cpu = runtime::detect_cpu();
-  return std::min(cpu.physical_cores, cpu.usable_cpus);
+  return host::plan_cpus(host::this_host(), 1).of(0).threads;
 }
 
 nn::Batch random_batch(const Workload& workload, std::int64_t shards) {

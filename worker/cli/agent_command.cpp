@@ -18,6 +18,7 @@
 #include "common/base/version.h"
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
+#include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
 #include "worker/elastic/agent.h"
@@ -98,7 +99,7 @@ int check_this_host(const elastic::AgentOptions& options) {
   const elastic::PortRange ports = options.ports.value_or(any);
   const auto port = elastic::find_free_ports(ports.first, ports.last, options.nproc_per_node);
   std::printf("tilewright-worker %s, %s, %d CPUs, %s, %s\n", version().c_str(),
-              printable(cpu.model).c_str(), cpu.usable_cpus,
+              printable(cpu.model).c_str(), host::plan_cpus(host::this_host(), 1).of(0).max_threads,
               isa.ok() ? std::string(runtime::name(*isa)).c_str() : isa.error().message.c_str(),
               port ? fmt::format("port {} free", *port).c_str()
                    : fmt::format("no {} free ports from {} to {}", options.nproc_per_node,

@@ -1,19 +1,35 @@
 // `tilewright-worker doctor`: prints the CPU, the limits of cgroup and affinity, and what a
 // training will use of them.
+#include <unistd.h>
+
 #include <cstdio>
+#include <fstream>
 
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/doctor_report.h"
 #include "worker/kernels/gemm/peak.h"
-#include "worker/runtime/cpu.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::cli {
 namespace {
 
+DoctorFindings find() {
+  DoctorFindings findings;
+  findings.cpu = runtime::detect_cpu();
+  findings.amx = runtime::detect_amx();
+  findings.host = host::this_host();
+  findings.siblings = host::sibling_processes(
+      "tilewright-worker", {"train", "eval", "predict", "bench"}, findings.host.allowed, getpid());
+  std::ifstream setting("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::getline(setting, findings.huge_pages);
+  return findings;
+}
+
 void run_doctor() {
-  const runtime::CpuInfo cpu = runtime::detect_cpu();
+  const DoctorFindings findings = find();
+  const runtime::CpuInfo& cpu = findings.cpu;
   const std::string forced = environment_variable(env::kIsa);
   const runtime::Isa isa = runtime::choose_isa(cpu, forced).or_throw();
   std::string kernel_names;
@@ -21,7 +37,7 @@ void run_doctor() {
     kernel_names += (kernel_names.empty() ? "" : ", ") + std::string(runtime::name(each));
     if (each == runtime::Isa::kRef) kernel_names += " (plain C++)";
   }
-  const int threads = std::min(cpu.physical_cores, cpu.usable_cpus);
+  const int threads = host::plan_cpus(findings.host, 1).of(0).threads;
   runtime::ThreadPool pool(threads);
   const auto peak = [&](bool bf16) {
     return fmt::format("{:.0f} GFLOP/s with {} thread{}",
@@ -35,10 +51,7 @@ void run_doctor() {
   line("kernels", kernel_names);
   line("selected kernels",
        std::string(runtime::name(isa)) + (forced.empty() ? "" : " (TILEWRIGHT_ISA)"));
-  line("cores", fmt::format("{} physical, {} CPUs usable under affinity and cgroup quota",
-                            cpu.physical_cores, cpu.usable_cpus));
-  line("allowed CPUs", cpu.cpus_allowed);
-  line("threads per process", fmt::format("{}", threads));
+  for (const auto& [what, value] : describe_cpus(findings)) line(what.c_str(), value);
   line("bf16 peak", peak(true));
   line("fp32 peak", peak(false));
   line("memory available", fmt::format("{} MiB", runtime::available_memory() >> 20));

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -16,8 +15,10 @@
 #include "common/contract/training_flags.h"
 #include "common/contract/unknown_variables.h"
 #include "common/contract/unneeded_variables.h"
+#include "common/host/binding.h"
 #include "common/process/signals.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/process_plan.h"
 #include "worker/cli/variables.h"
 #include "worker/collectives/mpi_library.h"
 #include "worker/elastic/launched_group.h"
@@ -32,15 +33,7 @@ namespace {
 
 // The value of a variable that counts processes or shards.
 int count_of(const char* name, int if_not_set) {
-  const std::string text = environment_variable(name);
-  if (text.empty()) return if_not_set;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{}: found \"{}\", expected an integer from 1 to 65536", name, text));
-  }
-  return value;
+  return integer_variable(environment_variable, name, 1, if_not_set);
 }
 
 // The value of a command's own option, which is removed from `words`; empty if it is not there.
@@ -94,13 +87,13 @@ train::RunOptions make_options(
   const runtime::Isa best = runtime::choose_isa(cpu, forced).or_throw();
   options.isas = forced.empty() ? cpu.isas : std::vector{best};
   options.cpu_model = cpu.model;
-  // Processes of one launcher share its CPUs unless it has bound each to its own. A launcher that
-  // sets LOCAL_WORLD_SIZE=1 has bound them, too.
-  int sharing = launched ? std::max(1, launched->local_world) : count_of(env::kLocalWorldSize, 1);
-  if (launched && elastic::read_cpu_binding().bound()) sharing = 1;
-  ThreadCount threads = thread_count(cpu.physical_cores, cpu.usable_cpus, sharing,
-                                     environment_variable(env::kOmpNumThreads));
+  const bool bound_by_launcher = launched && elastic::read_cpu_binding().bound();
+  host::ProcessPlan plan =
+      process_plan(host::this_host(), launched, bound_by_launcher, environment_variable);
+  host::bind_process(plan);
+  ThreadCount threads = thread_count(plan, environment_variable(env::kOmpNumThreads));
   options.threads = threads.threads;
+  options.thread_cpus = std::move(plan.thread_cpus);
   if (!threads.note.empty()) notes.push_back(std::move(threads.note));
   options.default_world_size =
       count_of(env::kNominalWorkers, launched ? launched->world : count_of(env::kWorldSize, 1));

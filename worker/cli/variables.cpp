@@ -47,9 +47,21 @@ bool dates_output_dir(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-ThreadCount thread_count(int physical_cores, int usable_cpus, int processes,
-                         const std::string& omp_num_threads) {
-  ThreadCount standard = {std::max(1, std::min(physical_cores, usable_cpus) / processes), ""};
+int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set) {
+  const std::string text = variable(name);
+  if (text.empty()) return if_not_set;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > 65536) {
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("{}: found \"{}\", expected an integer from {} to 65536", name, text, least));
+  }
+  return value;
+}
+
+ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_num_threads) {
+  const ThreadCount standard = {plan.threads, ""};
   if (omp_num_threads.empty()) return standard;
   const std::string first = omp_num_threads.substr(0, omp_num_threads.find(','));
   int asked = 0;
@@ -64,7 +76,7 @@ ThreadCount thread_count(int physical_cores, int usable_cpus, int processes,
             fmt::format("{}: found \"{}\", expected an integer from 1; using {} threads",
                         env::kOmpNumThreads, printable(omp_num_threads), standard.threads)};
   }
-  const int most = std::max(1, usable_cpus / processes);
+  const int most = plan.max_threads;
   if (asked <= most) return {asked, ""};
   return {most, fmt::format("{}: found {}, but this process may use {} CPU{}; using {} thread{}",
                             env::kOmpNumThreads, first, most, most == 1 ? "" : "s", most,

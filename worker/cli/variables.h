@@ -5,19 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "common/host/cpu_plan.h"
+
 namespace tilewright::cli {
 
 using GetVariable = std::function<std::string(const char* name)>;  // empty: not set
+
+// The value of a variable, an integer from `least` to 65536. Throws Failure(kUsage).
+int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set);
 
 struct ThreadCount {
   int threads = 1;
   std::string note;  // a line for the log; empty: none
 };
-// Of a process that shares its host's CPUs with `processes` - 1 others. `omp_num_threads`: the value
-// of OMP_NUM_THREADS, a count or a list for nested loops, whose first number counts; empty: one
-// thread per physical core.
-ThreadCount thread_count(int physical_cores, int usable_cpus, int processes,
-                         const std::string& omp_num_threads);
+// `omp_num_threads`: the value of OMP_NUM_THREADS, a count or a list for nested loops, whose first
+// number counts; empty: the threads of the plan.
+ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_num_threads);
 
 struct LogLevel {
   std::string name = "info";  // of make_logger()

@@ -108,8 +108,7 @@ class Agent {
     const auto set = [&](const char* name, int value) { result[name] = fmt::format("{}", value); };
     set(env::kWorkerIndex, index());
     set(env::kLocalRank, static_cast<int>(local_rank));
-    // Processes with CPUs of their own do not share them.
-    set(env::kLocalWorldSize, options_.cpus.empty() ? n : 1);
+    set(env::kLocalWorldSize, n);
     set(env::kTorchelasticRestartCount, restarts_);
     set(env::kTorchelasticMaxRestarts, options_.max_restarts);
     // In a pod the operator sets the variable, unless --rdzv_conf sets it too.
@@ -136,7 +135,6 @@ class Agent {
     command.arguments.assign(options_.command.begin() + 1, options_.command.end());
     command.environment = environment_with_overrides(environment(i));
     command.separate_error = true;
-    if (!options_.cpus.empty()) command.cpus = options_.cpus[i];
     if (!run_directory_.empty())
       local_workers_[i].logs = std::make_unique<ProcessLogs>(options_.logs, run_directory_,
                                                              restarts_, static_cast<int>(i));

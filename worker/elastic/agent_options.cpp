@@ -9,9 +9,9 @@
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
+#include "common/host/cpu_plan.h"
 #include "common/rendezvous/messages.h"
 #include "worker/elastic/local_host.h"
-#include "worker/runtime/topology.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -110,14 +110,14 @@ void set_processes(AgentOptions& options, const std::string& text) {
         fmt::format("--nproc-per-node is {}, expected auto, cpu or a number: Tilewright trains "
                     "on CPUs",
                     text));
-  std::vector<std::vector<int>> nodes = runtime::numa_nodes(runtime::allowed_cpus());
-  const bool automatic = text == "auto" || text == "cpu";
-  options.nproc_per_node =
-      automatic ? static_cast<int>(nodes.size())
-                : bounded("--nproc-per-node", text, 1, rendezvous::kMaxLocalRank + 1);
-  // One process per node runs on its node only, so that its memory is there.
-  if (nodes.size() > 1 && static_cast<std::size_t>(options.nproc_per_node) == nodes.size())
-    options.cpus = std::move(nodes);
+  if (text != "auto" && text != "cpu") {
+    options.nproc_per_node = bounded("--nproc-per-node", text, 1, rendezvous::kMaxLocalRank + 1);
+    return;
+  }
+  // The processes bind themselves to their parts of the same plan.
+  const host::CpuPlan plan = host::plan_cpus(host::this_host(), std::nullopt);
+  options.nproc_per_node = static_cast<int>(plan.processes.size());
+  options.notes.insert(options.notes.end(), plan.reasons.begin(), plan.reasons.end());
 }
 
 void set_rendezvous(AgentOptions& options, const launch::TorchrunOptions& flags) {

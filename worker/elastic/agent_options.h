@@ -32,7 +32,6 @@ struct PortRange {
 struct AgentOptions {
   std::vector<std::string> command;  // the worker: its program (a path) and its arguments
   int nproc_per_node = 1;
-  std::vector<std::vector<int>> cpus;  // by local rank; empty: the processes are not bound
   int min_nodes = 1;
   int max_nodes = 1;
   // nullopt: 0 on the host that serves the rendezvous, which gives the others theirs.
@@ -58,7 +57,8 @@ struct AgentOptions {
   LogOptions logs;
   // The agent stops when this descriptor reaches its end; -1: none.
   int control_fd = -1;
-  std::vector<std::string> notes;  // sentences for the log: flags without effect
+  // Sentences for the log: flags without effect, reasons for the number of processes.
+  std::vector<std::string> notes;
 
   rendezvous::Settings rendezvous;  // timeouts; the world sizes come from the nodes
   Duration grace_period = std::chrono::seconds(30);         // from the signal to the kill

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "common/contract/environment.h"
+#include "common/host/cpu_list.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -75,20 +76,9 @@ std::string field(const std::filesystem::path& status, std::string_view name) {
   return "";
 }
 
-// The number of CPUs in the kernel's list format "0-3,8"; 0 if the text has another form.
-int count_cpus(std::string_view list) {
-  int count = 0;
-  while (!list.empty()) {
-    const std::string_view range = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(list.size(), range.size() + 1));
-    const std::size_t dash = range.find('-');
-    const auto first = integer_in(range.substr(0, dash), 0, 1 << 20);
-    const auto last =
-        dash == std::string_view::npos ? first : integer_in(range.substr(dash + 1), 0, 1 << 20);
-    if (!first || !last || *last < *first) return 0;
-    count += *last - *first + 1;
-  }
-  return count;
+// The number of CPUs that a process may use; 0: unknown.
+int count_cpus(const std::filesystem::path& status) {
+  return static_cast<int>(host::parse_cpu_list(field(status, "Cpus_allowed_list:")).size());
 }
 
 }  // namespace
@@ -177,7 +167,6 @@ CpuBinding read_cpu_binding(const std::filesystem::path& proc) {
       "orted",   "orterun",       "mpirun",       "mpiexec",         "mpirun.openmpi", "prted",
       "prterun", "mpiexec.hydra", "mpirun.mpich", "hydra_pmi_proxy", "slurmstepd"};
   constexpr int kMaxAncestors = 8;
-  constexpr std::string_view kCpus = "Cpus_allowed_list:";
   const auto parent_of = [&](const std::string& pid) {
     return field(proc / pid / "status", "PPid:");
   };
@@ -191,8 +180,7 @@ CpuBinding read_cpu_binding(const std::filesystem::path& proc) {
     }
     ancestor = parent_of(ancestor);
   }
-  return {count_cpus(field(proc / "self" / "status", kCpus)),
-          count_cpus(field(proc / daemon / "status", kCpus))};
+  return {count_cpus(proc / "self" / "status"), count_cpus(proc / daemon / "status")};
 }
 
 }  // namespace tilewright::elastic

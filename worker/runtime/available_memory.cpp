@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/host/cgroups.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::runtime {
@@ -46,15 +47,13 @@ std::uint64_t read_entry(const fs::path& path, std::string_view key, std::uint64
 
 // File names of a cgroup version.
 struct CgroupFiles {
-  const char* root;
   const char* limit;
   const char* usage;
   const char* cache;  // entry of memory.stat
 };
-constexpr CgroupFiles kCgroupV2 = {"sys/fs/cgroup", "memory.max", "memory.current",
-                                   "inactive_file "};
-constexpr CgroupFiles kCgroupV1 = {"sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                   "memory.usage_in_bytes", "total_inactive_file "};
+constexpr CgroupFiles kCgroupV2 = {"memory.max", "memory.current", "inactive_file "};
+constexpr CgroupFiles kCgroupV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                   "total_inactive_file "};
 
 // Identifies the machine. The boot id is the same in all containers of a machine.
 std::string machine(const fs::path& root) {
@@ -66,24 +65,19 @@ std::string machine(const fs::path& root) {
 
 // Adds the limits of the process's cgroup and of all its parents. Inactive file cache does not
 // count as used, because the kernel reclaims it before it refuses memory (the kubelet's working set
-// is defined the same way). In a container /proc/self/cgroup may show the host's path, which is not
-// mounted; the mounted root then holds the limit. Containers may see different cgroups at the same
-// path, so the inode of the directory identifies a cgroup.
-void add_cgroups(const fs::path& root, const CgroupFiles& files, const fs::path& group,
-                 std::vector<MemoryPool>& pools) {
-  const fs::path top = root / files.root;
-  for (fs::path at = group.relative_path();; at = at.parent_path()) {
-    const fs::path directory = top / at;
+// is defined the same way). Containers may see different cgroups at the same path, so the inode of
+// the directory identifies a cgroup.
+void add_cgroups(const fs::path& root, const CgroupFiles& files,
+                 const std::vector<fs::path>& directories, std::vector<MemoryPool>& pools) {
+  for (const fs::path& directory : directories) {
     const std::uint64_t limit = read_number(directory / files.limit, kNoLimit);
     struct stat status {};
-    if (limit != kNoLimit && stat(directory.c_str(), &status) == 0) {
-      const std::uint64_t usage = read_number(directory / files.usage, 0);
-      const std::uint64_t cache = read_entry(directory / "memory.stat", files.cache, 0);
-      pools.push_back({machine(root) + " cgroup " + std::to_string(status.st_dev) + ":" +
-                           std::to_string(status.st_ino),
-                       left(limit, usage - std::min(usage, cache))});
-    }
-    if (at.empty()) return;
+    if (limit == kNoLimit || stat(directory.c_str(), &status) != 0) continue;
+    const std::uint64_t usage = read_number(directory / files.usage, 0);
+    const std::uint64_t cache = read_entry(directory / "memory.stat", files.cache, 0);
+    pools.push_back({machine(root) + " cgroup " + std::to_string(status.st_dev) + ":" +
+                         std::to_string(status.st_ino),
+                     left(limit, usage - std::min(usage, cache))});
   }
 }
 
@@ -96,20 +90,9 @@ std::vector<MemoryPool> memory_pools(const fs::path& root) {
   const std::uint64_t kib = read_entry(root / "proc/meminfo", "MemAvailable:", kNoLimit);
   if (kib != kNoLimit) pools.push_back({machine(root), kib * 1024});
 
-  fs::path v1_group;
-  fs::path v2_group;
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // hierarchy:controllers:path
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    std::string controllers = ",";
-    controllers.append(line, first + 1, second - first - 1).append(",");
-    if (controllers == ",,") v2_group = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos) v1_group = line.substr(second + 1);
-  }
-  add_cgroups(root, kCgroupV2, v2_group, pools);
-  add_cgroups(root, kCgroupV1, v1_group, pools);
+  const host::CgroupDirectories cgroups = host::cgroup_directories("memory", root);
+  add_cgroups(root, kCgroupV2, cgroups.v2, pools);
+  add_cgroups(root, kCgroupV1, cgroups.v1, pools);
   return pools;
 }
 

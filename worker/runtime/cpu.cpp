@@ -1,16 +1,12 @@
 #include "worker/runtime/cpu.h"
 
 #include <cpuid.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <fstream>
-#include <set>
-#include <sstream>
 
 namespace tilewright::runtime {
 namespace {
@@ -32,6 +28,7 @@ struct Feature {
   unsigned Registers::*result = nullptr;
   int bit = 0;
 };
+constexpr Feature kHypervisor = {1, 0, &Registers::c, 31};
 constexpr Feature kFma = {1, 0, &Registers::c, 12};
 constexpr Feature kF16c = {1, 0, &Registers::c, 29};
 constexpr Feature kAvx2 = {7, 0, &Registers::b, 5};
@@ -66,6 +63,11 @@ constexpr IsaRow kIsaRows[] = {
 };
 static_assert(std::ranges::equal(kIsaRows, kAllIsas, {}, &IsaRow::isa));
 
+bool is_set(const Feature& feature) {
+  if (feature.leaf == 0) return true;
+  return (cpuid(feature.leaf, feature.subleaf).*feature.result >> feature.bit & 1u) != 0;
+}
+
 std::uint64_t enabled_state() {
   if ((cpuid(1, 0).c & (1u << 27)) == 0) return 0;  // OSXSAVE
   std::uint32_t low = 0;
@@ -87,12 +89,7 @@ std::vector<Isa> detect_isas() {
   const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
   for (const IsaRow& row : kIsaRows) {
     if (has(row.isa) || !has(row.base) || (state & row.state) != row.state) continue;
-    const bool supported =
-        std::all_of(row.features.begin(), row.features.end(), [](const Feature& feature) {
-          if (feature.leaf == 0) return true;
-          return (cpuid(feature.leaf, feature.subleaf).*feature.result >> feature.bit & 1u) != 0;
-        });
-    if (!supported) continue;
+    if (!std::ranges::all_of(row.features, is_set)) continue;
     if ((row.state & kTileState) != 0 && !request_tile_data()) continue;
     isas.push_back(row.isa);
   }
@@ -108,34 +105,6 @@ std::string read_proc_field(const char* file, std::string_view key) {
     if (start != std::string::npos) return line.substr(start);
   }
   return "unknown";
-}
-
-// CPU quota of the cgroup (v2, then v1) in CPUs; infinity if it has none.
-double cgroup_cpu_limit() {
-  double quota = -1;
-  double period = 0;
-  std::string first;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> first >> period && first != "max") {
-    quota = std::atof(first.c_str());
-  } else {
-    std::ifstream q("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-    std::ifstream p("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-    if (!(q >> quota && p >> period)) quota = -1;
-  }
-  return quota > 0 && period > 0 ? quota / period : INFINITY;
-}
-
-// The threads of a core share its multiply units, so the kernels use one thread per core.
-int count_physical_cores(const cpu_set_t& mask) {
-  std::set<std::string> siblings;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
-    std::ifstream in(
-        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-    std::string list;
-    siblings.insert(in >> list ? list : fmt::format("cpu{}", cpu));
-  }
-  return std::max<int>(1, static_cast<int>(siblings.size()));
 }
 
 }  // namespace
@@ -154,18 +123,40 @@ std::optional<Isa> parse_isa(std::string_view name) {
 CpuInfo detect_cpu() {
   CpuInfo info;
   info.model = read_proc_field("/proc/cpuinfo", "model name");
-  info.cpus_allowed = read_proc_field("/proc/thread-self/status", "Cpus_allowed_list");
   info.isas = detect_isas();
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  int usable = 1;
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0) {
-    usable = CPU_COUNT(&mask);
-    info.physical_cores = count_physical_cores(mask);
-  }
-  const double quota = std::ceil(cgroup_cpu_limit());
-  info.usable_cpus = std::max(1, quota < usable ? static_cast<int>(quota) : usable);
   return info;
+}
+
+AmxSupport detect_amx() {
+  AmxSupport support;
+  const Registers vendor = cpuid(0, 0);
+  support.intel = vendor.b == 0x756e6547 && vendor.d == 0x49656e69 && vendor.c == 0x6c65746e;
+  const unsigned version = cpuid(1, 0).a;  // Intel SDM vol. 2, CPUID leaf 1
+  support.family = static_cast<int>((version >> 8 & 0xf) + (version >> 20 & 0xff));
+  support.model = static_cast<int>((version >> 4 & 0xf) + (version >> 12 & 0xf0));
+  support.hypervisor = is_set(kHypervisor);
+  support.cpuid = is_set(kAmxTile) && is_set(kAmxBf16);
+  support.enabled =
+      support.cpuid && (enabled_state() & kTileState) == kTileState && request_tile_data();
+  return support;
+}
+
+std::string describe_missing_amx(const AmxSupport& support) {
+  if (support.enabled) return "";
+  if (support.cpuid) {
+    return "the CPU has AMX, but the operating system does not permit its use; Linux 5.16 or later "
+           "does";
+  }
+  // Sapphire Rapids, Emerald Rapids, Granite Rapids and Granite Rapids D (<asm/intel-family.h>).
+  constexpr std::array kModels = {0x8f, 0xcf, 0xad, 0xae};
+  const bool has_amx = support.intel && support.family == 6 &&
+                       std::ranges::find(kModels, support.model) != kModels.end();
+  if (!has_amx) return "";
+  return support.hypervisor
+             ? "the hypervisor hides AMX, which this CPU model has; a newer hypervisor or a CPU "
+               "type that passes all features shows it"
+             : "AMX is switched off, which this CPU model has; check the firmware's settings and "
+               "the kernel's command line";
 }
 
 Result<Isa> choose_isa(const CpuInfo& cpu, std::string_view forced) {

@@ -25,15 +25,26 @@ std::optional<Isa> parse_isa(std::string_view name);
 bool has_bf16(Isa isa);
 
 struct CpuInfo {
-  std::string model;         // "model name" in /proc/cpuinfo
-  std::vector<Isa> isas;     // supported by the CPU and the operating system, slowest first
-  std::string cpus_allowed;  // affinity mask in the kernel's list format: "0-3,8"
-  int physical_cores = 1;    // in the affinity mask
-  int usable_cpus = 1;       // CPUs in the affinity mask, at most the cgroup quota rounded up
+  std::string model;      // "model name" in /proc/cpuinfo
+  std::vector<Isa> isas;  // supported by the CPU and the operating system, slowest first
 };
 
-// Reads CPUID, /proc, /sys and the cgroup. On a CPU with AMX, requests permission to use tile data.
+// Reads CPUID and /proc. On a CPU with AMX, requests permission to use tile data.
 CpuInfo detect_cpu();
+
+// What CPUID and the operating system say about AMX.
+struct AmxSupport {
+  bool intel = false;  // the vendor
+  int family = 0;      // with the extended family, as in /proc/cpuinfo
+  int model = 0;       // with the extended model
+  bool hypervisor = false;
+  bool cpuid = false;    // CPUID lists AMX-TILE and AMX-BF16
+  bool enabled = false;  // the operating system saves tile data and permits its use
+};
+AmxSupport detect_amx();
+
+// A sentence if the CPU has AMX but the process cannot use it; empty otherwise.
+std::string describe_missing_amx(const AmxSupport& support);
 
 // Returns the fastest ISA of `cpu`, or `forced` (the value of TILEWRIGHT_ISA; empty: not forced).
 // Error kUnsupported if `forced` is unknown or the CPU does not support it; the message lists the

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "common/host/binding.h"
 #include "worker/runtime/float_mode.h"
 
 namespace tilewright::runtime {
@@ -12,6 +13,7 @@ namespace {
 constexpr std::chrono::microseconds kPollTime{50};
 // Polls between two readings of the clock: about 0.5 us with the longest PAUSE (140 cycles).
 constexpr int kPollsPerTime = 16;
+constexpr int kAnyCpu = -1;
 
 // Polls condition() for kPollTime; returns whether it became true.
 template <typename Condition>
@@ -31,10 +33,16 @@ bool poll(Condition&& condition) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, const std::vector<int>& cpus) {
   flush_denormals();
+  const bool bind = cpus.size() == static_cast<std::size_t>(threads);
   for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { worker_loop(thread); });
+    const int cpu = bind ? cpus[static_cast<std::size_t>(thread)] : kAnyCpu;
+    workers_.emplace_back([this, thread, cpu] {
+      // Runs unbound if the kernel refuses.
+      if (cpu != kAnyCpu) static_cast<void>(host::bind_thread({cpu}));
+      worker_loop(thread);
+    });
   }
 }
 

@@ -17,7 +17,10 @@ class ThreadPool {
  public:
   // `threads` includes the calling thread, which must be the one that constructs the pool: 1 starts
   // no thread. Sets the floating-point mode of all of them (float_mode.h).
-  explicit ThreadPool(int threads);
+  // `cpus`: if it has one CPU for each thread, thread i runs on cpus[i] only. The calling thread is
+  // not bound, because threads that it starts later would inherit its mask; the CPU of thread 0 is
+  // the one that the others leave to it.
+  explicit ThreadPool(int threads, const std::vector<int>& cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

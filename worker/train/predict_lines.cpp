@@ -280,8 +280,9 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
     if (sentences.empty()) return "";
     task = std::make_unique<SentenceLines>(std::move(sentences), config.labels, name);
   }
-  runtime::ThreadPool pool(settings.threads > 0 ? static_cast<int>(settings.threads)
-                                                : options.threads);
+  runtime::ThreadPool pool(
+      settings.threads > 0 ? static_cast<int>(settings.threads) : options.threads,
+      options.thread_cpus);
   const Job job =
       load_job(settings, "predict", {.task = std::move(task), .tables = nullptr, .pool = &pool});
   const std::string layer = questions ? "qa_outputs" : "classifier";

@@ -150,7 +150,8 @@ class TrainingRun {
     }
     const hub::HubOptions hub = hub_options(arguments, options, log);
     resolve_model_names(settings_, hub);
-    pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads);
+    pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads,
+                  options.thread_cpus);
     job_ = load_job(settings_, session.output_uid(),
                     {.task = nullptr, .tables = resolve_data_set(settings_, hub), .pool = &*pool_});
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);

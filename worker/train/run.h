@@ -20,6 +20,7 @@ struct RunOptions {
   std::vector<runtime::Isa> isas;  // that this process can use, slowest first
   std::string cpu_model;
   int threads = 1;
+  std::vector<int> thread_cpus;    // see ThreadPool; used if --threads does not change `threads`
   int default_world_size = 1;      // if --nominal_workers is 0
   int default_virtual_shards = 0;  // if --virtual_shards is 0; 0: automatic
   std::int64_t worker_index = 0;

@@ -22,8 +22,9 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
   const hub::HubOptions hub = hub_options(arguments, options, log);
   resolve_model_names(settings, hub);
   auto tables = resolve_data_set(settings, hub);
-  runtime::ThreadPool pool(settings.threads > 0 ? static_cast<int>(settings.threads)
-                                                : options.threads);
+  runtime::ThreadPool pool(
+      settings.threads > 0 ? static_cast<int>(settings.threads) : options.threads,
+      options.thread_cpus);
   end_part("settings and names");
   const Job job =
       load_job(settings, "",

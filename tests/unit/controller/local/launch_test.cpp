@@ -31,13 +31,23 @@ api::TrainJob make_job() {
   return job;
 }
 
+// Two cores with hyper-threads.
+host::Host four_cpus() {
+  host::Host host;
+  for (int cpu = 0; cpu < 4; ++cpu)
+    host.topology.cpus.push_back({.id = cpu, .core = cpu % 2, .package = 0, .node = 0});
+  host.topology.memory_nodes = {0};
+  host.allowed = {0, 1, 2, 3};
+  return host;
+}
+
 TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
   LaunchConfig config;
   config.worker_program = "/opt/worker";
   config.manifest_folder = "/manifests/mrpc";
   config.key_file = "/state/job-key";
   config.rendezvous = "127.0.0.1:5";
-  config.cpus = {0, 1, 2, 3};
+  config.host = four_cpus();
   config.environment = {"PATH=/usr/bin", "HOME=/home/me", "TILEWRIGHT_WORKER_INDEX=9",
                         "TILEWRIGHT_ISA=avx2"};
   const ChildCommand command = command_for(make_job(), {"mrpc-worker-1", 1}, config);
@@ -56,7 +66,28 @@ TEST(Launch, ExpandsArgumentsAndVariablesAsAKubeletWould) {
   EXPECT_THAT(command.environment, Contains("TILEWRIGHT_ISA=avx2")) << "inherited";
   EXPECT_THAT(command.environment, Contains("PATH=/job/bin"));
   EXPECT_THAT(command.environment, Not(Contains("PATH=/usr/bin")));
-  EXPECT_EQ(command.cpus, (std::vector<int>{2, 3}));
+  EXPECT_EQ(command.cpus, (std::vector<int>{1, 3})) << "the second of two cores";
+  // A job that was scaled up has indices beyond its number of workers.
+  EXPECT_EQ(command_for(make_job(), {"mrpc-worker-2", 2}, config).cpus, (std::vector<int>{0, 2}));
+}
+
+TEST(Launch, DividesAQuotaAmongTheWorkers) {
+  api::TrainJob job = make_job();
+  LaunchConfig config;
+  config.host = four_cpus();
+  config.manifest_folder = "/manifests";
+  const auto arguments = [&] { return command_for(job, {"mrpc-worker-1", 1}, config).arguments; };
+  EXPECT_THAT(arguments(), Not(Contains(HasSubstr("--threads")))) << "the CPUs are divided";
+  job.spec.worker.replicas = job.spec.elastic_policy.max_replicas = 4;
+  EXPECT_THAT(arguments(), Contains("--threads=1")) << "more workers than cores";
+  job.spec.worker.replicas = 2;
+  config.host.quota = 1;
+  EXPECT_THAT(arguments(), Contains("--threads=1"));
+  job.spec.trainer.flags["threads"] = "3";
+  EXPECT_THAT(arguments(), Not(Contains("--threads=1"))) << "the manifest says so";
+  job.spec.trainer.flags.erase("threads");
+  job.spec.worker.replicas = job.spec.elastic_policy.min_replicas = 1;
+  EXPECT_THAT(arguments(), Not(Contains(HasSubstr("--threads")))) << "the worker reads the quota";
 }
 
 // `tilewright convert` writes such variables.
@@ -66,6 +97,7 @@ TEST(Launch, ReplacesTheDirectoryOfAVolumeInVariables) {
                          {"ROOT", "/mnt/tilewright/output", {}},
                          {"OTHER", "/mnt/tilewright/elsewhere/x", {}}};
   LaunchConfig config;
+  config.host = four_cpus();
   config.manifest_folder = "/manifests";
   const ChildCommand command = command_for(job, {"mrpc-worker-0", 0}, config);
   EXPECT_THAT(command.environment, Contains("HF_HUB_CACHE=/manifests/m/hub"));

@@ -13,36 +13,42 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(ThreadCount, IsOnePerPhysicalCoreOfTheProcess) {
-  EXPECT_EQ(thread_count(8, 16, 1, "").threads, 8);
-  EXPECT_EQ(thread_count(8, 16, 2, "").threads, 4);
-  EXPECT_EQ(thread_count(8, 3, 1, "").threads, 3);
-  EXPECT_EQ(thread_count(1, 1, 4, "").threads, 1);
+// A plan with these numbers of threads.
+host::ProcessPlan plan(int threads, int max_threads) {
+  host::ProcessPlan result;
+  result.threads = threads;
+  result.max_threads = max_threads;
+  return result;
+}
+
+TEST(ThreadCount, IsThatOfThePlan) {
+  EXPECT_EQ(thread_count(plan(8, 16), "").threads, 8);
+  EXPECT_EQ(thread_count(plan(8, 16), "").note, "");
 }
 
 TEST(ThreadCount, IsThatOfOmpNumThreads) {
   for (const char* value : {"12", "12,2"}) {
-    const ThreadCount count = thread_count(8, 16, 1, value);
+    const ThreadCount count = thread_count(plan(8, 16), value);
     EXPECT_EQ(count.threads, 12);
     EXPECT_EQ(count.note, "");
   }
-  EXPECT_EQ(thread_count(8, 16, 2, "8").threads, 8);
+  EXPECT_EQ(thread_count(plan(4, 8), "8").threads, 8);
 }
 
 TEST(ThreadCount, IsAtMostTheAllowedCpus) {
-  const ThreadCount count = thread_count(2, 2, 1, "240");
+  const ThreadCount count = thread_count(plan(2, 2), "240");
   EXPECT_EQ(count.threads, 2);
   EXPECT_EQ(count.note,
             "OMP_NUM_THREADS: found 240, but this process may use 2 CPUs; using 2 threads");
-  EXPECT_EQ(thread_count(8, 16, 4, "8").note,
+  EXPECT_EQ(thread_count(plan(2, 4), "8").note,
             "OMP_NUM_THREADS: found 8, but this process may use 4 CPUs; using 4 threads");
-  EXPECT_EQ(thread_count(1, 1, 2, "2").threads, 1);
-  EXPECT_EQ(thread_count(2, 2, 1, "99999999999").threads, 2);
+  EXPECT_EQ(thread_count(plan(1, 1), "2").threads, 1);
+  EXPECT_EQ(thread_count(plan(2, 2), "99999999999").threads, 2);
 }
 
 TEST(ThreadCount, SaysWhenTheValueIsNoCount) {
   for (const char* value : {"all", "0", "-1", "4x", ",4"}) {
-    const ThreadCount count = thread_count(8, 16, 1, value);
+    const ThreadCount count = thread_count(plan(8, 16), value);
     EXPECT_EQ(count.threads, 8);
     EXPECT_THAT(count.note, HasSubstr(std::string("found \"") + value + "\", expected an integer"));
   }

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/contract/environment.h"
-#include "worker/runtime/topology.h"
+#include "common/host/cpu_plan.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -47,12 +47,12 @@ TEST(AgentOptions, TakesNumbersOfHostsAndProcesses) {
   EXPECT_THAT(refusal({"--nproc-per-node=1025"}), HasSubstr("from 1 to 1024"));
 }
 
-TEST(AgentOptions, StartsOneProcessPerNumaNode) {
-  const auto nodes = runtime::numa_nodes(runtime::allowed_cpus());
+TEST(AgentOptions, StartsTheProcessesOfTheCpuPlan) {
+  const host::CpuPlan plan = host::plan_cpus(host::this_host(), std::nullopt);
   for (const char* text : {"auto", "cpu"}) {
     const AgentOptions given = options({"--nproc-per-node", text});
-    EXPECT_EQ(given.nproc_per_node, static_cast<int>(nodes.size()));
-    EXPECT_EQ(given.cpus, nodes.size() > 1 ? nodes : std::vector<std::vector<int>>());
+    EXPECT_EQ(given.nproc_per_node, static_cast<int>(plan.processes.size()));
+    EXPECT_EQ(given.notes, plan.reasons);
   }
 }
 

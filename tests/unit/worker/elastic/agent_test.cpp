@@ -22,7 +22,6 @@
 #include "tests/support/silent_logger.h"
 #include "worker/elastic/line_prefixer.h"
 #include "worker/elastic/local_host.h"
-#include "worker/runtime/topology.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -311,19 +310,6 @@ TEST(Agent, GivesItsProcessesPortsAndAnAddress) {
   run.options.local_addr = "127.0.0.1";
   EXPECT_EQ(run(), 0);
   EXPECT_EQ(run.output(), fmt::format("[worker 0.0] at 127.0.0.1:{}\n", second));
-}
-
-TEST(Agent, BindsProcessesToTheirCpus) {
-  const std::vector<int> allowed = runtime::allowed_cpus();
-  AgentRun run(
-      AgentRun::shell("grep Cpus_allowed_list /proc/self/status; echo of $LOCAL_WORLD_SIZE"), 2);
-  run.options.cpus = {{allowed.front()}, {allowed.back()}};
-  EXPECT_EQ(run(), 0);
-  EXPECT_THAT(
-      run.output(),
-      AllOf(HasSubstr(fmt::format("[worker 0.0] Cpus_allowed_list:\t{}\n", allowed.front())),
-            HasSubstr(fmt::format("[worker 0.1] Cpus_allowed_list:\t{}\n", allowed.back())),
-            HasSubstr("of 1\n")));
 }
 
 // A host group holds the other end of the agent's standard input.

@@ -1,15 +1,17 @@
 #include "worker/runtime/cpu.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
+#include <algorithm>
 #include <string>
-#include <thread>
 
 #include "worker/runtime/memory.h"
 
 namespace tilewright::runtime {
 namespace {
+
+using ::testing::HasSubstr;
 
 CpuInfo fake_cpu() {
   CpuInfo cpu;
@@ -20,19 +22,34 @@ CpuInfo fake_cpu() {
 
 TEST(Cpu, EveryCpuRunsTheReference) { EXPECT_EQ(detect_cpu().isas.front(), Isa::kRef); }
 
-// Sets the affinity in a separate thread, so that it does not affect other tests.
-TEST(Cpu, ReportsItsCpuAffinity) {
-  std::thread([] {
-    const int cpu = sched_getcpu();
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    CPU_SET(cpu, &mask);
-    ASSERT_EQ(sched_setaffinity(0, sizeof mask, &mask), 0);
-    const CpuInfo info = detect_cpu();
-    EXPECT_EQ(info.cpus_allowed, std::to_string(cpu));
-    EXPECT_EQ(info.usable_cpus, 1);
-    EXPECT_EQ(info.physical_cores, 1);
-  }).join();
+TEST(Cpu, HasAmxIfTheKernelsOfAmxRun) {
+  const AmxSupport support = detect_amx();
+  const std::vector<Isa> isas = detect_cpu().isas;
+  EXPECT_EQ(support.enabled, std::ranges::find(isas, Isa::kAmx) != isas.end());
+  if (support.enabled) {
+    EXPECT_TRUE(support.cpuid);
+  }
+}
+
+TEST(Cpu, SaysWhyAmxIsMissing) {
+  AmxSupport cpu = {.intel = true, .family = 6, .model = 0x8f, .cpuid = true, .enabled = true};
+  EXPECT_EQ(describe_missing_amx(cpu), "");
+  cpu.enabled = false;
+  EXPECT_THAT(describe_missing_amx(cpu), HasSubstr("the operating system does not permit its use"));
+  cpu.cpuid = false;
+  // Sapphire, Emerald and Granite Rapids.
+  for (const int model : {143, 207, 173, 174}) {
+    cpu.model = model;
+    cpu.hypervisor = true;
+    EXPECT_THAT(describe_missing_amx(cpu), HasSubstr("the hypervisor hides AMX")) << model;
+    cpu.hypervisor = false;
+    EXPECT_THAT(describe_missing_amx(cpu), HasSubstr("AMX is switched off")) << model;
+  }
+  cpu.hypervisor = true;
+  cpu.model = 106;  // Ice Lake
+  EXPECT_EQ(describe_missing_amx(cpu), "");
+  EXPECT_EQ(describe_missing_amx({.family = 6, .model = 143}), "") << "another vendor";
+  EXPECT_EQ(describe_missing_amx({.intel = true, .family = 15, .model = 143}), "");
 }
 
 TEST(Cpu, IsaNamesRoundTrip) {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/host/binding.h"
+
 namespace tilewright::runtime {
 namespace {
 
@@ -41,6 +43,31 @@ TEST(ThreadPool, CoversARangeWithoutGapOrOverlap) {
     for (auto i = begin; i < end; ++i) touched[static_cast<std::size_t>(i)]++;
   });
   for (const auto& count : touched) EXPECT_EQ(count, 1);
+}
+
+// In a thread of its own, so that other tests keep their CPUs.
+TEST(ThreadPool, BindsItsThreadsButNotTheCaller) {
+  std::thread([] {
+    const std::vector<int> before = host::thread_affinity();
+    const int last = before.back();
+    ThreadPool pool(2, {before.front(), last});
+    std::atomic<int> inside = 0;
+    std::vector<int> affinity[2];
+    // Neither task ends before the other one has begun, so each has its thread.
+    pool.run(2, [&](std::int64_t, int thread) {
+      affinity[thread] = host::thread_affinity();
+      ++inside;
+      while (inside < 2) std::this_thread::yield();
+    });
+    EXPECT_EQ(affinity[0], before);
+    EXPECT_EQ(affinity[1], std::vector<int>{last});
+  }).join();
+}
+
+TEST(ThreadPool, DoesNotBindWithAnotherNumberOfCpus) {
+  const std::vector<int> before = host::thread_affinity();
+  ThreadPool pool(2, {before.front()});
+  pool.run(20, [&](std::int64_t, int) { EXPECT_EQ(host::thread_affinity(), before); });
 }
 
 TEST(ThreadPool, RunsManyShortJobs) {

@@ -1,0 +1,23 @@
+#include "common/host/host.h"
+
+#include "common/base/check.h"
+#include "common/host/binding.h"
+#include "common/host/cgroups.h"
+
+namespace tilewright::host {
+
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus = thread_affinity();
+  if (cpus.empty()) cpus = {0};
+  return cpus;
+}
+
+Host read_host(std::vector<int> allowed, const std::filesystem::path& root) {
+  TW_CHECK(!allowed.empty(), "no allowed CPU");
+  Host host{read_topology(allowed, root), std::move(allowed), cpu_quota(root)};
+  return host;
+}
+
+Host this_host() { return read_host(allowed_cpus()); }
+
+}  // namespace tilewright::host
