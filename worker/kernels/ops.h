@@ -105,7 +105,8 @@ struct Residual {
   LayerNorm norm;
 };
 
-// softmax(Q K^T / sqrt(D)) V for each example and head. No S x S matrix is stored.
+// softmax(Q K^T / sqrt(D)) V for each example and head (Vaswani et al., 2017). No S x S matrix is
+// stored.
 template <typename Activation>
 struct AttentionForward {
   const Activation* qkv = nullptr;           // [T, 3 * A * D]: a row is all of Q, then K, then V
@@ -193,7 +194,7 @@ struct Ops {
       embed_norm_forward;
 
   // ---- Residual and layer norm: sum = residual + dropout(x), y = norm(sum), with biased variance
-  // as in PyTorch. Outputs as for embeddings, without y32: it is Residual{sum, stats, norm}.
+  // as in PyTorch (Ba et al., 2016). Outputs as for embeddings, without y32: it is Residual{sum, stats, norm}.
   Kernel<void(ThreadPool& pool, const Activation* x, Residual residual, std::int64_t rows,
               std::int64_t H, LayerNorm norm, Dropout dropout, RowIdentity identity, float* sum,
               float* stats, Activation* y)>
@@ -252,7 +253,8 @@ struct Ops {
   // losses[b] = -log softmax(logits[b])[labels[b]]; d_logits = (softmax - onehot) * scale. scale is
   // 1 / (examples of the global batch), so that the mean is taken once over the global batch.
   // Label smoothing: with `smoothing` e > 0 the target is (1 - e) onehot + e / classes in place of
-  // onehot, and losses[b] = -sum_c target[c] log softmax(logits[b])[c].
+  // onehot, and losses[b] = -sum_c target[c] log softmax(logits[b])[c] (Szegedy et al., 2016, as
+  // transformers' LabelSmoother).
   Kernel<void(const Activation* logits, const std::int32_t* labels, std::int64_t rows,
               std::int64_t classes, float scale, float smoothing, float* losses,
               Activation* d_logits)>
@@ -262,7 +264,8 @@ struct Ops {
               float* losses, Activation* d_logits)>
       squared_error;
   // Question answering: logits [T, 2] are the scores of a token as first and as last one of the
-  // answer. losses[b] is the mean of the cross entropies of both over the example's tokens;
+  // answer. losses[b] is the mean of the cross entropies of both over the example's tokens (Devlin
+  // et al., 2019);
   // d_logits is their gradient times scale, and zero for padding.
   Kernel<void(const AnswerSpans& spans, const Activation* logits, float scale, float* losses,
               Activation* d_logits)>
