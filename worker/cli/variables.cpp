@@ -61,7 +61,7 @@ int integer_variable(const GetVariable& variable, const char* name, int least, i
 }
 
 ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_num_threads) {
-  const ThreadCount standard = {plan.threads, ""};
+  ThreadCount standard = {plan.threads, ""};
   if (omp_num_threads.empty()) return standard;
   const std::string first = omp_num_threads.substr(0, omp_num_threads.find(','));
   int asked = 0;
