@@ -222,7 +222,8 @@ std::vector<BadInputCase> bad_input_cases() {
       {"NotEnoughMemoryForTheBatch",
        ExitCode::kMemory,
        {"not enough memory: this training needs about ", " MiB", "weights", "activations of ",
-        "found ", " MiB available", "expected more or a smaller --per_device_train_batch_size"},
+        "found ", " MiB available",
+        "expected more, --gradient_checkpointing or a smaller --per_device_train_batch_size"},
        [](Inputs& i) {
          std::string rows = Inputs::header();
          for (int row = 0; row < 256; ++row) rows += "1\t1\t2\tA cat sat.\tThe cat sat.\n";
@@ -343,7 +344,8 @@ TEST(NotEnoughMemory, IsReportedForTwoProcessesWhenOnlyOneFits) {
       both.output(),
       ::testing::ContainsRegex("not enough memory: each of 2 processes that share it needs about "
                                "[0-9]+ MiB .*, found [0-9]+ MiB available to them, expected more, "
-                               "fewer processes or a smaller --per_device_train_batch_size"));
+                               "fewer processes, --gradient_checkpointing or a smaller "
+                               "--per_device_train_batch_size"));
   EXPECT_FALSE(fs::exists(inputs.output())) << "files remain";
 }
 
