@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 
 constexpr milliseconds kShort{50};
 
-std::unique_ptr<HttpServer> serve(HttpLimits limits = {}, std::string body = "ok\n") {
+std::unique_ptr<HttpServer> serve(HttpLimits limits = {}, const std::string& body = "ok\n") {
   HttpServer::Handlers handlers;
   handlers["/page"] = [body] { return HttpResponse{200, "text/plain", body}; };
   handlers["/busy"] = [] { return HttpResponse{503, "text/plain", "not yet\n"}; };
@@ -59,6 +59,7 @@ bool await_close(const Socket& socket) {
 
 std::vector<Socket> idle_connections(const HttpServer& server, int count) {
   std::vector<Socket> idle;
+  idle.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) idle.push_back(connect(server));
   return idle;
 }

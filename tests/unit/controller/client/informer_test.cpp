@@ -200,6 +200,7 @@ std::string object_of_size(const std::string& name, std::size_t bytes) {
 // more objects.
 TEST(Informer, ListsLargeObjectsInPagesThatFit) {
   std::vector<std::string> objects;
+  objects.reserve(47 + 600);
   for (int i = 0; i < 47; ++i) {
     objects.push_back(object_of_size(fmt::format("large-{:02}", i), 1'400'000));
   }

@@ -24,31 +24,31 @@ class LeaseStore {
     const std::lock_guard lock(mutex_);
     if (broken) return connection.answer(500, status_text(500, "InternalError"));
     if (request.method == "GET") {
-      if (lease.is_null()) return connection.answer(404, status_text(404, "NotFound"));
-      return connection.answer(200, lease.dump());
+      if (lease_.is_null()) return connection.answer(404, status_text(404, "NotFound"));
+      return connection.answer(200, lease_.dump());
     }
     Json body = Json::parse(request.body);
     const bool create = request.method == "POST";
-    if (create && !lease.is_null()) {
+    if (create && !lease_.is_null()) {
       return connection.answer(409, status_text(409, "AlreadyExists"));
     }
-    if (!create && body["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]) {
+    if (!create && body["metadata"]["resourceVersion"] != lease_["metadata"]["resourceVersion"]) {
       return connection.answer(409, status_text(409, "Conflict"));
     }
-    body["metadata"]["resourceVersion"] = std::to_string(++version);
-    lease = body;
-    connection.answer(create ? 201 : 200, lease.dump());
+    body["metadata"]["resourceVersion"] = std::to_string(++version_);
+    lease_ = body;
+    connection.answer(create ? 201 : 200, lease_.dump());
   }
   std::string holder() const {
     const std::lock_guard lock(mutex_);
-    return lease.is_null() ? "" : decode_lease(lease).holder;
+    return lease_.is_null() ? "" : decode_lease(lease_).holder;
   }
   std::atomic<bool> broken = false;
 
  private:
   mutable std::mutex mutex_;
-  Json lease;
-  int version = 0;
+  Json lease_;
+  int version_ = 0;
 };
 
 // The callbacks of one LeaderElection.

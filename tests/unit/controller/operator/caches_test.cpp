@@ -50,6 +50,7 @@ class CachesTest : public ::testing::Test {
   }
   static std::vector<std::string> names(const std::vector<Caches::Pod>& pods) {
     std::vector<std::string> names;
+    names.reserve(pods.size());
     for (const Caches::Pod& pod : pods) {
       names.push_back(key_of(pod->namespace_name, pod->name));
     }

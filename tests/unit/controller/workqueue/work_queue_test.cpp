@@ -95,6 +95,7 @@ TEST(WorkQueue, ReportsStatistics) {
 TEST(WorkQueue, WakesWaitingWorkersAtShutdown) {
   WorkQueue queue;
   std::vector<std::future<WorkQueue::Taken>> waiting;
+  waiting.reserve(3);
   for (int i = 0; i < 3; ++i) {
     waiting.push_back(std::async(std::launch::async, [&queue] { return queue.take(soon()); }));
   }
@@ -124,6 +125,7 @@ TEST(WorkQueue, NeverGivesAKeyToTwoWorkersAndLosesNoAdd) {
   std::vector<std::atomic<int>> processing(kKeys), processed(kKeys), added(kKeys);
   std::atomic<int> conflicts = 0;
   std::vector<std::jthread> workers;
+  workers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     workers.emplace_back([&] {
       while (true) {
@@ -155,6 +157,7 @@ TEST(WorkQueue, WakesAWorkerForEveryKeyAndEveryDueTime) {
   std::condition_variable taken_changed;
   int taken = 0;
   std::vector<std::jthread> workers;
+  workers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     workers.emplace_back([&, brief = i == 0] {
       while (true) {

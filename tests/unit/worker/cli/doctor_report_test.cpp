@@ -12,7 +12,6 @@ namespace tilewright::cli {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

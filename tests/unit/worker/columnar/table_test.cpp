@@ -81,7 +81,7 @@ TEST(Table, RefusesPathsThatAreNoFiles) {
     std::filesystem::create_directory(path);
     EXPECT_EQ(failure_of([&] { read_table(path); }), path.string() + ": is not a regular file");
     std::filesystem::remove(path);
-    std::ofstream{path};
+    { const std::ofstream empty{path}; }
     EXPECT_THAT(failure_of([&] { read_table(path); }), StartsWith(path.string() + ": "));
   }
 }

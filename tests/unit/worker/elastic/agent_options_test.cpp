@@ -11,10 +11,8 @@ namespace tilewright::elastic {
 namespace {
 
 using std::chrono::seconds;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::string no_variable(const char*) { return ""; }
 
