@@ -37,7 +37,7 @@ class AmxWeightAhead {
     dw_ = dw;
     rows_ = rows;
     columns_ = columns;
-    half_rows_per_step_ = steps > 0 ? (kHalfRows + steps - 1) / steps : kHalfRows;  // 0: no tokens
+    half_rows_per_step_ = steps > 0 ? divided_up(kHalfRows, steps) : kHalfRows;  // 0: no tokens
     half_row_ = 0;
     below_count_ = 0;
   }
@@ -77,6 +77,7 @@ class AmxWeightAhead {
     }
     ++half_row_;
   }
+  // Inlined, or the sum would pass through memory.
   [[gnu::always_inline]] void store_gradient(const HalfRow& sum) {
     const std::int64_t row = half_row_ / 2;
     const std::int64_t column = half_row_ % 2 * kAmxTileRows;
