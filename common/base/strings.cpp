@@ -29,6 +29,12 @@ std::optional<std::string> substring_between(std::string_view text, std::string_
   return std::string(text.substr(start, end - start));
 }
 
+std::string counted(std::size_t n, std::string_view noun) {
+  std::string text = std::to_string(n) + " " + std::string(noun);
+  if (n != 1) text += noun.ends_with('s') ? "es" : "s";
+  return text;
+}
+
 std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;

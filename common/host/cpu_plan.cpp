@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "common/base/check.h"
+#include "common/base/strings.h"
 #include "common/host/cpu_list.h"
 
 namespace tilewright::host {
@@ -22,11 +23,9 @@ struct Core {
 };
 using Cores = std::vector<Core>;
 
-// "1 core", "2 cores"
-std::string count(std::size_t n, std::string_view noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : noun.ends_with('s') ? "es" : "s");
+std::string counted(int n, std::string_view noun) {
+  return tilewright::counted(static_cast<std::size_t>(n), noun);
 }
-std::string count(int n, std::string_view noun) { return count(static_cast<std::size_t>(n), noun); }
 
 // Part `index` of `parts` consecutive ones, as equal as possible.
 template <typename Element>
@@ -99,7 +98,7 @@ class Planner {
     const int needed = limited() ? (quota_ - 1) / per_node + 1 : nodes;
     if (needed < nodes) {
       reason("{}: the CPU quota is that of the cores of as many NUMA nodes; {} have allowed CPUs.",
-             count(needed, "process"), nodes);
+             counted(needed, "process"), nodes);
       return needed;
     }
     reason("{} processes: one for each NUMA node with allowed CPUs.", nodes);
@@ -171,24 +170,24 @@ class Planner {
     const int allowed = static_cast<int>(host_.allowed.size());
     if (n > cores_) {
       reason("The {} processes share all CPUs: there {} only {}.", n, cores_ == 1 ? "is" : "are",
-             count(cores_, "core"));
+             counted(cores_, "core"));
     } else if (static_cast<std::size_t>(n) < node_count() && !limited()) {
       reason(
           "The CPUs and the memory of a process are on several NUMA nodes: there are {} nodes "
           "and {}.",
-          node_count(), count(n, "process"));
+          node_count(), counted(n, "process"));
     }
     if (limited()) {
       reason(
           "The CPU quota of {:g} CPUs allows {} in total. The kernel moves {}, because other "
           "programs may run on the same CPUs.",
-          *host_.quota, count(quota_, "thread"), quota_ == 1 ? "it" : "them");
+          *host_.quota, counted(quota_, "thread"), quota_ == 1 ? "it" : "them");
     }
     if (cores_ < allowed) {
       reason(
           "The {} allowed CPUs are hyper-threads of {}; a core runs one thread, because its "
           "hyper-threads share its multiply units.",
-          allowed, count(cores_, "core"));
+          allowed, counted(cores_, "core"));
     }
     explain_siblings();
     for (const Cores& node : nodes_) {

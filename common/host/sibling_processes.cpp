@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "common/host/cpu_list.h"
+#include "common/host/process_status.h"
 
 namespace tilewright::host {
 namespace {
@@ -20,17 +20,6 @@ std::vector<std::string> arguments_of(const fs::path& process, std::size_t count
   for (std::string argument; arguments.size() < count && std::getline(in, argument, '\0');)
     arguments.push_back(argument);
   return arguments;
-}
-
-std::vector<int> cpus_of(const fs::path& process) {
-  constexpr std::string_view kKey = "Cpus_allowed_list:";
-  std::ifstream in(process / "status");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(kKey)) continue;
-    const std::size_t begin = line.find_first_not_of(" \t", kKey.size());
-    return parse_cpu_list(std::string_view(line).substr(std::min(begin, line.size())));
-  }
-  return {};
 }
 
 }  // namespace
@@ -54,7 +43,7 @@ std::vector<SiblingProcess> sibling_processes(std::string_view program,
     if ((file.empty() ? fs::path(arguments[0]) : file).filename() != program) continue;
     if (std::ranges::find(commands, arguments[1]) == commands.end()) continue;
     SiblingProcess sibling{pid, {}};
-    std::ranges::set_intersection(cpus_of(entry.path()), allowed,
+    std::ranges::set_intersection(allowed_cpus_of(entry.path()), allowed,
                                   std::back_inserter(sibling.shared_cpus));
     if (!sibling.shared_cpus.empty()) result.push_back(std::move(sibling));
   }

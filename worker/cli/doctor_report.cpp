@@ -6,16 +6,13 @@
 #include <map>
 #include <set>
 
+#include "common/base/strings.h"
 #include "common/host/cpu_list.h"
 
 namespace tilewright::cli {
 namespace {
 
 constexpr std::size_t kMostPids = 16;  // in a line
-
-std::string plural(std::size_t n, const char* one, const char* several) {
-  return fmt::format("{} {}", n, n == 1 ? one : several);
-}
 
 std::string describe_nodes(const host::Host& host) {
   std::map<int, std::vector<int>> nodes;
@@ -31,8 +28,8 @@ std::string describe_process(const host::ProcessPlan& process) {
   std::string text =
       process.thread_cpus.empty()
           ? fmt::format("{}, not bound to cores",
-                        plural(static_cast<std::size_t>(process.threads), "thread", "threads"))
-          : fmt::format("{} on CPUs {}", plural(process.thread_cpus.size(), "thread", "threads"),
+                        counted(static_cast<std::size_t>(process.threads), "thread"))
+          : fmt::format("{} on CPUs {}", counted(process.thread_cpus.size(), "thread"),
                         host::format_cpu_list(process.thread_cpus));
   text += fmt::format("; may use CPUs {}", host::format_cpu_list(process.cpus));
   if (!process.memory_nodes.empty())
@@ -49,7 +46,7 @@ std::string describe_siblings(const std::vector<host::SiblingProcess>& siblings)
     if (pids.size() < kMostPids) pids.push_back(sibling.pid);
   }
   return fmt::format("{} on CPUs {} (pid {}{}), which slow{} a training here down",
-                     plural(siblings.size(), "process", "processes"),
+                     counted(siblings.size(), "process"),
                      host::format_cpu_list({shared.begin(), shared.end()}), fmt::join(pids, ", "),
                      pids.size() < siblings.size() ? ", ..." : "", siblings.size() == 1 ? "s" : "");
 }
@@ -68,8 +65,8 @@ std::vector<DoctorLine> describe_cpus(const DoctorFindings& findings) {
   };
   if (std::string missing = runtime::describe_missing_amx(findings.amx); !missing.empty())
     add("AMX", std::move(missing));
-  add("cores", fmt::format("{} with {}", plural(cores.size(), "physical core", "physical cores"),
-                           plural(host.allowed.size(), "allowed CPU", "allowed CPUs")));
+  add("cores", fmt::format("{} with {}", counted(cores.size(), "physical core"),
+                           counted(host.allowed.size(), "allowed CPU")));
   add("allowed CPUs", host::format_cpu_list(host.allowed));
   add("NUMA nodes", describe_nodes(host));
   add("CPU quota", host.quota ? fmt::format("{:g} CPUs", *host.quota) : "none");

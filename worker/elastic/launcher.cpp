@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 
 #include "common/contract/environment.h"
-#include "common/host/cpu_list.h"
+#include "common/host/process_status.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -64,21 +63,6 @@ LaunchedProcess read(const Environment& environment, std::string launcher, const
 // The number of processes that a variable counts; 0 if it is no integer: another program's.
 int processes(const Environment& environment, const char* name) {
   return integer_in(environment(name), 0, 1 << 30).value_or(0);
-}
-
-std::string field(const std::filesystem::path& status, std::string_view name) {
-  std::ifstream file(status);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(name)) continue;
-    const std::size_t begin = line.find_first_not_of(" \t", name.size());
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return "";
-}
-
-// The number of CPUs that a process may use; 0: unknown.
-int count_cpus(const std::filesystem::path& status) {
-  return static_cast<int>(host::parse_cpu_list(field(status, "Cpus_allowed_list:")).size());
 }
 
 }  // namespace
@@ -168,19 +152,23 @@ CpuBinding read_cpu_binding(const std::filesystem::path& proc) {
       "prterun", "mpiexec.hydra", "mpirun.mpich", "hydra_pmi_proxy", "slurmstepd"};
   constexpr int kMaxAncestors = 8;
   const auto parent_of = [&](const std::string& pid) {
-    return field(proc / pid / "status", "PPid:");
+    return host::status_field(proc / pid, "PPid:");
   };
   const std::string parent = parent_of("self");
   if (parent.empty()) return {};
   std::string daemon = parent, ancestor = parent;
   for (int i = 0; i < kMaxAncestors && !ancestor.empty() && ancestor != "0"; ++i) {
-    if (std::ranges::find(kDaemons, field(proc / ancestor / "status", "Name:")) != kDaemons.end()) {
+    if (std::ranges::find(kDaemons, host::status_field(proc / ancestor, "Name:")) !=
+        kDaemons.end()) {
       daemon = ancestor;
       break;
     }
     ancestor = parent_of(ancestor);
   }
-  return {count_cpus(proc / "self" / "status"), count_cpus(proc / daemon / "status")};
+  const auto count_cpus = [&](const std::string& pid) {  // 0: unknown
+    return static_cast<int>(host::allowed_cpus_of(proc / pid).size());
+  };
+  return {count_cpus("self"), count_cpus(daemon)};
 }
 
 }  // namespace tilewright::elastic

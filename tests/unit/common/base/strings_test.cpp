@@ -32,6 +32,14 @@ TEST(SubstringBetween, UsesTheFirstStartAndTheNextEnd) {
   EXPECT_EQ(substring_between("", "a", "b"), std::nullopt);
 }
 
+TEST(Counted, HasTheFormOfTheNoun) {
+  EXPECT_EQ(counted(1, "core"), "1 core");
+  EXPECT_EQ(counted(0, "core"), "0 cores");
+  EXPECT_EQ(counted(2, "allowed CPU"), "2 allowed CPUs");
+  EXPECT_EQ(counted(1, "process"), "1 process");
+  EXPECT_EQ(counted(3, "process"), "3 processes");
+}
+
 TEST(EnvironmentVariable, IsEmptyWhenUnset) {
   setenv("TILEWRIGHT_TEXT_TEST", "x", 1);
   EXPECT_EQ(environment_variable("TILEWRIGHT_TEXT_TEST"), "x");
