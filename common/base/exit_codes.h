@@ -6,6 +6,9 @@
 
 namespace tilewright {
 
+inline constexpr int kFirstRetryableExitCode = 128;
+inline constexpr int kSignalExitCodeBase = 128;  // as in a shell: 128 + n after signal n
+
 enum class ExitCode : int {
   kOk = 0,
   kInternal = 1,

@@ -12,7 +12,6 @@
 namespace tilewright::policy {
 namespace {
 
-constexpr int kSignalBase = 128;
 constexpr int kMaxSignal = 64;
 
 std::vector<std::string> last_log_lines(const std::string& text) {
@@ -114,8 +113,8 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fa
     const int code = *worker.exit_code;
     // 144 is also 128 + 16 (SIGSTKFLT), a signal that Linux never sends.
     const bool peer_lost = own_codes && code == static_cast<int>(ExitCode::kPeerLost);
-    if (!peer_lost && code > kSignalBase && code <= kSignalBase + kMaxSignal) {
-      record.signal = code - kSignalBase;
+    if (!peer_lost && code > kSignalExitCodeBase && code <= kSignalExitCodeBase + kMaxSignal) {
+      record.signal = code - kSignalExitCodeBase;
     } else {
       record.exit_code = code;
     }

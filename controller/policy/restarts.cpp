@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/exit_codes.h"
 #include "controller/policy/failure.h"
 #include "controller/policy/messages.h"
 
@@ -15,8 +16,6 @@ using std::chrono::seconds;
 constexpr seconds kInitialDelay{1};
 constexpr seconds kMaxDelay{300};
 constexpr seconds kBackoffResetAfter{600};  // as in a kubelet's CrashLoopBackOff
-
-constexpr std::int64_t kFirstRetryableCode = 128;
 
 // A failure that is not in the status yet.
 struct NewFailure {
@@ -76,7 +75,7 @@ const FailureRecord* last_oom_failure(const api::TrainJobStatus& status) {
 }
 
 std::int64_t exit_code_of(const FailureRecord& record) {
-  return record.signal ? kFirstRetryableCode + *record.signal : record.exit_code.value_or(0);
+  return record.signal ? kSignalExitCodeBase + *record.signal : record.exit_code.value_or(0);
 }
 
 // Returns std::nullopt if the worker restarts or waits for a change of the job.
@@ -107,7 +106,7 @@ std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::Tra
   if (record.reason == failure_reason::kDiverged && api::is_exact(job)) {
     return JobEnd{JobEndCause::kDiverged, record, 0};
   }
-  if (policy == api::RestartPolicy::kExitCode && exit_code_of(record) < kFirstRetryableCode) {
+  if (policy == api::RestartPolicy::kExitCode && exit_code_of(record) < kFirstRetryableExitCode) {
     return JobEnd{JobEndCause::kPermanentExitCode, record, 0};
   }
   const std::int64_t limit =

@@ -18,7 +18,7 @@ using testing::HubServer;
 constexpr int kAlways = 1000;  // more requests than any run makes
 
 // bert-base-cased: its weights are its only large file, so /blob/ is their address.
-constexpr const char* kMrpc =
+constexpr const char* kMrpcFlags =
     "--model_name_or_path bert-base-cased --task_name mrpc --do_train --output_dir /tmp/out "
     "--overwrite_output_dir";
 
@@ -147,7 +147,7 @@ std::vector<HubFailureCase> hub_failure_cases() {
 class HubFailure : public testing::HubTraining,
                    public ::testing::WithParamInterface<HubFailureCase> {
  protected:
-  std::string command() const { return std::string(kMrpc) + " " + GetParam().more; }
+  std::string command() const { return std::string(kMrpcFlags) + " " + GetParam().more; }
 };
 
 TEST_P(HubFailure, EndsWithOneSentenceAndLeavesNothingThatIsTrusted) {
@@ -196,13 +196,13 @@ using HubRecovery = testing::HubTraining;
 
 // Each of these passes: the download continues within the same run.
 TEST_F(HubRecovery, TrainsThroughFaultsThatPass) {
-  ASSERT_EQ(run(kMrpc), 0) << output_;
+  ASSERT_EQ(run(kMrpcFlags), 0) << output_;
   const std::string reference = digest();
   use_cache("another");
   hub_->add_fault({.kind = HubFault::kRateLimit, .target = "/api/datasets/", .retry_after = 1});
   hub_->add_fault({.kind = HubFault::kStatus, .target = "vocab.txt", .status = 502});
   hub_->add_fault({.kind = HubFault::kHalf, .method = "GET", .target = "/blob/"});
-  EXPECT_EQ(run(kMrpc), 0) << output_;
+  EXPECT_EQ(run(kMrpcFlags), 0) << output_;
   EXPECT_EQ(digest(), reference);
   for (const char* said : {"answers 429; attempt 2 of 5", "answers 502; attempt 2 of 5"}) {
     EXPECT_THAT(output_, ::testing::HasSubstr(said));
@@ -213,7 +213,7 @@ TEST_F(HubRecovery, TrainsThroughFaultsThatPass) {
 TEST_F(HubRecovery, UsesTheTokenOfAGatedModel) {
   hub_->require_token(HubServer::Type::kModel, "google-bert/bert-base-cased", "hf_right");
   const testing::ScopedVariable token("HF_TOKEN", "hf_right");
-  EXPECT_EQ(run(kMrpc), 0) << output_;
+  EXPECT_EQ(run(kMrpcFlags), 0) << output_;
   EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("hf_right")));
 }
 

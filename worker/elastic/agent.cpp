@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/exit_codes.h"
 #include "common/base/output_queue.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
@@ -18,8 +19,6 @@
 namespace tilewright::elastic {
 namespace {
 
-// Exit codes from here on are retryable (common/base/exit_codes.h).
-constexpr int kFirstRetryable = 128;
 // How long a membership epoch waits for a restarted process, in addition to the restart delay.
 constexpr Duration kRestartTimeout = std::chrono::seconds(60);
 // How long the host that serves the rendezvous keeps serving it for the processes of other hosts.
@@ -200,10 +199,11 @@ class Agent {
     rendezvous_.process_exited(static_cast<int>(i));
     const std::string what =
         fmt::format("process {} of worker {} exited with code {}{}", i, index(), code,
-                    code > kFirstRetryable && code <= kFirstRetryable + 64
-                        ? fmt::format(" (signal {})", code - kFirstRetryable)
+                    code > kSignalExitCodeBase && code <= kSignalExitCodeBase + 64
+                        ? fmt::format(" (signal {})", code - kSignalExitCodeBase)
                         : "");
-    if (code >= kFirstRetryable && restarts_ < options_.max_restarts && !signals_.stopped()) {
+    if (code >= kFirstRetryableExitCode && restarts_ < options_.max_restarts &&
+        !signals_.stopped()) {
       const Duration delay = std::min(options_.restart_delay * (1 << std::min(restarts_, 16)),
                                       options_.restart_delay_limit);
       ++restarts_;

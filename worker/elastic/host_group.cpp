@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/base/exit_codes.h"
 #include "common/base/output_queue.h"
 #include "common/base/printable.h"
 #include "worker/elastic/host_rendezvous.h"
@@ -16,8 +17,6 @@ namespace tilewright::elastic {
 namespace {
 
 constexpr const char* kStarted = "tilewright-agent started ";
-constexpr int kSshFailed = 255;
-constexpr int kFirstRetryable = 128;  // common/base/exit_codes.h
 // Longer than the connect timeout of ssh and the start of a program from a network file system.
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
 constexpr Duration kCheckTimeout = std::chrono::seconds(60);
@@ -228,7 +227,7 @@ class HostGroup {
     const std::string what =
         lost ? fmt::format("host {} was lost: the connection of ssh ended", agent.host.name)
              : fmt::format("the agent of host {} exited with code {}", agent.host.name, code);
-    if (code >= kFirstRetryable && count_left() >= options_.agent.min_nodes) {
+    if (code >= kFirstRetryableExitCode && count_left() >= options_.agent.min_nodes) {
       log_->warn("agent: {}; {} of {} hosts are left", what, count_left(), agents_.size());
       return;
     }

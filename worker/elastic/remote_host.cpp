@@ -12,7 +12,6 @@
 namespace tilewright::elastic {
 namespace {
 
-constexpr int kSshFailed = 255;        // ssh(1): an error of ssh itself
 constexpr int kProgramNotFound = 127;  // of the remote shell
 constexpr int kProgramNotRunnable = 126;
 constexpr Duration kConfigTimeout = std::chrono::seconds(10);

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-json golden() {
+json golden_tasks() {
   return json::parse(testing::read_text(testing::source_dir() / "tests/golden/tasks/tasks.json"));
 }
 
@@ -36,7 +36,7 @@ void check_split(const Task& task, Split split, const json& expected) {
 }
 
 TEST(OwnFiles, AreReadAsByRunGlue) {
-  for (const auto& [name, expected] : golden().at("own_files").items()) {
+  for (const auto& [name, expected] : golden_tasks().at("own_files").items()) {
     SCOPED_TRACE(name);
     const testing::TemporaryDirectory directory;
     for (const auto& [file, content] : expected.at("files").items()) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kNow = 1700000000;
+constexpr std::int64_t kDate = 1700000000;
 constexpr std::array<const char*, 5> kNames = {"A", "B", "C", "D", "E"};
 
 // What the script is started with: the directory, the variables of kNames, the arguments.
@@ -41,7 +41,7 @@ class ShellDifferential : public ::testing::Test {
     write("bin/python", record + "\"$@\" >\"$RECORD\"\n");
     write("bin/pip", "#!/bin/bash\n");
     write("bin/lscpu", "#!/bin/bash\n");
-    write("bin/date", "#!/bin/bash\nexec /bin/date -d @" + std::to_string(kNow) + " \"$@\"\n");
+    write("bin/date", "#!/bin/bash\nexec /bin/date -d @" + std::to_string(kDate) + " \"$@\"\n");
     write("home/setvars.sh", "");
     environment_ = {{"HOME", (root() / "home").string()},
                     {"A", "one"},
@@ -75,12 +75,12 @@ class ShellDifferential : public ::testing::Test {
     Start start = {directory};
     for (const char* name : kNames) {
       const auto set = command->variables.find(name);
-      start.push_back(set != command->variables.end() ? expand_dates(set->second, kNow).or_throw()
+      start.push_back(set != command->variables.end() ? expand_dates(set->second, kDate).or_throw()
                                                       : variable(name));
     }
     start.push_back(command->script);
     for (const std::string& argument : command->arguments) {
-      const auto expanded = expand_dates(argument, kNow);
+      const auto expanded = expand_dates(argument, kDate);
       if (!expanded.ok()) return expanded.error();
       start.push_back(*expanded);
     }

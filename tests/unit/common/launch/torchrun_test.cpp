@@ -34,7 +34,7 @@ TorchrunOptions parse(Words words, const Variables& variables = {}) {
   return take(words, variables);
 }
 
-std::string refusal(Words words, const Variables& variables = {}) {
+std::string torchrun_refusal(Words words, const Variables& variables = {}) {
   const auto options = take_torchrun_options(words, environment(variables));
   if (options.ok()) return "";
   EXPECT_EQ(options.error().code, ExitCode::kUsage);
@@ -86,8 +86,9 @@ TEST(Torchrun, TakesEachFlagInBothSpellingsAndForms) {
       EXPECT_EQ(parse({"--" + name + "=" + c.value}).*c.member, c.value);
     }
     EXPECT_EQ(parse({}).*c.member, std::nullopt) << c.name;
-    EXPECT_EQ(refusal({std::string("--") + c.name}).substr(0, std::string(c.name).size() + 18),
-              std::string("--") + c.name + ": found no value");
+    EXPECT_EQ(
+        torchrun_refusal({std::string("--") + c.name}).substr(0, std::string(c.name).size() + 18),
+        std::string("--") + c.name + ": found no value");
   }
 }
 
@@ -101,7 +102,7 @@ TEST(Torchrun, TakesEachVariableUnlessTheFlagIsGiven) {
     const std::string other = std::string(c.name) == "start-method" ? "spawn" : "1";
     EXPECT_EQ(parse({std::string("--") + c.name, other}, {{variable, c.value}}).*c.member, other);
   }
-  EXPECT_EQ(refusal({}, {{"PET_MAX_RESTARTS", "many"}}),
+  EXPECT_EQ(torchrun_refusal({}, {{"PET_MAX_RESTARTS", "many"}}),
             "PET_MAX_RESTARTS: found \"many\", expected an integer from 0");
   EXPECT_EQ(parse({"--rdzv-id="}, {{"PET_RDZV_ID", "run-7"}}).rdzv_id, std::nullopt);
 }
@@ -112,9 +113,10 @@ TEST(Torchrun, TakesSwitches) {
   EXPECT_TRUE(parse({}, {{"PET_STANDALONE", "1"}}).standalone);
   EXPECT_FALSE(parse({}, {{"PET_STANDALONE", "0"}}).standalone);
   EXPECT_TRUE(parse({"--standalone"}, {{"PET_STANDALONE", "0"}}).standalone);
-  EXPECT_EQ(refusal({}, {{"PET_STANDALONE", "yes"}}),
+  EXPECT_EQ(torchrun_refusal({}, {{"PET_STANDALONE", "yes"}}),
             "PET_STANDALONE: found \"yes\", expected 0 or 1");
-  EXPECT_EQ(refusal({"--standalone=1"}), "--standalone: found the value \"1\", expected none");
+  EXPECT_EQ(torchrun_refusal({"--standalone=1"}),
+            "--standalone: found the value \"1\", expected none");
   EXPECT_TRUE(parse({"-m"}).module);
   EXPECT_TRUE(parse({"--module"}).module);
   EXPECT_TRUE(parse({"--no_python"}).no_python);
@@ -129,7 +131,7 @@ TEST(Torchrun, TakesLettersAndBeginningsOfNames) {
   EXPECT_EQ(parse({"-t=0:2"}).tee, "0:2");
   EXPECT_EQ(parse({"--nproc", "2"}).nproc_per_node, "2");
   EXPECT_EQ(parse({"--nnode=2"}).nnodes, "2");
-  EXPECT_THAT(refusal({"--rdzv", "x"}),
+  EXPECT_THAT(torchrun_refusal({"--rdzv", "x"}),
               HasSubstr("--rdzv: ambiguous flag, expected --rdzv-backend or --rdzv-endpoint"));
 }
 
@@ -146,30 +148,33 @@ TEST(Torchrun, StopsAtTheScript) {
 }
 
 TEST(Torchrun, RefusesUnknownFlagsAndBadValues) {
-  EXPECT_EQ(refusal({"--nproc_per_nod", "2"}), "");  // the beginning of one name
-  EXPECT_EQ(refusal({"--nproc_par_node", "2"}),
+  EXPECT_EQ(torchrun_refusal({"--nproc_per_nod", "2"}), "");  // the beginning of one name
+  EXPECT_EQ(torchrun_refusal({"--nproc_par_node", "2"}),
             "--nproc_par_node: unknown flag; did you mean --nproc-per-node?");
-  EXPECT_EQ(refusal({"--bf16"}), "--bf16: unknown flag");
-  EXPECT_EQ(refusal({"-x"}), "-x: unknown flag");
-  EXPECT_EQ(refusal({"--nnodes", "--tee"}),
+  EXPECT_EQ(torchrun_refusal({"--bf16"}), "--bf16: unknown flag");
+  EXPECT_EQ(torchrun_refusal({"-x"}), "-x: unknown flag");
+  EXPECT_EQ(torchrun_refusal({"--nnodes", "--tee"}),
             "--nnodes: found no value, expected N or MIN:MAX, integers from 1 with MIN at most "
             "MAX");
   for (const char* bad :
        {"0", "2:1", "1:", ":2", "1:2:3", "x", "", "-1", "1 ", "99999999999999999999"})
-    EXPECT_THAT(refusal({"--nnodes", bad}), HasSubstr("expected N or MIN:MAX")) << bad;
+    EXPECT_THAT(torchrun_refusal({"--nnodes", bad}), HasSubstr("expected N or MIN:MAX")) << bad;
   for (const char* bad : {"0", "-1", "many", "2.5", ""})
-    EXPECT_THAT(refusal({"--nproc-per-node", bad}), HasSubstr("expected auto, cpu or an integer"))
+    EXPECT_THAT(torchrun_refusal({"--nproc-per-node", bad}),
+                HasSubstr("expected auto, cpu or an integer"))
         << bad;
   for (const char* good : {"auto", "cpu", "gpu", "xpu", "4"})
     EXPECT_EQ(parse({"--nproc-per-node", good}).nproc_per_node, good);
   for (const char* bad : {"4", "0:4", "0", "0:", ":1", "0:1,", "a:1"})
-    EXPECT_EQ(refusal({"--tee", bad}).empty(), std::string(bad) == "0") << bad;
-  EXPECT_THAT(refusal({"--max-restarts", "-1"}), HasSubstr("expected an integer from 0"));
-  EXPECT_THAT(refusal({"--master-port", "65536"}), HasSubstr("an integer from 0 to 65535"));
-  EXPECT_THAT(refusal({"--monitor-interval", "soon"}), HasSubstr("a number of seconds"));
-  EXPECT_THAT(refusal({"--monitor-interval", "nan"}), HasSubstr("a number of seconds"));
-  EXPECT_THAT(refusal({"--start-method", "thread"}), HasSubstr("spawn, fork or forkserver"));
-  EXPECT_THAT(refusal({"--local-ranks-filter", "0,"}), HasSubstr("local ranks"));
+    EXPECT_EQ(torchrun_refusal({"--tee", bad}).empty(), std::string(bad) == "0") << bad;
+  EXPECT_THAT(torchrun_refusal({"--max-restarts", "-1"}), HasSubstr("expected an integer from 0"));
+  EXPECT_THAT(torchrun_refusal({"--master-port", "65536"}),
+              HasSubstr("an integer from 0 to 65535"));
+  EXPECT_THAT(torchrun_refusal({"--monitor-interval", "soon"}), HasSubstr("a number of seconds"));
+  EXPECT_THAT(torchrun_refusal({"--monitor-interval", "nan"}), HasSubstr("a number of seconds"));
+  EXPECT_THAT(torchrun_refusal({"--start-method", "thread"}),
+              HasSubstr("spawn, fork or forkserver"));
+  EXPECT_THAT(torchrun_refusal({"--local-ranks-filter", "0,"}), HasSubstr("local ranks"));
 }
 
 TEST(Torchrun, SaysWhichOptionsHaveNoEffect) {

@@ -15,6 +15,7 @@
 #include "common/rendezvous/server.h"
 #include "tests/support/silent_logger.h"
 #include "tests/unit/common/net/relay.h"
+#include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 
 namespace tilewright::rendezvous {
 namespace {
@@ -25,12 +26,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using tilewright::testing::make_silent_logger;
 
-constexpr const char* kUid = "uid-of-a-job";
-constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
-
-net::SecretKey key(const std::string& text = kSecret) {
-  return net::SecretKey::from_bytes(text).value();
-}
 // A generous deadline, like the other limits below, for a busy machine under a sanitizer.
 MonotonicTime soon() { return monotonic_now() + seconds(60); }
 
@@ -59,16 +54,6 @@ std::unique_ptr<Client> member(const net::Address& coordinator, bool tls, int in
   options.tls = tls;
   options.heartbeat_interval = milliseconds(20);
   return std::make_unique<Client>(options, key(secret), make_silent_logger());
-}
-
-template <typename Condition>
-bool eventually(Server& server, Condition condition) {
-  const MonotonicTime deadline = soon();
-  while (!condition(server.snapshot(kUid).value())) {
-    if (net::wait_ready(server.changes().fd(), POLLIN, deadline) != net::Ready::kYes) return false;
-    server.take_changed();
-  }
-  return true;
 }
 
 TEST(CoordinatorTls, TrafficIsNotReadableOnTheWire) {

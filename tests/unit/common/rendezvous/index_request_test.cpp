@@ -10,6 +10,7 @@
 #include "common/net/connect.h"
 #include "common/rendezvous/server.h"
 #include "tests/support/silent_logger.h"
+#include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 
 namespace tilewright::rendezvous {
 namespace {
@@ -18,13 +19,8 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using tilewright::testing::make_silent_logger;
 
-constexpr const char* kUid = "job-1";
-
-net::SecretKey key(const std::string& text = "0123456789abcdef0123456789abcdef") {
-  return net::SecretKey::from_bytes(text).value();
-}
-
-std::unique_ptr<Server> serve(int first_index = 1, bool tls = false, std::uint16_t port = 0) {
+std::unique_ptr<Server> serve_indices(int first_index = 1, bool tls = false,
+                                      std::uint16_t port = 0) {
   Server::Options options;
   options.listen = {"127.0.0.1", port};
   JobSpec job{kUid, key()};
@@ -42,7 +38,7 @@ Result<int> request(const Server& server, std::uint64_t agent, bool tls = false)
 
 TEST(IndexRequest, GivesEachAgentItsOwnIndex) {
   for (const bool tls : {false, true}) {
-    const auto server = serve(1, tls);
+    const auto server = serve_indices(1, tls);
     EXPECT_EQ(request(*server, 11, tls).or_throw(), 1);
     EXPECT_EQ(request(*server, 12, tls).or_throw(), 2);
     EXPECT_EQ(request(*server, 11, tls).or_throw(), 1) << "the same agent asks again";
@@ -50,7 +46,7 @@ TEST(IndexRequest, GivesEachAgentItsOwnIndex) {
 }
 
 TEST(IndexRequest, GivesDifferentIndicesToAgentsThatAskAtTheSameTime) {
-  const auto server = serve();
+  const auto server = serve_indices();
   std::vector<std::future<Result<int>>> answers;
   for (std::uint64_t agent = 0; agent < 8; ++agent)
     answers.push_back(
@@ -66,12 +62,12 @@ TEST(IndexRequest, WaitsForTheCoordinator) {
     return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 1,
                                 net::within(seconds(20)));
   });
-  const auto server = serve(1, false, port);
+  const auto server = serve_indices(1, false, port);
   EXPECT_EQ(early.get().or_throw(), 1);
 }
 
 TEST(IndexRequest, SaysWhyThereIsNone) {
-  const auto server = serve(kMaxWorkerIndex);
+  const auto server = serve_indices(kMaxWorkerIndex);
   EXPECT_EQ(request(*server, 1).or_throw(), kMaxWorkerIndex);
   const auto none = request(*server, 2);
   ASSERT_FALSE(none.ok());

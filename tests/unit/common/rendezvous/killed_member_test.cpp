@@ -10,6 +10,7 @@
 #include "common/rendezvous/server.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/silent_logger.h"
+#include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 #include "tests/unit/common/rendezvous/forked_process.h"
 
 namespace tilewright::rendezvous {
@@ -18,11 +19,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using tilewright::testing::make_silent_logger;
-
-constexpr const char* kUid = "job-1";
-constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
-
-net::SecretKey key() { return net::SecretKey::from_bytes(kSecret).value(); }
 
 // A member process: reads the coordinator's port, then writes a line for each epoch it joins, until
 // it reads "finish". Gives the epoch up when one of `peers` closes, as its collectives would.

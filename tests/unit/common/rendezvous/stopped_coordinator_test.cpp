@@ -8,6 +8,7 @@
 #include "common/rendezvous/client.h"
 #include "common/rendezvous/server.h"
 #include "tests/support/silent_logger.h"
+#include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 #include "tests/unit/common/rendezvous/forked_process.h"
 
 namespace tilewright::rendezvous {
@@ -17,11 +18,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using tilewright::testing::make_silent_logger;
 
-constexpr const char* kUid = "job-1";
-constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
 constexpr Duration kHeartbeatTimeout = seconds(1);
-
-net::SecretKey key() { return net::SecretKey::from_bytes(kSecret).value(); }
 
 // The state of the job once each of its two members has sent a message after `now`.
 std::string report_after(Server& server, MonotonicTime now) {

@@ -303,8 +303,8 @@ TEST_F(TcpStoreServer, RequestsAboveTheRateWait) {
   TcpStoreClient busy = ready(), other = ready("127.0.0.2");
   std::int64_t sum = 0;
   // More than a burst of TokenBucket::kBurst.
-  constexpr int kRequests = 200;
-  for (int i = 0; i < kRequests; ++i)
+  constexpr int kIncrements = 200;
+  for (int i = 0; i < kIncrements; ++i)
     busy.send({.operation = Operation::kAdd, .keys = {"/n"}, .number = 1});
   while (sum < 90) sum = busy.receive_number();
   other.ping();
@@ -314,8 +314,8 @@ TEST_F(TcpStoreServer, RequestsAboveTheRateWait) {
     clock.advance(seconds(1));
     other.ping();
   }
-  while (sum < kRequests) sum = busy.receive_number();
-  EXPECT_EQ(sum, kRequests);
+  while (sum < kIncrements) sum = busy.receive_number();
+  EXPECT_EQ(sum, kIncrements);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using testing::errors_of;
 using testing::kManifest;
 using testing::with;
 
-std::string overlay(const std::string& text) {
+std::string overlay_errors(const std::string& text) {
   return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
 }
 
@@ -79,7 +79,7 @@ constexpr Forbidden kOfContainer[] = {
 };
 
 void expect_refused_in_pod(const Forbidden& tested) {
-  EXPECT_EQ(overlay(fmt::format("{{spec: {}}}", nested(tested.field, tested.value))),
+  EXPECT_EQ(overlay_errors(fmt::format("{{spec: {}}}", nested(tested.field, tested.value))),
             violation(fmt::format("spec.{}", tested.field), tested.found, tested.expected));
 }
 
@@ -88,7 +88,8 @@ void expect_refused_in_containers(const Forbidden& tested) {
                                    std::pair("initContainers", "s")}) {
     const std::string fields = nested(tested.field, tested.value);
     EXPECT_EQ(
-        overlay(fmt::format("{{spec: {{{}: [{{name: {}, {}]}}}}", list, name, fields.substr(1))),
+        overlay_errors(
+            fmt::format("{{spec: {{{}: [{{name: {}, {}]}}}}", list, name, fields.substr(1))),
         violation(fmt::format("spec.{}[0].{}", list, tested.field), tested.found, tested.expected));
   }
 }
@@ -103,20 +104,21 @@ TEST(PodSecurity, RefusesForbiddenFields) {
 }
 
 TEST(PodSecurity, RefusesForbiddenItems) {
-  EXPECT_EQ(overlay("{spec: {securityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: a}, "
-                    "{name: kernel.msgmax, value: b}]}}}"),
-            violation("spec.securityContext.sysctls[1].name", "kernel.msgmax",
-                      "a sysctl that is safe, such as net.ipv4.tcp_rmem"));
-  EXPECT_EQ(overlay("{spec: {initContainers: [{name: i, ports: [{containerPort: 1}, "
-                    "{containerPort: 2, hostPort: 2}]}]}}"),
+  EXPECT_EQ(
+      overlay_errors("{spec: {securityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: a}, "
+                     "{name: kernel.msgmax, value: b}]}}}"),
+      violation("spec.securityContext.sysctls[1].name", "kernel.msgmax",
+                "a sysctl that is safe, such as net.ipv4.tcp_rmem"));
+  EXPECT_EQ(overlay_errors("{spec: {initContainers: [{name: i, ports: [{containerPort: 1}, "
+                           "{containerPort: 2, hostPort: 2}]}]}}"),
             violation("spec.initContainers[0].ports[1].hostPort", "2", "no host port"));
-  EXPECT_EQ(overlay("{metadata: {annotations: "
-                    "{container.apparmor.security.beta.kubernetes.io/worker: unconfined}}}"),
+  EXPECT_EQ(overlay_errors("{metadata: {annotations: "
+                           "{container.apparmor.security.beta.kubernetes.io/worker: unconfined}}}"),
             violation("metadata.annotations[\"container.apparmor.security.beta.kubernetes.io/"
                       "worker\"]",
                       "unconfined", "runtime/default or localhost/PROFILE"));
   EXPECT_EQ(
-      overlay("{spec: {ephemeralContainers: [{name: debug, image: i}]}}"),
+      overlay_errors("{spec: {ephemeralContainers: [{name: debug, image: i}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.ephemeralContainers: found a value, expected "
       "nothing: they are added to a running pod");
 }
@@ -134,7 +136,7 @@ TEST(PodSecurity, AcceptsWhatTheStandardAllows) {
            "securityContext: {procMount: Default, seccompProfile: {type: Localhost, "
            "localhostProfile: p}}}]}}",
        }) {
-    EXPECT_EQ(overlay(text), "") << text;
+    EXPECT_EQ(overlay_errors(text), "") << text;
   }
 }
 

@@ -48,7 +48,7 @@ PyTorchJob defaulted(const std::string& yaml) {
   return result.job;
 }
 
-std::string errors_of(const std::string& yaml) {
+std::string decoding_errors_of(const std::string& yaml) {
   return sentences(decoded(yaml).errors, "job.yaml");
 }
 
@@ -148,27 +148,27 @@ TEST(PyTorchJob, TreatsEmptyValuesAsNotSet) {
 }
 
 TEST(PyTorchJob, ReportsWhatItCannotRead) {
-  EXPECT_EQ(errors_of(manifest("  nprocPerNode: 2\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("  nprocPerNode: 2\n")),
             "job.yaml:13: spec.nprocPerNode: found the number 2, expected a string (put it in "
             "quotes)");
-  EXPECT_EQ(errors_of(manifest("    PS: {replicas: 1}\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("    PS: {replicas: 1}\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.PS: found an unknown replica type, expected "
             "Master or Worker");
-  EXPECT_EQ(errors_of(manifest("    worker: {replicas: 1}\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("    worker: {replicas: 1}\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.worker: found Worker twice, expected it once");
-  EXPECT_EQ(errors_of(manifest("  replicas: 2\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("  replicas: 2\n")),
             "job.yaml:13: spec.replicas: is not a known field");
-  EXPECT_EQ(errors_of(manifest("  elasticPolizy: {}\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("  elasticPolizy: {}\n")),
             "job.yaml:13: spec.elasticPolizy: is not a known field; did you mean elasticPolicy?");
-  EXPECT_EQ(errors_of(manifest("      restartPolicy: Sometimes\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("      restartPolicy: Sometimes\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.Worker.restartPolicy: found the string "
             "\"Sometimes\", expected one of Always, OnFailure, Never, ExitCode");
-  EXPECT_EQ(errors_of(manifest("          volumes: none\n")),
+  EXPECT_EQ(decoding_errors_of(manifest("          volumes: none\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.volumes: found the string "
             "\"none\", expected a list");
   std::string other = manifest();
   other.replace(other.find("/v1"), 3, "/v2");
-  EXPECT_EQ(errors_of(other),
+  EXPECT_EQ(decoding_errors_of(other),
             "job.yaml:1: apiVersion: found the string \"kubeflow.org/v2\", expected "
             "kubeflow.org/v1");
 }
@@ -285,8 +285,8 @@ std::string findings_of(const std::string& yaml) {
   return sentences(findings.errors, "job.yaml") + (warnings.empty() ? "" : "warning: " + warnings);
 }
 
-std::string with(const std::string& place, const std::string& replacement,
-                 std::string text = manifest()) {
+std::string manifest_with(const std::string& place, const std::string& replacement,
+                          std::string text = manifest()) {
   const std::size_t at = text.find(place);
   EXPECT_NE(at, std::string::npos) << place;
   return text.replace(at, place.size(), replacement);
@@ -304,14 +304,15 @@ TEST(ValidatePyTorchJob, AcceptsValidJobs) {
 }
 
 TEST(ValidatePyTorchJob, RefusesWhatKubeflowsWebhookRefuses) {
-  EXPECT_EQ(findings_of(with("{name: qa}", "{name: 1qa}")),
+  EXPECT_EQ(findings_of(manifest_with("{name: qa}", "{name: 1qa}")),
             "job.yaml:3: metadata.name: found 1qa, expected lower-case letters, digits and '-', "
             "starting with a letter and not ending with '-'");
   EXPECT_EQ(
       findings_of("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: qa}\nspec: {}"),
       "job.yaml:4: spec.pytorchReplicaSpecs: found nothing, expected Master, Worker or both");
-  EXPECT_EQ(findings_of(with("Worker", "Master",
-                             with("replicas: 3", "replicas: 1", manifest("", "{maxRestarts: 3}")))),
+  EXPECT_EQ(findings_of(manifest_with(
+                "Worker", "Master",
+                manifest_with("replicas: 3", "replicas: 1", manifest("", "{maxRestarts: 3}")))),
             "job.yaml:6: spec.pytorchReplicaSpecs.Worker: found nothing, expected the workers of "
             "spec.elasticPolicy");
   EXPECT_EQ(
@@ -323,17 +324,17 @@ TEST(ValidatePyTorchJob, RefusesWhatKubeflowsWebhookRefuses) {
       "warning: job.yaml:5: spec.elasticPolicy.nProcPerNode: is deprecated since Kubeflow 1.7; "
       "use spec.nprocPerNode");
   EXPECT_EQ(
-      findings_of(with("Worker", "Master")),
+      findings_of(manifest_with("Worker", "Master")),
       "job.yaml:7: spec.pytorchReplicaSpecs.Master.replicas: found 3, expected 1: a job has one "
       "master");
   EXPECT_EQ(
-      findings_of(with("replicas: 3", "replicas: 0")),
+      findings_of(manifest_with("replicas: 3", "replicas: 0")),
       "job.yaml:7: spec.pytorchReplicaSpecs.Worker.replicas: found 0, expected an integer from "
       "1 to 1000");
-  EXPECT_EQ(findings_of(with("name: pytorch", "name: trainer")),
+  EXPECT_EQ(findings_of(manifest_with("name: pytorch", "name: trainer")),
             "job.yaml:10: spec.pytorchReplicaSpecs.Worker.template.spec.containers: found sidecar, "
             "trainer, expected a container named pytorch");
-  EXPECT_EQ(findings_of(with(", image: trainer", "")),
+  EXPECT_EQ(findings_of(manifest_with(", image: trainer", "")),
             "job.yaml:12: spec.pytorchReplicaSpecs.Worker.template.spec.containers[1].image: found "
             "nothing, expected an image");
   EXPECT_EQ(findings_of(R"(apiVersion: kubeflow.org/v1

@@ -28,7 +28,7 @@ api::PyTorchReplicaSpec replica(std::int64_t replicas, api::RestartPolicy policy
   return spec;
 }
 
-api::PyTorchJob job_of(std::int64_t workers, bool master) {
+api::PyTorchJob viewed_job(std::int64_t workers, bool master) {
   api::PyTorchJob job;
   job.metadata.name = "qa";
   job.metadata.uid = "uid";
@@ -38,7 +38,7 @@ api::PyTorchJob job_of(std::int64_t workers, bool master) {
 }
 
 TEST(PyTorchView, HasTheSizesOfMasterAndWorkers) {
-  api::PyTorchJob job = job_of(3, true);
+  api::PyTorchJob job = viewed_job(3, true);
   policy::Sizes sizes = policy::sizes_of(view_of(job).job);
   EXPECT_EQ(sizes.desired, 4);
   EXPECT_EQ(sizes.min, 4);
@@ -53,7 +53,7 @@ TEST(PyTorchView, HasTheSizesOfMasterAndWorkers) {
 }
 
 TEST(PyTorchView, LimitsRestarts) {
-  api::PyTorchJob job = job_of(1, false);
+  api::PyTorchJob job = viewed_job(1, false);
   EXPECT_EQ(view_of(job).job.spec.elastic_policy.max_restarts, kDefaultPyTorchRestarts);
   job.spec.elastic_policy.emplace();
   job.spec.elastic_policy->max_restarts = 7;
@@ -63,7 +63,7 @@ TEST(PyTorchView, LimitsRestarts) {
 }
 
 TEST(PyTorchView, ReadsTheTemplateAndTheRestartPolicies) {
-  const JobView view = view_of(job_of(1, true));
+  const JobView view = view_of(viewed_job(1, true));
   EXPECT_TRUE(view.traits.has_master);
   EXPECT_FALSE(view.traits.runs_tilewright);
   EXPECT_EQ(view.traits.master_restart_policy, api::RestartPolicy::kNever);
@@ -75,7 +75,7 @@ TEST(PyTorchView, ReadsTheTemplateAndTheRestartPolicies) {
 }
 
 TEST(PyTorchView, TheNumberOfProcessesCanBeLeftToTheNode) {
-  api::PyTorchJob job = job_of(1, false);
+  api::PyTorchJob job = viewed_job(1, false);
   for (const char* text : {"auto", "cpu", "gpu"}) {
     job.spec.nproc_per_node = text;
     EXPECT_TRUE(view_of(job).job.spec.nproc_per_node->automatic) << text;
@@ -85,7 +85,7 @@ TEST(PyTorchView, TheNumberOfProcessesCanBeLeftToTheNode) {
 }
 
 api::PyTorchJob guide_job(const std::string& flags) {
-  api::PyTorchJob job = job_of(4, false);
+  api::PyTorchJob job = viewed_job(4, false);
   api::PyTorchElasticPolicy& elastic = job.spec.elastic_policy.emplace();
   elastic.min_replicas = 1;
   elastic.max_replicas = 4;
@@ -135,7 +135,7 @@ TEST(PyTorchView, HasTheOutputDirectoryOfTheJobsStart) {
 
 // A job that Kubeflow's operator has run must not run again.
 TEST(PyTorchView, TakesOverAFinishedJob) {
-  api::PyTorchJob job = job_of(1, false);
+  api::PyTorchJob job = viewed_job(1, false);
   job.status.completion_time = kNow;
   job.status.conditions = {
       {"Created", api::ConditionStatus::kTrue, "PyTorchJobCreated", "", kNow, kNow},
@@ -172,7 +172,7 @@ class Conditions : public ::testing::Test {
     return job_.status;
   }
 
-  api::PyTorchJob job_ = job_of(2, true);
+  api::PyTorchJob job_ = viewed_job(2, true);
   api::TrainJobStatus own_;
   WallTime now_ = kNow;
 };

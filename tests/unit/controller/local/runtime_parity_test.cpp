@@ -30,7 +30,7 @@ constexpr WallTime kStart{seconds(1767225600)};  // 2026-01-01T00:00:00Z
 constexpr const char* kNode = "node-a";
 constexpr const char* kRendezvous = "127.0.0.1:29400";
 
-api::TrainJob make_job() {
+api::TrainJob elastic_job() {
   api::TrainJob job;
   job.metadata.name = "mrpc";
   job.metadata.uid = "11111111-2222-4333-8444-555555555555";
@@ -93,7 +93,7 @@ class Processes {
       return Result<ChildCommand>(command);
     };
     options.save = [](const api::TrainJob&) { return Status(); };
-    session_.emplace(make_job(), coordinator_, signals_, console_, std::move(options));
+    session_.emplace(elastic_job(), coordinator_, signals_, console_, std::move(options));
   }
 
   Observed observe() const { return session_->gather(); }
@@ -205,7 +205,7 @@ class Pods {
   }
 
   const WallTime& now_;
-  api::TrainJob job_ = make_job();
+  api::TrainJob job_ = elastic_job();
   std::vector<json> pods_;
   int next_uid_ = 1;
 };

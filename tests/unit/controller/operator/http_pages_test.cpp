@@ -13,8 +13,8 @@
 namespace tilewright::controller {
 namespace {
 
-using testing::HttpResponse;
-using testing::HttpsClient;
+using tilewright::testing::HttpResponse;
+using tilewright::testing::HttpsClient;
 
 HttpResponse get(const net::HttpServer& server, const std::string& path) {
   return HttpsClient(fmt::format("http://127.0.0.1:{}", server.port()), "", {}).get(path);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::ScriptedApi;
 
-constexpr const char* kGet = "GET /api/v1/namespaces/system/secrets/master";
+constexpr const char* kGetSecret = "GET /api/v1/namespaces/system/secrets/master";
 constexpr const char* kPost = "POST /api/v1/namespaces/system/secrets";
 constexpr const char* kMaster = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 constexpr const char* kMasterBase64 =  // of kMaster
@@ -68,11 +68,11 @@ TEST(JobKeys, EqualTheKeyThatWorkersReadFromTheirFile) {
 
 TEST(JobKeys, UseAnExistingSecret) {
   ScriptedApi api;
-  api.answer(kGet, 200, secret(kMasterBase64));
+  api.answer(kGetSecret, 200, secret(kMasterBase64));
   const auto keys = load(api);
   ASSERT_TRUE(keys.ok()) << keys.error().sentence();
   EXPECT_EQ(keys->hex_key_for(kUid), kKey);
-  EXPECT_THAT(api.order(), ElementsAre(kGet));
+  EXPECT_THAT(api.order(), ElementsAre(kGetSecret));
 }
 
 TEST(JobKeys, CreateAMissingSecret) {
@@ -117,14 +117,14 @@ TEST(JobKeys, RejectADamagedSecretWithoutRevealingIt) {
         json{{"data", {{"other", "eA=="}}}}, json{{"data", {{"master-key", "*** no base64 ***"}}}},
         secret("dG9vIHNob3J0" /* "too short" */), secret(too_long())}) {
     ScriptedApi api;
-    api.answer(kGet, 200, damaged);
+    api.answer(kGetSecret, 200, damaged);
     const auto keys = load(api);
     ASSERT_FALSE(keys.ok()) << damaged;
     EXPECT_EQ(keys.error().kind, ErrorKind::kProtocol);
     EXPECT_THAT(keys.error().sentence(), HasSubstr("secrets system/master"));
     EXPECT_THAT(keys.error().sentence(), HasSubstr("delete the Secret"));
     EXPECT_THAT(keys.error().sentence(), Not(HasSubstr("short")));
-    EXPECT_THAT(api.order(), ElementsAre(kGet)) << "never overwritten";
+    EXPECT_THAT(api.order(), ElementsAre(kGetSecret)) << "never overwritten";
   }
 }
 
@@ -133,7 +133,7 @@ TEST(JobKeys, AreNotCreatedWithoutTheLease) {
   const kube::WriteGuard fenced(MonotonicTime::min());
   const auto keys = JobKeys::load(api.client(), fenced, "system", "master", kube::soon());
   EXPECT_TRUE(keys.is(ErrorKind::kFenced));
-  EXPECT_THAT(api.order(), ElementsAre(kGet));
+  EXPECT_THAT(api.order(), ElementsAre(kGetSecret));
 }
 
 }  // namespace

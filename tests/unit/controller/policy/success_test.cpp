@@ -118,7 +118,7 @@ TEST(Success, TakesPrecedenceOverADeadlineThatPassesMeanwhile) {
 // Ranks go to the workers that have joined: with minReplicas 1 any worker may be rank 0. Any exit
 // with 0 shows that the output is written.
 TEST(Success, IsReportedByAnyWorker) {
-  struct Case {
+  struct ExitCase {
     const char* what;
     // Of workers 0, 1, ...: '0' exited with 0, '1' failed, 'r' runs, 'p' is starting, 'u' has no
     // node, 'i' has no image, '-' does not exist.
@@ -139,7 +139,7 @@ TEST(Success, IsReportedByAnyWorker) {
       {"none has exited with 0", "1r", "", ""},
       {"none has run", "uu", "", ""},
   };
-  for (const Case& c : cases) {
+  for (const ExitCase& c : cases) {
     SCOPED_TRACE(c.what);
     JobSimulator sim;
     sim.job().spec.elastic_policy.min_replicas = 1;

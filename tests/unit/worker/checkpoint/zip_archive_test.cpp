@@ -19,7 +19,7 @@ std::map<std::string, std::string> read(const std::string& archive) {
   return found;
 }
 
-void expect_refused(const std::string& archive, const std::string& part) {
+void expect_archive_refused(const std::string& archive, const std::string& part) {
   expect_failure([&] { read(archive); }, ExitCode::kWeights,
                  AllOf(HasSubstr("model.bin: "), HasSubstr(part)));
 }
@@ -36,16 +36,16 @@ TEST(ZipArchiveTest, ReadsStoredEntries) {
 }
 
 TEST(ZipArchiveTest, RefusesEntriesThatTorchDoesNotWrite) {
-  expect_refused(zip_archive({{"a", "x", 8}}), "the entry \"a\" is compressed");
-  expect_refused(zip_archive({{"a", "x", 0, 1}}), "the entry \"a\" is encrypted");
-  expect_refused(zip_archive({{"a", "x"}, {"a", "y"}}), "has the entry \"a\" twice");
+  expect_archive_refused(zip_archive({{"a", "x", 8}}), "the entry \"a\" is compressed");
+  expect_archive_refused(zip_archive({{"a", "x", 0, 1}}), "the entry \"a\" is encrypted");
+  expect_archive_refused(zip_archive({{"a", "x"}, {"a", "y"}}), "has the entry \"a\" twice");
 }
 
 TEST(ZipArchiveTest, RefusesTruncatedArchives) {
   for (const bool zip64 : {false, true}) {
     const std::string whole = zip_archive(kFiles, zip64);
     for (std::size_t length = 0; length < whole.size(); ++length) {
-      expect_refused(whole.substr(0, length), "truncated");
+      expect_archive_refused(whole.substr(0, length), "truncated");
     }
   }
 }
@@ -57,22 +57,23 @@ TEST(ZipArchiveTest, RefusesRecordsOutsideTheArchive) {
     return std::string(whole).replace(at, bytes.size(), bytes);
   };
   const std::size_t directory = whole.find("PK\x01\x02");
-  expect_refused(with(end + 10, "\xfe\xff"), "past the end of the archive");
-  expect_refused(with(end + 16, std::string("\x00\xff\xff\x7f", 4)), "past the end of the archive");
-  expect_refused(with(end + 16, "\xff\xff\xff\xff"), "has no ZIP64 record");
-  expect_refused(with(end + 16, "\x01"), "no entry at byte");
-  expect_refused(with(directory + 42, std::string("\x00\xff\xff\x7f", 4)),
-                 "\"a/data.pkl\": 30 bytes at");
-  expect_refused(with(directory + 42, "\x01"), "has no header at byte");
-  expect_refused(with(directory + 20, "\x07"), "has 7 bytes, expected its size 6");
-  expect_refused(with(directory + 20, "\xff\xff\xff\xff"), "has no ZIP64 field");
-  expect_refused(with(directory + 20, std::string("\xf0\xff\xff\x7f\xf0\xff\xff\x7f")),
-                 "2147483632 bytes at");
-  expect_refused(with(directory + 46, "A"), "has another name at byte 0");
+  expect_archive_refused(with(end + 10, "\xfe\xff"), "past the end of the archive");
+  expect_archive_refused(with(end + 16, std::string("\x00\xff\xff\x7f", 4)),
+                         "past the end of the archive");
+  expect_archive_refused(with(end + 16, "\xff\xff\xff\xff"), "has no ZIP64 record");
+  expect_archive_refused(with(end + 16, "\x01"), "no entry at byte");
+  expect_archive_refused(with(directory + 42, std::string("\x00\xff\xff\x7f", 4)),
+                         "\"a/data.pkl\": 30 bytes at");
+  expect_archive_refused(with(directory + 42, "\x01"), "has no header at byte");
+  expect_archive_refused(with(directory + 20, "\x07"), "has 7 bytes, expected its size 6");
+  expect_archive_refused(with(directory + 20, "\xff\xff\xff\xff"), "has no ZIP64 field");
+  expect_archive_refused(with(directory + 20, std::string("\xf0\xff\xff\x7f\xf0\xff\xff\x7f")),
+                         "2147483632 bytes at");
+  expect_archive_refused(with(directory + 46, "A"), "has another name at byte 0");
   const std::string large = zip_archive(kFiles, true);
   const std::size_t size64 = large.find("PK\x06\x06") + 32;
-  expect_refused(std::string(large).replace(size64, 8, std::string(8, '\xff')),
-                 "has 18446744073709551615 entries, expected at most 100000");
+  expect_archive_refused(std::string(large).replace(size64, 8, std::string(8, '\xff')),
+                         "has 18446744073709551615 entries, expected at most 100000");
 }
 
 TEST(ZipArchiveTest, ReadsWithinTheArchiveForChangedBytes) {

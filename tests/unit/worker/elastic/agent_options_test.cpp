@@ -23,7 +23,7 @@ AgentOptions options(std::vector<std::string> words) {
   return result;
 }
 
-std::string refusal(const std::vector<std::string>& words) {
+std::string options_refusal(const std::vector<std::string>& words) {
   try {
     AgentOptions result = options(words);
     complete_options(result, no_variable);
@@ -40,9 +40,9 @@ TEST(AgentOptions, TakesNumbersOfHostsAndProcesses) {
   EXPECT_EQ(given.max_nodes, 4);
   EXPECT_EQ(given.nproc_per_node, 3);
   EXPECT_EQ(given.max_restarts, 7);
-  EXPECT_THAT(refusal({"--nproc-per-node=gpu"}), HasSubstr("Tilewright trains on CPUs"));
-  EXPECT_THAT(refusal({"--nproc-per-node=xpu"}), HasSubstr("--nproc-per-node is xpu"));
-  EXPECT_THAT(refusal({"--nproc-per-node=1025"}), HasSubstr("from 1 to 1024"));
+  EXPECT_THAT(options_refusal({"--nproc-per-node=gpu"}), HasSubstr("Tilewright trains on CPUs"));
+  EXPECT_THAT(options_refusal({"--nproc-per-node=xpu"}), HasSubstr("--nproc-per-node is xpu"));
+  EXPECT_THAT(options_refusal({"--nproc-per-node=1025"}), HasSubstr("from 1 to 1024"));
 }
 
 TEST(AgentOptions, StartsTheProcessesOfTheCpuPlan) {
@@ -80,10 +80,10 @@ TEST(AgentOptions, C10dServesOnTheHostOfTheEndpoint) {
   EXPECT_EQ(endpoint("[fd00::1]:1234"), (net::Address{"fd00::1", 1234}));
   EXPECT_EQ(endpoint("[fd00::1]"), (net::Address{"fd00::1", 29400}));
   EXPECT_EQ(endpoint("fd00::1"), (net::Address{"fd00::1", 29400}));
-  EXPECT_THAT(refusal({"--rdzv-backend=c10d", "--rdzv-endpoint=a:x"}), HasSubstr("a:x"));
+  EXPECT_THAT(options_refusal({"--rdzv-backend=c10d", "--rdzv-endpoint=a:x"}), HasSubstr("a:x"));
   EXPECT_THAT(options({"--rdzv-backend=c10d", "--rdzv-endpoint=a", "--master-port=1"}).notes,
               ElementsAre(HasSubstr("--master-port has no effect with the backend c10d")));
-  EXPECT_THAT(refusal({"--rdzv-backend=etcd-v2"}), HasSubstr("expected c10d or static"));
+  EXPECT_THAT(options_refusal({"--rdzv-backend=etcd-v2"}), HasSubstr("expected c10d or static"));
 }
 
 TEST(AgentOptions, StandaloneIgnoresTheRendezvousFlags) {
@@ -92,7 +92,8 @@ TEST(AgentOptions, StandaloneIgnoresTheRendezvousFlags) {
   EXPECT_EQ(given.max_nodes, 1);
   EXPECT_EQ(given.rdzv_endpoint, std::nullopt);
   EXPECT_EQ(given.rdzv_id, "");
-  EXPECT_THAT(refusal({"--standalone", "--nnodes=2"}), HasSubstr("--standalone is for one host"));
+  EXPECT_THAT(options_refusal({"--standalone", "--nnodes=2"}),
+              HasSubstr("--standalone is for one host"));
 }
 
 TEST(AgentOptions, TakesTheKeysOfRdzvConf) {
@@ -107,9 +108,9 @@ TEST(AgentOptions, TakesTheKeysOfRdzvConf) {
   EXPECT_EQ(given.rendezvous.heartbeat_timeout, seconds(8));
   EXPECT_THAT(given.notes, ElementsAre(HasSubstr("--rdzv-conf read_timeout has no effect")));
   EXPECT_EQ(options({"--rdzv-conf=is_host=1"}).serving, Serving::kAlways);
-  EXPECT_THAT(refusal({"--rdzv-conf=is_host=maybe"}), HasSubstr("expected true or false"));
+  EXPECT_THAT(options_refusal({"--rdzv-conf=is_host=maybe"}), HasSubstr("expected true or false"));
   for (const char* bad : {"timeout=0", "timeout=-1", "timeout=soon", "timeout=inf", "timeout="})
-    EXPECT_THAT(refusal({std::string("--rdzv-conf=") + bad}),
+    EXPECT_THAT(options_refusal({std::string("--rdzv-conf=") + bad}),
                 HasSubstr("expected a number above 0"))
         << bad;
 }
@@ -147,8 +148,8 @@ TEST(AgentOptions, TakesAnInterfaceAndARangeOfPorts) {
 }
 
 TEST(AgentOptions, SeveralHostsNeedAnEndpointAndAKey) {
-  EXPECT_THAT(refusal({"--nnodes=2"}), HasSubstr("--rdzv_endpoint is missing"));
-  EXPECT_THAT(refusal({"--nnodes=2", "--rdzv-endpoint=a:1"}),
+  EXPECT_THAT(options_refusal({"--nnodes=2"}), HasSubstr("--rdzv_endpoint is missing"));
+  EXPECT_THAT(options_refusal({"--nnodes=2", "--rdzv-endpoint=a:1"}),
               HasSubstr("--rdzv_key_file is missing"));
   AgentOptions given = options({"--nnodes=2", "--rdzv-endpoint=a:1"});
   given.rdzv_key_file = "key";

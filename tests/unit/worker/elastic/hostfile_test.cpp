@@ -17,7 +17,7 @@ std::vector<Host> parse(const std::string& text) {
   return parse_hostfile(text, "hosts").or_throw();
 }
 
-std::string refusal(const std::string& text) {
+std::string hostfile_refusal(const std::string& text) {
   const auto hosts = parse_hostfile(text, "hosts");
   if (hosts.ok()) return "";
   EXPECT_EQ(hosts.error().code, ExitCode::kUsage);
@@ -41,14 +41,14 @@ TEST(Hostfile, AddsTheSlotsOfAHostThatIsListedAgain) {
 }
 
 TEST(Hostfile, NamesABadLine) {
-  EXPECT_EQ(refusal("a\nb slots=x\n"),
+  EXPECT_EQ(hostfile_refusal("a\nb slots=x\n"),
             "hosts:2: found \"b slots=x\", expected a line \"host\", \"host slots=N\" or "
             "\"host:N\"");
   for (const char* bad :
        {"a slots", "a slots=0", "a slots=-1", "a:0", "a:x", "a:", "-oProxyCommand=x", "a b",
         "a:2 slots=2", "a cpus=2", ":2", "[]:2", "a slots=99999", "a\x01"})
-    EXPECT_THAT(refusal(bad), HasSubstr("hosts:1: found \"")) << bad;
-  EXPECT_THAT(refusal("# nothing\n"), HasSubstr("hosts: found no host"));
+    EXPECT_THAT(hostfile_refusal(bad), HasSubstr("hosts:1: found \"")) << bad;
+  EXPECT_THAT(hostfile_refusal("# nothing\n"), HasSubstr("hosts: found no host"));
 }
 
 TEST(Hostfile, RefusesAFileThatCannotBeRead) {

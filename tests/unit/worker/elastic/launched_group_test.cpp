@@ -5,20 +5,18 @@
 #include <condition_variable>
 #include <fstream>
 #include <future>
-#include <map>
 #include <mutex>
 
 #include "common/net/key_file.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
 #include "tests/support/scoped_variable.h"
+#include "tests/unit/worker/elastic/environment.h"
 
 namespace tilewright::elastic {
 namespace {
 
 using ::testing::HasSubstr;
-
-using Variables = std::map<std::string, std::string>;
 
 // A key-value space between threads.
 struct Space {
@@ -53,13 +51,6 @@ class ThreadManager : public ProcessManager {
   Space& space_;
   const int rank_, world_;
 };
-
-Environment environment_of(Variables variables) {
-  return [variables = std::move(variables)](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::string() : found->second;
-  };
-}
 
 LaunchedProcess process_of(int rank, int world, int local_world) {
   LaunchedProcess process;
@@ -163,7 +154,7 @@ TEST(LaunchedGroup, FormsOneJobWithoutAManagerOnOneHost) {
   }
 }
 
-std::string refusal(const LaunchedProcess& process, const Variables& variables) {
+std::string group_refusal(const LaunchedProcess& process, const Variables& variables) {
   try {
     LaunchedGroup(process, environment_of(variables), nullptr, {}, quiet());
   } catch (const Failure& failure) {
@@ -174,11 +165,12 @@ std::string refusal(const LaunchedProcess& process, const Variables& variables) 
 }
 
 TEST(LaunchedGroup, SaysWhatSeveralHostsNeedWithoutAManager) {
-  EXPECT_THAT(refusal(process_of(1, 4, 2), {}), HasSubstr("MASTER_ADDR is not set"));
-  EXPECT_THAT(refusal(process_of(1, 4, 2), {{"MASTER_ADDR", "node1"}}),
+  EXPECT_THAT(group_refusal(process_of(1, 4, 2), {}), HasSubstr("MASTER_ADDR is not set"));
+  EXPECT_THAT(group_refusal(process_of(1, 4, 2), {{"MASTER_ADDR", "node1"}}),
               HasSubstr("TILEWRIGHT_JOB_KEY_FILE is not set, expected a copy of the same file"));
-  EXPECT_THAT(refusal(process_of(1, 4, 2), {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "70000"}}),
-              HasSubstr("MASTER_PORT is \"70000\""));
+  EXPECT_THAT(
+      group_refusal(process_of(1, 4, 2), {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "70000"}}),
+      HasSubstr("MASTER_PORT is \"70000\""));
 }
 
 TEST(LaunchedGroup, RefusesADirectoryThatOthersCanRead) {
@@ -187,7 +179,7 @@ TEST(LaunchedGroup, RefusesADirectoryThatOthersCanRead) {
   const auto shared = folder.path() / ("tilewright-" + std::to_string(geteuid()));
   std::filesystem::create_directory(shared);
   std::filesystem::permissions(shared, std::filesystem::perms::all);
-  EXPECT_THAT(refusal(process_of(0, 2, 2), {}), HasSubstr("with mode 700"));
+  EXPECT_THAT(group_refusal(process_of(0, 2, 2), {}), HasSubstr("with mode 700"));
 }
 
 TEST(LaunchedGroup, RefusesAMasterAddressOfAnotherHost) {

@@ -3,23 +3,14 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <map>
 
 #include "tests/support/paths.h"
+#include "tests/unit/worker/elastic/environment.h"
 
 namespace tilewright::elastic {
 namespace {
 
 using ::testing::HasSubstr;
-
-using Variables = std::map<std::string, std::string>;
-
-Environment environment_of(Variables variables) {
-  return [variables = std::move(variables)](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::string() : found->second;
-  };
-}
 
 std::optional<LaunchedProcess> detect(const Variables& variables) {
   return detect_launcher(environment_of(variables));

@@ -28,7 +28,7 @@ Environment environment(std::map<std::string, std::string> values) {
   };
 }
 
-std::string refusal(const std::map<std::string, std::string>& values) {
+std::string session_refusal(const std::map<std::string, std::string>& values) {
   try {
     settings_from_environment(environment(values));
   } catch (const Failure& failure) {
@@ -142,11 +142,11 @@ TEST(Session, AddsTheLocalRankToTheTransportPort) {
 TEST(Session, NamesTheInvalidVariable) {
   std::map<std::string, std::string> good = {
       {env::kRendezvous, "host:1"}, {env::kJobUid, "u"}, {env::kJobKeyFile, "k"}};
-  EXPECT_EQ(refusal(good), "");
+  EXPECT_EQ(session_refusal(good), "");
   const auto with = [&](const char* name, const std::string& value) {
     auto bad = good;
     bad[name] = value;
-    return refusal(bad);
+    return session_refusal(bad);
   };
   EXPECT_THAT(with(env::kRendezvous, "host"), HasSubstr("TILEWRIGHT_RENDEZVOUS is \"host\""));
   EXPECT_THAT(with(env::kRendezvous, ":29400"), HasSubstr("expected host:port"));

@@ -14,7 +14,7 @@ namespace {
 
 using testing::IsaCase;
 
-constexpr std::int64_t kShards = 2;
+constexpr std::int64_t kTwoShards = 2;
 
 // 9 examples of 2 to 31 tokens in two shards.
 Batch make_batch() {
@@ -61,7 +61,7 @@ class Checkpointing : public ::testing::TestWithParam<IsaCase> {
     TouchedRows touched(config.vocab_size);
     touched.mark(batch.ids);
     touched.finish();
-    model.reserve(batch.limits(), kShards);
+    model.reserve(batch.limits(), kTwoShards);
     const auto count = static_cast<std::size_t>(model.gradient_count(touched.R()));
     std::vector<float> all(2 * count, std::nanf(""));
     for (std::uint32_t step = 0; step < 2; ++step) {
@@ -102,7 +102,7 @@ TEST(CheckpointingMemory, GrowsWithEachLayerByItsOutputAlone) {
   for (const testing::Variant& variant : testing::all_variants()) {
     const auto bytes = [&](int layers, bool checkpointing) {
       return Model<bf16>::activation_bytes(make_config(variant, layers, checkpointing),
-                                           {pool, ops, parameter_ops}, {kTokens, 4, 32}, kShards,
+                                           {pool, ops, parameter_ops}, {kTokens, 4, 32}, kTwoShards,
                                            Use::kTraining);
     };
     // The fp32 sum with its two statistics and the bf16 output.

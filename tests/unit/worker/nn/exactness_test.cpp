@@ -17,7 +17,7 @@ namespace {
 using runtime::Isa;
 using testing::Variant;
 
-constexpr std::int64_t kShards = 8;
+constexpr std::int64_t kEightShards = 8;
 
 struct Example {
   std::vector<std::int32_t> ids;
@@ -53,12 +53,12 @@ Batch make_micro_batch(const std::vector<Example>& all, std::int64_t begin, std:
   Batch batch;
   const auto n = static_cast<std::int64_t>(all.size());
   for (std::int64_t at = begin; at < end;) {
-    std::int64_t width = at == 0 ? kShards : at & -at;
+    std::int64_t width = at == 0 ? kEightShards : at & -at;
     while (at + width > end) width /= 2;
     batch.open_group(at);
     for (std::int64_t shard = at; shard < at + width; ++shard) {
       for (std::int64_t i = 0; i < n; ++i) {
-        if (i * kShards / n != shard) continue;
+        if (i * kEightShards / n != shard) continue;
         const Example& e = all[static_cast<std::size_t>(i)];
         batch.add(e.ids, std::vector<std::int32_t>(e.ids.size(), static_cast<std::int32_t>(i % 2)),
                   e.target, static_cast<std::int32_t>(i));
@@ -97,7 +97,7 @@ struct Fixture {
     }
     model.pack_weights();
   }
-  // `cuts`: the first shard of each micro-batch, then kShards.
+  // `cuts`: the first shard of each micro-batch, then kEightShards.
   std::vector<float> gradient(const std::vector<Example>& all,
                               const std::vector<std::int64_t>& cuts) {
     TouchedRows touched(config.vocab_size);
@@ -106,7 +106,7 @@ struct Fixture {
     Nodes nodes;
     for (std::size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
       const Batch batch = make_micro_batch(all, cuts[cut], cuts[cut + 1]);
-      model.reserve({batch.T() + 1, batch.B() + 1, 32}, kShards);
+      model.reserve({batch.T() + 1, batch.B() + 1, 32}, kEightShards);
       GradientSink sink;
       for (const ShardGroup& group : batch.groups) {
         const auto width = static_cast<std::int64_t>(group.token_offsets.size()) - 1;
@@ -118,7 +118,7 @@ struct Fixture {
       model.forward(batch, key, true);
       model.backward(batch, key, 1.0f / static_cast<float>(all.size()), touched, sink);
     }
-    return sum(nodes, 0, kShards);
+    return sum(nodes, 0, kEightShards);
   }
 
   EncoderConfig config;

@@ -15,7 +15,7 @@ namespace {
 using runtime::Isa;
 using testing::Variant;
 
-constexpr std::int64_t kShards = 4;
+constexpr std::int64_t kFourShards = 4;
 constexpr std::int64_t kPadded = 29;  // tokens per padded example; not a multiple of a vector
 constexpr std::int32_t kPad = 11;     // an id that also occurs in the examples
 
@@ -58,7 +58,7 @@ class PaddingModel {
     TouchedRows touched(config_.vocab_size);
     for (std::int32_t id = 0; id < 50; ++id) touched.mark(std::span(&id, 1));
     touched.finish();
-    model_.reserve(batch.limits(), kShards);
+    model_.reserve(batch.limits(), kFourShards);
     const TokenCounters before = model_.counters();
     Computed<Element> computed;
     const DropoutKey key{7, 3};
