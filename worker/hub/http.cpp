@@ -17,12 +17,6 @@ namespace {
 
 using Problem = HttpResponse::Problem;
 
-struct FreeEasy {
-  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
-};
-struct FreeMulti {
-  void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
-};
 struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
@@ -158,6 +152,12 @@ std::optional<std::uint64_t> HttpHead::number(std::string_view name) const {
 }
 
 struct HttpClient::Handles {
+  struct FreeEasy {
+    void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  };
+  struct FreeMulti {
+    void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
+  };
   std::unique_ptr<CURLM, FreeMulti> multi;  // owns the open connections
   std::unique_ptr<CURL, FreeEasy> easy;
 };
