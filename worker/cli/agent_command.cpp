@@ -21,6 +21,7 @@
 #include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/variables.h"
 #include "worker/elastic/agent.h"
 #include "worker/elastic/host_group.h"
 #include "worker/elastic/local_host.h"
@@ -49,7 +50,7 @@ struct Flags {
   std::string hostfile;
   std::string interface;
   std::string port_range;
-  std::string log_level = "info";
+  std::string log_level;  // empty: that of LOGLEVEL
   bool check = false;
 };
 
@@ -69,7 +70,8 @@ std::vector<launch::ExtraFlag> flag_table(Flags& flags) {
        text(flags.interface)},
       {"port-range", "FIRST-LAST", "Ports of the rendezvous and the processes",
        text(flags.port_range)},
-      {"log-level", "LEVEL", "Lowest level of messages to log", text(flags.log_level)},
+      {"log-level", "LEVEL", "Lowest level of messages to log; without it that of LOGLEVEL",
+       text(flags.log_level)},
   };
 }
 
@@ -182,6 +184,8 @@ int run_agent_command(std::vector<std::string> words) {
         launch::torchrun_help(table).c_str());
     return 0;
   }
+  if (flags.log_level.empty())
+    flags.log_level = log_level(environment_variable(env::kLogLevel)).name;
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
   if (!flags.interface.empty()) elastic::set_interface(options, flags.interface);
