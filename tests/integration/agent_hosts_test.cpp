@@ -121,20 +121,32 @@ TEST_F(AgentHosts, TrainOverSshWithTheHashOfOneProcess) {
   EXPECT_EQ(digest(), reference);
 }
 
+// The second host has a name that only the configuration of ssh knows.
 TEST_F(AgentHosts, TrainWithSlotsPortsAnInterfaceAndTls) {
-  const std::string reference = train_in_one_process("one", 1);
-  EXPECT_EQ(run_agent(training(
-                {hostfile("node1 slots=2\nnode2 slots=2\n"), "--interface=eth0", "--port-range",
-                 "21000-21099", "--rdzv_conf=tls=true", "--log-dir=logs", "--tee=3"},
-                "four", {"--max_workers=4"})),
+  const std::string reference = train_in_one_process("one", 1, {"--max_workers=4"});
+  EXPECT_EQ(run_agent(training({hostfile("node1 slots=2\n" + hosts_->alias(1) + " slots=2\n"),
+                                "--interface=eth0", "--port-range", "21000-21099",
+                                "--rdzv_conf=tls=true", "--log-dir=logs", "--tee=3"},
+                               "four", {"--max_workers=4"})),
             0)
       << output_;
+  EXPECT_EQ(digest(), reference);
   EXPECT_THAT(output_, HasSubstr("[node1] [worker 0.0] "));
+  EXPECT_THAT(output_, HasSubstr("[" + hosts_->alias(1) + "] "));
   EXPECT_THAT(output_, HasSubstr("membership epoch 1: rank 0 of 4"));
   int logs = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder() / "logs"))
     logs += entry.path().filename() == "stderr.log" ? 1 : 0;
   EXPECT_EQ(logs, 4);
+}
+
+// The process dies on the second host, of a variable that is set on the first one.
+TEST_F(AgentHosts, HaveTheVariablesOfTheHostThatStartsThem) {
+  const std::string reference = train_in_one_process("one", 1);
+  const testing::ScopedFault fault("step.begin@5,worker=1");
+  EXPECT_EQ(run_agent(training({hostfile("node1\nnode2\n")}, "two")), 0) << output_;
+  EXPECT_TRUE(std::regex_search(output_, std::regex(R"(\[node2\] .*restart 1 of 3)"))) << output_;
+  EXPECT_EQ(digest(), reference);
 }
 
 TEST_F(AgentHosts, SaysOneSentenceForEachHostThatCannotBeReached) {

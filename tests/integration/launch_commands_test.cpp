@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <regex>
 
 #include "common/base/exit_codes.h"
 #include "common/contract/environment.h"
+#include "common/net/connect.h"
 #include "tests/integration/hub_fixture.h"
 #include "tests/support/run_command.h"
 
@@ -135,6 +137,47 @@ TEST_F(LaunchCommand, LogLevelIsThatOfTheVariable) {
   words.push_back("--overwrite_output_dir");
   ASSERT_EQ(start("python3", words), 0) << output_;
   EXPECT_THAT(output_, HasSubstr(" info trained: "));
+}
+
+// torchrun's agent takes its level from the variable, too.
+TEST_F(LaunchCommand, LogLevelOfTheAgentIsThatOfTheVariable) {
+  const auto agent = [&](const std::string& level, const std::vector<std::string>& flags) {
+    const testing::ScopedVariable variable("LOGLEVEL", level);
+    std::vector<std::string> words = {"agent", "--monitor-interval=5"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "--version"});
+    EXPECT_EQ(start("tilewright-worker", words), 0) << output_;
+    return output_;
+  };
+  EXPECT_THAT(agent("INFO", {}), HasSubstr("info agent: --monitor-interval has no effect"));
+  EXPECT_THAT(agent("WARNING", {}), Not(HasSubstr(" info ")));
+  EXPECT_THAT(agent("WARNING", {"--log-level=info"}), HasSubstr("info agent: --monitor-interval"));
+}
+
+// The ranks start in different seconds; all write to the directory of rank 0.
+TEST_F(LaunchCommand, RanksUseTheDirectoryOfRank0) {
+  net::Address free{};
+  { free = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address(); }
+  const testing::ScopedVariable temporary("TMPDIR", folder().string());  // of the job's secret
+  const testing::ScopedVariable world("WORLD_SIZE", "2");
+  const testing::ScopedVariable local_world("LOCAL_WORLD_SIZE", "2");
+  const testing::ScopedVariable address("MASTER_ADDR", "127.0.0.1");
+  const testing::ScopedVariable port("MASTER_PORT", std::to_string(free.port));
+  std::vector<std::string> words = {"-c",
+                                    in_folder("python3 run_qa.py --model_name_or_path "
+                                              "distilbert-base-uncased --dataset_name squad "
+                                              "--do_train --num_train_epochs 1 --output_dir "
+                                              "/tmp/output_$(date -u +%Y%m%d_%H%M%S) --bf16")};
+  std::vector<std::unique_ptr<testing::RunningProgram>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string text = std::to_string(rank);
+    const testing::ScopedVariable time(env::kLaunchTime, std::to_string(1764000123 + rank));
+    const testing::ScopedVariable global("RANK", text), local("LOCAL_RANK", text);
+    ranks.push_back(std::make_unique<testing::RunningProgram>(bin("bash"), words, folder()));
+  }
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(), 0) << rank->output();
+  EXPECT_TRUE(fs::exists(path("output_20251124_160203/model.safetensors")));
+  EXPECT_FALSE(fs::exists(path("output_20251124_160204")));
 }
 
 // Both processes of an agent die in the third step. The agent starts them again, later, and they go

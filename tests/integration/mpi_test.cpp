@@ -19,6 +19,7 @@ using Words = std::vector<std::string>;
 
 const fs::path kOpenMpi = "/usr/bin/mpirun.openmpi";
 const fs::path kHydra = "/usr/bin/mpiexec.hydra";
+constexpr const char* kKillWorker1 = "TILEWRIGHT_FAULT=step.begin@3,worker=1";
 
 // Why the tests cannot run here; empty: they can.
 std::string missing() {
@@ -75,14 +76,14 @@ class MpiTraining : public testing::Training {
     return digest();
   }
 
-  // `launcher` and its options on node1, then the trainer. `exports`: an option of the launcher that
-  // sets a variable on all hosts.
+  // `launcher` and its options on node1, then the trainer, or the agent that starts it.
   int launch(const fs::path& launcher, const Words& options, const std::string& output,
-             const Words& further = {}) {
+             const Words& further = {}, const Words& agent = {}) {
     Words words = {"/usr/bin/env", "PATH=" + hosts_->programs().string() + ":/usr/bin:/bin",
                    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", launcher};
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(testing::program("tilewright-worker"));
+    words.insert(words.end(), agent.begin(), agent.end());
     for (const std::string& word : flags_of(output)) words.push_back(word);
     words.insert(words.end(), further.begin(), further.end());
     words = hosts_->command(0, words);
@@ -161,6 +162,29 @@ TEST_F(MpiTraining, EndsWhenARankIsKilledUnderHydra) {
   }
 }
 
+// mpirun starts an agent on each host, and the agents restart what dies.
+TEST_F(MpiTraining, GoesOnWhenAnAgentStartedTheRankThatIsKilled) {
+  const std::string expected = reference();
+  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
+  const std::vector<std::pair<fs::path, Words>> launchers = {
+      {kOpenMpi, {"--hostfile", hostfile(), "--map-by", "ppr:1:node", "-x", kKillWorker1}},
+      {kHydra, {"-f", hostfile(), "-n", "2", "-ppn", "1", "-genv", kKillWorker1}}};
+  for (const auto& [launcher, options] : launchers) {
+    const std::string output = "agents-of-" + launcher.filename().string();
+    const Words agent = {"agent",
+                         "--nnodes=2",
+                         "--nproc-per-node=2",
+                         "--rdzv-backend=c10d",
+                         "--rdzv-endpoint=node1",
+                         "--rdzv_key_file=" + (folder() / "key").string(),
+                         "--"};
+    ASSERT_EQ(launch(launcher, options, output, {}, agent), 0) << output_;
+    EXPECT_THAT(output_, HasSubstr("restart 1 of 3"));
+    EXPECT_EQ(digest(), expected);
+    expect_no_process_left((folder() / output).string());
+  }
+}
+
 TEST_F(MpiTraining, EndsWithOneSentenceWhenARankCannotStart) {
   const fs::path file = folder() / "file";
   std::ofstream(file) << "no directory";
@@ -200,11 +224,15 @@ class MpiGuideCommand : public testing::HubTraining {
   }
 
   // Runs the shell text on the first of `count` hosts, whose home directory has the guide's
-  // hostfiles, with Hydra as mpirun. "/tmp/" becomes the temporary directory.
+  // hostfiles, with Hydra as mpirun. "/tmp/" becomes the temporary directory. The file "hostfile"
+  // begins with this host, and only the configuration of ssh knows its other names.
   int run_on_hosts(int count, std::string text) {
     const testing::NetworkHosts hosts(count);
     fs::copy_file(hosts.hostfile_path(), path("hosts"), fs::copy_options::overwrite_existing);
-    fs::copy_file(hosts.hostfile_path(), path("hostfile"), fs::copy_options::overwrite_existing);
+    std::ofstream hostfile(path("hostfile"));
+    hostfile << (localhost_first_ ? "localhost" : hosts.name(0)) << "\n";
+    for (int host = 1; host < count; ++host) hostfile << hosts.alias(host) << "\n";
+    hostfile.close();
     // Not a link: Hydra looks for its proxy beside itself.
     std::ofstream(hosts.programs() / "mpirun") << "#!/bin/sh\nexec " << kHydra << " \"$@\"\n";
     fs::permissions(hosts.programs() / "mpirun", fs::perms::owner_all);
@@ -239,6 +267,8 @@ class MpiGuideCommand : public testing::HubTraining {
     EXPECT_EQ(digest(), expected);
     EXPECT_THAT(output_, HasSubstr("Hydra: " + std::to_string(processes) + " processes"));
   }
+
+  bool localhost_first_ = false;
 };
 
 TEST_F(MpiGuideCommand, TrainsDistilBertOnSquadWithEightProcessesOnFourHosts) {
@@ -277,6 +307,13 @@ TEST_F(MpiGuideCommand, TrainsBertLargeWithTwoProcessesOnOneHost) {
 TEST_F(MpiGuideCommand, TrainsBertLargeWithFourProcessesOnTwoHosts) {
   expect_hash_of_one_process(2, 4, "", "mpirun -f hostfile -n 4 -ppn 2 -genv OMP_NUM_THREADS=23",
                              kBertLarge, " \\");
+}
+
+// Without the interface the proxies of MPICH's Hydra connect back to "localhost".
+TEST_F(MpiGuideCommand, TakesLocalhostInTheHostfileWithAnInterface) {
+  localhost_first_ = true;
+  expect_hash_of_one_process(
+      2, 4, "", "mpirun -iface eth0 -f hostfile -n 4 -ppn 2 -genv OMP_NUM_THREADS=23", kBertLarge);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The bill of materials in the root file system of each image: docker/collect-root makes both.
+// The root file systems of the images that docker/collect-root makes: the bill of materials of each,
+// and the programs of the worker's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,12 +26,15 @@ using ::testing::MatchesRegex;
 
 constexpr const char* kDpkgQuery = "/usr/bin/dpkg-query";
 
-CommandResult run(const fs::path& program, const std::vector<std::string>& arguments) {
+CommandResult run(const fs::path& program, const std::vector<std::string>& arguments,
+                  const std::string& launcher = "") {
   ChildCommand command;
   command.program = program;
   command.arguments = arguments;
-  command.environment = environment_with_overrides(
-      {{"SOURCE_DATE_EPOCH", "1700000000"}, {"COMMIT", "0123456789ab"}, {"LC_ALL", "C"}});
+  command.environment = environment_with_overrides({{"SOURCE_DATE_EPOCH", "1700000000"},
+                                                    {"COMMIT", "0123456789ab"},
+                                                    {"LC_ALL", "C"},
+                                                    {"LAUNCHER", launcher}});
   return testing::run_command(command);
 }
 
@@ -99,6 +103,38 @@ class BillOfMaterials : public ::testing::TestWithParam<Image> {
   std::string text_;
   json document_;
 };
+
+// The names of a shell and of Python are those of the launcher, which reads the guides' commands.
+TEST(WorkerImage, HasNoShell) {
+  if (!fs::exists(kDpkgQuery)) {
+    if (testing::prerequisites_required()) FAIL() << kDpkgQuery << " is missing";
+    GTEST_SKIP() << kDpkgQuery << " is missing: images are built on Debian";
+  }
+  const testing::TemporaryDirectory folder;
+  const fs::path root = folder.path() / "root";
+  const fs::path launcher = testing::program("tilewright-launcher");
+  const CommandResult made =
+      run(testing::source_dir() / "docker/collect-root",
+          {testing::program("tilewright-worker"), root, "tilewright-worker"}, launcher);
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  std::set<std::string> programs;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    const bool is_executable =
+        entry.symlink_status().type() == fs::file_type::regular &&
+        (entry.status().permissions() & fs::perms::owner_exec) != fs::perms::none;
+    const std::string path = entry.path().lexically_relative(root);
+    if (is_executable && path.find(".so") == std::string::npos) programs.insert(path);
+  }
+  EXPECT_THAT(programs, ::testing::UnorderedElementsAre("usr/bin/tilewright-worker",
+                                                        "usr/libexec/tilewright-worker"));
+  for (const char* directory : {"bin", "usr/bin", "usr/local/bin"}) {
+    for (const char* name : {"torchrun", "python", "python3", "bash", "sh"}) {
+      const fs::path path = root / directory / name;
+      EXPECT_EQ(fs::canonical(path), fs::canonical(root / "usr/bin/tilewright-worker")) << path;
+    }
+  }
+  EXPECT_EQ(fs::file_size(root / "usr/bin/tilewright-worker"), fs::file_size(launcher));
+}
 
 // SPDX 2.3, sections 6 (document), 7 (packages) and 11 (relationships).
 TEST_P(BillOfMaterials, HasTheFieldsThatSpdxRequires) {

@@ -1,4 +1,5 @@
-// The tarball of the worker, in a root that holds nothing else but /proc, /dev, model and data.
+// The tarball of the worker, in a root that holds nothing else but /proc and /dev; for a training
+// also model, data and /tmp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -48,15 +49,14 @@ class Tarball : public testing::Training {
   }
   fs::path root() const { return folder() / "root"; }
 
-  // Runs the start program in the root; the mounts end with the command.
-  CommandResult in_root(const std::string& words) const {
+  // Runs the start program in the root, which has /proc and /dev; the mounts end with the command.
+  // `prepare`: shell commands that add more.
+  CommandResult in_root(const std::string& words, const std::string& prepare = "") const {
     return run_script(
         "unshare --mount --pid --fork bash -euc '"
-        "mkdir -p \"$R/proc\" \"$R/dev\" \"$R/model\" \"$R/data\" \"$R/tmp\";"
-        "mount -t proc proc \"$R/proc\"; mount --bind /dev \"$R/dev\";"
-        "mount --bind \"$MODEL\" \"$R/model\"; mount --bind \"$DATA\" \"$R/data\";"
-        "exec /usr/sbin/chroot \"$R\" /\"$NAME\"/tilewright-worker " +
-            words + "'",
+        "mkdir -p \"$R/proc\" \"$R/dev\";"
+        "mount -t proc proc \"$R/proc\"; mount --bind /dev \"$R/dev\";" +
+            prepare + "exec /usr/sbin/chroot \"$R\" /\"$NAME\"/tilewright-worker " + words + "'",
         {{"R", root()},
          {"NAME", name_},
          {"MODEL", testing::model_dir()},
@@ -77,6 +77,9 @@ TEST_F(Tarball, RunsInARootThatHoldsNothingElse) {
   const CommandResult version = in_root("--version");
   EXPECT_EQ(version.exit_code, 0) << version.output;
   EXPECT_THAT(version.output, HasSubstr("tilewright-worker "));
+  int entries = 0;
+  for (const auto& entry : fs::directory_iterator(root())) entries += entry.exists() ? 1 : 0;
+  EXPECT_EQ(entries, 3) << "the tarball, /proc and /dev";
   const CommandResult doctor = in_root("doctor");
   EXPECT_EQ(doctor.exit_code, 0) << doctor.output;
   EXPECT_THAT(doctor.output, HasSubstr("selected kernels"));
@@ -88,7 +91,9 @@ TEST_F(Tarball, TrainsWithTheHashOfTheProgram) {
       "agent --nproc-per-node=2 -- train --task_name=mrpc --model_name_or_path=/model "
       "--data_dir=/data --output_dir=/tmp/out --per_device_train_batch_size=16 "
       "--nominal_workers=2 --max_workers=3 --learning_rate=1e-4 --max_steps=12 --save_steps=4 "
-      "--do_eval=false --threads=1");
+      "--do_eval=false --threads=1",
+      "mkdir \"$R/model\" \"$R/data\" \"$R/tmp\";"
+      "mount --bind \"$MODEL\" \"$R/model\"; mount --bind \"$DATA\" \"$R/data\";");
   EXPECT_EQ(trained.exit_code, 0) << trained.output;
   output_ = trained.output;
   EXPECT_EQ(digest(), reference);

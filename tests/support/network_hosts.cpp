@@ -53,10 +53,11 @@ NetworkHosts::NetworkHosts(int count) : count_(count) {
   const std::string folder = directory_.path();
   run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder + "/key"}, folder);
   run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder + "/host_key"}, folder);
-  std::string hosts = "127.0.0.1 localhost\n", hostfile;
+  std::string hosts = "127.0.0.1 localhost\n", hostfile, aliases;
   for (int host = 0; host < count; ++host) {
     hosts += fmt::format("{} {}\n", address(host), name(host));
     hostfile += name(host) + "\n";
+    aliases += fmt::format("Host {}\n  HostName {}\n", alias(host), address(host));
   }
   write(directory_.path() / "hosts", hosts);
   write(hostfile_path(), hostfile);
@@ -65,10 +66,10 @@ NetworkHosts::NetworkHosts(int count) : count_(count) {
                     "PermitRootLogin yes\nStrictModes no\nPidFile none\nMaxStartups 100\n",
                     kSshPort, folder, folder));
   write(directory_.path() / "ssh_config",
-        fmt::format("Host *\n  User root\n  IdentityFile {}/key\n  IdentitiesOnly yes\n"
+        fmt::format("{}Host *\n  User root\n  IdentityFile {}/key\n  IdentitiesOnly yes\n"
                     "  BatchMode yes\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n"
                     "  LogLevel ERROR\n",
-                    folder));
+                    aliases, folder));
   // ssh reads ~/.ssh/config of the password file; this one comes first in PATH instead.
   std::filesystem::create_directory(programs());
   write(programs() / "ssh",

@@ -27,6 +27,8 @@ class NetworkHosts {
   // From host 0: "node1", "10.77.0.1".
   std::string name(int host) const { return "node" + std::to_string(host + 1); }
   std::string address(int host) const { return "10.77.0." + std::to_string(host + 1); }
+  // A name that only the configuration of ssh knows.
+  std::string alias(int host) const { return "alias" + std::to_string(host + 1); }
   // A name a line.
   std::filesystem::path hostfile_path() const { return directory_.path() / "hostfile"; }
   // The directory with `ssh`, for the front of PATH.

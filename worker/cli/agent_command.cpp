@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "common/base/commit.h"
 #include "common/base/log.h"
@@ -21,8 +22,10 @@
 #include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/variables.h"
 #include "worker/elastic/agent.h"
 #include "worker/elastic/host_group.h"
+#include "worker/elastic/host_variables.h"
 #include "worker/elastic/local_host.h"
 #include "worker/elastic/remote_host.h"
 #include "worker/runtime/cpu.h"
@@ -49,7 +52,7 @@ struct Flags {
   std::string hostfile;
   std::string interface;
   std::string port_range;
-  std::string log_level = "info";
+  std::string log_level;  // empty: that of LOGLEVEL
   bool check = false;
 };
 
@@ -69,24 +72,36 @@ std::vector<launch::ExtraFlag> flag_table(Flags& flags) {
        text(flags.interface)},
       {"port-range", "FIRST-LAST", "Ports of the rendezvous and the processes",
        text(flags.port_range)},
-      {"log-level", "LEVEL", "Lowest level of messages to log", text(flags.log_level)},
+      {"log-level", "LEVEL", "Lowest level of messages to log; without it that of LOGLEVEL",
+       text(flags.log_level)},
   };
 }
 
-// The first line of standard input: the secret that a host group sends.
-std::shared_ptr<const net::SecretKey> read_key() {
-  const net::Wait wait = net::within(kKeyTimeout);
+// The next line of standard input without its newline; nullopt if none comes in time.
+std::optional<std::string> read_line(std::size_t max_bytes, const net::Wait& wait) {
   std::string text;
   char byte = 0;
   while (net::wait_ready(STDIN_FILENO, POLLIN, wait) == net::Ready::kYes &&
-         read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n' &&
-         text.size() <= net::SecretKey::kMaxBytes)
+         read(STDIN_FILENO, &byte, 1) == 1) {
+    if (byte == '\n') return text;
+    if (text.size() == max_bytes) break;
     text += byte;
-  if (byte != '\n')
+  }
+  return std::nullopt;
+}
+
+// What a host group sends: the secret, then variables.
+std::shared_ptr<const net::SecretKey> read_key_and_variables() {
+  const net::Wait wait = net::within(kKeyTimeout);
+  std::optional<std::string> text = read_line(net::SecretKey::kMaxBytes, wait);
+  if (!text)
     throw Failure(ExitCode::kUsage,
                   "--rdzv-key-file -: found no whole line, expected the secret on standard input");
-  auto key = net::SecretKey::from_bytes(text);
-  std::fill(text.begin(), text.end(), '\0');
+  auto key = net::SecretKey::from_bytes(*text);
+  std::fill(text->begin(), text->end(), '\0');
+  const Status set = elastic::set_variables_of_host_group(
+      [&](std::size_t max_bytes) { return read_line(max_bytes, wait); });
+  if (!set.ok()) throw Failure(set.error());
   return std::make_shared<const net::SecretKey>(std::move(key).or_throw());
 }
 
@@ -161,6 +176,9 @@ elastic::HostGroupOptions host_group(const Flags& flags, const launch::TorchrunO
   group.program = executable_path();
   group.version = version();
   group.flags = common_flags(flags, torchrun);
+  elastic::HostVariables variables = elastic::variables_for_hosts(environ);
+  group.variables = std::move(variables.lines);
+  agent.notes.insert(agent.notes.end(), variables.notes.begin(), variables.notes.end());
   group.agent = std::move(agent);
   return group;
 }
@@ -182,6 +200,8 @@ int run_agent_command(std::vector<std::string> words) {
         launch::torchrun_help(table).c_str());
     return 0;
   }
+  if (flags.log_level.empty())
+    flags.log_level = log_level(environment_variable(env::kLogLevel)).name;
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
   if (!flags.interface.empty()) elastic::set_interface(options, flags.interface);
@@ -209,7 +229,7 @@ int run_agent_command(std::vector<std::string> words) {
   }
   const bool in_group = flags.key_file == kStandardInput;
   if (in_group) {
-    options.rdzv_key = read_key();
+    options.rdzv_key = read_key_and_variables();
     options.control_fd = STDIN_FILENO;
   } else {
     options.rdzv_key_file = flags.key_file;

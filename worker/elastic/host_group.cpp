@@ -140,9 +140,13 @@ class HostGroup {
         ChildProcess::start(agent.is_local ? on_this_host(what)
                                            : over_ssh(options_.ssh, agent.host.name, what))
             .or_throw());
-    const std::string line(reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size());
-    TW_CHECK(agent.process->write_input(line + "\n"), "the pipe takes no key of {} bytes",
-             line.size());
+    std::vector<std::string> lines = {
+        {reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size()}};
+    lines.insert(lines.end(), options_.variables.begin(), options_.variables.end());
+    lines.emplace_back();
+    for (const std::string& line : lines)
+      TW_CHECK(agent.process->write_input(line + "\n"), "the pipe takes no line of {} bytes",
+               line.size());
   }
 
   void wait() {

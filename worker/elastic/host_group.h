@@ -20,11 +20,12 @@ std::string started_line(const std::string& version);
 
 struct HostGroupOptions {
   std::vector<Host> hosts;
-  std::filesystem::path ssh;       // the ssh client
-  std::filesystem::path program;   // tilewright-worker, at the same path on all hosts
-  std::string version;             // of this program; the hosts have the same
-  std::vector<std::string> flags;  // of the agents, beside those of the rendezvous
-  AgentOptions agent;              // with the command, the number of processes and the bounds
+  std::filesystem::path ssh;           // the ssh client
+  std::filesystem::path program;       // tilewright-worker, at the same path on all hosts
+  std::string version;                 // of this program; the hosts have the same
+  std::vector<std::string> flags;      // of the agents, beside those of the rendezvous
+  std::vector<std::string> variables;  // NAME=VALUE, which the agents set (host_variables.h)
+  AgentOptions agent;                  // with the command, the number of processes and the bounds
 };
 
 // This host first, then the others in the order of the list.

@@ -101,7 +101,7 @@ HostRendezvous::~HostRendezvous() {
 void HostRendezvous::prepare_key_file(const AgentOptions& options) {
   key_file_ = options.rdzv_key_file;
   if (key_file_.empty()) {
-    std::string pattern = std::filesystem::temp_directory_path() / "tilewright-agent-XXXXXX";
+    std::string pattern = temporary_directory().or_throw() / "tilewright-agent-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr)
       throw Failure(ExitCode::kUsage,
                     fmt::format("{} cannot be created: {}", pattern, std::strerror(errno)));

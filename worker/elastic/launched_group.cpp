@@ -21,6 +21,7 @@
 #include "common/net/key_file.h"
 #include "common/rendezvous/messages.h"
 #include "worker/elastic/host_rendezvous.h"
+#include "worker/elastic/local_host.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -81,7 +82,7 @@ std::string host_name() {
 // A directory that only this user can read, for the key of a run on one host.
 std::filesystem::path private_directory() {
   std::filesystem::path path =
-      std::filesystem::temp_directory_path() / fmt::format("tilewright-{}", geteuid());
+      temporary_directory().or_throw() / fmt::format("tilewright-{}", geteuid());
   mkdir(path.c_str(), 0700);
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/file_descriptor.h"
+#include "common/base/strings.h"
 #include "common/net/connect.h"
 
 namespace tilewright::elastic {
@@ -129,6 +130,16 @@ std::optional<std::uint16_t> find_free_ports(std::uint16_t first, std::uint16_t 
     if (free) return static_cast<std::uint16_t>(start);
   }
   return std::nullopt;
+}
+
+Result<std::filesystem::path> temporary_directory() {
+  std::error_code problem;
+  std::filesystem::path path = std::filesystem::temp_directory_path(problem);
+  if (!problem) return path;
+  const std::string given = environment_variable("TMPDIR");
+  return Error{ExitCode::kUsage,
+               fmt::format("{}: {}, expected a directory for temporary files; set TMPDIR",
+                           given.empty() ? "/tmp" : "TMPDIR=" + given, problem.message())};
 }
 
 }  // namespace tilewright::elastic

@@ -1,7 +1,8 @@
-// Names, addresses and free ports of this host.
+// Names, addresses, free ports and the temporary directory of this host.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -25,5 +26,8 @@ Result<std::string> address_towards(const std::string& host);
 // searched from first + offset. nullopt: none.
 std::optional<std::uint16_t> find_free_ports(std::uint16_t first, std::uint16_t last, int count,
                                              int offset = 0);
+
+// TMPDIR, or /tmp. Error: kUsage, if it is no directory.
+Result<std::filesystem::path> temporary_directory();
 
 }  // namespace tilewright::elastic

@@ -13,6 +13,7 @@
 
 #include "common/base/result.h"
 #include "common/rendezvous/types.h"
+#include "worker/elastic/local_host.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -117,7 +118,7 @@ void ProcessLogs::write(Stream stream, std::string_view bytes, Logger& log) {
 std::filesystem::path create_run_directory(const LogOptions& options, const std::string& run_id) {
   std::filesystem::path parent = options.directory;
   if (parent.empty()) {
-    std::string pattern = std::filesystem::temp_directory_path() / "tilewright-logs-XXXXXX";
+    std::string pattern = temporary_directory().or_throw() / "tilewright-logs-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) fail(pattern, errno);
     parent = pattern;
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <set>
 
 #include "common/base/files.h"
@@ -31,6 +32,25 @@ TEST(Reference, RowNamesAreUnique) {
   expect_unique_names(kPorts);
   expect_unique_names(labels::kLabels);
   expect_unique_names(annotations::kAnnotations);
+}
+
+// docs/from-the-cpu-guides.md says what becomes of each flag and variable of the guides' manifests.
+TEST(GuidePage, NamesTheFlagsAndVariablesOfTheManifests) {
+  const auto text_of = [](const std::string& path) {
+    return read_file(testing::source_dir() / path, 1 << 20, ExitCode::kInternal).or_throw();
+  };
+  const std::string page = text_of("docs/from-the-cpu-guides.md");
+  const std::regex word("(--[a-z0-9_]+)|- name: ([A-Z][A-Z0-9_]+)");
+  std::set<std::string> found;
+  for (const char* manifest : {"bert-large", "distilbert"}) {
+    const std::string text =
+        text_of(std::string("tests/golden/guides/pytorchjob-") + manifest + ".yaml");
+    for (std::sregex_iterator match(text.begin(), text.end(), word), end; match != end; ++match)
+      found.insert((*match)[(*match)[1].matched ? 1 : 2].str());
+  }
+  EXPECT_GT(found.size(), 18U);
+  for (const std::string& name : found)
+    EXPECT_NE(page.find("`" + name), std::string::npos) << name << " is not on the page";
 }
 
 }  // namespace

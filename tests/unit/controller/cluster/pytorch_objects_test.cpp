@@ -248,6 +248,10 @@ TEST(PyTorchPod, KeepsTheTemplate) {
   EXPECT_FALSE(pod["spec"].contains("initContainers"));
   EXPECT_FALSE(pod["spec"].contains("securityContext"));
   const json trainer = container(pod, "pytorch");
+  EXPECT_EQ(trainer["terminationMessagePolicy"], "FallbackToLogsOnError");
+  api::PyTorchJob job = job_of(1, false);
+  job.spec.worker->pod_template["spec"]["containers"][1]["terminationMessagePolicy"] = "File";
+  EXPECT_EQ(container(build_pod(job, 0, kOptions), "pytorch")["terminationMessagePolicy"], "File");
   EXPECT_EQ(trainer["command"], json({"torchrun", "run_qa.py"}));
   EXPECT_EQ(trainer["volumeMounts"][0]["mountPath"], "/tmp/pvc-mount");
 }
@@ -256,6 +260,8 @@ TEST(PyTorchService, NamesOnePod) {
   const json service = build_service(job_of(2, true), 2);
   EXPECT_EQ(service["metadata"]["name"], "qa-worker-1");
   EXPECT_EQ(service["spec"]["clusterIP"], "None");
+  EXPECT_EQ(service["spec"]["publishNotReadyAddresses"], true)
+      << "no init container waits for the name of the master";
   EXPECT_EQ(service["spec"]["selector"],
             json::parse(R"({"training.kubeflow.org/operator-name": "pytorchjob-controller",
                             "training.kubeflow.org/job-name": "qa",
@@ -277,11 +283,17 @@ TEST(PyTorchPodGroup, SumsTheResourcesOfTheMembers) {
   EXPECT_EQ(build_pod(job, 1, kOptions)["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"],
             "qa");
   job.spec.run_policy.scheduling_policy->min_resources = {{"cpu", "1"}};
+  gang.priority_class = "high";
+  gang.schedule_timeout_seconds = 300;
+  EXPECT_EQ(build_pod_group(job, gang)["spec"]["scheduleTimeoutSeconds"], 300);
   job.spec.worker->pod_template["spec"]["schedulerName"] = "volcano";
   group = build_pod_group(job, gang);
   EXPECT_EQ(group["apiVersion"], "scheduling.volcano.sh/v1beta1");
   EXPECT_EQ(group["spec"]["minResources"], json::parse(R"({"cpu": "1"})"));
   EXPECT_EQ(group["spec"]["queue"], "default");
+  EXPECT_EQ(group["spec"]["priorityClassName"], "high");
+  gang.queue = "batch";
+  EXPECT_EQ(build_pod_group(job, gang)["spec"]["queue"], "batch");
   const json pod = build_pod(job, 1, kOptions)["metadata"];
   EXPECT_EQ(pod["annotations"]["scheduling.k8s.io/group-name"], "qa");
   EXPECT_EQ(pod["annotations"]["volcano.sh/task-spec"], "worker");

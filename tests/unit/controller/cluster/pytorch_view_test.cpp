@@ -52,6 +52,16 @@ TEST(PyTorchView, HasTheSizesOfMasterAndWorkers) {
   EXPECT_EQ(sizes.max, 6);
 }
 
+TEST(PyTorchView, TakesTheNearestBoundForReplicasOutside) {
+  api::PyTorchJob job = job_of(5, false);
+  job.spec.elastic_policy.emplace();
+  job.spec.elastic_policy->min_replicas = 2;
+  job.spec.elastic_policy->max_replicas = 4;
+  EXPECT_EQ(policy::sizes_of(view_of(job).job).desired, 4);
+  job.spec.worker->replicas = 1;
+  EXPECT_EQ(policy::sizes_of(view_of(job).job).desired, 2);
+}
+
 TEST(PyTorchView, LimitsRestarts) {
   api::PyTorchJob job = viewed_job(1, false);
   EXPECT_EQ(view_of(job).job.spec.elastic_policy.max_restarts, kDefaultPyTorchRestarts);

@@ -110,6 +110,20 @@ TEST(JobTraits, TheMastersExitEndsTheJob) {
   EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
 }
 
+// With Kubeflow's operator the job ends at once.
+TEST(JobTraits, TheWorkersHaveHalfAMinuteToExitAfterTheMaster) {
+  JobSimulator sim = foreign_job(2, true);
+  sim.start();
+  sim.succeed(0);
+  sim.settle();
+  sim.pass(seconds(29));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  sim.pass(seconds(1));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
 TEST(JobTraits, TheMasterHasItsOwnRestartPolicy) {
   JobSimulator sim = foreign_job(1, true);
   sim.observed.traits.master_restart_policy = api::RestartPolicy::kNever;

@@ -130,6 +130,14 @@ TEST(LaunchedGroup, FormsOneJobOnSeveralHosts) {
   EXPECT_THAT(space.text, ::testing::Not(HasSubstr("127.0.0.1")));
 }
 
+TEST(LaunchedGroup, ServesAtTheMasterPortOnSeveralHosts) {
+  std::uint16_t port = 0;
+  { port = net::Listener::bind({"", 0}).or_throw().local_address().port; }
+  Space space;
+  expect_one_job(run(3, 2, {{"MASTER_PORT", std::to_string(port)}}, true, space));
+  EXPECT_THAT(space.text, HasSubstr(":" + std::to_string(port)));
+}
+
 TEST(LaunchedGroup, KeepsTheSecretOfAKeyFile) {
   testing::TemporaryDirectory folder;
   const std::string file = folder.path() / "key";

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "common/net/connect.h"
+#include "tests/support/paths.h"
+#include "tests/support/scoped_variable.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -42,6 +44,21 @@ TEST(LocalHost, FindsConsecutiveFreePorts) {
   EXPECT_LE(*found, 20998);
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(net::Listener::bind({"", static_cast<std::uint16_t>(*found + i)}).ok());
+}
+
+TEST(LocalHost, HasATemporaryDirectory) {
+  const testing::TemporaryDirectory folder;
+  {
+    const testing::ScopedVariable variable("TMPDIR", folder.path());
+    EXPECT_EQ(temporary_directory().or_throw(), folder.path());
+  }
+  const testing::ScopedVariable variable("TMPDIR", folder.path() / "none");
+  const auto missing = temporary_directory();
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ExitCode::kUsage);
+  EXPECT_THAT(missing.error().message,
+              HasSubstr("TMPDIR=" + (folder.path() / "none").string() +
+                        ": No such file or directory, expected a directory"));
 }
 
 }  // namespace
