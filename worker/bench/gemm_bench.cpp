@@ -23,9 +23,9 @@ using runtime::Buffer;
 
 // One linear layer on one backend with its operands.
 template <typename Activation>
-class Layer {
+class LinearLayer {
  public:
-  Layer(const Ops<Activation>& ops, const GemmShape& shape, std::int64_t shards, int threads)
+  LinearLayer(const Ops<Activation>& ops, const GemmShape& shape, std::int64_t shards, int threads)
       : ops_(ops),
         shape_(shape),
         w_(random_buffer<float>(shape.n * shape.k, 1)),
@@ -82,8 +82,8 @@ void run(const GemmBenchOptions& options, GemmBench& bench) {
   for (const int threads : options.threads) {
     ThreadPool pool(threads);
     for (const GemmShape& shape : options.shapes) {
-      Layer<Activation> our_layer(ours, shape, options.shards, threads);
-      Layer<Activation> their_layer(theirs, shape, options.shards, threads);
+      LinearLayer<Activation> our_layer(ours, shape, options.shards, threads);
+      LinearLayer<Activation> their_layer(theirs, shape, options.shards, threads);
       kernels::PeakMeter peak(options.isa, options.bf16, pool);
       for (int operation = 0; operation < 3; ++operation) {
         std::vector<double> our_times;

@@ -90,8 +90,6 @@ struct PendingConnection {
   }
 };
 
-}  // namespace
-
 class MeshBuilder {
  public:
   MeshBuilder(net::Listener& listener, const MeshConfig& config, const net::SecretKey& key,
@@ -505,6 +503,8 @@ class MeshBuilder {
   int rejected_count_ = 0;
   std::string last_rejected_;
 };
+
+}  // namespace
 
 std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
                                  const net::SecretKey& key, MonotonicTime deadline,

@@ -214,7 +214,7 @@ class Agent {
     }
     if (signals_.stopped()) return;
     log_->error("agent: {}, {}", what,
-                code < kFirstRetryable ? "a permanent failure" : "no restarts left");
+                code < kFirstRetryableExitCode ? "a permanent failure" : "no restarts left");
     rendezvous_.fail(fmt::format("the job failed: {}", what));
     stop_all(SIGTERM, code);
   }
