@@ -128,7 +128,7 @@ TEST(PickleTest, CallsOnlyTheKnownGlobalsWithTheirArguments) {
                  "expected a tuple as the shape of a tensor");
   expect_refused(call(rebuild, {in, integer(0), tuple({"N"}), ")", "\x89", "N"}),
                  "expected a non-negative integer in the shape");
-  expect_refused(call(parameter, {"N", "\x88", "N"}), "something else than a tensor");
+  expect_refused(call(parameter, {"N", "\x88", "N"}), "something other than a tensor");
   expect_refused(text("key") + "Q", "expected a tuple of arguments");
   expect_refused(tuple({text("module"), "N", "N", "N", "N"}) + "Q", "expected a persistent id");
   expect_refused(tuple({text("storage"), ordered, text("0"), text("cpu"), integer(4)}) + "Q",
