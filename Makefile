@@ -66,7 +66,7 @@ e2e: test-deps model ## the end-to-end tests on the cluster of KUBECONFIG, by de
 	$(MAKE) build TARGETS=e2e_tests
 	ctest --preset $(PRESET) -L e2e -j 1; code=$$?; .ci/skipped $(BUILD) && exit $$code # one at a time: some tests stop the kubelet
 
-peers: peers-kubeflow peers-torchrun ## the real peers of the PyTorchJob: Kubeflow's operator, PyTorch's agents
+peers: peers-kubeflow peers-torchrun ## tests with Kubeflow's operator and with torchrun
 
 peers-kubeflow: cluster-programs ## compares the operator with Kubeflow's on the same PyTorchJobs
 	$(MAKE) build TARGETS="tilewright kubeflow_peer_tests"
@@ -80,7 +80,7 @@ elastic-report: build model ## trains MRPC while workers are killed, frozen, add
 	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA)/glue/MRPC $(ELASTIC_FLAGS)
 
 BENCH_PYTHON ?= python3
-bench: build model ## every benchmark of the worker beside PyTorch, oneDNN, gloo, tokenizers where installed: tables and plots in bench/results (an hour; an idle machine; resumes; BENCH_PYTHON has PyTorch; BENCH_FLAGS="--kinds step gemm")
+bench: build model ## every benchmark of the worker, compared with PyTorch, oneDNN, Gloo and tokenizers where installed: tables and plots in bench/results (an hour; an idle machine; resumes; BENCH_PYTHON has PyTorch; BENCH_FLAGS="--kinds step gemm")
 	python3 bench/run.py --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) --peer-python $(BENCH_PYTHON) $(BENCH_FLAGS)
 
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)

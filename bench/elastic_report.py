@@ -79,7 +79,7 @@ spec:
 
 STEP = re.compile(r"^(\S+) info step (\d+)/(\d+) ")
 CONTINUED = re.compile(
-    r"^(\S+) info (recovered|resized): (.*); \d+ workers? go(?:es)? on after step (\d+) in ([0-9.]+) s "
+    r"^(\S+) info (recovered|resized): (.*); \d+ workers? continues? after step (\d+) in ([0-9.]+) s "
     r"\(join ([0-9.]+), connect ([0-9.]+), agree ([0-9.]+), state ([0-9.]+) s(.*)\)$"
 )
 RESUMED = re.compile(r" info resuming from ")
@@ -87,6 +87,13 @@ RESUMED = re.compile(r" info resuming from ")
 
 def seconds_of(stamp):
     return datetime.datetime.fromisoformat(stamp.rstrip("Z") + "+00:00").timestamp()
+
+
+def world_after(line):
+    """The workers that a line of the log reports; 0 if it reports none."""
+    continued = re.search(r"; (\d+) workers? continues? after", line)
+    joined = re.search(r"membership epoch \d+: rank \d+ of (\d+)", line)
+    return int((continued or joined or [0, 0])[1])
 
 
 class Up:
@@ -159,12 +166,7 @@ class Up:
 
     def world(self):
         """Workers that train, after the last change."""
-        for line, _ in reversed(self.lines()):
-            if m := re.search(r"; (\d+) workers? go(?:es)? on after", line):
-                return int(m[1])
-            if m := re.search(r"membership epoch \d+: rank \d+ of (\d+)", line):
-                return int(m[1])
-        return 0
+        return next(filter(None, (world_after(line) for line, _ in reversed(self.lines()))), 0)
 
     def wait_until(self, condition, limit=60):
         end = time.monotonic() + limit
@@ -341,7 +343,7 @@ def main():
     parser.add_argument("--worker", type=pathlib.Path, required=True)
     parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
     parser.add_argument("--model", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="MRPC folder")
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="directory of MRPC")
     parser.add_argument("--out", default=support.results_file("elastic"))
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--kills", type=int, default=12)

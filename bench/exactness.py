@@ -56,7 +56,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True, help="folder with the MRPC files")
+    parser.add_argument("--data", required=True, help="directory with the MRPC files")
     parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 3, 4])
     parser.add_argument("--nominal", type=int, default=4, help="maximum number of workers")
     parser.add_argument("--turns", type=int, default=5)

@@ -54,7 +54,7 @@ def make_model(source, folder, seed):
             shutil.copy(file, folder)
 
 
-def ours(args, model, bf16):
+def tilewright_losses(args, model, bf16):
     with tempfile.TemporaryDirectory() as output:
         support.train(
             args.worker,
@@ -79,7 +79,7 @@ def ours(args, model, bf16):
     return [entry["loss"] for entry in history if "loss" in entry]
 
 
-def theirs(args, folder, bf16):
+def pytorch_losses(args, folder, bf16):
     """A PyTorch loop with the Trainer's defaults: AdamW, clipping at 1, linear decay."""
     labels, texts = support.read_glue(args.data, "mrpc", "train")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -124,10 +124,10 @@ def difference(a, b):
 
 
 CURVES = {
-    "ours_fp32": (ours, False),
-    "ours_bf16": (ours, True),
-    "torch_fp32": (theirs, False),
-    "torch_bf16": (theirs, True),
+    "tilewright_fp32": (tilewright_losses, False),
+    "tilewright_bf16": (tilewright_losses, True),
+    "pytorch_fp32": (pytorch_losses, False),
+    "pytorch_bf16": (pytorch_losses, True),
 }
 
 
@@ -149,17 +149,17 @@ def add(args, name, losses):
             found = {**settings, "losses": {}}
         curves = found["losses"]
         curves[name] = losses
-        if "torch_fp32" in curves:
+        if "pytorch_fp32" in curves:
             found["differences"] = {
-                f"{other} to torch_fp32": difference(curve, curves["torch_fp32"])
+                f"{other} to pytorch_fp32": difference(curve, curves["pytorch_fp32"])
                 for other, curve in curves.items()
-                if other != "torch_fp32"
+                if other != "pytorch_fp32"
             }
         support.write_json(path, found)
     if len(curves) < len(CURVES):
         return
     path.with_suffix(".svg").write_text(
-        loss_figure({other: curves[other] for other in CURVES}, reference="torch_fp32")
+        loss_figure({other: curves[other] for other in CURVES}, reference="pytorch_fp32")
     )
     for pair, distance in found["differences"].items():
         print(f"{pair}: largest {distance['largest']:.2e}, mean {distance['mean']:.2e}")
@@ -169,7 +169,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True, help="folder with MRPC's train.tsv")
+    parser.add_argument("--data", required=True, help="directory with MRPC's train.tsv")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--learning-rate", type=float, default=2e-5)
     parser.add_argument("--seed", type=int, default=42)

@@ -1,11 +1,11 @@
-"""Measures everything that `tilewright-worker bench` offers, beside peers where they are installed.
+"""Runs every benchmark of `tilewright-worker bench`, and PyTorch, oneDNN and others where installed.
 
     python bench/run.py --worker build/release/bin/tilewright-worker --model MODEL --data DATA
 
-Peers: oneDNN (inside the worker), PyTorch for steps and gloo, Hugging Face's tokenizers; a missing
-one is named and left out. Rows go to bench/results/KIND-CPU.json, plots beside them, tables to
-bench/results/README.md. A repetition continues where the last one ended: rows that this commit has
-measured are kept unless --again is given. Run it on an idle machine.
+It compares with oneDNN (inside the worker), PyTorch (steps, Gloo) and Hugging Face's tokenizers, and
+reports those that are not installed. Rows and plots go to bench/results/KIND-CPU.json and .svg,
+tables to bench/results/README.md. A repetition continues where the last one ended: rows that this
+commit has measured are kept unless --again is given. Run it on an idle machine.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-import step_beside_pytorch
+import step_vs_pytorch
 import support
 import tables
 from results import KEYS, Results, commit_of
@@ -75,7 +75,7 @@ class Bench:
 
     def workloads(self, shapes):
         """The shapes, and with --lengths the first one with these lengths."""
-        parsed = [step_beside_pytorch.parse_shape(shape) for shape in shapes]
+        parsed = [step_vs_pytorch.parse_shape(shape) for shape in shapes]
         if self.args.lengths:
             name = pathlib.Path(self.args.lengths).stem
             parsed.append({**parsed[0], "batch": 32, "length": name})
@@ -145,12 +145,12 @@ class Bench:
         return {name: value for name, value in said.items() if name not in left_out}
 
     def step(self):
-        if reason := step_beside_pytorch.missing_peer(self.args):
+        if reason := step_vs_pytorch.missing_peer(self.args):
             print(f"step: without PyTorch: {reason}", file=sys.stderr)
             self.args.peer = None
         args = argparse.Namespace(**{**vars(self.args), "threads": self.threads})
-        shapes = [step_beside_pytorch.parse_shape(shape) for shape in step_beside_pytorch.SHAPES]
-        step_beside_pytorch.run(args, self.commit, shapes)
+        shapes = [step_vs_pytorch.parse_shape(shape) for shape in step_vs_pytorch.SHAPES]
+        step_vs_pytorch.run(args, self.commit, shapes)
         rows = Results("step", self.commit).rows()
         path = support.results_file("step").with_suffix(".svg")
         path.write_text(step_figure([row for row in rows if "pytorch" in row], support.cpu_name()))
@@ -169,7 +169,7 @@ class Bench:
     def exactness(self):
         results = Results("exactness", self.commit)
         for text in EXACTNESS:
-            shape = step_beside_pytorch.parse_shape(text)
+            shape = step_vs_pytorch.parse_shape(text)
             key = {**shape, "threads": self.threads, "dtype": "bf16", "shards": 8}
             self.measure(results, key, lambda: self.figures(
                 key, self.call("exactness", *self.workload(shape), "--shards", 8, "--pairs",
@@ -221,7 +221,7 @@ class Bench:
         keys = [{"ranks": 2, "megabytes": size, "transport": "gloo"} for size in sizes]
         if not any(self.due(results, key) for key in keys):
             return
-        if not os.path.exists(self.args.gloo) or step_beside_pytorch.missing_torch(self.args.peer_python):
+        if not os.path.exists(self.args.gloo) or step_vs_pytorch.missing_torch(self.args.peer_python):
             print("allreduce: without gloo: no script or no PyTorch", file=sys.stderr)
             return
         command = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
@@ -308,7 +308,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", required=True)
     parser.add_argument("--model", required=True, help="model directory, for tokenize and start")
-    parser.add_argument("--data", default="../shared/data", help="folder with glue and squad")
+    parser.add_argument("--data", default="../shared/data", help="directory with glue and squad")
     parser.add_argument("--kinds", nargs="+", choices=KEYS, default=list(KEYS), metavar="KIND",
                         help=f"of {', '.join(KEYS)}")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2],
@@ -318,7 +318,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=40, help="of exactness")
     parser.add_argument("--lengths", help="file with real lengths, for attention, layers and profile")
     parser.add_argument("--gloo", default="../shared/peers/gloo_allreduce.py")
-    step_beside_pytorch.add_arguments(parser)
+    step_vs_pytorch.add_arguments(parser)
     args = parser.parse_args()
     bench = Bench(args, commit_of(args.worker, args.allow_dirty))
     for kind in args.kinds:

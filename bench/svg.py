@@ -8,16 +8,16 @@ WIDTH, LEFT, RIGHT = 800, 70, 20
 UPPER = (40, 300)  # top and bottom of the panels
 LOWER = (350, 560)
 COLOURS = {
-    "ours_bf16": "#d62728",
-    "ours_fp32": "#1f77b4",
-    "torch_fp32": "#222222",
-    "torch_bf16": "#ff9f1c",
+    "tilewright_bf16": "#d62728",
+    "tilewright_fp32": "#1f77b4",
+    "pytorch_fp32": "#222222",
+    "pytorch_bf16": "#ff9f1c",
 }
 NAMES = {
-    "ours_bf16": "Tilewright bf16",
-    "ours_fp32": "Tilewright fp32",
-    "torch_fp32": "PyTorch fp32",
-    "torch_bf16": "PyTorch bf16 autocast",
+    "tilewright_bf16": "Tilewright bf16",
+    "tilewright_fp32": "Tilewright fp32",
+    "pytorch_fp32": "PyTorch fp32",
+    "pytorch_bf16": "PyTorch bf16 autocast",
 }
 
 

@@ -18,7 +18,7 @@ TITLES = {
     "adamw": "AdamW and packing of weights",
     "tokenize": "Tokenizer",
     "allreduce": "All-reduce",
-    "start": "Start of a training",
+    "start": "Start-up of a training",
 }
 
 
@@ -40,14 +40,14 @@ def share_of(row, name):
 
 
 def step_cells(row):
-    ours, theirs = row["tilewright"], row.get("pytorch", {})
+    tilewright, pytorch = row["tilewright"], row.get("pytorch", {})
     speed = row.get("speed_up")
     return [
         workload(row) + (f" ({row['note']})" if "note" in row else ""),
         row["threads"],
-        seconds(ours["median_seconds"]),
+        seconds(tilewright["median_seconds"]),
         share_of(row, "tilewright"),
-        seconds(theirs.get("median_seconds")),
+        seconds(pytorch.get("median_seconds")),
         share_of(row, "pytorch"),
         f"{speed:.2f} x" if speed else "",
     ]
@@ -109,7 +109,7 @@ COLUMNS = {
                    len(r["exact_seconds"])],
     ),
     "adamw": (
-        ["model", "threads", "ms", "GB/s", "of memcpy", "working set MB", "last cache MB"],
+        ["model", "threads", "ms", "GB/s", "of memcpy", "working set MB", "last-level cache MB"],
         lambda r: [r["model"], r["threads"], f"{1e3 * r['median_seconds']:.1f}",
                    f"{r['gigabytes_per_second']:.1f}",
                    percent(r["gigabytes_per_second"] / r["copy_gigabytes_per_second"]),
@@ -128,7 +128,7 @@ COLUMNS = {
                    f"{r['gigabytes_per_second']:.2f}"],
     ),
     "start": (
-        ["model, task", "threads", "s to the end of the first step"],
+        ["model, task", "threads", "s until the first step ends"],
         lambda r: [f"{r['model']}, {r['task']}", r["threads"], seconds(r["seconds"])],
     ),
 }
@@ -161,7 +161,7 @@ def read_files(folder, kind):
 def page(folder, kinds=KEYS):
     parts = [
         "# Results",
-        "`make bench` writes this page from the JSON files beside it. Each row was last measured on "
+        "`make bench` writes this page from the JSON files in its directory. Each row was last measured on "
         "the CPU, day and commit that it names; `make bench` replaces the rows of the CPU on which "
         "it runs. Commits that end with -dirty had uncommitted changes. The meaning of the figures "
         "is in [the README of bench](../README.md).",

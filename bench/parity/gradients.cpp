@@ -14,7 +14,7 @@
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "worker/checkpoint/model_config.h"
-#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/model_directory.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
@@ -112,12 +112,12 @@ void run(const Options& options) {
   // The folder is that of the starting weights, so that transformers must find the same logits.
   std::filesystem::create_directories(options.out);
   const auto folder = std::filesystem::path(options.out) / "model";
-  write_model_folder(checkpoint::acquire_output_dir(folder, {"parity", {}, true}),
-                     {views(model.parameters().data()),
-                      checkpoint::model_config_json(source.json, source.labels, config, ""),
-                      options.model,
-                      {},
-                      {}});
+  write_model_directory(checkpoint::acquire_output_dir(folder, {"parity", {}, true}),
+                        {views(model.parameters().data()),
+                         checkpoint::model_config_json(source.json, source.labels, config, ""),
+                         options.model,
+                         {},
+                         {}});
 
   const nn::Batch batch = read_batch(options.batch);
   nn::TouchedRows touched(config.vocab_size);

@@ -86,7 +86,7 @@ def run_tilewright(program, model, head, batch, out, dtype, isa, steps, learning
 
 
 def check_folder(folder, family, head, source, examples, logits):
-    """The largest difference between the logits of the written folder in transformers and ours."""
+    """Loads the written folder in transformers; returns the largest difference from Tilewright's logits."""
     auto = AutoModelForQuestionAnswering if head == "question_answering" else AutoModelForSequenceClassification
     loaded, info = auto.from_pretrained(str(folder), output_loading_info=True, attn_implementation="eager")
     differences = {key: value for key, value in info.items() if value}

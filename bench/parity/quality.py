@@ -350,7 +350,7 @@ def main():
     one.set_defaults(call=trainer_process)
     for command in (run, one):
         command.add_argument("--model", required=True)
-        command.add_argument("--data", required=True, help="folder with glue/ and squad/")
+        command.add_argument("--data", required=True, help="directory with glue/ and squad/")
         command.add_argument("--threads", type=int, default=2)
         command.add_argument("--data_type", choices=DATA_TYPES, default=support.data_type())
 

@@ -71,7 +71,10 @@ inline constexpr Variable kVariables[] = {
     {"RANK", "tilewright-worker", "agent", "", "Rank of the process in the job."},
     {"LOCAL_RANK", "tilewright-worker", "agent", "0", "Index of the process on its host."},
     {"LOCAL_WORLD_SIZE", "tilewright-worker", "agent", "1",
-     "Processes on this host. They share its CPUs evenly."},
+     "Processes on this host. Each runs on its own cores, in one NUMA node if there are at least "
+     "as "
+     "many processes as nodes. They share CPUs if there are fewer cores than processes or if a CPU "
+     "quota is below the number of cores."},
     {"GROUP_RANK", "user programs", "agent", "", "Index of the host."},
     {"GROUP_WORLD_SIZE", "user programs", "agent", "", "Hosts of the job."},
     {"TORCHELASTIC_RUN_ID", "user programs", "agent", "", "`--rdzv_id` of the agent."},

@@ -506,9 +506,11 @@ template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<TrainJobSpec> auto& spec) {
   visitor(
       Field{.name = "nprocPerNode",
-            .description = "Number of processes in each worker pod. auto or cpu: one process per "
-                           "NUMA node; the processes of a pod then share one process's part of "
-                           "the global batch. Immutable.",
+            .description =
+                "Number of processes in each worker pod. auto or cpu: one process per NUMA node; "
+                "fewer if the pod's CPU limit is below the cores of the nodes; one if a node has "
+                "less than half as many allowed cores as another. The processes of a pod then "
+                "share one process's part of the global batch. Immutable.",
             .default_value = "1",
             .bounds = kProcessBounds,
             .immutable = "this field cannot change"},

@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -11,9 +12,10 @@ from xml.dom import minidom
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "bench"))
 
+import elastic_report  # noqa: E402
 import results  # noqa: E402
 import run  # noqa: E402
-import step_beside_pytorch  # noqa: E402
+import step_vs_pytorch  # noqa: E402
 import support  # noqa: E402
 import svg  # noqa: E402
 import tables  # noqa: E402
@@ -131,18 +133,32 @@ class TablesTest(unittest.TestCase):
                          ["bert-base QA 12 x 384", 2, "1.500", "25 %", "", "", ""])
 
 
+class ElasticReportTest(unittest.TestCase):
+    def test_reads_the_line_of_a_continuation(self):
+        # The example of continuation_line() in its header.
+        header = (CHECKOUT / "worker/train/summary.h").read_text(encoding="utf-8")
+        example = re.search(r'^// "(recovered: [^"]*)"\n', header, re.MULTILINE)[1]
+        line = "2026-11-25T09:12:21.947 info " + example.replace("\n// ", " ")
+        found = elastic_report.CONTINUED.match(line)
+        self.assertIsNotNone(found, line)
+        self.assertEqual(found.groups()[1:9],
+                         ("recovered", "worker 1 lost in step 58, which runs again", "57", "0.12",
+                          "0.05", "0.01", "0.01", "0.00"))
+        self.assertEqual(elastic_report.world_after(line), 1)
+
+
 class StepTest(unittest.TestCase):
     def test_reads_shapes(self):
-        self.assertEqual(step_beside_pytorch.parse_shape("minilm:cls:32:128"),
+        self.assertEqual(step_vs_pytorch.parse_shape("minilm:cls:32:128"),
                          {"model": "minilm", "task": "cls", "batch": 32, "length": 128})
         for bad in ("minilm", "minilm:ner:32:128", "minilm:cls:x:128", "minilm:cls:32"):
             with self.assertRaises(argparse.ArgumentTypeError):
-                step_beside_pytorch.parse_shape(bad)
+                step_vs_pytorch.parse_shape(bad)
 
     def test_leaves_out_the_peers_warm_up(self):
         said = "bert-base cls med 0.5s GF/s 70 times [9.5, 1.0, 0.5, 0.75]\n"
-        self.assertEqual(step_beside_pytorch.peer_times(said), [0.5, 0.75])
-        self.assertIsNone(step_beside_pytorch.peer_times("Traceback"))
+        self.assertEqual(step_vs_pytorch.peer_times(said), [0.5, 0.75])
+        self.assertIsNone(step_vs_pytorch.peer_times("Traceback"))
 
     def test_draws_well_formed_bars(self):
         row = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "speed_up": 2.0,

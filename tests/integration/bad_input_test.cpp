@@ -40,7 +40,7 @@ nlohmann::json& pooler(nlohmann::json& header) { return header.at("pooler.dense.
 
 std::vector<BadInputCase> bad_input_cases() {
   return {
-      {"MissingModelFolder",
+      {"MissingModelDirectory",
        ExitCode::kModel,
        {"no/such/folder: no such directory, expected a model directory or a name on the hub"},
        {},
@@ -191,7 +191,8 @@ std::vector<BadInputCase> bad_input_cases() {
        {"--output_dir=/proc/tilewright"}},
       {"OutputWithUnrelatedFiles",
        ExitCode::kOutput,
-       {"out", "is not empty (it contains notes.txt)", "expected", "--overwrite_output_dir"},
+       {"out", "is not empty (it contains notes.txt)", "use an empty or new --output_dir",
+        "--overwrite_output_dir"},
        [](Inputs& i) {
          fs::create_directory(i.output());
          i.write("out/notes.txt", "mine");

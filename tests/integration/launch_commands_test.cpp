@@ -180,8 +180,8 @@ TEST_F(LaunchCommand, RanksUseTheDirectoryOfRank0) {
   EXPECT_FALSE(fs::exists(path("output_20251124_160204")));
 }
 
-// Both processes of an agent die in the third step. The agent starts them again, later, and they go
-// on from the checkpoint in the directory of their first start.
+// Both processes of an agent die in the third step. The agent starts them again, later, and they
+// resume from the checkpoint in the directory of their first start.
 TEST_F(LaunchCommand, RestartedProcessesUseTheDirectoryOfTheFirstStart) {
   const testing::ScopedVariable fault(env::kFault, "step.begin@2");
   std::vector<std::string> words = {"agent", "--nproc_per_node=2", "--", "train"};

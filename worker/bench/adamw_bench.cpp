@@ -64,11 +64,12 @@ std::string AdamWBench::to_json() const {
 }
 
 std::string AdamWBench::to_text() const {
-  std::string cache = "the size of the last cache is unknown";
+  std::string cache = "the size of the last-level cache is unknown";
   if (last_cache_bytes > 0) {
-    cache = working_set_bytes > last_cache_bytes
-                ? fmt::format("{:.1f} times the last cache", working_set_bytes / last_cache_bytes)
-                : "which fits into the last cache: use a larger model for the speed of the memory";
+    cache =
+        working_set_bytes > last_cache_bytes
+            ? fmt::format("{:.1f} times the last-level cache", working_set_bytes / last_cache_bytes)
+            : "which fits in the last-level cache: use a larger model to measure memory bandwidth";
   }
   return fmt::format(
       "AdamW and packing of {}, {} on {} thread{}: {:.1f} ms, {:.1f} GB/s ({:.0f} % of memcpy's "

@@ -52,7 +52,7 @@ std::string ExactnessBench::to_text() const {
       options.shards, median(times.b), times.a.size(), median(times.ratios()));
   out += ratio ? fmt::format(", {:.4f} to {:.4f} with {:.1f} % confidence\n", ratio->low,
                              ratio->high, 100 * ratio->coverage)
-               : fmt::format("; an interval needs {}\n", kMinIntervalValues);
+               : fmt::format("; a confidence interval needs {}\n", kMinIntervalValues);
   return out;
 }
 

@@ -74,26 +74,26 @@ class LinearLayer {
 
 template <typename Activation>
 void run(const GemmBenchOptions& options, GemmBench& bench) {
-  const bool onednn = kernels::limit_onednn_isa(options.isa, options.bf16);
-  const Ops<Activation> ours = kernels::make_ops<Activation>(options.isa);
-  const Ops<Activation> theirs =
+  const bool has_onednn = kernels::limit_onednn_isa(options.isa, options.bf16);
+  const Ops<Activation> native_ops = kernels::make_ops<Activation>(options.isa);
+  const Ops<Activation> onednn_ops =
       kernels::make_ops<Activation>(options.isa, kernels::GemmBackend::kOneDnn);
-  bench.kernel = ours.linear_forward.name;
+  bench.kernel = native_ops.linear_forward.name;
   for (const int threads : options.threads) {
     ThreadPool pool(threads);
     for (const GemmShape& shape : options.shapes) {
-      LinearLayer<Activation> our_layer(ours, shape, options.shards, threads);
-      LinearLayer<Activation> their_layer(theirs, shape, options.shards, threads);
+      LinearLayer<Activation> native_layer(native_ops, shape, options.shards, threads);
+      LinearLayer<Activation> onednn_layer(onednn_ops, shape, options.shards, threads);
       kernels::PeakMeter peak(options.isa, options.bf16, pool);
       for (int operation = 0; operation < 3; ++operation) {
-        std::vector<double> our_times;
-        std::vector<double> their_times;
+        std::vector<double> native_times;
+        std::vector<double> onednn_times;
         for (int i = 0; i < options.repetitions; ++i) {
-          our_layer.run(operation, pool);
-          our_times.push_back(seconds([&] { our_layer.run(operation, pool); }));
-          if (!onednn) continue;
-          their_layer.run(operation, pool);
-          their_times.push_back(seconds([&] { their_layer.run(operation, pool); }));
+          native_layer.run(operation, pool);
+          native_times.push_back(seconds([&] { native_layer.run(operation, pool); }));
+          if (!has_onednn) continue;
+          onednn_layer.run(operation, pool);
+          onednn_times.push_back(seconds([&] { onednn_layer.run(operation, pool); }));
         }
         const double work = 2e-9 * static_cast<double>(shape.rows) * static_cast<double>(shape.k) *
                             static_cast<double>(shape.n);
@@ -102,8 +102,8 @@ void run(const GemmBenchOptions& options, GemmBench& bench) {
         row.shape = shape;
         row.operation = kOperations[operation];
         row.threads = threads;
-        row.gflops = work / median(our_times);
-        row.onednn_gflops = onednn ? work / median(their_times) : 0;
+        row.gflops = work / median(native_times);
+        row.onednn_gflops = has_onednn ? work / median(onednn_times) : 0;
         row.peak_gflops = peak.peak_for(row.gflops);
         bench.rows.push_back(row);
       }

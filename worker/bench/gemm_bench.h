@@ -60,8 +60,8 @@ struct GemmBench {
 // Reads "ROWSxKxN", each 1 to 65536; throws Failure (kUsage) that says what was found otherwise.
 GemmShape parse_gemm_shape(const std::string& text);
 
-// Runs our kernels and oneDNN alternately, each after one untimed call, and reports medians. oneDNN
-// is limited to the same instruction set unless it has already run in this process.
+// Runs the native kernels and oneDNN alternately, each after one untimed call, and reports medians.
+// oneDNN is limited to the same instruction set unless it has already run in this process.
 GemmBench bench_gemm(const GemmBenchOptions& options);
 
 }  // namespace tilewright::bench

@@ -1,5 +1,5 @@
-// The bandwidth of copying memory and the size of the last cache: what bounds a kernel without
-// arithmetic.
+// The memory copy bandwidth and the size of the last-level cache, which bound the speed of kernels
+// without arithmetic.
 #pragma once
 
 #include <cstdint>

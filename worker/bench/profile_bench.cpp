@@ -74,12 +74,12 @@ std::string ProfileBench::to_json() const {
 
 std::string ProfileBench::to_text() const {
   std::string out = profile.title + "\n" + profile.to_text();
-  out +=
-      fmt::format("Profiled steps take {:.4f} of the time of plain ones in the median of {} pairs",
-                  median(times.ratios()), times.a.size());
+  out += fmt::format(
+      "Profiled steps take {:.4f} times as long as unprofiled steps (median ratio of {} pairs)",
+      median(times.ratios()), times.a.size());
   out += overhead ? fmt::format(", {:.4f} to {:.4f} with {:.1f} % confidence.\n", overhead->low,
                                 overhead->high, 100 * overhead->coverage)
-                  : fmt::format("; an interval needs {}.\n", kMinIntervalValues);
+                  : fmt::format("; a confidence interval needs {}.\n", kMinIntervalValues);
   return out;
 }
 

@@ -1,8 +1,8 @@
 // Records the time of every kernel call of training steps.
 //
 // ProfiledOps is an Ops whose kernels call those of another one and add their time to a Recorder.
-// Layers call it as they call any Ops, so neither the layers nor the kernels know of profiling, and
-// steps with the other Ops pay nothing for it.
+// Layers call it as they call any Ops, so neither the layers nor the kernels depend on profiling,
+// and it costs nothing in steps with the other Ops.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // Benchmarks complete training steps: forward, backward and AdamW, with dropout, on random tokens.
-// bench/step_beside_pytorch.py times the same shapes in PyTorch.
+// bench/step_vs_pytorch.py times the same shapes in PyTorch.
 #pragma once
 
 #include <cstdint>

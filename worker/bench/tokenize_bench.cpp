@@ -9,6 +9,7 @@
 
 #include "common/base/files.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "worker/bench/statistics.h"
 #include "worker/runtime/cpu.h"
 #include "worker/runtime/thread_pool.h"
@@ -82,9 +83,9 @@ std::string TokenizeBenchResult::to_json() const {
 }
 
 std::string TokenizeBenchResult::to_text() const {
-  return fmt::format("{} bytes, {} tokens on {} threads: {:.1f} MB/s, {:.2f} million tokens/s\n",
-                     bytes, tokens, options.threads, megabytes_per_second(*this),
-                     static_cast<double>(tokens) * 1e-6 / median);
+  return fmt::format("{} bytes, {} tokens on {}: {:.1f} MB/s, {:.2f} million tokens/s\n", bytes,
+                     tokens, counted(static_cast<std::size_t>(options.threads), "thread"),
+                     megabytes_per_second(*this), static_cast<double>(tokens) * 1e-6 / median);
 }
 
 }  // namespace tilewright::bench

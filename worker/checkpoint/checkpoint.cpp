@@ -93,14 +93,14 @@ fs::path write_checkpoint(const OutputWriter& output, const CheckpointContent& c
   const std::string name = checkpoint_name(content.state.global_step);
   AtomicDirectory directory(output, name);
   Checksums checksums;
-  directory.fill([&](const fs::path& folder) {
-    checksums[kModelFile] = write_views(folder / kModelFile, content.tensors.weights);
-    checksums[kOptimizerFile] = write_views(folder / kOptimizerFile, moments(content.tensors));
-    checksums[kStateFile] = write_hashed(folder / kStateFile, trainer_state_json(content.state));
+  directory.fill([&](const fs::path& staging) {
+    checksums[kModelFile] = write_views(staging / kModelFile, content.tensors.weights);
+    checksums[kOptimizerFile] = write_views(staging / kOptimizerFile, moments(content.tensors));
+    checksums[kStateFile] = write_hashed(staging / kStateFile, trainer_state_json(content.state));
     for (const auto& [file, bytes] : content.extra_files) {
-      checksums[file] = write_hashed(folder / file, bytes);
+      checksums[file] = write_hashed(staging / file, bytes);
     }
-    write_hashed(folder / kChecksumsFile, checksums_json(checksums));
+    write_hashed(staging / kChecksumsFile, checksums_json(checksums));
   });
   if (content.before_commit) content.before_commit();
   directory.commit();

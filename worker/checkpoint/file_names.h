@@ -1,4 +1,4 @@
-// Files of a checkpoint and of a model folder.
+// Files of a checkpoint and of a model directory.
 #pragma once
 
 namespace tilewright::checkpoint {

@@ -107,10 +107,13 @@ OutputStatus check_marker(const fs::path& directory, const OutputRequest& reques
   }
   if (!request.overwrite) {
     refuse(directory,
-           fmt::format("belongs to job {}, but this is job {}; expected another directory, or "
-                       "--overwrite_output_dir",
+           fmt::format("belongs to job {}, but this is job {}{}; use another --output_dir, or "
+                       "--overwrite_output_dir to replace its content",
                        quote(status.marker ? status.marker->writer.job_uid : ""),
-                       quote(request.job_uid)));
+                       quote(request.job_uid),
+                       request.job_uid.starts_with(kHashedUidPrefix)
+                           ? ", which has other flags, data or starting weights"
+                           : ""));
   }
   return status;
 }
@@ -128,11 +131,10 @@ OutputStatus check_existing(const fs::path& directory, const OutputRequest& requ
   }
   if (!foreign) return {OutputOwnership::kNew, false, std::nullopt};
   if (request.overwrite) return {OutputOwnership::kOverwritten, false, std::nullopt};
-  refuse(
-      directory,
-      fmt::format("is not empty (it contains {}) and does not belong to a job; expected an empty "
-                  "or new directory, or --overwrite_output_dir",
-                  *foreign));
+  refuse(directory,
+         fmt::format("is not empty (it contains {}) and does not belong to a job; use an empty or "
+                     "new --output_dir, or --overwrite_output_dir to replace its content",
+                     *foreign));
 }
 
 std::uint64_t epoch_of(const OutputRequest& request, const OutputStatus& found) {

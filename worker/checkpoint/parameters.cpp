@@ -62,23 +62,25 @@ std::int64_t TensorView::size() const {
   return count;
 }
 
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_folder) {
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_directory) {
   // A symbolic link to a missing file counts as existing, so that the message names it.
   const auto exists = [&](const char* name) {
     std::error_code ignored;
-    return std::filesystem::exists(std::filesystem::symlink_status(model_folder / name, ignored));
+    return std::filesystem::exists(
+        std::filesystem::symlink_status(model_directory / name, ignored));
   };
   constexpr const char* kSafetensors = "model.safetensors";
   constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
   constexpr const char* kTorch = "pytorch_model.bin";
   constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
-  if (exists(kSafetensors)) return std::make_unique<SafetensorsFile>(model_folder / kSafetensors);
+  if (exists(kSafetensors))
+    return std::make_unique<SafetensorsFile>(model_directory / kSafetensors);
   if (exists(kSafetensorsIndex)) {
-    return std::make_unique<ShardedWeights>(model_folder / kSafetensorsIndex, parse_safetensors);
+    return std::make_unique<ShardedWeights>(model_directory / kSafetensorsIndex, parse_safetensors);
   }
-  if (exists(kTorch)) return std::make_unique<TorchFile>(model_folder / kTorch);
+  if (exists(kTorch)) return std::make_unique<TorchFile>(model_directory / kTorch);
   if (exists(kTorchIndex)) {
-    return std::make_unique<ShardedWeights>(model_folder / kTorchIndex, parse_torch_file);
+    return std::make_unique<ShardedWeights>(model_directory / kTorchIndex, parse_torch_file);
   }
   std::string found = "none";
   for (const char* other : {"tf_model.h5", "flax_model.msgpack", "model.ckpt.index",
@@ -87,8 +89,8 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_fo
   }
   throw Failure(ExitCode::kWeights,
                 fmt::format("{}: found {} of the weight files, expected {}, {}, {} or {}",
-                            model_folder.string(), found, kSafetensors, kSafetensorsIndex, kTorch,
-                            kTorchIndex));
+                            model_directory.string(), found, kSafetensors, kSafetensorsIndex,
+                            kTorch, kTorchIndex));
 }
 
 ParameterDifferences check_parameters(const WeightSource& source,

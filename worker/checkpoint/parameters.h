@@ -26,7 +26,7 @@ struct TensorView {
 // pytorch_model.bin or pytorch_model.bin.index.json, the first that exists. Throws Failure with
 // ExitCode::kWeights; if none exists, the message names a weight file of another format in the
 // directory, if there is one.
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_folder);
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_directory);
 
 // A parameter that a model needs.
 struct ExpectedParameter {

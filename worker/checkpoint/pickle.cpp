@@ -333,7 +333,7 @@ class Machine {
         return push_tensor(values, 6, 7);
       case Global::kRebuildParameter:  // (tensor, requires_grad, backward_hooks)
         if (values.size() != 3 || values[0].kind != Kind::kTensor) {
-          invalid("a parameter is made from something else than a tensor");
+          invalid("a parameter is made from something other than a tensor");
         }
         return push(values[0]);
       default:
@@ -346,12 +346,12 @@ class Machine {
     push_dict();
     if (values.empty()) return;
     if (values.size() != 1 || values[0].kind != Kind::kList) {
-      invalid("an OrderedDict is made from something else than a list of pairs");
+      invalid("an OrderedDict is made from something other than a list of pairs");
     }
     std::vector<Value> items;
     for (const Value& pair : out_.lists[values[0].index]) {
       if (pair.kind != Kind::kList || out_.lists[pair.index].size() != 2) {
-        invalid("an OrderedDict is made from something else than a list of pairs");
+        invalid("an OrderedDict is made from something other than a list of pairs");
       }
       for (const Value& value : out_.lists[pair.index]) {
         count_value();  // a list may be shared, so the pairs need not be in the input
@@ -466,7 +466,7 @@ class Machine {
       case 'b':  // BUILD; the attributes of a dictionary (_metadata) are not used
         pop();
         if (top().kind != Kind::kDict)
-          invalid("sets attributes of something else than a dictionary");
+          invalid("sets attributes of something other than a dictionary");
         return;
       default:
         fail(

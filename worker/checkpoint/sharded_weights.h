@@ -1,5 +1,6 @@
 // Reads weights that are split over several files, as save_pretrained(max_shard_size=...) writes
-// them: an index NAME.index.json with {"weight_map": {TENSOR: FILE, ...}}, and the files beside it.
+// them: an index NAME.index.json with {"weight_map": {TENSOR: FILE, ...}}, and the files next to
+// it.
 #pragma once
 
 #include "worker/checkpoint/weight_source.h"

@@ -1,4 +1,4 @@
-// Staging directories and files: hidden entries beside their target with random names, so that no
+// Staging directories and files: hidden entries next to their target with random names, so that no
 // two processes share one, not even in containers where every process has the id 1. Each names its
 // writer. The owner of the output directory removes those of ended writers, in one rename each:
 // from then on an ended writer that continues, for example after SIGCONT, cannot move anything out

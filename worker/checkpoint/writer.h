@@ -4,10 +4,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "worker/checkpoint/json_fields.h"
 
 namespace tilewright::checkpoint {
+
+// Begins the UID of a job that has none from the environment: a hash of its flags, data and
+// starting weights follows.
+inline constexpr std::string_view kHashedUidPrefix = "flags-";
 
 struct Writer {
   std::string job_uid;

@@ -24,7 +24,7 @@ constexpr std::uint64_t kEndBytes = 22;
 constexpr std::uint64_t kEnd64Bytes = 56;
 constexpr std::uint64_t kEnd64LocatorBytes = 20;
 
-// A field with this value stands in the ZIP64 record instead.
+// A field with this value is in the ZIP64 record instead.
 constexpr std::uint64_t kIn64 = 0xffffffff;
 constexpr std::uint64_t kCountIn64 = 0xffff;
 
@@ -142,7 +142,7 @@ class ZipReader {
     return {name, local_data(local, name, size, entry)};
   }
 
-  // Replaces the fields that stand in the ZIP64 part of the extra data, in this order.
+  // Replaces the fields that are in the ZIP64 part of the extra data, in this order.
   void read_zip64(std::span<const std::byte> extra, const std::string& entry,
                   std::initializer_list<std::uint64_t*> fields) const {
     if (std::none_of(fields.begin(), fields.end(), [](auto* field) { return *field == kIn64; })) {

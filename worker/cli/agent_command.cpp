@@ -194,8 +194,8 @@ int run_agent_command(std::vector<std::string> words) {
     std::printf(
         "Start the worker processes of this host, or of the hosts of a hostfile\n"
         "Usage: tilewright-worker agent [FLAG]... [--] COMMAND [ARGUMENT]...\n\n"
-        "Flags of torchrun, which may be written with _ and read from variables PET_NAME, and "
-        "more:\n"
+        "Flags of torchrun, which may also be written with _ or set as variables PET_NAME, and of "
+        "Tilewright:\n"
         "%s",
         launch::torchrun_help(table).c_str());
     return 0;
@@ -217,8 +217,7 @@ int run_agent_command(std::vector<std::string> words) {
     return elastic::check_hosts(group, signals, STDOUT_FILENO);
   }
   if (words.empty())
-    throw Failure(ExitCode::kUsage,
-                  "agent: no command is given after the flags, expected: train ...");
+    throw Failure(ExitCode::kUsage, "agent: found no command after the flags, expected: train ...");
   if (!flags.hostfile.empty()) {
     elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options));
     elastic::complete_options(group.agent, environment_variable);

@@ -1,6 +1,4 @@
-// `tilewright-worker bench ...`: speed of the CPU, of the linear layers, of attention, of an encoder
-// layer, of whole training steps, of the optimizer, of the tokenizer and of the exchange of
-// gradients.
+// `tilewright-worker bench ...`: one subcommand for each benchmark of worker/bench.
 #include <cstdio>
 #include <memory>
 
@@ -76,8 +74,8 @@ struct WorkloadFlags {
 };
 
 constexpr const char* kLengthsHelp =
-    "File with the tokens of real examples, one number per line; --batch examples are sampled with "
-    "their distribution";
+    "File with the lengths of real examples in tokens, one per line; the lengths of the --batch "
+    "examples are sampled from them";
 
 std::shared_ptr<WorkloadFlags> add_workload(CLI::App& command) {
   auto flags = std::make_shared<WorkloadFlags>();
@@ -110,13 +108,13 @@ std::shared_ptr<WorkloadFlags> add_workload(CLI::App& command) {
 
 void add_checkpointing(CLI::App& command, WorkloadFlags& flags) {
   command.add_flag("--gradient_checkpointing", flags.workload.gradient_checkpointing,
-                   "Compute activations again in backward, as train --gradient_checkpointing");
+                   "Recompute activations in backward, as train --gradient_checkpointing");
 }
 
 void add_peak(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::PeakBenchOptions>();
   CLI::App* peak = bench.add_subcommand(
-      "peak", "The CPU's arithmetic with each instruction set and type, and copying of memory");
+      "peak", "Peak GFLOP/s by instruction set and data type, and memory copy bandwidth");
   peak->add_option("--threads", options->threads, "Thread counts to measure")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -133,7 +131,8 @@ void add_peak(CLI::App& bench, int& exit_code) {
 
 void add_step(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::StepBenchOptions>();
-  CLI::App* step = bench.add_subcommand("step", "Forward, backward and AdamW on random tokens");
+  CLI::App* step =
+      bench.add_subcommand("step", "Training step (forward, backward, AdamW) on random tokens");
   const auto flags = add_workload(*step);
   add_checkpointing(*step, *flags);
   step->add_option("--steps", options->steps, "Timed steps; the median is reported")
@@ -152,13 +151,12 @@ void add_exactness(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::ExactnessBenchOptions>();
   CLI::App* exactness = bench.add_subcommand(
       "exactness",
-      "Steps with and without exact mode in alternation: the median ratio of their times and its "
-      "95 % confidence interval");
+      "Cost of exact mode: the median ratio of the times of steps with and without it, run in "
+      "alternation, with a 95 % confidence interval");
   const auto flags = add_workload(*exactness);
   exactness
       ->add_option("--pairs", options->pairs,
-                   "Pairs of steps; more pairs give a narrower interval, and 6 are the fewest that "
-                   "have one")
+                   "Pairs of steps; more pairs give a narrower interval, fewer than 6 give none")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   exactness->add_option("--shards", options->shards, "Virtual shards of the exact steps")
@@ -176,13 +174,14 @@ void add_profile(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::ProfileBenchOptions>();
   auto svg = std::make_shared<std::string>();
   CLI::App* profile = bench.add_subcommand(
-      "profile", "A training step's time by kernel; linear layers by shape and product");
+      "profile",
+      "Time of a training step by kernel; linear layers by shape and product (forward, dX, dW)");
   const auto flags = add_workload(*profile);
   add_checkpointing(*profile, *flags);
   profile
       ->add_option("--steps", options->steps,
-                   "Profiled steps, whose means are reported, in alternation with as many plain "
-                   "ones, which show the overhead")
+                   "Profiled steps; the means are reported. They alternate with as many unprofiled "
+                   "steps, which show the overhead of profiling")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   add_shards(*profile, options->shards);
@@ -200,7 +199,7 @@ void add_profile(CLI::App& bench, int& exit_code) {
 void add_layers(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::LayersBenchOptions>();
   CLI::App* layers = bench.add_subcommand(
-      "layers", "One encoder layer, forward and backward with dropout, by operation");
+      "layers", "Time of one encoder layer, forward and backward with dropout, by operation");
   const auto flags = add_workload(*layers);
   add_repetitions(*layers, options->repetitions);
   add_shards(*layers, options->shards);
@@ -215,7 +214,7 @@ void add_layers(CLI::App& bench, int& exit_code) {
 void add_adamw(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::AdamWBenchOptions>();
   CLI::App* adamw = bench.add_subcommand("adamw",
-                                         "The optimizer's step on all parameters of a model: "
+                                         "Optimizer step on all parameters of a model: "
                                          "gradient norm, AdamW, packing of weights");
   const auto flags = add_workload(*adamw);
   add_repetitions(*adamw, options->repetitions);
@@ -231,7 +230,8 @@ void add_gemm(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::GemmBenchOptions>();
   auto fp32 = std::make_shared<bool>(false);
   auto shapes = std::make_shared<std::vector<std::string>>();
-  CLI::App* gemm = bench.add_subcommand("gemm", "Linear layers, compared with oneDNN");
+  CLI::App* gemm =
+      bench.add_subcommand("gemm", "Matrix products of linear layers, compared with oneDNN");
   gemm->add_option("--shapes", *shapes,
                    "Shapes as ROWSxKxN; default: the layers of MiniLM, BERT-base and BERT-large");
   gemm->add_option("--threads", options->threads, "Thread counts to measure")
@@ -283,7 +283,8 @@ void add_attention(CLI::App& bench, int& exit_code) {
             std::int64_t size = 0;
             const bool good =
                 CLI::detail::lexical_cast(text, size) && size >= 8 && size <= 512 && size % 8 == 0;
-            return good ? std::string{} : "expected a multiple of 8 from 8 to 512, found " + text;
+            return good ? std::string{}
+                        : "found " + text + ", expected a multiple of 8 from 8 to 512";
           },
           "INT:multiple of 8"))
       ->capture_default_str();
@@ -315,8 +316,8 @@ void add_attention(CLI::App& bench, int& exit_code) {
 
 void add_allreduce(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::AllreduceBenchOptions>();
-  CLI::App* allreduce =
-      bench.add_subcommand("allreduce", "Sum of fp32 gradients over processes of this host");
+  CLI::App* allreduce = bench.add_subcommand(
+      "allreduce", "All-reduce of fp32 gradients between processes of this host");
   allreduce->add_option("--ranks", options->ranks, "Processes")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
@@ -341,12 +342,13 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
 
 void add_tokenize(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::TokenizeBenchOptions>();
-  CLI::App* tokenize = bench.add_subcommand("tokenize", "Conversion of a text file to tokens");
+  CLI::App* tokenize = bench.add_subcommand("tokenize", "Tokenizer throughput on a text file");
   tokenize
       ->add_option("--tokenizer_name", options->tokenizer,
                    "Model directory with the tokenizer, as in train")
       ->required();
-  tokenize->add_option("--file", options->file, "Text in UTF-8; each line is a text")->required();
+  tokenize->add_option("--file", options->file, "UTF-8 file; each line is tokenized as one text")
+      ->required();
   add_repetitions(*tokenize, options->repetitions);
   tokenize->add_option("--threads", options->threads, "Threads")
       ->check(CLI::Range(1, 1024))

@@ -1,4 +1,4 @@
-// The commands of tilewright-worker. Each turns a Failure into one sentence on standard error and
+// The commands of tilewright-worker. Each turns a Failure into one line on standard error and
 // its exit code.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace tilewright::cli {
 // do, see launch_command.h.
 int run_worker(int argc, char** argv);
 
-// Writes the sentence to standard error.
+// Writes the message to standard error.
 void report_failure(const Failure& failure);
 
 // Each adds a subcommand whose callback sets exit_code.

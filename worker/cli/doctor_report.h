@@ -12,7 +12,7 @@
 
 namespace tilewright::cli {
 
-// What the system offers a training.
+// What this machine provides for a training.
 struct DoctorFindings {
   runtime::CpuInfo cpu;
   runtime::AmxSupport amx;

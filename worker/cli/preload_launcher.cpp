@@ -1,8 +1,8 @@
 // The program that the worker image starts in place of the worker. It is statically linked, so the
 // dynamic loader does not run for it: it removes the entries of LD_PRELOAD that do not exist, for
-// each of which the loader would print an error, and then replaces itself by the worker,
-// ../libexec/tilewright-worker beside its own directory, under the name by which it was called.
-// Entries are separated by colons and blanks (ld.so(8)). Uses only libc, to stay small.
+// each of which the loader would print an error, and then replaces itself by the worker under the
+// name by which it was called. The worker is ../libexec/tilewright-worker relative to its
+// directory. Entries are separated by colons and blanks (ld.so(8)). Uses only libc, to stay small.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -56,7 +56,7 @@ std::string take_option(std::vector<std::string>& words, const std::string& opti
 }
 
 std::string flag_help() {
-  std::string text = "Flags, as --name=value:\n";
+  std::string text = "Flags, as --name=value or --name value:\n";
   for (const TrainingFlag& flag : training_flags()) {
     if (!flag.works()) continue;
     const std::string value = describe_default(flag);
@@ -179,8 +179,8 @@ int train(const std::vector<std::string>& flags) {
   options.identity = {environment_variable(env::kJobName), membership.process.worker_index,
                       membership.process.local_rank};
   if (membership.process.worker_index == 0 && membership.process.local_rank == 0) {
-    for (const std::string& sentence : describe_unknown_variables(environ)) {
-      log->warn("{}", sentence);
+    for (const std::string& warning : describe_unknown_variables(environ)) {
+      log->warn("{}", warning);
     }
     for (const std::string& note : notes) log->warn("{}", note);
     for (const std::string& line : describe_unneeded_variables(environ)) log->info("{}", line);
@@ -199,7 +199,7 @@ int train(const std::vector<std::string>& flags) {
     }
     if (group) group->finish();
   } catch (const Failure& failure) {
-    // The sentence comes first: the launcher kills this process soon.
+    // The message comes first: the launcher kills this process soon.
     if (!group) throw;
     report_failure(failure);
     group->abort(static_cast<int>(failure.code()));
@@ -278,7 +278,7 @@ int bench_start(std::vector<std::string> words) {
                                          {"threads", command.options.threads},
                                          {"parts", parts},
                                          {"seconds", total}};
-  lines += fmt::format("{:6.3f} s  to the end of the first step\n", total);
+  lines += fmt::format("{:6.3f} s  total, until the first step ends\n", total);
   std::fputs((json ? result.dump(2) + "\n" : lines).c_str(), stdout);
   return 0;
 }
@@ -299,18 +299,17 @@ void add_train_commands(CLI::App& app, int& exit_code) {
       add_command(app, "eval", "Evaluate a trained model; the same as train --do_eval");
   eval_command->callback(
       [=, &exit_code] { exit_code = train(as_train(eval_command->remaining(), "do_eval")); });
-  CLI::App* predict_command = add_command(
-      app, "predict",
-      "Predict the test examples of a task, or with --input FILE (-: standard input) the sentences "
-      "or questions of JSON lines");
+  CLI::App* predict_command = add_command(app, "predict",
+                                          "Predict the test examples of a task or, with --input "
+                                          "FILE (-: standard input), the sentences "
+                                          "or questions in JSON lines");
   predict_command->callback([=, &exit_code] { exit_code = predict(predict_command->remaining()); });
 }
 
 void add_start_bench(CLI::App& bench, int& exit_code) {
   CLI::App* start = add_command(bench, "start",
-                                "The start of a training up to the end of its first step, in "
-                                "parts; takes the flags of train, "
-                                "and --json");
+                                "Start-up time of a training by phase, until the first step ends; "
+                                "takes the flags of train, and --json");
   start->callback([=, &exit_code] { exit_code = bench_start(start->remaining()); });
 }
 

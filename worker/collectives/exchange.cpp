@@ -180,7 +180,7 @@ void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime d
 
 void copy_bytes(Mesh& mesh, std::span<const int> senders, std::span<const int> receivers,
                 std::span<std::byte> bytes, MonotonicTime deadline) {
-  // While a chunk is on the way, its sender computes the checksum of the next one.
+  // While a chunk is in transit, its sender computes the checksum of the next one.
   constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
   const bool receives = std::ranges::find(receivers, mesh.rank()) != receivers.end();
   TW_CHECK(

@@ -28,8 +28,8 @@ struct FrameHeader {
   std::uint64_t operation = 0;  // index of the collective operation (steps included) in `epoch`
   std::uint64_t chunk = 0;      // index in the step
   std::uint64_t bytes = 0;      // of the payload
-  // CRC-32C. TCP's checksum has only 16 bits, and no connection covers the memory of a host on the
-  // way. 0 with TLS, which detects altered bytes itself.
+  // CRC-32C. TCP's checksum has only 16 bits and does not cover errors in the memory of a router.
+  // 0 with TLS, which detects altered bytes itself.
   std::uint32_t payload_crc = 0;
   std::uint32_t header_crc = 0;                    // CRC-32C of the fields above
   static constexpr std::size_t kMaxReason = 2048;  // bytes of a kAbort payload

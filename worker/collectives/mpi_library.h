@@ -8,7 +8,7 @@
 
 namespace tilewright::collectives {
 
-// Beside the program: ../lib/tilewright/tilewright-mpi.so.
+// ../lib/tilewright/tilewright-mpi.so, relative to the program.
 std::filesystem::path mpi_plugin_path();
 
 // Loads the plugin and the MPI library and initialises MPI, which waits for all ranks. Throws

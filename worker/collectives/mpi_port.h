@@ -38,7 +38,7 @@ class MpiPort {
 inline constexpr int kMpiPortVersion = 1;
 inline constexpr const char* kOpenMpiPort = "tilewright_open_mpi_port";
 // The plugin's function of that name: MPI_Init_thread. Returns nullptr and the port, or what went
-// wrong, for the end of a sentence. Call it once in a process, from its main thread.
+// wrong, for the end of a message. Call it once in a process, from its main thread.
 using OpenMpiPort = const char* (*)(int version, MpiPort** port);
 
 }  // namespace tilewright::collectives

@@ -35,8 +35,8 @@ Error refused(std::string_view call) {
 
 }  // namespace
 
-// Positions count bytes since the beginning; the place in the ring is the remainder. Each end writes
-// only its own End; only `awaited` is cleared by the other one.
+// Positions count bytes since the beginning; the offset in the ring is the remainder. Each end
+// writes only its own End; only `awaited` is cleared by the other one.
 struct SharedMemoryLink::Segment {
   struct End {
     alignas(64) std::atomic<std::uint64_t> written{0};   // to the ring that this end fills
@@ -137,7 +137,8 @@ Result<std::size_t> SharedMemoryLink::write(std::span<const iovec> buffers) {
     const auto* from = static_cast<const std::byte*>(buffer.iov_base);
     for (std::size_t left = buffer.iov_len; left > 0;) {
       const std::size_t space = writable();
-      if (space > kRing) return Error{ExitCode::kPeerLost, "an impossible position in the ring"};
+      if (space > kRing)
+        return Error{ExitCode::kPeerLost, "an invalid position in the ring buffer"};
       if (space == 0) return total;
       const std::uint64_t position = written.load(std::memory_order_relaxed);
       const std::size_t at = position % kRing;
@@ -158,7 +159,7 @@ Result<std::size_t> SharedMemoryLink::read(std::span<std::byte> bytes) {
   std::size_t total = 0;
   while (total < bytes.size()) {
     const std::size_t ready = readable();
-    if (ready > kRing) return Error{ExitCode::kPeerLost, "an impossible position in the ring"};
+    if (ready > kRing) return Error{ExitCode::kPeerLost, "an invalid position in the ring buffer"};
     if (ready == 0) break;
     const std::uint64_t position = consumed.load(std::memory_order_relaxed);
     const std::size_t at = position % kRing;

@@ -18,8 +18,8 @@
 
 namespace tilewright::collectives {
 
-// Not thread-safe. Neither end waits: an end that has nothing to do says so with sleep_until(), and
-// the other end then wakes it by other means, when wakes_peer() says so.
+// Not thread-safe, and no function blocks: an end that must wait announces it with sleep_until(),
+// and the other end then wakes it by other means if wakes_peer() returns true.
 class SharedMemoryLink {
  public:
   // Bytes of a ring: small enough for the L2 cache, large enough that writer and reader overlap.
@@ -50,11 +50,11 @@ class SharedMemoryLink {
   std::size_t readable() const;
   std::size_t writable() const;
 
-  // Whether the other end sleeps and the last write() or read() brought what it awaits. Then it must be
-  // woken; asking again returns false.
+  // Whether the other end sleeps and the last write() or read() gave it what it awaits. Then it
+  // must be woken; a second call returns false.
   bool wakes_peer();
-  // Announces that this end is about to sleep. Returns false, and announces nothing, if one of the events
-  // has happened already: kSpace if half of the ring is free.
+  // Announces that this end is about to sleep. Returns false, and announces nothing, if one of the
+  // events has happened already: kSpace if half of the ring is free.
   bool sleep_until(std::uint32_t awaited);
   void wake();  // this end is awake
 

@@ -44,9 +44,9 @@ class Transport {
   virtual void wait(std::vector<pollfd>& fds, MonotonicTime deadline) = 0;
 };
 
-// TCP connections that have proved the job's secret, and beside those to processes of this host
-// shared memory. Then the stream is in the memory; the connection carries single bytes that wake a
-// sleeping end, and its end is the end of the stream.
+// TCP connections that have proved the job's secret. With a process of this host the stream is in
+// shared memory; the connection then carries single bytes that wake a sleeping end, and its end is
+// the end of the stream.
 class PeerTransport : public Transport {
  public:
   explicit PeerTransport(std::size_t world) : links_(world) {}

@@ -13,7 +13,7 @@ class Location {
   explicit Location(std::string text) : text_(std::move(text)) {}
   // A place within this one.
   Location at(std::string_view part) const;
-  // Throws Failure(kData) with the sentence "PLACE: WHAT".
+  // Throws Failure(kData) with the message "LOCATION: WHAT".
   [[noreturn]] void fail(std::string_view what) const;
 
  private:

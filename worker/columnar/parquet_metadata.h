@@ -10,7 +10,7 @@
 
 namespace tilewright::columnar {
 
-// Numbers as they stand in the file, not yet checked.
+// The numbers in the file, not yet checked.
 struct ColumnChunk {
   std::string_view unsupported;  // why it cannot be read, a literal; else empty
   Physical physical = Physical::kByteArray;

@@ -10,7 +10,7 @@
 
 namespace tilewright::columnar {
 
-// Types as they stand in a field or list header.
+// Types as encoded in a field or list header.
 enum class ThriftType : std::uint8_t {
   kStop = 0,
   kTrue = 1,  // in a list header: boolean

@@ -22,7 +22,7 @@ constexpr double kKeepAliveAttempts = 3;
 // The bounds keep deadlines representable.
 constexpr double kMaxSeconds = 1e7;
 
-[[noreturn]] void refuse(const std::string& sentence) { throw Failure(ExitCode::kUsage, sentence); }
+[[noreturn]] void refuse(const std::string& message) { throw Failure(ExitCode::kUsage, message); }
 
 std::optional<int> integer(std::string_view text) {
   int value = 0;

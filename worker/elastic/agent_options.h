@@ -82,7 +82,7 @@ void set_interface(AgentOptions& options, const std::string& name);
 void set_port_range(AgentOptions& options, const std::string& text);
 
 // Everything that the flags of torchrun say. Flags without effect add notes. Throws Failure(kUsage)
-// for values that the agent cannot honour: --nproc-per-node gpu, --rdzv-backend etcd.
+// for values that the agent does not support: --nproc-per-node gpu, --rdzv-backend etcd.
 void set_torchrun_options(AgentOptions& options, const launch::TorchrunOptions& flags);
 
 // Uses the rendezvous that the environment names, whatever the flags say: in a pod the operator

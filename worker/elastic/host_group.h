@@ -23,7 +23,7 @@ struct HostGroupOptions {
   std::filesystem::path ssh;           // the ssh client
   std::filesystem::path program;       // tilewright-worker, at the same path on all hosts
   std::string version;                 // of this program; the hosts have the same
-  std::vector<std::string> flags;      // of the agents, beside those of the rendezvous
+  std::vector<std::string> flags;      // of the agents, besides those of the rendezvous
   std::vector<std::string> variables;  // NAME=VALUE, which the agents set (host_variables.h)
   AgentOptions agent;                  // with the command, the number of processes and the bounds
 };
@@ -33,8 +33,8 @@ std::vector<Host> this_host_first(std::vector<Host> hosts);
 
 // Runs until the agents of all hosts have ended. Returns 0 if all succeeded; otherwise the exit
 // code of the first agent that failed, 144 for a host that cannot be reached or was lost while
-// fewer than min_nodes remain, 143 or 130 after a signal. Says one sentence for each host that
-// cannot be reached. Throws Failure if the rendezvous cannot be served.
+// fewer than min_nodes remain, 143 or 130 after a signal. Logs one line for each host that cannot
+// be reached. Throws Failure if the rendezvous cannot be served.
 int run_host_group(HostGroupOptions options, const StopSignals& signals,
                    const std::shared_ptr<Logger>& log);
 

@@ -144,9 +144,9 @@ void HostRendezvous::wait_for_other_hosts(Duration timeout, const net::WakeUp& c
   if (server_ != nullptr) wait_until_left(*server_, uid_, net::within(timeout, &cancel));
 }
 
-void HostRendezvous::fail(const std::string& sentence) {
+void HostRendezvous::fail(const std::string& message) {
   if (server_ == nullptr) return;
-  server_->remove_job(uid_, sentence);
+  server_->remove_job(uid_, message);
 }
 
 void wait_until_left(rendezvous::Server& server, const std::string& uid, const net::Wait& wait) {

@@ -34,8 +34,8 @@ class HostRendezvous {
   void expect_restart(Duration timeout);
   // Waits up to `timeout` for the processes of other hosts to finish.
   void wait_for_other_hosts(Duration timeout, const net::WakeUp& cancel);
-  // Ends the job for all members, with `sentence` as the reason.
-  void fail(const std::string& sentence);
+  // Ends the job for all members, with `message` as the reason.
+  void fail(const std::string& message);
 
  private:
   void prepare_key_file(const AgentOptions& options);

@@ -121,9 +121,9 @@ Result<std::string> address_towards(const std::string& host) {
 
 std::optional<std::uint16_t> find_free_ports(std::uint16_t first, std::uint16_t last, int count,
                                              int offset) {
-  const int places = last - first + 2 - count;
-  for (int i = 0; i < places; ++i) {
-    const int start = first + (i + offset) % places;
+  const int candidates = last - first + 2 - count;
+  for (int i = 0; i < candidates; ++i) {
+    const int start = first + (i + offset) % candidates;
     bool free = true;
     for (int port = start; free && port < start + count; ++port)
       free = net::Listener::bind({"", static_cast<std::uint16_t>(port)}).ok();

@@ -1,4 +1,4 @@
-// Requests to the hub: redirects, the token, retries, and the sentence for each failure.
+// Requests to the hub: redirects, the token, retries, and the message of each failure.
 #pragma once
 
 #include <cstdint>

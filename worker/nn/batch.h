@@ -11,7 +11,7 @@
 
 namespace tilewright::nn {
 
-// What the rows of a matrix stand for: each token, or the first token ([CLS]) of each example.
+// What the rows of a matrix represent: each token, or the first token ([CLS]) of each example.
 enum class Rows { kTokens, kExamples };
 
 // 2^k consecutive, aligned shards: a subtree of the gradient's tree. Offsets count from the

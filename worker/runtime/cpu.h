@@ -43,7 +43,7 @@ struct AmxSupport {
 };
 AmxSupport detect_amx();
 
-// A sentence if the CPU has AMX but the process cannot use it; empty otherwise.
+// A message if the CPU has AMX but the process cannot use it; empty otherwise.
 std::string describe_missing_amx(const AmxSupport& support);
 
 // Returns the fastest ISA of `cpu`, or `forced` (the value of TILEWRIGHT_ISA; empty: not forced).

@@ -56,7 +56,7 @@ ThreadPool::~ThreadPool() {
 }
 
 // A job ends when each of its tasks is finished, so its fields and its body outlive every claimed
-// task. A thread that claims too late gets a number below 1 and leaves them alone, or a task of the
+// task. A thread that claims too late gets a number below 1 and does not use them, or a task of the
 // next job: the claim reads what the store of `unclaimed_` released.
 std::int64_t ThreadPool::run_tasks(int thread) {
   std::int64_t count = 0;

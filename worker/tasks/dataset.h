@@ -16,7 +16,8 @@
 
 namespace tilewright::tasks {
 
-// What a task keeps of its input, beside the tokens, to score predictions. Each task derives its own.
+// What a task keeps of its input besides the tokens, to score predictions. Each task derives its
+// own.
 struct Source {
   virtual ~Source() = default;
 };

@@ -65,8 +65,8 @@ class Task {
   // Relative to the data directory: "train.tsv".
   virtual std::string file_name(const DataPart& part) const = 0;
 
-  // Throws Failure with ExitCode::kData and one sentence: file, line, what was found, what was
-  // expected.
+  // Throws Failure with ExitCode::kData; the message names the file, the line, what was found and
+  // what was expected.
   virtual Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
                        const ReadOptions& options) const = 0;
 

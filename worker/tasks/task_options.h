@@ -1,4 +1,4 @@
-// What determines a task beside its name.
+// What determines a task besides its name.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct TaskOptions {
   std::string train_file = {};
   std::string validation_file = {};
   std::string test_file = {};
-  // Whether the labels of a task without a name are numbers to predict; nullopt: they are if they
-  // are not integers.
+  // Whether a task without a name is a regression; nullopt: if its labels are numbers, not all of
+  // them integers.
   std::optional<bool> is_regression = {};
   // id2label of the model's config.json in order. A task with the same labels, in any case and
   // order, takes the order from it.

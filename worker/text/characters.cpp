@@ -13,9 +13,9 @@ struct CodePointRange {
   char32_t last;
 };
 
-// The tables below list the code points for which the reference differs from utf8proc. An entry may
-// also include code points for which both agree, so that one entry covers several differences.
-// tests/golden/text compares every code point.
+// The tables below list the code points for which Hugging Face's tokenizers differ from utf8proc.
+// An entry may also include code points for which both agree, so that one entry covers several
+// differences. tests/golden/text compares every code point.
 
 // Format characters added after Unicode 8: kept.
 constexpr CodePointRange kNewFormat[] = {

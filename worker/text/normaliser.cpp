@@ -67,9 +67,9 @@ class Normaliser::Writer {
     bool removed;  // an accent
   };
 
-  // The reference replaces the original characters by the parts in their new order: the k-th part
-  // that begins a decomposition gets the position of the k-th character, and an added part that of
-  // the part before it.
+  // Hugging Face's tokenizers replace the original characters by the parts in their new order: the
+  // k-th part that begins a decomposition gets the position of the k-th character, and an added
+  // part that of the part before it.
   void write(const Part& part) {
     if (!part.added) {
       last_ = unwritten_[next_++];

@@ -1,5 +1,6 @@
-// When a checkpoint that could not be written is tried again. The training continues meanwhile: a
-// storage that is full or away for a while costs at most the steps since the last checkpoint.
+// When a checkpoint that could not be written is tried again. The training continues meanwhile:
+// while the storage is full or unavailable, a crash loses at most the steps since the last
+// checkpoint.
 #pragma once
 
 #include <chrono>

@@ -5,6 +5,7 @@
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
+#include "worker/checkpoint/writer.h"
 #include "worker/kernels/numerics_version.h"
 #include "worker/nn/parameters.h"
 #include "worker/tasks/registry.h"
@@ -176,16 +177,16 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   if (settings.do_train && settings.load_best_model_at_end) {
     job.fingerprint["evaluation_data"] = digest_of(job.evaluation_sets.front().data);
   }
-  end_part("data and tokens");
+  end_part("data reading and tokenization");
   open_starting_weights(job, sources.pool);
-  end_part("check of the weights");
+  end_part("weight verification");
   // Without a UID from the environment, equal flags, data and weights are the same job, which the
   // next launch resumes. With --overwrite_output_dir each launch is a new job, as in Hugging Face's
   // scripts.
   if (job.uid.empty()) {
-    job.uid = settings.overwrite_output_dir
-                  ? "launch-" + random_uuid()
-                  : "flags-" + sha256_hex(job.fingerprint.dump()).substr(0, 16);
+    job.uid = settings.overwrite_output_dir ? "launch-" + random_uuid()
+                                            : std::string(checkpoint::kHashedUidPrefix) +
+                                                  sha256_hex(job.fingerprint.dump()).substr(0, 16);
   }
   job.fingerprint["kernels"] = kernels::kNumericsVersion;
   return job;

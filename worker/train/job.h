@@ -64,7 +64,7 @@ void open_starting_weights(Job& job, runtime::ThreadPool* pool = nullptr);
 // so that training from it would give other bits.
 void check_weights_unchanged(const Job& job, runtime::ThreadPool* pool = nullptr);
 
-// Where the input comes from, beside the flags.
+// Where the input comes from, besides the flags.
 struct JobSources {
   std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
   std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files

@@ -21,7 +21,7 @@ std::string describe_estimate(const MemoryEstimate& need) {
       to_mib(need.activations), to_mib(need.gradients));
 }
 
-// Ends a list of what would help.
+// The end of a list of suggestions.
 std::string suggestion(const MemoryEstimate& need, bool smaller_batch_fits) {
   if (!smaller_batch_fits) return " or a smaller model";
   return fmt::format("{} or a smaller --{}", need.can_recompute ? ", --gradient_checkpointing" : "",

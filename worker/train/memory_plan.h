@@ -19,8 +19,8 @@ struct MemoryPlan {
 };
 
 // An evaluation batch may have this many tokens, also if it then has more than
-// per_device_eval_batch_size examples: with few tokens the linear layers wait for their weights.
-// More tokens were not faster, because the activations then leave the cache.
+// per_device_eval_batch_size examples: with few tokens loading the weights limits the linear
+// layers. More tokens were not faster, because the activations then do not fit in the cache.
 inline constexpr std::int64_t kEvaluationTokens = 2048;
 
 // The end of the evaluation batch that begins at example `begin` of [begin, end).

@@ -1,5 +1,5 @@
-// Writes the ownership marker or the final output, trying again while the storage is full or away.
-// The model in memory is worth more than a minute of waiting.
+// Writes the ownership marker or the final output, retrying for up to a minute while the storage
+// is full or unavailable, because a failure here would lose the model in memory.
 #pragma once
 
 #include <functional>

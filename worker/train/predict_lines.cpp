@@ -26,8 +26,8 @@ struct Sentences {
   std::optional<std::string> second;
 };
 
-[[noreturn]] void fail(const std::string& name, std::size_t line, const std::string& sentence) {
-  throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name, line, sentence));
+[[noreturn]] void fail(const std::string& name, std::size_t line, const std::string& message) {
+  throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name, line, message));
 }
 
 // A line of the input: a JSON object with strings.
@@ -41,8 +41,8 @@ class Line {
     if (!json_.is_object()) fail(fmt::format("found {}, {}", json_.type_name(), expected));
   }
 
-  [[noreturn]] void fail(const std::string& sentence) const {
-    tilewright::train::fail(input_, number_, sentence);
+  [[noreturn]] void fail(const std::string& message) const {
+    tilewright::train::fail(input_, number_, message);
   }
   std::size_t number() const { return number_; }
   // null: there is no such member.

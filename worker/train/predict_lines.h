@@ -11,7 +11,7 @@
 
 namespace tilewright::train {
 
-// The size of an input, and of one of its lines, at most.
+// The largest input, and the longest line of it.
 inline constexpr std::size_t kMaxInputBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxInputLineBytes = std::size_t{1} << 20;
 
@@ -23,7 +23,7 @@ inline constexpr std::size_t kMaxInputLineBytes = std::size_t{1} << 20;
 //
 // A model whose architecture in config.json is one for question answering takes {"question": ...,
 // "context": ...} and gives {"answer": ..., "score": ..., "start": ..., "end": ...}: the answer that
-// run_qa would choose, its probability in the n-best list, and its begin and end in the context in
+// run_qa would choose, its probability in the n-best list, and its start and end in the context in
 // code points. If there is no answer, which is predicted with version_2_with_negative only or if no
 // pair of the n_best_size best tokens is an answer, it is empty and start and end are 0. An "id", a
 // string or a number, is repeated.

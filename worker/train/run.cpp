@@ -115,9 +115,9 @@ elastic::StateReport decode_report(const std::string& text) {
   throw Failure(code, "the workers have different settings");
 }
 
-// Checks that processes that share memory fit together. Processes that were in an earlier
-// membership epoch have allocated their memory already; only a newcomer can be refused.
-void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, bool newcomer) {
+// Checks that processes that share memory fit into it together. Processes that were in an earlier
+// membership epoch have allocated their memory already; only a new worker can be refused.
+void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, bool new_worker) {
   if (mesh.world() == 1) return;
   std::vector<MemoryDemand> demands;
   for (const std::string& text :
@@ -125,7 +125,7 @@ void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, 
                                kMaxMessageBytes, monotonic_now() + kCollectiveTimeout)) {
     demands.push_back(decode_demand(text));
   }
-  if (!newcomer) return;
+  if (!new_worker) return;
   check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
 }
 
@@ -262,8 +262,8 @@ class TrainingRun {
     start_logged_ = false;
   }
 
-  // What all workers continue from. Refuses workers whose flags, model or data differ: their
-  // gradients would not belong together. Collective.
+  // What all workers continue from. Refuses workers whose flags, model or data differ, because
+  // the sum of their gradients would be wrong. Collective.
   elastic::StateAgreement agree(collectives::Mesh& mesh, std::int64_t resume_step) {
     const elastic::StateReport own{sha256_hex(job_.fingerprint.dump()), trainer_->position(),
                                    trainer_->last_checkpoint_step()};
@@ -275,7 +275,7 @@ class TrainingRun {
     elastic::StateAgreement agreement = elastic::agree_on_state(reports, resume_step);
     const std::vector<int>& wrong = agreement.inconsistent;
     if (wrong.empty()) return agreement;
-    // Only a newcomer ends; the survivors continue without it.
+    // Only a new worker exits; the survivors continue without it.
     const bool survives =
         own.position.complete() && std::ranges::find(wrong, mesh.rank()) == wrong.end();
     refuse_inconsistent(job_, mesh, survives ? ExitCode::kPeerLost : ExitCode::kUsage);
@@ -289,8 +289,8 @@ class TrainingRun {
     const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
     if (options_.output_dir_of_rank0) adopt_output_dir(mesh);
     trainer_->begin_epoch(mesh);
-    check_memory_across_ranks(*trainer_, mesh, newcomer_);
-    newcomer_ = false;
+    check_memory_across_ranks(*trainer_, mesh, new_worker_);
+    new_worker_ = false;
     const bool is_rank0 = mesh.rank() == 0;
     if (is_rank0 && !start_logged_) log_start(mesh.world());
     const MonotonicTime agreed = monotonic_now();
@@ -545,7 +545,7 @@ class TrainingRun {
   runtime::Isa isa_ = runtime::Isa::kRef;
   std::unique_ptr<Trainer> trainer_;
   std::optional<kernels::PeakMeter> peak_;  // of this worker's CPUs
-  bool newcomer_ = true;                    // until the first check of the memory of all processes
+  bool new_worker_ = true;                  // until the first check of the memory of all processes
   bool start_logged_ = false;
   std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began

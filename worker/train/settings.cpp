@@ -165,7 +165,7 @@ std::string describe_data_type(const TrainingArguments& arguments, const Setting
   }
   if (settings.bf16 && !native) {
     return fmt::format(
-        "computing in bf16 as asked, emulated with {}: this CPU has no bf16 "
+        "computing in bf16 as requested, emulated with {}: this CPU has no bf16 "
         "instructions",
         runtime::name(isa));
   }

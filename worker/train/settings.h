@@ -23,17 +23,17 @@ namespace tilewright::train {
 //   belongs to it.
 struct Settings : TrainingSettings {
   // Examples per optimizer step: per-device batch size x nominal workers x accumulation steps. It
-  // stays the same for the life of the job, however many workers there are.
+  // stays the same for the whole job, whatever the number of workers.
   std::int64_t global_batch = 0;
   // Without --bf16 the data type follows from the instruction set of the membership epoch: bf16 if
-  // it has bf16 instructions. bf16 then holds what this machine would use alone.
+  // it has bf16 instructions. bf16 then holds the choice of this machine alone.
   bool chooses_data_type = false;
 
   bool uses_onednn() const { return gemm_backend == "onednn"; }
   bool needs_best_model() const { return load_best_model_at_end || save_strategy == "best"; }
 };
 
-// What the settings follow from, beside the flags.
+// What determines the settings, besides the flags.
 struct Machine {
   std::int64_t world = 1;  // processes at the start, if nominal_workers or max_workers is 0
   std::int64_t virtual_shards = 0;  // if the flag is 0; 0: automatic

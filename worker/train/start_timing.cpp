@@ -25,20 +25,20 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
   runtime::ThreadPool pool(
       settings.threads > 0 ? static_cast<int>(settings.threads) : options.threads,
       options.thread_cpus);
-  end_part("settings and names");
+  end_part("settings, model and data set names");
   const Job job =
       load_job(settings, "",
                {.task = nullptr, .tables = std::move(tables), .pool = &pool, .end_part = end_part});
   const runtime::Isa isa = usable_isas(job, options.isas).back();
   Faults faults;
   const auto trainer = make_trainer(job, isa, pool, faults, log);
-  end_part("memory");
+  end_part("memory allocation");
   const kernels::PeakMeter peak(isa, settings.bf16, pool);
-  end_part("peak of the CPU");
+  end_part("CPU peak measurement");
   const auto mesh = collectives::Mesh::single_rank();
   trainer->begin_epoch(*mesh);
   trainer->restore(*mesh, {});
-  end_part("weights");
+  end_part("weight loading");
   TrainerHooks hooks;
   bool first = true;
   hooks.on_step = [&](const StepReport&, const Rates&) {

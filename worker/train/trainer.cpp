@@ -155,7 +155,7 @@ class TypedTrainer final : public Trainer {
     return estimate;
   }
 
-  // A worker that leaves ends the wait of the others: wait until all know why they stop.
+  // If this worker exited first, the others would report a lost peer instead of the divergence.
   void wait_for_all(collectives::Mesh& mesh) {
     try {
       collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);

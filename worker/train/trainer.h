@@ -50,9 +50,10 @@ class Trainer {
   virtual SavedState save_state() const = 0;
   virtual void load_state(const SavedState& saved) = 0;
   // Trains to the last step, evaluates and writes checkpoints when they are due. Collective. Throws
-  // Failure(kPeerLost): the state is that after the last completed step, from which restore() goes
-  // on. Throws Failure(kDiverged) on all workers if the loss, the gradient or, before
-  // they are used, the weights are not finite; weights that are not finite are never written.
+  // Failure(kPeerLost): the state is that after the last completed step, from which restore()
+  // continues. Throws Failure(kDiverged) on all workers if the loss or the gradient is not finite,
+  // or the weights before an evaluation or a checkpoint; weights that are not finite are never
+  // written.
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // See TrainingState. Collective.
   virtual std::int64_t load_best_model(collectives::Mesh& mesh) = 0;

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/model_directory.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_timeout.h"
 #include "worker/train/results.h"
@@ -517,14 +517,14 @@ template <typename Activation>
 std::string TrainingState<Activation>::write_model(
     const std::map<std::string, std::string>& results) {
   faults_.hit("output.begin");
-  checkpoint::ModelFolderContent content;
+  checkpoint::ModelDirectoryContent content;
   content.weights = views(model_.parameters().data());
   content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels,
                                                       job_.model.encoder, job_.settings.task_name);
   content.tokenizer_source = tokenizer_directory(job_.settings);
   content.extra_files = results;
   content.before_commit = [this] { faults_.hit("output.before_rename"); };
-  std::string digest = checkpoint::write_model_folder(output(), content).sha256;
+  std::string digest = checkpoint::write_model_directory(output(), content).sha256;
   faults_.hit("output.done");
   return digest;
 }

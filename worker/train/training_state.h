@@ -26,8 +26,8 @@ namespace tilewright::train {
 // What a training is restored from at the beginning of a membership epoch.
 struct RestoreFrom {
   bool resume = false;  // the output directory has this job's earlier output
-  // The step of the job's latest checkpoint, as far as the coordinator knows; -1: none. Going back
-  // behind it would lose progress in silence.
+  // The step of the latest checkpoint that the coordinator has recorded; -1: none. Resuming from an
+  // earlier one would lose progress without an error.
   std::int64_t required_step = -1;
   elastic::StateAgreement agreement = {};  // equal on all ranks
   bool after_loss = false;                 // this worker's last membership epoch was broken

@@ -372,14 +372,14 @@ void expect_minilm(Isa isa) {
       loss * bound +
           kSlack * std::abs(scalar(expected, std::string(dtype<Element>()) + "loss") - loss));
   for (const Tensor& tensor : run.model.layout().tensors) {
-    const auto ours = run.dense(tensor, gradient);
+    const auto computed = run.dense(tensor, gradient);
     const double exact = scalar(expected, "norm." + tensor.name);
     const ParameterLayout& layout = run.model.layout();
     const double size = scalar(expected, "norm." + norm_reference(layout, tensor).name);
     const double torch =
         scalar(expected, std::string(dtype<Element>()) + "grad_error." + tensor.name);
     const double allowed = cancellation_factor(layout, tensor) * std::max(bound, kSlack * torch);
-    EXPECT_NEAR(norm(ours), exact, size * allowed) << tensor.name;
+    EXPECT_NEAR(norm(computed), exact, size * allowed) << tensor.name;
     const auto index = read_integers(expected, "sample_index." + tensor.name);
     const auto value = read_floats(expected, "sample_value." + tensor.name,
                                    {static_cast<std::int64_t>(index.size())});
@@ -391,9 +391,9 @@ void expect_minilm(Isa isa) {
                                                                            : tensor.count));
     double worst = 0;
     for (std::size_t i = 0; i < index.size(); ++i) {
-      worst =
-          std::max<double>(worst, std::abs(ours[static_cast<std::size_t>(index[i])] - value[i]) -
-                                      2 * allowed * std::abs(value[i]));
+      worst = std::max<double>(worst,
+                               std::abs(computed[static_cast<std::size_t>(index[i])] - value[i]) -
+                                   2 * allowed * std::abs(value[i]));
     }
     EXPECT_LE(worst, each) << tensor.name;
   }

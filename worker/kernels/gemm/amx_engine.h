@@ -125,7 +125,7 @@ constexpr Engine<bf16> make_amx_engine(const char* name) {
   engine.granularity = kAmxBlock;
   engine.forward = amx_forward<Tiles>;
   engine.forward_scratch = amx_forward_scratch;
-  engine.panels_stay = true;
+  engine.panels_stay_in_l2 = true;
   engine.packs_x_once = true;
   engine.weight = amx_weight<Tiles, Packing>;
   engine.pack_dy = amx_pack_dy<Packing>;

@@ -84,8 +84,8 @@ inline std::size_t amx_forward_scratch(std::int64_t k) {
   return static_cast<std::size_t>(amx_blocks(k) * kAmxElements) * sizeof(bf16);
 }
 
-// 32 rows of the left operand at a time meet the panels of a group, which are streamed from the L2
-// cache. Nothing is packed but incomplete blocks, and the rows are read once per group.
+// Multiplies 32 rows of the left operand at a time by the panels of a group, which are streamed
+// from the L2 cache. Only incomplete blocks are packed, and the rows are read once per group.
 template <class Tiles>
 void amx_forward(const ForwardBlock<bf16>& block) {
   Tiles tiles;

@@ -82,9 +82,9 @@ struct Engine {
   void (*forward)(const ForwardBlock<Element>&) = nullptr;
   // Bytes of scratch for a block with the summed dimension k; null: none.
   std::size_t (*forward_scratch)(std::int64_t k) = nullptr;
-  // The panels of a block stay in the L2 cache while many rows pass them. false: the rows of a
-  // block stay there while the panels pass.
-  bool panels_stay = false;
+  // The panels of a block stay in the L2 cache and are multiplied by many rows. false: the rows of
+  // a block stay there and are multiplied by many panels.
+  bool panels_stay_in_l2 = false;
   // dW: x is packed once, before its products, and a chunk of dy fills the L2 cache. If x has more
   // columns than dy, they change places, and the result is transposed. false: each block packs the
   // panels of x for itself, and a panel fits in the L1 cache.

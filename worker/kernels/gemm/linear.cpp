@@ -18,7 +18,7 @@ BlockSize plan_forward(const Engine<Activation>& engine, std::int64_t rows, std:
                        std::int64_t k, int threads) {
   // A row of tiles and a panel come from the L3 cache once per block.
   const TiledMatrix matrix{rows, columns, engine.mr, engine.nr, 0.5, 1.0};
-  if (engine.panels_stay) {
+  if (engine.panels_stay_in_l2) {
     return fastest_blocks(matrix, {round_up_to(rows, engine.mr), round_up_to(columns, engine.nr)},
                           threads);
   }

@@ -48,7 +48,7 @@ struct Workspace {
         d_out_rows(take_panels((Q + 1) / kPack, backward ? Dp : 0)),
         d_keys(scratch.take<float>(backward && S > block ? S * Dp : 0)),
         d_values(scratch.take<float>(backward && S > block ? S * Dp : 0)) {}
-  // Whether K and V are read as A where they stand. With several blocks of queries they are read
+  // Whether K and V are read as A without packing. With several blocks of queries they are read
   // several times, so copies without gaps between the rows are faster.
   bool in_place(std::int64_t S) const { return kReadsInPlace<Activation> && S <= block; }
   // Where operands replace fp32 values: kLead rows before them, so that the operand's rows, which

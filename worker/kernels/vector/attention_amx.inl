@@ -7,7 +7,7 @@
 //   pairs   a right operand: 16 pairs of summed elements of 16 columns each
 // A column is 16 queries, a chunk 32 keys or queries, a square 2 x 2 tiles of sums. Scores are
 // transposed, [keys, queries]: the statistics of a query are one lane, P and dS are rows of dV and
-// dK as they stand, and pairs of keys of the transposed outputs O^T = V^T P^T and dQ^T = K^T dS^T.
+// dK unpacked, and pairs of keys of the transposed outputs O^T = V^T P^T and dQ^T = K^T dS^T.
 //
 // Vectors that load what tiles have just stored stall, so sums are used one step after they are
 // stored.
@@ -831,7 +831,7 @@ class BackwardHead {
     fetch.next(context_, h_.width, h_.D);
   }
 
-  // sum_j P dP = dO . O, from the same dots as dP: with a single key both are equal bits.
+  // sum_j P dP = dO . O, from the same tile products as dP: the bits are the same for a single key.
   void compute_deltas() {
     for (std::int64_t q = 0; q < 2 * w_.query_chunks; ++q) {
       const std::int64_t i = q * kTileRows;

@@ -1,4 +1,4 @@
-// What all attention kernels share: where a head stands in the activations, scratch, prefetching.
+// What all attention kernels share: positions of heads in the activations, scratch, prefetching.
 #include "worker/kernels/kernel_table.h"
 
 namespace tilewright::kernels {

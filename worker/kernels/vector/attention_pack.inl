@@ -29,7 +29,7 @@ inline Vec load_elements_of(const Activation* row, std::int64_t e, std::int64_t 
   }
 }
 
-// Whether rows of activations are rows of A as they stand.
+// Whether rows of activations can be read as rows of A without packing.
 template <typename Activation>
 inline constexpr bool kReadsInPlace = kPerElement<Activation> * sizeof(Activation) ==
                                       sizeof(Element<Activation>);

@@ -174,7 +174,7 @@ class GlueTask : public sentences::SentenceTask {
     std::string first;
 
     void add(const RowSource& rows) {
-      if (count++ == 0) first = rows.place();
+      if (count++ == 0) first = rows.location();
     }
     void warn(const RowSource& rows, const std::string& which,
               std::vector<std::string>& warnings) const {

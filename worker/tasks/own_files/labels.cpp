@@ -52,7 +52,8 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                   parse<std::int64_t>(value.text).has_value();
   if (!is_number && all_numbers_) {
     all_numbers_ = false;
-    not_a_number_ = fmt::format("{}: the label is \"{}\"", rows.place(), value.text.substr(0, 60));
+    not_a_number_ =
+        fmt::format("{}: the label is \"{}\"", rows.location(), value.text.substr(0, 60));
   }
   if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
 }
@@ -68,8 +69,8 @@ Labels LabelFinder::finish(const RowSource& rows) const {
     labels.type = LabelType::kNumbers;
     return labels;
   }
-  const auto fail = [&](const std::string& sentence) {
-    throw Failure(ExitCode::kData, fmt::format("{}: {}", rows.name(), sentence));
+  const auto fail = [&](const std::string& message) {
+    throw Failure(ExitCode::kData, fmt::format("{}: {}", rows.name(), message));
   };
   if (all_numbers_ && !all_integers_) {
     fail("the labels are not integers, expected integers or strings for a classification");

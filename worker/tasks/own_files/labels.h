@@ -40,7 +40,7 @@ class LabelFinder {
   bool has_numbers_ = false;
   bool all_integers_ = true;
   bool all_numbers_ = true;
-  std::string not_a_number_;        // place and text of the first
+  std::string not_a_number_;        // location and text of the first
   std::set<std::string> distinct_;  // at most one more than kMaxLabels
 };
 

@@ -57,7 +57,7 @@ std::vector<std::string> sentence_columns(const RowSource& rows) {
   }
   if (found.empty()) {
     throw Failure(ExitCode::kData,
-                  fmt::format("{}: has no column beside \"{}\", expected one or two with sentences",
+                  fmt::format("{}: has no column except \"{}\", expected one or two with sentences",
                               rows.name(), kLabel));
   }
   return found;

@@ -91,6 +91,6 @@ bool CsvRows::next() {
   return true;
 }
 
-std::string CsvRows::place() const { return fmt::format("{}:{}", name_, row_line_); }
+std::string CsvRows::location() const { return fmt::format("{}:{}", name_, row_line_); }
 
 }  // namespace tilewright::tasks

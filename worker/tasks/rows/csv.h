@@ -19,7 +19,7 @@ class CsvRows : public RowSource {
   bool next() override;
   Value value(std::size_t column) const override { return {ValueKind::kField, fields_.at(column)}; }
   std::string name() const override { return name_; }
-  std::string place() const override;  // the line in which the row begins
+  std::string location() const override;  // the line in which the row begins
 
  private:
   bool next_fields();  // false at the end

@@ -82,7 +82,7 @@ class RowHandler : public nlohmann::json_sax<json> {
     if (in_row()) {
       if (depth_ == row_depth_) set_cell(ValueKind::kOther, "an object");
     } else if (!is_ignored()) {
-      if (document_ended_) fail("found an object behind the rows, expected the end of the file");
+      if (document_ended_) fail("found an object after the rows, expected the end of the file");
       rows_.push_back({position_.line, {}});
       row_depth_ = depth_ + 1;
     }
@@ -124,7 +124,7 @@ class RowHandler : public nlohmann::json_sax<json> {
       if (depth_ == row_depth_) set_cell(ValueKind::kOther, "a list");
     } else if (!is_ignored()) {
       if (depth_ > 0) fail("found a list in the list of rows, expected an object");
-      if (document_ended_) fail("found a list behind the rows, expected the end of the file");
+      if (document_ended_) fail("found a list after the rows, expected the end of the file");
       array_depth_ = 1;
     }
     return enter();
@@ -143,14 +143,14 @@ class RowHandler : public nlohmann::json_sax<json> {
     return false;
   }
 
-  [[noreturn]] void fail(const std::string& sentence) const {
-    throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name_, position_.line, sentence));
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name_, position_.line, message));
   }
   const std::string& last_token() const { return last_token_; }
 
  private:
   bool in_row() const { return row_depth_ > 0; }
-  // In the members beside "data".
+  // In the members other than "data".
   bool is_ignored() const { return is_document_ && array_depth_ == 0 && depth_ > 0; }
   // The first object of the file, and nothing before it.
   bool is_data_member() const {
@@ -237,7 +237,7 @@ Value JsonRows::value(std::size_t column) const {
   return {cells[column].kind, cells[column].text};
 }
 
-std::string JsonRows::place() const {
+std::string JsonRows::location() const {
   return next_ == 0 ? name_ : fmt::format("{}:{}", name_, rows_[next_ - 1].line);
 }
 

@@ -19,7 +19,7 @@ class JsonRows : public RowSource {
   bool next() override;
   Value value(std::size_t column) const override;
   std::string name() const override { return name_; }
-  std::string place() const override;  // the line in which the object begins
+  std::string location() const override;  // the line in which the object begins
 
   struct Cell {
     ValueKind kind = ValueKind::kMissing;

@@ -30,8 +30,8 @@ std::size_t RowSource::column(std::string_view wanted) const {
                             listed.size() < columns().size() ? " and others" : ""));
 }
 
-void RowSource::fail(const std::string& sentence) const {
-  throw Failure(ExitCode::kData, fmt::format("{}: {}", place(), sentence));
+void RowSource::fail(const std::string& message) const {
+  throw Failure(ExitCode::kData, fmt::format("{}: {}", location(), message));
 }
 
 std::unique_ptr<RowSource> open_rows(const std::string& path) {

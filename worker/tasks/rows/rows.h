@@ -50,13 +50,13 @@ class RowSource {
   // The file: "data/train.tsv".
   virtual std::string name() const = 0;
   // The current row: "data/train.tsv:12".
-  virtual std::string place() const = 0;
+  virtual std::string location() const = 0;
 
   std::optional<std::size_t> find_column(std::string_view name) const;
   // Throws Failure(kData), which lists the columns, if it is missing.
   std::size_t column(std::string_view name) const;
-  // Throws Failure(kData) with the message "PLACE: SENTENCE".
-  [[noreturn]] void fail(const std::string& sentence) const;
+  // Throws Failure(kData) with the message "LOCATION: MESSAGE".
+  [[noreturn]] void fail(const std::string& message) const;
 
  protected:
   RowSource() = default;

@@ -60,6 +60,6 @@ Value TsvRows::value(std::size_t column) const {
   return {ValueKind::kField, fields_[column]};
 }
 
-std::string TsvRows::place() const { return fmt::format("{}:{}", name_, line_); }
+std::string TsvRows::location() const { return fmt::format("{}:{}", name_, line_); }
 
 }  // namespace tilewright::tasks

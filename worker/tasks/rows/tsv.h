@@ -26,7 +26,7 @@ class TsvRows : public RowSource {
   bool next() override;
   Value value(std::size_t column) const override;
   std::string name() const override { return name_; }
-  std::string place() const override;
+  std::string location() const override;
 
  private:
   bool next_fields();  // false at the end

@@ -15,7 +15,7 @@
 namespace tilewright::tasks::sentences {
 namespace {
 
-// Of a data set without labels: where its examples stand in the file.
+// Of a data set without labels: the rows of its examples in the file.
 struct RowIndices : Source {
   std::vector<std::int64_t> indices;
 };

@@ -42,9 +42,9 @@ std::optional<std::size_t> byte_of_utf16(std::string_view context, std::size_t u
 ExamplesBuilder::ExamplesBuilder(std::string source, std::size_t max_questions)
     : source_(std::move(source)), max_questions_(max_questions) {}
 
-void ExamplesBuilder::fail(const std::string& id, const std::string& sentence) const {
+void ExamplesBuilder::fail(const std::string& id, const std::string& message) const {
   throw Failure(ExitCode::kData,
-                fmt::format("{}: question \"{}\": {}", source_, shortened(id), sentence));
+                fmt::format("{}: question \"{}\": {}", source_, shortened(id), message));
 }
 
 const std::string& ExamplesBuilder::last_id() const {
@@ -67,7 +67,7 @@ void ExamplesBuilder::check_text(const std::string& id, const char* what,
   }
 }
 
-// run_qa takes offsets on trust; wrong ones would train on other words than the answers.
+// run_qa does not check offsets; with wrong ones it trains on other words than the answers.
 void ExamplesBuilder::check_answer(const Question& question, const Answer& answer) const {
   const std::string& id = question.id;
   const std::string_view context = examples_.contexts[question.context];

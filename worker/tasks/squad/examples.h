@@ -66,7 +66,7 @@ class ExamplesBuilder {
   Examples finish() &&;
 
   // Throws Failure(kData) with the message 'train.json: question "ID": SENTENCE'.
-  [[noreturn]] void fail(const std::string& id, const std::string& sentence) const;
+  [[noreturn]] void fail(const std::string& id, const std::string& message) const;
 
  private:
   void check_text(const std::string& id, const char* what, const std::string& text) const;

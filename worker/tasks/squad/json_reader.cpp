@@ -96,9 +96,9 @@ class Fields {
   }
 
   template <typename... Args>
-  [[noreturn]] void fail(fmt::format_string<Args...> sentence, Args&&... args) const {
-    throw Failure(ExitCode::kData, fmt::format("{}: {}", place_,
-                                               fmt::format(sentence, std::forward<Args>(args)...)));
+  [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: {}", place_, fmt::format(message, std::forward<Args>(args)...)));
   }
 
  private:
@@ -190,8 +190,8 @@ class Reader {
   Examples finish() && { return std::move(builder_).finish(); }
 
  private:
-  [[noreturn]] void fail(const std::string& sentence) const {
-    throw Failure(ExitCode::kData, fmt::format("{}: {}", source_, sentence));
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Failure(ExitCode::kData, fmt::format("{}: {}", source_, message));
   }
 
   std::string row_place() const {

@@ -77,7 +77,9 @@ TEST_F(OutputOwnershipTest, ResumesItsDirectoryEvenIfItMayOverwrite) {
 
 TEST_F(OutputOwnershipTest, RefusesAnotherJobAndForeignContent) {
   acquire("uid-1");
-  expect_refused("uid-2", "belongs to job \"uid-1\", but this is job \"uid-2\"");
+  expect_refused("uid-2", "belongs to job \"uid-1\", but this is job \"uid-2\"; use another");
+  expect_refused("flags-2",
+                 "job \"flags-2\", which has other flags, data or starting weights; use");
   EXPECT_EQ(acquire("uid-1"), OutputOwnership::kResumed);
   std::filesystem::remove(output_ / kOwnershipMarkerFile);
   write_file(output_ / "thesis.txt", "");

@@ -15,7 +15,7 @@
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/model_directory.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -76,7 +76,7 @@ class OutputWriterTest : public ::testing::Test {
     content.extra_files["who"] = who;
     return content;
   }
-  ModelFolderContent model_of(const std::string& who) {
+  ModelDirectoryContent model_of(const std::string& who) {
     return {{{"classifier.weight", {2}, values_.data()}}, "{}\n", source_, {{"who", who}}};
   }
   std::string who(const std::string& directory) const {
@@ -133,9 +133,9 @@ TEST_F(OutputWriterTest, LeavesANewerOutputIntactAfterSigcont) {
         write_checkpoint(writer, content);
       },
       [&](const OutputWriter& writer) {
-        ModelFolderContent content = model_of("old");
+        ModelDirectoryContent content = model_of("old");
         content.before_commit = stop;
-        write_model_folder(writer, content);
+        write_model_directory(writer, content);
       },
       [&](const OutputWriter& writer) {
         write_checkpoint(writer, checkpoint_of("old", 1));
@@ -154,7 +154,7 @@ TEST_F(OutputWriterTest, LeavesANewerOutputIntactAfterSigcont) {
     const OutputWriter newer = own(output_, epoch);
     write_checkpoint(newer, checkpoint_of("new", 2));
     write_checkpoint(newer, checkpoint_of("new", 3));
-    write_model_folder(newer, model_of("new"));
+    write_model_directory(newer, model_of("new"));
     const auto names = content_of(output_);
     kill(old_writer, SIGCONT);
     EXPECT_EQ(exit_code_of(old_writer), ExitCode::kSuperseded);
@@ -258,7 +258,7 @@ TEST_F(OutputWriterTest, IsTheOnlyOneOfManyConcurrentProcesses) {
         write_checkpoint(writer, checkpoint_of(std::to_string(epoch), step));
         prune(writer, 2);
       }
-      write_model_folder(writer, model_of(std::to_string(epoch)));
+      write_model_directory(writer, model_of(std::to_string(epoch)));
     }));
   }
   int completed = 0;

@@ -21,7 +21,7 @@ Pickle read(const std::string& text) {
   return read_pickle(exact_copy(text), "model.bin", ExitCode::kWeights);
 }
 
-void expect_pickle_refused(const std::string& text, const std::string& part) {
+void expect_refused(const std::string& text, const std::string& part) {
   expect_failure([&] { read(text); }, ExitCode::kWeights,
                  AllOf(HasSubstr("model.bin: the pickle "), HasSubstr(part)));
 }
@@ -94,22 +94,20 @@ TEST(PickleTest, ReadsOlderForms) {
 }
 
 TEST(PickleTest, NamesTheGlobalThatItRefuses) {
-  expect_pickle_refused(call(global("os", "system"), {text("id")}) + ".",
-                        "calls os.system; expected only tensors");
-  expect_pickle_refused(call(global("builtins", "eval"), {text("1")}) + ".",
-                        "calls builtins.eval;");
-  expect_pickle_refused(global("__builtin__", "eval"), "calls __builtin__.eval;");
-  expect_pickle_refused(global("posix", "system"), "calls posix.system;");
-  expect_pickle_refused(global("torch.storage", "_load_from_bytes"),
-                        "torch.storage._load_from_bytes;");
-  expect_pickle_refused(global("collections", "OrderedDict.__class__"), "OrderedDict.__class__;");
-  expect_pickle_refused(global("", ""), "calls .;");
-  expect_pickle_refused(global("a b", "\x1b[2J"), "calls \"a b.\\u001b[2J\";");
-  expect_pickle_refused(text("os") + text("system") + "\x93", "calls os.system;");
-  expect_pickle_refused("\x8c\x02os\x94\x8c\x06system\x94h" + std::string("\0", 1) + "h\x01\x93",
-                        "calls os.system;");
-  expect_pickle_refused("K\x01K\x02\x93", "the name of a global is not a string");
-  expect_pickle_refused("c" + std::string(5000, 'm') + "\nf\n", "a name of less than");
+  expect_refused(call(global("os", "system"), {text("id")}) + ".",
+                 "calls os.system; expected only tensors");
+  expect_refused(call(global("builtins", "eval"), {text("1")}) + ".", "calls builtins.eval;");
+  expect_refused(global("__builtin__", "eval"), "calls __builtin__.eval;");
+  expect_refused(global("posix", "system"), "calls posix.system;");
+  expect_refused(global("torch.storage", "_load_from_bytes"), "torch.storage._load_from_bytes;");
+  expect_refused(global("collections", "OrderedDict.__class__"), "OrderedDict.__class__;");
+  expect_refused(global("", ""), "calls .;");
+  expect_refused(global("a b", "\x1b[2J"), "calls \"a b.\\u001b[2J\";");
+  expect_refused(text("os") + text("system") + "\x93", "calls os.system;");
+  expect_refused("\x8c\x02os\x94\x8c\x06system\x94h" + std::string("\0", 1) + "h\x01\x93",
+                 "calls os.system;");
+  expect_refused("K\x01K\x02\x93", "the name of a global is not a string");
+  expect_refused("c" + std::string(5000, 'm') + "\nf\n", "a name of less than");
 }
 
 TEST(PickleTest, CallsOnlyTheKnownGlobalsWithTheirArguments) {
@@ -117,53 +115,50 @@ TEST(PickleTest, CallsOnlyTheKnownGlobalsWithTheirArguments) {
   const std::string rebuild = global("torch._utils", "_rebuild_tensor_v2");
   const std::string parameter = global("torch._utils", "_rebuild_parameter");
   const std::string in = storage("FloatStorage", "0", 4);
-  expect_pickle_refused(call(global("torch", "FloatStorage"), {integer(4)}),
-                        "calls torch.FloatStorage;");
-  expect_pickle_refused(call(text("os.system"), {}), "calls a value that is not a global");
-  expect_pickle_refused(ordered + "NR", "expected a tuple of arguments");
-  expect_pickle_refused(call(ordered, {"N"}), "a list of pairs");
-  expect_pickle_refused(call(ordered, {"](NNe"}), "a list of pairs");
-  expect_pickle_refused(call(ordered, {"]" + tuple({"N"}) + "a"}), "a list of pairs");
-  expect_pickle_refused(call(rebuild, {in, integer(0), ")", ")"}), "other arguments");
-  expect_pickle_refused(call(rebuild, {"N", integer(0), ")", ")", "\x89", "N"}), "other arguments");
-  expect_pickle_refused(call(rebuild, {in, "N", ")", ")", "\x89", "N"}), "the offset of a tensor");
-  expect_pickle_refused(call(rebuild, {in, integer(0), "N", ")", "\x89", "N"}),
-                        "expected a tuple as the shape of a tensor");
-  expect_pickle_refused(call(rebuild, {in, integer(0), tuple({"N"}), ")", "\x89", "N"}),
-                        "expected a non-negative integer in the shape");
-  expect_pickle_refused(call(parameter, {"N", "\x88", "N"}), "something else than a tensor");
-  expect_pickle_refused(text("key") + "Q", "expected a tuple of arguments");
-  expect_pickle_refused(tuple({text("module"), "N", "N", "N", "N"}) + "Q",
-                        "expected a persistent id");
-  expect_pickle_refused(tuple({text("storage"), ordered, text("0"), text("cpu"), integer(4)}) + "Q",
-                        "not a storage type");
-  expect_pickle_refused(storage("FloatStorage", "0", -1), "the size of a storage");
-  expect_pickle_refused(
-      tuple({text("storage"), global("torch", "FloatStorage"), text("0"), text("cpu"), integer(4),
-             tuple({text("1"), integer(0), integer(2)})}) +
-          "Q",
-      "has a view of storage \"0\"");
+  expect_refused(call(global("torch", "FloatStorage"), {integer(4)}), "calls torch.FloatStorage;");
+  expect_refused(call(text("os.system"), {}), "calls a value that is not a global");
+  expect_refused(ordered + "NR", "expected a tuple of arguments");
+  expect_refused(call(ordered, {"N"}), "a list of pairs");
+  expect_refused(call(ordered, {"](NNe"}), "a list of pairs");
+  expect_refused(call(ordered, {"]" + tuple({"N"}) + "a"}), "a list of pairs");
+  expect_refused(call(rebuild, {in, integer(0), ")", ")"}), "other arguments");
+  expect_refused(call(rebuild, {"N", integer(0), ")", ")", "\x89", "N"}), "other arguments");
+  expect_refused(call(rebuild, {in, "N", ")", ")", "\x89", "N"}), "the offset of a tensor");
+  expect_refused(call(rebuild, {in, integer(0), "N", ")", "\x89", "N"}),
+                 "expected a tuple as the shape of a tensor");
+  expect_refused(call(rebuild, {in, integer(0), tuple({"N"}), ")", "\x89", "N"}),
+                 "expected a non-negative integer in the shape");
+  expect_refused(call(parameter, {"N", "\x88", "N"}), "something other than a tensor");
+  expect_refused(text("key") + "Q", "expected a tuple of arguments");
+  expect_refused(tuple({text("module"), "N", "N", "N", "N"}) + "Q", "expected a persistent id");
+  expect_refused(tuple({text("storage"), ordered, text("0"), text("cpu"), integer(4)}) + "Q",
+                 "not a storage type");
+  expect_refused(storage("FloatStorage", "0", -1), "the size of a storage");
+  expect_refused(tuple({text("storage"), global("torch", "FloatStorage"), text("0"), text("cpu"),
+                        integer(4), tuple({text("1"), integer(0), integer(2)})}) +
+                     "Q",
+                 "has a view of storage \"0\"");
 }
 
 TEST(PickleTest, RefusesOpcodesThatMakeOrChangeObjects) {
   const std::string make = global("collections", "OrderedDict");
-  expect_pickle_refused(make + ")\x81", "has the opcode 0x81");       // NEWOBJ
-  expect_pickle_refused(make + ")}\x92", "has the opcode 0x92");      // NEWOBJ_EX
-  expect_pickle_refused("(ios\nsystem\n", "has the opcode 0x69");     // INST
-  expect_pickle_refused("(" + make + "o", "has the opcode 0x6f");     // OBJ
-  expect_pickle_refused("\x82\x01", "has the opcode 0x82");           // EXT1
-  expect_pickle_refused("Pid\n", "has the opcode 0x50");              // PERSID
-  expect_pickle_refused("\x97", "has the opcode 0x97");               // NEXT_BUFFER
-  expect_pickle_refused("N}b", "sets attributes of something else");  // BUILD
-  expect_pickle_refused("]}b", "sets attributes of something else");
-  expect_pickle_refused("\x80\x06N.", "found protocol 6, expected at most 5");
+  expect_refused(make + ")\x81", "has the opcode 0x81");             // NEWOBJ
+  expect_refused(make + ")}\x92", "has the opcode 0x92");            // NEWOBJ_EX
+  expect_refused("(ios\nsystem\n", "has the opcode 0x69");           // INST
+  expect_refused("(" + make + "o", "has the opcode 0x6f");           // OBJ
+  expect_refused("\x82\x01", "has the opcode 0x82");                 // EXT1
+  expect_refused("Pid\n", "has the opcode 0x50");                    // PERSID
+  expect_refused("\x97", "has the opcode 0x97");                     // NEXT_BUFFER
+  expect_refused("N}b", "sets attributes of something other than");  // BUILD
+  expect_refused("]}b", "sets attributes of something other than");
+  expect_refused("\x80\x06N.", "found protocol 6, expected at most 5");
 }
 
 TEST(PickleTest, RefusesTensorsOutsideTheirStorage) {
   const std::string in = storage("FloatStorage", "7", 10);
   const auto refuses = [&](std::int64_t offset, const std::vector<std::int64_t>& shape,
                            const std::vector<std::int64_t>& strides, const std::string& part) {
-    expect_pickle_refused(tensor(in, offset, shape, strides) + ".", part);
+    expect_refused(tensor(in, offset, shape, strides) + ".", part);
   };
   refuses(0, {11}, {1}, "shape [11] with strides [1] at offset 0, which is outside storage \"7\"");
   refuses(5, {2, 3}, {3, 1}, "at offset 5, which is outside storage \"7\" of 10 elements");
@@ -189,24 +184,23 @@ TEST(PickleTest, RefusesTensorsOutsideTheirStorage) {
 // Refused before memory for the length is reserved.
 TEST(PickleTest, RefusesLengthsBeyondTheInput) {
   const std::string huge(8, '\xff');
-  expect_pickle_refused("X" + huge, "ends at byte 9, expected at least 4294967291 more");
-  expect_pickle_refused("B" + huge, "expected at least");
-  expect_pickle_refused("\x8d" + huge, "expected at least 18446744073709551615 more");
-  expect_pickle_refused("\x8e" + huge, "expected at least");
-  expect_pickle_refused("\x8b\xff\xff\xff\x7f", "expected at least 2147483647 more");
-  expect_pickle_refused("\x8b\xff\xff\xff\xff", "negative length");
-  expect_pickle_refused("T\xff\xff\xff\xff", "negative length");
-  expect_pickle_refused("U\xff", "expected at least 255 more");
-  expect_pickle_refused("\x95" + std::string(4, '\0'), "expected at least 4 more");
+  expect_refused("X" + huge, "ends at byte 9, expected at least 4294967291 more");
+  expect_refused("B" + huge, "expected at least");
+  expect_refused("\x8d" + huge, "expected at least 18446744073709551615 more");
+  expect_refused("\x8e" + huge, "expected at least");
+  expect_refused("\x8b\xff\xff\xff\x7f", "expected at least 2147483647 more");
+  expect_refused("\x8b\xff\xff\xff\xff", "negative length");
+  expect_refused("T\xff\xff\xff\xff", "negative length");
+  expect_refused("U\xff", "expected at least 255 more");
+  expect_refused("\x95" + std::string(4, '\0'), "expected at least 4 more");
 }
 
 TEST(PickleTest, RefusesMoreThanTheLargestPickle) {
   const std::string longest(kMaxPickleBytes, 'x');
-  expect_pickle_refused(text(longest) + ".", "is longer than 16777216 bytes");
-  expect_pickle_refused(std::string(kMaxPickleValues + 1, ']'), "makes more than 1048576 values");
-  expect_pickle_refused(repeated("(", static_cast<int>(kMaxPickleValues) + 1), "makes more than");
-  expect_pickle_refused("]" + repeated("q\x01", static_cast<int>(kMaxPickleValues) + 1),
-                        "makes more");
+  expect_refused(text(longest) + ".", "is longer than 16777216 bytes");
+  expect_refused(std::string(kMaxPickleValues + 1, ']'), "makes more than 1048576 values");
+  expect_refused(repeated("(", static_cast<int>(kMaxPickleValues) + 1), "makes more than");
+  expect_refused("]" + repeated("q\x01", static_cast<int>(kMaxPickleValues) + 1), "makes more");
 }
 
 TEST(PickleTest, ReadsDeepNestingWithoutRecursion) {
@@ -232,23 +226,23 @@ TEST(PickleTest, DoesNotFollowSharedReferences) {
 }
 
 TEST(PickleTest, RefusesAnInvalidStack) {
-  expect_pickle_refused("", "ends at byte 0");
-  expect_pickle_refused(".", "the stack is empty");
-  expect_pickle_refused("NN.", "leaves values");
-  expect_pickle_refused("(.", "found a mark");
-  expect_pickle_refused("(NN.", "leaves values");
-  expect_pickle_refused("Nt", "no mark");
-  expect_pickle_refused("1", "no mark");
-  expect_pickle_refused("0", "is empty");
-  expect_pickle_refused("2", "is empty");
-  expect_pickle_refused("N\x87", "is empty");
-  expect_pickle_refused("Na", "is empty");
-  expect_pickle_refused("NNa", "expected a list");
-  expect_pickle_refused("](Nu", "expected a dictionary");
-  expect_pickle_refused("}(Nu", "a key has no value");
-  expect_pickle_refused("h\x05", "the memo has no entry 5");
-  expect_pickle_refused("j\xff\xff\xff\xff", "the memo has no entry 4294967295");
-  expect_pickle_refused("q\x01", "is empty");
+  expect_refused("", "ends at byte 0");
+  expect_refused(".", "the stack is empty");
+  expect_refused("NN.", "leaves values");
+  expect_refused("(.", "found a mark");
+  expect_refused("(NN.", "leaves values");
+  expect_refused("Nt", "no mark");
+  expect_refused("1", "no mark");
+  expect_refused("0", "is empty");
+  expect_refused("2", "is empty");
+  expect_refused("N\x87", "is empty");
+  expect_refused("Na", "is empty");
+  expect_refused("NNa", "expected a list");
+  expect_refused("](Nu", "expected a dictionary");
+  expect_refused("}(Nu", "a key has no value");
+  expect_refused("h\x05", "the memo has no entry 5");
+  expect_refused("j\xff\xff\xff\xff", "the memo has no entry 4294967295");
+  expect_refused("q\x01", "is empty");
 }
 
 // Random programs of known opcodes end with a value or a Failure.

@@ -8,7 +8,7 @@
 #include "tests/support/faulty_fs.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/model_directory.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -36,10 +36,10 @@ class StorageFaults : public ::testing::Test {
     write_checkpoint(writer, content);
   }
   void write_model(const OutputWriter& writer) {
-    write_model_folder(writer, {{{"classifier.weight", {2}, values_.data()}},
-                                "{}\n",
-                                output_.parent_path(),
-                                {{"who", "new"}}});
+    write_model_directory(writer, {{{"classifier.weight", {2}, values_.data()}},
+                                   "{}\n",
+                                   output_.parent_path(),
+                                   {{"who", "new"}}});
   }
 
   std::optional<testing::FaultyFileSystem> file_system_;

@@ -36,7 +36,7 @@ Tensors parse(const std::vector<std::byte>& bytes) {
   return parse_torch_file(bytes, "model.bin", ExitCode::kWeights);
 }
 
-void expect_refused(const std::string& file, const std::string& part) {
+void expect_file_refused(const std::string& file, const std::string& part) {
   const auto bytes = exact_copy(file);
   expect_failure([&] { parse(bytes); }, ExitCode::kWeights,
                  AllOf(HasSubstr("model.bin: "), HasSubstr(part)));
@@ -90,60 +90,64 @@ TEST(TorchFileTest, RefusesAPickleThatCallsACommand) {
 }
 
 TEST(TorchFileTest, RefusesFilesOfAnotherKind) {
-  expect_refused("", "begins with \"\", expected a file written by torch.save");
-  expect_refused("version https://git-lfs.github.com/spec/v1\n",
-                 "begins with \"version https://\", expected a file written by torch.save");
-  expect_refused("\x80\x02K\x01.", "expected a file written by torch.save");
-  expect_refused(zip_archive({{"a/b", ""}}), "no file data.pkl");
-  expect_refused(zip_archive({{"data.pkl", ""}, {"a/b/data.pkl", ""}}), "no file data.pkl");
-  expect_refused(zip_archive({{"a/data.pkl", ""}, {"b/data.pkl", ""}}), "several files data.pkl");
-  expect_refused(zip_archive({{"a/data.pkl", "N."}, {"a/byteorder", "big"}}),
-                 "byte order \"big\", expected \"little\"");
+  expect_file_refused("", "begins with \"\", expected a file written by torch.save");
+  expect_file_refused("version https://git-lfs.github.com/spec/v1\n",
+                      "begins with \"version https://\", expected a file written by torch.save");
+  expect_file_refused("\x80\x02K\x01.", "expected a file written by torch.save");
+  expect_file_refused(zip_archive({{"a/b", ""}}), "no file data.pkl");
+  expect_file_refused(zip_archive({{"data.pkl", ""}, {"a/b/data.pkl", ""}}), "no file data.pkl");
+  expect_file_refused(zip_archive({{"a/data.pkl", ""}, {"b/data.pkl", ""}}),
+                      "several files data.pkl");
+  expect_file_refused(zip_archive({{"a/data.pkl", "N."}, {"a/byteorder", "big"}}),
+                      "byte order \"big\", expected \"little\"");
   const std::string whole = legacy_file("}", {});
   EXPECT_TRUE(parse(exact_copy(whole)).empty());
   const auto with = [&](const std::string& from, const std::string& to) {
     return std::string(whole).replace(whole.find(from), from.size(), to);
   };
-  expect_refused(with("M\xe9\x03", "M\xe8\x03"), "with the protocol 1001");
-  expect_refused(with("\x88", "\x89"), "big-endian");
-  expect_refused("K\x01." + whole, "another magic number");
+  expect_file_refused(with("M\xe9\x03", "M\xe8\x03"), "with the protocol 1001");
+  expect_file_refused(with("\x88", "\x89"), "big-endian");
+  expect_file_refused("K\x01." + whole, "another magic number");
 }
 
 TEST(TorchFileTest, RefusesAPickleThatIsNoStateDict) {
-  expect_refused(legacy_file("]", {}), "is not a dictionary");
-  expect_refused(legacy_file("}N"
-                             "Ns",
-                             {}),
-                 "a key that is not a string");
-  expect_refused(legacy_file(dict({{"epoch", integer(3)}}), {}),
-                 "has \"epoch\", which is not a tensor");
-  expect_refused(legacy_file(dict({{"model", dict({})}}), {}), "has \"model\", which is not");
+  expect_file_refused(legacy_file("]", {}), "is not a dictionary");
+  expect_file_refused(legacy_file("}N"
+                                  "Ns",
+                                  {}),
+                      "a key that is not a string");
+  expect_file_refused(legacy_file(dict({{"epoch", integer(3)}}), {}),
+                      "has \"epoch\", which is not a tensor");
+  expect_file_refused(legacy_file(dict({{"model", dict({})}}), {}), "has \"model\", which is not");
   const std::string one = tensor(storage("FloatStorage", "0", 1), 0, {}, {});
-  expect_refused(legacy_file(dict({{"a", one}, {"a", one}}), {{"0", 1, "1234"}}),
-                 "has \"a\" twice");
+  expect_file_refused(legacy_file(dict({{"a", one}, {"a", one}}), {{"0", 1, "1234"}}),
+                      "has \"a\" twice");
 }
 
 TEST(TorchFileTest, RefusesStoragesThatDoNotFit) {
   const std::string state = dict({{"a", tensor(storage("FloatStorage", "0", 2), 0, {2}, {1})}});
   EXPECT_EQ(parse(exact_copy(legacy_file(state, {{"0", 2, "12345678"}}))).size(), 1u);
-  expect_refused(legacy_file(state, {}), "tensor \"a\": the file has no storage \"0\"");
-  expect_refused(legacy_file(state, {{"1", 2, "12345678"}}), "a storage that no tensor uses");
-  expect_refused(legacy_file(state, {{"0", 3, "12345678"}}), "has 3 elements, expected 2");
-  expect_refused(legacy_file(state, {{"0", 2, "1234567"}}), "truncated");
+  expect_file_refused(legacy_file(state, {}), "tensor \"a\": the file has no storage \"0\"");
+  expect_file_refused(legacy_file(state, {{"1", 2, "12345678"}}), "a storage that no tensor uses");
+  expect_file_refused(legacy_file(state, {{"0", 3, "12345678"}}), "has 3 elements, expected 2");
+  expect_file_refused(legacy_file(state, {{"0", 2, "1234567"}}), "truncated");
   const std::string huge =
       dict({{"a", tensor(storage("DoubleStorage", "0", INT64_MAX), INT64_MAX - 1, {}, {})}});
-  expect_refused(legacy_file(huge, {{"0", INT64_MAX, ""}}), "larger than any file");
+  expect_file_refused(legacy_file(huge, {{"0", INT64_MAX, ""}}), "larger than any file");
   const auto zip = [](const std::string& pickle, const std::string& data) {
     return zip_archive({{"a/data.pkl", pickle + "."}, {"a/data/0", data}});
   };
   EXPECT_EQ(parse(exact_copy(zip(state, "12345678"))).size(), 1u);
-  expect_refused(zip(state, "1234567"), "storage \"0\" has 7 bytes, expected 2 elements of F32");
-  expect_refused(zip(huge, ""), "storage \"0\" has 0 bytes, expected 9223372036854775807 elements");
+  expect_file_refused(zip(state, "1234567"),
+                      "storage \"0\" has 7 bytes, expected 2 elements of F32");
+  expect_file_refused(zip(huge, ""),
+                      "storage \"0\" has 0 bytes, expected 9223372036854775807 elements");
   // 2^61 + 1 elements of 8 bytes are 8 bytes modulo 2^64.
   const std::int64_t wraps = (std::int64_t{1} << 61) + 1;
-  expect_refused(zip(dict({{"a", tensor(storage("DoubleStorage", "0", wraps), wraps - 1, {}, {})}}),
-                     "12345678"),
-                 "storage \"0\" has 8 bytes, expected 2305843009213693953 elements");
+  expect_file_refused(
+      zip(dict({{"a", tensor(storage("DoubleStorage", "0", wraps), wraps - 1, {}, {})}}),
+          "12345678"),
+      "storage \"0\" has 8 bytes, expected 2305843009213693953 elements");
 }
 
 TEST(TorchFileTest, RefusesTruncatedFiles) {
@@ -151,7 +155,7 @@ TEST(TorchFileTest, RefusesTruncatedFiles) {
     const std::string whole = tilewright::testing::read_text(golden(format));
     ASSERT_FALSE(parse(exact_copy(whole)).empty());
     for (std::size_t length = 0; length < whole.size(); ++length) {
-      expect_refused(whole.substr(0, length), "");
+      expect_file_refused(whole.substr(0, length), "");
     }
   }
 }

@@ -107,12 +107,12 @@ inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool 
 // the bytes. Returns each rank's Failure, or "".
 inline std::vector<std::string> through_relay(bool tls, net::Relay*& relay, const RankBody& body) {
   Listeners listeners(2, tls);
-  net::Relay on_the_way(listeners.addresses[0]);
-  relay = &on_the_way;
+  net::Relay the_relay(listeners.addresses[0]);
+  relay = &the_relay;
   const auto rank = [&](int which) {
     return std::async(std::launch::async, [&, which]() -> std::string {
       MeshConfig config = listeners.config(which);
-      if (which == 1) config.peers[0].address = on_the_way.address();
+      if (which == 1) config.peers[0].address = the_relay.address();
       try {
         body(*build_mesh(listeners.listeners[static_cast<std::size_t>(which)], config, test_key(),
                          test_deadline()));

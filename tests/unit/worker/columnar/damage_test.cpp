@@ -1,4 +1,4 @@
-// Files that are cut off, or in which bytes differ: one sentence with the file, never a crash.
+// Truncated files and files with changed bytes give an error of one line that names the file.
 #include "tests/unit/worker/columnar/columnar_testing.h"
 
 namespace tilewright::columnar {
@@ -9,7 +9,7 @@ using ::testing::StartsWith;
 
 class Damage : public ::testing::TestWithParam<const char*> {
  protected:
-  static void expect_sentence(const std::string& message) {
+  static void expect_one_line(const std::string& message) {
     EXPECT_THAT(message, StartsWith(std::string(GetParam()) + ": "));
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
     EXPECT_LT(message.size(), 1000u) << message;
@@ -25,7 +25,7 @@ TEST_P(Damage, EveryShorterFileIsRefused) {
     const std::string message =
         failure_of([&] { parse_table(content_.substr(0, size), GetParam()); });
     ASSERT_FALSE(message.empty());
-    expect_sentence(message);
+    expect_one_line(message);
   }
 }
 
@@ -41,7 +41,7 @@ TEST_P(Damage, EveryChangedByteIsReadOrRefused) {
       const std::string message = failure_of([&] { parse_table(damaged, GetParam()); });
       if (message.empty()) continue;
       ++refused;
-      expect_sentence(message);
+      expect_one_line(message);
     }
   }
   EXPECT_GT(refused, content_.size());  // of 4 for each byte
@@ -64,7 +64,7 @@ TEST_P(Damage, RandomChangesAreReadOrRefused) {
       damaged.replace(at, size, size, byte);
     }
     const std::string message = failure_of([&] { parse_table(damaged, GetParam()); });
-    if (!message.empty()) expect_sentence(message);
+    if (!message.empty()) expect_one_line(message);
   }
 }
 

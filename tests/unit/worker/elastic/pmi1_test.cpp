@@ -106,7 +106,7 @@ TEST(Pmi1, RefusesOtherAnswers) {
   const struct {
     const char* request;  // that gets the answer
     const char* answer;
-    const char* sentence;
+    const char* message;
   } kCases[] = {
       {"cmd=init", "cmd=response_to_init pmi_version=2 rc=0\n", "expected version 1"},
       {"cmd=init", "cmd=response_to_init rc=1\n", "rc=1"},
@@ -127,7 +127,7 @@ TEST(Pmi1, RefusesOtherAnswers) {
                   Pmi1 rank1(manager.take_client(), 1, limit());
                   rank1.share("", limit());
                 }),
-                HasSubstr(one.sentence))
+                HasSubstr(one.message))
         << one.request << " " << one.answer;
   }
 }

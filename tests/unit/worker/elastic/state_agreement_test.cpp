@@ -13,10 +13,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 StateReport at(std::int64_t step, int stage = 0) { return {"settings", {step, stage}, -1}; }
-StateReport newcomer() { return at(-1); }
+StateReport joiner() { return at(-1); }
 
 TEST(StateAgreement, TakesTheMostAdvancedState) {
-  const StateReport reports[] = {newcomer(), at(7), at(8), at(7), at(8)};
+  const StateReport reports[] = {joiner(), at(7), at(8), at(7), at(8)};
   const StateAgreement agreement = agree_on_state(reports, -1);
   EXPECT_EQ(agreement.source, StateSource::kMemory);
   EXPECT_EQ(agreement.position, (TrainingPosition{8, 0}));
@@ -26,7 +26,7 @@ TEST(StateAgreement, TakesTheMostAdvancedState) {
 }
 
 TEST(StateAgreement, AnEvaluatedStepIsMoreAdvanced) {
-  const StateReport reports[] = {at(8), at(8, 1), newcomer()};
+  const StateReport reports[] = {at(8), at(8, 1), joiner()};
   const StateAgreement agreement = agree_on_state(reports, 4);
   EXPECT_THAT(agreement.senders, ElementsAre(1));
   EXPECT_THAT(agreement.receivers, ElementsAre(0, 2));
@@ -41,7 +41,7 @@ TEST(StateAgreement, SendsNothingIfAllHaveTheSameState) {
 }
 
 TEST(StateAgreement, ReadsTheCheckpointIfNobodyHasAState) {
-  const StateReport reports[] = {newcomer(), newcomer()};
+  const StateReport reports[] = {joiner(), joiner()};
   const StateAgreement agreement = agree_on_state(reports, 40);
   EXPECT_EQ(agreement.source, StateSource::kStorage);
   EXPECT_EQ(agreement.checkpoint_step, 40);
@@ -50,9 +50,9 @@ TEST(StateAgreement, ReadsTheCheckpointIfNobodyHasAState) {
 }
 
 TEST(StateAgreement, ReadsACheckpointThatIsNewerThanAnyState) {
-  StateReport knows = newcomer();
-  knows.checkpoint_step = 9;
-  const StateReport reports[] = {at(8), knows};
+  StateReport with_checkpoint = joiner();
+  with_checkpoint.checkpoint_step = 9;
+  const StateReport reports[] = {at(8), with_checkpoint};
   EXPECT_EQ(agree_on_state(reports, -1).source, StateSource::kCheckpoint);
   EXPECT_THAT(agree_on_state(reports, -1).senders, ElementsAre(0)) << "if it cannot be read";
   EXPECT_EQ(agree_on_state(std::span(reports).first(1), 9).source, StateSource::kCheckpoint);
@@ -60,18 +60,18 @@ TEST(StateAgreement, ReadsACheckpointThatIsNewerThanAnyState) {
 }
 
 TEST(StateAgreement, NamesTheWorkersWithOtherSettingsThanTheSurvivors) {
-  StateReport other = newcomer();
+  StateReport other = joiner();
   other.settings = "other settings";
-  const StateReport reports[] = {other, at(8), newcomer(), at(7)};
+  const StateReport reports[] = {other, at(8), joiner(), at(7)};
   const StateAgreement agreement = agree_on_state(reports, 4);
   EXPECT_THAT(agreement.inconsistent, ElementsAre(0));
   EXPECT_THAT(agreement.senders, IsEmpty());
-  const StateReport fresh[] = {newcomer(), newcomer(), other};
+  const StateReport fresh[] = {joiner(), joiner(), other};
   EXPECT_THAT(agree_on_state(fresh, -1).inconsistent, ElementsAre(2)) << "than rank 0";
 }
 
-// Random reports: the agreement loses nothing that a worker has, invents nothing, and does not
-// depend on the ranks.
+// Random reports: the agreement keeps the most advanced state, never chooses a state that no worker
+// has, and does not depend on the ranks.
 TEST(StateAgreementProperty, HoldsForRandomReports) {
   std::mt19937_64 random(20);
   const auto pick = [&](int below) {
@@ -99,7 +99,7 @@ TEST(StateAgreementProperty, HoldsForRandomReports) {
     });
     ASSERT_EQ(agreement.inconsistent.empty(), equal_settings);
     if (!equal_settings) {
-      ASSERT_LT(agreement.inconsistent.size(), reports.size()) << "someone is right";
+      ASSERT_LT(agreement.inconsistent.size(), reports.size()) << "one worker keeps its settings";
       ASSERT_TRUE(agreement.senders.empty() && agreement.receivers.empty());
       for (const int rank : agreement.inconsistent) {
         // A worker with the most advanced state is told to leave only by one that has it too.

@@ -389,7 +389,7 @@ class HubRows : public RowSource {
   bool next() override { return next_++ < rows_.size(); }
   Value value(std::size_t column) const override { return rows_[next_ - 1][column]; }
   std::string name() const override { return "hub"; }
-  std::string place() const override { return "hub: row " + std::to_string(next_); }
+  std::string location() const override { return "hub: row " + std::to_string(next_); }
 
  private:
   std::vector<std::string> columns_;

@@ -199,7 +199,7 @@ TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
   EXPECT_EQ(OwnFiles().train("train.csv", "text,class\na,1\n").failure(),
             "train.csv: the column \"label\" is missing, found \"text\", \"class\"");
   EXPECT_EQ(OwnFiles().train("train.csv", "label\n1\n").failure(),
-            "train.csv: has no column beside \"label\", expected one or two with sentences");
+            "train.csv: has no column except \"label\", expected one or two with sentences");
   EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,1\nb,\n").failure(),
             "train.csv:3: the label is missing, expected one in each row");
   EXPECT_EQ(OwnFiles().train("train.json", "{\"t\": \"a\", \"label\": [1]}").failure(),

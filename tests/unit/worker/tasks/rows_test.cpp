@@ -18,7 +18,7 @@ using Table = std::vector<std::vector<std::string>>;
 struct ReadRows {
   std::vector<std::string> columns;
   Table rows;  // a missing value as "<missing>"
-  std::vector<std::string> places;
+  std::vector<std::string> locations;
 };
 
 ReadRows read_rows(const std::string& file, const std::string& content) {
@@ -36,7 +36,7 @@ ReadRows read_rows(const std::string& file, const std::string& content) {
       row.emplace_back(value.kind == ValueKind::kMissing ? "<missing>" : value.text);
     }
     read.rows.push_back(std::move(row));
-    read.places.push_back(source->place().substr(folder.path().string().size() + 1));
+    read.locations.push_back(source->location().substr(folder.path().string().size() + 1));
   }
   return read;
 }
@@ -65,14 +65,14 @@ TEST(CsvRows, FieldsMayBeQuoted) {
   EXPECT_THAT(read.columns, ElementsAre("text", "label"));
   EXPECT_EQ(read.rows,
             (Table{{"a, b", "1"}, {"he said \"no\"", "0"}, {"", "2"}, {"plain \"word\"", "3"}}));
-  EXPECT_THAT(read.places, ElementsAre("a.csv:2", "a.csv:3", "a.csv:4", "a.csv:5"));
+  EXPECT_THAT(read.locations, ElementsAre("a.csv:2", "a.csv:3", "a.csv:4", "a.csv:5"));
 }
 
 TEST(CsvRows, QuotedFieldsMayHaveLineEnds) {
   const ReadRows read =
       read_rows("a.csv", "\xEF\xBB\xBFtext,label\r\n\"a\r\nb\",1\r\n\r\n\"c\n\nd\",0\r\ne,2");
   EXPECT_EQ(read.rows, (Table{{"a\r\nb", "1"}, {"c\n\nd", "0"}, {"e", "2"}}));
-  EXPECT_THAT(read.places, ElementsAre("a.csv:2", "a.csv:5", "a.csv:8"));
+  EXPECT_THAT(read.locations, ElementsAre("a.csv:2", "a.csv:5", "a.csv:8"));
 }
 
 TEST(CsvRows, BrokenQuotesAreRefused) {
@@ -124,9 +124,9 @@ TEST(JsonRows, AreLinesAListOrADataMember) {
 }
 
 TEST(JsonRows, PlacesAreTheLinesOfTheObjects) {
-  EXPECT_THAT(read_rows("a.jsonl", "{\"t\": 1}\n\n{\"t\": 2}\n").places,
+  EXPECT_THAT(read_rows("a.jsonl", "{\"t\": 1}\n\n{\"t\": 2}\n").locations,
               ElementsAre("a.jsonl:1", "a.jsonl:3"));
-  EXPECT_THAT(read_rows("a.json", "[\n  {\n\"t\": 1\n},\n{\"t\": 2}]").places,
+  EXPECT_THAT(read_rows("a.json", "[\n  {\n\"t\": 1\n},\n{\"t\": 2}]").locations,
               ElementsAre("a.json:2", "a.json:5"));
 }
 
@@ -168,7 +168,7 @@ TEST(JsonRows, BrokenJsonIsRefused) {
   EXPECT_EQ(refusal("a.json", "[[{}]]"),
             "a.json:1: found a list in the list of rows, expected an object");
   EXPECT_EQ(refusal("a.json", "[{\"t\": 1}]\n{\"t\": 2}"),
-            "a.json:2: found an object behind the rows, expected the end of the file");
+            "a.json:2: found an object after the rows, expected the end of the file");
   EXPECT_EQ(refusal("a.json", "{\"t\": 1, \"t\": 2}"),
             "a.json:1: the object has two members \"t\"");
   EXPECT_EQ(refusal("a.json", "{\"t\": " + std::string(100, '[')),
@@ -204,7 +204,7 @@ bool reads(const std::string& path, const std::string& content) {
         const Value value = source->value(i);
         EXPECT_FALSE(text::find_invalid_utf8(value.text).has_value()) << content;
       }
-      EXPECT_THAT(source->place(), HasSubstr(path + ":"));
+      EXPECT_THAT(source->location(), HasSubstr(path + ":"));
     }
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kData) << content;

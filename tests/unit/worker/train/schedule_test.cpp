@@ -96,7 +96,7 @@ TEST(Schedule, LeavesOutIncompleteBatches) {
   EXPECT_EQ(make_schedule(settings, 7, 32).steps_per_epoch, 0);
 }
 
-TEST(Schedule, KnowsWhenSomethingIsDue) {
+TEST(Schedule, SaysWhatIsDueAfterAStep) {
   TrainingSettings settings;
   settings.num_train_epochs = 1.5;
   const Schedule s = make_schedule(settings, 100, 10);

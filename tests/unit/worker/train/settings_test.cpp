@@ -129,8 +129,9 @@ TEST(Settings, DescribeTheDataTypeIfItIsNotAsAsked) {
             "computing in bf16, for which this CPU has instructions; --bf16=false selects fp32");
   EXPECT_EQ(described({}, Isa::kAvx2),
             "computing in fp32: this CPU has no bf16 instructions; --bf16 selects bf16, emulated");
-  EXPECT_EQ(described({"--bf16"}, Isa::kAvx512),
-            "computing in bf16 as asked, emulated with avx512: this CPU has no bf16 instructions");
+  EXPECT_EQ(
+      described({"--bf16"}, Isa::kAvx512),
+      "computing in bf16 as requested, emulated with avx512: this CPU has no bf16 instructions");
   EXPECT_EQ(described({"--bf16"}, Isa::kAvx512Bf16), "");
   EXPECT_EQ(described({"--bf16=false"}, Isa::kAvx2), "");
 }

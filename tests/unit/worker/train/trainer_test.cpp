@@ -156,14 +156,14 @@ const std::vector<std::string> kDiverging = {"--learning_rate=100", "--weight_de
                                              "--save_total_limit=60"};
 
 TEST_F(TrainerTest, KeepsTheCheckpointsBeforeItDiverges) {
-  const std::string sentence = failure(kDiverging, ExitCode::kDiverged);
+  const std::string message = failure(kDiverging, ExitCode::kDiverged);
   const std::size_t steps = losses_.size();
   ASSERT_GT(steps, 1U);
   ASSERT_LT(steps, 60U);
   for (const double loss : losses_) EXPECT_TRUE(std::isfinite(loss)) << loss;
-  EXPECT_THAT(sentence, AllOf(StartsWith(fmt::format("step {}: ", steps + 1)),
-                              HasSubstr(" at learning rate 100, expected a finite number"),
-                              HasSubstr("--max_grad_norm")));
+  EXPECT_THAT(message, AllOf(StartsWith(fmt::format("step {}: ", steps + 1)),
+                             HasSubstr(" at learning rate 100, expected a finite number"),
+                             HasSubstr("--max_grad_norm")));
   EXPECT_EQ(checkpoints().size(), steps);
   for (const std::string& name : checkpoints()) EXPECT_NO_THROW(check_weights(output_ / name));
 }

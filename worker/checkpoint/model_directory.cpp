@@ -1,4 +1,4 @@
-#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/model_directory.h"
 
 #include "common/base/files.h"
 #include "worker/checkpoint/atomic_directory.h"
@@ -14,18 +14,19 @@ constexpr std::uint64_t kMaxTokenizerBytes = 256u << 20;
 
 }  // namespace
 
-std::map<std::string, std::string> tokenizer_files(const fs::path& model_folder) {
+std::map<std::string, std::string> tokenizer_files(const fs::path& model_directory) {
   std::map<std::string, std::string> files;
   for (const char* name : {"vocab.txt", "tokenizer.json", "tokenizer_config.json",
                            "special_tokens_map.json", "added_tokens.json"}) {
     std::error_code ignored;
-    if (!fs::exists(model_folder / name, ignored)) continue;
-    files[name] = read_file(model_folder / name, kMaxTokenizerBytes, ExitCode::kModel).or_throw();
+    if (!fs::exists(model_directory / name, ignored)) continue;
+    files[name] =
+        read_file(model_directory / name, kMaxTokenizerBytes, ExitCode::kModel).or_throw();
   }
   return files;
 }
 
-FileDigest write_model_folder(const OutputWriter& output, const ModelFolderContent& content) {
+FileDigest write_model_directory(const OutputWriter& output, const ModelDirectoryContent& content) {
   auto files = tokenizer_files(content.tokenizer_source);
   for (const auto& [name, bytes] : content.extra_files) files[name] = bytes;
   files["config.json"] = content.config_json;
@@ -37,9 +38,9 @@ FileDigest write_model_folder(const OutputWriter& output, const ModelFolderConte
 
   AtomicDirectory directory(output, "model");
   FileDigest digest;
-  directory.fill([&](const std::filesystem::path& folder) {
-    digest = write_safetensors(folder / kModelFile, std::move(tensors));
-    for (const auto& [name, bytes] : files) write_hashed(folder / name, bytes);
+  directory.fill([&](const std::filesystem::path& staging) {
+    digest = write_safetensors(staging / kModelFile, std::move(tensors));
+    for (const auto& [name, bytes] : files) write_hashed(staging / name, bytes);
   });
   if (content.before_commit) content.before_commit();
   directory.commit_files(kModelFile);
@@ -49,8 +50,8 @@ FileDigest write_model_folder(const OutputWriter& output, const ModelFolderConte
 void write_files(const OutputWriter& output, const std::map<std::string, std::string>& files,
                  const std::string& last) {
   AtomicDirectory directory(output, "results");
-  directory.fill([&](const std::filesystem::path& folder) {
-    for (const auto& [name, bytes] : files) write_hashed(folder / name, bytes);
+  directory.fill([&](const std::filesystem::path& staging) {
+    for (const auto& [name, bytes] : files) write_hashed(staging / name, bytes);
   });
   directory.commit_files(last);
 }

@@ -15,7 +15,7 @@
 
 namespace tilewright::checkpoint {
 
-struct ModelFolderContent {
+struct ModelDirectoryContent {
   std::vector<TensorView> weights;         // all parameters, named as in transformers
   std::string config_json;                 // from model_config_json()
   std::filesystem::path tokenizer_source;  // the model directory to copy tokenizer files from
@@ -24,12 +24,12 @@ struct ModelFolderContent {
 };
 
 // The contents of the tokenizer files in a model directory, by file name.
-std::map<std::string, std::string> tokenizer_files(const std::filesystem::path& model_folder);
+std::map<std::string, std::string> tokenizer_files(const std::filesystem::path& model_directory);
 
 // Adds the files to the output directory. At any time model.safetensors is absent or all files
 // belong to the same model. Returns the digest of model.safetensors. Failures have
 // output_error_code(), or kSuperseded.
-FileDigest write_model_folder(const OutputWriter& output, const ModelFolderContent& content);
+FileDigest write_model_directory(const OutputWriter& output, const ModelDirectoryContent& content);
 
 // Adds the files (name -> content) to the output directory. `last`, one of them, is removed first and
 // moved into place last. The same Failures.

@@ -1,10 +1,10 @@
 """Trains MRPC in bf16 with dropout, with different numbers of threads and processes and with killed
 processes, and compares the SHA-256 of each model.safetensors. Exit code 1 if they differ.
 
-    python bench/one_hash.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
+    python bench/weights_hash.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
         --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
 
-Writes bench/results/one_hash-CPU.json and prints a table.
+Writes bench/results/weights_hash-CPU.json and prints a table.
 """
 
 import argparse
@@ -28,7 +28,7 @@ KILLED_UNDER_UP = "step.after_backward@60,worker=1"
 
 JOB = """apiVersion: tilewright.dev/v1alpha1
 kind: TrainJob
-metadata: {{name: one-hash}}
+metadata: {{name: weights-hash}}
 spec:
   elasticPolicy: {{minReplicas: 1, maxReplicas: 3, maxRestarts: 3}}
   trainer:
@@ -134,8 +134,8 @@ def main():
     parser.add_argument("--worker", type=pathlib.Path, required=True)
     parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
     parser.add_argument("--model", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="MRPC folder")
-    parser.add_argument("--out", default=support.results_file("one_hash"))
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="directory of MRPC")
+    parser.add_argument("--out", default=support.results_file("weights_hash"))
     parser.add_argument("--times", action="store_true", help="record run times")
     args = parser.parse_args()
     for name in ("worker", "tool", "model", "data"):

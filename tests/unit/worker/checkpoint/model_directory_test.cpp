@@ -1,5 +1,5 @@
 // Tests the layout of the final output, and that it never mixes files of two models.
-#include "worker/checkpoint/model_folder.h"
+#include "worker/checkpoint/model_directory.h"
 
 #include "tests/support/paths.h"
 #include "tests/support/read_floats.h"
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-class ModelFolder : public ::testing::Test {
+class ModelDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::create_directory(source_);
@@ -21,7 +21,7 @@ class ModelFolder : public ::testing::Test {
     write_file(source_ / "README.md", "not the tokenizer's");
     std::filesystem::create_directory(output_);
   }
-  ModelFolderContent content(float* values) {
+  ModelDirectoryContent content(float* values) {
     return {{{"classifier.weight", {2}, values}}, "{\"a\": 1}\n", source_, {{"r.json", "[]"}}};
   }
 
@@ -31,8 +31,8 @@ class ModelFolder : public ::testing::Test {
   std::vector<float> values_ = {1, 2};
 };
 
-TEST_F(ModelFolder, ContainsTheModelItsConfigAndItsTokenizer) {
-  const FileDigest digest = write_model_folder(own(output_), content(values_.data()));
+TEST_F(ModelDirectory, ContainsTheModelItsConfigAndItsTokenizer) {
+  const FileDigest digest = write_model_directory(own(output_), content(values_.data()));
   EXPECT_THAT(content_of(output_), ElementsAre("config.json", "model.safetensors", "r.json",
                                                "tokenizer_config.json", "vocab.txt"));
   EXPECT_EQ(testing::read_text(output_ / "vocab.txt"), "[PAD]\n");
@@ -43,20 +43,20 @@ TEST_F(ModelFolder, ContainsTheModelItsConfigAndItsTokenizer) {
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("output", "source"));
 }
 
-TEST_F(ModelFolder, IsWrittenToADirectoryWithCheckpoints) {
+TEST_F(ModelDirectory, IsWrittenToADirectoryWithCheckpoints) {
   const OutputWriter writer = own(output_);
   std::filesystem::create_directories(output_ / "checkpoint-5");
   write_file(output_ / "model.safetensors", "of an earlier run");
-  write_model_folder(writer, content(values_.data()));
+  write_model_directory(writer, content(values_.data()));
   EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-5", "config.json", "model.safetensors",
                                                "r.json", "tokenizer_config.json", "vocab.txt"));
   EXPECT_EQ(read_floats(SafetensorsFile(output_ / "model.safetensors"), "classifier.weight", {2}),
             values_);
 }
 
-TEST_F(ModelFolder, CanReplaceItsOwnSource) {
+TEST_F(ModelDirectory, CanReplaceItsOwnSource) {
   const OutputWriter writer = acquire_output_dir(source_, {"uid-1", {}, true});
-  write_model_folder(writer, content(values_.data()));
+  write_model_directory(writer, content(values_.data()));
   EXPECT_EQ(testing::read_text(source_ / "vocab.txt"), "[PAD]\n");
   EXPECT_EQ(testing::read_text(source_ / "README.md"), "not the tokenizer's");
 }

@@ -1,6 +1,6 @@
 """Compares `tilewright-worker bench step` with a PyTorch script, in alternating runs.
 
-    python bench/step_beside_pytorch.py --worker build/release/bin/tilewright-worker \
+    python bench/step_vs_pytorch.py --worker build/release/bin/tilewright-worker \
         --peer ../shared/peers/torch_step.py --peer-python python3
 
 The peer is a script outside the project. It accepts --model, --task, --bs, --seq, --steps and
@@ -41,7 +41,7 @@ def parse_shape(text):
     return {"model": parts[0], "task": parts[1], "batch": int(parts[2]), "length": int(parts[3])}
 
 
-def ours(args, shape):
+def run_tilewright(args, shape):
     command = [args.worker, "bench", "step", "--json", "--model", shape["model"]]
     command += ["--task", shape["task"], "--batch", str(shape["batch"])]
     command += ["--seq", str(shape["length"]), "--steps", str(args.steps)]
@@ -58,7 +58,7 @@ def peer_times(said):
     return [float(second) for second in times.group(1).split(",")][PEER_WARM_UP:]
 
 
-def theirs(args, shape):
+def run_pytorch(args, shape):
     command = [args.peer_python, args.peer, "--model", shape["model"], "--task", shape["task"]]
     command += ["--bs", str(shape["batch"]), "--seq", str(shape["length"])]
     command += ["--steps", str(args.steps), "--threads", str(args.threads)]
@@ -85,20 +85,20 @@ def side(seconds, shape, operations, peak):
 def measure(args, shape):
     """The figures of a row. Alternates the two programs `turns` times, so that system noise affects
     both; without a peer runs only the worker."""
-    reports, our_seconds, their_seconds = [], [], []
+    reports, tilewright_seconds, pytorch_seconds = [], [], []
     for _ in range(args.turns):
-        reports.append(ours(args, shape))
-        our_seconds += reports[-1]["seconds"]
+        reports.append(run_tilewright(args, shape))
+        tilewright_seconds += reports[-1]["seconds"]
         if args.peer:
-            their_seconds += theirs(args, shape)
+            pytorch_seconds += run_pytorch(args, shape)
     report = reports[0]
     # GFLOP/s of both by the formula of worker/nn/flops.h, derived from the report's median.
     operations = report["gflops"] * report["median_seconds"]
     peak = statistics.median(r["peak_gflops"] for r in reports)
     figures = {"isa": report["isa"], "peak_gflops": peak}
-    figures["tilewright"] = side(our_seconds, shape, operations, peak)
+    figures["tilewright"] = side(tilewright_seconds, shape, operations, peak)
     if args.peer:
-        figures["pytorch"] = side(their_seconds, shape, operations, peak)
+        figures["pytorch"] = side(pytorch_seconds, shape, operations, peak)
         figures["speed_up"] = (
             figures["pytorch"]["median_seconds"] / figures["tilewright"]["median_seconds"]
         )
