@@ -70,8 +70,8 @@ TEST_F(LaunchCommand, PythonTrains) {
   EXPECT_TRUE(fs::exists(path("debug_squad/model.safetensors")));
 }
 
-// The guides' second manifest but for the program that starts the script, with the weights that the
-// same flags give.
+// The command of the guides' second manifest with another program than torchrun. The same flags of
+// `tilewright-worker train` give the same weights.
 TEST_F(LaunchCommand, BashTrainsIntoADirectoryWithTheTime) {
   const testing::ScopedVariable preload("LD_PRELOAD", kMissing);
   const testing::ScopedVariable level("LOGLEVEL", "INFO");
@@ -137,8 +137,8 @@ TEST_F(LaunchCommand, LogLevelIsThatOfTheVariable) {
   EXPECT_THAT(output_, HasSubstr(" info trained: "));
 }
 
-// Both processes of an agent die in the third step. The agent starts them again, later, and they go
-// on from the checkpoint in the directory of their first start.
+// Both processes of an agent die in the third step. The agent starts them again, later, and they
+// continue from the checkpoint in the directory of their first start.
 TEST_F(LaunchCommand, RestartedProcessesUseTheDirectoryOfTheFirstStart) {
   const testing::ScopedVariable fault(env::kFault, "step.begin@2");
   std::vector<std::string> words = {"agent", "--nproc_per_node=2", "--", "train"};

@@ -110,13 +110,13 @@ std::shared_ptr<WorkloadFlags> add_workload(CLI::App& command) {
 
 void add_checkpointing(CLI::App& command, WorkloadFlags& flags) {
   command.add_flag("--gradient_checkpointing", flags.workload.gradient_checkpointing,
-                   "Compute activations again in backward, as train --gradient_checkpointing");
+                   "Recompute activations in the backward pass, as train --gradient_checkpointing");
 }
 
 void add_peak(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::PeakBenchOptions>();
   CLI::App* peak = bench.add_subcommand(
-      "peak", "The CPU's arithmetic with each instruction set and type, and copying of memory");
+      "peak", "Peak FLOP/s with each instruction set and type, and memory bandwidth of a copy");
   peak->add_option("--threads", options->threads, "Thread counts to measure")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -315,8 +315,8 @@ void add_attention(CLI::App& bench, int& exit_code) {
 
 void add_allreduce(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::AllreduceBenchOptions>();
-  CLI::App* allreduce =
-      bench.add_subcommand("allreduce", "Sum of fp32 gradients over processes of this host");
+  CLI::App* allreduce = bench.add_subcommand(
+      "allreduce", "All-reduce of fp32 gradients between processes of this host");
   allreduce->add_option("--ranks", options->ranks, "Processes")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
@@ -341,7 +341,7 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
 
 void add_tokenize(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::TokenizeBenchOptions>();
-  CLI::App* tokenize = bench.add_subcommand("tokenize", "Conversion of a text file to tokens");
+  CLI::App* tokenize = bench.add_subcommand("tokenize", "Tokenization of a text file");
   tokenize
       ->add_option("--tokenizer_name", options->tokenizer,
                    "Model directory with the tokenizer, as in train")

@@ -308,9 +308,8 @@ void add_train_commands(CLI::App& app, int& exit_code) {
 
 void add_start_bench(CLI::App& bench, int& exit_code) {
   CLI::App* start = add_command(bench, "start",
-                                "The start of a training up to the end of its first step, in "
-                                "parts; takes the flags of train, "
-                                "and --json");
+                                "Time from the start of a training to the end of its first "
+                                "step, in parts; takes the flags of train, and --json");
   start->callback([=, &exit_code] { exit_code = bench_start(start->remaining()); });
 }
 

@@ -27,7 +27,7 @@ namespace tilewright::train {
 struct RestoreFrom {
   bool resume = false;  // the output directory has this job's earlier output
   // The step of the job's latest checkpoint, as far as the coordinator knows; -1: none. Going back
-  // behind it would lose progress in silence.
+  // behind it would silently lose progress.
   std::int64_t required_step = -1;
   elastic::StateAgreement agreement = {};  // equal on all ranks
   bool after_loss = false;                 // this worker's last membership epoch was broken
