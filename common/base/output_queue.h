@@ -1,5 +1,5 @@
-// Output that never blocks its caller: a thread writes what a pipe or terminal does not take at
-// once.
+// Output that never blocks its caller: a thread writes what does not fit into the buffer of the
+// pipe or terminal.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace tilewright {
 
 class OutputQueue {
  public:
-  // Further text is dropped while so many bytes wait.
+  // Maximum number of queued bytes. Further text is dropped.
   static constexpr std::size_t kMaxWaitingBytes = std::size_t{1} << 20;
-  // How long the destructor waits for a reader that takes nothing.
+  // Maximum time that the destructor waits for a reader that does not read.
   static constexpr Duration kDrainTimeout = std::chrono::seconds(1);
 
   OutputQueue();
-  // Writes what waits, for at most kDrainTimeout.
+  // Writes the queued text, for at most kDrainTimeout.
   ~OutputQueue();
   OutputQueue(const OutputQueue&) = delete;
   OutputQueue& operator=(const OutputQueue&) = delete;
@@ -32,7 +32,7 @@ class OutputQueue {
 
  private:
   struct State;
-  // Shared with the thread, which a reader may block beyond the lifetime of this object.
+  // Shared with the thread, which may block in a write beyond the lifetime of this object.
   std::shared_ptr<State> state_;
 };
 

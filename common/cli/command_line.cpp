@@ -43,7 +43,7 @@ std::string unknown_command(const std::string& argument, const CLI::App& command
   return fmt::format("{}: unknown command{}", argument, did_you_mean(argument, known));
 }
 
-// What `command` found and does not know; empty: nothing.
+// The first argument that `command` does not know, as an error message; empty: none.
 std::string unknown_argument(const CLI::App& command) {
   if (command.get_allow_extras()) return "";
   std::vector<std::string> left = command.remaining();
@@ -60,8 +60,8 @@ std::string unknown_argument(const CLI::App& command) {
 }  // namespace
 
 std::string describe_unknown_argument(const CLI::App& app) {
-  // The innermost command first: it met its unknown flag before the rest of the line, which CLI11
-  // gives back to the outer ones.
+  // The innermost command first: its unknown flag precedes the rest of the line, which CLI11
+  // returns to the outer commands.
   std::vector<const CLI::App*> commands = {&app};
   std::vector<std::string> names = {app.get_name()};
   while (!commands.back()->get_subcommands().empty()) {

@@ -49,8 +49,8 @@ inline constexpr Variable kVariables[] = {
     {"TILEWRIGHT_MISSING_PRELOADS", "tilewright-worker", "the launcher of the worker image", "",
      "Entries of LD_PRELOAD that do not exist and were removed."},
     {"TILEWRIGHT_TRANSPORT_ADDRESS", "tilewright-worker", "agent", "",
-     "Address at which the worker listens for other workers. Without it: its address towards the "
-     "rendezvous."},
+     "Address at which the worker listens for other workers. Without it: the address from which "
+     "it connects to the rendezvous."},
     {"TILEWRIGHT_PROGRAM", "tilewright-worker agent", "the tarball's start program", "",
      "Path of the program that the agent starts, also on other hosts. Without it: the agent's own "
      "program."},

@@ -64,8 +64,8 @@ inline constexpr Variable kVariables[] = {
     {"PET_RDZV_ID", "`elasticPolicy.rdzvId`", "Its value."},
     {"PET_RDZV_CONF", "`elasticPolicy.rdzvConf`", "key=value,..."},
     {"PET_STANDALONE", "`elasticPolicy.standalone`", "Empty."},
-    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "the agents meet in the operator's TCPStore",
-     "1, unless the container sets it: the workers of each round have a store of their own."},
+    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "the agents rendezvous through the operator's TCPStore",
+     "1, unless the container sets it: the workers of each round then use a separate store."},
 };
 
 consteval const char* variable(std::string_view name) {

@@ -35,8 +35,8 @@ struct MetadataKey {
 namespace labels {
 
 inline constexpr MetadataKey kLabels[] = {
-    {"tilewright.dev/job-name", "all objects of a job", "", "Name of the TrainJob."},
-    {"tilewright.dev/job-uid", "all objects of a job", "", "UID of the TrainJob."},
+    {"tilewright.dev/job-name", "all objects of a job", "", "Name of the TrainJob or PyTorchJob."},
+    {"tilewright.dev/job-uid", "all objects of a job", "", "UID of the TrainJob or PyTorchJob."},
     {"tilewright.dev/worker-index", "worker pods", "",
      "Index of the worker, 0 to maxReplicas - 1."},
     {"tilewright.dev/role", "worker pods", "worker", "Role of the pod in its job."},
@@ -66,11 +66,11 @@ namespace annotations {
 
 inline constexpr MetadataKey kAnnotations[] = {
     {"tilewright.dev/job-generation", "worker pods", "",
-     "`metadata.generation` of the TrainJob from which the pod was built."},
+     "`metadata.generation` of the job from which the pod was built."},
     {"tilewright.dev/key-id", "worker pods", "",
-     "Id of the job key in the Secret that the pod mounts."},
+     "ID of the job key in the Secret that the pod mounts."},
     {"tilewright.dev/tcpstore", "pods of an elastic PyTorchJob", "",
-     "Address of the operator's TCPStore, where torchrun's agents of the job meet."},
+     "Address of the operator's TCPStore, through which torchrun's agents of the job rendezvous."},
     {"scheduling.k8s.io/group-name", "worker pods of a gang", "",
      "Name of the PodGroup, for Volcano."},
     {"volcano.sh/task-spec", "pods of a PyTorchJob's gang", "",

@@ -21,7 +21,7 @@ inline constexpr Port kPorts[] = {
     {"rendezvous", 29400, "rendezvous", "controller",
      "Rendezvous of all jobs. torchrun's default for c10d."},
     {"tcpstore", 29401, "tcpstore", "controller",
-     "TCPStores of PyTorchJobs, where the agents of torchrun meet."},
+     "TCPStores through which torchrun's agents of PyTorchJobs rendezvous."},
     {"transport", 29500, "transport", "worker",
      "Gradients and state between workers; process n of a pod uses the port plus n. MASTER_PORT's "
      "default."},

@@ -169,9 +169,9 @@ std::vector<TrainingFlag> working_flags() {
       string("model_revision", &Settings::model_revision,
              "branch, tag or commit of a model on the hub"),
       hub_name(string("config_name", &Settings::config_name,
-                      "directory or name of config.json, if it is not the model's")),
+                      "directory or hub name of config.json, if it is not in that of the model")),
       hub_name(string("tokenizer_name", &Settings::tokenizer_name,
-                      "directory or name of the tokenizer, if it is not the model's")),
+                      "directory or hub name of the tokenizer, if it is not in that of the model")),
       volume_path(string("cache_dir", &Settings::cache_dir,
                          "directory for downloads; empty: Hugging Face's cache directory")),
       secret(alias(string("token", &Settings::token,
@@ -220,17 +220,18 @@ std::vector<TrainingFlag> working_flags() {
               "The global batch counts the processes at the start and does not change when workers "
               "join or leave."),
       boolean("gradient_checkpointing", &Settings::gradient_checkpointing,
-              "compute activations again in the backward pass instead of keeping those of all "
-              "layers: less memory, more time, the same weights"),
+              "recompute activations in the backward pass instead of keeping those of all layers: "
+              "less memory, more time, the same weights"),
       differs(determines_weights(boolean("group_by_length", &Settings::group_by_length,
                                          "put examples of similar length into one batch")),
-              "The same grouping over another random order; see worker/train/data_order.h. Without "
+              "Groups as the Trainer does, from another random order (worker/train/data_order.h). "
+              "Without "
               "padding it saves no time."),
       determines_weights(boolean("dataloader_drop_last", &Settings::dataloader_drop_last,
-                                 "leave out the incomplete last batch of each epoch")),
+                                 "drop the incomplete last batch of each epoch")),
       // Question answering.
       determines_weights(integer("doc_stride", &Settings::doc_stride, 0, 8192,
-                                 "tokens that neighbouring windows of a long context share")),
+                                 "tokens by which neighbouring windows of a long context overlap")),
       determines_weights(boolean("version_2_with_negative", &Settings::version_2_with_negative,
                                  "some questions have no answer, as in SQuAD 2.0")),
       number("null_score_diff_threshold", &Settings::null_score_diff_threshold, -kNoMaximum,
@@ -261,15 +262,16 @@ std::vector<TrainingFlag> working_flags() {
       determines_weights(
           or_minus_one(integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
                                "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
-      determines_weights(choice("lr_scheduler_type", &Settings::lr_scheduler_type,
-                                {"linear", "constant", "constant_with_warmup", "cosine",
-                                 "cosine_with_restarts", "polynomial"},
-                                "learning rate after the warm-up; constant has no warm-up")),
+      determines_weights(
+          choice("lr_scheduler_type", &Settings::lr_scheduler_type,
+                 {"linear", "constant", "constant_with_warmup", "cosine", "cosine_with_restarts",
+                  "polynomial"},
+                 "learning rate schedule after the warm-up; constant has no warm-up")),
       determines_weights(number("warmup_ratio", &Settings::warmup_ratio, 0, 1,
-                                "fraction of all steps in which the learning rate rises")),
+                                "fraction of all steps that are warm-up steps")),
       determines_weights(integer("warmup_steps", &Settings::warmup_steps, 0, kNoMaximum,
-                                 "steps in which the learning rate rises; overrides warmup_ratio; "
-                                 "0: unset")),
+                                 "warm-up steps, in which the learning rate rises; overrides "
+                                 "warmup_ratio; 0: unset")),
       dropout("hidden_dropout_prob", &Settings::hidden_dropout_prob,
               "dropout of hidden states; -1: as in the model's config.json"),
       dropout("attention_probs_dropout_prob", &Settings::attention_probs_dropout_prob,
@@ -295,18 +297,17 @@ std::vector<TrainingFlag> working_flags() {
           "logging_steps")),
       differs(
           determines_weights(boolean("load_best_model_at_end", &Settings::load_best_model_at_end,
-                                     "keep the weights of the best evaluation, by "
-                                     "metric_for_best_model, not the last")),
+                                     "keep the weights of the best evaluation (by "
+                                     "metric_for_best_model) instead of the last ones")),
           "A checkpoint is also written at each new best evaluation, so eval_steps and "
           "save_steps are independent. save_total_limit never deletes the best one."),
-      determines_weights(
-          default_is(string("metric_for_best_model", &Settings::metric_for_best_model,
-                            "metric that decides which evaluation is the best: loss, accuracy, f1"),
-                     "loss")),
-      determines_weights(
-          default_is(boolean("greater_is_better", &Settings::greater_is_better,
-                             "whether the best metric_for_best_model is the largest"),
-                     "false for a loss, true for other metrics")),
+      determines_weights(default_is(
+          string("metric_for_best_model", &Settings::metric_for_best_model,
+                 "metric that selects the best evaluation, such as loss, accuracy or f1"),
+          "loss")),
+      determines_weights(default_is(boolean("greater_is_better", &Settings::greater_is_better,
+                                            "whether a larger metric_for_best_model is better"),
+                                    "false for a loss, true for other metrics")),
       // Logging and checkpoints.
       choice("logging_strategy", &Settings::logging_strategy, {"no", "steps", "epoch"},
              "when to log the training loss"),
@@ -358,17 +359,18 @@ std::vector<TrainingFlag> working_flags() {
                                "mpi: Open MPI, if its mpirun started them"),
                         "xpu_backend"),
                   "the workers choose shared memory or TCP themselves"),
-              "The Trainer has no default, shm or tcp. All give the same bits; oneCCL and Gloo are "
-              "not used."),
+              "The Trainer has no default and no values shm and tcp. Every value gives the same "
+              "weights; "
+              "oneCCL and Gloo are not used."),
       determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},
                                 "GEMM backend of the linear layers; use onednn if "
                                 "`tilewright-worker bench step` shows that it is faster on your "
                                 "CPU; it turns exact off")),
       set_by_runtime(integer("nominal_workers", &Settings::nominal_workers, 0, 1e6,
-                             "processes that the global batch size is computed for; 0: the number "
-                             "at the start")),
+                             "number of processes that determines the global batch size; 0: the "
+                             "number at the start")),
       set_by_runtime(integer("max_workers", &Settings::max_workers, 0, 1e6,
-                             "largest number of processes the job can have; 0: nominal_workers")),
+                             "maximum number of processes of the job; 0: nominal_workers")),
   };
 }
 

@@ -140,9 +140,9 @@ std::string describe_default(const TrainingFlag& flag) {
 }
 
 std::string reason_not_in_manifest(const TrainingFlag& flag) {
-  if (flag.secret) return "; set HF_TOKEN in spec.worker.env from a Secret";
-  if (flag.set_by_runtime) return ": the operator sets it";
-  return fmt::format(": {}", flag.help);
+  if (flag.secret) return "must not be set; set HF_TOKEN in spec.worker.env from a Secret";
+  if (flag.set_by_runtime) return "must not be set: the operator sets it";
+  return fmt::format("not supported: {}", flag.help);
 }
 
 std::string describe_expected(const TrainingFlag& flag) {

@@ -170,7 +170,7 @@ std::string_view nearest_training_flag(std::string_view name);
 // For help and documentation: "5e-05", "the value of logging_steps", "none".
 std::string describe_default(const TrainingFlag& flag);
 
-// Why a flag is no field of spec.trainer, after "expected nothing": ": the operator sets it".
+// Why a flag is no field of spec.trainer: "must not be set: the operator sets it".
 std::string reason_not_in_manifest(const TrainingFlag& flag);
 
 // "a number from 0 to 1", "true or false", "one of linear, constant": for messages and help.

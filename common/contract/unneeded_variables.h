@@ -1,6 +1,6 @@
 // Environment variables of PyTorch and its libraries that have no effect on a native training. The
-// worker names those that are set, so that none is ignored in silence; `tilewright convert` leaves
-// them out. docs/reference.md is generated from this table.
+// worker logs those that are set; `tilewright convert` leaves them out. docs/reference.md is
+// generated from this table.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 namespace tilewright {
 
 struct UnneededVariables {
-  // "KMP_*": all names with this prefix. A name of environment.h has the effect that stands there.
+  // "KMP_*": all names with this prefix. Names in environment.h are exempt.
   std::array<std::string_view, 6> names;  // the last ones may be empty
   std::string_view reason;
-  // Only of a TrainJob: elsewhere a launcher or an image sets them for itself, so the worker does not
-  // name them.
+  // Without effect in a TrainJob only. Elsewhere a launcher or an image sets them for its own use,
+  // so the worker does not log them.
   bool only_in_job = false;
 };
 
@@ -23,12 +23,12 @@ inline constexpr UnneededVariables kUnneededVariables[] = {
     {{"KMP_*", "GOMP_*", "OMP_*"},
      "the worker has no OpenMP runtime: it runs one thread on each physical core that it may use"},
     {{"CCL_*", "I_MPI_*", "FI_*"},
-     "the gradients are exchanged by the worker itself, on its own threads; it uses the CPUs to "
-     "which mpiexec has bound it"},
+     "the worker exchanges gradients itself, on its own threads; it uses the CPUs to which mpiexec "
+     "has bound it"},
     {{"NCCL_*", "GLOO_*", "TORCH_*", "PYTORCH_*"}, "the worker has no PyTorch"},
     {{"LD_PRELOAD", "MALLOC_CONF"},
-     "a training allocates its memory at its start and has no OpenMP runtime, so another allocator "
-     "or runtime changes nothing"},
+     "the worker allocates its memory at the start and has no OpenMP runtime, so another allocator "
+     "or runtime has no effect"},
     {{"DNNL_*", "ONEDNN_*", "TF_ENABLE_ONEDNN_OPTS"},
      "the worker has its own kernels; only --gemm_backend=onednn uses oneDNN, which then reads its "
      "variables"},
@@ -45,8 +45,7 @@ inline constexpr UnneededVariables kUnneededVariables[] = {
     {{"CUDA_*", "NVIDIA_*"}, "Tilewright computes on CPUs only", true},
 };
 
-// Why the variable has no effect in a TrainJob, or does harm; empty if it keeps its meaning or
-// belongs to the user.
+// Why the variable has no effect in a TrainJob; empty if it has one or is unknown.
 std::string_view why_unneeded_in_job(std::string_view variable);
 
 // A line for each reason that applies to `environment` (NULL-terminated, NAME=value, as environ):

@@ -115,7 +115,7 @@ Status Connection::write() {
   return {};
 }
 
-void Connection::turn_away(const std::string& reason) {
+void Connection::reject(const std::string& reason) {
   // A string to which an empty one is assigned keeps its memory.
   input_.clear();
   input_.shrink_to_fit();

@@ -49,7 +49,7 @@ class Connection {
     return input_.capacity() + reader_.capacity() + output_.capacity();
   }
   // Discards what is buffered and sends the reason, for a connection that the caller then closes.
-  void turn_away(const std::string& reason);
+  void reject(const std::string& reason);
   bool peer_closed() const { return socket_.peer_closed(); }
 
   std::optional<MemberId> who;   // after its first join

@@ -1,5 +1,5 @@
 // Counts the connections that a server of jobs (the coordinator, the store of torchrun's agents)
-// turns away, and logs them at a bounded rate: a peer must not be able to fill the log.
+// rejects, and logs them at a bounded rate: a peer must not be able to fill the log.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ enum class Rejection {
   kJobMessages,      // the job's rate of messages
   kJobData,          // the job's share of stored keys and values
   kBuffers,          // the buffered messages of all jobs
-  kProtocol,         // a message that no member sends
+  kProtocol,         // a message that violates the protocol
 };
-// Those of the coordinator.
+// The reasons of the coordinator.
 inline constexpr Rejection kCoordinatorRejections[] = {
     Rejection::kConnections, Rejection::kUnauthenticated, Rejection::kSource,
     Rejection::kNoProof,     Rejection::kJobConnections,  Rejection::kJobBuffers,
@@ -43,7 +43,7 @@ class Rejections {
   explicit Rejections(std::shared_ptr<Logger> log, std::string server = "rendezvous",
                       std::span<const Rejection> reasons = kCoordinatorRejections);
 
-  // `job_uid` is empty for a peer that has proved nothing.
+  // `job_uid` is empty for a peer that has not authenticated.
   void add(Rejection reason, const std::string& job_uid, const std::string& peer,
            const std::string& why, MonotonicTime now);
   // By reason; every reason of the server is present from the start.

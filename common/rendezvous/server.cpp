@@ -95,9 +95,9 @@ class Server::Impl {
   // Turns connections away until the limits of the job and of all jobs hold.
   void enforce_buffer_limits(const std::string& uid);
   // Turns away the connection that buffers the most; false: none is left.
-  bool turn_away_largest(const Usage& usage, Rejection reason, const std::string& why);
+  bool reject_largest(const Usage& usage, Rejection reason, const std::string& why);
   // Tells the peer why its connection is closed. It may connect again later.
-  void turn_away(ConnectionId id, Rejection reason, const std::string& why);
+  void reject(ConnectionId id, Rejection reason, const std::string& why);
   void reject_message(Connection& connection, const std::string& why);
   void flush(ConnectionId id);
   const net::TlsKey* find_tls_key(std::string_view identity) const;
@@ -424,10 +424,10 @@ void Server::Impl::add_unauthenticated(ConnectionId id, const std::string& peer)
   const auto evicted = unauthenticated_.add(id, source);
   if (!evicted) return;
   const std::string reason =
-      evicted->share_used ? fmt::format("{} connections from {} have not proved a job's secret",
-                                        options_.limits.unauthenticated_per_source, source)
-                          : fmt::format("{} connections have not proved a job's secret",
-                                        options_.limits.unauthenticated);
+      evicted->share_used
+          ? fmt::format("{} connections from {} have not authenticated",
+                        options_.limits.unauthenticated_per_source, source)
+          : fmt::format("{} connections have not authenticated", options_.limits.unauthenticated);
   rejections_.add(evicted->share_used ? Rejection::kSource : Rejection::kUnauthenticated, "",
                   connections_.at(evicted->id).peer(), reason + ", and this one is the oldest",
                   now_);
@@ -467,10 +467,10 @@ void Server::Impl::admit(ConnectionId id, Connection& connection) {
   if (job == nullptr) return close_gracefully(connection);
   const std::size_t share = limits_of(*job).connections;
   if (job->usage->connections >= share)
-    return turn_away(id, Rejection::kJobConnections,
-                     fmt::format("the job has {} connections, the maximum for its number of "
-                                 "processes",
-                                 share));
+    return reject(id, Rejection::kJobConnections,
+                  fmt::format("the job has {} connections, the maximum for its number of "
+                              "processes",
+                              share));
   connection.usage = job->usage;
   ++job->usage->connections;
   job->usage->buffered_bytes += connection.accounted;
@@ -487,7 +487,7 @@ void Server::Impl::enforce_buffer_limits(const std::string& uid) {
   if (const Job* job = find_job(uid)) {
     const std::size_t share = limits_of(*job).buffered_bytes;
     while (job->usage->buffered_bytes > share &&
-           turn_away_largest(
+           reject_largest(
                *job->usage, Rejection::kJobBuffers,
                fmt::format("the job's messages use {} bytes of memory, at most {} are allowed",
                            job->usage->buffered_bytes, share))) {
@@ -497,15 +497,15 @@ void Server::Impl::enforce_buffer_limits(const std::string& uid) {
     const auto most = std::ranges::max_element(
         jobs_, {}, [](const auto& entry) { return entry.second.usage->buffered_bytes; });
     if (most == jobs_.end() ||
-        !turn_away_largest(*most->second.usage, Rejection::kBuffers,
-                           fmt::format("the messages of all jobs use {} bytes of memory, at most "
-                                       "{} are allowed, and this job uses the most",
-                                       usage_.buffered_bytes, options_.limits.buffered_bytes)))
+        !reject_largest(*most->second.usage, Rejection::kBuffers,
+                        fmt::format("the messages of all jobs use {} bytes of memory, at most "
+                                    "{} are allowed, and this job uses the most",
+                                    usage_.buffered_bytes, options_.limits.buffered_bytes)))
       return;
   }
 }
 
-bool Server::Impl::turn_away_largest(const Usage& usage, Rejection reason, const std::string& why) {
+bool Server::Impl::reject_largest(const Usage& usage, Rejection reason, const std::string& why) {
   auto largest = connections_.end();
   for (auto one = connections_.begin(); one != connections_.end(); ++one) {
     if (one->second.usage.get() != &usage || one->second.close_deadline) continue;
@@ -513,14 +513,14 @@ bool Server::Impl::turn_away_largest(const Usage& usage, Rejection reason, const
       largest = one;
   }
   if (largest == connections_.end()) return false;
-  turn_away(largest->first, reason, why);
+  reject(largest->first, reason, why);
   return true;
 }
 
-void Server::Impl::turn_away(ConnectionId id, Rejection reason, const std::string& why) {
+void Server::Impl::reject(ConnectionId id, Rejection reason, const std::string& why) {
   Connection& connection = connections_.at(id);
   rejections_.add(reason, connection.job_uid(), connection.peer(), why, now_);
-  connection.turn_away(why);
+  connection.reject(why);
   close_gracefully(connection);
   account(connection);
   dirty_.insert(id);
@@ -538,7 +538,7 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
   if (job == nullptr) return close_gracefully(connection);
   const double rate = limits_of(*job).messages_per_second;
   if (!job->messages.take(message_cost(text.size()), rate, now_))
-    return turn_away(
+    return reject(
         id, Rejection::kJobMessages,
         fmt::format("the job's processes send more than {:.0f} messages per second", rate));
   if (connection.protocol_version() != kProtocolVersion) {

@@ -71,7 +71,7 @@ class Server {
 
   std::optional<Snapshot> snapshot(const std::string& uid) const;  // nullopt: no such job
 
-  // The connections turned away so far, by reason (rejections.h).
+  // The connections rejected so far, by reason (rejections.h).
   std::map<std::string, std::uint64_t> rejections() const;
   // What the connections of all jobs use now.
   Usage usage() const;

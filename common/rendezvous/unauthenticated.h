@@ -1,4 +1,4 @@
-// The connections that have not proved a secret yet, and which of them closes for a new one.
+// The connections that have not authenticated yet, and which of them closes for a new one.
 #pragma once
 
 #include <cstddef>

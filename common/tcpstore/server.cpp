@@ -96,8 +96,8 @@ class Server::Impl {
   void account(Client& client);
   void enforce_limits(SharedStore& shared);
   // Turns away the connection that buffers the most.
-  void turn_away_largest(const SharedStore& shared, Rejection reason, const std::string& why);
-  void turn_away(ConnectionId id, Rejection reason, const std::string& why);
+  void reject_largest(const SharedStore& shared, Rejection reason, const std::string& why);
+  void reject(ConnectionId id, Rejection reason, const std::string& why);
   void close(ConnectionId id);
   void close_all(const SharedStore& shared);
 
@@ -219,7 +219,7 @@ void Server::Impl::serve_deadlines() {
       if (client.store == nullptr && client.connection.opened + options_.address_timeout <= now_)
         over.push_back(id);
     for (const ConnectionId id : over)
-      turn_away(id, Rejection::kAddress, "no job has a pod with this address");
+      reject(id, Rejection::kAddress, "no job has a pod with this address");
   }
   if (resume_accept_at_ && *resume_accept_at_ <= now_) {
     resume_accept_at_.reset();
@@ -270,7 +270,7 @@ bool Server::Impl::admit(ConnectionId id) {
   client.store = &shared;
   shared.connections.insert(id);
   if (shared.connections.size() > options_.store_share.connections) {
-    turn_away(
+    reject(
         id, Rejection::kJobConnections,
         fmt::format("the job has {} connections, the maximum", options_.store_share.connections));
     return true;
@@ -286,12 +286,12 @@ void Server::Impl::hold(ConnectionId id) {
   const std::string source = net::source_network(address.host);
   const auto evicted = held_.add(id, source);
   if (!evicted) return;
-  turn_away(evicted->id, evicted->share_used ? Rejection::kSource : Rejection::kUnauthenticated,
-            fmt::format("{} connections{} wait for a job with a pod of their address, and this one "
-                        "is the oldest",
-                        evicted->share_used ? options_.limits.unauthenticated_per_source
-                                            : options_.limits.unauthenticated,
-                        evicted->share_used ? " from " + source : ""));
+  reject(evicted->id, evicted->share_used ? Rejection::kSource : Rejection::kUnauthenticated,
+         fmt::format("{} connections{} wait for a job with a pod of their address, and this one "
+                     "is the oldest",
+                     evicted->share_used ? options_.limits.unauthenticated_per_source
+                                         : options_.limits.unauthenticated,
+                     evicted->share_used ? " from " + source : ""));
 }
 
 void Server::Impl::check_addresses() {
@@ -327,7 +327,7 @@ void Server::Impl::serve(ConnectionId id) {
   SharedStore& shared = *client.store;
   while (true) {
     if (Status status = carry_out_requests(id, client); !status.ok())
-      return turn_away(
+      return reject(
           id, status.error().code == ExitCode::kMemory ? Rejection::kJobData : Rejection::kProtocol,
           status.error().message);
     const bool paused = !client.connection.reads_replies();
@@ -393,14 +393,14 @@ void Server::Impl::enforce_limits(SharedStore& shared) {
   if (buffered_bytes_ > options_.limits.buffered_bytes) {
     const auto most = std::ranges::max_element(
         stores_, {}, [](const auto& entry) { return entry.second.buffered_bytes; });
-    return turn_away_largest(
+    return reject_largest(
         most->second, Rejection::kBuffers,
         fmt::format("the messages of all jobs use {} bytes of memory, at most {} are allowed, and "
                     "this job uses the most",
                     buffered_bytes_, options_.limits.buffered_bytes));
   }
   if (shared.buffered_bytes > options_.store_share.buffered_bytes)
-    return turn_away_largest(
+    return reject_largest(
         shared, Rejection::kJobBuffers,
         fmt::format("the job's messages use {} bytes of memory, at most {} are allowed",
                     shared.buffered_bytes, options_.store_share.buffered_bytes));
@@ -417,15 +417,15 @@ void Server::Impl::enforce_limits(SharedStore& shared) {
   }
 }
 
-void Server::Impl::turn_away_largest(const SharedStore& shared, Rejection reason,
-                                     const std::string& why) {
+void Server::Impl::reject_largest(const SharedStore& shared, Rejection reason,
+                                  const std::string& why) {
   const auto largest = std::ranges::max_element(shared.connections, {}, [this](ConnectionId id) {
     return clients_.at(id).connection.accounted;
   });
-  turn_away(*largest, reason, why);
+  reject(*largest, reason, why);
 }
 
-void Server::Impl::turn_away(ConnectionId id, Rejection reason, const std::string& why) {
+void Server::Impl::reject(ConnectionId id, Rejection reason, const std::string& why) {
   const Client& client = clients_.at(id);
   rejections_.add(reason, client.store == nullptr ? "" : client.store->id, client.connection.peer(),
                   why, now_);

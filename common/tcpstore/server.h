@@ -45,7 +45,7 @@ class Server {
     // Of all stores together; the connections without a store are the unauthenticated ones.
     rendezvous::Limits limits = {};
     std::size_t stored_bytes = 64 << 20;
-    // Of one store. The requests above the rate wait; clients do not reconnect, so turning them away
+    // Of one store. The requests above the rate wait; clients do not reconnect, so rejecting them
     // would end their processes. An agent of torchrun sends about 20 requests per second.
     rendezvous::JobLimits store_share = {
         .connections = 1024, .buffered_bytes = 32 << 20, .messages_per_second = 5000};
@@ -68,7 +68,7 @@ class Server {
   void addresses_changed();
 
   std::map<StoreId, StoreUsage> stores() const;
-  // The connections turned away so far, by reason (common/rendezvous/rejections.h).
+  // The connections rejected so far, by reason (common/rendezvous/rejections.h).
   std::map<std::string, std::uint64_t> rejections() const;
 
  private:

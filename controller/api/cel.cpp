@@ -217,8 +217,8 @@ std::vector<Rule> trainer_args() {
   return {{.rule = fmt::format("!self.startsWith('--') || self == '--' || {} in {}", kFlag,
                                list(known)),
            .message_expression = fmt::format(fmt::runtime(kMessage), "%s: unknown flag")},
-          refuse(runtime, "%s: expected nothing: the operator sets it"),
-          refuse(secrets, "%s: expected nothing; set HF_TOKEN in spec.worker.env from a Secret"),
+          refuse(runtime, "%s: must not be set: the operator sets it"),
+          refuse(secrets, "%s: must not be set; set HF_TOKEN in spec.worker.env from a Secret"),
           refuse({fmt::format("__{}", kConfigFlag)}, "%s: expected flags, not a file of flags")};
 }
 

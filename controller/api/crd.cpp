@@ -432,7 +432,7 @@ json root_schema() {
       {"type", "object"},
       {"description",
        "A TrainJob fine-tunes a BERT-family model on CPUs. Its workers (pods) compute every "
-       "training step together. Workers can join and leave; the trained weights stay the same."},
+       "training step together. Workers can join and leave without a change of the weights."},
       {"required", json::array({"spec"})},
       {"properties",
        {{"apiVersion", {{"type", "string"}}},
@@ -533,13 +533,16 @@ json pytorchjob_crd() {
   const json schema = {
       {"type", "object"},
       {"description",
-       "A PyTorchJob as Kubeflow's training operator v1 has it. Its manifests run on Tilewright's "
+       "A PyTorchJob of Kubeflow's training operator v1. Its manifests run on Tilewright's "
        "operator unchanged."},
       {"properties",
        {{"apiVersion", {{"type", "string"}}},
         {"kind", {{"type", "string"}}},
         {"metadata", {{"type", "object"}}},
-        {"spec", schema_of(PyTorchJobSpec(), "The pods and how they are run.")},
+        {"spec",
+         schema_of(
+             PyTorchJobSpec(),
+             "The pods, and the policies for their number, restarts, suspension and clean-up.")},
         {"status", schema_of(PyTorchJobStatus(), "State of the job. The operator writes it.")}}}};
   constexpr bool kWide = true;
   const json columns = json::array(

@@ -81,11 +81,11 @@ class Decoder : public FieldVisitor {
       const json* value = reader_.take(flag.name);
       if (value == nullptr) continue;
       if (flag.set_by_runtime) {
-        reader_.type_error(flag.name, *value,
-                           "nothing: the value follows from spec.worker.replicas, "
-                           "spec.elasticPolicy.maxReplicas and spec.nprocPerNode");
+        reader_.context().error(reader_.path_of(flag.name),
+                                "must not be set: the value follows from spec.worker.replicas, "
+                                "spec.elasticPolicy.maxReplicas and spec.nprocPerNode");
       } else if (!flag.in_manifest()) {
-        reader_.type_error(flag.name, *value, "nothing" + reason_not_in_manifest(flag));
+        reader_.context().error(reader_.path_of(flag.name), reason_not_in_manifest(flag));
       } else if (auto text = flag_value_string(reader_, flag, *value)) {
         flags[std::string(flag.name)] = *text;
       }
@@ -114,7 +114,7 @@ class Decoder : public FieldVisitor {
       // As on a command line, the last value wins.
       if (seen.insert(argument.flag->name).second &&
           (!target.empty() || reader_.peek(flag) != nullptr)) {
-        reader_.context().error(path, fmt::format("--{}: expected nothing: {} sets it",
+        reader_.context().error(path, fmt::format("--{}: must not be set: {} sets it",
                                                   argument.name, reader_.path_of(name)));
         continue;
       }
@@ -320,8 +320,7 @@ class Decoder : public FieldVisitor {
     }
     const TrainingFlag* flag = argument.flag;
     if (flag != nullptr && (flag->set_by_runtime || flag->secret)) {
-      return refuse(
-          fmt::format("--{}: expected nothing{}", argument.name, reason_not_in_manifest(*flag)));
+      return refuse(fmt::format("--{}: {}", argument.name, reason_not_in_manifest(*flag)));
     }
     return check_argument(argument);
   }

@@ -283,9 +283,8 @@ void ObjectReader::finish() {
       const std::string_view near = nearest_name(name, candidates);
       place = near.empty() ? "" : std::string(near);
     }
-    context_.error(path, place.empty()
-                             ? "is not a known field"
-                             : fmt::format("is not a known field; did you mean {}?", place));
+    context_.error(path, place.empty() ? "unknown field"
+                                       : fmt::format("unknown field; did you mean {}?", place));
   }
 }
 

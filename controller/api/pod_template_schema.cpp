@@ -43,7 +43,7 @@ json open_object(json properties = nullptr) {
 
 Rule set_elsewhere(const std::string& rule, const char* reason, const char* field) {
   return {.rule = rule,
-          .message = fmt::format("found a value, expected nothing: {}", reason),
+          .message = fmt::format("must not be set: {}", reason),
           .field_path = fmt::format(".{}", field)};
 }
 

@@ -42,12 +42,12 @@ void visit_fields(Visitor& visitor, Of<PyTorchElasticPolicy> auto& policy) {
           policy.rdzv_port);
   visitor(Field{"rdzvHost", "Host of the rendezvous endpoint. Defaults to the first worker."},
           policy.rdzv_host);
-  visitor(Field{"rdzvId", "Id of the rendezvous (PET_RDZV_ID)."}, policy.rdzv_id);
+  visitor(Field{"rdzvId", "ID of the rendezvous (PET_RDZV_ID)."}, policy.rdzv_id);
   visitor(Field{"rdzvConf", "Settings of the rendezvous backend (PET_RDZV_CONF)."},
           policy.rdzv_conf);
   visitor(Field{"standalone",
-                "Whether each worker has a rendezvous of its own (PET_STANDALONE), for a training "
-                "on one node."},
+                "If true, each worker has its own rendezvous (PET_STANDALONE), for training on one "
+                "node."},
           policy.standalone);
   visitor(Field{.name = "nProcPerNode",
                 .description = "Number of processes in each pod. Deprecated: use "
@@ -164,7 +164,7 @@ void visit_fields(Visitor& visitor, Of<PyTorchRunPolicy> auto& policy) {
   visitor(Field{"managedBy",
                 "The operator that manages the job: tilewright.dev/operator, "
                 "kubeflow.org/training-operator or kueue.x-k8s.io/multikueue. Where Kubeflow's "
-                "operator runs too, Tilewright's takes only the jobs that name it. Immutable."},
+                "operator runs too, Tilewright's runs only the jobs that name it. Immutable."},
           policy.managed_by);
 }
 
@@ -229,7 +229,7 @@ template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<PyTorchJobStatus> auto& status) {
   visitor(Field{"conditions",
                 "Conditions of the job: Created, Running, Restarting, Suspended, Succeeded, "
-                "Failed. The last one is the State."},
+                "Failed. kubectl get shows the type of the last one as State."},
           status.conditions);
   visitor(Field{"replicaStatuses", "Number of pods by type and state."}, status.replica_statuses);
   visitor(Field{"startTime", "Time when the operator started the job."}, status.start_time);

@@ -51,7 +51,7 @@ enum class FailureCause {
 struct ReplicaCounts {
   std::int64_t desired = 0;
   std::int64_t active = 0;  // pods that have not terminated
-  std::int64_t ready = 0;   // active pods whose worker has joined the rendezvous
+  std::int64_t ready = 0;   // running pods whose Ready condition is true
   std::int64_t succeeded = 0;
   std::int64_t failed = 0;
 
@@ -119,7 +119,7 @@ struct TrainJobStatus {
   RestartCounts restarts;
   std::vector<Condition> conditions;
   std::vector<FailureRecord> failures;  // oldest first, at most kFailureHistoryLength
-  // UIDs of terminated pods that `restarts` counts and that may still exist.
+  // UIDs of terminated pods that the operator has handled (`restarts`) and that may still exist.
   std::vector<std::string> counted_pods;
   std::optional<Progress> progress;
   // Fixed when the job first starts, because the global batch of every step depends on them.

@@ -153,7 +153,7 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
                 .atomic_list = true},
           status.failures);
   visitor(Field{.name = "countedPods",
-                .description = "UIDs of pods whose end the operator has already handled.",
+                .description = "UIDs of terminated pods that the operator has already handled.",
                 .atomic_list = true},
           status.counted_pods);
   visitor(Field{"progress", "Progress of the training as the workers last reported it."},

@@ -166,8 +166,8 @@ void visit_fields(Visitor& visitor, Of<RunPolicy> auto& policy) {
           policy.ttl_seconds_after_finished);
   visitor(Field{.name = "activeDeadlineSeconds",
                 .description = "The job fails if it has not finished this many seconds after its "
-                               "start. The time that its pods are Pending counts. The count "
-                               "starts again when a suspended job resumes.",
+                               "start. The time in which its pods are Pending is included. The "
+                               "time starts again when a suspended job resumes.",
                 .bounds = {1, kMaxSeconds}},
           policy.active_deadline_seconds);
   visitor(Field{.name = "backoffLimit",
@@ -265,7 +265,7 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
       Field{.name = "args",
             .description =
                 "Flags as on the command line of run_glue.py or run_qa.py: --name=value, "
-                "--name and value as two words, or --name alone. They set the fields of "
+                "--name and value as two list items, or --name alone. They set the fields of "
                 "spec.trainer. A flag may be given here or as a field, not both.",
             .max_length = kWordLength,
             .max_items = 128,
@@ -509,8 +509,8 @@ void visit_fields(Visitor& visitor, Of<TrainJobSpec> auto& spec) {
             .description =
                 "Number of processes in each worker pod. auto or cpu: one process per NUMA node; "
                 "fewer if the pod's CPU limit is below the cores of the nodes; one if a node has "
-                "less than half as many allowed cores as another. The processes of a pod then "
-                "share one process's part of the global batch. Immutable.",
+                "less than half as many allowed cores as another. per_device_train_batch_size is "
+                "then the batch size of a pod, whose processes share it. Immutable.",
             .default_value = "1",
             .bounds = kProcessBounds,
             .immutable = "this field cannot change"},
@@ -526,8 +526,8 @@ void visit_fields(Visitor& visitor, Of<TrainJobSpec> auto& spec) {
             .description =
                 "The training: task, files and the flags of Hugging Face's run_glue and run_qa by "
                 "their names. Paths have the form VOLUME:relative/path, where VOLUME is a name in "
-                "spec.volumes. They can refer to $(TILEWRIGHT_JOB_NAME) and to plain values of "
-                "worker.env. Immutable.",
+                "spec.volumes. They can refer to $(TILEWRIGHT_JOB_NAME) and to variables of "
+                "worker.env that have a value. Immutable.",
             .required = true,
             .immutable = "a training cannot change after its job is created; create another job"},
       spec.trainer);

@@ -15,7 +15,7 @@ namespace tilewright::api {
 Findings validate(const TrainJob& job, const Positions& positions = {});
 // Checks for `tilewright up`: a local directory for each volume, plain values in env.
 Findings validate_for_local(const TrainJob& job, const Positions& positions = {});
-// Checks for a cluster: a source for each volume, and the restricted Pod Security standard.
+// Checks for a cluster: a source for each volume, and the restricted Pod Security Standard.
 Findings validate_for_cluster(const TrainJob& job, const Positions& positions = {});
 
 // The checks of Kubeflow's webhook, and values with which its pods would fail or wait for ever.

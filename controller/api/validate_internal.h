@@ -55,7 +55,7 @@ void check_reserved_volume_name(const std::string& name, const std::string& path
 // Rejects a volume for /dev/shm.
 void check_shared_memory_volume(const std::string& name, const nlohmann::json& source,
                                 const std::string& path, FindingCollector& collector);
-// Rejects volume sources that the restricted Pod Security standard forbids.
+// Rejects volume sources that the restricted Pod Security Standard forbids.
 void check_volume_sources(const nlohmann::json& volume, const std::string& path,
                           FindingCollector& collector);
 
@@ -93,7 +93,7 @@ void validate_volumes(const TrainJob& job, FindingCollector& collector);
 void validate_pod_template(const TrainJob& job, FindingCollector& collector);
 // Rejects what an overlay adds twice, and trainings beside the worker's.
 void validate_pod_conflicts(const TrainJob& job, FindingCollector& collector);
-// Rejects an overlay that violates the restricted Pod Security standard.
+// Rejects an overlay that violates the restricted Pod Security Standard.
 void validate_pod_security(const TrainJob& job, FindingCollector& collector);
 
 }  // namespace tilewright::api

@@ -31,16 +31,15 @@ void reject_fields(const json& object, const std::string& path,
                    FindingCollector& collector) {
   for (const auto& [name, place] : places) {
     if (member(object, name).is_null()) continue;
-    collector.error(path + "." + name, std::string("found a value, expected nothing: ") + place);
+    collector.error(path + "." + name, std::string("must not be set: ") + place);
   }
 }
 
 // Rejects null and directives of a strategic merge patch, which would remove fields of the pod.
 void reject_removals(const json& value, const std::string& path, FindingCollector& collector) {
   const auto reject = [&](const std::string& place, const char* what) {
-    collector.error(place, fmt::format("found {}: the overlay can add fields to the pod and cannot "
-                                       "remove any",
-                                       what));
+    collector.error(place,
+                    fmt::format("found {}: podTemplate can only add fields to the pod", what));
   };
   if (value.is_null()) reject(path, "nothing, expected a value");
   if (value.is_array()) {
@@ -148,7 +147,7 @@ void validate_pod_template(const TrainJob& job, FindingCollector& collector) {
   for (const auto& entry : overlay.items()) {
     const std::string path = member_path(kPodTemplatePath, entry.key());
     if (entry.key() != "metadata" && entry.key() != "spec") {
-      collector.error(path, "is not a known field; expected metadata or spec");
+      collector.error(path, "unknown field, expected metadata or spec");
     } else if (!entry.value().is_object() && !entry.value().is_null()) {
       collector.error(path,
                       fmt::format("found {}, expected an object", describe_found(entry.value())));

@@ -64,8 +64,7 @@ void validate_process_count(const PyTorchJobSpec& spec, FindingCollector& collec
   const bool deprecated = spec.elastic_policy && spec.elastic_policy->nproc_per_node;
   if (deprecated && spec.nproc_per_node) {
     collector.error("spec.elasticPolicy.nProcPerNode",
-                    fmt::format("found {} beside spec.nprocPerNode, expected only the latter",
-                                *spec.elastic_policy->nproc_per_node));
+                    "must not be set together with spec.nprocPerNode");
   } else if (deprecated) {
     collector.warn("spec.elasticPolicy.nProcPerNode",
                    "is deprecated since Kubeflow 1.7; use spec.nprocPerNode");

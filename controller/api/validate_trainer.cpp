@@ -149,7 +149,7 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
   if (!dataset_name.empty() && !job.spec.trainer.data.empty()) {
     collector.error(
         "spec.trainer.dataset_name",
-        fmt::format("found {} beside the directory {} in data, expected one of them",
+        fmt::format("found {} and the directory {} in data, expected only one of them",
                     describe_value(dataset_name), describe_value(job.spec.trainer.data)));
   }
   if (task.empty()) {
@@ -181,8 +181,8 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
       question_answering_tasks(), [&](const auto& known) { return known.name == task; });
   if (has_own_files(job) && !answers_questions) {
     collector.error("spec.trainer.task",
-                    fmt::format("found {} beside files of your own, expected nothing: a task of "
-                                "GLUE has its own files",
+                    fmt::format("must not be set with files of your own: the GLUE task {} has its "
+                                "own files",
                                 task));
   }
 }

@@ -16,9 +16,9 @@ void validate_source(const std::string& path, const nlohmann::json& source,
     const std::string& name = member.key();
     if (find_volume_source(name) != nullptr) continue;
     const std::string_view near = nearest_name(name, allowed_volume_sources());
-    collector.error(member_path(path, name),
-                    near.empty() ? "is not a known field"
-                                 : fmt::format("is not a known field; did you mean {}?", near));
+    collector.error(
+        member_path(path, name),
+        near.empty() ? "unknown field" : fmt::format("unknown field; did you mean {}?", near));
   }
   if (source.size() > 1) {
     std::string names;
@@ -46,9 +46,9 @@ void validate_source(const std::string& path, const nlohmann::json& source,
     for (const auto& member : claim->items()) {
       if (member.key() == "claimName" || member.key() == "readOnly") continue;
       const std::string_view near = nearest_name(member.key(), {"claimName", "readOnly"});
-      collector.error(member_path(claim_path, member.key()),
-                      near.empty() ? "is not a known field"
-                                   : fmt::format("is not a known field; did you mean {}?", near));
+      collector.error(
+          member_path(claim_path, member.key()),
+          near.empty() ? "unknown field" : fmt::format("unknown field; did you mean {}?", near));
     }
   }
 }
@@ -117,8 +117,7 @@ Findings validate_for_local(const TrainJob& job, const Positions& positions) {
     if (!variable.value_from.is_null()) {
       collector.error(
           element_path("spec.worker.env", i) + ".valueFrom",
-          fmt::format("found a reference for {}, expected a plain value: valueFrom needs a "
-                      "cluster",
+          fmt::format("found valueFrom for {}, expected value: valueFrom needs a cluster",
                       variable.name));
     }
   }

@@ -22,11 +22,10 @@ void validate_resources(const Worker& worker, FindingCollector& collector) {
                        (name.find('/') != std::string::npos && is_label_key(name));
     if (!known) {
       const std::string_view near = nearest_name(name, plain);
-      collector.error(path,
-                      near.empty()
-                          ? "found an unknown resource, expected cpu, memory, ephemeral-storage or "
-                            "an extended resource such as example.org/device"
-                          : fmt::format("is not a known resource; did you mean {}?", near));
+      collector.error(path, near.empty()
+                                ? "unknown resource, expected cpu, memory, ephemeral-storage or "
+                                  "an extended resource such as example.org/device"
+                                : fmt::format("unknown resource; did you mean {}?", near));
     } else if (amount.milli <= 0) {
       collector.error(path, fmt::format("found {}, expected a quantity above zero", amount.text));
     }

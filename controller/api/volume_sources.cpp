@@ -11,7 +11,7 @@
 namespace tilewright::api {
 namespace {
 
-constexpr const char* kForbidden = "Not allowed by the restricted Pod Security standard.";
+constexpr const char* kForbidden = "Not allowed by the restricted Pod Security Standard.";
 constexpr std::array kSources = {
     VolumeSource{"persistentVolumeClaim", "A PersistentVolumeClaim in the namespace of the job.",
                  true},

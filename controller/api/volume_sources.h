@@ -1,4 +1,4 @@
-// The volume sources of Kubernetes, and which of them the restricted Pod Security standard allows
+// The volume sources of Kubernetes, and which of them the restricted Pod Security Standard allows
 // (kubernetes.io: "Pod Security Standards").
 #pragma once
 

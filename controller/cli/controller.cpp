@@ -152,7 +152,7 @@ void add_controller_command(CLI::App& app, int& exit_code) {
                       "Namespace of the Lease, the master key Secret and the rendezvous Service; "
                       "default: $POD_NAMESPACE");
   command->add_option("--watch_namespace", to.jobs_namespace,
-                      "Reconcile TrainJobs of this namespace only; default: all namespaces");
+                      "Reconcile jobs of this namespace only; default: all namespaces");
   command
       ->add_option("--leader_elect", to.elect_leader,
                    "Whether the replicas elect a leader; set false only for a single replica")
@@ -162,9 +162,9 @@ void add_controller_command(CLI::App& app, int& exit_code) {
   constexpr int kHour = 3600;
   const std::tuple<const char*, Duration*, int, const char*> times[] = {
       {"--resync_period", &to.resync_period, 24 * kHour,
-       "Seconds after which all TrainJobs are reconciled again, even if unchanged"},
+       "Seconds after which all jobs are reconciled again, even if unchanged"},
       {"--leader_elect_lease_duration", &to.elector.lease_duration, kHour,
-       "Seconds after which another replica may take a Lease that is not renewed"},
+       "Seconds after which another replica may acquire a Lease that is not renewed"},
       {"--leader_elect_renew_deadline", &to.elector.renew_deadline, kHour,
        "Seconds after which a leader that cannot renew the Lease stops writing"},
       {"--leader_elect_retry_period", &to.elector.retry_period, kHour,
@@ -201,10 +201,11 @@ void add_controller_command(CLI::App& app, int& exit_code) {
       fmt::format("Value of spec.runPolicy.managedBy that names this operator, in addition to {}",
                   kPyTorchJobManager));
   command
-      ->add_option("--pytorchjob_store", to.pytorchjob_store,
-                   "Whether torchrun's agents of elastic PyTorchJobs meet in a TCPStore of the "
-                   "operator; false: at worker 0, as with Kubeflow's operator. The network must "
-                   "keep the source addresses of the pods")
+      ->add_option(
+          "--pytorchjob_store", to.pytorchjob_store,
+          "Whether torchrun's agents of elastic PyTorchJobs rendezvous through a TCPStore of "
+          "the operator; false: through worker 0, as with Kubeflow's operator. The network "
+          "must keep the source addresses of the pods")
       ->capture_default_str();
   command->add_option("--tcpstore_listen", options->tcpstore_listen,
                       fmt::format("Listen address of the TCPStores; default: :{}", kTcpStorePort));
@@ -220,15 +221,15 @@ void add_controller_command(CLI::App& app, int& exit_code) {
   command
       ->add_option(
           "--metrics_namespaces", to.metrics_namespaces,
-          "Namespaces, separated by commas, that may reach /metrics of the workers, beside "
+          "Namespaces, separated by commas, that may reach /metrics of the workers, in addition to "
           "that of the job; default: all")
       ->delimiter(',');
-  command->add_option("--reconcilers", to.reconcilers, "Concurrent reconciles")
+  command->add_option("--reconcilers", to.reconcilers, "Number of concurrent reconciles")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command
       ->add_option("--parallel_requests", to.parallel_requests,
-                   "Concurrent API requests to create pods, over all jobs")
+                   "Number of concurrent API requests that create pods, over all jobs")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command->add_option("--log_level", options->log_level, "Lowest level of messages to log")

@@ -13,8 +13,9 @@ void add_crd_command(CLI::App& app) {
       app.add_subcommand("crd", "Print the CustomResourceDefinition of a kind as YAML");
   auto kind = std::make_shared<std::string>(kTrainJobKind);
   command
-      ->add_option("--kind", *kind,
-                   "TrainJob, or PyTorchJob, for clusters without Kubeflow's training operator")
+      ->add_option(
+          "--kind", *kind,
+          "Kind of the CRD; PyTorchJob is for clusters without Kubeflow's training operator")
       ->check(CLI::IsMember({kTrainJobKind, kPyTorchJobKind}))
       ->capture_default_str();
   command->callback([kind] {

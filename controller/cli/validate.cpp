@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/base/files.h"
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/json/document.h"
 #include "common/json/members.h"
@@ -22,8 +23,7 @@ constexpr std::chrono::seconds kClusterDeadline{30};
 
 std::string summary(const api::TrainJob& job) {
   const api::ElasticPolicy& elastic = job.spec.elastic_policy;
-  std::string workers = fmt::format("{} workers", *job.spec.worker.replicas);
-  if (*job.spec.worker.replicas == 1) workers = "1 worker";
+  std::string workers = counted(static_cast<std::size_t>(*job.spec.worker.replicas), "worker");
   if (*elastic.min_replicas != *elastic.max_replicas) {
     workers += fmt::format(" ({} to {})", *elastic.min_replicas, *elastic.max_replicas);
   }
@@ -96,9 +96,11 @@ bool validate_pytorchjob(Document document, const std::string& file, std::ostrea
     return true;
   }
   const convert::Conversion conversion = convert::convert(decoded.job, decoded.positions);
+  std::vector<FieldError> ignored;  // by the worker image
   for (const convert::Note& note : conversion.notes) {
-    if (!note.trainjob) print(err, note.at.sentence(file));
+    if (!note.trainjob) ignored.push_back(note.at);
   }
+  print_warnings(err, ignored, file);
   out << fmt::format("{}: valid PyTorchJob: on the worker image {}; ", file, *native);
   if (conversion.ok()) {
     out << "tilewright convert makes a TrainJob of it\n";
@@ -123,7 +125,7 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
         documents.size() > 1 && !kind.empty() && kind != kTrainJobKind && kind != kPyTorchJobKind;
     if (other) {
       const FieldError skipped = {"", document.positions.line_of("kind"),
-                                  fmt::format("not checked: a {}", kind)};
+                                  fmt::format("not checked: the kind is {}", kind)};
       print(err, skipped.sentence(file));
       continue;
     }
@@ -140,7 +142,7 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
   return all && jobs > 0;
 }
 
-// Prints what a cluster would say about a TrainJob. Returns true if it accepts the job.
+// Prints the result of a dry run in a cluster. Returns true if the cluster accepts the job.
 bool check_in_cluster(kube::Client& client, const kube::ClusterConfig& config,
                       const ClusterOptions& options, const std::string& file,
                       const Document& document, std::ostream& out, std::ostream& err) {
@@ -193,8 +195,8 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
       const std::string kind = string_member(document.tree, "kind");
       if (kind == kPyTorchJobKind) {
         err << fmt::format(
-            "{}: not checked: the {} in the cluster; kubectl create "
-            "--dry-run=server does it\n",
+            "{}: {} not checked against the cluster; use kubectl create "
+            "--dry-run=server\n",
             path.string(), kind);
       } else if (kind == kTrainJobKind || kind.empty()) {
         all = check_in_cluster(**client, *config, cluster_options, path.string(), document, out,
@@ -218,7 +220,7 @@ void add_validate_command(CLI::App& app, int& exit_code) {
   command->add_option("FILE", options->files, "Manifests of TrainJobs and PyTorchJobs")->required();
   CLI::Option* cluster =
       command->add_flag("--cluster", options->cluster,
-                        "Also check against a cluster: API server validation, size of the nodes, "
+                        "Also check against a cluster: API server validation, node capacity, "
                         "PersistentVolumeClaims, quotas; creates nothing");
   command
       ->add_option(

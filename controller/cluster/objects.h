@@ -25,7 +25,7 @@ struct PodOptions {
   std::string rendezvous;  // host:port of the coordinator
   std::string key_id;      // id of the job key that the coordinator accepts
   policy::NodeConstraint node_constraint = {};
-  // host:port of the TCPStore where torchrun's agents of a PyTorchJob meet; empty: at its worker 0.
+  // host:port of the TCPStore for torchrun's agents of a PyTorchJob; empty: that of its worker 0.
   std::string tcpstore = {};
 };
 

@@ -115,7 +115,7 @@ void add_master_variables(const api::PyTorchJob& job, const Replica& replica, st
 
 // The store of torchrun's agents if it is the operator's, or else empty.
 std::string tcpstore_of(const api::PyTorchJob& job, const PodOptions& options) {
-  return meets_in_operators_store(job) ? options.tcpstore : "";
+  return uses_operator_tcpstore(job) ? options.tcpstore : "";
 }
 
 void add_elastic_variables(const api::PyTorchJob& job, const PodOptions& options, Variables& list) {
@@ -332,7 +332,7 @@ std::string replica_selector(const api::PyTorchJob& job, std::string_view type) 
   return selector;
 }
 
-bool meets_in_operators_store(const api::PyTorchJob& job) {
+bool uses_operator_tcpstore(const api::PyTorchJob& job) {
   if (!job.spec.elastic_policy) return false;
   const api::PyTorchElasticPolicy& elastic = *job.spec.elastic_policy;
   for (const auto* replicas : {&job.spec.master, &job.spec.worker}) {

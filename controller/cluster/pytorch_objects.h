@@ -33,12 +33,12 @@ std::string replica_name(const api::PyTorchJob& job, const Replica& replica);
 // "training.kubeflow.org/job-name=mrpc,...", the selector of the pods of a replica type.
 std::string replica_selector(const api::PyTorchJob& job, std::string_view type);
 
-// Whether the job leaves it to the operator where torchrun's agents meet: it has an elasticPolicy
+// Whether torchrun's agents rendezvous through the operator's TCPStore: the job has an elasticPolicy
 // with the backend c10d and sets neither rdzvHost, rdzvPort nor standalone. A job whose
-// restartPolicy is Never could not survive a change of the operator's leader, and gains nothing.
-bool meets_in_operators_store(const api::PyTorchJob& job);
+// restartPolicy is Never would fail at a change of the operator's leader, so it uses its worker 0.
+bool uses_operator_tcpstore(const api::PyTorchJob& job);
 
-// PodOptions::tcpstore is used if meets_in_operators_store().
+// PodOptions::tcpstore is used if uses_operator_tcpstore().
 nlohmann::json build_pod(const api::PyTorchJob& job, int worker_index, const PodOptions& options);
 
 // The headless Service of one replica, which gives its pod the DNS name of MASTER_ADDR and

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
@@ -26,20 +27,17 @@ namespace {
 void convert_master(const Source& source, Draft& draft) {
   if (!source.job.spec.master || !source.job.spec.worker) return;
   const std::string path = member_path(kReplicaSpecs, api::kMasterType);
-  draft.note(
-      path, "spec.worker.replicas",
-      "Master: a TrainJob has workers only; the first one takes the master's place, so there is "
-      "one more",
-      true);
+  draft.note(path, "spec.worker.replicas",
+             "Master: a TrainJob has workers only; one more worker replaces the master", true);
   if (source.job.spec.master->pod_template == source.job.spec.worker->pod_template) return;
   const api::TrainingContainer master(*source.job.spec.master, path);
   const Result<api::Training> training = master.training();
   if (!training.ok() || training->command.arguments != source.training.command.arguments) {
     return draft.error(master.path() + ".command",
-                       "found another training than that of the Worker, expected the same");
+                       "found another command than that of the Worker, expected the same");
   }
   draft.note(path + ".template", "spec.worker",
-             "template of the Master: it differs from the Worker's; all workers have the Worker's",
+             "template of the Master: it differs from the Worker's; all workers use the Worker's",
              true);
 }
 
@@ -78,7 +76,7 @@ std::string to_manifest(const Conversion& conversion, std::string_view source) {
   Comments comments;
   for (const Note& note : conversion.notes) comments[note.place].push_back(note.at.message);
   const std::string head = fmt::format(
-      "Written by `tilewright convert {}`: the TrainJob that does the work of the PyTorchJob "
+      "Written by `tilewright convert {}`: a TrainJob that runs the training of the PyTorchJob "
       "natively. Comments explain the lines that have no counterpart.",
       source);
   return comment_lines(head, 0) + to_commented_yaml(conversion.tree, comments);
@@ -96,9 +94,9 @@ Result<std::string> native_summary(const api::PyTorchJob& written) {
   }
   const std::int64_t pods =
       (job.spec.worker ? *job.spec.worker->replicas : 0) + (job.spec.master ? 1 : 0);
-  return fmt::format("{} runs natively on {} {}",
-                     std::filesystem::path(training->command.script).filename().string(), pods,
-                     pods == 1 ? "worker" : "workers");
+  return fmt::format("{} runs natively on {}",
+                     std::filesystem::path(training->command.script).filename().string(),
+                     counted(static_cast<std::size_t>(pods), "worker"));
 }
 
 }  // namespace tilewright::convert

@@ -1,4 +1,5 @@
-// Makes of a PyTorchJob the TrainJob that does the same work natively. No I/O and no clock.
+// Translates a PyTorchJob into a TrainJob that runs the same training natively. No I/O, no
+// clock.
 #pragma once
 
 #include <nlohmann/json.hpp>

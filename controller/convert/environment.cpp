@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// Empty: the variable keeps its meaning or belongs to the user.
+// Empty: the variable has an effect or is unknown.
 std::string_view why_unneeded(std::string_view variable) {
   return api::is_runtime_variable(variable) ? "the operator sets it"
                                             : why_unneeded_in_job(variable);

@@ -64,7 +64,7 @@ void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, 
   }
   if (flag.secret) {
     return draft.note(path, place,
-                      fmt::format("--{}: not in a manifest, which many can read; set HF_TOKEN in "
+                      fmt::format("--{}: a manifest must not contain a token; set HF_TOKEN in "
                                   "worker.env from a Secret",
                                   name),
                       true);
@@ -77,10 +77,10 @@ void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, 
     if (without_date != text) {
       draft.note(
           path, place,
-          fmt::format("--{} {}: the time of the start is not known before; the name of the job "
-                      "takes its place, so use metadata.generateName to get another directory in "
-                      "each run",
-                      name, text),
+          fmt::format(
+              "--{} {}: the start time is not known yet and is replaced by the name of the job; "
+              "use metadata.generateName to get another directory in each run",
+              name, text),
           true);
       text = without_date;
     }
@@ -111,7 +111,7 @@ void convert_flags(const Source& source, Draft& draft, Volumes& volumes) {
   }
   for (const std::string& skipped : source.training.command.skipped) {
     draft.note(source.container.path_of_flag(""), "spec.trainer",
-               fmt::format("{}: nothing is installed", shown(skipped)));
+               fmt::format("{}: skipped, the worker image needs no packages", shown(skipped)));
   }
 }
 

@@ -41,11 +41,10 @@ void PodOverlay::convert_mounts() {
             limit.is_string() ? limit.get<std::string>() : limit.dump();
         draft_.made_of("spec.worker.sharedMemory", volume_path);
       } else {
-        draft_.note(
-            path, "spec.worker.sharedMemory",
-            "/dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets "
-            "its size",
-            true);
+        draft_.note(path, "spec.worker.sharedMemory",
+                    "/dev/shm without sizeLimit: each worker has its own /dev/shm; sharedMemory "
+                    "sets its size",
+                    true);
       }
       continue;
     }
@@ -109,8 +108,9 @@ void PodOverlay::convert_pod() {
   if (!member(spec, "restartPolicy").is_null()) {
     draft_.note(
         source_.pod_path("restartPolicy"), "spec.worker.restartPolicy",
-        fmt::format("restartPolicy {} of the pod: as in Kubeflow, that of the replicas counts",
-                    shown(spec["restartPolicy"])));
+        fmt::format(
+            "restartPolicy {} of the pod: ignored, as by Kubeflow; that of the replicas applies",
+            shown(spec["restartPolicy"])));
   }
   const json& container = source_.container.json();
   const std::set<std::string, std::less<>> converted = {
@@ -133,9 +133,10 @@ void PodOverlay::convert_pod() {
                     true);
       }
     } else {
-      draft_.note(path, "spec.worker",
-                  fmt::format("{}: the operator sets what starts, watches and ends a worker", name),
-                  true);
+      draft_.note(
+          path, "spec.worker",
+          fmt::format("{}: the operator sets the command, probes and lifecycle of a worker", name),
+          true);
     }
   }
   if (!overlay_worker_.empty()) {

@@ -57,7 +57,7 @@ void convert_process_count(const Source& source, Draft& draft) {
 
 void convert_elastic_policy(const Source& source, Draft& draft) {
   constexpr const char* kPath = "spec.elasticPolicy";
-  constexpr const char* kRendezvous = "the operator is the rendezvous";
+  constexpr const char* kRendezvous = "the rendezvous runs in the operator";
   ordered_json target = ordered_json::object();
   const std::optional<launch::TorchrunOptions>& torchrun = source.training.command.torchrun;
   if (source.written.spec.elastic_policy) {
@@ -92,12 +92,11 @@ void convert_elastic_policy(const Source& source, Draft& draft) {
     }
     if (elastic.standalone.value_or(false)) drop("standalone", "true", kRendezvous);
     if (!elastic.metrics.is_null()) {
-      draft.note(
-          "spec.elasticPolicy.metrics", "spec.elasticPolicy.metrics",
-          fmt::format("metrics: no HorizontalPodAutoscaler is created; one whose scaleTargetRef is "
-                      "the {}.{} does the same",
-                      kTrainJobPlural, kApiGroup),
-          true);
+      draft.note("spec.elasticPolicy.metrics", "spec.elasticPolicy.metrics",
+                 fmt::format("metrics: no HorizontalPodAutoscaler is created; create one whose "
+                             "scaleTargetRef is the {}.{}",
+                             kTrainJobPlural, kApiGroup),
+                 true);
     }
   }
   if (torchrun) {
@@ -133,7 +132,7 @@ void convert_elastic_policy(const Source& source, Draft& draft) {
                        std::string_view(name) == "redirects" || std::string_view(name) == "tee";
       const char* why = log ? "each process writes to the log of its pod"
                         : std::string_view(name) == "nnodes"
-                            ? "minReplicas and maxReplicas say it"
+                            ? "minReplicas and maxReplicas set it"
                             : "the operator starts the processes, not torchrun";
       draft.note(source.container.path_of_flag(name), kPath,
                  fmt::format("--{} {}: {}", name, **value, why));

@@ -30,7 +30,7 @@ void convert_image(const Source& source, Draft& draft) {
   } else {
     draft.worker()["image"] = kOwn;
     draft.note(path, "spec.worker.image",
-               fmt::format("image {}: the native trainer has an image of its own", shown(image)));
+               fmt::format("image {}: the native trainer has its own image", shown(image)));
   }
   draft.made_of("spec.worker.image", path);
   const std::string pull_policy = string_member(source.container.json(), "imagePullPolicy");
@@ -70,11 +70,8 @@ void convert_resources(const Source& source, Draft& draft) {
   }
   for (const char* name : {"cpu", "memory"}) {
     if (target.contains(name)) continue;
-    draft.note(
-        path, member_path("spec.worker.resources", name),
-        fmt::format("{}: the pod has no limit; a worker has one, so write how much it may use",
-                    name),
-        true);
+    draft.note(path, member_path("spec.worker.resources", name),
+               fmt::format("{}: the pod has no limit, but a worker needs one; set it", name), true);
   }
   if (!target.empty()) draft.worker()["resources"] = std::move(target);
 }

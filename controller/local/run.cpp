@@ -11,6 +11,7 @@
 
 #include "common/base/files.h"
 #include "common/base/random.h"
+#include "common/base/strings.h"
 #include "common/contract/log_lines.h"
 #include "common/json/document.h"
 #include "common/process/signals.h"
@@ -59,10 +60,10 @@ Result<api::ValidatedJob> read_manifest(const RunOptions& options) {
 void print_start(const api::TrainJob& job, const JobStore& store, const fs::path& program,
                  Console& console) {
   const int workers = policy::sizes_of(job).desired;
-  console.print(
-      "job", fmt::format("{}: {}, {} worker{}{} ({})", job.metadata.name, api::describe_task(job),
-                         workers, workers == 1 ? "" : "s", store.resumed() ? ", resumed" : "",
-                         display_path(store.folder())));
+  console.print("job",
+                fmt::format("{}: {}, {}{} ({})", job.metadata.name, api::describe_task(job),
+                            counted(static_cast<std::size_t>(workers), "worker"),
+                            store.resumed() ? ", resumed" : "", display_path(store.folder())));
   if (console.verbose()) console.print("program", program.string());
 }
 

@@ -25,7 +25,7 @@ enum class Change {
 
 // Thread-safe. The informers run on every replica, so that a new leader starts with filled caches.
 // PyTorchJobs are cached only if they are enabled. They are not part of synced(): where their CRD is
-// not installed, TrainJobs run all the same, and a PyTorchJob is reconciled when the cache shows it.
+// not installed, TrainJobs still run, and a PyTorchJob is reconciled when the cache shows it.
 class Caches {
  public:
   using Job = kube::Informer<JobRecord>::Item;

@@ -145,8 +145,8 @@ std::optional<Error> LeadershipSession::publish() {
     log_->info("rendezvous address for workers: {}", rendezvous);
     if (stores_ && tcpstore.empty()) {
       log_->warn(
-          "the Service {} has no port named tcpstore: torchrun's agents of PyTorchJobs meet "
-          "at worker 0",
+          "the Service {} has no port named tcpstore: torchrun's agents of PyTorchJobs "
+          "rendezvous through worker 0",
           options_.rendezvous_service);
     } else if (stores_) {
       log_->info("address of the TCPStores of PyTorchJobs: {}", tcpstore);

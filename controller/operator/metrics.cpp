@@ -114,7 +114,7 @@ class SnapshotCollectable final : public prometheus::Collectable {
               number(snapshot.rendezvous_members)));
     families.push_back(rejections_of(
         "tilewright_controller_rendezvous_rejections_total",
-        "Total number of connections that the rendezvous server has turned away by reason.",
+        "Total number of connections that the rendezvous server has rejected by reason.",
         snapshot.rendezvous_rejections));
     if (snapshot.tcpstore) {
       families.push_back(gauge("tilewright_controller_tcpstore_connections",
@@ -122,7 +122,7 @@ class SnapshotCollectable final : public prometheus::Collectable {
                                number(snapshot.tcpstore->connections)));
       families.push_back(rejections_of(
           "tilewright_controller_tcpstore_rejections_total",
-          "Total number of connections that the TCPStore server has turned away by reason.",
+          "Total number of connections that the TCPStore server has rejected by reason.",
           snapshot.tcpstore->rejections));
     }
     families.push_back(gauge("tilewright_controller_workqueue_depth",

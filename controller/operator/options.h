@@ -33,11 +33,11 @@ struct Options {
 
   net::Address metrics_listen{"", kControllerMetricsPort};
   net::Address health_listen{"", kControllerHealthPort};
-  // Namespaces that may reach the metrics of workers, beside that of the job; empty: all.
+  // Namespaces that may reach the metrics of workers, in addition to that of the job; empty: all.
   std::vector<std::string> metrics_namespaces;
 
   PyTorchJobSelection pytorch_jobs;
-  // Whether torchrun's agents of PyTorchJobs meet in a TCPStore of the operator.
+  // Whether torchrun's agents of PyTorchJobs rendezvous through a TCPStore of the operator.
   bool pytorchjob_store = true;
   net::Address tcpstore_listen{"", kTcpStorePort};
   // The address for the agents. Without a host: the cluster IP of the Service; none with

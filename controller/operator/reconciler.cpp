@@ -225,7 +225,7 @@ std::string Reconciler::serve_store(const JobId& id, const api::PyTorchJob& job,
                                     policy::Observed& observed) {
   if (deps_.stores == nullptr) return "";
   std::set<std::string> addresses;
-  bool others_meet_elsewhere = false;
+  bool others_use_worker_0 = false;
   for (const Caches::Pod& pod : deps_.caches.pods_of(id)) {
     const policy::WorkerPhase phase = pod->value.worker.phase;
     if (phase == policy::WorkerPhase::kSucceeded || phase == policy::WorkerPhase::kFailed) {
@@ -239,12 +239,12 @@ std::string Reconciler::serve_store(const JobId& id, const api::PyTorchJob& job,
     } else if (pod->value.uses_tcpstore) {
       addresses.insert(pod->value.addresses.begin(), pod->value.addresses.end());
     } else {
-      others_meet_elsewhere = true;  // created while there was no store
+      others_use_worker_0 = true;  // created while there was no store
     }
   }
   deps_.stores->serve(id.uid, addresses);
-  const bool meets_here = cluster::meets_in_operators_store(job) && !others_meet_elsewhere;
-  return meets_here ? deps_.stores->address_for_pods() : "";
+  const bool uses_store = cluster::uses_operator_tcpstore(job) && !others_use_worker_0;
+  return uses_store ? deps_.stores->address_for_pods() : "";
 }
 
 JobExpectations& Reconciler::expectations_of(const std::string& key) {

@@ -32,7 +32,7 @@ class Reconciler {
     Recorder& recorder;
     workqueue::WorkQueue& queue;
     Metrics& metrics;
-    StoreHub* stores = nullptr;  // null: the agents of PyTorchJobs meet at their worker 0
+    StoreHub* stores = nullptr;  // null: the agents of PyTorchJobs use their worker 0
   };
   Reconciler(const Dependencies& deps, std::shared_ptr<Logger> log)
       : deps_(deps), log_(std::move(log)) {}
@@ -53,7 +53,7 @@ class Reconciler {
   void read_start_failures(const std::string& key, policy::Observed& observed,
                            JobExpectations& expectations, const net::Wait& wait);
   // Serves the store of the job's pods, and marks those that ended with their last store. Returns the
-  // address for new pods; empty: they meet at worker 0.
+  // address for new pods; empty: they use worker 0.
   std::string serve_store(const JobId& id, const api::PyTorchJob& job, policy::Observed& observed);
   void handle_deleted(const std::string& key, JobExpectations& expectations);
 

@@ -108,7 +108,7 @@ struct PodRecord {
   policy::Worker worker;
   // Numeric addresses of the pod alone; empty if it has ended, has none yet, or uses its node's.
   std::vector<std::string> addresses;
-  bool uses_tcpstore = false;  // torchrun's agents meet in the operator's TCPStore
+  bool uses_tcpstore = false;  // torchrun's agents use the operator's TCPStore
 };
 PodRecord record_of_pod(const nlohmann::json& object);
 // Field filter for record_of_pod(). Of the spec, the largest part of a pod, it keeps only nodeName

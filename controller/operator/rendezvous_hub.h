@@ -62,7 +62,7 @@ class RendezvousHub {
                                              MonotonicTime clock = monotonic_now()) const;
   // Number of connected members of all jobs.
   std::size_t members() const;
-  // The connections that the server has turned away, by reason.
+  // The connections that the server has rejected, by reason.
   std::map<std::string, std::uint64_t> rejections() const { return server_->rejections(); }
 
  private:

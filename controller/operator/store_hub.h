@@ -1,8 +1,8 @@
-// The TCPStores of PyTorchJobs, in which torchrun's agents meet: one store for each job, all on one
-// port. Thread-safe.
+// The TCPStores of PyTorchJobs, for the rendezvous of torchrun's agents: one store for each job, all
+// on one port. Thread-safe.
 //
-// The protocol has no proof, so the source address of a connection decides: the pods of a job reach
-// the job's store, and all others none.
+// The protocol has no authentication, so the source address of a connection decides: the pods of a
+// job reach the job's store, and other clients none.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace tilewright::controller {
 
-// PyTorch's client does not reconnect: agents that met in the stores of another leader end, with an
-// exit code of 1. Whether this explains the end of a worker whose agent met in a store, if the
+// PyTorch's client does not reconnect: agents that used the stores of another leader end, with an
+// exit code of 1. Whether this explains the end of a worker whose agent used a store, if the
 // stores of this leader opened at this time.
 bool ended_with_its_store(const policy::Worker& worker, WallTime opened);
 
@@ -50,7 +50,7 @@ class StoreHub {
 
   // Of all jobs.
   std::size_t connections() const;
-  // The connections that the server has turned away, by reason.
+  // The connections that the server has rejected, by reason.
   std::map<std::string, std::uint64_t> rejections() const { return server_->rejections(); }
   std::map<tcpstore::StoreId, tcpstore::StoreUsage> stores() const { return server_->stores(); }
 

@@ -11,8 +11,7 @@ namespace {
 
 // True if `a` represents its index and `b` is surplus. Names are deterministic, so an index
 // normally has one worker, but an older version of the operator or a stale cache might show two.
-// Preferred are, in this order, succeeded, non-terminating and running workers; the UID breaks
-// ties.
+// Order of preference: succeeded, not terminating, running; the UID breaks ties.
 bool outranks(const Worker& a, const Worker& b) {
   const auto rank = [](const Worker& worker) {
     return std::make_tuple(worker.phase == WorkerPhase::kSucceeded, !worker.terminating,

@@ -311,7 +311,7 @@ std::string describe_failure(const api::TrainJob& job, const api::FailureRecord&
   }
   if (record.reason == failure_reason::kStoreLost) {
     return fmt::format(
-        "the agent of {} ended because the operator, which holds its store, restarted", worker);
+        "the agent of {} ended because the operator, which serves its TCPStore, restarted", worker);
   }
   if (record.cause == api::FailureCause::kInfrastructure) {
     return fmt::format("{} was stopped by the cluster ({})", worker, record.reason);

@@ -223,7 +223,8 @@ TEST_F(Dashboard, FindsDataForEveryPanelOfARealRun) {
                  "',cause='Infrastructure'}"),
             1);
   EXPECT_EQ(status["restarts"]["infrastructure"], 1);
-  const double share = max_of("tilewright_gflops") / max_of("tilewright_peak_gflops");
+  const double share =
+      max_of("tilewright_flops_per_second") / max_of("tilewright_peak_flops_per_second");
   EXPECT_GT(share, 0);
   EXPECT_LT(share, 1.5) << "the peak was measured on a busy machine";
   // The values of the dashboard's variables.

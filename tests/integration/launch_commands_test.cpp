@@ -72,8 +72,8 @@ TEST_F(LaunchCommand, PythonTrains) {
   EXPECT_TRUE(fs::exists(path("debug_squad/model.safetensors")));
 }
 
-// The guides' second manifest but for the program that starts the script, with the weights that the
-// same flags give.
+// The command of the guides' second manifest with another program than torchrun. The same flags of
+// `tilewright-worker train` give the same weights.
 TEST_F(LaunchCommand, BashTrainsIntoADirectoryWithTheTime) {
   const testing::ScopedVariable preload("LD_PRELOAD", kMissing);
   const testing::ScopedVariable level("LOGLEVEL", "INFO");

@@ -227,7 +227,7 @@ TEST_F(PyTorchJobTest, RunsAJobOfTheGuidesToSuccess) {
 }
 
 // The addresses of the pods are loopback addresses, from which the test connects as their agents.
-TEST_F(PyTorchJobTest, AgentsMeetInAStoreOfTheOperator) {
+TEST_F(PyTorchJobTest, AgentsUseAStoreOfTheOperator) {
   net::Address store;
   const std::string service = start_with_store(store);
   ASSERT_NE(store.port, 0);
@@ -281,8 +281,8 @@ TEST_F(PyTorchJobTest, AChangeOfTheLeaderUsesNoRestarts) {
   EXPECT_EQ(current()["status"]["tilewright"]["failures"][0]["reason"], "StoreLost");
 }
 
-// Agents that meet at two places would train twice.
-TEST_F(PyTorchJobTest, AgentsMeetWhereTheOthersOfTheirJobDo) {
+// Agents with two rendezvous endpoints would train twice.
+TEST_F(PyTorchJobTest, AgentsUseTheEndpointOfTheOthersOfTheirJob) {
   start(kNoLeaderElection);
   create(guide_job());
   ASSERT_TRUE(wait_for_live_pods(2));
@@ -295,7 +295,7 @@ TEST_F(PyTorchJobTest, AgentsMeetWhereTheOthersOfTheirJobDo) {
   node_->end_container("qa-worker-1", 1);
   ASSERT_TRUE(wait_for_new_pod("qa-worker-1", before.at("qa-worker-1")));
   EXPECT_THAT(variables("qa-worker-1"), Contains(Pair("PET_RDZV_ENDPOINT", "qa-worker-0:23456")));
-  // A new job, of the same name, meets at the operator.
+  // A new job, of the same name, uses the store of the operator.
   ASSERT_TRUE(admin().remove(pytorch_path() + "/qa").ok());
   // No garbage collector runs here.
   ASSERT_TRUE(admin().remove(core("pods")).ok());

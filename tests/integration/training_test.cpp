@@ -97,7 +97,7 @@ TEST_F(Training, KeepsItsInstructionSetWhenItResumes) {
   EXPECT_THAT(output_, ::testing::HasSubstr("threads, avx2"));
 }
 
-// As in Hugging Face's scripts. The restart of a job that has a UID resumes all the same.
+// As in Hugging Face's scripts. The restart of a job that has a UID resumes nevertheless.
 TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {

@@ -1,4 +1,4 @@
-// Real agents of PyTorch's torchrun in the pods of an elastic PyTorchJob: they meet in the operator's
+// Real agents of PyTorch's torchrun in the pods of an elastic PyTorchJob: they use the operator's
 // store. A node without a kubelet reports the pods, and this program starts for each pod the agent
 // with the variables of its container (needs root). TILEWRIGHT_PEER_PYTHON is a Python that has torch.
 #include <fstream>
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 constexpr int kSteps = 40;
 
-// Meets at the operator. A pod's address is that of this machine, where the agents look for no store
-// (is_host), and where the gloo of the workers listens.
+// Rendezvous at the operator. A pod's address is that of this machine, where the agents
+// serve no store (is_host) and the gloo of the workers listens.
 constexpr const char* kJob = R"(apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata: {name: qa}

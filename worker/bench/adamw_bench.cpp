@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/strings.h"
 #include "worker/bench/memory_rate.h"
 #include "worker/bench/operands.h"
 #include "worker/bench/statistics.h"
@@ -72,10 +73,10 @@ std::string AdamWBench::to_text() const {
             : "which fits in the last-level cache: use a larger model to measure memory bandwidth";
   }
   return fmt::format(
-      "AdamW and packing of {}, {} on {} thread{}: {:.1f} ms, {:.1f} GB/s ({:.0f} % of memcpy's "
+      "AdamW and packing of {}, {} on {}: {:.1f} ms, {:.1f} GB/s ({:.0f} % of memcpy's "
       "{:.1f}); working set {:.0f} MB, {}\n{}",
-      options.workload.model, isa, threads, threads == 1 ? "" : "s", 1e3 * median,
-      gigabytes_per_second, 100 * gigabytes_per_second / copy_gigabytes_per_second,
+      options.workload.model, isa, counted(static_cast<std::size_t>(threads), "thread"),
+      1e3 * median, gigabytes_per_second, 100 * gigabytes_per_second / copy_gigabytes_per_second,
       copy_gigabytes_per_second, working_set_bytes * 1e-6, cache, profile.to_text());
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/strings.h"
 #include "worker/bench/training_setup.h"
 
 namespace tilewright::bench {
@@ -46,10 +47,10 @@ std::string ExactnessBench::to_json() const {
 
 std::string ExactnessBench::to_text() const {
   std::string out = fmt::format(
-      "{}, {} on {} thread{}: {:.3f} s with {} shards, {:.3f} s with 1; median ratio of {} pairs "
+      "{}, {} on {}: {:.3f} s with {} shards, {:.3f} s with 1; median ratio of {} pairs "
       "{:.4f}",
-      options.workload.description(), isa, threads, threads == 1 ? "" : "s", median(times.a),
-      options.shards, median(times.b), times.a.size(), median(times.ratios()));
+      options.workload.description(), isa, counted(static_cast<std::size_t>(threads), "thread"),
+      median(times.a), options.shards, median(times.b), times.a.size(), median(times.ratios()));
   out += ratio ? fmt::format(", {:.4f} to {:.4f} with {:.1f} % confidence\n", ratio->low,
                              ratio->high, 100 * ratio->coverage)
                : fmt::format("; a confidence interval needs {}\n", kMinIntervalValues);

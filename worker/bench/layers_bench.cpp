@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/base/strings.h"
 #include "worker/bench/operands.h"
 #include "worker/bench/statistics.h"
 #include "worker/kernels/gemm/peak.h"
@@ -172,11 +173,11 @@ std::string LayersBench::to_json() const {
 
 std::string LayersBench::to_text() const {
   return fmt::format(
-      "One encoder layer of {}, {} on {} thread{}: forward {:.2f} ms, backward {:.2f} ms, {:.0f} "
+      "One encoder layer of {}, {} on {}: forward {:.2f} ms, backward {:.2f} ms, {:.0f} "
       "GFLOP/s ({:.0f} % of {:.0f})\n\nforward\n{}\nbackward\n{}",
-      options.workload.description(), isa, threads, threads == 1 ? "" : "s", 1e3 * forward_seconds,
-      1e3 * backward_seconds, gflops, 100 * gflops / forward.peak_gflops, forward.peak_gflops,
-      forward.to_text(), backward.to_text());
+      options.workload.description(), isa, counted(static_cast<std::size_t>(threads), "thread"),
+      1e3 * forward_seconds, 1e3 * backward_seconds, gflops, 100 * gflops / forward.peak_gflops,
+      forward.peak_gflops, forward.to_text(), backward.to_text());
 }
 
 }  // namespace tilewright::bench

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "common/base/strings.h"
 #include "worker/bench/training_setup.h"
 #include "worker/kernels/gemm/peak.h"
 
@@ -49,8 +50,8 @@ ProfileBench bench_profile(const ProfileBenchOptions& options, runtime::Isa isa)
     run<Activation>(options, isa, to);
   });
   bench.profile.title = fmt::format(
-      "{}, {} on {}, {} thread{}: {:.1f} ms per step", options.workload.description(), bench.isa,
-      bench.cpu, bench.threads, bench.threads == 1 ? "" : "s", 1e3 * bench.profile.seconds);
+      "{}, {} on {}, {}: {:.1f} ms per step", options.workload.description(), bench.isa, bench.cpu,
+      counted(static_cast<std::size_t>(bench.threads), "thread"), 1e3 * bench.profile.seconds);
   return bench;
 }
 

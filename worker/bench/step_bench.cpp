@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/strings.h"
 #include "worker/bench/statistics.h"
 #include "worker/bench/training_setup.h"
 #include "worker/kernels/gemm/peak.h"
@@ -55,12 +56,13 @@ std::string StepBench::to_json() const {
 
 std::string StepBench::to_text() const {
   return fmt::format(
-      "{} {} {} {} on {} thread{}, {} shards: {:.3f} s/step, {:.2f} examples/s, {:.0f} GFLOP/s "
+      "{} {} {} {} on {}, {} shards: {:.3f} s/step, {:.2f} examples/s, {:.0f} GFLOP/s "
       "({:.0f} % of {:.0f}), {:.2f} GB\n",
       options.workload.description(), options.workload.bf16 ? "bf16" : "fp32", isa,
-      options.workload.backend == kernels::GemmBackend::kNative ? "native" : "onednn", threads,
-      threads == 1 ? "" : "s", options.shards, median, examples_per_second, gflops,
-      100 * gflops / peak_gflops, peak_gflops, 1e-9 * static_cast<double>(peak_memory));
+      options.workload.backend == kernels::GemmBackend::kNative ? "native" : "onednn",
+      counted(static_cast<std::size_t>(threads), "thread"), options.shards, median,
+      examples_per_second, gflops, 100 * gflops / peak_gflops, peak_gflops,
+      1e-9 * static_cast<double>(peak_memory));
 }
 
 }  // namespace tilewright::bench

@@ -40,9 +40,8 @@ void run_doctor() {
   const int threads = host::plan_cpus(findings.host, 1).of(0).threads;
   runtime::ThreadPool pool(threads);
   const auto peak = [&](bool bf16) {
-    return fmt::format("{:.0f} GFLOP/s with {} thread{}",
-                       kernels::measure_peak_gflops(isa, bf16, pool), threads,
-                       threads == 1 ? "" : "s");
+    return fmt::format("{:.0f} GFLOP/s with {}", kernels::measure_peak_gflops(isa, bf16, pool),
+                       counted(static_cast<std::size_t>(threads), "thread"));
   };
   const auto line = [](const char* what, const std::string& value) {
     std::printf("%-22s %s\n", what, value.c_str());

@@ -45,7 +45,7 @@ std::string describe_siblings(const std::vector<host::SiblingProcess>& siblings)
     shared.insert(sibling.shared_cpus.begin(), sibling.shared_cpus.end());
     if (pids.size() < kMostPids) pids.push_back(sibling.pid);
   }
-  return fmt::format("{} on CPUs {} (pid {}{}), which slow{} a training here down",
+  return fmt::format("{} on CPUs {} (pid {}{}), which slow{} down a training here",
                      counted(siblings.size(), "process"),
                      host::format_cpu_list({shared.begin(), shared.end()}), fmt::join(pids, ", "),
                      pids.size() < siblings.size() ? ", ..." : "", siblings.size() == 1 ? "s" : "");

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_flags.h"
 #include "common/launch/dates.h"
@@ -73,14 +74,16 @@ ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_n
   }
   if (asked == 0 || end != first.data() + first.size()) {
     return {standard.threads,
-            fmt::format("{}: found \"{}\", expected an integer from 1; using {} threads",
-                        env::kOmpNumThreads, printable(omp_num_threads), standard.threads)};
+            fmt::format("{}: found \"{}\", expected an integer from 1; using {}",
+                        env::kOmpNumThreads, printable(omp_num_threads),
+                        counted(static_cast<std::size_t>(standard.threads), "thread"))};
   }
   const int most = plan.max_threads;
   if (asked <= most) return {asked, ""};
-  return {most, fmt::format("{}: found {}, but this process may use {} CPU{}; using {} thread{}",
-                            env::kOmpNumThreads, first, most, most == 1 ? "" : "s", most,
-                            most == 1 ? "" : "s")};
+  const auto available = static_cast<std::size_t>(most);
+  return {most,
+          fmt::format("{}: found {}, but this process may use {}; using {}", env::kOmpNumThreads,
+                      first, counted(available, "CPU"), counted(available, "thread"))};
 }
 
 LogLevel log_level(const std::string& loglevel) {

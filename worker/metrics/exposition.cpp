@@ -17,8 +17,8 @@
 namespace tilewright::metrics {
 namespace {
 
-// A gauge and the value that it takes from a progress report.
-struct GaugeSpec {
+// A metric and its value in a progress report.
+struct MetricSpec {
   const char* name;
   const char* help;
   double (*value)(const rendezvous::Progress& progress);
@@ -31,7 +31,7 @@ double metric(const rendezvous::Progress& progress, const char* name) {
 }
 
 using rendezvous::Progress;
-constexpr std::array<GaugeSpec, 14> kGaugeSpecs{{
+constexpr std::array<MetricSpec, 11> kGaugeSpecs{{
     {"tilewright_step", "Completed optimizer steps.",
      [](const Progress& p) { return static_cast<double>(p.step); }},
     {"tilewright_total_steps", "Optimizer steps of the whole training.",
@@ -46,20 +46,25 @@ constexpr std::array<GaugeSpec, 14> kGaugeSpecs{{
      [](const Progress& p) { return p.examples_per_second; }},
     {"tilewright_tokens_per_second", "Training tokens per second of all workers, without padding.",
      [](const Progress& p) { return p.tokens_per_second; }},
-    {"tilewright_gflops", "GFLOP/s of all workers, without padding.",
-     [](const Progress& p) { return metric(p, training_report::kGflops); }},
-    {"tilewright_peak_gflops", "Measured peak GFLOP/s of the CPUs of all workers.",
-     [](const Progress& p) { return metric(p, training_report::kPeakGflops); }},
+    {"tilewright_flops_per_second",
+     "Floating-point operations per second of all workers, without padding.",
+     [](const Progress& p) { return 1e9 * metric(p, training_report::kGflops); }},
+    {"tilewright_peak_flops_per_second",
+     "Measured peak floating-point operations per second of the CPUs of all workers.",
+     [](const Progress& p) { return 1e9 * metric(p, training_report::kPeakGflops); }},
     {"tilewright_eta_seconds", "Estimated seconds until the last step.",
      [](const Progress& p) { return metric(p, training_report::kEtaSeconds); }},
     {"tilewright_last_checkpoint_step", "Step of the last checkpoint; -1 if there is none.",
      [](const Progress& p) { return static_cast<double>(p.last_checkpoint_step); }},
-    {"tilewright_failed_checkpoints", "Checkpoints that could not be written since the start.",
+}};
+constexpr std::array<MetricSpec, 3> kCounterSpecs{{
+    {"tilewright_failed_checkpoints_total", "Total number of checkpoints that were not written.",
      [](const Progress& p) { return metric(p, training_report::kFailedCheckpoints); }},
-    {"tilewright_recoveries",
-     "Losses of workers after which the training continued from the memory of the others.",
+    {"tilewright_recoveries_total",
+     "Total number of losses of workers after which the others continued from memory.",
      [](const Progress& p) { return metric(p, training_report::kRecoveries); }},
-    {"tilewright_steps_lost", "Optimizer steps computed again after losses of workers.",
+    {"tilewright_lost_steps_total",
+     "Total number of optimizer steps computed again after losses of workers.",
      [](const Progress& p) { return metric(p, training_report::kStepsLost); }},
 }};
 
@@ -92,14 +97,14 @@ class Exposition::Impl {
         epoch_(
             gauge("tilewright_membership_epoch", "Current membership epoch; 0 before the first.")),
         membership_changes_(
-            prometheus::BuildCounter()
-                .Name("tilewright_membership_changes_total")
-                .Help("Membership epochs that this process entered after its first one.")
-                .Labels(labels_)
-                .Register(*registry_)
-                .Add({})) {
+            counter("tilewright_membership_changes_total",
+                    "Total number of membership epochs that this process entered after its first "
+                    "one.")) {
     for (std::size_t i = 0; i < kGaugeSpecs.size(); ++i) {
       gauges_[i] = &gauge(kGaugeSpecs[i].name, kGaugeSpecs[i].help);
+    }
+    for (std::size_t i = 0; i < kCounterSpecs.size(); ++i) {
+      counters_[i] = &counter(kCounterSpecs[i].name, kCounterSpecs[i].help);
     }
     prometheus::BuildGauge()
         .Name("tilewright_build_info")
@@ -137,6 +142,10 @@ class Exposition::Impl {
     for (std::size_t i = 0; i < kGaugeSpecs.size(); ++i) {
       gauges_[i]->Set(kGaugeSpecs[i].value(progress));
     }
+    for (std::size_t i = 0; i < kCounterSpecs.size(); ++i) {
+      // Counters never decrease: Increment() ignores a negative difference.
+      counters_[i]->Increment(kCounterSpecs[i].value(progress) - counters_[i]->Value());
+    }
     for (const auto& [name, value] : progress.metrics) {
       if (!name.starts_with(training_report::kEvaluationPrefix)) continue;
       const std::string result = name.substr(training_report::kEvaluationPrefix.size());
@@ -159,6 +168,15 @@ class Exposition::Impl {
         .Add({});
   }
 
+  prometheus::Counter& counter(const char* name, const char* help) {
+    return prometheus::BuildCounter()
+        .Name(name)
+        .Help(help)
+        .Labels(labels_)
+        .Register(*registry_)
+        .Add({});
+  }
+
   const prometheus::Labels labels_;
   const std::shared_ptr<prometheus::Registry> registry_;
   prometheus::Family<prometheus::Gauge>& evaluation_;
@@ -166,6 +184,7 @@ class Exposition::Impl {
   prometheus::Gauge &rank_, &world_, &epoch_;
   prometheus::Counter& membership_changes_;
   std::array<prometheus::Gauge*, kGaugeSpecs.size()> gauges_{};
+  std::array<prometheus::Counter*, kCounterSpecs.size()> counters_{};
   std::mutex mutex_;
   prometheus::Gauge* current_phase_ = nullptr;
   std::string last_phase_;

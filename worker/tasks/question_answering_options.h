@@ -6,7 +6,7 @@
 namespace tilewright::tasks {
 
 struct QuestionAnsweringOptions {
-  std::size_t doc_stride = 128;          // tokens that consecutive windows of a long context share
+  std::size_t doc_stride = 128;  // tokens by which consecutive windows of a long context overlap
   bool version_2_with_negative = false;  // a context may not answer its question
   // With version_2_with_negative: no answer is predicted if its score exceeds that of the best
   // answer by more than this.

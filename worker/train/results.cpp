@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/strings.h"
 #include "common/contract/training_report.h"
 
 namespace tilewright::train {
@@ -100,7 +101,7 @@ std::string format_runtime(double seconds) {
   const auto hundredths =
       static_cast<std::int64_t>(std::abs(seconds - static_cast<double>(whole)) * 100);
   const std::int64_t days = whole / 86400;
-  const std::string prefix = days == 0 ? "" : fmt::format("{} day{}, ", days, days == 1 ? "" : "s");
+  const std::string prefix = days == 0 ? "" : counted(static_cast<std::size_t>(days), "day") + ", ";
   return fmt::format("{}{}:{:02}:{:02}.{:02}", prefix, whole / 3600 % 24, whole / 60 % 60,
                      whole % 60, hundredths);
 }

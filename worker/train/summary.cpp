@@ -64,11 +64,12 @@ std::string format_metrics(const tasks::Metrics& metrics) {
 std::string machine_line(const MachineSummary& machine) {
   const std::string times =
       machine.workers > 1 ? fmt::format("{} x ", machine.workers) : std::string();
-  return line(log_lines::kMachine,
-              fmt::format("{}, {}{} thread{}, {}{}, peak {}{:.0f} GFLOP/s",
-                          short_cpu_model(machine.cpu_model), times, machine.threads,
-                          machine.threads == 1 ? "" : "s", runtime::name(machine.isa),
-                          machine.bf16 ? "" : " in fp32", times, machine.peak_gflops));
+  return line(
+      log_lines::kMachine,
+      fmt::format("{}, {}{}, {}{}, peak {}{:.0f} GFLOP/s", short_cpu_model(machine.cpu_model),
+                  times, counted(static_cast<std::size_t>(machine.threads), "thread"),
+                  runtime::name(machine.isa), machine.bf16 ? "" : " in fp32", times,
+                  machine.peak_gflops));
 }
 
 std::string data_line(const Job& job) {

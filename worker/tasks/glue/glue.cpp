@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/contract/tasks.h"
 #include "worker/tasks/label_order.h"
 #include "worker/tasks/rows/text_file.h"
@@ -179,8 +180,8 @@ class GlueTask : public sentences::SentenceTask {
     void warn(const RowSource& rows, const std::string& which,
               std::vector<std::string>& warnings) const {
       if (count == 0) return;
-      warnings.push_back(fmt::format("{}: skipped {} row{} {}, the first at {}", rows.name(), count,
-                                     count == 1 ? "" : "s", which, first));
+      warnings.push_back(fmt::format("{}: skipped {} {}, the first at {}", rows.name(),
+                                     counted(count, "row"), which, first));
     }
   };
 

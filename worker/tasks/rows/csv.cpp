@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/base/strings.h"
 #include "worker/tasks/rows/text_file.h"
 
 namespace tilewright::tasks {
@@ -85,8 +86,8 @@ bool CsvRows::next_fields() {
 bool CsvRows::next() {
   if (!next_fields()) return false;
   if (fields_.size() != header_.size()) {
-    fail(fmt::format("the row has {} comma-separated field{}, expected {}", fields_.size(),
-                     fields_.size() == 1 ? "" : "s", header_.size()));
+    fail(fmt::format("the row has {}, expected {}",
+                     counted(fields_.size(), "comma-separated field"), header_.size()));
   }
   return true;
 }

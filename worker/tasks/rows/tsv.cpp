@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/check.h"
+#include "common/base/strings.h"
 #include "worker/tasks/rows/text_file.h"
 
 namespace tilewright::tasks {
@@ -49,8 +50,8 @@ bool TsvRows::next() {
   const std::size_t expected =
       options_.headerless_fields > 0 ? options_.headerless_fields : header_.size();
   if (fields_.size() != expected && !options_.allow_ragged) {
-    fail(fmt::format("the line has {} tab-separated field{}, expected {}", fields_.size(),
-                     fields_.size() == 1 ? "" : "s", expected));
+    fail(fmt::format("the line has {}, expected {}", counted(fields_.size(), "tab-separated field"),
+                     expected));
   }
   return true;
 }

@@ -117,10 +117,9 @@ TEST(PodSecurity, RefusesForbiddenItems) {
             violation("metadata.annotations[\"container.apparmor.security.beta.kubernetes.io/"
                       "worker\"]",
                       "unconfined", "runtime/default or localhost/PROFILE"));
-  EXPECT_EQ(
-      overlay_errors("{spec: {ephemeralContainers: [{name: debug, image: i}]}}"),
-      "job.yaml:28: spec.worker.podTemplate.spec.ephemeralContainers: found a value, expected "
-      "nothing: they are added to a running pod");
+  EXPECT_EQ(overlay_errors("{spec: {ephemeralContainers: [{name: debug, image: i}]}}"),
+            "job.yaml:28: spec.worker.podTemplate.spec.ephemeralContainers: must not be set: they "
+            "are added to a running pod");
 }
 
 TEST(PodSecurity, AcceptsWhatTheStandardAllows) {

@@ -157,9 +157,9 @@ TEST(PyTorchJob, ReportsWhatItCannotRead) {
   EXPECT_EQ(decoding_errors_of(manifest("    worker: {replicas: 1}\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.worker: found Worker twice, expected it once");
   EXPECT_EQ(decoding_errors_of(manifest("  replicas: 2\n")),
-            "job.yaml:13: spec.replicas: is not a known field");
+            "job.yaml:13: spec.replicas: unknown field");
   EXPECT_EQ(decoding_errors_of(manifest("  elasticPolizy: {}\n")),
-            "job.yaml:13: spec.elasticPolizy: is not a known field; did you mean elasticPolicy?");
+            "job.yaml:13: spec.elasticPolizy: unknown field; did you mean elasticPolicy?");
   EXPECT_EQ(decoding_errors_of(manifest("      restartPolicy: Sometimes\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.Worker.restartPolicy: found the string "
             "\"Sometimes\", expected one of Always, OnFailure, Never, ExitCode");
@@ -315,10 +315,9 @@ TEST(ValidatePyTorchJob, RefusesWhatKubeflowsWebhookRefuses) {
                 manifest_with("replicas: 3", "replicas: 1", manifest("", "{maxRestarts: 3}")))),
             "job.yaml:6: spec.pytorchReplicaSpecs.Worker: found nothing, expected the workers of "
             "spec.elasticPolicy");
-  EXPECT_EQ(
-      findings_of(manifest("  nprocPerNode: \"2\"\n", "{nProcPerNode: 4}")),
-      "job.yaml:5: spec.elasticPolicy.nProcPerNode: found 4 beside spec.nprocPerNode, expected "
-      "only the latter");
+  EXPECT_EQ(findings_of(manifest("  nprocPerNode: \"2\"\n", "{nProcPerNode: 4}")),
+            "job.yaml:5: spec.elasticPolicy.nProcPerNode: must not be set together with "
+            "spec.nprocPerNode");
   EXPECT_EQ(
       findings_of(manifest("", "{nProcPerNode: 4}")),
       "warning: job.yaml:5: spec.elasticPolicy.nProcPerNode: is deprecated since Kubeflow 1.7; "

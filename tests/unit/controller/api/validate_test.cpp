@@ -289,8 +289,8 @@ TEST(Validate, ChecksActionsAndFilesOfYourOwn) {
        "one of them, or do_predict, true"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false\n    do_predict: true", ""},
       {"    data: data:MRPC\n", "    train_file: data:train.csv\n",
-       "job.yaml:15: spec.trainer.task: found mrpc beside files of your own, expected nothing: a "
-       "task of GLUE has its own files"},
+       "job.yaml:15: spec.trainer.task: must not be set with files of your own: the GLUE "
+       "task mrpc has its own files"},
   });
   const std::string own = with("    task: mrpc\n", "", with("    data: data:MRPC\n", ""));
   EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "train_file: data:train.csv", own)), "");
@@ -341,8 +341,8 @@ TEST(Validate, AcceptsNamesOfTheHub) {
        "job.yaml:14: spec.trainer.model: found nothing, expected VOLUME:relative/path or a name on "
        "the hub such as google-bert/bert-base-uncased"},
       {"learning_rate: 1e-4", "dataset_name: squad",
-       "job.yaml:19: spec.trainer.dataset_name: found squad beside the directory data:MRPC in "
-       "data, expected one of them\n"
+       "job.yaml:19: spec.trainer.dataset_name: found squad and the directory data:MRPC in "
+       "data, expected only one of them\n"
        "job.yaml:19: spec.trainer.dataset_name: found squad, expected a data set of the task "
        "mrpc"},
       {"    data: data:MRPC\n", "    dataset_name: imdb\n", ""},
@@ -406,7 +406,7 @@ TEST(Validate, ChecksResourcesForConsistency) {
       {"cpu: 1", "cpu: 0",
        "job.yaml:26: spec.worker.resources.cpu: found 0, expected a quantity above zero"},
       {"memory: 2Gi", "memroy: 2Gi",
-       "job.yaml:27: spec.worker.resources.memroy: is not a known resource; did you mean memory?"},
+       "job.yaml:27: spec.worker.resources.memroy: unknown resource; did you mean memory?"},
       {"memory: 2Gi", "memory: 2Gi\n      example.org/device: 1", ""},
   });
 }
@@ -497,12 +497,12 @@ TEST(Validate, RejectsDuplicateVolumeNamesAndSources) {
        "source"},
       {"persistentVolumeClaim: {claimName: tilewright-data}",
        "persistentVolumeClame: {claimName: tilewright-data}",
-       "job.yaml:35: spec.volumes[1].persistentVolumeClame: is not a known field; did you mean "
+       "job.yaml:35: spec.volumes[1].persistentVolumeClame: unknown field; did you mean "
        "persistentVolumeClaim?"},
       {"{claimName: tilewright-data}", "{claimNam: tilewright-data}",
        "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimName: found nothing, expected the "
        "name of a claim\n"
-       "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimNam: is not a known field; did you "
+       "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimNam: unknown field; did you "
        "mean "
        "claimName?"},
       {"      local: data\n      persistentVolumeClaim: {claimName: tilewright-data}\n", "",
@@ -530,8 +530,8 @@ TEST(ValidateForLocal, RequiresPlainEnvValues) {
       with("sharedMemory: 64Mi", "env: [{name: N, valueFrom: {fieldRef: {fieldPath: x}}}]");
   EXPECT_EQ(errors_of(manifest, Target::kCluster), "");
   EXPECT_EQ(errors_of(manifest, Target::kLocal),
-            "job.yaml:28: spec.worker.env[0].valueFrom: found a reference for N, expected a plain "
-            "value: valueFrom needs a cluster");
+            "job.yaml:28: spec.worker.env[0].valueFrom: found valueFrom for N, expected value: "
+            "valueFrom needs a cluster");
 }
 
 TEST(ValidateForCluster, RequiresASourceForEveryVolume) {
@@ -608,15 +608,14 @@ TEST(Validate, RejectsOverlayFieldsThatTheOperatorSets) {
     return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text));
   };
   EXPECT_EQ(overlay("{spec: {restartPolicy: Always}}"),
-            "job.yaml:28: spec.worker.podTemplate.spec.restartPolicy: found a value, expected "
-            "nothing: use spec.worker.restartPolicy");
+            "job.yaml:28: spec.worker.podTemplate.spec.restartPolicy: must not be set: use "
+            "spec.worker.restartPolicy");
   EXPECT_EQ(overlay("{metadata: {name: x}}"),
-            "job.yaml:28: spec.worker.podTemplate.metadata.name: found a value, expected nothing: "
+            "job.yaml:28: spec.worker.podTemplate.metadata.name: must not be set: "
             "the operator sets it");
-  EXPECT_EQ(
-      overlay("{spec: {containers: [{name: worker, image: x}]}}"),
-      "job.yaml:28: spec.worker.podTemplate.spec.containers[0].image: found a value, expected "
-      "nothing: use spec.worker.image");
+  EXPECT_EQ(overlay("{spec: {containers: [{name: worker, image: x}]}}"),
+            "job.yaml:28: spec.worker.podTemplate.spec.containers[0].image: must not be set: use "
+            "spec.worker.image");
   EXPECT_EQ(
       overlay("{spec: {containers: [{name: worker, env: [{name: A}, {name: RANK}]}]}}"),
       "job.yaml:28: spec.worker.podTemplate.spec.containers[0].env[1].name: found RANK, expected a "
@@ -627,7 +626,7 @@ TEST(Validate, RejectsOverlayFieldsThatTheOperatorSets) {
       "job.yaml:28: spec.worker.podTemplate.spec.containers[0].name: found nothing, expected the "
       "name of a container (the operator's is worker)");
   EXPECT_EQ(overlay("{specs: {}}"),
-            "job.yaml:28: spec.worker.podTemplate.specs: is not a known field; expected metadata "
+            "job.yaml:28: spec.worker.podTemplate.specs: unknown field, expected metadata "
             "or spec");
   for (const char* field : {"terminationMessagePolicy: File", "terminationMessagePath: /tmp/x"}) {
     const std::string name = std::string(field).substr(0, std::string_view(field).find(':'));
@@ -636,7 +635,7 @@ TEST(Validate, RejectsOverlayFieldsThatTheOperatorSets) {
     };
     EXPECT_EQ(overlay(containers("worker")),
               "job.yaml:28: spec.worker.podTemplate.spec.containers[0]." + name +
-                  ": found a value, expected nothing: the operator reads the last lines of its "
+                  ": must not be set: the operator reads the last lines of its "
                   "log");
     EXPECT_EQ(overlay(containers("side")), "");
   }
@@ -769,7 +768,7 @@ TEST(Validate, RejectsRemovalsByTheOverlay) {
   const auto overlay = [](const std::string& text) {
     return errors_of(with("sharedMemory: 64Mi", "podTemplate: " + text), Target::kCluster);
   };
-  const std::string why = ": the overlay can add fields to the pod and cannot remove any";
+  const std::string why = ": podTemplate can only add fields to the pod";
   const std::string place = "job.yaml:28: spec.worker.podTemplate.";
   const std::string directive =
       ": found a directive of a strategic merge patch, expected a plain field";

@@ -104,10 +104,11 @@ TEST_F(Cli, ValidateSaysWhatBecomesOfAPyTorchJob) {
   const std::string place = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]";
   EXPECT_EQ(err_.str(),
             path.string() + ":14: " + place +
-                ".command[6]: --no_cuda: Tilewright computes on CPUs only\n" + path.string() +
-                ":15: " + place +
-                ".env[0]: LD_PRELOAD libtcmalloc.so: a training allocates its memory at its start "
-                "and has no OpenMP runtime, so another allocator or runtime changes nothing\n");
+                ".command[6]: --no_cuda: Tilewright computes on CPUs only (warning)\n" +
+                path.string() + ":15: " + place +
+                ".env[0]: LD_PRELOAD libtcmalloc.so: the worker allocates its memory at the start "
+                "and has no OpenMP runtime, so another allocator or runtime has no effect "
+                "(warning)\n");
 }
 
 TEST_F(Cli, ValidateSaysWhyAPyTorchJobDoesNotRunNatively) {
@@ -134,7 +135,8 @@ TEST_F(Cli, ValidateChecksJobsOfBothKindsInOneFile) {
   EXPECT_EQ(validate({both}), 0) << err_.str();
   EXPECT_NE(out_.str().find("both.yaml: valid: mrpc on 2 workers"), std::string::npos);
   EXPECT_NE(out_.str().find("both.yaml: valid PyTorchJob: "), std::string::npos);
-  EXPECT_NE(err_.str().find("both.yaml:59: not checked: a ConfigMap\n"), std::string::npos)
+  EXPECT_NE(err_.str().find("both.yaml:59: not checked: the kind is ConfigMap\n"),
+            std::string::npos)
       << err_.str();
 
   const auto bad =

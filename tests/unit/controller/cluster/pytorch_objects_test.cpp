@@ -138,7 +138,7 @@ PodOptions options_with_store() {
   return options;
 }
 
-TEST(PyTorchPod, AgentsMeetInTheOperatorsStore) {
+TEST(PyTorchPod, AgentsUseTheOperatorsStore) {
   api::PyTorchJob job = job_of(4, false);
   job.spec.elastic_policy.emplace();
   const json pod = build_pod(job, 3, options_with_store());
@@ -160,8 +160,8 @@ TEST(PyTorchPod, AgentsMeetInTheOperatorsStore) {
               ::testing::Not(::testing::Contains(Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"))));
 }
 
-// The job says where the agents meet, or torchrun has no agents that meet.
-TEST(PyTorchPod, AgentsMeetWhereTheJobSays) {
+// The job sets the rendezvous endpoint, or torchrun's agents have no rendezvous.
+TEST(PyTorchPod, AgentsUseTheEndpointOfTheJob) {
   const std::function<void(api::PyTorchJob&)> changes[] = {
       [](auto& job) { job.spec.elastic_policy.reset(); },
       [](auto& job) { job.spec.elastic_policy->rdzv_host = "qa-worker-0"; },
@@ -174,7 +174,7 @@ TEST(PyTorchPod, AgentsMeetWhereTheJobSays) {
     job.spec.elastic_policy.emplace();
     job.spec.worker->pod_template["metadata"]["annotations"]["tilewright.dev/tcpstore"] = "x";
     change(job);
-    EXPECT_FALSE(meets_in_operators_store(job));
+    EXPECT_FALSE(uses_operator_tcpstore(job));
     json pod = build_pod(job, 3, options_with_store());
     EXPECT_FALSE(pod["metadata"]["annotations"].contains("tilewright.dev/tcpstore"));
     EXPECT_EQ(pod["spec"], build_pod(job, 3, kOptions)["spec"]) << "as without a store";

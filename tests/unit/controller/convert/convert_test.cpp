@@ -45,7 +45,7 @@ std::string guide(const char* name) {
 }
 
 constexpr const char* kHead =
-    "# Written by `tilewright convert job.yaml`: the TrainJob that does the work of the "
+    "# Written by `tilewright convert job.yaml`: a TrainJob that runs the training of the "
     "PyTorchJob\n"
     "# natively. Comments explain the lines that have no counterpart.\n";
 
@@ -83,7 +83,7 @@ spec:
     replicas: 4
     image: tilewright-worker:0.1.0
     imagePullPolicy: IfNotPresent
-    # restartPolicy Never of the pod: as in Kubeflow, that of the replicas counts
+    # restartPolicy Never of the pod: ignored, as by Kubeflow; that of the replicas applies
     restartPolicy: OnFailure
     resources:
       cpu: 200
@@ -101,14 +101,14 @@ spec:
         value: INFO
       - name: OMP_NUM_THREADS
         value: "56"
-      # CCL_WORKER_COUNT 1: the gradients are exchanged by the worker itself, on its own threads; it
-      # uses the CPUs to which mpiexec has bound it
-      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: a training
-      # allocates its memory at its start and has no OpenMP runtime, so another allocator or runtime
-      # changes nothing
+      # CCL_WORKER_COUNT 1: the worker exchanges gradients itself, on its own threads; it uses the
+      # CPUs to which mpiexec has bound it
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker
+      # allocates its memory at the start and has no OpenMP runtime, so another allocator or runtime
+      # has no effect
     nodeSelector:
       node-type: spr
-    # /dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets its size
+    # /dev/shm without sizeLimit: each worker has its own /dev/shm; sharedMemory sets its size
   # mountPath /tmp/pvc-mount: the volume pvc-volume is at /mnt/tilewright/pvc-volume
   volumes:
     - name: pvc-volume
@@ -131,13 +131,14 @@ spec:
     minReplicas: 1
     maxReplicas: 4
     maxRestarts: 10
-  # pip install -r /workspace/transformers/examples/pytorch/ques...: nothing is installed
+  # pip install -r /workspace/transformers/examples/pytorch/ques...: skipped, the worker image needs
+  # no packages
   trainer:
     model: distilbert/distilbert-base-uncased
     dataset_name: squad
-    # --output_dir /tmp/pvc-mount/output_$(date +%Y%m%d_%H%M%S): the time of the start is not known
-    # before; the name of the job takes its place, so use metadata.generateName to get another
-    # directory in each run
+    # --output_dir /tmp/pvc-mount/output_$(date +%Y%m%d_%H%M%S): the start time is not known yet and
+    # is replaced by the name of the job; use metadata.generateName to get another directory in each
+    # run
     output: pvc-volume:output_$(TILEWRIGHT_JOB_NAME)
     do_train: true
     do_eval: true
@@ -151,7 +152,7 @@ spec:
     replicas: 4
     image: tilewright-worker:0.1.0
     imagePullPolicy: IfNotPresent
-    # restartPolicy Never of the pod: as in Kubeflow, that of the replicas counts
+    # restartPolicy Never of the pod: ignored, as by Kubeflow; that of the replicas applies
     restartPolicy: OnFailure
     resources:
       cpu: 240
@@ -168,12 +169,12 @@ spec:
         value: INFO
       - name: OMP_NUM_THREADS
         value: "240"
-      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: a training
-      # allocates its memory at its start and has no OpenMP runtime, so another allocator or runtime
-      # changes nothing
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker
+      # allocates its memory at the start and has no OpenMP runtime, so another allocator or runtime
+      # has no effect
     nodeSelector:
       node-type: gnr
-    # /dev/shm without sizeLimit: each worker has a /dev/shm of its own; sharedMemory sets its size
+    # /dev/shm without sizeLimit: each worker has its own /dev/shm; sharedMemory sets its size
   # mountPath /tmp/pvc-mount: the volume pvc-volume is at /mnt/tilewright/pvc-volume
   volumes:
     - name: pvc-volume
@@ -273,14 +274,14 @@ TEST(Convert, TheElasticPolicy) {
   EXPECT_THAT(text, HasSubstr(R"(  elasticPolicy:
     minReplicas: 1
     maxReplicas: 3
-    # metrics: no HorizontalPodAutoscaler is created; one whose scaleTargetRef is the
-    # trainjobs.tilewright.dev does the same
-    # rdzvBackend etcd: the operator is the rendezvous
-    # rdzvConf timeout: the operator is the rendezvous
-    # rdzvHost h: the operator is the rendezvous
-    # rdzvId i: the operator is the rendezvous
-    # rdzvPort 29400: the operator is the rendezvous
-    # standalone true: the operator is the rendezvous
+    # metrics: no HorizontalPodAutoscaler is created; create one whose scaleTargetRef is the
+    # trainjobs.tilewright.dev
+    # rdzvBackend etcd: the rendezvous runs in the operator
+    # rdzvConf timeout: the rendezvous runs in the operator
+    # rdzvHost h: the rendezvous runs in the operator
+    # rdzvId i: the rendezvous runs in the operator
+    # rdzvPort 29400: the rendezvous runs in the operator
+    # standalone true: the rendezvous runs in the operator
   trainer:
 )"));
   // Kubeflow's defaults.
@@ -296,7 +297,7 @@ TEST(Convert, TheFlagsOfTorchrun) {
                       "'1', --rdzv-backend, c10d, --rdzv_endpoint, 'h:1', --max-restarts, '7', "
                       "--log-dir, /logs, run_qa.py, --model_name_or_path, m, --dataset_name, "
                       "squad, --output_dir, /data/o]"}));
-  EXPECT_THAT(text, HasSubstr(R"(  # --nnodes 1:2: minReplicas and maxReplicas say it
+  EXPECT_THAT(text, HasSubstr(R"(  # --nnodes 1:2: minReplicas and maxReplicas set it
   # --rdzv_backend c10d: the operator starts the processes, not torchrun
   # --rdzv_endpoint h:1: the operator starts the processes, not torchrun
   # --log_dir /logs: each process writes to the log of its pod
@@ -343,14 +344,14 @@ TEST(Convert, AMasterIsOneMoreWorker) {
   std::string master = "    Master:\n" + alone.substr(at);
   parts.more_replicas = master;
   EXPECT_THAT(manifest_of(job(parts)),
-              HasSubstr("    # Master: a TrainJob has workers only; the first one takes the "
-                        "master's place, so there is one\n    # more\n    replicas: 4\n"));
+              HasSubstr("    # Master: a TrainJob has workers only; one more worker replaces the "
+                        "master\n    replicas: 4\n"));
   // Another training on the master cannot be converted.
   parts.more_replicas.replace(parts.more_replicas.find("mrpc"), 4, "qqp");
   EXPECT_THAT(
       errors_of(job(parts)),
       HasSubstr("spec.pytorchReplicaSpecs.Master.template.spec.containers[0].command: found "
-                "another training than that of the Worker, expected the same"));
+                "another command than that of the Worker, expected the same"));
   // A master alone.
   std::string only =
       "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: qa}\nspec:\n"
@@ -450,10 +451,9 @@ TEST(Convert, Resources) {
   EXPECT_THAT(
       with_resources("{limits: {cpu: 1, memory: 4Gi, nvidia.com/gpu: 1}}"),
       HasSubstr("    # nvidia.com/gpu 1: Tilewright computes on CPUs only\n    resources:\n"));
-  EXPECT_THAT(
-      with_resources("{}"),
-      HasSubstr("    # cpu: the pod has no limit; a worker has one, so write how much it may "
-                "use\n    # memory: the pod has no limit"));
+  EXPECT_THAT(with_resources("{}"),
+              HasSubstr("    # cpu: the pod has no limit, but a worker needs one; set it\n"
+                        "    # memory: the pod has no limit"));
 }
 
 TEST(Convert, Environment) {
@@ -481,8 +481,8 @@ TEST(Convert, Environment) {
             key: token
       - name: MY_OWN
         value: "1"
-      # I_MPI_PIN_DOMAIN [0xfffffff0]: the gradients are exchanged by the worker itself, on its own
-      # threads; it uses the CPUs to which mpiexec has bound it
+      # I_MPI_PIN_DOMAIN [0xfffffff0]: the worker exchanges gradients itself, on its own threads; it
+      # uses the CPUs to which mpiexec has bound it
       # KMP_AFFINITY granularity=fine,compact,1,0: the worker has no OpenMP runtime: it runs one
       # thread on each physical core that it may use
       # MASTER_PORT 29500: the operator sets it
@@ -590,7 +590,7 @@ TEST(Convert, Images) {
               HasSubstr("    image: registry.example.org:5000/a/tilewright-worker:7\n"));
   EXPECT_THAT(manifest_of(job({.image = "intel/intel-optimized-pytorch:latest"})),
               HasSubstr(std::string("    # image intel/intel-optimized-pytorch:latest: the native "
-                                    "trainer has an image of its own\n    image: "
+                                    "trainer has its own image\n    image: "
                                     "tilewright-worker:") +
                         kVersion + "\n"));
 }
@@ -615,7 +615,7 @@ TEST(Convert, Flags) {
     # --no_cuda: Tilewright computes on CPUs only
 )"));
   EXPECT_THAT(manifest_of(job({.command = flags("--token, hf_secret")})),
-              ::testing::AllOf(HasSubstr("# --token: not in a manifest, which many can read"),
+              ::testing::AllOf(HasSubstr("# --token: a manifest must not contain a token"),
                                Not(HasSubstr("hf_secret"))));
 }
 

@@ -1,5 +1,5 @@
-// A PyTorchJob that the worker's image trains, and the TrainJob that `tilewright convert` makes of it,
-// have the same sizes, and so end with the same weights.
+// A PyTorchJob on the worker image and the TrainJob that `tilewright convert` makes of it have the
+// same numbers of workers and the same global batch, and therefore the same weights.
 #include <gtest/gtest.h>
 
 #include "controller/api/decode.h"

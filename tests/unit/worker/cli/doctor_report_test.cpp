@@ -65,10 +65,10 @@ TEST(DoctorReport, CountsOtherTrainingsOnTheSameCpus) {
   DoctorFindings findings = findings_on(host::saved_host(host::k16xlarge));
   findings.siblings = {{.pid = 41, .shared_cpus = {0, 1}}};
   EXPECT_THAT(text(findings), HasSubstr("other trainings: 1 process on CPUs 0-1 (pid 41), which "
-                                        "slows a training here down\n"));
+                                        "slows down a training here\n"));
   findings.siblings.push_back({.pid = 42, .shared_cpus = {1, 2, 5}});
   EXPECT_THAT(text(findings), HasSubstr("other trainings: 2 processes on CPUs 0-2,5 (pid 41, 42), "
-                                        "which slow a training here down\n"));
+                                        "which slow down a training here\n"));
   findings.siblings.resize(100, {.pid = 7, .shared_cpus = {0}});
   EXPECT_THAT(text(findings), AllOf(HasSubstr("100 processes"), HasSubstr(", 7, ...)")));
 }

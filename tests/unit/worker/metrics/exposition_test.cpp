@@ -53,10 +53,24 @@ TEST(Exposition, ExportsStepLossAndThroughput) {
                     HasSubstr("tilewright_loss" + labels + " 0.5"),
                     HasSubstr("tilewright_examples_per_second" + labels + " 160.25"),
                     HasSubstr("tilewright_tokens_per_second" + labels + " 8500"),
-                    HasSubstr("tilewright_gflops" + labels + " 550"),
+                    HasSubstr("tilewright_flops_per_second" + labels + " 550000000000"),
                     HasSubstr("tilewright_last_checkpoint_step" + labels + " -1"),
                     HasSubstr(R"(tilewright_evaluation{process="0",trainjob="mrpc",worker="1",)"
                               R"(metric="accuracy"} 0.75)")));
+}
+
+TEST(Exposition, ExportsCountsOfTheReportAsCounters) {
+  const auto exposition = serve();
+  const std::string labels = R"({process="0",trainjob="mrpc",worker="1"})";
+  rendezvous::Progress progress;
+  progress.metrics = {{"failed_checkpoints", 1}, {"recoveries", 2}, {"steps_lost", 3}};
+  exposition->set(progress);
+  exposition->set(progress);  // the counts of a report are totals
+  EXPECT_THAT(scrape(exposition->port()),
+              AllOf(HasSubstr("# TYPE tilewright_failed_checkpoints_total counter"),
+                    HasSubstr("tilewright_failed_checkpoints_total" + labels + " 1\n"),
+                    HasSubstr("tilewright_recoveries_total" + labels + " 2\n"),
+                    HasSubstr("tilewright_lost_steps_total" + labels + " 3\n")));
 }
 
 TEST(Exposition, CountsTheMembershipChangesAfterTheFirstEpoch) {

@@ -11,7 +11,7 @@
 namespace tilewright::train {
 namespace {
 
-TEST(RateMeter, CountsRatesAndTimeLeftOverItsWindow) {
+TEST(RateMeter, ReportsRatesAndEtaOverItsWindow) {
   RateMeter meter;
   MonotonicTime now{};
   meter.restart(now);
@@ -76,7 +76,7 @@ std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t tot
   return steps;
 }
 
-TEST(ProgressPrinter, LogsEveryLoggingStepsStepsAndTheLast) {
+TEST(ProgressPrinter, LogsAtLoggingStepsAndAtTheLastStep) {
   EXPECT_EQ(logged_steps({.logging_steps = 10}, 25), (std::vector<std::int64_t>{10, 20, 25}));
   EXPECT_EQ(logged_steps({.logging_steps = 1}, 3), (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(logged_steps({.logging_steps = 10, .logging_first_step = true}, 20),
