@@ -35,7 +35,8 @@ std::string replica_selector(const api::PyTorchJob& job, std::string_view type);
 
 // Whether the job leaves it to the operator where torchrun's agents meet: it has an elasticPolicy
 // with the backend c10d and sets neither rdzvHost, rdzvPort nor standalone. A job whose
-// restartPolicy is Never could not survive a change of the operator's leader, and gains nothing.
+// restartPolicy does not restart agents that lose the store (Never) could not survive a change of
+// the operator's leader, and gains nothing.
 bool meets_in_operators_store(const api::PyTorchJob& job);
 
 // PodOptions::tcpstore is used if meets_in_operators_store().
