@@ -77,10 +77,11 @@ void visit_fields(Visitor& visitor, Of<PyTorchReplicaSpec> auto& replica) {
                 .bounds = kReplicaBounds,
                 .int32 = true},
           replica.replicas);
+  static const std::string kRestartPolicy =
+      fmt::format("When a failed pod is restarted, as a new one. {} Defaults to OnFailure.",
+                  kRestartPolicyMeanings);
   visitor(Field{.name = "restartPolicy",
-                .description =
-                    "When a failed pod is restarted: Always, OnFailure, Never, or ExitCode, which "
-                    "restarts after exit codes of 128 and above. Defaults to OnFailure.",
+                .description = kRestartPolicy.c_str(),
                 .default_value = "OnFailure"},
           replica.restart_policy);
   visitor(Field{"template", "The pod, with a container named pytorch."}, replica.pod_template);

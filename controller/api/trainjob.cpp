@@ -36,8 +36,8 @@ std::string_view name_of(Enum value) {
 }  // namespace
 
 std::span<const std::string_view> enum_names(RestartPolicy) {
-  static constexpr std::array<std::string_view, 4> kNames = {"Always", "OnFailure", "Never",
-                                                             "ExitCode"};
+  static constexpr auto kNames =
+      std::to_array<std::string_view>({"Always", "OnFailure", "Never", "ExitCode"});
   return kNames;
 }
 std::span<const std::string_view> enum_names(CleanPodPolicy) {

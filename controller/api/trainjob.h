@@ -19,6 +19,11 @@
 namespace tilewright::api {
 
 enum class RestartPolicy { kAlways, kOnFailure, kNever, kExitCode };
+// For the descriptions of the fields.
+inline constexpr std::string_view kRestartPolicyMeanings =
+    "Always and OnFailure: after every failure. ExitCode: after exit codes of 128 and above; lower "
+    "ones fail the job. Never: the first failure fails the job. Except with Never, a failure of "
+    "the infrastructure always leads to a restart.";
 enum class CleanPodPolicy { kNone, kRunning, kAll };
 enum class ImagePullPolicy { kAlways, kIfNotPresent, kNever };
 

@@ -2,6 +2,8 @@
 // rules.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 #include <string_view>
@@ -210,14 +212,13 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
          .field_path = ".do_train"},
         cel::some_task()};
   });
-  visitor(
-      Field{.name = "task",
-            .description = "Task: one of GLUE, squad or squad_v2. Optional with dataset_name, and "
-                           "for a classification or regression of your own train_file, "
-                           "validation_file and test_file.",
-            .alias = "task_name",
-            .choices = find_training_flag("task_name")->choices},
-      trainer.task);
+  visitor(Field{.name = "task",
+                .description = "Task that the model is trained on. Optional with dataset_name, and "
+                               "for a classification or regression of your own train_file, "
+                               "validation_file and test_file.",
+                .alias = "task_name",
+                .choices = find_training_flag("task_name")->choices},
+          trainer.task);
   visitor(Field{.name = "model",
                 .description = "Pre-trained model: a directory in Hugging Face format, or a name "
                                "on the Hugging Face hub such as google-bert/bert-base-uncased.",
@@ -341,17 +342,14 @@ void visit_fields(Visitor& visitor, Of<Worker> auto& worker) {
                     }},
           worker.image);
   visitor(Field{"imagePullPolicy", "When the image is pulled."}, worker.image_pull_policy);
-  visitor(
-      Field{.name = "restartPolicy",
-            .description = "When a failed worker is restarted, in a new pod. Always and "
-                           "OnFailure: after every failure. ExitCode: after exit codes of 128 "
-                           "and above; lower ones fail the job. Never: the first failure "
-                           "fails the job. Except with Never, workers that the "
-                           "infrastructure stops are always restarted. "
-                           "elasticPolicy.maxRestarts limits the restarts after failures of the "
-                           "program.",
-            .default_value = "OnFailure"},
-      worker.restart_policy);
+  static const std::string kRestartPolicy = fmt::format(
+      "When a failed worker is restarted, in a new pod. {} elasticPolicy.maxRestarts "
+      "limits the restarts after failures of the program.",
+      kRestartPolicyMeanings);
+  visitor(Field{.name = "restartPolicy",
+                .description = kRestartPolicy.c_str(),
+                .default_value = "OnFailure"},
+          worker.restart_policy);
   visitor(Field{.name = "resources",
                 .description =
                     "Resources of each worker: cpu, memory, ephemeral-storage, hugepages-SIZE or "

@@ -32,7 +32,21 @@ std::optional<std::string> name_error(std::string_view written, std::size_t suff
       describe_value(written));
 }
 
+class LimitDropper : public FieldVisitor {
+ public:
+  void operator()(const Field& field, std::optional<std::int64_t>& limit) {
+    if (limit && !field.bounds.contains(*limit)) limit.reset();
+  }
+  template <typename T>
+  void operator()(const Field& /*field*/, T& /*member*/) {}
+};
+
 }  // namespace
+
+void drop_invalid_limits(RunPolicy& policy) {
+  LimitDropper dropper;
+  visit_fields(dropper, policy);
+}
 
 void validate_bounds(const TrainJob& job, FindingCollector& collector) {
   BoundsChecker checker("spec", collector);

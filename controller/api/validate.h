@@ -24,6 +24,9 @@ Findings validate(const PyTorchJob& job, const Positions& positions = {});
 // The rule of metadata.name, for a name from elsewhere. Error (kUsage): "found ..., expected ...".
 Status check_job_name(std::string_view name, const TrainJob& job);
 
+// Removes the numbers of an invalid job's run policy that are out of bounds.
+void drop_invalid_limits(RunPolicy& policy);
+
 enum class Target { kAnywhere, kLocal, kCluster };
 
 struct ValidatedJob {

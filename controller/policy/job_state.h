@@ -50,7 +50,7 @@ enum class JobEndCause {
 // The end of a job that a policy has decided on.
 struct JobEnd {
   JobEndCause cause = JobEndCause::kTrainingComplete;
-  std::optional<api::FailureRecord> failure;  // the final failure, for the last six causes
+  std::optional<api::FailureRecord> failure;  // the final one, if a failure is the cause
   std::int64_t restarts = 0;                  // kRestartLimit: restarts used
 };
 

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/contract/instruction_sets.h"
+
 namespace tilewright::policy {
 namespace {
 
@@ -37,19 +39,10 @@ std::map<std::string, api::Quantity> max_allocatable(
   return most;
 }
 
-// The label by which node feature discovery reports a CPU's instruction set
-// (https://kubernetes-sigs.github.io/node-feature-discovery, feature "cpu-cpuid"); empty for an
-// instruction set without a label.
-std::string_view label_of(std::string_view isa) {
-  constexpr std::pair<std::string_view, std::string_view> kLabels[] = {
-      {"avx2", "feature.node.kubernetes.io/cpu-cpuid.AVX2"},
-      {"avx512", "feature.node.kubernetes.io/cpu-cpuid.AVX512BW"},
-      {"avx512_bf16", "feature.node.kubernetes.io/cpu-cpuid.AVX512BF16"},
-      {"amx", "feature.node.kubernetes.io/cpu-cpuid.AMXBF16"}};
-  for (const auto& [name, label] : kLabels) {
-    if (name == isa) return label;
-  }
-  return "";
+// Empty for an unknown instruction set.
+std::string_view node_label_of(std::string_view isa) {
+  const auto found = std::ranges::find(kInstructionSets, isa, &InstructionSet::name);
+  return found == std::end(kInstructionSets) ? "" : found->node_label;
 }
 
 bool has_label(const Node& node, const std::string& label) {
@@ -70,7 +63,7 @@ NodeConstraint node_constraint_of(const api::TrainJob& job, const api::TrainJobS
   NodeConstraint constraint;
   if (!api::is_exact(job) || status.instruction_set.empty()) return constraint;
   constraint.excluded_nodes = status.excluded_nodes;
-  const std::string label(label_of(status.instruction_set));
+  const std::string label(node_label_of(status.instruction_set));
   const auto labelled = [&](const Node& node) { return has_label(node, label); };
   if (!label.empty() && nodes != nullptr && std::ranges::any_of(*nodes, labelled)) {
     constraint.required_label = label;

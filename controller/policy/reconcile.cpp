@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "controller/api/validate.h"
 #include "controller/policy/blocked.h"
 #include "controller/policy/cleanup.h"
 #include "controller/policy/conditions.h"
@@ -65,16 +66,6 @@ std::optional<Plan> plan_inactive(const JobState& state, const api::TrainJobStat
   return plan_suspended(state, status, blocked_reason);
 }
 
-// Returns the run policy of an invalid job without the limits that are out of range.
-api::RunPolicy drop_invalid_limits(api::RunPolicy policy) {
-  const auto keep = [](std::optional<std::int64_t>& limit, std::int64_t least) {
-    if (limit && (*limit < least || *limit > api::kMaxSeconds)) limit.reset();
-  };
-  keep(policy.ttl_seconds_after_finished, 0);
-  keep(policy.active_deadline_seconds, 1);
-  return policy;
-}
-
 }  // namespace
 
 Plan reconcile(const Observed& observed, WallTime now) {
@@ -120,7 +111,7 @@ Plan reconcile(const Observed& observed, WallTime now) {
 Plan reconcile_invalid(const Observed& found, const std::string& error, WallTime now) {
   if (found.job.metadata.deletion_timestamp) return {};
   Observed observed = found;
-  observed.job.spec.run_policy = drop_invalid_limits(std::move(observed.job.spec.run_policy));
+  api::drop_invalid_limits(observed.job.spec.run_policy);
   const JobState state = classify(observed, now);
   api::TrainJobStatus status = observed.job.status;
   const BlockedReason blocked_reason = blocked::InvalidSpec{error};

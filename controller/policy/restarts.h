@@ -3,15 +3,15 @@
 //
 //   cause            counted as      restarted
 //   program          program         as restartPolicy says, at most maxRestarts times per job
-//   infrastructure   infrastructure  without limit, except under restartPolicy Never
+//   infrastructure   infrastructure  as restartPolicy says, without limit
 //   out of memory    outOfMemory     once; then only after progress or a change of the job
 //
 // A worker that does not find the job's last checkpoint (exit code 20) restarts only after a change
 // of the job, too; in a runtime where the job cannot change, the job fails.
 //
-// restartPolicy: Always and OnFailure restart after every failure; ExitCode after exit codes of 128
-// and above (signal n is 128 + n); Never after none. A worker that exits with 0 is not restarted,
-// not even under Always. The master of a PyTorchJob has a policy of its own.
+// api::kRestartPolicyMeanings describes the values of restartPolicy. The exit code of signal n is
+// 128 + n. A worker that exits with 0 is not restarted, not even under Always. The master of a
+// PyTorchJob has a policy of its own.
 #pragma once
 
 #include <map>

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 
@@ -48,18 +49,17 @@ constexpr std::uint64_t kTileState = 0x60000;
 // One row per instruction set, in the order of Isa.
 struct IsaRow {
   Isa isa;
-  std::string_view name;
   Isa base;  // must be supported too; the row lists only additional features
   std::array<Feature, 4> features;
   std::uint64_t state = 0;
   bool bf16 = false;  // see has_bf16()
 };
 constexpr IsaRow kIsaRows[] = {
-    {Isa::kRef, "ref", Isa::kRef, {}},
-    {Isa::kAvx2, "avx2", Isa::kRef, {kAvx2, kFma, kF16c}, kYmmState},
-    {Isa::kAvx512, "avx512", Isa::kAvx2, {kAvx512f, kAvx512dq, kAvx512bw, kAvx512vl}, kZmmState},
-    {Isa::kAvx512Bf16, "avx512_bf16", Isa::kAvx512, {kAvx512Bf16}, 0, true},
-    {Isa::kAmx, "amx", Isa::kAvx512Bf16, {kAmxBf16, kAmxTile}, kTileState, true},
+    {Isa::kRef, Isa::kRef, {}},
+    {Isa::kAvx2, Isa::kRef, {kAvx2, kFma, kF16c}, kYmmState},
+    {Isa::kAvx512, Isa::kAvx2, {kAvx512f, kAvx512dq, kAvx512bw, kAvx512vl}, kZmmState},
+    {Isa::kAvx512Bf16, Isa::kAvx512, {kAvx512Bf16}, 0, true},
+    {Isa::kAmx, Isa::kAvx512Bf16, {kAmxBf16, kAmxTile}, kTileState, true},
 };
 static_assert(std::ranges::equal(kIsaRows, kAllIsas, {}, &IsaRow::isa));
 
@@ -109,13 +109,13 @@ std::string read_proc_field(const char* file, std::string_view key) {
 
 }  // namespace
 
-std::string_view name(Isa isa) { return kIsaRows[static_cast<std::size_t>(isa)].name; }
+std::string_view name(Isa isa) { return kInstructionSets[static_cast<std::size_t>(isa)].name; }
 
 bool has_bf16(Isa isa) { return kIsaRows[static_cast<std::size_t>(isa)].bf16; }
 
 std::optional<Isa> parse_isa(std::string_view name) {
-  for (const IsaRow& row : kIsaRows) {
-    if (row.name == name) return row.isa;
+  for (const InstructionSet& each : kInstructionSets) {
+    if (each.name == name) return each.isa;
   }
   return std::nullopt;
 }

@@ -1,23 +1,20 @@
 // Detects what this CPU supports and chooses the instruction set that the kernels use.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/contract/instruction_sets.h"
 
 namespace tilewright::runtime {
 
-// The instruction sets that kernels exist for, slowest first. cpu.cpp holds the name and the
-// required CPU features of each, worker/kernels/isa_table.cpp its kernels.
-enum class Isa { kRef, kAvx2, kAvx512, kAvx512Bf16, kAmx };
-inline constexpr std::array kAllIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
-                                        Isa::kAmx};
+using tilewright::Isa;
+using tilewright::kAllIsas;
 
-// "ref", "avx2", "avx512", "avx512_bf16", "amx": the values of TILEWRIGHT_ISA.
+// As in common/contract/instruction_sets.h.
 std::string_view name(Isa isa);
 std::optional<Isa> parse_isa(std::string_view name);
 

@@ -174,13 +174,16 @@ std::string describe_data_type(const TrainingArguments& arguments, const Setting
 
 void check_gemm_backend(const Settings& settings, runtime::Isa isa) {
   if (!settings.uses_onednn() || kernels::limit_onednn_isa(isa, settings.bf16)) return;
-  const bool fp32_works = settings.bf16 && isa != runtime::Isa::kRef;
+  const bool fp32_works = settings.bf16 && kernels::has_onednn(isa, false);
+  const auto lowest = std::ranges::find_if(runtime::kAllIsas, [&](runtime::Isa each) {
+    return kernels::has_onednn(each, settings.bf16);
+  });
   throw Failure(
       ExitCode::kUnsupported,
       fmt::format("--gemm_backend=onednn: found {} on {}, for which oneDNN has no kernels, "
                   "expected {}--gemm_backend=native or TILEWRIGHT_ISA={} or above",
                   settings.bf16 ? "bf16" : "fp32", runtime::name(isa),
-                  fp32_works ? "--bf16=false, " : "", settings.bf16 ? "avx512" : "avx2"));
+                  fp32_works ? "--bf16=false, " : "", runtime::name(*lowest)));
 }
 
 nlohmann::json fingerprint(const Settings& settings) {

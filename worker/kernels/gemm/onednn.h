@@ -11,8 +11,11 @@ namespace tilewright::kernels {
 template <typename Activation>
 void fill_gemm_onednn(Ops<Activation>& ops);
 
-// Returns false if oneDNN has no kernels for this type on `isa` (bf16 needs AVX-512). Otherwise
-// limits it to `isa`, for fair comparisons, unless it has already run in this process.
+// Whether oneDNN has kernels for this type on `isa`.
+bool has_onednn(Isa isa, bool bf16);
+
+// Returns has_onednn(). If true, it limits oneDNN to `isa`, for fair comparisons, unless oneDNN has
+// already run in this process.
 bool limit_onednn_isa(Isa isa, bool bf16);
 
 extern template void fill_gemm_onednn<float>(Ops<float>&);

@@ -2,6 +2,7 @@
 // trips).
 #include "controller/api/decode.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "common/base/files.h"
@@ -23,7 +24,7 @@ using testing::with;
 struct Case {
   const char* place;
   const char* replacement;
-  const char* message;
+  std::string message;
 };
 
 void expect_errors(std::initializer_list<Case> cases) {
@@ -115,9 +116,9 @@ TEST(Decode, ReportsTheTypeItFound) {
        "None, "
        "Running, All"},
       {"restartPolicy: OnFailure", "restartPolicy: onFailure",
-       "job.yaml:24: spec.worker.restartPolicy: found the string \"onFailure\", expected one of "
-       "Always, "
-       "OnFailure, Never, ExitCode"},
+       fmt::format("job.yaml:24: spec.worker.restartPolicy: found the string \"onFailure\", "
+                   "expected one of {}",
+                   fmt::join(enum_names(RestartPolicy()), ", "))},
       {"memory: 2Gi", "memory: 2GiB",
        "job.yaml:27: spec.worker.resources.memory: found the string \"2GiB\", expected a quantity "
        "such "

@@ -1,6 +1,7 @@
 // Tests the PyTorchJob: decoding, the defaults of Kubeflow's operator, encoding.
 #include "controller/api/pytorchjob.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -161,8 +162,9 @@ TEST(PyTorchJob, ReportsWhatItCannotRead) {
   EXPECT_EQ(decoding_errors_of(manifest("  elasticPolizy: {}\n")),
             "job.yaml:13: spec.elasticPolizy: unknown field; did you mean elasticPolicy?");
   EXPECT_EQ(decoding_errors_of(manifest("      restartPolicy: Sometimes\n")),
-            "job.yaml:13: spec.pytorchReplicaSpecs.Worker.restartPolicy: found the string "
-            "\"Sometimes\", expected one of Always, OnFailure, Never, ExitCode");
+            fmt::format("job.yaml:13: spec.pytorchReplicaSpecs.Worker.restartPolicy: found the "
+                        "string \"Sometimes\", expected one of {}",
+                        fmt::join(enum_names(RestartPolicy()), ", ")));
   EXPECT_EQ(decoding_errors_of(manifest("          volumes: none\n")),
             "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.volumes: found the string "
             "\"none\", expected a list");

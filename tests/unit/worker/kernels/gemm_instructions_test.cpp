@@ -60,7 +60,8 @@ std::map<std::string, std::set<std::string>> instructions_by_object() {
 // The instruction set that the object's name ends in: "gemm_avx2.cpp.o".
 std::optional<Isa> isa_of(const std::string& object) {
   for (const Isa isa : runtime::kAllIsas) {
-    if (isa != Isa::kRef && object.ends_with("_" + std::string(name(isa)) + ".cpp.o")) return isa;
+    if (isa != Isa::kRef && object.ends_with("_" + std::string(runtime::name(isa)) + ".cpp.o"))
+      return isa;
   }
   return std::nullopt;
 }
