@@ -80,6 +80,26 @@ TEST_F(Edges, SequencesHaveUpToAsManyTokensAsTheModelHasPositions) {
   EXPECT_EQ(digest(), whole);
 }
 
+// [CLS] and [SEP] alone, and with one token of a pair that is cut.
+TEST_F(Edges, ADataSetMayHaveNoTextAtAll) {
+  const auto train = [&](const std::string& rows, const std::string& length) {
+    write("train.csv", rows);
+    fs::remove_all(path("out"));
+    ASSERT_EQ(run(kTrain + ("--train_file /tmp/train.csv --validation_file /tmp/train.csv "
+                            "--per_device_train_batch_size 1 --output_dir /tmp/out "
+                            "--max_seq_length " +
+                            length)),
+              0)
+        << output_;
+    EXPECT_EQ(json("out/trainer_state.json").at("global_step"), 2);
+    EXPECT_TRUE(std::isfinite(json("out/all_results.json").at("eval_loss").get<double>()));
+  };
+  train(csv({"", " "}), "512");
+  EXPECT_THAT(output_, HasSubstr("2 examples (2.0 tokens on average, 2 at most)"));
+  train("sentence1,sentence2,label\na b,a b,no\na,,yes\n", "4");
+  EXPECT_THAT(output_, HasSubstr("2 examples (4.0 tokens on average, 4 at most)"));
+}
+
 // Questions with answers at the beginning, in the middle and at the end.
 TEST_F(Edges, AContextOfTenThousandWordsIsReadInWindows) {
   const std::string context = "Apple " + words(4'998) + " Melon " + words(4'999) + " Zebra";

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -209,8 +210,9 @@ INSTANTIATE_TEST_SUITE_P(Heads, Lengths,
                          [](const auto& tested) { return testing::name_of(tested.param); });
 
 TEST_P(Lengths, AloneInABatchAgreeWithTheReference) {
-  for (const std::int32_t length : tilewright::testing::covered_lengths())
+  for (const std::int32_t length : tilewright::testing::covered_lengths()) {
     expect_reference({length});
+  }
 }
 
 TEST_P(Lengths, PackedWithOthersAgreeWithTheReference) {
