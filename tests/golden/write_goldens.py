@@ -31,7 +31,8 @@ Only in the small models, heads_* and lengths_*:
       weight decay 0.01 except on biases and LayerNorm), and the gradient norm before clipping to 1
   adamw.final_index.NAME int64 [32], adamw.final_value.NAME
       weights after the ten steps at 32 random flat positions (not in heads_* and lengths_*, which have
-      the tensors of the head under their own names)
+      the tensors of the head under their own names). Not to be compared where the exact gradient is
+      zero (reference_name): AdamW divides its rounding error by itself
   DTYPE.adamw.losses          the same ten losses in that dtype
 
 Only in minilm:

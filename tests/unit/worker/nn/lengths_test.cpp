@@ -74,12 +74,12 @@ class LengthsModelOf : public LengthsModel {
         context_{pool_, ops_, parameter_ops_},
         model_(config_, context_),
         touched_(config_.vocab_size) {
-    for (const Tensor& tensor : layout().tensors) {
+    for (const Tensor& tensor : model_.layout().tensors) {
       Tensor drawn = tensor;
       drawn.decays = true;  // draw biases and norms too, so that none of them is zero
       float* values = model_.parameters().data() + tensor.offset;
       // Queries of twice the size of keys, so that a few tokens have most of the attention.
-      const bool of_queries = tensor.offset == layout().layers[0].qkv.weight;
+      const bool of_queries = tensor.offset == model_.layout().layers[0].qkv.weight;
       initialise_tensor(drawn, 3, of_queries ? 0.4f : 0.2f, values);
       if (tensor.name.ends_with("orm.weight")) {
         for (std::int64_t i = 0; i < tensor.count; ++i) values[i] += 1;
