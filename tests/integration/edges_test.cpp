@@ -110,9 +110,10 @@ TEST_F(Edges, AContextOfTenThousandWordsIsReadInWindows) {
                     R"("answer_start": {}}}]}})",
                     questions.empty() ? "" : ", ", answer, answer, context.find(answer));
   }
+  const std::string text = fmt::format(
+      R"({{"data": [{{"paragraphs": [{{"context": "{}", "qas": [{}]}}]}}]}})", context, questions);
   for (const char* file : {"train-v1.1.json", "dev-v1.1.json", "test-v1.1.json"}) {
-    write(std::string("squad/") + file, R"({"data": [{"paragraphs": [{"context": ")" + context +
-                                            R"(", "qas": [)" + questions + "]}]}]}");
+    write(std::string("squad/") + file, text);
   }
   ASSERT_EQ(run("--model_name_or_path distilbert-base-uncased --task_name squad --do_train "
                 "--do_eval --do_predict --num_train_epochs 1 --learning_rate 0 --data_dir "
@@ -304,10 +305,11 @@ TEST_P(EdgesOfTasks, ASavedModelIsEvaluatedAndPredictsWithoutTheOtherSplits) {
   expect_metrics(nlohmann::json::parse(output_, nullptr, false), trained);
   fs::remove_all(path("data"));
   write_split("test", 3);
-  for (const char* command : {"train", "predict"}) {
-    const std::string output = std::string("predicted-by-") + command;
-    ASSERT_EQ(run(saved + data_flags({"test"}) + "--output_dir /tmp/" + output +
-                      (std::string_view(command) == "train" ? " --do_predict" : ""),
+  const std::string test_flags = saved + data_flags({"test"});
+  for (const std::string command : {"train", "predict"}) {
+    const std::string output = "predicted-by-" + command;
+    ASSERT_EQ(run(fmt::format("{}{} --output_dir /tmp/{}", test_flags,
+                              command == "train" ? "--do_predict" : "", output),
                   command),
               0)
         << output_;

@@ -48,6 +48,7 @@ std::vector<std::string> feature_hashes(const tasks::squad::Examples& examples,
                                             feature.start, feature.end});
   }
   std::vector<std::string> found;
+  found.reserve(hashes.size());
   for (SequenceHash& hash : hashes) found.push_back(hash.hex());
   return found;
 }
