@@ -3,6 +3,7 @@
 
     write_goldens.py --minilm DIRECTORY --out tests/golden/data
     write_goldens.py --only heads --out tests/golden/data
+    write_goldens.py --only lengths --out tests/golden/data
 
 DIRECTORY is the Hugging Face model directory of all-MiniLM-L6-v2. The files contain inputs, loss,
 gradients and the losses of ten AdamW steps. Expected values are computed in float64, one example at
@@ -22,15 +23,16 @@ Tensors, with B examples, T tokens, L labels; names as in transformers; scalars 
   DTYPE.logits, DTYPE.loss    the reference in bf16 and fp32
   DTYPE.grad_error.NAME       relative L2 error of the reference's gradient in that dtype
 
-Only in the small models and heads_*:
+Only in the small models, heads_* and lengths_*:
 
   grad.NAME                   gradient of loss
   adamw.losses [10], adamw.grad_norms [10]
       loss before each of ten AdamW steps on this batch (lr 1e-3, betas 0.9 and 0.999, eps 1e-8,
       weight decay 0.01 except on biases and LayerNorm), and the gradient norm before clipping to 1
   adamw.final_index.NAME int64 [32], adamw.final_value.NAME
-      weights after the ten steps at 32 random flat positions (not in heads_*, which have the tensors
-      of the head under their own names)
+      weights after the ten steps at 32 random flat positions (not in heads_* and lengths_*, which have
+      the tensors of the head under their own names). Not to be compared where the exact gradient is
+      zero (reference_name): AdamW divides its rounding error by itself
   DTYPE.adamw.losses          the same ten losses in that dtype
 
 Only in minilm:
@@ -292,22 +294,24 @@ FAMILIES = {
 }
 # Eight lengths with one token, whose answer is certain, and the longest possible one.
 HEAD_LENGTHS = [17, 3, 24, 9, 1, 20, 16, 5]
+# Of lengths_*: one token, as many as BERT has positions, and those beside multiples of 16, 32, 64 and 128.
+LONG_LENGTHS = [512, 1, 129, 16, 33, 384, 2, 65, 257, 15, 511, 64]
 
 
-def heads_config(family, head):
+def heads_config(family, head, lengths):
     sizes = {
         "bert": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48},
         "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48},
     }[family]
     labels = {"classification": 3, "regression": 1, "question_answering": 2}[head]
     problem = {"regression": {"problem_type": "regression"}}.get(head, {})
-    return FAMILIES[family][0](vocab_size=40, max_position_embeddings=24, num_labels=labels,
+    return FAMILIES[family][0](vocab_size=40, max_position_embeddings=max(lengths), num_labels=labels,
                                attn_implementation="eager", **sizes, **problem)
 
 
-def heads_model(family, head, seed):
+def heads_model(family, head, seed, lengths):
     """As small_model(). A tensor's values depend only on its name, so the encoders of all heads are equal."""
-    model = FAMILIES[family][1][head](heads_config(family, head))
+    model = FAMILIES[family][1][head](heads_config(family, head, lengths))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             generator = torch.Generator().manual_seed(seed + zlib.crc32(name.encode()))
@@ -324,11 +328,11 @@ def heads_model(family, head, seed):
     return model.eval()
 
 
-def heads_examples(head, seed):
+def heads_examples(head, seed, lengths):
     """(ids, types, target): a class, a number, or the first and the last token of an answer."""
     generator = torch.Generator().manual_seed(seed)
     examples = []
-    for i, length in enumerate(HEAD_LENGTHS):
+    for i, length in enumerate(lengths):
         ids = torch.randint(1, 40, (length,), generator=generator)
         types = (torch.arange(length) >= length // 2).long()
         first, last = sorted(torch.randint(0, length, (2,), generator=generator).tolist())
@@ -413,18 +417,16 @@ def heads_inputs(head, examples):
     return out
 
 
-def write_heads(directory, family, seed):
+def write_heads(directory, family, heads, lengths, seed):
     """The encoder in model.safetensors, and for each head a file with its tensors and the expected values."""
     directory.mkdir(parents=True, exist_ok=True)
-    for head in FAMILIES[family][1]:
-        if (family, head) == ("bert", "classification"):
-            continue  # small_d32 and small_d64
+    for head in heads:
         print(directory.name, head)
-        state = heads_model(family, head, seed).state_dict()
-        examples = heads_examples(head, seed + 1)
+        state = heads_model(family, head, seed, lengths).state_dict()
+        examples = heads_examples(head, seed + 1, lengths)
 
         def make_model():
-            model = FAMILIES[family][1][head](heads_config(family, head))
+            model = FAMILIES[family][1][head](heads_config(family, head, lengths))
             model.load_state_dict(state)
             return model.eval()
 
@@ -453,7 +455,7 @@ def write_heads(directory, family, seed):
         save(out, directory / f"{head}.safetensors", FAMILIES[family][1][head].__name__)
     safetensors.torch.save_file(encoder, str(directory / "model.safetensors"), metadata={"format": "pt"})
     (directory / "model.safetensors").chmod(0o644)
-    fields = heads_config(family, "classification").to_dict()
+    fields = heads_config(family, "classification", lengths).to_dict()
     (directory / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n")
 
 
@@ -502,7 +504,7 @@ def write_minilm(directory, minilm, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minilm", help="the model directory of all-MiniLM-L6-v2")
-    parser.add_argument("--only", choices=["small", "heads", "minilm"], help="write these files only")
+    parser.add_argument("--only", choices=["small", "heads", "lengths", "minilm"], help="write these files only")
     parser.add_argument("--out", required=True, type=pathlib.Path, help="the directory for small_d32, heads_bert, minilm, ...")
     arguments = parser.parse_args()
     if arguments.only in (None, "minilm") and not arguments.minilm:
@@ -514,8 +516,11 @@ def main():
         write_small(arguments.out / "small_d32", heads=4, labels=2, eps=1e-12, seed=32)
         write_small(arguments.out / "small_d64", heads=2, labels=3, eps=1e-5, seed=64)
     if arguments.only in (None, "heads"):
-        write_heads(arguments.out / "heads_bert", "bert", seed=128)
-        write_heads(arguments.out / "heads_distilbert", "distilbert", seed=256)
+        # small_d32 and small_d64 have BERT's classification.
+        write_heads(arguments.out / "heads_bert", "bert", ["regression", "question_answering"], HEAD_LENGTHS, seed=128)
+        write_heads(arguments.out / "heads_distilbert", "distilbert", FAMILIES["distilbert"][1], HEAD_LENGTHS, seed=256)
+    if arguments.only in (None, "lengths"):
+        write_heads(arguments.out / "lengths_bert", "bert", ["regression", "question_answering"], LONG_LENGTHS, seed=512)
     if arguments.only in (None, "minilm"):
         write_minilm(arguments.out / "minilm", arguments.minilm, seed=6)
 

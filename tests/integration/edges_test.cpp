@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "common/base/exit_codes.h"
@@ -57,58 +59,78 @@ TEST_F(Edges, BatchesOfOneHaveTheHashOfABatchOfFour) {
   EXPECT_EQ(json("steps/trainer_state.json").at("global_step"), 8);
 }
 
-TEST_F(Edges, OneExampleIsADataSet) {
-  write("data/train.tsv",
-        "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tHe said so.\tSo he said.\n");
-  fs::copy_file(path("data/train.tsv"), path("data/dev.tsv"));
-  write("data/test.tsv",
-        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tHe said so.\tSo he said.\n");
-  ASSERT_EQ(run(std::string(kTrain) +
-                "--task_name mrpc --do_predict --data_dir /tmp/data --output_dir /tmp/out"),
-            0)
-      << output_;
-  const nlohmann::json results = json("out/all_results.json");
-  EXPECT_EQ(results.at("train_samples"), 1);
-  EXPECT_EQ(results.at("eval_samples"), 1);
-  EXPECT_EQ(json("out/trainer_state.json").at("global_step"), 1);
-  EXPECT_THAT(testing::read_text(path("out/predict_results_mrpc.txt")),
-              ::testing::MatchesRegex("index\tprediction\n0\t(not_)?equivalent\n"));
-}
-
-// [CLS] a ... a [SEP] of 3 to 512 tokens, and longer ones, which are cut to 512.
+// [CLS] a ... a [SEP] of 2 to 512 tokens, and longer ones, which are cut to 512.
 TEST_F(Edges, SequencesHaveUpToAsManyTokensAsTheModelHasPositions) {
-  write("train.csv", csv({"a", words(2), words(61), words(62), words(63), words(254), words(509),
-                          words(510), words(511), words(3000)}));
+  write("train.csv", csv({"", "a", words(2), words(61), words(62), words(63), words(254),
+                          words(509), words(510), words(511), words(3000)}));
   const std::string files =
       "--train_file /tmp/train.csv --validation_file /tmp/train.csv --per_device_train_batch_size "
       "2 ";
   ASSERT_EQ(run(kTrain + files + "--max_seq_length 512 --output_dir /tmp/whole"), 0) << output_;
-  EXPECT_EQ(json("whole/trainer_state.json").at("global_step"), 5);
+  EXPECT_EQ(json("whole/trainer_state.json").at("global_step"), 6);
+  // 2, 3, 4, 63 to 65, 256, 511 and three times 512 tokens.
+  EXPECT_THAT(output_, HasSubstr(fmt::format("11 examples ({:.1f} tokens on average, 512 at most)",
+                                             2504 / 11.0)));
+  const std::string whole = digest();
   ASSERT_EQ(run(kTrain + files + "--max_seq_length 4 --output_dir /tmp/short"), 0) << output_;
-  EXPECT_EQ(run(kTrain + files + "--max_seq_length 513 --output_dir /tmp/long"),
-            static_cast<int>(ExitCode::kUsage));
-  EXPECT_THAT(output_, HasSubstr("--max_seq_length=513: expected at most the 512 positions of the "
-                                 "model in "));
-  EXPECT_FALSE(fs::exists(path("long")));
+  // As run_glue, which lowers it to the tokenizer's model_max_length.
+  ASSERT_EQ(run(kTrain + files + "--max_seq_length 513 --output_dir /tmp/long"), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("--max_seq_length=513: the model takes at most 512 tokens; using "
+                                 "512"));
+  EXPECT_EQ(digest(), whole);
 }
 
+// [CLS] and [SEP] alone, and with one token of a pair that is cut.
+TEST_F(Edges, ADataSetMayHaveNoTextAtAll) {
+  const auto train = [&](const std::string& rows, const std::string& length) {
+    write("train.csv", rows);
+    fs::remove_all(path("out"));
+    ASSERT_EQ(run(kTrain + ("--train_file /tmp/train.csv --validation_file /tmp/train.csv "
+                            "--per_device_train_batch_size 1 --output_dir /tmp/out "
+                            "--max_seq_length " +
+                            length)),
+              0)
+        << output_;
+    EXPECT_EQ(json("out/trainer_state.json").at("global_step"), 2);
+    EXPECT_TRUE(std::isfinite(json("out/all_results.json").at("eval_loss").get<double>()));
+  };
+  train(csv({"", " "}), "512");
+  EXPECT_THAT(output_, HasSubstr("2 examples (2.0 tokens on average, 2 at most)"));
+  train("sentence1,sentence2,label\na b,a b,no\na,,yes\n", "4");
+  EXPECT_THAT(output_, HasSubstr("2 examples (4.0 tokens on average, 4 at most)"));
+}
+
+// Questions with answers at the beginning, in the middle and at the end.
 TEST_F(Edges, AContextOfTenThousandWordsIsReadInWindows) {
-  const std::string context = words(9'999) + " Zebra";
-  const std::string file =
-      R"({"data": [{"paragraphs": [{"context": ")" + context +
-      R"(", "qas": [{"id": "q", "question": "Which word is last?", "answers":)" +
-      R"( [{"text": "Zebra", "answer_start": )" + std::to_string(context.size() - 5) + "}]}]}]}]}";
-  write("squad/train-v1.1.json", file);
-  write("squad/dev-v1.1.json", file);
+  const std::string context = "Apple " + words(4'998) + " Melon " + words(4'999) + " Zebra";
+  std::string questions;
+  for (const char* answer : {"Apple", "Melon", "Zebra"}) {
+    questions +=
+        fmt::format(R"({}{{"id": "{}", "question": "Which word?", "answers": [{{"text": "{}", )"
+                    R"("answer_start": {}}}]}})",
+                    questions.empty() ? "" : ", ", answer, answer, context.find(answer));
+  }
+  const std::string text = fmt::format(
+      R"({{"data": [{{"paragraphs": [{{"context": "{}", "qas": [{}]}}]}}]}})", context, questions);
+  for (const char* file : {"train-v1.1.json", "dev-v1.1.json", "test-v1.1.json"}) {
+    write(std::string("squad/") + file, text);
+  }
   ASSERT_EQ(run("--model_name_or_path distilbert-base-uncased --task_name squad --do_train "
-                "--do_eval --num_train_epochs 1 --data_dir /tmp/squad --output_dir /tmp/out"),
+                "--do_eval --do_predict --num_train_epochs 1 --learning_rate 0 --data_dir "
+                "/tmp/squad --output_dir /tmp/out"),
             0)
       << output_;
+  // Windows of 384 tokens that share 128: [CLS], the question's three or more tokens and two [SEP]
+  // leave 378 at most for the context, which has at least one token a word.
+  const nlohmann::json results = json("out/all_results.json");
+  EXPECT_GE(results.at("train_samples"), 3 * (10'000 - 378) / (378 - 128));
+  EXPECT_EQ(results.at("eval_samples"), results.at("train_samples"));
   const nlohmann::json answers = json("out/eval_predictions.json");
-  ASSERT_EQ(answers.size(), 1u);
-  EXPECT_THAT(context, HasSubstr(answers.at("q").get<std::string>()));
-  // At least one window for each 256 words: windows of 384 tokens share 128.
-  EXPECT_GE(json("out/all_results.json").at("train_samples"), 10'000 / 384);
+  ASSERT_EQ(answers.size(), 3u);
+  for (const auto& [id, answer] : answers.items()) {
+    EXPECT_THAT(context, HasSubstr(answer.get<std::string>())) << id;
+  }
+  EXPECT_EQ(json("out/predict_predictions.json"), answers);
 }
 
 TEST_F(Edges, ASavedModelNamesItsTask) {
@@ -128,6 +150,178 @@ TEST_F(Edges, ASavedModelNamesItsTask) {
   EXPECT_EQ(run("--model_name_or_path bert-base-cased --do_eval --output_dir /tmp/none"),
             static_cast<int>(ExitCode::kUsage));
   EXPECT_THAT(output_, HasSubstr("--task_name is missing"));
+}
+
+struct EdgeTask {
+  const char* name;     // as --task_name; empty: files of one's own
+  const char* model;    // a name on the hub
+  const char* answers;  // the file with the predictions
+  std::vector<const char*> metrics;
+  const char* input;  // a line for `predict --input`
+  const char* field;  // of its answer
+};
+
+void PrintTo(const EdgeTask& task, std::ostream* out) {
+  *out << (*task.name == 0 ? "own_files" : task.name);
+}
+
+// A task for each head, and files of one's own.
+class EdgesOfTasks : public Edges, public ::testing::WithParamInterface<EdgeTask> {
+ protected:
+  // Writes the data of a split with this many examples.
+  void write_split(const std::string& split, int examples) const {
+    const std::string task = GetParam().name;
+    std::string rows;
+    for (int i = 0; i < examples; ++i) {
+      const std::string one = fmt::format("He said so {} times.", i);
+      const std::string two = fmt::format("So he said {} times.", i);
+      const int label = 1 - i % 2;
+      if (task == "mrpc") {
+        rows += fmt::format("{}\t1\t2\t{}\t{}\n", split == "test" ? i : label, one, two);
+      } else if (task == "stsb") {
+        rows += fmt::format("{}\tnews\tnone\t2015\t{}\tnone\tnone\t{}\t{}{}\n", i, i, one, two,
+                            split == "test" ? "" : fmt::format("\t{}", 4.5 - i));
+      } else if (task == "squad") {
+        rows += fmt::format(
+            R"({}{{"context": "{}", "qas": [{{"id": "q{}", "question": "What did he say?", )"
+            R"("answers": [{{"text": "so", "answer_start": 8}}]}}]}})",
+            i == 0 ? "" : ", ", one, i);
+      } else {
+        rows += fmt::format("{}{}\n", one, split == "test" ? "" : label == 1 ? ",yes" : ",no");
+      }
+    }
+    if (task == "mrpc") {
+      const char* first = split == "test" ? "index" : "Quality";
+      rows = fmt::format("{}\t#1 ID\t#2 ID\t#1 String\t#2 String\n", first) + rows;
+    } else if (task == "stsb") {
+      rows = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2" +
+             std::string(split == "test" ? "" : "\tscore") + "\n" + rows;
+    } else if (task == "squad") {
+      rows = R"({"data": [{"paragraphs": [)" + rows + "]}]}";
+    } else {
+      rows = std::string(split == "test" ? "sentence1" : "sentence1,label") + "\n" + rows;
+    }
+    write(file_of(split), rows);
+  }
+  static std::string file_of(const std::string& split) {
+    const std::string task = GetParam().name;
+    if (task == "squad") return "data/" + split + "-v1.1.json";
+    return "data/" + split + (task.empty() ? ".csv" : ".tsv");
+  }
+  // The flags that name the data of these splits.
+  static std::string data_flags(const std::vector<std::string>& splits) {
+    const std::string task = GetParam().name;
+    if (!task.empty()) return "--task_name " + task + " --data_dir /tmp/data ";
+    std::string flags;
+    for (const std::string& split : splits) {
+      flags +=
+          fmt::format("--{}_file /tmp/data/{}.csv ", split == "dev" ? "validation" : split, split);
+    }
+    return flags;
+  }
+  static std::string train_flags() {
+    return fmt::format(
+               "--model_name_or_path {} --do_train --do_eval --do_predict "
+               "--num_train_epochs 1 ",
+               GetParam().model) +
+           data_flags({"train", "dev", "test"});
+  }
+  void expect_metrics(const nlohmann::json& found, const nlohmann::json& expected) const {
+    for (const char* name : GetParam().metrics) {
+      ASSERT_TRUE(expected.contains(name)) << expected;
+      EXPECT_TRUE(expected.at(name).is_number()) << name;
+      EXPECT_EQ(found.at(name), expected.at(name)) << name;
+    }
+    EXPECT_FALSE(found.contains("train_loss")) << found;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(EveryHead, EdgesOfTasks,
+                         ::testing::Values(EdgeTask{"mrpc",
+                                                    "bert-base-cased",
+                                                    "predict_results_mrpc.txt",
+                                                    {"eval_accuracy", "eval_f1", "eval_loss"},
+                                                    R"({"sentence1": "So?", "sentence2": "So."})",
+                                                    "label"},
+                                           EdgeTask{"stsb",
+                                                    "bert-base-cased",
+                                                    "predict_results_stsb.txt",
+                                                    {"eval_pearson", "eval_spearmanr", "eval_loss"},
+                                                    R"({"sentence1": "So?", "sentence2": "So."})",
+                                                    "score"},
+                                           EdgeTask{"squad",
+                                                    "distilbert-base-uncased",
+                                                    "predict_predictions.json",
+                                                    {"eval_exact_match", "eval_f1"},
+                                                    R"({"question": "What?", "context": "So."})",
+                                                    "answer"},
+                                           EdgeTask{"",
+                                                    "distilbert-base-uncased",
+                                                    "predict_results_None.txt",
+                                                    {"eval_accuracy", "eval_loss"},
+                                                    R"({"sentence": "So."})",
+                                                    "label"}),
+                         [](const auto& tested) {
+                           return std::string(*tested.param.name == 0 ? "own_files"
+                                                                      : tested.param.name);
+                         });
+
+TEST_P(EdgesOfTasks, OneExampleInBatchesOfOneIsADataSet) {
+  // The labels of files of one's own are those of the training rows, of which there must be two.
+  const int trained = *GetParam().name == 0 ? 2 : 1;
+  write_split("train", trained);
+  for (const char* split : {"dev", "test"}) write_split(split, 1);
+  ASSERT_EQ(run(train_flags() + "--per_device_train_batch_size 1 --per_device_eval_batch_size 1 "
+                                "--output_dir /tmp/out"),
+            0)
+      << output_;
+  const nlohmann::json results = json("out/all_results.json");
+  EXPECT_EQ(results.at("train_samples"), trained);
+  EXPECT_EQ(results.at("eval_samples"), 1);
+  EXPECT_EQ(results.at("predict_samples"), 1);
+  EXPECT_EQ(json("out/trainer_state.json").at("global_step"), trained);
+  EXPECT_TRUE(std::isfinite(results.at("train_loss").get<double>()));
+  for (const char* name : GetParam().metrics) EXPECT_TRUE(results.at(name).is_number()) << name;
+  const std::string answers = testing::read_text(path("out") / GetParam().answers);
+  if (answers.starts_with("{")) {
+    EXPECT_EQ(json(std::string("out/") + GetParam().answers).size(), 1u);
+  } else {
+    EXPECT_EQ(std::ranges::count(answers, '\n'), 2) << answers;
+  }
+}
+
+TEST_P(EdgesOfTasks, ASavedModelIsEvaluatedAndPredictsWithoutTheOtherSplits) {
+  for (const char* split : {"train", "dev", "test"}) write_split(split, 3);
+  ASSERT_EQ(run(train_flags() + "--output_dir /tmp/trained"), 0) << output_;
+  const nlohmann::json trained = json("trained/all_results.json");
+  const std::string answers = testing::read_text(path("trained") / GetParam().answers);
+  fs::remove_all(path("data"));
+  write_split("dev", 3);
+  const std::string saved = "--model_name_or_path trained ";
+  ASSERT_EQ(run(saved + data_flags({"dev"}) + "--do_eval --output_dir /tmp/evaluated"), 0)
+      << output_;
+  expect_metrics(json("evaluated/all_results.json"), trained);
+  ASSERT_EQ(run(saved + data_flags({"dev"}) + "--log_level error", "eval"), 0) << output_;
+  expect_metrics(nlohmann::json::parse(output_, nullptr, false), trained);
+  fs::remove_all(path("data"));
+  write_split("test", 3);
+  const std::string test_flags = saved + data_flags({"test"});
+  for (const std::string command : {"train", "predict"}) {
+    const std::string output = "predicted-by-" + command;
+    ASSERT_EQ(run(fmt::format("{}{} --output_dir /tmp/{}", test_flags,
+                              command == "train" ? "--do_predict" : "", output),
+                  command),
+              0)
+        << output_;
+    EXPECT_EQ(testing::read_text(path(output) / GetParam().answers), answers);
+    EXPECT_FALSE(fs::exists(path(output) / "eval_results.json"));
+    EXPECT_FALSE(fs::exists(path(output) / "model.safetensors"));
+  }
+  fs::remove_all(path("data"));
+  write("lines.jsonl", std::string(GetParam().input) + "\n");
+  ASSERT_EQ(run(saved + "--input /tmp/lines.jsonl", "predict"), 0) << output_;
+  const auto line = nlohmann::json::parse(output_, nullptr, false);
+  EXPECT_TRUE(line.contains(GetParam().field)) << output_;
 }
 
 // Files that pyarrow wrote in the format of the datasets library; they have the rows of the hub's.

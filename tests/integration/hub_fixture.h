@@ -41,7 +41,7 @@ inline std::vector<std::string> split_words(const std::string& line) {
   return words;
 }
 
-// Runs `tilewright-worker train` with an empty cache in a temporary directory.
+// Runs `tilewright-worker train`, or another command, with an empty cache in a temporary directory.
 class HubTraining : public ::testing::Test {
  protected:
   HubTraining() {
@@ -59,21 +59,21 @@ class HubTraining : public ::testing::Test {
   void use_cache(const std::string& name) { home_.emplace("HF_HOME", (folder() / name).string()); }
 
   const std::filesystem::path& folder() const { return temporary_.path(); }
-  int run(std::vector<std::string> words) {
-    words.insert(words.begin(), "train");
+  int run(std::vector<std::string> words, const std::string& command = "train") {
+    words.insert(words.begin(), command);
     RunningProgram running(program("tilewright-worker"), words, folder());
     const int code = running.wait();
     output_ = running.output();
     return code;
   }
   // The words of `line`; "/tmp/" becomes the temporary directory.
-  int run(const std::string& line) {
+  int run(const std::string& line, const std::string& command = "train") {
     std::vector<std::string> words = split_words(line);
     for (std::string& word : words) {
       if (word.starts_with(source_dir().string() + "/")) continue;  // the clone may be in /tmp
       if (word.starts_with("/tmp/")) word = (folder() / word.substr(5)).string();
     }
-    return run(words);
+    return run(words, command);
   }
   // The SHA-256 of the weights that a run printed.
   static std::string digest_in(const std::string& output) {

@@ -318,7 +318,6 @@ TEST_F(Training, RejectsBadFlagsAndLeavesNothing) {
       {"--virtual_shards=64", ExitCode::kUsage, "64"},
       {"--virtual_shards=6", ExitCode::kUsage, "6"},
       {"--output_dir=/proc/tilewright", ExitCode::kOutput, "/proc"},
-      {"--max_seq_length=1024", ExitCode::kUsage, "512 positions"},
   };
   for (const Bad& bad : bads) {
     std::vector<std::string> arguments = flags("bad");

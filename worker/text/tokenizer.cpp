@@ -144,7 +144,8 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec)
       words_(spec.max_characters_per_word >= WordTable::kMaxBytes ? spec.vocabulary
                                                                   : decltype(spec.vocabulary)()),
       lowercase_(spec.normaliser.lowercase),
-      special_(spec.special) {
+      special_(spec.special),
+      model_max_length_(spec.model_max_length) {
   for (std::size_t c = 0; c < punctuation_ids_.size(); ++c) {
     const char character = static_cast<char>(c);
     if (plain_kind(character) != PlainKind::kPunctuation) continue;

@@ -36,6 +36,8 @@ struct TokenizerSpec {
   SpecialTokens special;
   std::string continuation = "##";
   std::size_t max_characters_per_word = 100;
+  // Tokens of an input with [CLS] and [SEP] at most.
+  std::int64_t model_max_length = std::numeric_limits<std::int64_t>::max();
 };
 
 // The code points [begin, end) of a text that a token covers: an entry of offset_mapping.
@@ -80,6 +82,8 @@ class Tokenizer {
                        std::size_t max_length = kNoLimit) const;
 
   const SpecialTokens& special() const { return special_; }
+  // See TokenizerSpec.
+  std::int64_t model_max_length() const { return model_max_length_; }
   // The largest id plus one: the minimum of the model's vocab_size.
   std::int32_t vocab_size() const { return vocab_size_; }
 
@@ -102,6 +106,7 @@ class Tokenizer {
   std::array<std::int32_t, 128> punctuation_ids_ = {};  // by ASCII punctuation character
   bool lowercase_;
   SpecialTokens special_;
+  std::int64_t model_max_length_;
   std::int32_t vocab_size_ = 0;
 };
 

@@ -348,6 +348,15 @@ void apply_config(const Document& config, NormaliserOptions& options) {
   }
 }
 
+void read_model_max_length(const Document& config, TokenizerSpec& spec) {
+  const Json& value = config.at("model_max_length");
+  if (value.is_null()) return;
+  const double tokens = value.is_number() ? value.get<double>() : 0;
+  if (tokens < 1) config.reject("model_max_length", value, "a positive number of tokens");
+  // transformers writes 10^30 for no limit.
+  if (tokens < 1e9) spec.model_max_length = static_cast<std::int64_t>(tokens);
+}
+
 }  // namespace
 
 TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
@@ -377,6 +386,7 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
     fail(model_dir, "found neither tokenizer.json nor vocab.txt, expected one of them");
   }
   apply_config(config, spec.normaliser);
+  read_model_max_length(config, spec);
   check_bounds(source, spec);
 
   // Of the last added token with this content, else of the entry.

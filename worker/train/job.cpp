@@ -77,13 +77,6 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   job.model = checkpoint::read_model_config(
       settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name));
   nn::EncoderConfig& encoder = job.model.encoder;
-  if (encoder.max_position_embeddings < settings.max_seq_length) {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("--max_seq_length={}: expected at most the {} positions of the model "
-                              "in {}",
-                              settings.max_seq_length, encoder.max_position_embeddings,
-                              settings.model_name_or_path));
-  }
   job.task = sources.task != nullptr
                  ? std::move(sources.task)
                  : tasks::make_task({.name = settings.task_name,
@@ -120,8 +113,11 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   end_part("model configuration and task");
   const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
   end_part("tokenizer");
+  // As in Hugging Face's scripts. Without a model_max_length these fail at the first longer text.
+  job.settings.max_seq_length = std::min(
+      {settings.max_seq_length, encoder.max_position_embeddings, tokenizer.model_max_length()});
   if (settings.pad_to_max_length) {
-    job.padding = {settings.max_seq_length, tokenizer.special().pad};
+    job.padding = {job.settings.max_seq_length, tokenizer.special().pad};
     if (job.padding.id >= encoder.vocab_size) {
       throw Failure(
           ExitCode::kModel,
@@ -134,7 +130,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     tasks::ReadOptions options;
     options.data_dir = settings.data_dir;
     options.pool = sources.pool;
-    options.max_seq_length = static_cast<std::size_t>(settings.max_seq_length);
+    options.max_seq_length = static_cast<std::size_t>(job.settings.max_seq_length);
     options.max_samples = limit > 0 ? static_cast<std::size_t>(limit) : 0;
     options.question_answering = {
         .doc_stride = static_cast<std::size_t>(settings.doc_stride),
@@ -146,7 +142,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     tasks::check_ids(data, encoder.vocab_size);
     return data;
   };
-  job.fingerprint = fingerprint(settings);
+  job.fingerprint = fingerprint(job.settings);
   if (settings.do_train) {
     job.train_data = read({tasks::Split::kTrain}, settings.max_train_samples);
     job.fingerprint["train_data"] = digest_of(job.train_data);

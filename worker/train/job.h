@@ -31,7 +31,7 @@ struct EvaluationSet {
 };
 
 struct Job {
-  Settings settings;
+  Settings settings;  // max_seq_length is at most that of the model and its tokenizer
   std::string uid;
   std::unique_ptr<const tasks::Task> task;
   tasks::Dataset train_data;                   // empty without do_train

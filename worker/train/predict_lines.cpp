@@ -11,6 +11,7 @@
 #include "worker/checkpoint/parameters.h"
 #include "worker/tasks/squad/squad.h"
 #include "worker/train/inputs.h"
+#include "worker/train/summary.h"
 #include "worker/train/trainer.h"
 
 namespace tilewright::train {
@@ -285,6 +286,9 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
       options.thread_cpus);
   const Job job =
       load_job(settings, "predict", {.task = std::move(task), .tables = nullptr, .pool = &pool});
+  if (const std::string line = max_seq_length_line(settings, job); !line.empty()) {
+    log.warn("{}", line);
+  }
   const std::string layer = questions ? "qa_outputs" : "classifier";
   for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
     if (checkpoint::find_parameter(*job.weights, tensor)) continue;

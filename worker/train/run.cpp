@@ -439,6 +439,9 @@ class TrainingRun {
     if (const std::string type = describe_data_type(arguments_, settings_, isa_); !type.empty()) {
       log_.info("{}", type);
     }
+    if (const std::string line = max_seq_length_line(settings_, job_); !line.empty()) {
+      log_.warn("{}", line);
+    }
     log_.info("{}", data_line(job_));
     for (const std::string& warning : job_.train_data.warnings) log_.warn("{}", warning);
     for (const EvaluationSet& set : job_.evaluation_sets) {

@@ -42,6 +42,8 @@ struct ContinuationSummary {
 std::string format_metrics(const tasks::Metrics& metrics);
 
 std::string machine_line(const MachineSummary& machine);
+// Empty if the job has the max_seq_length of the settings it was loaded with.
+std::string max_seq_length_line(const Settings& settings, const Job& job);
 std::string data_line(const Job& job);
 std::string model_line(const Job& job);
 std::string training_line(const Job& job);

@@ -16,6 +16,7 @@
 
 #include "tests/support/paths.h"
 #include "tests/support/read_floats.h"
+#include "tests/unit/worker/nn/zero_gradients.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/nn/model.h"
@@ -27,6 +28,8 @@ namespace {
 
 using checkpoint::SafetensorsFile;
 using runtime::Isa;
+using testing::cancellation_factor;
+using testing::norm_reference;
 
 constexpr double kSlack = 3.0;
 
@@ -189,32 +192,6 @@ double distance(const std::vector<float>& x, const std::vector<float>& y) {
 double scalar(const SafetensorsFile& file, const std::string& name) {
   return read_floats(file, name, {1})[0];
 }
-// Some exact gradients are zero (reference_name in write_goldens.py), and their error is relative to
-// the gradient of another tensor of the layer, whose norm is returned: that of a key bias to the
-// query bias, with question answering those of the last two biases to the weights beside them.
-const Tensor& norm_reference(const ParameterLayout& layout, const Tensor& tensor) {
-  const auto at_offset = [&](std::int64_t offset) -> const Tensor& {
-    return *std::find_if(layout.tensors.begin(), layout.tensors.end(),
-                         [&](const Tensor& other) { return other.offset == offset; });
-  };
-  for (const EncoderLayerLayout& layer : layout.layers) {
-    // The bias of query, key and value: three tensors of H elements.
-    if (tensor.offset == layer.qkv.bias + tensor.count) return at_offset(layer.qkv.bias);
-  }
-  if (layout.head_dense.N == 0) {
-    const NormLayout& last = layout.layers.back().output_norm;
-    if (tensor.offset == layout.output.bias) return at_offset(layout.output.weight);
-    if (tensor.offset == last.beta) return at_offset(last.gamma);
-  }
-  return tensor;
-}
-// Terms as large as those of the reference cancel over all tokens. The remaining rounding error is
-// several times that of a sum without cancellation.
-constexpr double kCancellation = 4.0;
-double cancellation_factor(const ParameterLayout& layout, const Tensor& tensor) {
-  return &norm_reference(layout, tensor) == &tensor ? 1.0 : kCancellation;
-}
-
 template <typename Element>
 void load(Model<Element>& model, const SafetensorsFile& weights,
           const SafetensorsFile* head = nullptr) {
@@ -231,7 +208,7 @@ void load(Model<Element>& model, const SafetensorsFile& weights,
 }
 
 std::filesystem::path golden(const std::string& name) {
-  return testing::source_dir() / "tests/golden/data" / name;
+  return tilewright::testing::source_dir() / "tests/golden/data" / name;
 }
 
 // A small model and the file with its expected values, which also holds the head if the model's
@@ -262,6 +239,8 @@ const std::vector<SmallModel>& small_models() {
       {"heads_distilbert", "classification.safetensors", Head::kClassification},
       {"heads_distilbert", "regression.safetensors", Head::kRegression},
       {"heads_distilbert", "question_answering.safetensors", Head::kQuestionAnswering},
+      {"lengths_bert", "regression.safetensors", Head::kRegression},
+      {"lengths_bert", "question_answering.safetensors", Head::kQuestionAnswering},
   };
   return models;
 }
@@ -360,10 +339,11 @@ TEST_P(Golden, TenStepsInBf16AgreeWithPyTorch) {
 
 template <typename Element>
 void expect_minilm(Isa isa) {
-  ASSERT_EQ(testing::missing_model(), "");
+  ASSERT_EQ(tilewright::testing::missing_model(), "");
   const SafetensorsFile expected(golden("minilm") / "expected.safetensors");
   Run<Element> run(minilm_config(), isa, 2, expected, 4);
-  load(run.model, SafetensorsFile(testing::model_dir() / "model.safetensors"), &expected);
+  load(run.model, SafetensorsFile(tilewright::testing::model_dir() / "model.safetensors"),
+       &expected);
   const double bound = rounding_bound<Element>(run.model.config());
   const std::vector<float> gradient = run.gradient();
   const double loss = scalar(expected, "loss");

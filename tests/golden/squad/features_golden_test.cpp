@@ -16,40 +16,6 @@ namespace {
 
 using testing::SequenceHash;
 
-constexpr std::size_t kQuestionsPerHash = 100;
-
-struct Case {
-  bool lowercase;
-  FeatureOptions options;
-};
-const std::map<std::string, Case> kCases = {
-    {"uncased", {true, {.max_seq_length = 384, .doc_stride = 128}}},
-    {"cased", {false, {.max_seq_length = 384, .doc_stride = 128}}},
-    {"short", {true, {.max_seq_length = 96, .doc_stride = 24}}}};
-
-std::vector<std::string> hashes_of(const Examples& examples, const Features& made) {
-  std::vector<SequenceHash> hashes((examples.questions.size() + kQuestionsPerHash - 1) /
-                                   kQuestionsPerHash);
-  for (std::size_t i = 0; i < made.features.size(); ++i) {
-    const Feature& feature = made.features[i];
-    SequenceHash& hash = hashes[feature.question / kQuestionsPerHash];
-    hash.sequence(made.tokens.ids_of(i));
-    hash.sequence(made.tokens.types_of(i));
-    std::vector<std::int32_t> offsets;
-    for (std::size_t token = 0; token < made.tokens.length(i); ++token) {
-      const auto span = made.span(examples, i, token);
-      offsets.push_back(span ? static_cast<std::int32_t>(span->begin) : -1);
-      offsets.push_back(span ? static_cast<std::int32_t>(span->end) : -1);
-    }
-    hash.sequence(offsets);
-    hash.sequence(std::vector<std::int32_t>{static_cast<std::int32_t>(feature.question),
-                                            feature.start, feature.end});
-  }
-  std::vector<std::string> found;
-  for (SequenceHash& hash : hashes) found.push_back(hash.hex());
-  return found;
-}
-
 TEST(SquadFeatures, EqualTheReferenceForEveryQuestion) {
   TILEWRIGHT_NEEDS(testing::model_dir() / "tokenizer.json", "TILEWRIGHT_MODEL_DIR");
   TILEWRIGHT_NEEDS(testing::data_dir() / "squad/dev-v2.0.json", "TILEWRIGHT_DATA_DIR");
@@ -58,12 +24,13 @@ TEST(SquadFeatures, EqualTheReferenceForEveryQuestion) {
   for (const auto& [name, golden] : goldens.items()) {
     const std::size_t space = name.find(' ');
     const Examples examples = testing::squad_examples(name.substr(0, space));
-    const Case& chosen = kCases.at(name.substr(space + 1));
+    const testing::FeatureCase& chosen = testing::feature_cases().at(name.substr(space + 1));
     const text::Tokenizer tokenizer = testing::model_tokenizer(chosen.lowercase);
     const Features made = make_features(examples, tokenizer, chosen.options, name);
     ASSERT_EQ(examples.questions.size(), golden.at("questions").get<std::size_t>()) << name;
     EXPECT_EQ(made.features.size(), golden.at("features").get<std::size_t>()) << name;
-    EXPECT_EQ(hashes_of(examples, made), golden.at("hashes").get<std::vector<std::string>>())
+    EXPECT_EQ(testing::feature_hashes(examples, made),
+              golden.at("hashes").get<std::vector<std::string>>())
         << name;
   }
 }

@@ -18,28 +18,6 @@
 namespace tilewright::tasks::squad {
 namespace {
 
-// make_logits of write_squad_goldens.py.
-std::vector<float> make_logits(const Features& made) {
-  testing::SplitMix64 random(2018);
-  std::vector<float> logits;
-  for (std::size_t i = 0; i < made.features.size(); ++i) {
-    const std::size_t begin = logits.size();
-    for (std::size_t k = 0; k < 2 * made.tokens.length(i); ++k) {
-      const auto draw = static_cast<std::int64_t>(random.below(1 << 24)) - (1 << 23);
-      logits.push_back(static_cast<float>(draw) / static_cast<float>(1 << 20));
-    }
-    if (i % 3 == 0) {
-      logits[begin + 2 * static_cast<std::size_t>(made.features[i].start)] += 8;
-      logits[begin + 2 * static_cast<std::size_t>(made.features[i].end) + 1] += 8;
-    }
-    if (i % 5 == 0) {
-      logits[begin] += 8;
-      logits[begin + 1] += 8;
-    }
-  }
-  return logits;
-}
-
 // make_predictions of write_squad_goldens.py.
 std::vector<std::string> make_predictions(const Examples& examples) {
   std::vector<std::string> predictions;
@@ -89,7 +67,7 @@ TEST(SquadPredictions, HaveTheReferenceFilesAndMetrics) {
         examples, tokenizer,
         {.max_seq_length = golden.at("max_seq_length"), .doc_stride = options.doc_stride}, file);
     const std::vector<Prediction> predictions =
-        postprocess(examples, features, make_logits(features), options);
+        postprocess(examples, features, testing::make_logits(features), options);
     const auto files =
         make_prediction_files(examples, predictions, "eval", options.version_2_with_negative);
     const auto hashes = golden.at("files").get<std::map<std::string, std::string>>();

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/golden/text/golden.h"
 #include "worker/tasks/squad/examples.h"
+#include "worker/tasks/squad/features.h"
 #include "worker/text/tokenizer.h"
 
 namespace tilewright::testing {
@@ -18,6 +21,20 @@ tasks::squad::Examples squad_examples(const std::string& file);
 
 // The model directory's tokenizer with another `lowercase` of its normaliser.
 text::Tokenizer model_tokenizer(bool lowercase);
+
+// FEATURE_CASES of write_squad_goldens.py.
+struct FeatureCase {
+  bool lowercase;
+  tasks::squad::FeatureOptions options;
+};
+const std::map<std::string, FeatureCase>& feature_cases();
+
+// hash_features of write_squad_goldens.py.
+std::vector<std::string> feature_hashes(const tasks::squad::Examples& examples,
+                                        const tasks::squad::Features& made);
+
+// make_logits of write_squad_goldens.py.
+std::vector<float> make_logits(const tasks::squad::Features& made);
 
 // SplitMix64 (Steele, Lea, Flood 2014), as in tests/golden/text/fuzz.py.
 class SplitMix64 {

@@ -10,6 +10,9 @@ text is its length in bytes and its UTF-8.
               per hash, the ids and the offsets (begin, end) of each string's tokens
   features    per case: for 100 questions per hash, of each window: ids, types, offsets (begin, end;
               -1, -1 outside of the context) and (question, start position, end position)
+  long_context  per case of FEATURE_CASES, for the questions of `long_examples`: the number of windows
+              of each question and of those with the answer, the features' hash and those of the files
+              of predictions for the logits of `make_logits`
   text        over all code points c that are assigned in this Python's Unicode version: lower case of
               c, of "a" + c + "SIGMA", and of "A" + "SIGMA" + c; whether c is white space, and \\w
   predictions per case: the hash of each file that the script writes, and the metrics, for the logits
@@ -66,6 +69,12 @@ PREDICTION_CASES = [
     ("dev-v2.0.json", 128, 32, True, 0.75, 5, 12),
     ("train-v2.0.json", 384, 128, True, -1.5, 1, 30),
 ]
+# The words of `long_examples`: pieces, marks, characters of several bytes.
+LONG_WORDS = ["river", "Zürich", "unbelievably", "7,300", "café", "x-ray", "stone.", "文字", "the",
+              "lamplighters", "(or)", "naïve", "I\u0307stanbul", "of"]
+LONG_COUNT = 10_000
+# The answers: the index of the first word, the words. No other word equals one of them.
+LONG_ANSWERS = [(0, "Saffron"), (5_000, "three green herons"), (9_999, "Quetzal")]
 Example = collections.namedtuple("Example", "qas_id question_text context_text answers")
 
 
@@ -88,6 +97,31 @@ def read_examples(path):
     return [Example(qa["id"], qa["question"], paragraph["context"], qa["answers"])
             for article in json.loads(path.read_text())["data"]
             for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
+
+
+def long_examples():
+    """A context of 10,000 words with answers at its beginning, in its middle and at its end."""
+    random = Random(10_000)
+    words = [LONG_WORDS[random.below(len(LONG_WORDS))] for _ in range(LONG_COUNT)]
+    for first, text in LONG_ANSWERS:
+        words[first:first + len(text.split())] = text.split()
+    context = " ".join(words)
+    return [Example(f"q{first}", f"What is word {first}?", context,
+                    [{"text": text, "answer_start": context.index(text)}])
+            for first, text in LONG_ANSWERS]
+
+
+def long_context_of_case(tokenizer, max_length, stride):
+    examples = long_examples()
+    features = make_features(tokenizer, examples, max_length, stride)
+    _, files = predict(examples, features, make_logits(features), False, 0.0, 20, 30)
+    def count(with_answer):
+        return [sum(f["question"] == i and (f["end"] > 0 or not with_answer) for f in features)
+                for i in range(len(examples))]
+    return {"windows": count(False), "with_answer": count(True),
+            "hash": hash_features(examples, features)[0],
+            "files": {file: hashlib.sha256(content.encode()).hexdigest()
+                      for file, content in files.items()}}
 
 
 def encode(tokenizer, examples, max_length, stride):
@@ -335,6 +369,8 @@ def main():
             (model_dir / "tokenizer.json").read_bytes()).hexdigest(),
         "offsets": hash_offsets(model_dir),
         "features": features,
+        "long_context": {case: long_context_of_case(tokenizers_by_case[lower], max_length, stride)
+                         for case, (lower, max_length, stride) in FEATURE_CASES.items()},
         "text": hash_python_text(),
         "predictions": [predictions_of_case(tokenizers_by_case[True], data, case)
                         for case in PREDICTION_CASES],

@@ -1,4 +1,5 @@
 #include "tests/unit/worker/kernels/attention_cases.h"
+#include "tests/unit/worker/lengths.h"
 
 namespace tilewright::kernels::testing {
 namespace {
@@ -26,6 +27,40 @@ TEST_P(AttentionTest, AgreesWithDoublePrecision) {
       }
     }
   });
+}
+
+// Scores with a standard deviation of 3: a query gives most of its weight to a few keys, so that the
+// results show a key that is left out. All values are exact in bf16, so both types have the same
+// results.
+TEST(AttentionLengths, UpTo512AgreeWithDoublePrecision) {
+  constexpr std::int64_t kHeadSize = 32;
+  for (const std::int32_t length : tilewright::testing::covered_lengths()) {
+    const Examples e = make_examples({length}, length);
+    const auto qkv = random_vector<bf16>(3 * e.tokens() * kHeadSize, 1, 1.75f);
+    const auto d_context = random_vector<bf16>(e.tokens() * kHeadSize, 2);
+    const Dropout dropout = make_dropout(length % 2 == 0 ? 0.1 : 0.0);
+    const auto want =
+        attention_in_double(e, 1, kHeadSize, doubles(qkv), doubles(d_context), dropout);
+    const auto check = [&]<typename Activation>(Isa isa, const std::vector<Activation>& in,
+                                                const std::vector<Activation>& d_out) {
+      SCOPED_TRACE(::testing::Message() << length << " tokens, " << runtime::name(isa)
+                                        << (sizeof(Activation) == 2 ? " on bf16" : " on fp32"));
+      const auto got = run_attention<Activation>(make_ops<Activation>(isa), 2, e, 1, kHeadSize,
+                                                 in.data(), d_out.data(), dropout);
+      expect_sums(got.context, want.context, want.context_terms, "context");
+      expect_close(got.lse, want.lse, 4 * kRoundoff<float>, 64 * kRoundoff<float>, "lse");
+      expect_sums(got.d_qkv, want.d_qkv, want.d_qkv_terms, "d_qkv");
+    };
+    const auto floats = [](const std::vector<bf16>& values) {
+      std::vector<float> out;
+      for (const bf16 value : values) out.push_back(runtime::to_float(value));
+      return out;
+    };
+    for (const Isa isa : runtime::detect_cpu().isas) {
+      check(isa, qkv, d_context);
+      check(isa, floats(qkv), floats(d_context));
+    }
+  }
 }
 
 // Compares the reference's backward with numeric differentiation of its forward.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/unit/worker/kernels/gemm_support.h"
+#include "tests/unit/worker/lengths.h"
 
 namespace tilewright::kernels::testing {
 namespace {
@@ -15,9 +16,16 @@ using runtime::to_float;
 struct Shape {
   std::int64_t rows, k, n;
 };
-constexpr Shape kShapes[] = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
-                             {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100},
-                             {9, 96, 160}, {31, 2048, 40}};
+// Sizes that are no multiples of a block; then all covered numbers of rows.
+std::vector<Shape> shapes() {
+  std::vector<Shape> all = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
+                            {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100},
+                            {9, 96, 160}, {31, 2048, 40}};
+  for (const std::int32_t rows : tilewright::testing::covered_lengths()) {
+    all.push_back({rows, 36, 20});
+  }
+  return all;
+}
 
 template <typename Activation>
 float rounded(float x) {
@@ -40,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Isas, Linear, ::testing::ValuesIn(gemm_cases()), gemm_c
 TEST_P(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
   with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
     ThreadPool pool(2);
-    for (const auto& [rows, k, n] : kShapes) {
+    for (const auto& [rows, k, n] : shapes()) {
       SCOPED_TRACE(::testing::Message() << rows << "x" << k << "x" << n);
       const Weight<Activation> weight(ops, n, k, 1);
       const auto x = random_values<Activation>(static_cast<std::size_t>(rows * k), 2);
@@ -71,7 +79,7 @@ TEST_P(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
 TEST_P(Linear, InputGradientIsDyTimesTheWeight) {
   with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
     ThreadPool pool(2);
-    for (const auto& [rows, k, n] : kShapes) {
+    for (const auto& [rows, k, n] : shapes()) {
       SCOPED_TRACE(::testing::Message() << rows << "x" << k << "x" << n);
       const Weight<Activation> weight(ops, n, k, 1);
       const auto dy = random_values<Activation>(static_cast<std::size_t>(rows * n), 2);
@@ -98,7 +106,7 @@ TEST_P(Linear, InputGradientIsDyTimesTheWeight) {
 TEST_P(Linear, WeightGradientIsTheTransposedDyTimesXSummedOverTokens) {
   with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
     ThreadPool pool(2);
-    for (const auto& [rows, k, n] : kShapes) {
+    for (const auto& [rows, k, n] : shapes()) {
       SCOPED_TRACE(::testing::Message() << rows << "x" << k << "x" << n);
       const auto x = random_values<Activation>(static_cast<std::size_t>(rows * k), 1);
       const auto dy = random_values<Activation>(static_cast<std::size_t>(rows * n), 2);

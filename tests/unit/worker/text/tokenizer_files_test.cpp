@@ -1,7 +1,10 @@
 #include "worker/text/tokenizer_files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "common/base/result.h"
 #include "tests/unit/worker/text/builders.h"
@@ -73,6 +76,25 @@ TEST(TokenizerFiles, TokenizerConfigNamesSpecialTokens) {
   const Tokenizer tokenizer = Tokenizer::load(directory.path());
   EXPECT_EQ(tokenizer.encode("a z <s>").ids, (Ids{2, 4, 1, 2, 3}));
   EXPECT_EQ(tokenizer.special().mask, -1);
+}
+
+TEST(TokenizerFiles, TokenizerConfigLimitsTheTokensOfAnInput) {
+  const ModelDirectory directory;
+  directory.write_vocab();
+  constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+  const auto limit = [&](const std::string& value) {
+    directory.write("tokenizer_config.json", R"({"model_max_length": )" + value + "}");
+    return Tokenizer::load(directory.path()).model_max_length();
+  };
+  EXPECT_EQ(Tokenizer::load(directory.path()).model_max_length(), kNoLimit);
+  EXPECT_EQ(limit("512"), 512);
+  EXPECT_EQ(limit("null"), kNoLimit);
+  EXPECT_EQ(limit("1000000000000000019884624838656"), kNoLimit) << "as transformers writes it";
+  for (const char* bad : {"0", "-1", "\"512\""}) {
+    directory.write("tokenizer_config.json", fmt::format(R"({{"model_max_length": {}}})", bad));
+    EXPECT_THAT(failure_of(directory.path()),
+                HasSubstr(fmt::format("model_max_length is {}, expected a positive number", bad)));
+  }
 }
 
 TEST(TokenizerFiles, AcceptsWindowsLineBreaksAndALastLineWithoutOne) {

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
+#include "worker/train/summary.h"
 
 namespace tilewright::train {
 namespace {
@@ -47,8 +48,8 @@ class TrainerTest : public ::testing::Test {
     for (const auto& row : golden_.at("rows")) rows << change(row).dump() << "\n";
   }
 
-  // Trains three steps over all rows, without dropout.
-  void train(const std::vector<std::string>& more) {
+  // Of three steps over all rows, without dropout.
+  Settings settings_of(const std::vector<std::string>& more) const {
     std::vector<std::string> flags = {
         "--train_file=" + (directory_.path() / "rows.json").string(),
         "--validation_file=" + (directory_.path() / "rows.json").string(),
@@ -64,8 +65,10 @@ class TrainerTest : public ::testing::Test {
         "--classifier_dropout=0",
         "--bf16=false"};
     flags.insert(flags.end(), more.begin(), more.end());
-    const TrainingArguments arguments = TrainingArguments::parse(flags).or_throw();
-    const Job job = load_job(make_settings(arguments, {}), "uid-1");
+    return make_settings(TrainingArguments::parse(flags).or_throw(), {});
+  }
+  void train(const std::vector<std::string>& more) {
+    const Job job = load_job(settings_of(more), "uid-1");
     runtime::ThreadPool pool(1);
     Faults faults;
     const auto log = make_silent_logger();
@@ -148,6 +151,35 @@ TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
   EXPECT_THAT(failure({"--label_smoothing_factor=0.1"}, ExitCode::kUsage),
               AllOf(StartsWith("--label_smoothing_factor: found 0.1 with the regression "),
                     HasSubstr("expected 0")));
+}
+
+// The model has 64 positions.
+TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
+  write_rows([](nlohmann::json row) {
+    row["sentence1"] = std::string(200, '!');
+    return row;
+  });
+  const auto expect_tokens = [&](const char* asked, std::int64_t expected) {
+    const Settings settings = settings_of({std::string("--max_seq_length=") + asked});
+    const Job job = load_job(settings, "uid-1");
+    EXPECT_EQ(job.settings.max_seq_length, expected) << asked;
+    EXPECT_EQ(job.train_data.offsets.at(1) - job.train_data.offsets.at(0), expected) << asked;
+    EXPECT_EQ(job.fingerprint.at("max_seq_length"), expected) << asked;
+    const std::string line = max_seq_length_line(settings, job);
+    if (std::to_string(expected) == asked) {
+      EXPECT_EQ(line, "");
+    } else {
+      EXPECT_EQ(line,
+                fmt::format("--max_seq_length={}: the model takes at most {} tokens; using {}",
+                            asked, expected, expected));
+    }
+  };
+  expect_tokens("63", 63);
+  expect_tokens("64", 64);
+  expect_tokens("65", 64);
+  std::ofstream(model_ / "tokenizer_config.json") << R"({"model_max_length": 16})";
+  expect_tokens("15", 15);
+  expect_tokens("64", 16);
 }
 
 // A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.
