@@ -53,6 +53,7 @@ TEST(AttentionLengths, UpTo512AgreeWithDoublePrecision) {
     };
     const auto floats = [](const std::vector<bf16>& values) {
       std::vector<float> out;
+      out.reserve(values.size());
       for (const bf16 value : values) out.push_back(runtime::to_float(value));
       return out;
     };
