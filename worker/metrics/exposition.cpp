@@ -31,7 +31,7 @@ double metric(const rendezvous::Progress& progress, const char* name) {
 }
 
 using rendezvous::Progress;
-constexpr std::array<GaugeSpec, 14> kGaugeSpecs{{
+constexpr std::array<GaugeSpec, 17> kGaugeSpecs{{
     {"tilewright_step", "Completed optimizer steps.",
      [](const Progress& p) { return static_cast<double>(p.step); }},
     {"tilewright_total_steps", "Optimizer steps of the whole training.",
@@ -59,6 +59,14 @@ constexpr std::array<GaugeSpec, 14> kGaugeSpecs{{
     {"tilewright_recoveries",
      "Losses of workers after which the training continued from the memory of the others.",
      [](const Progress& p) { return metric(p, training_report::kRecoveries); }},
+    {"tilewright_step_compute_seconds",
+     "Seconds of this process's forward and backward passes in the last step.",
+     [](const Progress& p) { return metric(p, training_report::kComputeSeconds); }},
+    {"tilewright_shards",
+     "Virtual shards that this process computes; 0 in a training that is not exact.",
+     [](const Progress& p) { return metric(p, training_report::kShards); }},
+    {"tilewright_slow_workers", "Processes of the job that stay slower than the others.",
+     [](const Progress& p) { return static_cast<double>(p.slow_workers.size()); }},
     {"tilewright_steps_lost", "Optimizer steps computed again after losses of workers.",
      [](const Progress& p) { return metric(p, training_report::kStepsLost); }},
 }};

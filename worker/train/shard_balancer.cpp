@@ -20,6 +20,9 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// Of the effect of a split. A larger change comes from the rank itself.
+constexpr double kMaxEffect = 4;
+
 double median_of_others(std::vector<double> values, std::size_t rank) {
   values.erase(values.begin() + static_cast<std::ptrdiff_t>(rank));
   return median(std::move(values));
@@ -33,8 +36,10 @@ ShardBalancer::ShardBalancer(int world, int shards, bool movable, const Balancer
       movable_(movable),
       split_(collectives::even_split(world, shards)),
       window_(static_cast<std::size_t>(world)),
+      effect_of_split_(static_cast<std::size_t>(world), 1),
       windows_beyond_(static_cast<std::size_t>(world)),
-      windows_since_move_(options.windows) {}
+      windows_since_move_(options.windows),
+      windows_to_even_split_(options.windows_to_even_split) {}
 
 bool ShardBalancer::add(std::span<const RankCost> by_rank) {
   TW_CHECK(by_rank.size() == window_.size(), "costs of {} ranks, expected {}", by_rank.size(),
@@ -76,7 +81,11 @@ void ShardBalancer::end_window() {
     RankSpeed& speed = speeds_[rank];
     speed.seconds = seconds[rank];
     speed.others_seconds = median_of_others(seconds, rank);
-    speed.slowdown = costs_[rank] / median_of_others(costs_, rank);
+    const double measured = costs_[rank] / median_of_others(costs_, rank);
+    if (split_is_new_ && speed.slow) {
+      effect_of_split_[rank] = std::clamp(measured / speed.slowdown, 1.0, kMaxEffect);
+    }
+    speed.slowdown = measured / effect_of_split_[rank];
     const bool beyond = speed.slow ? speed.slowdown < options_.recovered_below
                                    : speed.slowdown > options_.slow_from;
     windows_beyond_[rank] = beyond ? windows_beyond_[rank] + 1 : 0;
@@ -85,6 +94,7 @@ void ShardBalancer::end_window() {
     speed.slow = !speed.slow;
     slow_ranks_changed_ = true;
   }
+  split_is_new_ = false;
   const bool gain = movable_ && split_for_speeds([](int, collectives::Range) { return true; });
   windows_with_gain_ = gain ? windows_with_gain_ + 1 : 0;
 }
@@ -101,10 +111,13 @@ std::optional<std::vector<collectives::Range>> ShardBalancer::split_for_speeds(
   }
   if (others.empty()) return std::nullopt;
   // The other ranks count as equally fast, so that noise between them moves nothing.
-  const double usual = median(std::move(others));
-  std::vector<double> costs = costs_;
+  std::vector<double> costs(speeds_.size(), median(std::move(others)));
   for (std::size_t rank = 0; rank < costs.size(); ++rank) {
-    if (!speeds_[rank].slow) costs[rank] = usual;
+    const RankSpeed& speed = speeds_[rank];
+    if (!speed.slow) continue;
+    // A rank that takes longer than the others has too many shards, whatever the reason.
+    const bool longest = speed.seconds > speed.others_seconds;
+    costs[rank] = longest ? costs_[rank] : costs_[rank] / effect_of_split_[rank];
   }
   const double most = (1 - options_.least_gain) * collectives::expected_cost(split_, costs);
   return collectives::balanced_split(costs, shards_, most, is_allowed);
@@ -112,6 +125,8 @@ std::optional<std::vector<collectives::Range>> ShardBalancer::split_for_speeds(
 
 std::optional<std::vector<collectives::Range>> ShardBalancer::better_split(
     const std::function<bool(int rank, collectives::Range)>& is_allowed) const {
+  const auto even = collectives::even_split(static_cast<int>(split_.size()), shards_);
+  if (movable_ && split_ != even && windows_since_move_ >= windows_to_even_split_) return even;
   const bool lasts = slow_ranks_changed_ || windows_with_gain_ >= options_.windows;
   if (!movable_ || !lasts || windows_since_move_ < options_.windows) return std::nullopt;
   return split_for_speeds(is_allowed);
@@ -120,6 +135,11 @@ std::optional<std::vector<collectives::Range>> ShardBalancer::better_split(
 void ShardBalancer::set_split(std::vector<collectives::Range> split) {
   split_ = std::move(split);
   windows_since_move_ = windows_with_gain_ = 0;
+  split_is_new_ = split_ != collectives::even_split(static_cast<int>(split_.size()), shards_);
+  if (split_is_new_) return;
+  std::ranges::fill(effect_of_split_, 1.0);
+  const bool slow = std::ranges::any_of(speeds_, &RankSpeed::slow);
+  windows_to_even_split_ = slow ? 2 * windows_to_even_split_ : options_.windows_to_even_split;
 }
 
 }  // namespace tilewright::train

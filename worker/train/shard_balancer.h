@@ -22,8 +22,15 @@ struct RankCost {
 struct RankSpeed {
   double seconds = 0;         // of computation per step
   double others_seconds = 0;  // the median of the other ranks'
-  double slowdown = 1;        // time per FLOP, divided by the median of the other ranks'
+  // Time per FLOP, divided by the median of the other ranks', as with the even split.
+  double slowdown = 1;
   bool slow = false;
+};
+
+// How fast the ranks of a membership epoch compute, and which shards they have.
+struct RankSpeeds {
+  std::vector<RankSpeed> speeds;  // by rank; empty before the first window
+  std::vector<collectives::Range> split;
 };
 
 struct BalancerOptions {
@@ -35,8 +42,11 @@ struct BalancerOptions {
   // split must be better for as many, and between two moves of shards there are as many.
   int windows = 3;
   double slow_from = 1.3;  // slowdown
-  double recovered_below = 1.15;
+  double recovered_below = 1.2;
   double least_gain = 0.1;  // of the expected time per step, for which shards move
+  // After so many windows of an uneven split the even split returns, to measure all ranks with it;
+  // then after twice as many.
+  int windows_to_even_split = 20;
 };
 
 class ShardBalancer {
@@ -74,9 +84,15 @@ class ShardBalancer {
   std::vector<std::vector<RankCost>> window_;  // by rank, then step
   double window_seconds_ = 0;
   std::vector<double> costs_;  // seconds per FLOP by rank in the last window
+  // By rank: by how much its part of the split raises its time per FLOP relative to the others. The
+  // fixed cost of a step weighs more in fewer shards; without this a rank with few shards would not
+  // recover. Measured as the change of the slowdown in the first window after a move.
+  std::vector<double> effect_of_split_;
+  bool split_is_new_ = false;
   std::vector<RankSpeed> speeds_;
   std::vector<int> windows_beyond_;  // by rank, in a row
   int windows_since_move_;
+  int windows_to_even_split_;
   int windows_with_gain_ = 0;  // in a row in which another split was better
   bool slow_ranks_changed_ = false;
 };

@@ -25,6 +25,8 @@ class Workers {
       : balancer(static_cast<int>(seconds_per_shard.size()), shards, movable, options),
         seconds_per_shard_(std::move(seconds_per_shard)) {}
 
+  // Each step costs a worker the time of so many shards more.
+  void set_fixed_shards(double shards) { fixed_shards_ = shards; }
   void set_seconds(std::size_t rank, double seconds) { seconds_per_shard_[rank] = seconds; }
   // Trains and returns how often shards moved.
   int train(int steps) {
@@ -42,7 +44,7 @@ class Workers {
     std::vector<RankCost> costs;
     for (std::size_t rank = 0; rank < seconds_per_shard_.size(); ++rank) {
       const auto shards = static_cast<double>(balancer.split()[rank].size());
-      costs.push_back({shards * seconds_per_shard_[rank], shards * 1e9});
+      costs.push_back({(fixed_shards_ + shards) * seconds_per_shard_[rank], shards * 1e9});
     }
     return costs;
   }
@@ -56,6 +58,7 @@ class Workers {
 
  private:
   std::vector<double> seconds_per_shard_;
+  double fixed_shards_ = 0;
 };
 
 TEST(ShardBalancer, KeepsTheEvenSplitOfEqualWorkers) {
@@ -77,7 +80,7 @@ TEST(ShardBalancer, MovesShardsFromAWorkerThatStaysSlowForThreeWindows) {
   EXPECT_EQ(speed.seconds, 8);
   EXPECT_EQ(speed.others_seconds, 4);
   EXPECT_EQ(speed.slowdown, 2);
-  EXPECT_EQ(workers.train(100), 0) << "the split fits the speeds";
+  EXPECT_EQ(workers.train(30), 0) << "the split fits the speeds";
   EXPECT_FALSE(workers.balancer.slow_ranks_changed());
 }
 
@@ -111,6 +114,35 @@ TEST(ShardBalancer, ReturnsToTheEvenSplitWhenTheWorkerHasRecovered) {
   EXPECT_EQ(workers.train(100), 0);
 }
 
+// With one shard a recovered worker takes 2.8 times as long per shard as the other with seven.
+TEST(ShardBalancer, NoticesTheRecoveryOfAWorkerWithFewShardsAndAFixedCost) {
+  Workers workers({1, 4}, 8);
+  workers.set_fixed_shards(3);
+  EXPECT_EQ(workers.train(20), 1);
+  EXPECT_EQ(workers.balancer.split(), (Split{{0, 7}, {7, 8}}));
+  EXPECT_NEAR(workers.balancer.speeds()[1].slowdown, 4, 1e-9);
+  workers.set_seconds(1, 1);
+  EXPECT_EQ(workers.train(6), 1);
+  EXPECT_EQ(workers.balancer.split(), even_split(2, 8));
+  EXPECT_EQ(workers.train(100), 0);
+  EXPECT_FALSE(workers.slow()[1]);
+}
+
+// After 20 windows, then 40: the ranks are measured again with the even split for three windows.
+TEST(ShardBalancer, ReturnsToTheEvenSplitNowAndThen) {
+  Workers workers({1, 2}, 8);
+  EXPECT_EQ(workers.train(6), 1);
+  EXPECT_EQ(workers.train(39), 0);
+  EXPECT_EQ(workers.train(1), 1);
+  EXPECT_EQ(workers.balancer.split(), even_split(2, 8));
+  EXPECT_TRUE(workers.slow()[1]);
+  EXPECT_EQ(workers.train(6), 1);
+  EXPECT_EQ(workers.balancer.split(), (Split{{0, 6}, {6, 8}}));
+  EXPECT_EQ(workers.train(79), 0);
+  EXPECT_EQ(workers.train(1), 1);
+  EXPECT_EQ(workers.balancer.split(), even_split(2, 8));
+}
+
 // Between the two bounds a worker stays what it is.
 TEST(ShardBalancer, HasHysteresis) {
   Workers workers({1, 1.25}, 8);
@@ -120,7 +152,7 @@ TEST(ShardBalancer, HasHysteresis) {
   workers.train(20);
   EXPECT_TRUE(workers.slow()[1]);
   workers.set_seconds(1, 1.25);
-  workers.train(100);
+  workers.train(200);
   EXPECT_TRUE(workers.slow()[1]);
   workers.set_seconds(1, 1.1);
   workers.train(20);
