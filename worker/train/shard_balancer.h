@@ -1,6 +1,6 @@
 // Notices workers that stay slower than the others, and decides when their shards move. It reads no
-// clock: all ranks give it the same numbers and come to the same decisions, so they need not agree on
-// them. The gradient does not depend on who computes a shard, so the weights keep their bits.
+// clock: all ranks give it the same numbers and come to the same decisions, without a message. The
+// gradient does not depend on who computes a shard, so the weights keep their bits.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct RankCost {
 struct RankSpeed {
   double seconds = 0;         // of computation per step
   double others_seconds = 0;  // the median of the other ranks'
-  // Time per FLOP, divided by the median of the other ranks', as with the even split.
+  // Time per FLOP, divided by the median of the other ranks'; without the effect of the split.
   double slowdown = 1;
   bool slow = false;
 };

@@ -37,9 +37,10 @@ class TrainingStep {
   void reserve_gradients(std::size_t buffers);
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
-  // reducer. `stop_requested`: this worker asks to stop after the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost)
-  // before anything of the step has changed weights or moments, and Failure(kDiverged) if the loss or the norm of the gradient is not finite. Both are sums over all
-  // workers, so all throw in the same step.
+  // reducer. `stop_requested`: this worker asks to stop after the step; the report's stop_requested
+  // is the same on all workers. Throws Failure(kPeerLost) before anything of the step has changed
+  // weights or moments, and Failure(kDiverged) if the loss or the norm of the gradient is not
+  // finite. Both are sums over all workers, so all throw in the same step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
                  std::span<const Range> split, bool stop_requested);
 

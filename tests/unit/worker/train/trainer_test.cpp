@@ -346,7 +346,8 @@ TEST_F(MemoryTest, ABrokenStepChangesNothing) {
   EXPECT_EQ(a->trainer->recovery_counts().steps_lost, 1);
 }
 
-// A window of the balancer is five or six steps of 200 ms; after three the slow worker keeps one shard.
+// A window of the balancer is five or six steps of 200 ms; after three the slow worker keeps one
+// shard.
 TEST_F(MemoryTest, ShardsMoveAwayFromASlowWorkerWithTheSameWeights) {
   job_ = make_job({"--max_steps=40"});
   const auto one = make_worker();
