@@ -215,7 +215,9 @@ class TypedTrainer final : public Trainer {
         start_reducer(mesh, *split, reducer);
       } else {
         balancer.postpone();
-        log_.warn("no shards move: the faster workers lack memory for another gradient buffer");
+        if (mesh.rank() == 0) {
+          log_.warn("no shards move: the faster workers lack memory for another gradient buffer");
+        }
       }
     }
     if ((split || balancer.slow_ranks_changed()) && hooks.on_speeds) {
