@@ -20,8 +20,11 @@ inline constexpr std::string_view kOutput = "output";  // directory and SHA-256 
 // A membership epoch continues from the state in memory: after a loss; after other changes.
 inline constexpr std::string_view kRecovered = "recovered";
 inline constexpr std::string_view kResized = "resized";
-inline constexpr std::array kSummaryNames = {kMachine, kData,      kModel,  kTraining,  kTrained,
-                                             kResults, kBaselines, kOutput, kRecovered, kResized};
+// A worker has become slow, or has recovered, or its shards move.
+inline constexpr std::string_view kSpeed = "speed";
+inline constexpr std::array kSummaryNames = {kMachine,   kData,    kModel,     kTraining,
+                                             kTrained,   kResults, kBaselines, kOutput,
+                                             kRecovered, kResized, kSpeed};
 
 // A step line begins with this word: "step 120/690  epoch 1.04  loss 0.5321 ...".
 inline constexpr std::string_view kStep = "step";

@@ -349,6 +349,9 @@ std::vector<TrainingFlag> working_flags() {
           integer("virtual_shards", &Settings::virtual_shards, 0, kMaxVirtualShards,
                   "number of fixed parts of the global batch, a power of two that is "
                   "at least the number of processes; 0: automatic")),
+      boolean("rebalance_shards", &Settings::rebalance_shards,
+              "name processes that stay slower than the others, and with exact move virtual shards "
+              "away from them, with the same weights"),
       integer("threads", &Settings::threads, 0, 4096,
               "threads per process; 0: the cores available to the process"),
       differs(unused_in_job(

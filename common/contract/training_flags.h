@@ -94,6 +94,7 @@ struct TrainingSettings {
   bool bf16 = true;
   bool exact = true;
   std::int64_t virtual_shards = 0;
+  bool rebalance_shards = true;
   std::int64_t threads = 0;
   std::string ddp_backend = "ccl";
   std::string gemm_backend = "native";

@@ -18,6 +18,11 @@ inline constexpr const char* kFailedCheckpoints = "failed_checkpoints";
 inline constexpr const char* kRecoveries = "recoveries";
 inline constexpr const char* kStepsLost = "steps_lost";
 
+// Of the reporting process: seconds of its forward and backward passes in the last step, and its
+// virtual shards (0 if the training is not exact).
+inline constexpr const char* kComputeSeconds = "compute_seconds";
+inline constexpr const char* kShards = "shards";
+
 // Prefix of evaluation results, as in eval_accuracy.
 inline constexpr std::string_view kEvaluationPrefix = "eval_";
 // The file in the output directory that contains the evaluation results.

@@ -18,6 +18,7 @@ constexpr std::size_t kMaxAddress = 300;
 constexpr std::size_t kMaxIsa = 32;
 constexpr std::size_t kMaxName = 192;
 constexpr std::size_t kMaxReasonBytes = 2048;
+constexpr std::int64_t kMaxShards = 1 << 16;
 constexpr auto kMaxStep = std::int64_t{1} << 48;
 
 // Replaces bytes that are not UTF-8, so that a message is always valid JSON.
@@ -118,6 +119,14 @@ json to_json(const Progress& progress) {
     if (metrics.size() == kMaxMetrics) break;
     metrics[cut(name, kMaxName)] = number(value);
   }
+  json slow_workers = json::array();
+  for (const SlowWorker& slow : progress.slow_workers) {
+    if (slow_workers.size() == kMaxSlowWorkers) break;
+    slow_workers.push_back({{"index", slow.process.worker_index},
+                            {"slot", slow.process.local_rank},
+                            {"slowdown", number(slow.slowdown)},
+                            {"shards", slow.shards}});
+  }
   return {{"step", progress.step},
           {"total_steps", progress.total_steps},
           {"epoch_of_data", number(progress.epoch_of_data)},
@@ -127,7 +136,8 @@ json to_json(const Progress& progress) {
           {"tokens_per_second", number(progress.tokens_per_second)},
           {"last_checkpoint_step", progress.last_checkpoint_step},
           {"phase", cut(progress.phase, kMaxName)},
-          {"metrics", std::move(metrics)}};
+          {"metrics", std::move(metrics)},
+          {"slow_workers", std::move(slow_workers)}};
 }
 
 Progress progress(Fields& fields) {
@@ -149,6 +159,15 @@ Progress progress(Fields& fields) {
     result.metrics[name] = values.number(name.c_str());
   }
   fields.take_error(values);
+  if (!fields.has("slow_workers")) return result;  // workers of earlier versions do not report them
+  for (const json& one : fields.array("slow_workers", kMaxSlowWorkers)) {
+    Fields slow(one, "slow worker");
+    result.slow_workers.push_back({{static_cast<int>(slow.integer("index", 0, kMaxWorkerIndex)),
+                                    static_cast<int>(slow.integer("slot", 0, kMaxLocalRank))},
+                                   slow.number("slowdown"),
+                                   static_cast<int>(slow.integer("shards", 0, kMaxShards))});
+    fields.take_error(slow);
+  }
   return result;
 }
 

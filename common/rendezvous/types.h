@@ -22,8 +22,9 @@ inline constexpr std::uint64_t kMaxEpoch = 1ULL << 48;
 inline constexpr std::uint64_t kMaxUnstoredEpochs = 1 << 20;
 // Of the owner's number. Leaves more numbers below kMaxEpoch than a coordinator can assign.
 inline constexpr std::uint64_t kMaxStoredEpoch = kMaxEpoch / 2;
-inline constexpr std::size_t kMaxIsas = 16;     // entries of Join::isas
-inline constexpr std::size_t kMaxMetrics = 64;  // entries of Progress::metrics
+inline constexpr std::size_t kMaxIsas = 16;         // entries of Join::isas
+inline constexpr std::size_t kMaxMetrics = 64;      // entries of Progress::metrics
+inline constexpr std::size_t kMaxSlowWorkers = 16;  // entries of Progress::slow_workers
 
 using Epoch = std::uint64_t;  // 0: none
 
@@ -65,6 +66,14 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
+// A process that stays slower than the others.
+struct SlowWorker {
+  WorkerProcess process;
+  double slowdown = 1;  // time per FLOP, divided by the median of the others
+  int shards = 0;       // virtual shards that it computes; 0: the training is not exact
+  bool operator==(const SlowWorker&) const = default;
+};
+
 // What a member reports with each heartbeat. Numbers that are not finite are sent as null.
 struct Progress {
   std::int64_t step = 0;
@@ -77,6 +86,7 @@ struct Progress {
   std::int64_t last_checkpoint_step = -1;
   std::string phase;  // "training", "evaluating", ...
   std::map<std::string, double> metrics;
+  std::vector<SlowWorker> slow_workers = {};  // by rank; the same on all members
   bool operator==(const Progress&) const = default;
 };
 

@@ -397,6 +397,11 @@ void bound_status(TrainJobStatus& status) {
   bound(status.progress->step, 0, kLargest);
   bound(status.progress->total_steps, 0, kLargest);
   if (status.progress->eta_seconds) bound(*status.progress->eta_seconds, 0, kLargest);
+  std::vector<SlowWorker>& slow_workers = status.progress->slow_workers;
+  if (slow_workers.size() > kMaxSlowWorkers) slow_workers.resize(kMaxSlowWorkers);
+  for (SlowWorker& slow : slow_workers) {
+    for (std::int64_t* number : {&slow.index, &slow.process, &slow.shards}) count(*number);
+  }
 }
 
 void bound_status(PyTorchJobStatus& status) {

@@ -88,8 +88,19 @@ struct FailureRecord {
 inline constexpr std::size_t kMaxOutputDirectory = 4096;
 inline constexpr std::size_t kFailureHistoryLength = 10;
 inline constexpr std::size_t kMaxExcludedNodes = 64;
+inline constexpr std::size_t kMaxSlowWorkers = 16;
 inline constexpr std::size_t kFailureLogLines = 5;
 inline constexpr std::size_t kFailureLogLineBytes = 300;
+
+// A process that stays slower than the others.
+struct SlowWorker {
+  std::int64_t index = 0;    // of the worker
+  std::int64_t process = 0;  // local rank
+  double slowdown = 1;       // time per FLOP, divided by the median of the other processes
+  std::int64_t shards = 0;   // virtual shards that it computes; 0: the training is not exact
+
+  bool operator==(const SlowWorker&) const = default;
+};
 
 struct Progress {
   std::int64_t step = 0;  // completed optimizer steps
@@ -102,6 +113,7 @@ struct Progress {
   std::optional<std::int64_t> eta_seconds;
   std::string last_checkpoint;            // directory name: checkpoint-500
   std::map<std::string, double> metrics;  // of the evaluation: accuracy, f1 ...
+  std::vector<SlowWorker> slow_workers;   // by rank, at most kMaxSlowWorkers
   Timestamp updated;
 
   bool operator==(const Progress&) const = default;

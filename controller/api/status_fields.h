@@ -89,6 +89,23 @@ void visit_fields(Visitor& visitor, Of<FailureRecord> auto& failure) {
 }
 
 template <typename Visitor>
+void visit_fields(Visitor& visitor, Of<SlowWorker> auto& slow) {
+  visitor(Field{"index", "Index of the worker."}, slow.index);
+  visitor(Field{.name = "process",
+                .description = "Index of the process in the worker, if it has several.",
+                .omit_zero = true},
+          slow.process);
+  visitor(Field{"slowdown",
+                "Time that the process takes for the same computation, divided by the median of "
+                "the others."},
+          slow.slowdown);
+  visitor(Field{"shards",
+                "Number of virtual shards that the process computes, or 0 if the training is not "
+                "exact."},
+          slow.shards);
+}
+
+template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<Progress> auto& progress) {
   visitor(Field{"step", "Number of completed optimizer steps."}, progress.step);
   visitor(Field{"totalSteps", "Number of optimizer steps of the whole training."},
@@ -107,6 +124,12 @@ void visit_fields(Visitor& visitor, Of<Progress> auto& progress) {
           progress.last_checkpoint);
   visitor(Field{"metrics", "Metrics of the last evaluation, such as eval_accuracy and eval_f1."},
           progress.metrics);
+  visitor(Field{.name = "slowWorkers",
+                .description = "Processes that stay slower than the others. In an exact training "
+                               "their virtual shards move to the others.",
+                .max_items = static_cast<std::int64_t>(kMaxSlowWorkers),
+                .atomic_list = true},
+          progress.slow_workers);
   visitor(Field{"updated", "Time when the workers reported these values."}, progress.updated);
 }
 

@@ -11,6 +11,18 @@ bool is_true(const api::Condition* condition) {
   return condition != nullptr && condition->status == api::ConditionStatus::kTrue;
 }
 
+const std::vector<api::SlowWorker>& slow_workers(const api::TrainJobStatus& status) {
+  static const std::vector<api::SlowWorker> kNone;
+  return status.progress ? status.progress->slow_workers : kNone;
+}
+
+// Whether the process of `worker` is in the list.
+bool contains(const std::vector<api::SlowWorker>& list, const api::SlowWorker& worker) {
+  return std::ranges::any_of(list, [&](const api::SlowWorker& one) {
+    return one.index == worker.index && one.process == worker.process;
+  });
+}
+
 }  // namespace
 
 std::vector<Event> events_between(const Observed& observed, const api::TrainJobStatus& before,
@@ -45,6 +57,10 @@ std::vector<Event> events_between(const Observed& observed, const api::TrainJobS
     events.push_back({false, event_reason::kResumed, messages::kResumedEvent});
   }
   emit(condition::kRunning, false, event_reason::kRunning);
+  for (const api::SlowWorker& worker : slow_workers(after)) {
+    if (contains(slow_workers(before), worker)) continue;
+    events.push_back({true, event_reason::kWorkerSlow, describe_slow_worker(worker)});
+  }
   const api::Condition* blocked = after.find_condition(condition::kBlocked);
   const api::Condition* blocked_before = before.find_condition(condition::kBlocked);
   if (is_true(blocked) && (!is_true(blocked_before) || blocked_before->reason != blocked->reason)) {

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "common/base/strings.h"
 #include "common/json/timestamp.h"
 
 namespace tilewright::policy {
@@ -283,6 +284,17 @@ Message message_of(const JobState& state, const JobEnd& end) {
                   "with a lower learning_rate or a lower max_grad_norm"};
   }
   return {"TrainingComplete", describe_completion(state)};
+}
+
+std::string describe_slow_worker(const api::SlowWorker& worker) {
+  const std::string name = rendezvous::to_string(
+      rendezvous::WorkerProcess{static_cast<int>(worker.index), static_cast<int>(worker.process)});
+  return fmt::format(
+      "{} takes {:.1f} times as long as the others; {}", name, worker.slowdown,
+      worker.shards == 0
+          ? "no work moves, because the training is not exact"
+          : fmt::format("it computes {}",
+                        counted(static_cast<std::size_t>(worker.shards), "virtual shard")));
 }
 
 std::string describe_failure(const api::TrainJob& job, const api::FailureRecord& record) {

@@ -22,6 +22,9 @@ Message message_of(const JobState& state, const JobEnd& end);
 // "worker 1 (mrpc-worker-1 on node-a) exited with code 3 (the last line of its log)"
 std::string describe_failure(const api::TrainJob& job, const api::FailureRecord& record);
 
+// "worker 1 takes 4.0 times as long as the others; it computes 1 virtual shard"
+std::string describe_slow_worker(const api::SlowWorker& worker);
+
 // Reasons of the conditions Blocked and Failed. The restart policy reads them from Blocked.
 inline constexpr const char* kOutOfMemoryReason = "OutOfMemory";
 inline constexpr const char* kCheckpointMissingReason = "CheckpointMissing";
@@ -65,6 +68,7 @@ inline constexpr const char* kCreated = "Created";
 inline constexpr const char* kValidationWarning = "ValidationWarning";
 inline constexpr const char* kInternalError = "InternalError";  // also of the condition Blocked
 inline constexpr const char* kWorkerFailed = "WorkerFailed";    // also of the condition Restarting
+inline constexpr const char* kWorkerSlow = "WorkerSlow";
 inline constexpr const char* kSuspended = "Suspended";
 inline constexpr const char* kResumed = "Resumed";
 inline constexpr const char* kRunning = "Running";

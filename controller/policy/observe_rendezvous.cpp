@@ -31,6 +31,8 @@ void take_figures(RendezvousView& view) {
   view.peak_gflops = extract_or_zero(metrics, training_report::kPeakGflops);
   metrics.erase(training_report::kEtaSeconds);
   metrics.erase(training_report::kGradNorm);
+  metrics.erase(training_report::kComputeSeconds);
+  metrics.erase(training_report::kShards);
   metrics.erase(training_report::kFailedCheckpoints);
   metrics.erase(training_report::kRecoveries);
   metrics.erase(training_report::kStepsLost);

@@ -72,6 +72,12 @@ std::optional<api::Progress> progress_of(const Observed& observed) {
     progress.last_checkpoint = fmt::format("{}{}", kCheckpointPrefix, from.last_checkpoint_step);
   }
   progress.metrics = from.metrics;
+  for (const rendezvous::SlowWorker& slow : from.slow_workers) {
+    progress.slow_workers.push_back({.index = slow.process.worker_index,
+                                     .process = slow.process.local_rank,
+                                     .slowdown = finite(slow.slowdown).value_or(0),
+                                     .shards = slow.shards});
+  }
   return progress;
 }
 
@@ -162,6 +168,8 @@ void fill_status(const JobState& state, api::TrainJobStatus& status) {
     progress->last_checkpoint = status.progress->last_checkpoint;
   }
   if (status.phase == Phase::kSucceeded) complete(*progress);
+  // The last report of workers that no longer train.
+  if (status.phase != Phase::kRunning) progress->slow_workers.clear();
   // A new timestamp alone is not a change.
   if (status.progress) progress->updated = status.progress->updated;
   if (progress == status.progress) return;

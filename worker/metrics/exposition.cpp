@@ -31,7 +31,7 @@ double metric(const rendezvous::Progress& progress, const char* name) {
 }
 
 using rendezvous::Progress;
-constexpr std::array<MetricSpec, 11> kGaugeSpecs{{
+constexpr std::array<MetricSpec, 14> kGaugeSpecs{{
     {"tilewright_step", "Completed optimizer steps.",
      [](const Progress& p) { return static_cast<double>(p.step); }},
     {"tilewright_total_steps", "Optimizer steps of the whole training.",
@@ -56,6 +56,14 @@ constexpr std::array<MetricSpec, 11> kGaugeSpecs{{
      [](const Progress& p) { return metric(p, training_report::kEtaSeconds); }},
     {"tilewright_last_checkpoint_step", "Step of the last checkpoint; -1 if there is none.",
      [](const Progress& p) { return static_cast<double>(p.last_checkpoint_step); }},
+    {"tilewright_step_compute_seconds",
+     "Seconds of this process's forward and backward passes in the last step.",
+     [](const Progress& p) { return metric(p, training_report::kComputeSeconds); }},
+    {"tilewright_shards",
+     "Virtual shards that this process computes; 0 in a training that is not exact.",
+     [](const Progress& p) { return metric(p, training_report::kShards); }},
+    {"tilewright_slow_workers", "Processes of the job that stay slower than the others.",
+     [](const Progress& p) { return static_cast<double>(p.slow_workers.size()); }},
 }};
 constexpr std::array<MetricSpec, 3> kCounterSpecs{{
     {"tilewright_failed_checkpoints_total", "Total number of checkpoints that were not written.",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <thread>
 
 namespace tilewright::train {
 namespace {
@@ -18,9 +19,9 @@ std::optional<std::int64_t> number(std::string_view text) {
 
 Error invalid(std::string_view text, const std::string& why) {
   return {ExitCode::kUsage,
-          fmt::format(
-              "TILEWRIGHT_FAULT={}: {}, expected POINT[@STEP][,worker=INDEX][,epoch=EPOCH][;...]",
-              text, why)};
+          fmt::format("TILEWRIGHT_FAULT={}: {}, expected "
+                      "POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,delay=MILLISECONDS][;...]",
+                      text, why)};
 }
 
 }  // namespace
@@ -43,8 +44,14 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
   std::string_view head = rest.substr(0, rest.find(','));
   rest = head.size() < rest.size() ? rest.substr(head.size() + 1) : std::string_view();
   if (const auto at = head.find('@'); at != std::string_view::npos) {
-    target.step = number(head.substr(at + 1));
-    if (!target.step) return invalid(text, "the step is not an integer");
+    const std::string_view steps = head.substr(at + 1);
+    const auto dash = steps.find('-');
+    target.first_step = number(steps.substr(0, dash));
+    target.last_step =
+        dash == std::string_view::npos ? target.first_step : number(steps.substr(dash + 1));
+    if (!target.first_step || !target.last_step) {
+      return invalid(text, "the step is not an integer");
+    }
     head = head.substr(0, at);
   }
   if (std::find(std::begin(kFaultPoints), std::end(kFaultPoints), head) == std::end(kFaultPoints)) {
@@ -65,6 +72,8 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
       target.worker = *value;
     } else if (value && part.substr(0, equals) == "epoch") {
       target.epoch = static_cast<std::uint64_t>(*value);
+    } else if (value && part.substr(0, equals) == "delay") {
+      target.delay = std::chrono::milliseconds(*value);
     } else {
       return invalid(text, fmt::format("found \"{}\"", part));
     }
@@ -73,14 +82,20 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
 }
 
 void Faults::hit(std::string_view point) const {
-  const bool matches = std::ranges::any_of(targets_, [&](const Target& target) {
-    return target.point == point && target.epoch == epoch_ &&
-           target.step.value_or(step_) == step_ && target.worker.value_or(worker_) == worker_;
-  });
-  if (!matches) return;
-  kill(getpid(), SIGKILL);
-  // The first process of a container (PID 1) cannot kill itself with SIGKILL.
-  _exit(128 + SIGKILL);
+  for (const Target& target : targets_) {
+    if (target.point != point || target.epoch != epoch_ ||
+        target.worker.value_or(worker_) != worker_ || target.first_step.value_or(step_) > step_ ||
+        target.last_step.value_or(step_) < step_) {
+      continue;
+    }
+    if (target.delay > std::chrono::milliseconds(0)) {
+      std::this_thread::sleep_for(target.delay);
+      continue;
+    }
+    kill(getpid(), SIGKILL);
+    // The first process of a container (PID 1) cannot kill itself with SIGKILL.
+    _exit(128 + SIGKILL);
+  }
 }
 
 }  // namespace tilewright::train

@@ -1,13 +1,15 @@
-// Named points where a test can kill this process through the variable TILEWRIGHT_FAULT.
+// Named points where a test can kill or delay this process through the variable TILEWRIGHT_FAULT.
 //
-//   TILEWRIGHT_FAULT=POINT[@STEP][,worker=INDEX][,epoch=EPOCH][;...]
+//   TILEWRIGHT_FAULT=POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,delay=MILLISECONDS][;...]
 //
-// kills the process with SIGKILL when it reaches POINT in step STEP, as worker INDEX, in membership
-// epoch EPOCH. The defaults are any step, any worker and epoch 1, so a restarted worker survives.
-// Several faults are separated by semicolons.
+// kills the process with SIGKILL when it reaches POINT in step STEP (or from the first to the second
+// step), as worker INDEX, in membership epoch EPOCH. The defaults are any step, any worker and epoch
+// 1, so a restarted worker survives. With a delay the process only waits. Several faults are
+// separated by semicolons.
 // Without the variable nothing happens.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@ namespace tilewright::train {
 // All points. Those of the exchange (reduce_scatter to bucket.done) are hit by worker/collectives.
 inline constexpr std::string_view kFaultPoints[] = {
     "step.begin",
+    "step.shard",  // once for each shard of the worker
     "step.after_backward",
     "step.after_exchange",
     "step.after_update",
@@ -53,15 +56,16 @@ class Faults {
     epoch_ = epoch;
   }
   void at_step(std::int64_t step) { step_ = step; }
-  // Kills the process if point, step, worker and epoch of a configured fault match.
+  // Kills or delays the process if point, step, worker and epoch of a configured fault match.
   void hit(std::string_view point) const;
 
  private:
   struct Target {
     std::string point;
-    std::optional<std::int64_t> step;
+    std::optional<std::int64_t> first_step, last_step;
     std::optional<std::int64_t> worker;
     std::uint64_t epoch = 1;
+    std::chrono::milliseconds delay{0};  // 0: kill
   };
   static Result<Target> parse_one(std::string_view text);
 

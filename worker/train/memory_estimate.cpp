@@ -1,6 +1,7 @@
 #include "worker/train/memory_estimate.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/base/result.h"
@@ -26,6 +27,30 @@ std::string suggestion(const MemoryEstimate& need, bool smaller_batch_fits) {
   if (!smaller_batch_fits) return " or a smaller model";
   return fmt::format("{} or a smaller --{}", need.can_recompute ? ", --gradient_checkpointing" : "",
                      need.batch_flag);
+}
+
+// The processes that share a pool: bytes, together.
+struct PoolUse {
+  std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t needed = 0;
+  std::uint64_t held = 0;  // of `needed`
+  std::uint64_t sharers = 0;
+};
+
+PoolUse use_of(const std::string& name, const std::vector<MemoryDemand>& by_rank) {
+  PoolUse use;
+  for (const MemoryDemand& demand : by_rank) {
+    for (const runtime::MemoryPool& pool : demand.pools) {
+      if (pool.name != name) continue;
+      // The processes read the pool at slightly different times; the minimum gives all of them the
+      // same result.
+      use.left = std::min(use.left, pool.left);
+      use.needed += demand.need;
+      use.held += demand.held;
+      ++use.sharers;
+    }
+  }
+  return use;
 }
 
 }  // namespace
@@ -73,29 +98,26 @@ MemoryDemand decode_demand(const std::string& text) {
 void check_shared_memory(const MemoryEstimate& need, const std::vector<MemoryDemand>& by_rank,
                          std::size_t rank) {
   for (const runtime::MemoryPool& own : by_rank.at(rank).pools) {
-    std::uint64_t left = own.left;
-    std::uint64_t needed = 0;
-    std::uint64_t held = 0;
-    std::uint64_t sharers = 0;
-    for (const MemoryDemand& demand : by_rank) {
-      for (const runtime::MemoryPool& pool : demand.pools) {
-        if (pool.name != own.name) continue;
-        // The processes read the pool at slightly different times; the minimum gives all of them
-        // the same result.
-        left = std::min(left, pool.left);
-        needed += demand.need;
-        held += demand.held;
-        ++sharers;
-      }
-    }
-    if (sharers == 1 || needed <= left + held) continue;
-    const bool smaller_batch_fits = needed - sharers * need.activations < left + held;
+    const PoolUse use = use_of(own.name, by_rank);
+    if (use.sharers == 1 || use.needed <= use.left + use.held) continue;
+    const bool smaller_batch_fits =
+        use.needed - use.sharers * need.activations < use.left + use.held;
     throw Failure(ExitCode::kMemory,
                   fmt::format("not enough memory: each of {} processes that share it {}, found {} "
                               "MiB available to them, expected more, fewer processes{}",
-                              sharers, describe_estimate(need), to_mib(left + held),
+                              use.sharers, describe_estimate(need), to_mib(use.left + use.held),
                               suggestion(need, smaller_batch_fits)));
   }
+}
+
+std::uint64_t spare_memory(const std::vector<MemoryDemand>& by_rank, std::size_t rank) {
+  std::uint64_t spare = std::numeric_limits<std::uint64_t>::max();
+  for (const runtime::MemoryPool& own : by_rank.at(rank).pools) {
+    const PoolUse use = use_of(own.name, by_rank);
+    const std::uint64_t available = use.left + use.held;
+    spare = std::min(spare, available > use.needed ? (available - use.needed) / use.sharers : 0);
+  }
+  return spare;
 }
 
 }  // namespace tilewright::train

@@ -46,4 +46,8 @@ MemoryDemand decode_demand(const std::string& text);
 void check_shared_memory(const MemoryEstimate& need, const std::vector<MemoryDemand>& by_rank,
                          std::size_t rank);
 
+// The bytes that `rank` may allocate beyond its need if all processes that share one of its pools
+// do the same.
+std::uint64_t spare_memory(const std::vector<MemoryDemand>& by_rank, std::size_t rank);
+
 }  // namespace tilewright::train

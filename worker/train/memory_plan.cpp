@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/rendezvous/types.h"
 #include "worker/nn/model.h"
 #include "worker/train/micro_batches.h"
 
@@ -34,14 +35,16 @@ void plan_training(const Job& job, MemoryPlan& plan) {
   // At most one row of the word embeddings per token, and one for [PAD].
   const std::int64_t rows = std::min(job.model.encoder.vocab_size,
                                      longest_tokens(job.train_data, s.global_batch, {}) + 1);
-  // Two more elements: the loss and the stop request.
+  // Further elements: the loss, the stop request and the time of each rank.
   plan.gradient_elements = nn::ParameterLayout(job.model.encoder).word_embeddings +
-                           rows * job.model.encoder.hidden_size + 2;
+                           rows * job.model.encoder.hidden_size + 2 +
+                           std::max<std::int64_t>(s.max_workers, rendezvous::kMaxWorld);
+  const int shards = static_cast<int>(s.virtual_shards);
   for (std::int64_t world = 1; world <= s.max_workers; ++world) {
+    const auto split = collectives::even_split(static_cast<int>(world), shards);
     for (int rank = 0; rank < world; ++rank) {
       plan.gradient_buffers =
-          std::max(plan.gradient_buffers,
-                   plan_step(s, rank, static_cast<int>(world), s.global_batch).gradients());
+          std::max(plan.gradient_buffers, plan_step(s, split, rank, s.global_batch).gradients());
     }
   }
 }

@@ -13,7 +13,7 @@ struct MemoryPlan {
   nn::BatchLimits training;    // of micro-batches
   nn::BatchLimits evaluation;  // of the batches of evaluation_batch_end()
   std::int64_t gradient_elements = 0;
-  // For every world size up to max_workers. A larger world may need more; see
+  // For the even split among up to max_workers. Other splits and a larger world may need more; see
   // TrainingStep::reserve_gradients().
   int gradient_buffers = 1;
 };

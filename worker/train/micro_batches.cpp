@@ -21,6 +21,10 @@ Group make_group(const Subtree& subtree, int shards, std::int64_t examples) {
   return group;
 }
 
+Range plain_examples(int rank, int world, std::int64_t examples) {
+  return {examples * rank / world, examples * (rank + 1) / world};
+}
+
 void halve(const Subtree& subtree, int shards, std::int64_t examples, std::int64_t max_examples,
            MicroBatchPlan& plan) {
   if (subtree.size == 1 || examples_of(subtree, shards, examples).size() <= max_examples) {
@@ -40,12 +44,6 @@ std::vector<Subtree> MicroBatchPlan::subtrees() const {
     for (const Group& group : micro_batch) all.push_back(group.subtree);
   }
   return all;
-}
-
-Range MicroBatchPlan::examples() const {
-  if (micro_batches.empty()) return {};
-  return {micro_batches.front().front().shards.front().begin,
-          micro_batches.back().back().shards.back().end};
 }
 
 int MicroBatchPlan::gradients() const {
@@ -73,8 +71,8 @@ MicroBatchPlan plan_micro_batches(Range own, int shards, std::int64_t examples,
 
 MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t examples,
                                         std::int64_t max_examples) {
-  const std::int64_t begin = examples * rank / world;
-  const std::int64_t count = examples * (rank + 1) / world - begin;
+  const auto [begin, end] = plain_examples(rank, world, examples);
+  const std::int64_t count = end - begin;
   const auto needed = static_cast<std::uint64_t>((count + max_examples - 1) / max_examples);
   const auto micro_batches =
       static_cast<std::int64_t>(std::bit_ceil(std::max<std::uint64_t>(1, needed)));
@@ -87,12 +85,24 @@ MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t exampl
   return plan;
 }
 
-MicroBatchPlan plan_step(const Settings& settings, int rank, int world, std::int64_t examples) {
+MicroBatchPlan plan_step(const Settings& settings, std::span<const Range> split, int rank,
+                         std::int64_t examples) {
   const std::int64_t max_examples = settings.per_device_train_batch_size;
-  if (!settings.exact) return plan_plain_micro_batches(rank, world, examples, max_examples);
+  if (!settings.exact) {
+    return plan_plain_micro_batches(rank, static_cast<int>(split.size()), examples, max_examples);
+  }
+  return plan_micro_batches(split[static_cast<std::size_t>(rank)],
+                            static_cast<int>(settings.virtual_shards), examples, max_examples);
+}
+
+Range examples_of_rank(const Settings& settings, std::span<const Range> split, int rank,
+                       std::int64_t examples) {
+  if (!settings.exact) return plain_examples(rank, static_cast<int>(split.size()), examples);
+  const Range& own = split[static_cast<std::size_t>(rank)];
+  if (own.size() == 0) return {};
   const int shards = static_cast<int>(settings.virtual_shards);
-  return plan_micro_batches(collectives::shards_of(rank, world, shards), shards, examples,
-                            max_examples);
+  return {collectives::shard_examples(static_cast<int>(own.begin), shards, examples).begin,
+          collectives::shard_examples(static_cast<int>(own.end) - 1, shards, examples).end};
 }
 
 std::int64_t max_micro_batch_examples(int shards, std::int64_t global_batch,

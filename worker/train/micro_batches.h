@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "worker/collectives/shard_tree.h"
@@ -26,8 +27,7 @@ struct MicroBatchPlan {
   std::vector<std::vector<Group>> micro_batches;
 
   std::vector<Subtree> subtrees() const;
-  Range examples() const;  // of all micro-batches
-  int gradients() const;   // gradient buffers that the step needs at once
+  int gradients() const;  // gradient buffers that the step needs at once
 };
 
 // `own`: the worker's shards out of `shards`; `examples`: in this step's global batch.
@@ -40,8 +40,14 @@ MicroBatchPlan plan_micro_batches(Range own, int shards, std::int64_t examples,
 MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t examples,
                                         std::int64_t max_examples);
 
-// One of the two above, according to `settings`.
-MicroBatchPlan plan_step(const Settings& settings, int rank, int world, std::int64_t examples);
+// One of the two above, according to `settings`. `split`: the shards of each rank; --exact=false
+// takes only their number.
+MicroBatchPlan plan_step(const Settings& settings, std::span<const Range> split, int rank,
+                         std::int64_t examples);
+
+// The examples of the global batch in the micro-batches of plan_step().
+Range examples_of_rank(const Settings& settings, std::span<const Range> split, int rank,
+                       std::int64_t examples);
 
 // An upper bound of the examples in a micro-batch of plan_micro_batches().
 std::int64_t max_micro_batch_examples(int shards, std::int64_t global_batch,

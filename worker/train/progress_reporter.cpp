@@ -14,7 +14,8 @@ ProgressReporter::ProgressReporter(const Job& job, const Trainer& trainer,
       exposition_(exposition),
       printer_(printer),
       peak_(peak),
-      world_(world) {
+      world_(world),
+      exact_(job.settings.exact) {
   // A resumed training has not gone back to step 0.
   progress_.step = trainer.step();
   if (job.schedule.steps_per_epoch > 0) {
@@ -28,6 +29,21 @@ ProgressReporter::ProgressReporter(const Job& job, const Trainer& trainer,
 void ProgressReporter::begin_phase(const char* phase) {
   progress_.phase = phase;
   send();
+}
+
+void ProgressReporter::set_speeds(const RankSpeeds& speeds,
+                                  std::span<const rendezvous::MemberId> members, int rank) {
+  const auto shards_of = [&](std::size_t of_rank) {
+    return exact_ ? static_cast<int>(speeds.split[of_rank].size()) : 0;
+  };
+  shards_ = shards_of(static_cast<std::size_t>(rank));
+  progress_.slow_workers.clear();
+  for (std::size_t i = 0; i < speeds.speeds.size(); ++i) {
+    if (!speeds.speeds[i].slow) continue;
+    const rendezvous::WorkerProcess process =
+        members.empty() ? rendezvous::WorkerProcess{static_cast<int>(i), 0} : members[i].process;
+    progress_.slow_workers.push_back({process, speeds.speeds[i].slowdown, shards_of(i)});
+  }
 }
 
 void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
@@ -44,6 +60,8 @@ void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
       {training_report::kPeakGflops, peak_gflops},
       {training_report::kEtaSeconds, rates.eta_seconds},
       {training_report::kGradNorm, report.grad_norm},
+      {training_report::kComputeSeconds, trainer_.compute_seconds()},
+      {training_report::kShards, static_cast<double>(shards_)},
       {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
       {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
       {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};

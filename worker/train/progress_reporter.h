@@ -1,6 +1,9 @@
 // Sends the progress of this worker to the coordinator, to /metrics, and, on rank 0, to the log.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "worker/elastic/session.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/metrics/exposition.h"
@@ -18,6 +21,9 @@ class ProgressReporter {
                    kernels::PeakMeter& peak, int world);
 
   void begin_phase(const char* phase);
+  // Before the first step, and when they change. `members`: by rank; empty in a single process.
+  void set_speeds(const RankSpeeds& speeds, std::span<const rendezvous::MemberId> members,
+                  int rank);
   void add_step(const StepReport& report, const Rates& rates);
   // Before another line is logged.
   void end_line();
@@ -33,6 +39,8 @@ class ProgressReporter {
   ProgressPrinter* printer_;         // nullptr: not rank 0
   kernels::PeakMeter& peak_;
   const int world_;
+  const bool exact_;
+  std::int64_t shards_ = 0;  // of this process
   rendezvous::Progress progress_;
 };
 

@@ -129,6 +129,15 @@ void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, 
   check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
 }
 
+std::vector<std::string> rank_names(const Connection& connection) {
+  std::vector<std::string> names;
+  names.reserve(connection.members.size());
+  for (const rendezvous::MemberId& member : connection.members) {
+    names.push_back(rendezvous::to_string(member.process));
+  }
+  return names;
+}
+
 // One process's part in the training, over all membership epochs.
 class TrainingRun {
  public:
@@ -317,7 +326,7 @@ class TrainingRun {
     ProgressReporter reporter(job_, *trainer_, session_, exposition_.get(),
                               is_rank0 ? &printer : nullptr, *peak_, mesh.world());
     if (settings_.do_train) {
-      const Outcome outcome = train(mesh, reporter);
+      const Outcome outcome = train(connection, reporter);
       printer.end_line();
       if (outcome == Outcome::kStopped) {
         hand_over_state(mesh);
@@ -451,7 +460,8 @@ class TrainingRun {
     if (settings_.do_train) log_.info("{}", training_line(job_));
   }
 
-  Outcome train(collectives::Mesh& mesh, ProgressReporter& reporter) {
+  Outcome train(const Connection& connection, ProgressReporter& reporter) {
+    collectives::Mesh& mesh = *connection.mesh;
     reporter.begin_phase(training_report::kTrainingPhase);
     TrainerHooks hooks;
     hooks.stop_requested = [&] { return session_.stop_requested(); };
@@ -459,6 +469,18 @@ class TrainingRun {
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
       last_boundary_ = monotonic_now();
       reporter.add_step(report, rates);
+    };
+    RankSpeeds speeds;
+    hooks.on_speeds = [&](const RankSpeeds& now) {
+      reporter.set_speeds(now, connection.members, mesh.rank());
+      if (mesh.rank() == 0 && !now.speeds.empty()) {
+        reporter.end_line();
+        for (const std::string& line :
+             speed_lines(speeds, now, rank_names(connection), settings_.exact)) {
+          log_.info("{}", line);
+        }
+      }
+      speeds = now;
     };
     hooks.on_evaluation = [&](const EvaluationResult& evaluation) {
       reporter.add_evaluation(evaluation);

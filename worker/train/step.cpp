@@ -129,12 +129,40 @@ template <typename Activation>
 void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t> examples,
                                                     const std::vector<Group>& groups,
                                                     const nn::DropoutKey& key,
-                                                    const nn::GradientSink& sink) {
+                                                    const nn::GradientSink& sink, bool last) {
+  const MonotonicTime begin = monotonic_now();
+  for (const Group& group : groups) {
+    for (std::size_t i = 0; i < group.shards.size(); ++i) faults_.hit("step.shard");
+  }
   fill_batch(examples, groups);
   model_.forward(batch_, key, true);
-  for (float* gradient : sink.groups) gradient[stop_index_] = stop_value_;
   model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
-  sink.ready(stop_index_, stop_index_ + 1);
+  compute_seconds_ += std::chrono::duration<double>(monotonic_now() - begin).count();
+  const std::int64_t end = stop_index_ + 1 + static_cast<std::int64_t>(costs_.size());
+  for (float* gradient : sink.groups) {
+    gradient[stop_index_] = stop_value_;
+    std::fill(gradient + stop_index_ + 1, gradient + end, 0.0f);
+  }
+  if (last && job_.settings.rebalance_shards) {
+    sink.groups.front()[stop_index_ + 1 + rank_] = static_cast<float>(compute_seconds_);
+  }
+  sink.ready(stop_index_, end);
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::count_flops(std::span<const Range> split,
+                                           std::span<const std::int32_t> examples) {
+  for (int rank = 0; rank < static_cast<int>(split.size()); ++rank) {
+    const Range own =
+        examples_of_rank(job_.settings, split, rank, static_cast<std::int64_t>(examples.size()));
+    double& flops = costs_[static_cast<std::size_t>(rank)].flops;
+    for (std::int64_t i = own.begin; i < own.end; ++i) {
+      const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(i)]);
+      const auto rows =
+          std::max(static_cast<std::int64_t>(job_.train_data.length(example)), job_.padding.length);
+      flops += 3 * nn::example_flops(job_.model.encoder, static_cast<std::size_t>(rows));
+    }
+  }
 }
 
 template <typename Activation>
@@ -144,7 +172,7 @@ const float* TrainingStep<Activation>::run_one_micro_batch(const MicroBatchPlan&
                                                            BucketStarter& buckets) {
   const std::vector<Group>& groups = plan.micro_batches.front();
   collectives::GradientParts parts;
-  parts.count = stop_index_ + 1;
+  parts.count = buckets_.back().end;
   parts.parts.reserve(groups.size());
   nn::GradientSink sink;
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -154,7 +182,7 @@ const float* TrainingStep<Activation>::run_one_micro_batch(const MicroBatchPlan&
   parts.sum = gradients_[0].data();
   buckets.begin_step(parts);
   sink.on_gradient_ready = [&](std::int64_t, std::int64_t end) { buckets.start_up_to(end); };
-  forward_and_backward(examples, groups, key, sink);
+  forward_and_backward(examples, groups, key, sink, true);
   return parts.sum;
 }
 
@@ -167,7 +195,8 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
   for (int i = 0; i < plan.gradients(); ++i) {
     buffers.push_back(gradients_[static_cast<std::size_t>(i)].data());
   }
-  collectives::TreeAccumulator accumulator(plan.subtrees(), stop_index_ + 1, std::move(buffers));
+  collectives::TreeAccumulator accumulator(plan.subtrees(), buckets_.back().end,
+                                           std::move(buffers));
   accumulator.begin_step();
   const float* sum = nullptr;
   for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {
@@ -184,7 +213,7 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
       accumulator.finish({begin, end});
       if (last) buckets.start_up_to(end);
     };
-    forward_and_backward(examples, plan.micro_batches[m], key, sink);
+    forward_and_backward(examples, plan.micro_batches[m], key, sink, last);
     accumulator.end_micro_batch();
   }
   return sum;
@@ -192,7 +221,8 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
 
 template <typename Activation>
 StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::Mesh& mesh,
-                                         collectives::Reducer& reducer, bool stop_requested) {
+                                         collectives::Reducer& reducer,
+                                         std::span<const Range> split, bool stop_requested) {
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
@@ -202,8 +232,14 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   // after the same step.
   stop_index_ = model_.gradient_count(touched_.R());
   stop_value_ = stop_requested ? 1.0f : 0.0f;
-  const std::int64_t count = stop_index_ + 1;
-  const MicroBatchPlan plan = plan_step(job_.settings, mesh.rank(), mesh.world(), report.examples);
+  rank_ = mesh.rank();
+  compute_seconds_ = 0;
+  costs_.assign(split.size(), {});
+  count_flops(split, examples);
+  const std::int64_t count = stop_index_ + 1 + mesh.world();
+  TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
+           elements_);
+  const MicroBatchPlan plan = plan_step(job_.settings, split, mesh.rank(), report.examples);
   TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(gradients_.size()),
            "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
            mesh.world(), plan.micro_batches.size(), plan.gradients(), gradients_.size());
@@ -227,6 +263,9 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
     throw diverged(report, std::isnan(report.loss) ? "the loss is NaN" : "the loss is infinite");
   }
   report.stop_requested = sum[stop_index_] > 0;
+  for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
+    costs_[rank].seconds = sum[static_cast<std::size_t>(stop_index_) + 1 + rank];
+  }
   report.grad_norm =
       optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);
   if (!std::isfinite(report.grad_norm)) {

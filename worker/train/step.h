@@ -17,6 +17,7 @@
 #include "worker/train/memory_plan.h"
 #include "worker/train/micro_batches.h"
 #include "worker/train/progress.h"
+#include "worker/train/shard_balancer.h"
 
 namespace tilewright::train {
 
@@ -35,13 +36,18 @@ class TrainingStep {
   // Allocates buffers until there are `buffers`.
   void reserve_gradients(std::size_t buffers);
 
-  // Runs step `step`, counted from 0. Collective. `stop_requested`: this worker asks to stop after
-  // the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost)
-  // before anything of the step has changed weights or moments, and Failure(kDiverged) if the loss
-  // or the norm of the gradient is not finite. Both are computed from sums over all workers, so all
-  // throw in the same step.
+  // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
+  // reducer. `stop_requested`: this worker asks to stop after the step; the report's stop_requested
+  // is the same on all workers. Throws Failure(kPeerLost) before anything of the step has changed
+  // weights or moments, and Failure(kDiverged) if the loss or the norm of the gradient is not
+  // finite. Both are sums over all workers, so all throw in the same step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
-                 bool stop_requested);
+                 std::span<const Range> split, bool stop_requested);
+
+  // Of the last step, by rank; the same on all ranks.
+  const std::vector<RankCost>& costs() const { return costs_; }
+  // This worker's forward and backward passes in the last step.
+  double compute_seconds() const { return compute_seconds_; }
 
   // Tokens of this worker's examples in all steps so far, without padding.
   std::int64_t local_tokens() const { return local_tokens_; }
@@ -61,9 +67,12 @@ class TrainingStep {
   // Several micro-batches: gradients of sibling subtrees are added as micro-batches end.
   const float* run_micro_batches(const MicroBatchPlan& plan, std::span<const std::int32_t> examples,
                                  const nn::DropoutKey& key, BucketStarter& buckets);
+  // `last`: this is the last micro-batch of the step.
   void forward_and_backward(std::span<const std::int32_t> examples,
                             const std::vector<Group>& groups, const nn::DropoutKey& key,
-                            const nn::GradientSink& sink);
+                            const nn::GradientSink& sink, bool last);
+  // The parts of the FLOPs in the costs of the step.
+  void count_flops(std::span<const Range> split, std::span<const std::int32_t> examples);
 
   const Job& job_;
   nn::Model<Activation>& model_;
@@ -75,8 +84,14 @@ class TrainingStep {
   std::size_t elements_ = 0;                       // of a gradient buffer
   std::vector<runtime::Buffer<float>> gradients_;  // never shrinks
   std::vector<Range> buckets_;
-  float stop_value_ = 0;         // this worker's stop request, 1 or 0
-  std::int64_t stop_index_ = 0;  // its element in the gradient, behind the loss
+  // The elements of the gradient behind the loss: the sum of the stop requests (1 or 0), then the
+  // seconds that each rank has computed. Only that rank has another number than 0 there, so the sum
+  // is exact.
+  float stop_value_ = 0;
+  std::int64_t stop_index_ = 0;
+  int rank_ = 0;
+  double compute_seconds_ = 0;
+  std::vector<RankCost> costs_;
   std::int64_t local_tokens_ = 0;
 };
 

@@ -136,6 +136,34 @@ std::string baselines_line(const std::vector<tasks::Baseline>& baselines) {
   return line(log_lines::kBaselines, text);
 }
 
+std::vector<std::string> speed_lines(const RankSpeeds& before, const RankSpeeds& now,
+                                     const std::vector<std::string>& names, bool exact) {
+  std::vector<std::string> lines;
+  for (std::size_t rank = 0; rank < now.speeds.size(); ++rank) {
+    const RankSpeed& speed = now.speeds[rank];
+    const bool was_slow = !before.speeds.empty() && before.speeds[rank].slow;
+    const std::int64_t shards = now.split[rank].size();
+    const std::int64_t shards_before = before.split[rank].size();
+    if (speed.slow == was_slow && (!speed.slow || shards == shards_before)) continue;
+    std::string consequence;
+    if (!exact) {
+      consequence = speed.slow ? ": shards move only with --exact" : "";
+    } else if (shards == shards_before) {
+      consequence = fmt::format(": keeps {} of {} shards", shards, now.split.back().end);
+    } else {
+      consequence =
+          fmt::format(": now {} of {} shards, was {}", shards, now.split.back().end, shards_before);
+    }
+    lines.push_back(fmt::format("{}: {} is {}slow ({:.0f} ms per step, others {:.0f} ms){}",
+                                log_lines::kSpeed, names[rank],
+                                !speed.slow ? "no longer "
+                                : was_slow  ? "still "
+                                            : "",
+                                1e3 * speed.seconds, 1e3 * speed.others_seconds, consequence));
+  }
+  return lines;
+}
+
 std::string continuation_line(const ContinuationSummary& c) {
   const auto seconds = [](Duration duration) {
     return std::chrono::duration<double>(duration).count();

@@ -11,6 +11,7 @@
 #include "worker/runtime/cpu.h"
 #include "worker/train/evaluator.h"
 #include "worker/train/job.h"
+#include "worker/train/shard_balancer.h"
 
 namespace tilewright::train {
 
@@ -53,6 +54,11 @@ std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t ste
 // "recovered: worker 1 lost in step 58, which runs again; 1 worker continues after step 57 in 0.12 s
 // (join 0.05, connect 0.01, agree 0.01, state 0.00 s; noticed 0.31 s after the step began)"
 std::string continuation_line(const ContinuationSummary& continuation);
+// For each rank that has become slow or has recovered, or that is slow and whose shards moved:
+// "speed: worker 1 is slow (480 ms per step, others 120 ms): now 1 of 8 shards, was 4". `names`: of
+// the ranks. `before`: what the last lines said.
+std::vector<std::string> speed_lines(const RankSpeeds& before, const RankSpeeds& now,
+                                     const std::vector<std::string>& names, bool exact);
 // Without the combined score, which is the mean of the other metrics.
 std::string baselines_line(const std::vector<tasks::Baseline>& baselines);
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
 
+#include "common/contract/virtual_shards.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/reducer.h"
 #include "worker/train/collective_timeout.h"
@@ -57,16 +59,13 @@ class TypedTrainer final : public Trainer {
                                                   "number of virtual shards",
                                                   mesh.world(), shards_));
     }
-    // The last step of a data epoch may have fewer examples; it never needs more gradient buffers.
     const auto needed = static_cast<std::size_t>(
-        plan_step(s, mesh.rank(), mesh.world(), s.global_batch).gradients());
+        gradients_for(collectives::even_split(mesh.world(), shards_), mesh.rank()));
     if (needed <= step_->gradient_buffers()) return;
     MemoryEstimate need = memory_estimate_;
     need.gradients = needed * step_->gradient_buffer_bytes();
-    check_memory(need, runtime::available_memory() +
-                           std::min(memory_estimate_.total(), runtime::anonymous_rss()));
-    memory_estimate_ = need;
-    step_->reserve_gradients(needed);
+    check_memory(need, runtime::available_memory() + held_memory());
+    reserve_gradients(needed);
   }
 
   elastic::TrainingPosition position() const override { return state_.position(); }
@@ -126,6 +125,7 @@ class TypedTrainer final : public Trainer {
   const MemoryEstimate& memory_estimate() const override { return memory_estimate_; }
   const RecoveryCounts& recovery_counts() const override { return state_.recovery_counts(); }
   double train_seconds() const override { return state_.train_seconds(); }
+  double compute_seconds() const override { return step_ ? step_->compute_seconds() : 0; }
 
   std::vector<std::pair<std::string, std::string>> kernel_names() const override {
     return {
@@ -153,6 +153,86 @@ class TypedTrainer final : public Trainer {
     const MemoryEstimate estimate = estimate_memory(job_, context_, plan_);
     check_memory(estimate, runtime::available_memory());
     return estimate;
+  }
+
+  std::uint64_t held_memory() const {
+    return std::min(memory_estimate_.total(), runtime::anonymous_rss());
+  }
+
+  // Gradient buffers that a rank needs in a step. The last step of a data epoch may have fewer
+  // examples; it never needs more.
+  int gradients_for(std::span<const collectives::Range> split, int rank) const {
+    return plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients();
+  }
+
+  void reserve_gradients(std::size_t buffers) {
+    step_->reserve_gradients(buffers);
+    memory_estimate_.gradients = step_->gradient_buffers() * step_->gradient_buffer_bytes();
+  }
+
+  // The gradient buffers for which each rank has memory, by rank. Collective.
+  std::vector<int> gradient_limits(collectives::Mesh& mesh) const {
+    constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+    const std::uint64_t total = memory_estimate_.total();
+    std::vector<MemoryDemand> demands;
+    for (const std::string& text :
+         collectives::all_gather(mesh, encode(current_demand(total)), kMaxBytes,
+                                 monotonic_now() + kCollectiveTimeout)) {
+      demands.push_back(decode_demand(text));
+    }
+    const std::uint64_t available = runtime::available_memory() + held_memory();
+    const std::uint64_t spare =
+        std::min(spare_memory(demands, static_cast<std::size_t>(mesh.rank())),
+                 available > total ? available - total : 0);
+    const std::uint64_t more =
+        std::min<std::uint64_t>(spare / step_->gradient_buffer_bytes(), kMaxVirtualShards);
+    std::vector<int> limits;
+    for (const std::string& text :
+         collectives::all_gather(mesh, std::to_string(step_->gradient_buffers() + more), kMaxBytes,
+                                 monotonic_now() + kCollectiveTimeout)) {
+      int limit = 0;
+      std::from_chars(text.data(), text.data() + text.size(), limit);
+      limits.push_back(limit);
+    }
+    return limits;
+  }
+
+  // After a window of the balancer: moves shards if another split is better. Collective.
+  void balance(collectives::Mesh& mesh, ShardBalancer& balancer,
+               std::optional<collectives::Reducer>& reducer, const TrainerHooks& hooks) {
+    using collectives::Range;
+    auto split = balancer.better_split([](int, Range) { return true; });
+    if (split) {
+      const std::vector<int> limits = gradient_limits(mesh);
+      split = balancer.better_split([&](int rank, Range own) {
+        return plan_micro_batches(own, shards_, job_.settings.global_batch,
+                                  job_.settings.per_device_train_batch_size)
+                   .gradients() <= limits[static_cast<std::size_t>(rank)];
+      });
+      if (split) {
+        reserve_gradients(static_cast<std::size_t>(gradients_for(*split, mesh.rank())));
+        balancer.set_split(*split);
+        start_reducer(mesh, *split, reducer);
+      } else {
+        balancer.postpone();
+        if (mesh.rank() == 0) {
+          log_.warn("no shards move: the faster workers lack memory for another gradient buffer");
+        }
+      }
+    }
+    if ((split || balancer.slow_ranks_changed()) && hooks.on_speeds) {
+      hooks.on_speeds({balancer.speeds(), balancer.split()});
+    }
+  }
+
+  void start_reducer(collectives::Mesh& mesh, std::span<const collectives::Range> split,
+                     std::optional<collectives::Reducer>& reducer) {
+    collectives::ReducerOptions options;
+    options.mode =
+        job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
+    options.faults.hook = [this](const char* point) { faults_.hit(point); };
+    options.idle_timeout = kCollectiveTimeout;
+    reducer.emplace(mesh, split, shards_, options);
   }
 
   // If this worker exited first, the others would report a lost peer instead of the divergence.
@@ -197,13 +277,11 @@ class TypedTrainer final : public Trainer {
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
-    collectives::ReducerOptions options;
-    options.mode =
-        job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
-    options.faults.hook = [this](const char* point) { faults_.hit(point); };
-    options.idle_timeout = kCollectiveTimeout;
-    collectives::Reducer reducer(mesh, collectives::even_split(mesh.world(), shards_), shards_,
-                                 options);
+    // A membership epoch begins with the even split.
+    ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
+    std::optional<collectives::Reducer> reducer;
+    start_reducer(mesh, balancer.split(), reducer);
+    if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});
     RateMeter meter;
     meter.restart(begin);
     for (bool stop = false;;) {
@@ -212,7 +290,7 @@ class TypedTrainer final : public Trainer {
       if (stop) return Outcome::kStopped;
       stop = hooks.stop_requested && hooks.stop_requested();
       state_.begin_step();
-      const StepReport report = step_->run(state_.step(), mesh, reducer, stop);
+      const StepReport report = step_->run(state_.step(), mesh, *reducer, balancer.split(), stop);
       state_.add(report);
       stop = report.stop_requested;
       // All workers have the same weights and come to the same result.
@@ -221,6 +299,7 @@ class TypedTrainer final : public Trainer {
       if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
+      if (balancer.add(step_->costs())) balance(mesh, balancer, reducer, hooks);
     }
   }
 

@@ -19,6 +19,7 @@
 #include "worker/train/job.h"
 #include "worker/train/memory_estimate.h"
 #include "worker/train/progress.h"
+#include "worker/train/shard_balancer.h"
 #include "worker/train/training_state.h"
 
 namespace tilewright::train {
@@ -29,6 +30,9 @@ struct TrainerHooks {
   // Called once per step. True asks all workers to stop after that step (membership change,
   // signal).
   std::function<bool()> stop_requested;
+  // Called before the first step and whenever a rank has become slow or has recovered, or shards
+  // have moved.
+  std::function<void(const RankSpeeds&)> on_speeds;
   // Called after each evaluation that eval_strategy asks for.
   std::function<void(const EvaluationResult&)> on_evaluation;
 };
@@ -71,7 +75,8 @@ class Trainer {
   virtual const checkpoint::TrainerState& state() const = 0;
   virtual const MemoryEstimate& memory_estimate() const = 0;
   virtual const RecoveryCounts& recovery_counts() const = 0;
-  virtual double train_seconds() const = 0;  // in train(), over all membership epochs
+  virtual double train_seconds() const = 0;    // in train(), over all membership epochs
+  virtual double compute_seconds() const = 0;  // of this process in the last step; see TrainingStep
   // Group of operations -> names of its kernels.
   virtual std::vector<std::pair<std::string, std::string>> kernel_names() const = 0;
 };

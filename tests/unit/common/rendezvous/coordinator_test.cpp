@@ -53,6 +53,7 @@ TEST(Coordinator, PublishesMemberProgress) {
   progress.loss = 0.25;
   progress.phase = "training";
   progress.metrics = {{"accuracy", 0.5}};
+  progress.slow_workers = {{{1, 2}, 2.5, 1}};
   job.members[1]->report(progress);
   EXPECT_TRUE(eventually(*job.server, [&](const Snapshot& snapshot) {
     return snapshot.members.size() == 2 && snapshot.members[1].progress == progress;

@@ -428,6 +428,7 @@ TrainJobStatus full_status() {
   progress.eta_seconds = 40;
   progress.last_checkpoint = "checkpoint-10";
   progress.metrics = {{"accuracy", 0.75}};
+  progress.slow_workers = {{.index = 1, .process = 2, .slowdown = 2.5, .shards = 1}};
   progress.updated = time;
   status.progress = progress;
   status.nominal_workers = 2;

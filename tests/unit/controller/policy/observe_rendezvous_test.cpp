@@ -32,7 +32,11 @@ rendezvous::Snapshot running() {
   snapshot.progress->total_steps = 20;
   snapshot.progress->examples_per_second = 64;
   snapshot.progress->loss = std::numeric_limits<double>::quiet_NaN();
-  snapshot.progress->metrics = {{"eval_accuracy", 0.5}, {"gflops", 300}, {"peak_gflops", 900}};
+  snapshot.progress->metrics = {{"eval_accuracy", 0.5},
+                                {"gflops", 300},
+                                {"peak_gflops", 900},
+                                {"compute_seconds", 0.1},
+                                {"shards", 4}};
   return snapshot;
 }
 

@@ -119,6 +119,52 @@ TEST(Progress, IsWrittenAtMostEveryTenSeconds) {
   EXPECT_FALSE(sim.step().status) << "unchanged progress is not written";
 }
 
+TEST(Progress, NamesSlowWorkersWithAnEvent) {
+  JobSimulator sim;
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  rendezvous::Progress& progress = sim.observed.rendezvous->progress;
+  progress.step = 10;
+  progress.total_steps = 100;
+  sim.settle();
+  progress.slow_workers = {{{1, 0}, 4, 1}, {{1, 2}, 1.5, 0}};
+  sim.pass(seconds(10));
+  const Plan plan = sim.step();
+  EXPECT_TRUE(plan.status);
+  ASSERT_EQ(reasons(plan), (std::vector<std::string>{"WorkerSlow", "WorkerSlow"}));
+  EXPECT_TRUE(plan.events[0].warning);
+  EXPECT_EQ(plan.events[0].message,
+            "worker 1 takes 4.0 times as long as the others; it computes 1 virtual shard");
+  EXPECT_EQ(plan.events[1].message,
+            "worker 1 (process 2) takes 1.5 times as long as the others; no work moves, because "
+            "the training is not exact");
+  EXPECT_EQ(
+      sim.status().progress->slow_workers,
+      (std::vector<api::SlowWorker>{{.index = 1, .process = 0, .slowdown = 4, .shards = 1},
+                                    {.index = 1, .process = 2, .slowdown = 1.5, .shards = 0}}));
+  progress.slow_workers.front().slowdown = 5;
+  sim.pass(seconds(10));
+  EXPECT_TRUE(reasons(sim.step()).empty()) << "both were named before";
+  progress.slow_workers.clear();
+  sim.pass(seconds(10));
+  EXPECT_TRUE(reasons(sim.step()).empty());
+  EXPECT_TRUE(sim.status().progress->slow_workers.empty());
+}
+
+// The last report of the workers outlives them.
+TEST(Progress, NamesNoSlowWorkersWhenNothingTrains) {
+  JobSimulator sim;
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  sim.observed.rendezvous->progress.total_steps = 100;
+  sim.observed.rendezvous->progress.slow_workers = {{{1, 0}, 4, 1}};
+  sim.settle();
+  EXPECT_EQ(sim.status().progress->slow_workers.size(), 1U);
+  sim.job().spec.run_policy.suspend = true;
+  sim.settle();
+  EXPECT_TRUE(sim.status().progress->slow_workers.empty());
+}
+
 TEST(Progress, OmitsALossThatIsNotFinite) {
   JobSimulator sim;
   sim.start();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <random>
 
 #include "tests/unit/worker/collectives/cluster.h"
 #include "tests/unit/worker/collectives/reference.h"
@@ -69,6 +70,42 @@ TEST_P(ReducerTest, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks)
       expect_exact({{0, first}, {first, second}, {second, 8}}, 8, 1003, 400, options, 1);
     }
   }
+}
+
+TEST_P(ReducerTest, GivesTheSameBitsForRandomSplits) {
+  std::mt19937 random(11);
+  ReducerOptions options;
+  options.chunk_elements = 300;
+  for (int trial = 0; trial < 20; ++trial) {
+    const int world = 2 + static_cast<int>(random() % 4);
+    const int shards = 8 << (random() % 3);
+    std::vector<std::int64_t> ends{shards};
+    while (ends.size() < static_cast<std::size_t>(world)) {
+      ends.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(shards + 1)));
+    }
+    std::ranges::sort(ends);
+    std::vector<Range> split;
+    for (const std::int64_t end : ends)
+      split.push_back({split.empty() ? 0 : split.back().end, end});
+    expect_exact(split, shards, 1003, 400, options, 1);
+  }
+}
+
+// As when shards move away from a slow rank.
+TEST_P(ReducerTest, GivesTheSameBitsWhenTheSplitChangesBetweenSteps) {
+  const std::vector<std::vector<Range>> splits = {
+      even_split(3, 8), {{0, 5}, {5, 7}, {7, 8}}, {{0, 1}, {1, 7}, {7, 8}}, even_split(3, 8)};
+  std::atomic<int> right{0};
+  expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
+    for (unsigned step = 0; step < splits.size(); ++step) {
+      Reducer reducer(mesh, splits[step], 8);
+      const auto gradients = shard_gradients(8, 1003, step);
+      LocalParts own(gradients, reducer.local_parts());
+      reduce(reducer, own.view, buckets_of(1003, 400));
+      right += same_bits(own.sum(), tree_sum(gradients));
+    }
+  }));
+  EXPECT_EQ(right, 12);
 }
 
 TEST_P(ReducerTest, GivesTheSameBitsWithEveryWindowAndChunk) {

@@ -44,7 +44,12 @@ TEST(Exposition, ExportsStepLossAndThroughput) {
   progress.loss = 0.5;
   progress.examples_per_second = 160.25;
   progress.tokens_per_second = 8500;
-  progress.metrics = {{"gflops", 550}, {"peak_gflops", 980}, {"eval_accuracy", 0.75}};
+  progress.metrics = {{"gflops", 550},
+                      {"peak_gflops", 980},
+                      {"eval_accuracy", 0.75},
+                      {"compute_seconds", 0.25},
+                      {"shards", 3}};
+  progress.slow_workers = {{{0, 0}, 2.0, 1}};
   exposition->set(progress);
   const std::string labels = R"({process="0",trainjob="mrpc",worker="1"})";
   EXPECT_THAT(scrape(exposition->port()),
@@ -54,6 +59,9 @@ TEST(Exposition, ExportsStepLossAndThroughput) {
                     HasSubstr("tilewright_examples_per_second" + labels + " 160.25"),
                     HasSubstr("tilewright_tokens_per_second" + labels + " 8500"),
                     HasSubstr("tilewright_flops_per_second" + labels + " 550000000000"),
+                    HasSubstr("tilewright_step_compute_seconds" + labels + " 0.25"),
+                    HasSubstr("tilewright_shards" + labels + " 3"),
+                    HasSubstr("tilewright_slow_workers" + labels + " 1"),
                     HasSubstr("tilewright_last_checkpoint_step" + labels + " -1"),
                     HasSubstr(R"(tilewright_evaluation{process="0",trainjob="mrpc",worker="1",)"
                               R"(metric="accuracy"} 0.75)")));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/clock.h"
+
 namespace tilewright::train {
 namespace {
 
@@ -32,6 +34,24 @@ TEST(Faults, CanBeSeveral) {
   EXPECT_EXIT(faults_at(kTwo, 1, 2, 0).hit("state.transfer"), ::testing::KilledBySignal(SIGKILL),
               "");
   EXPECT_FALSE(Faults::parse("step.begin;;step.begin").ok());
+}
+
+TEST(Faults, DelayTheProcessInARangeOfSteps) {
+  constexpr const char* kDelay = "step.shard@3-5,worker=1,delay=20";
+  const auto duration = [](const Faults& faults) {
+    const MonotonicTime begin = monotonic_now();
+    faults.hit("step.shard");
+    return monotonic_now() - begin;
+  };
+  for (const std::int64_t step : {3, 5}) {
+    EXPECT_GE(duration(faults_at(kDelay, 1, 1, step)), std::chrono::milliseconds(20));
+  }
+  // A delay that does not match would make the test fail by its time limit.
+  constexpr const char* kLong = "step.shard@3-5,worker=1,delay=100000000";
+  for (const std::int64_t step : {2, 6}) duration(faults_at(kLong, 1, 1, step));
+  duration(faults_at(kLong, 0, 1, 4));
+  EXPECT_FALSE(Faults::parse("step.shard@3-x").ok());
+  EXPECT_FALSE(Faults::parse("step.shard,delay=x").ok());
 }
 
 TEST(Faults, RefuseAPointThatDoesNotExist) {

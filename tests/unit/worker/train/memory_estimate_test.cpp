@@ -119,6 +119,19 @@ TEST(SharedMemory, GivesTheSameResultOnAllRanks) {
   EXPECT_EQ(shared_refusal(two, 0), shared_refusal(two, 1));
 }
 
+// need() is 1278 MiB.
+TEST(SharedMemory, IsDividedAmongTheProcessesThatMayUseMore) {
+  const runtime::MemoryPool machine{"machine", 1000 * kMib};
+  const std::vector<MemoryDemand> pods = {
+      demand(1278 * kMib, {machine, {"pod 1", 300 * kMib}}),
+      demand(1178 * kMib, {machine, {"pod 2", 800 * kMib}}),
+  };
+  EXPECT_EQ(spare_memory(pods, 0), 300 * kMib) << "the limit of its pod";
+  EXPECT_EQ(spare_memory(pods, 1), 450 * kMib)
+      << "half of what the machine has left after the second process holds all it needs";
+  EXPECT_EQ(spare_memory({demand(0, {{"here", 1000 * kMib}})}, 0), 0U);
+}
+
 TEST(SharedMemory, SurvivesEncodingAndDecoding) {
   const MemoryDemand sent = demand(7, {{"machine 7d0c", 11}, {"machine 7d0c cgroup 1:2", 13}});
   const MemoryDemand received = decode_demand(encode(sent));

@@ -51,6 +51,7 @@ class FinishedTrainer : public Trainer {
   const MemoryEstimate& memory_estimate() const override { return memory_; }
   const RecoveryCounts& recovery_counts() const override { return counts_; }
   double train_seconds() const override { return 4; }
+  double compute_seconds() const override { return 0; }
   std::vector<std::pair<std::string, std::string>> kernel_names() const override { return {}; }
 
   checkpoint::TrainerState state_;

@@ -30,6 +30,33 @@ TEST(Summary, LongLinesAreTruncated) {
   EXPECT_EQ(line.size(), kMaxSummaryColumns);
 }
 
+TEST(Summary, SpeedLinesNameEachRankThatChanges) {
+  const std::vector<std::string> names = {"worker 0", "worker 1 (process 2)"};
+  const RankSpeeds even{{}, {{0, 4}, {4, 8}}};
+  const RankSpeed fast{.seconds = 0.12, .others_seconds = 0.48, .slowdown = 0.25};
+  const RankSpeed slow{.seconds = 0.48, .others_seconds = 0.12, .slowdown = 4, .slow = true};
+  const RankSpeeds moved{{fast, slow}, {{0, 7}, {7, 8}}};
+  EXPECT_EQ(speed_lines(even, moved, names, true),
+            (std::vector<std::string>{"speed: worker 1 (process 2) is slow (480 ms per step, "
+                                      "others 120 ms): now 1 of 8 shards, was 4"}));
+  EXPECT_EQ(speed_lines(moved, moved, names, true), (std::vector<std::string>{}));
+  const RankSpeeds again{{fast, slow}, {{0, 6}, {6, 8}}};
+  EXPECT_EQ(speed_lines(moved, again, names, true),
+            (std::vector<std::string>{"speed: worker 1 (process 2) is still slow (480 ms per step, "
+                                      "others 120 ms): now 2 of 8 shards, was 1"}));
+  const RankSpeeds recovered{{fast, fast}, even.split};
+  EXPECT_EQ(speed_lines(moved, recovered, names, true),
+            (std::vector<std::string>{"speed: worker 1 (process 2) is no longer slow (120 ms per "
+                                      "step, others 480 ms): now 4 of 8 shards, was 1"}));
+  const RankSpeeds stays{{fast, slow}, even.split};
+  EXPECT_EQ(speed_lines(even, stays, names, true),
+            (std::vector<std::string>{"speed: worker 1 (process 2) is slow (480 ms per step, "
+                                      "others 120 ms): keeps 4 of 8 shards"}));
+  EXPECT_EQ(speed_lines(even, stays, names, false),
+            (std::vector<std::string>{"speed: worker 1 (process 2) is slow (480 ms per step, "
+                                      "others 120 ms): shards move only with --exact"}));
+}
+
 TEST(Summary, ResultsAndBaselinesFitOnOneLine) {
   const tasks::Metrics metrics = {{"accuracy", 0.5}, {"f1", 0.25}, {"combined_score", 0.375}};
   const std::string results =

@@ -266,6 +266,9 @@ class MemoryTest : public TrainerTest {
       trainer.restore(mesh, {false, -1, agreement_, after_loss});
       TrainerHooks hooks;
       hooks.stop_requested = [&] { return trainer.step() + 1 >= steps; };
+      if (mesh.rank() == 0) {
+        hooks.on_speeds = [&](const RankSpeeds& speeds) { speeds_.push_back(speeds); };
+      }
       trainer.train(mesh, hooks);
     });
   }
@@ -281,6 +284,7 @@ class MemoryTest : public TrainerTest {
   std::shared_ptr<Logger> log_ = make_silent_logger();
   Job job_;
   elastic::StateAgreement agreement_;
+  std::vector<RankSpeeds> speeds_;  // that rank 0 has reported
 };
 
 TEST_F(MemoryTest, AWorkerGetsTheStateFromTheOthers) {
@@ -372,6 +376,29 @@ TEST_F(MemoryTest, ABrokenStepChangesNothing) {
   EXPECT_TRUE(weights(*a) == expected);
   EXPECT_EQ(a->trainer->recovery_counts().recoveries, 1);
   EXPECT_EQ(a->trainer->recovery_counts().steps_lost, 1);
+}
+
+// A window of the balancer is five or six steps of 200 ms; after three the slow worker keeps one
+// shard.
+TEST_F(MemoryTest, ShardsMoveAwayFromASlowWorkerWithTheSameWeights) {
+  job_ = make_job({"--max_steps=40"});
+  const auto one = make_worker();
+  collectives::expect_no_errors(run_epoch({one.get()}, 34));
+  const auto a = make_worker(), b = make_worker();
+  b->faults = Faults::parse("step.shard,delay=100").value();
+  b->faults.enter(1, 1);
+  speeds_.clear();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 30));
+  ASSERT_EQ(speeds_.size(), 2);
+  EXPECT_EQ(speeds_[0].split, collectives::even_split(2, 4));
+  EXPECT_EQ(speeds_[1].split, (std::vector<collectives::Range>{{0, 3}, {3, 4}}));
+  EXPECT_TRUE(speeds_[1].speeds[1].slow);
+  EXPECT_GE(speeds_[1].speeds[1].seconds, 0.2) << "two shards of 100 ms";
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 34));
+  ASSERT_EQ(speeds_.size(), 3) << "the next epoch is too short to notice the slow worker";
+  EXPECT_EQ(speeds_[2].split, collectives::even_split(2, 4));
+  EXPECT_TRUE(weights(*a) == weights(*one));
+  EXPECT_TRUE(weights(*b) == weights(*one));
 }
 
 // Only a training that is not exact changes its instruction set, and with it the trainer.
