@@ -32,6 +32,7 @@ void take_figures(RendezvousView& view) {
   metrics.erase(training_report::kEtaSeconds);
   metrics.erase(training_report::kGradNorm);
   metrics.erase(training_report::kFailedCheckpoints);
+  metrics.erase(training_report::kCheckpointWaitSeconds);
   metrics.erase(training_report::kRecoveries);
   metrics.erase(training_report::kStepsLost);
 }

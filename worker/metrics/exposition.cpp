@@ -31,7 +31,7 @@ double metric(const rendezvous::Progress& progress, const char* name) {
 }
 
 using rendezvous::Progress;
-constexpr std::array<GaugeSpec, 14> kGaugeSpecs{{
+constexpr std::array<GaugeSpec, 15> kGaugeSpecs{{
     {"tilewright_step", "Completed optimizer steps.",
      [](const Progress& p) { return static_cast<double>(p.step); }},
     {"tilewright_total_steps", "Optimizer steps of the whole training.",
@@ -56,6 +56,9 @@ constexpr std::array<GaugeSpec, 14> kGaugeSpecs{{
      [](const Progress& p) { return static_cast<double>(p.last_checkpoint_step); }},
     {"tilewright_failed_checkpoints", "Checkpoints that could not be written since the start.",
      [](const Progress& p) { return metric(p, training_report::kFailedCheckpoints); }},
+    {"tilewright_checkpoint_wait_seconds",
+     "Seconds for which checkpoints have waited for the ones before to be written.",
+     [](const Progress& p) { return metric(p, training_report::kCheckpointWaitSeconds); }},
     {"tilewright_recoveries",
      "Losses of workers after which the training continued from the memory of the others.",
      [](const Progress& p) { return metric(p, training_report::kRecoveries); }},

@@ -45,6 +45,7 @@ void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
       {training_report::kEtaSeconds, rates.eta_seconds},
       {training_report::kGradNorm, report.grad_norm},
       {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
+      {training_report::kCheckpointWaitSeconds, trainer_.checkpoint_wait_seconds()},
       {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
       {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};
   send();

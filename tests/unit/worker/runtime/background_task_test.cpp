@@ -87,7 +87,7 @@ TEST(BackgroundTask, OwnsWhatItUses) {
     BackgroundTask task;
     task.start([release, result, kept = std::move(kept)] {
       release->wait();
-      result->set_value_at_thread_exit(*kept);
+      result->set_value(*kept);
     });
     EXPECT_FALSE(task.wait(0s));
   }
