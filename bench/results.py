@@ -22,6 +22,7 @@ KEYS = {
     "profile": ("model", "task", "batch", "length", "threads", "dtype"),
     "exactness": ("model", "task", "batch", "length", "threads", "dtype", "shards"),
     "adamw": ("model", "threads", "dtype"),
+    "checkpoint": ("model", "threads", "dtype"),
     "tokenize": ("file", "threads"),
     "allreduce": ("ranks", "megabytes", "transport"),
     "start": ("model", "task", "threads"),

@@ -36,6 +36,7 @@ ATTENTION_SHAPES = [
 PROFILES = ["bert-base:qa:12:384", "bert-base:cls:32:128", "minilm:cls:32:128"]
 EXACTNESS = ["minilm:cls:32:128", "bert-base:cls:32:128"]
 ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
+CHECKPOINT_MODELS = ["bert-base"]
 
 
 class Bench:
@@ -182,6 +183,16 @@ class Bench:
                 key = {"model": model, "threads": threads, "dtype": "bf16"}
                 self.measure(results, key, lambda: self.figures(
                     key, self.call("adamw", "--model", model, "--threads", threads,
+                                   *self.repetitions())))
+
+    def checkpoint(self):
+        results = Results("checkpoint", self.commit)
+        for model in CHECKPOINT_MODELS:
+            key = {"model": model, "threads": self.threads, "dtype": "bf16"}
+            with tempfile.TemporaryDirectory(dir=".") as folder:
+                self.measure(results, key, lambda: self.figures(
+                    key, self.call("checkpoint", "--model", model, "--threads", self.threads,
+                                   "--batch", 8, "--output_dir", pathlib.Path(folder) / "out",
                                    *self.repetitions())))
 
     def tokenize(self):

@@ -16,6 +16,7 @@ TITLES = {
     "profile": "Profiles",
     "exactness": "Cost of exact mode in one process",
     "adamw": "AdamW and packing of weights",
+    "checkpoint": "Checkpoints",
     "tokenize": "Tokenizer",
     "allreduce": "All-reduce",
     "start": "Start-up of a training",
@@ -114,6 +115,14 @@ COLUMNS = {
                    f"{r['gigabytes_per_second']:.1f}",
                    percent(r["gigabytes_per_second"] / r["copy_gigabytes_per_second"]),
                    f"{r['working_set_bytes'] / 1e6:.0f}", f"{r['last_cache_bytes'] / 1e6:.0f}"],
+    ),
+    "checkpoint": (
+        ["model", "threads", "GB", "stall ms", "written in s", "steps slower by s",
+         "stall without the copy s", "first touch s"],
+        lambda r: [r["model"], r["threads"], f"{r['bytes'] / 1e9:.2f}",
+                   f"{1e3 * r['median_copy_seconds']:.0f}", f"{r['median_write_seconds']:.2f}",
+                   f"{r['median_slowdown_seconds']:.2f}",
+                   f"{r['median_seconds_between_steps']:.2f}", f"{r['first_touch_seconds']:.2f}"],
     ),
     "tokenize": (
         ["text", "threads", "MB/s", "tokenizers MB/s", "ratio"],

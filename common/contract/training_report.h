@@ -13,6 +13,9 @@ inline constexpr const char* kGradNorm = "grad_norm";      // of the last step, 
 
 // Checkpoints that rank 0 could not write since it started.
 inline constexpr const char* kFailedCheckpoints = "failed_checkpoints";
+// How long the training has waited because a checkpoint was still being written when the next one was
+// due.
+inline constexpr const char* kCheckpointWaitSeconds = "checkpoint_wait_seconds";
 
 // Losses of workers after which the training continued from memory, and steps that it computed again.
 inline constexpr const char* kRecoveries = "recoveries";

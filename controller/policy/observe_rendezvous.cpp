@@ -34,6 +34,7 @@ void take_figures(RendezvousView& view) {
   metrics.erase(training_report::kComputeSeconds);
   metrics.erase(training_report::kShards);
   metrics.erase(training_report::kFailedCheckpoints);
+  metrics.erase(training_report::kCheckpointWaitSeconds);
   metrics.erase(training_report::kRecoveries);
   metrics.erase(training_report::kStepsLost);
 }

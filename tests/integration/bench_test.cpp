@@ -115,6 +115,13 @@ TEST_F(Bench, AdamWPrintsJson) {
   EXPECT_GT(json_of_workload("adamw", {"--repetitions", "1"})["bytes"], 0);
 }
 
+TEST_F(Bench, CheckpointPrintsJsonAndLeavesACheckpoint) {
+  const auto json = json_of_workload(
+      "checkpoint", {"--repetitions", "1", "--output_dir", (folder() / "checkpoints").string()});
+  EXPECT_GT(json["bytes"], 0);
+  EXPECT_TRUE(std::filesystem::exists(folder() / "checkpoints/checkpoint-2/checksums.json"));
+}
+
 TEST_F(Bench, TokenizePrintsJson) {
   const auto json =
       json_of({"tokenize", "--tokenizer_name", model_, "--file", "text", "--repetitions", "1"});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 
 #include "common/base/exit_codes.h"
@@ -252,7 +253,7 @@ TEST_F(Training, HasTheSameHashWhenTheStorageIsFullForAWhile) {
   {
     storage.fail("write", "ENOSPC", "/.checkpoint-4");
     RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
-    ASSERT_TRUE(running.wait_for_output("wrote " + (storage.path() / "out/checkpoint-8").string()));
+    ASSERT_TRUE(running.wait_for_output("checkpoint of step 4 not written"));
     storage.fail("write", "EIO", "/.model");
     ASSERT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"));
     storage.clear();
@@ -261,6 +262,8 @@ TEST_F(Training, HasTheSameHashWhenTheStorageIsFullForAWhile) {
   }
   EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint of step 4 not written"));
   EXPECT_THAT(output_, ::testing::HasSubstr("No space left on device; the training continues"));
+  EXPECT_THAT(output_,
+              ::testing::HasSubstr("wrote " + (storage.path() / "out/checkpoint-8").string()));
   EXPECT_EQ(digest(), reference);
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(storage.backing() / "out")) {
@@ -268,6 +271,85 @@ TEST_F(Training, HasTheSameHashWhenTheStorageIsFullForAWhile) {
   }
   EXPECT_THAT(names, ::testing::Not(::testing::Contains(::testing::HasSubstr(".tmp-"))));
   EXPECT_THAT(names, ::testing::Not(::testing::Contains("checkpoint-4")));
+}
+
+// A training on storage that holds the first write of checkpoint-4. The training continues to the
+// next save step.
+class HeldCheckpoint : public Training {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(Training::SetUp());
+    const std::string missing = testing::missing_fuse();
+    if (!missing.empty()) {
+      if (testing::prerequisites_required()) FAIL() << missing;
+      GTEST_SKIP() << missing;
+    }
+    storage_.emplace();
+    ASSERT_TRUE(storage_->mounted());
+    arguments_ = flags("");
+    arguments_.insert(arguments_.end(), {"--output_dir=" + output_dir().string(), "--save_steps=2",
+                                         "--save_total_limit=0", "--logging_steps=1"});
+    reference_ = train_in_one_process("undisturbed", 2);
+    storage_->hold("write", "/.checkpoint-4");
+    running_.emplace(testing::program("tilewright-worker"), arguments_, folder());
+    ASSERT_TRUE(storage_->wait_until_held());
+    ASSERT_TRUE(running_->wait_for_output("step 5/12")) << running_->output();
+    ASSERT_THAT(running_->output(), ::testing::Not(::testing::HasSubstr("checkpoint-4")));
+  }
+  // A process in a held operation does not end.
+  void TearDown() override {
+    if (storage_) storage_->release();
+  }
+  fs::path output_dir() const { return storage_->path() / "out"; }
+  std::vector<std::string> written() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(storage_->backing() / "out")) {
+      if (entry.path().filename().string().starts_with("checkpoint-") ||
+          entry.path().filename().string().find(".tmp-") != std::string::npos) {
+        names.push_back(entry.path().filename());
+      }
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+  void expect_same_hash_when_resumed() {
+    EXPECT_EQ(run(arguments_), 0) << output_;
+    EXPECT_EQ(digest(), reference_);
+  }
+
+  std::optional<testing::FaultyFileSystem> storage_;
+  std::optional<RunningProgram> running_;
+  std::vector<std::string> arguments_;
+  std::string reference_;
+};
+
+TEST_F(HeldCheckpoint, IsAbsentAfterAKillAndTheTrainingResumesFromTheOneBefore) {
+  running_->send(SIGKILL);
+  storage_->release();
+  EXPECT_EQ(running_->wait(), 128 + SIGKILL);
+  EXPECT_THAT(written(),
+              ::testing::ElementsAre(::testing::StartsWith(".checkpoint-4.tmp-"), "checkpoint-2"));
+  expect_same_hash_when_resumed();
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-2 (step 2 of 12)"));
+  EXPECT_THAT(written(), ::testing::Not(::testing::Contains(::testing::HasSubstr(".tmp-"))));
+}
+
+TEST_F(HeldCheckpoint, IsCompleteWhenTheProcessIsTerminated) {
+  running_->send(SIGTERM);
+  storage_->release();
+  EXPECT_EQ(running_->wait(), static_cast<int>(ExitCode::kTerminated)) << running_->output();
+  std::vector<std::string> wrote;  // as the log says
+  const std::string said = running_->output();
+  const std::regex line("wrote [^\n]*/(checkpoint-[0-9]+) in ");
+  for (std::sregex_iterator at(said.begin(), said.end(), line), end; at != end; ++at) {
+    wrote.push_back((*at)[1]);
+  }
+  ASSERT_GE(wrote.size(), 3u) << said;
+  EXPECT_EQ(wrote[0], "checkpoint-2");
+  EXPECT_EQ(wrote[1], "checkpoint-4");
+  EXPECT_THAT(written(), ::testing::UnorderedElementsAreArray(wrote));
+  expect_same_hash_when_resumed();
+  EXPECT_THAT(output_, ::testing::HasSubstr(wrote.back() + " (step "));
 }
 
 // The volume with the checkpoints is not the one that the job wrote to.

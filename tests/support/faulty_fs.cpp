@@ -1,5 +1,6 @@
 // Serves the file system of faulty_fs.h: faulty_fs BACKING MOUNTPOINT FAULTS. Passes every operation
-// to the directory BACKING, except those that the file FAULTS lets fail ("OPERATION ERROR PART").
+// to the directory BACKING, except those that the file FAULTS lets fail ("OPERATION ERROR PART"), or,
+// with the error HOLD, write a byte to FAULTS.held and wait for one in FAULTS.go.
 // Prints "mounted" when it is ready; SIGTERM unmounts it. One thread.
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -54,7 +55,11 @@ int fault(const std::string& operation, const char* path_or_null) {
   std::string name, error, part;
   in >> name >> error >> part;
   const bool hit = name == operation && path.find(part) != std::string::npos;
-  return hit ? -error_number(error) : 0;
+  if (!hit) return 0;
+  if (error != "HOLD") return -error_number(error);
+  std::ofstream(file_system().faults + ".held") << 'x' << std::flush;
+  std::ifstream(file_system().faults + ".go").get();
+  return 0;
 }
 
 int result(int outcome) { return outcome < 0 ? -errno : 0; }

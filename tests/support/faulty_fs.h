@@ -1,14 +1,17 @@
 // A file system with the faults of network storage, mounted for one test: refuses RENAME_NOREPLACE
 // and RENAME_EXCHANGE, keeps a deleted file that is open under a name .nfsXXXX, as an NFS client
-// does ("silly rename"), and fails chosen operations. The program beside this header serves it.
+// does ("silly rename"), and fails or holds chosen operations. The program beside this header serves it.
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "tests/support/paths.h"
@@ -36,6 +39,7 @@ class FaultyFileSystem {
     mounted_ = server_->wait_for_output("mounted\n");
   }
   ~FaultyFileSystem() {
+    release();
     server_->send(SIGTERM);  // unmounts
     server_->wait();
   }
@@ -55,8 +59,47 @@ class FaultyFileSystem {
   }
   void clear() { fail("none", "EIO"); }
 
+  // From now on `operation` on such files gets no answer until release(), and then succeeds; nor
+  // does any later operation, because one thread serves them all.
+  void hold(const std::string& operation, const std::string& part) {
+    fail(operation, "HOLD", part);
+  }
+  // Waits for the operation. False: it has not come in time.
+  bool wait_until_held() const {
+    return wait_readable(held_.descriptor(), std::chrono::steady_clock::now() + kTimeout);
+  }
+  void release() {
+    clear();
+    held_.clear();
+    go_.send();
+  }
+
  private:
+  // A FIFO to or from the server, which passes single bytes.
+  class Fifo {
+   public:
+    explicit Fifo(const std::filesystem::path& path) {
+      if (mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("mkfifo");
+      descriptor_ = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    }
+    ~Fifo() { close(descriptor_); }
+    Fifo(const Fifo&) = delete;
+    Fifo& operator=(const Fifo&) = delete;
+    int descriptor() const { return descriptor_; }
+    void send() const { EXPECT_EQ(write(descriptor_, "x", 1), 1); }
+    void clear() const {
+      char byte;
+      while (read(descriptor_, &byte, 1) == 1) {
+      }
+    }
+
+   private:
+    int descriptor_;
+  };
+
   TemporaryDirectory folder_;
+  Fifo held_{folder_.path() / "faults.held"};  // the server holds an operation
+  Fifo go_{folder_.path() / "faults.go"};      // it may continue
   std::unique_ptr<RunningProgram> server_;
   bool mounted_ = false;
 };

@@ -152,7 +152,7 @@ ProfiledOps<Activation>::ProfiledOps(const kernels::Ops<Activation>& plain,
   constexpr std::size_t kA = sizeof(Activation);
   // A new kernel must be timed below; five kernels only return sizes.
   static_assert(sizeof(ops_) == (20 + 5) * sizeof(ops_.gelu_forward));
-  static_assert(sizeof(parameter_ops_) == 3 * sizeof(ops_.gelu_forward));
+  static_assert(sizeof(parameter_ops_) == 4 * sizeof(ops_.gelu_forward));
 
   time(ops_.linear_forward, "linear forward",
        [](ThreadPool&, const A*, const A*, const float*, std::int64_t rows, std::int64_t k,
@@ -242,6 +242,9 @@ ProfiledOps<Activation>::ProfiledOps(const kernels::Ops<Activation>& plain,
   time(
       parameter_ops_.sum_of_squares, "sum_of_squares",
       [](const float*, std::int64_t count) { return memory_work(count, 4); }, true);
+  time(
+      parameter_ops_.copy, "copy",
+      [](const float*, std::int64_t count, float*) { return memory_work(count, 8); }, true);
 }
 
 template class ProfiledOps<float>;

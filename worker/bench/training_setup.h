@@ -67,6 +67,7 @@ class TrainingSetup {
   runtime::ThreadPool& pool() { return pool_; }
   const nn::EncoderConfig& config() const { return config_; }
   nn::Model<Activation>& model() { return model_; }
+  nn::Optimizer<Activation>& optimizer() { return optimizer_; }
   runtime::Buffer<float>& gradient() { return gradient_; }
   std::size_t packed_bytes() { return nn::Model<Activation>::packed_bytes(config_, context()); }
 

@@ -8,6 +8,7 @@
 #include "worker/bench/adamw_bench.h"
 #include "worker/bench/allreduce_bench.h"
 #include "worker/bench/attention_bench.h"
+#include "worker/bench/checkpoint_bench.h"
 #include "worker/bench/exactness_bench.h"
 #include "worker/bench/gemm_bench.h"
 #include "worker/bench/layers_bench.h"
@@ -226,6 +227,25 @@ void add_adamw(CLI::App& bench, int& exit_code) {
   });
 }
 
+void add_checkpoint(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::CheckpointBenchOptions>();
+  CLI::App* checkpoint = bench.add_subcommand(
+      "checkpoint",
+      "How long a training stops for a checkpoint, written in the background or between two steps");
+  const auto flags = add_workload(*checkpoint);
+  checkpoint
+      ->add_option("--output_dir", options->directory,
+                   "Directory on the storage to measure; keeps the last checkpoint")
+      ->required();
+  add_repetitions(*checkpoint, options->repetitions);
+  const auto json = add_json(*checkpoint);
+  checkpoint->callback([=, &exit_code] {
+    options->workload = flags->read();
+    print(bench::bench_checkpoint(*options, isa_from_environment()), *json);
+    exit_code = 0;
+  });
+}
+
 void add_gemm(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::GemmBenchOptions>();
   auto fp32 = std::make_shared<bool>(false);
@@ -373,6 +393,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_profile(*bench, exit_code);
   add_exactness(*bench, exit_code);
   add_adamw(*bench, exit_code);
+  add_checkpoint(*bench, exit_code);
   add_tokenize(*bench, exit_code);
   add_allreduce(*bench, exit_code);
   add_start_bench(*bench, exit_code);

@@ -103,6 +103,7 @@ struct ParameterKernelTable {
   void (*adamw)(const AdamW& a, std::int64_t count, const float* gradient, float* parameter,
                 float* m, float* v) = nullptr;
   double (*sum_of_squares)(const float* x, std::int64_t count) = nullptr;
+  void (*copy)(const float* from, std::int64_t count, float* to) = nullptr;
   // As dropout_masks_ref.
   void (*dropout_masks)(const DropoutStream& stream, std::int32_t example, std::int32_t row,
                         std::int32_t head, std::int64_t columns, std::uint64_t* masks) = nullptr;

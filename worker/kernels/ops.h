@@ -311,6 +311,9 @@ struct ParameterOps {
   // Sum of squares of up to kNormBlock elements in double, in an order that depends only on the
   // index.
   Kernel<double(const float* x, std::int64_t count)> sum_of_squares;
+  // Copies elements that are not read again soon: full cache lines of `to` (64-byte aligned) go
+  // past the caches to memory, which need not be read first. Single-threaded.
+  Kernel<void(const float* from, std::int64_t count, float* to)> copy;
 };
 
 // Rows of a shard that add_norm_backward sums before it adds the sums of blocks.

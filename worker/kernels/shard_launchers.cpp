@@ -210,6 +210,12 @@ double sum_of_squares(const ParameterKernelTable& table, const float* x, std::in
   return table.sum_of_squares(x, count);
 }
 
+void copy(const ParameterKernelTable& table, const float* from, std::int64_t count, float* to) {
+  TW_CHECK(reinterpret_cast<std::uintptr_t>(to) % 64 == 0, "copy to {}: expected 64-byte alignment",
+           static_cast<void*>(to));
+  table.copy(from, count, to);
+}
+
 }  // namespace
 
 template <typename Activation>
@@ -224,6 +230,7 @@ void fill_parameter_launchers(ParameterOps& ops, const ParameterKernelTable& tab
   ops.embedding_backward.bind<embedding_backward>(table);
   ops.adamw.bind<adamw>(table);
   ops.sum_of_squares.bind<sum_of_squares>(table);
+  ops.copy.bind<copy>(table);
 }
 
 }  // namespace tilewright::kernels

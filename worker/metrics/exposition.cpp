@@ -65,9 +65,12 @@ constexpr std::array<MetricSpec, 14> kGaugeSpecs{{
     {"tilewright_slow_workers", "Processes of the job that stay slower than the others.",
      [](const Progress& p) { return static_cast<double>(p.slow_workers.size()); }},
 }};
-constexpr std::array<MetricSpec, 3> kCounterSpecs{{
+constexpr std::array<MetricSpec, 4> kCounterSpecs{{
     {"tilewright_failed_checkpoints_total", "Total number of checkpoints that were not written.",
      [](const Progress& p) { return metric(p, training_report::kFailedCheckpoints); }},
+    {"tilewright_checkpoint_wait_seconds_total",
+     "Total seconds for which checkpoints waited until earlier ones were written.",
+     [](const Progress& p) { return metric(p, training_report::kCheckpointWaitSeconds); }},
     {"tilewright_recoveries_total",
      "Total number of losses of workers after which the others continued from memory.",
      [](const Progress& p) { return metric(p, training_report::kRecoveries); }},

@@ -34,6 +34,8 @@ class Optimizer {
     forget_idle_words();
     return v_.span();
   }
+  std::span<const float> exp_avg() const { return m_.span(); }
+  std::span<const float> exp_avg_sq() const { return v_.span(); }
   // Sets both to zero, as in a new optimizer.
   void clear();
 

@@ -17,9 +17,12 @@ std::uint64_t to_mib(std::uint64_t bytes) { return bytes >> 20; }
 std::string describe_estimate(const MemoryEstimate& need) {
   return fmt::format(
       "needs about {} MiB (weights and moments {}, packed weights {}, activations of {} tokens {}, "
-      "gradients {})",
+      "gradients {}{})",
       to_mib(need.total()), to_mib(need.weights), to_mib(need.packed), need.tokens,
-      to_mib(need.activations), to_mib(need.gradients));
+      to_mib(need.activations), to_mib(need.gradients),
+      need.checkpoint_copy == 0
+          ? ""
+          : fmt::format(", copy for checkpoints {}", to_mib(need.checkpoint_copy)));
 }
 
 // The end of a list of suggestions.
@@ -56,7 +59,7 @@ PoolUse use_of(const std::string& name, const std::vector<MemoryDemand>& by_rank
 }  // namespace
 
 std::uint64_t MemoryEstimate::total() const {
-  return weights + packed + activations + gradients + kOverheadBytes;
+  return weights + packed + activations + gradients + checkpoint_copy + kOverheadBytes;
 }
 
 void check_memory(const MemoryEstimate& need, std::uint64_t available) {

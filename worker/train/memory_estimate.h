@@ -16,6 +16,9 @@ struct MemoryEstimate {
   std::uint64_t packed = 0;       // copies of the weights in the kernels' layouts
   std::uint64_t activations = 0;  // of the largest micro-batch
   std::uint64_t gradients = 0;
+  // The copy from which checkpoints are written. 0 until the first step has shown that there is
+  // memory for it: a training does without.
+  std::uint64_t checkpoint_copy = 0;
   std::int64_t tokens = 0;      // in the largest micro-batch
   std::string_view batch_flag;  // the flag that limits `tokens`
   bool can_recompute = false;   // --gradient_checkpointing would reduce `activations`

@@ -63,6 +63,7 @@ void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
       {training_report::kComputeSeconds, trainer_.compute_seconds()},
       {training_report::kShards, static_cast<double>(shards_)},
       {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
+      {training_report::kCheckpointWaitSeconds, trainer_.checkpoint_wait_seconds()},
       {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
       {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};
   send();

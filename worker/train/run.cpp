@@ -11,6 +11,7 @@
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
 #include "worker/kernels/gemm/peak.h"
+#include "worker/train/checkpoint_writer.h"
 #include "worker/train/collective_timeout.h"
 #include "worker/train/connector.h"
 #include "worker/train/inputs.h"
@@ -226,6 +227,7 @@ class TrainingRun {
   void throw_if_stopped() {
     const std::optional<ExitCode> code = session_.stopped();
     if (!code) return;
+    trainer_->finish_checkpoint_of_epoch();  // before other workers take the output over
     session_.leave("stopped by a signal");
     save_outside_of_epochs();
     throw Failure(*code, "stopped by a signal");
@@ -234,6 +236,7 @@ class TrainingRun {
   // Before this process ends between two membership epochs: perhaps no other worker has the state. Other
   // workers may do the same; the first one writes.
   void save_outside_of_epochs() {
+    trainer_->finish_checkpoint(kCheckpointTimeout);
     const bool unsaved = trainer_->position().complete() &&
                          trainer_->step() > trainer_->last_checkpoint_step() &&
                          trainer_->step() < job_.schedule.total_steps;
@@ -295,6 +298,7 @@ class TrainingRun {
     collectives::Mesh& mesh = *connection.mesh;
     faults_.hit("epoch.begin");
     const MonotonicTime connected = monotonic_now();
+    trainer_->finish_checkpoint_of_epoch();
     const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
     if (options_.output_dir_of_rank0) adopt_output_dir(mesh);
     trainer_->begin_epoch(mesh);
@@ -361,6 +365,11 @@ class TrainingRun {
       const auto leaving = collectives::all_gather(mesh, leaves ? kLeaves : "", sizeof kLeaves,
                                                    monotonic_now() + kCollectiveTimeout);
       all_leave = std::ranges::all_of(leaving, [](const std::string& one) { return !one.empty(); });
+    }
+    if (all_leave) {
+      trainer_->finish_checkpoint(kCheckpointTimeout);
+    } else if (leaves) {
+      trainer_->finish_checkpoint_of_epoch();
     }
     if (all_leave && mesh.rank() == 0 && trainer_->step() > trainer_->last_checkpoint_step()) {
       trainer_->save_checkpoint(mesh.epoch());

@@ -44,7 +44,7 @@ class TypedTrainer final : public Trainer {
         memory_estimate_(checked_estimate()),
         model_(job.model.encoder, context_),
         optimizer_(model_, context_, adamw_settings(job.settings)),
-        state_(job, model_, optimizer_, faults, log),
+        state_(job, model_, optimizer_, parameter_ops_, faults, log),
         evaluator_(job, model_),
         shards_(static_cast<int>(job.settings.virtual_shards)) {
     model_.reserve(plan_.training, shards_, plan_.evaluation);
@@ -70,6 +70,7 @@ class TypedTrainer final : public Trainer {
 
   elastic::TrainingPosition position() const override { return state_.position(); }
   Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) override {
+    finite_step_ = -1;
     return state_.restore(mesh, from);
   }
   SavedState save_state() const override { return state_.save(); }
@@ -117,10 +118,13 @@ class TypedTrainer final : public Trainer {
   void save_checkpoint(std::uint64_t membership_epoch) override {
     state_.save_checkpoint(membership_epoch);
   }
+  void finish_checkpoint(Duration timeout) override { state_.finish_checkpoint(timeout); }
+  void finish_checkpoint_of_epoch() override { state_.finish_checkpoint_of_epoch(); }
 
   std::int64_t step() const override { return state_.step(); }
   std::int64_t last_checkpoint_step() const override { return state_.last_checkpoint_step(); }
   std::int64_t failed_checkpoints() const override { return state_.failed_checkpoints(); }
+  double checkpoint_wait_seconds() const override { return state_.checkpoint_wait_seconds(); }
   const checkpoint::TrainerState& state() const override { return state_.trainer_state(); }
   const MemoryEstimate& memory_estimate() const override { return memory_estimate_; }
   const RecoveryCounts& recovery_counts() const override { return state_.recovery_counts(); }
@@ -245,7 +249,8 @@ class TypedTrainer final : public Trainer {
   }
 
   // Finite gradients can give infinite weights, which the loss shows only in the next step.
-  bool weights_are_finite() const {
+  bool weights_are_finite() {
+    if (finite_step_ == state_.step()) return true;
     constexpr std::int64_t kGrain = 1 << 16;
     const std::span<const float> weights = model_.parameters();
     std::atomic<bool> finite = true;
@@ -256,6 +261,7 @@ class TypedTrainer final : public Trainer {
             finite = false;
           }
         });
+    if (finite) finite_step_ = state_.step();
     return finite;
   }
 
@@ -271,8 +277,12 @@ class TypedTrainer final : public Trainer {
       meter.restart(monotonic_now());
     }
     // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
-    if (mesh.rank() == 0 && state_.save_due(monotonic_now()) && weights_are_finite()) {
+    if (mesh.rank() != 0 || !state_.save_due(monotonic_now()) || !weights_are_finite()) return;
+    memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
+    if (mesh.world() > 1 && state_.must_save_now()) {
       state_.save_checkpoint(mesh.epoch());
+    } else {
+      state_.start_checkpoint(mesh.epoch());
     }
   }
 
@@ -297,6 +307,8 @@ class TypedTrainer final : public Trainer {
       const bool weights_used = state_.evaluation_pending() || state_.checkpoint_due() || stop ||
                                 state_.step() == job_.schedule.total_steps;
       if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
+      state_.poll_checkpoint();
+      if (mesh.rank() == 0) memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
       if (balancer.add(step_->costs())) balance(mesh, balancer, reducer, hooks);
@@ -317,6 +329,7 @@ class TypedTrainer final : public Trainer {
   Evaluator<Activation> evaluator_;
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
+  std::int64_t finite_step_ = -1;                 // the weights after this step are finite
 };
 
 }  // namespace

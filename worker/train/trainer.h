@@ -68,10 +68,14 @@ class Trainer {
   virtual std::string write_model(const std::map<std::string, std::string>& results) = 0;
   virtual void write_results(const std::map<std::string, std::string>& results) = 0;
   virtual void save_checkpoint(std::uint64_t membership_epoch) = 0;
+  // See TrainingState; without effect on other ranks.
+  virtual void finish_checkpoint(Duration timeout) = 0;
+  virtual void finish_checkpoint_of_epoch() = 0;
 
   virtual std::int64_t step() const = 0;
   virtual std::int64_t last_checkpoint_step() const = 0;  // see TrainingState
   virtual std::int64_t failed_checkpoints() const = 0;
+  virtual double checkpoint_wait_seconds() const = 0;
   virtual const checkpoint::TrainerState& state() const = 0;
   virtual const MemoryEstimate& memory_estimate() const = 0;
   virtual const RecoveryCounts& recovery_counts() const = 0;

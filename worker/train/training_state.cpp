@@ -16,6 +16,8 @@ namespace tilewright::train {
 namespace {
 
 constexpr std::size_t kMaxStateBytes = std::size_t{64} << 20;
+// Memory that the copy for checkpoints leaves to what allocates later.
+constexpr std::uint64_t kReservedBytes = std::uint64_t{256} << 20;
 
 // Stages of TrainingPosition.
 constexpr int kEvaluated = 1;        // the evaluation that is due at the step has been made
@@ -63,18 +65,11 @@ std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable
 }  // namespace
 
 template <typename Activation>
-std::vector<checkpoint::TensorView> TrainingState<Activation>::views(float* base) const {
-  std::vector<checkpoint::TensorView> views;
-  for (const nn::Tensor& tensor : model_.layout().tensors) {
-    views.push_back({tensor.name, tensor.shape, base + tensor.offset});
-  }
-  return views;
-}
-
-template <typename Activation>
 checkpoint::TrainingTensors TrainingState<Activation>::tensors() const {
-  return {views(model_.parameters().data()), views(optimizer_.exp_avg().data()),
-          views(optimizer_.exp_avg_sq().data())};
+  const nn::ParameterLayout& layout = model_.layout();
+  return {checkpoint::tensor_views(layout, model_.parameters().data()),
+          checkpoint::tensor_views(layout, optimizer_.exp_avg().data()),
+          checkpoint::tensor_views(layout, optimizer_.exp_avg_sq().data())};
 }
 
 template <typename Activation>
@@ -179,6 +174,7 @@ std::string TrainingState<Activation>::progress() const {
                               {"evaluated_step", evaluated_step_},
                               {"best_model_loaded", best_model_loaded_},
                               {"train_seconds", train_seconds_},
+                              {"save_step", save_step_},
                               {"recoveries", counts_.recoveries},
                               {"steps_lost", counts_.steps_lost}},
                              bytes);
@@ -199,6 +195,7 @@ void TrainingState<Activation>::set_progress(const std::string& text) {
     json.at("evaluated_step").get_to(evaluated_step_);
     json.at("best_model_loaded").get_to(best_model_loaded_);
     json.at("train_seconds").get_to(train_seconds_);
+    json.at("save_step").get_to(save_step_);
     json.at("recoveries").get_to(counts_.recoveries);
     json.at("steps_lost").get_to(counts_.steps_lost);
   } catch (const nlohmann::json::exception& error) {
@@ -253,6 +250,7 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
     best_model_loaded_ = false;
     loss_sum_ = 0;
     loss_count_ = 0;
+    save_step_ = 0;
   }
   const std::string text = collectives::broadcast_string(
       mesh, 0, loaded ? progress() : std::string(), kMaxStateBytes, deadline);
@@ -264,6 +262,7 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
     loss_count_ = 0;
     evaluated_step_ = 0;
     best_model_loaded_ = false;
+    save_step_ = 0;
     last_checkpoint_step_ = -1;
   } else {
     if (!is_rank0) set_progress(text);
@@ -353,6 +352,7 @@ void TrainingState<Activation>::add(const StepReport& report) {
   const Settings& s = job_.settings;
   const bool due = job_.schedule.is_due(s.logging_strategy, s.logging_steps, report.step) ||
                    report.step == report.total_steps || (report.step == 1 && s.logging_first_step);
+  if (checkpoint_due()) save_step_ = report.step;
   if (due || checkpoint_due()) append_to_log_history();
 }
 
@@ -409,6 +409,7 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   if (step == state_.global_step || step == 0) return state_.global_step;
   if (best_model_loaded_) return step;
   if (mesh.rank() == 0) {
+    finish_checkpoint(kCheckpointTimeout);  // perhaps that of the best model
     std::filesystem::path path =
         std::filesystem::path(job_.settings.output_dir) / checkpoint::checkpoint_name(step);
     std::error_code ignored;
@@ -461,64 +462,176 @@ const checkpoint::OutputWriter& TrainingState<Activation>::output() const {
 }
 
 template <typename Activation>
-void TrainingState<Activation>::save_checkpoint(std::uint64_t membership_epoch) {
-  try {
-    write_checkpoint(membership_epoch);
-    retry_.succeeded();
-  } catch (const Failure& failure) {
-    if (failure.code() == ExitCode::kSuperseded) throw;
-    output().throw_if_superseded();
-    retry_.failed(monotonic_now());
-    log_.warn(
-        "checkpoint of step {} not written: {}; the training continues and tries again in {} s "
-        "or at the next save step ({} failed so far)",
-        state_.global_step, failure.what(), CheckpointRetry::kDelay.count(), retry_.failures());
-    return;
-  }
-  prune_checkpoints();
-  faults_.hit("checkpoint.done");
+bool TrainingState<Activation>::save_due(MonotonicTime now) const {
+  const std::int64_t newest = newest_checkpoint_step();
+  if (state_.global_step <= newest) return false;
+  // The worker that began it was lost, or not the writer any more.
+  const bool missed = save_step_ > std::max(newest, attempted_save_step_) &&
+                      state_.global_step < job_.schedule.total_steps;
+  return checkpoint_due() || best_checkpoint_due() || missed ||
+         (retry_.due(now) && !writer_.step());
 }
 
 template <typename Activation>
-void TrainingState<Activation>::prune_checkpoints() {
-  const int limit = static_cast<int>(
-      std::min<std::int64_t>(job_.settings.save_total_limit, std::numeric_limits<int>::max()));
-  const std::int64_t best = state_.best_metric ? state_.best_global_step : 0;
+bool TrainingState<Activation>::checkpoint_follows() const {
+  const Settings& s = job_.settings;
+  if (s.needs_best_model()) return true;
+  if (s.save_strategy == "no") return false;
+  for (std::int64_t step = state_.global_step; step < job_.schedule.total_steps; ++step) {
+    if (step > 0 && job_.schedule.is_due(s.save_strategy, s.save_steps, step)) return true;
+  }
+  return false;
+}
+
+template <typename Activation>
+std::uint64_t TrainingState<Activation>::reserve_checkpoint_copy() {
+  const std::size_t elements = model_.parameters().size();
+  const std::uint64_t bytes = checkpoint::StateCopy::bytes(elements);
+  if (copy_considered_) return writer_.has_copy() ? bytes : 0;
+  if (!output_) return 0;
+  copy_considered_ = true;
+  if (!checkpoint_follows()) return 0;
+  // After a step, so that this process and others on this machine hold the memory they need.
+  const std::uint64_t available = runtime::available_memory();
+  if (bytes + kReservedBytes > available) {
+    log_.info(
+        "checkpoints are written between steps: {} MiB more memory would allow to write them in "
+        "the background",
+        ((bytes + kReservedBytes - available) >> 20) + 1);
+    return 0;
+  }
+  writer_.reserve(elements);
+  return bytes;
+}
+
+template <typename Activation>
+void TrainingState<Activation>::start_checkpoint(std::uint64_t membership_epoch) {
+  const std::int64_t step = state_.global_step;
+  attempted_save_step_ = step;
   try {
-    for (const auto& removed : checkpoint::prune(output(), limit, best)) {
-      log_.debug("deleted {}", removed.string());
+    CheckpointRequest request = make_request(membership_epoch);
+    if (writer_.has_copy()) {
+      writer_.start(std::move(request));
+    } else {
+      handle(CheckpointWriter::write(std::move(request)));
     }
   } catch (const Failure& failure) {
     if (failure.code() == ExitCode::kSuperseded) throw;
-    log_.warn("old checkpoints not deleted: {}", failure.what());
+    handle_failure(step, failure);
   }
 }
 
 template <typename Activation>
-void TrainingState<Activation>::write_checkpoint(std::uint64_t membership_epoch) {
-  faults_.hit("checkpoint.begin");
+void TrainingState<Activation>::save_checkpoint(std::uint64_t membership_epoch) {
+  start_checkpoint(membership_epoch);
+  if (const auto outcome = writer_.wait(kCheckpointTimeout)) handle(*outcome);
+}
+
+template <typename Activation>
+void TrainingState<Activation>::poll_checkpoint() {
+  if (const auto outcome = writer_.wait(Duration::zero())) handle(*outcome);
+}
+
+template <typename Activation>
+void TrainingState<Activation>::finish_checkpoint(Duration timeout) noexcept {
+  try {
+    if (const auto outcome = writer_.wait(timeout)) handle(*outcome);
+  } catch (const std::exception& error) {
+    log_.warn("checkpoint not written: {}", error.what());
+  }
+}
+
+template <typename Activation>
+void TrainingState<Activation>::finish_checkpoint_of_epoch() noexcept {
+  const bool is_best =
+      job_.settings.needs_best_model() && writer_.step() == state_.best_global_step;
+  finish_checkpoint(is_best ? Duration(kCheckpointTimeout) : kEpochCheckpointTimeout);
+  if (const auto step = writer_.step()) {
+    log_.warn("the checkpoint of step {} is still being written; it will be written again", *step);
+  }
+}
+
+template <typename Activation>
+CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membership_epoch) {
   const MonotonicTime begin = monotonic_now();
+  if (const auto earlier = writer_.step()) {
+    const auto outcome = writer_.wait(kCheckpointTimeout);
+    if (!outcome) {
+      throw Failure(ExitCode::kOutputUnavailable,
+                    fmt::format("that of step {} is still being written", *earlier));
+    }
+    checkpoint_wait_ += monotonic_now() - begin;
+    handle(*outcome);
+  }
+  faults_.hit("checkpoint.begin");
   // A checkpoint holds the log history, but not the sum of losses since its last entry.
   append_to_log_history();
   state_.membership_epoch = static_cast<std::int64_t>(membership_epoch);
+  const Settings& s = job_.settings;
   checkpoint::CheckpointContent content;
   content.state = state_;
-  content.tensors = tensors();
-  content.extra_files = checkpoint::tokenizer_files(tokenizer_directory(job_.settings));
+  if (writer_.has_copy()) {
+    const nn::Optimizer<Activation>& optimizer = optimizer_;
+    const checkpoint::StateCopy& copy = writer_.copy(
+        {model_.parameters(), optimizer.exp_avg(), optimizer.exp_avg_sq()}, model_.pool(), ops_);
+    content.tensors = copy.tensors(model_.layout());
+  } else {
+    content.tensors = tensors();
+  }
   content.extra_files["config.json"] = checkpoint::model_config_json(
-      job_.model.json, job_.model.labels, job_.model.encoder, job_.settings.task_name);
-  content.before_commit = [this] { faults_.hit("checkpoint.before_rename"); };
-  const std::filesystem::path path = checkpoint::write_checkpoint(output(), content);
-  last_checkpoint_step_ = state_.global_step;
-  log_.info("wrote {} in {}", path.string(), format_duration(monotonic_now() - begin));
+      job_.model.json, job_.model.labels, job_.model.encoder, s.task_name);
+  return {.output = output(),
+          .content = std::move(content),
+          .tokenizer_source = tokenizer_directory(s),
+          .keep = static_cast<int>(
+              std::min<std::int64_t>(s.save_total_limit, std::numeric_limits<int>::max())),
+          .best_step = state_.best_metric ? state_.best_global_step : 0,
+          .faults = faults_,
+          .begin = begin};
+}
+
+template <typename Activation>
+void TrainingState<Activation>::handle(const CheckpointOutcome& outcome) {
+  if (outcome.failure) {
+    // In another membership epoch another process may own the output by right.
+    const bool is_writer = output_ && output_->writer() == outcome.writer;
+    if (outcome.failure->code() != ExitCode::kSuperseded) {
+      handle_failure(outcome.step, *outcome.failure);
+    } else if (is_writer) {
+      throw Failure(*outcome.failure);
+    } else {
+      attempted_save_step_ = last_checkpoint_step_;
+      log_.warn("checkpoint of step {} not written: {}", outcome.step, outcome.failure->what());
+    }
+    return;
+  }
+  retry_.succeeded();
+  last_checkpoint_step_ = std::max(last_checkpoint_step_, outcome.step);
+  log_.info("wrote {} in {}, the training stopped for {:.0f} ms", outcome.path.string(),
+            format_duration(outcome.total),
+            std::chrono::duration<double, std::milli>(outcome.stall).count());
+  for (const auto& removed : outcome.removed) log_.debug("deleted {}", removed.string());
+  if (!outcome.prune_failure) return;
+  if (outcome.prune_failure->code() == ExitCode::kSuperseded) throw Failure(*outcome.prune_failure);
+  log_.warn("old checkpoints not deleted: {}", outcome.prune_failure->what());
+}
+
+template <typename Activation>
+void TrainingState<Activation>::handle_failure(std::int64_t step, const Failure& failure) {
+  retry_.failed(monotonic_now());
+  log_.warn(
+      "checkpoint of step {} not written: {}; the training continues and tries again in {} s or "
+      "at the next save step ({} failed so far)",
+      step, failure.what(), CheckpointRetry::kDelay.count(), retry_.failures());
 }
 
 template <typename Activation>
 std::string TrainingState<Activation>::write_model(
     const std::map<std::string, std::string>& results) {
+  finish_checkpoint(kCheckpointTimeout);
   faults_.hit("output.begin");
   checkpoint::ModelDirectoryContent content;
-  content.weights = views(model_.parameters().data());
+  content.weights = checkpoint::tensor_views(model_.layout(), model_.parameters().data());
   content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels,
                                                       job_.model.encoder, job_.settings.task_name);
   content.tokenizer_source = tokenizer_directory(job_.settings);

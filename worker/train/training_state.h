@@ -3,6 +3,7 @@
 // it, from a checkpoint or the starting weights. It is written to checkpoints and the final model.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -16,6 +17,7 @@
 #include "worker/elastic/state_agreement.h"
 #include "worker/nn/optimizer.h"
 #include "worker/train/checkpoint_retry.h"
+#include "worker/train/checkpoint_writer.h"
 #include "worker/train/evaluator.h"
 #include "worker/train/faults.h"
 #include "worker/train/job.h"
@@ -56,8 +58,12 @@ class TrainingState {
  public:
   // The references outlive the object.
   TrainingState(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
-                Faults& faults, Logger& log)
-      : job_(job), model_(model), optimizer_(optimizer), faults_(faults), log_(log) {}
+                const kernels::ParameterOps& ops, Faults& faults, Logger& log)
+      : job_(job), model_(model), optimizer_(optimizer), ops_(ops), faults_(faults), log_(log) {}
+  // Waits for a checkpoint that is being written.
+  ~TrainingState() { finish_checkpoint(kCheckpointTimeout); }
+  TrainingState(const TrainingState&) = delete;
+  TrainingState& operator=(const TrainingState&) = delete;
 
   // The position of the state in memory. Between steps it is complete; while it is received it
   // counts as none.
@@ -92,15 +98,30 @@ class TrainingState {
   // from that of a new best evaluation.
   bool checkpoint_due() const;
   // Rank 0 only: whether a checkpoint is to be written at the current step, as save_strategy asks,
-  // or because a failed one is to be tried again.
-  bool save_due(MonotonicTime now) const {
-    return state_.global_step > last_checkpoint_step_ &&
-           (checkpoint_due() || best_checkpoint_due() || retry_.due(now));
-  }
-  // Rank 0 only: writes a checkpoint of the current step and deletes checkpoints above
-  // save_total_limit. If it cannot be written, warns, and the training continues. Throws
-  // Failure(kSuperseded).
+  // because a failed one is to be tried again, or because an earlier rank 0 has not completed one.
+  bool save_due(MonotonicTime now) const;
+  // Rank 0 only, after a step: if checkpoints will be due, reserves the memory from which they are
+  // written in the background. If there is not enough, they are written between two steps. Returns
+  // the bytes that are reserved.
+  std::uint64_t reserve_checkpoint_copy();
+  // Rank 0 only: writes a checkpoint of the current step in the background and deletes checkpoints
+  // above save_total_limit. Waits for the one before, whose commit precedes; if that takes longer
+  // than kCheckpointTimeout, this one fails. After a failure the training continues with a warning.
+  // Throws Failure(kSuperseded).
+  void start_checkpoint(std::uint64_t membership_epoch);
+  // The same, and waits until it is written.
   void save_checkpoint(std::uint64_t membership_epoch);
+  // Takes note of a checkpoint that has been written meanwhile, or has failed. Throws
+  // Failure(kSuperseded).
+  void poll_checkpoint();
+  // Waits for the checkpoint that is being written, at most `timeout`. Failures are warnings.
+  void finish_checkpoint(Duration timeout) noexcept;
+  // The same before the rank 0 of a new membership epoch takes the output over. After
+  // kEpochCheckpointTimeout it writes the checkpoint again, unless it is that of the best model.
+  void finish_checkpoint_of_epoch() noexcept;
+  // Whether the checkpoint of the current step must be written before the next step, because
+  // workers that continue without rank 0 could not write it any more: that of the best model.
+  bool must_save_now() const { return best_checkpoint_due(); }
   // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`
   // (name -> content). Returns the SHA-256 of model.safetensors.
   std::string write_model(const std::map<std::string, std::string>& results);
@@ -110,18 +131,29 @@ class TrainingState {
   const checkpoint::TrainerState& trainer_state() const { return state_; }
   std::int64_t step() const { return state_.global_step; }  // completed steps
   // The step of the newest checkpoint that this process has written, resumed from or heard of when
-  // the membership epoch began; -1: none.
+  // the membership epoch began; -1: none. Never one that is not committed.
   std::int64_t last_checkpoint_step() const { return last_checkpoint_step_; }
   const RecoveryCounts& recovery_counts() const { return counts_; }
   double train_seconds() const { return train_seconds_; }
   void add_train_seconds(double seconds) { train_seconds_ += seconds; }
   std::int64_t failed_checkpoints() const { return retry_.failures(); }
+  // How long checkpoints have waited for the ones before.
+  double checkpoint_wait_seconds() const {
+    return std::chrono::duration<double>(checkpoint_wait_).count();
+  }
 
  private:
   // At a new best evaluation, if the training needs its weights later.
   bool best_checkpoint_due() const;
-  void write_checkpoint(std::uint64_t membership_epoch);
-  void prune_checkpoints();
+  bool checkpoint_follows() const;
+  // The newest step whose checkpoint is written or being written.
+  std::int64_t newest_checkpoint_step() const {
+    return std::max(last_checkpoint_step_, writer_.step().value_or(-1));
+  }
+  // Copies the tensors if it runs in the background.
+  CheckpointRequest make_request(std::uint64_t membership_epoch);
+  void handle(const CheckpointOutcome& outcome);
+  void handle_failure(std::int64_t step, const Failure& failure);
   void append_to_log_history();
   const checkpoint::OutputWriter& output() const;
   void load_initial_weights(bool log_differences);
@@ -141,16 +173,23 @@ class TrainingState {
   void set_progress(const std::string& text);
   void count_lost_steps(const RestoreFrom& from);
   void describe_job();
-  std::vector<checkpoint::TensorView> views(float* base) const;
   checkpoint::TrainingTensors tensors() const;
 
   const Job& job_;
   nn::Model<Activation>& model_;
   nn::Optimizer<Activation>& optimizer_;
+  const kernels::ParameterOps& ops_;
   Faults& faults_;
   Logger& log_;
   std::optional<checkpoint::OutputWriter> output_;
   CheckpointRetry retry_;
+  CheckpointWriter writer_;
+  bool copy_considered_ = false;  // reserve_checkpoint_copy() has decided
+  // The last steps at which save_strategy asked for a checkpoint, and at which this process began
+  // one. The first is the same on all workers.
+  std::int64_t save_step_ = 0;
+  std::int64_t attempted_save_step_ = 0;
+  Duration checkpoint_wait_{};
   bool differences_logged_ = false;
   checkpoint::TrainerState state_;
   StepReport last_report_;

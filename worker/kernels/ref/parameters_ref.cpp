@@ -1,4 +1,5 @@
-// Reference AdamW, sum of squares and sums of rows, in plain loops.
+// Reference AdamW, sum of squares, copies and sums of rows, in plain loops.
+#include <algorithm>
 #include <cmath>
 
 #include "worker/kernels/ref/ref.h"
@@ -41,5 +42,7 @@ double sum_of_squares(const float* x, std::int64_t count) {
   }
   return partial[0];
 }
+
+void copy(const float* from, std::int64_t count, float* to) { std::copy_n(from, count, to); }
 
 }  // namespace tilewright::kernels::ref

@@ -33,6 +33,6 @@ constexpr KernelTable<Activation> make_kernel_table() {
 constinit const KernelTables kRefKernels = {
     make_kernel_table<float>(),
     make_kernel_table<bf16>(),
-    {"ref", ref::add_rows, ref::adamw, ref::sum_of_squares, dropout_masks_ref}};
+    {"ref", ref::add_rows, ref::adamw, ref::sum_of_squares, ref::copy, dropout_masks_ref}};
 
 }  // namespace tilewright::kernels

@@ -52,5 +52,6 @@ void add_rows(const float* d_sum, std::int64_t H, const std::int32_t* rows, std:
 void adamw(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
            float* v);
 double sum_of_squares(const float* x, std::int64_t count);
+void copy(const float* from, std::int64_t count, float* to);
 
 }  // namespace tilewright::kernels::ref

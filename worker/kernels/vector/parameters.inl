@@ -1,4 +1,4 @@
-// AdamW, sum of squares and sums of rows.
+// AdamW, sum of squares, copies and sums of rows.
 namespace tilewright::kernels {
 namespace {
 
@@ -66,6 +66,16 @@ double sum_of_squares(const float* x, std::int64_t count) {
     for (int k = 0; k < half; ++k) partial[k] += partial[k + half];
   }
   return partial[0];
+}
+
+void copy(const float* from, std::int64_t count, float* to) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    prefetch(from + i + kAhead);
+    store_past_caches(to + i, load(from + i));
+  }
+  if (i < count) store_first(to + i, load_first(from + i, count - i), count - i);
+  end_stores_past_caches();
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ constexpr KernelTable<Activation> make_kernel_table(const char* name) {
 constexpr KernelTables make_kernel_tables(const char* name) {
   return {make_kernel_table<float>(name),
           make_kernel_table<bf16>(name),
-          {name, add_rows, adamw, sum_of_squares, dropout_masks}};
+          {name, add_rows, adamw, sum_of_squares, copy, dropout_masks}};
 }
 
 }  // namespace

@@ -46,6 +46,9 @@ inline Vec load_first(const float* p, std::int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
 }
 inline void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
+// `p` is aligned. Other threads see the stores after end_stores_past_caches().
+inline void store_past_caches(float* p, Vec x) { _mm512_stream_ps(p, x); }
+inline void end_stores_past_caches() { _mm_sfence(); }
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 inline void prefetch_for_write(void* p) {
   asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(p)));

@@ -54,8 +54,13 @@ TEST(Coordinator, FormsAnEpochAndReportsProgress) {
   report.examples_per_second = 64;
   report.last_checkpoint_step = 8;
   report.phase = "training";
-  report.metrics = {{"accuracy", 0.75}, {"gflops", 300},  {"peak_gflops", 900},
-                    {"eta_seconds", 5}, {"grad_norm", 1}, {"failed_checkpoints", 2}};
+  report.metrics = {{"accuracy", 0.75},
+                    {"gflops", 300},
+                    {"peak_gflops", 900},
+                    {"eta_seconds", 5},
+                    {"grad_norm", 1},
+                    {"failed_checkpoints", 2},
+                    {"checkpoint_wait_seconds", 3}};
   (assignment->rank == 0 ? zero : one)->report(report);
   std::optional<policy::RendezvousView> live;
   do {

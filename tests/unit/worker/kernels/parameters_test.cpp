@@ -115,6 +115,26 @@ TEST_P(ParametersTest, SumOfSquaresMatchesTheReferenceBitForBit) {
   }
 }
 
+TEST_P(ParametersTest, CopyKeepsEveryBitAndWritesNothingElse) {
+  for (const std::int64_t count : {0, 1, 15, 16, 17, 31, 64, 1000}) {
+    for (const std::int64_t offset : {0, 1, 5}) {  // of the source: it may have any alignment
+      std::vector<std::uint32_t> from(static_cast<std::size_t>(count + offset));
+      // -0, a signalling NaN, infinity, a denormal number, 1.
+      constexpr std::uint32_t kBits[] = {0x80000000u, 0x7fa00001u, 0xff800000u, 1, 0x3f800000u};
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = kBits[i % std::size(kBits)];
+      constexpr std::uint32_t kGuard = 0x55555555u;
+      alignas(64) std::uint32_t to[1024];
+      std::ranges::fill(to, kGuard);
+      ops().copy(reinterpret_cast<const float*>(from.data()) + offset, count,
+                 reinterpret_cast<float*>(to));
+      EXPECT_TRUE(std::equal(from.begin() + offset, from.end(), to)) << count << " " << offset;
+      EXPECT_TRUE(
+          std::all_of(to + count, std::end(to), [](std::uint32_t x) { return x == kGuard; }))
+          << count << " " << offset;
+    }
+  }
+}
+
 // For each of the `distinct` ids, its token rows in [begin, end).
 struct Occurrences {
   std::vector<std::int32_t> rows, offsets = {0};

@@ -36,6 +36,17 @@ TEST(MemoryEstimate, IsAcceptedUpToExactlyTheAvailableMemory) {
   EXPECT_THROW(check_memory(need(), 1278 * kMib - 1), Failure);
 }
 
+// It is allocated after the first step, before a larger world needs more gradient buffers.
+TEST(MemoryEstimate, IncludesTheCopyForCheckpoints) {
+  MemoryEstimate copying = need();
+  copying.checkpoint_copy = 300 * kMib;
+  EXPECT_EQ(copying.total(), 1578 * kMib);
+  EXPECT_TRUE(refusal(copying, 1577 * kMib)
+                  .starts_with("not enough memory: this training needs about 1578 MiB (weights and "
+                               "moments 300, packed weights 50, activations of 4096 tokens 700, "
+                               "gradients 100, copy for checkpoints 300), found 1577 MiB"));
+}
+
 TEST(MemoryEstimate, ErrorSuggestsASmallerBatch) {
   EXPECT_EQ(
       refusal(need(), 800 * kMib),

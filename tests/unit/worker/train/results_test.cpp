@@ -44,9 +44,12 @@ class FinishedTrainer : public Trainer {
   std::string write_model(const std::map<std::string, std::string>&) override { return ""; }
   void write_results(const std::map<std::string, std::string>&) override {}
   void save_checkpoint(std::uint64_t) override {}
+  void finish_checkpoint(Duration) override {}
+  void finish_checkpoint_of_epoch() override {}
   std::int64_t step() const override { return state_.global_step; }
   std::int64_t last_checkpoint_step() const override { return -1; }
   std::int64_t failed_checkpoints() const override { return 0; }
+  double checkpoint_wait_seconds() const override { return 0; }
   const checkpoint::TrainerState& state() const override { return state_; }
   const MemoryEstimate& memory_estimate() const override { return memory_; }
   const RecoveryCounts& recovery_counts() const override { return counts_; }

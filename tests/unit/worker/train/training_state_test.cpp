@@ -1,14 +1,18 @@
 // Tests what a worker restores from, and that a failed checkpoint does not end the training.
 #include "worker/train/training_state.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <thread>
 
 #include "tests/support/paths.h"
 #include "worker/checkpoint/output_ownership.h"
@@ -111,7 +115,7 @@ class TrainingStateTest : public ::testing::Test {
   std::ostringstream log_text_;
   std::shared_ptr<Logger> log_ =
       std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_text_));
-  TrainingState<float> state_{job_, model_, optimizer_, faults_, *log_};
+  TrainingState<float> state_{job_, model_, optimizer_, parameter_ops_, faults_, *log_};
 };
 
 // Epochs without a checkpoint start from the weights that the first one started from.
@@ -216,6 +220,174 @@ TEST_F(TrainingStateTest, DoesNotGoOnIfANewerProcessWrites) {
                  HasSubstr("a newer process of this job (epoch 2)"));
 }
 
+// Checkpoints in the background. A file of the tokenizer, which each one copies first, is a FIFO:
+// the background thread waits until the test writes to it.
+class BackgroundCheckpointTest : public TrainingStateTest {
+ protected:
+  BackgroundCheckpointTest() {
+    hold();
+    restore();
+    own_output(1);
+    train_to(3);
+    set_state(3);
+    EXPECT_GT(state_.reserve_checkpoint_copy(), 0u);
+    train_to(4);
+    set_state(4);
+  }
+  // No test that fails leaves a waiting thread.
+  ~BackgroundCheckpointTest() override {
+    const int fifo = open(vocabulary().c_str(), O_RDWR | O_CLOEXEC);
+    fs::remove(vocabulary());
+    close(fifo);
+    state_.finish_checkpoint(kCheckpointTimeout);
+  }
+  fs::path vocabulary() const { return model_dir_ / "vocab.txt"; }
+  // From now on readers of the file wait.
+  void hold() const {
+    fs::remove(vocabulary());
+    EXPECT_EQ(mkfifo(vocabulary().c_str(), 0600), 0);
+  }
+  // Waits for the reader and lets it continue; later readers wait for the next call if `again`.
+  void release(bool again = false) const {
+    std::ofstream fifo(vocabulary());
+    if (again) {
+      hold();
+    } else {
+      fs::remove(vocabulary());
+      std::ofstream(vocabulary()) << "[PAD]\n";
+    }
+    fifo << "[PAD]\n";
+  }
+  // All weights and moments.
+  void set_state(float value) {
+    std::ranges::fill(model_.parameters(), value);
+    std::ranges::fill(optimizer_.exp_avg(), -value);
+    std::ranges::fill(optimizer_.exp_avg_sq(), 2 * value);
+  }
+  void expect_state(float value) {
+    const auto all = [](std::span<const float> values, float wanted) {
+      return std::ranges::all_of(values, [&](float x) { return x == wanted; });
+    };
+    EXPECT_TRUE(all(model_.parameters(), value));
+    EXPECT_TRUE(all(optimizer_.exp_avg(), -value));
+    EXPECT_TRUE(all(optimizer_.exp_avg_sq(), 2 * value));
+  }
+};
+
+TEST_F(BackgroundCheckpointTest, HoldsTheStateOfItsStepAndCountsOnlyWhenItIsCommitted) {
+  EXPECT_TRUE(state_.save_due(monotonic_now()));
+  state_.start_checkpoint(1);
+  EXPECT_FALSE(state_.save_due(monotonic_now()));
+  train_to(6);
+  set_state(6);
+  state_.poll_checkpoint();
+  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
+  EXPECT_EQ(log_text_.str().find("wrote"), std::string::npos);
+  EXPECT_FALSE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
+
+  release();
+  state_.finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  EXPECT_THAT(log_text_.str(), HasSubstr("wrote " + (output_ / "checkpoint-4").string() + " in "));
+  expect_state(6);
+  restore({.resume = true, .required_step = 4});
+  EXPECT_EQ(state_.step(), 4);
+  expect_state(4);
+}
+
+TEST_F(BackgroundCheckpointTest, TheNextOneWaitsForIt) {
+  state_.start_checkpoint(1);
+  std::thread later([&] { release(true); });
+  train_to(8);
+  set_state(8);
+  state_.start_checkpoint(1);
+  later.join();
+  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  EXPECT_GE(state_.checkpoint_wait_seconds(), 0);
+  release();
+  state_.finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.last_checkpoint_step(), 8);
+  EXPECT_EQ(checkpoint::list_checkpoints(output_).size(), 2u);
+  EXPECT_EQ(state_.failed_checkpoints(), 0);
+}
+
+TEST_F(BackgroundCheckpointTest, IsCompleteBeforeTheOutputIsWritten) {
+  state_.start_checkpoint(1);
+  std::thread later([&] { release(); });
+  state_.write_model({});
+  later.join();
+  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  EXPECT_TRUE(fs::exists(output_ / "checkpoint-4/checksums.json"));
+  EXPECT_TRUE(fs::exists(output_ / "model.safetensors"));
+}
+
+TEST_F(BackgroundCheckpointTest, IsTriedAgainIfItCannotBeWritten) {
+  state_.start_checkpoint(1);
+  const fs::path away = directory_.path() / "away";
+  fs::rename(output_, away);  // as if the volume were gone
+  release();
+  state_.finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.failed_checkpoints(), 1);
+  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_THAT(log_text_.str(), HasSubstr("checkpoint of step 4 not written: "));
+  fs::rename(away, output_);
+  train_to(5);
+  EXPECT_FALSE(state_.save_due(monotonic_now()));
+  EXPECT_TRUE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
+}
+
+TEST_F(BackgroundCheckpointTest, EndsTheTrainingIfANewerProcessWrites) {
+  state_.start_checkpoint(1);
+  checkpoint::acquire_output_dir(output_, {"uid-1", 2});
+  release();
+  expect_failure(
+      [&] {
+        for (;;) state_.poll_checkpoint();
+      },
+      ExitCode::kSuperseded, HasSubstr("a newer process of this job (epoch 2)"));
+  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
+}
+
+// The process owns the output in the next membership epoch, before the checkpoint is complete.
+TEST_F(BackgroundCheckpointTest, IsWrittenAgainIfItsEpochEndsFirst) {
+  state_.start_checkpoint(1);
+  own_output(2);
+  release(true);
+  state_.finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  train_to(5);
+  EXPECT_TRUE(state_.save_due(monotonic_now()));
+  state_.start_checkpoint(2);
+  release();
+  state_.finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.last_checkpoint_step(), 5);
+}
+
+// All workers know at which step the lost rank 0 had to write.
+TEST_F(BackgroundCheckpointTest, IsWrittenByTheNextRank0IfTheFirstIsLost) {
+  train_to(6);
+  state_.load(state_.save());
+  EXPECT_TRUE(state_.save_due(monotonic_now()));
+  state_.start_checkpoint(1);
+  release();
+  state_.finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.last_checkpoint_step(), 6);
+}
+
+TEST_F(TrainingStateTest, ReservesNoCopyIfNoCheckpointFollows) {
+  job_.schedule.total_steps = 8;
+  for (const std::int64_t step : {4, 5}) {  // the last checkpoint is due at step 4
+    TrainingState<float> state(job_, model_, optimizer_, parameter_ops_, faults_, *log_);
+    state.restore(*collectives::Mesh::single_rank(), {});
+    state.set_output(
+        checkpoint::acquire_output_dir(output_, {"uid-1", static_cast<std::uint64_t>(step)}));
+    while (state.step() < step) state.add({.step = state.step() + 1, .total_steps = 8});
+    EXPECT_EQ(state.reserve_checkpoint_copy() > 0, step == 4) << step;
+  }
+}
+
 // Trains to a step and evaluates there.
 class BestModelTest : public TrainingStateTest {
  protected:
@@ -267,7 +439,7 @@ TEST_F(BestModelTest, IsKeptAndLoadedAtTheEnd) {
 TEST_F(BestModelTest, SurvivesARestart) {
   evaluate_at(2, 0.75);
   evaluate_at(4, 0.5);
-  TrainingState<float> fresh(job_, model_, optimizer_, faults_, *log_);
+  TrainingState<float> fresh(job_, model_, optimizer_, parameter_ops_, faults_, *log_);
   std::ranges::fill(model_.parameters(), 0.0f);
   fresh.restore(*collectives::Mesh::single_rank(), {.resume = true, .required_step = 4});
   EXPECT_THAT(parameters(), Each(0.5f));

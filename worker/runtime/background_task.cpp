@@ -1,0 +1,96 @@
+#include "worker/runtime/background_task.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace tilewright::runtime {
+namespace {
+
+// On a core with a thread of the pool the task gets a tenth of the time: one level of niceness is a
+// factor of about 1.25.
+constexpr int kNiceness = 10;
+
+// Only advice: a kernel that refuses it changes the speed.
+void lower_priority() {
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_BATCH, &none);
+  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));
+}
+
+// Keeps the process's signals from interrupting the system calls of threads that start meanwhile.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+// Shared with the thread, which may outlive the object.
+struct BackgroundTask::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ended = false;
+  std::exception_ptr failure;
+};
+
+BackgroundTask::BackgroundTask() = default;
+
+BackgroundTask::~BackgroundTask() {
+  if (thread_.joinable()) thread_.detach();
+}
+
+void BackgroundTask::start(std::function<void()> task) {
+  TW_CHECK(!active(), "a background task is started while another one is active");
+  auto state = std::make_shared<State>();
+  {
+    const BlockedSignals blocked;
+    thread_ = std::thread([state, task = std::move(task)]() mutable {
+      lower_priority();
+      std::exception_ptr failure;
+      try {
+        task();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      task = nullptr;  // what it owns ends before wait() returns
+      const std::lock_guard lock(state->mutex);
+      state->failure = std::move(failure);
+      state->ended = true;
+      state->changed.notify_all();
+    });
+  }
+  state_ = std::move(state);
+}
+
+bool BackgroundTask::wait(std::chrono::nanoseconds timeout) {
+  if (!active()) return true;
+  {
+    std::unique_lock lock(state_->mutex);
+    if (!state_->changed.wait_for(lock, timeout, [&] { return state_->ended; })) return false;
+  }
+  thread_.join();
+  const std::shared_ptr<State> state = std::exchange(state_, nullptr);
+  if (state->failure) std::rethrow_exception(state->failure);
+  return true;
+}
+
+}  // namespace tilewright::runtime
