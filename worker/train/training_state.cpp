@@ -500,7 +500,12 @@ std::uint64_t TrainingState<Activation>::reserve_checkpoint_copy() {
         ((bytes + kReservedBytes - available) >> 20) + 1);
     return 0;
   }
-  writer_.reserve(elements);
+  try {
+    writer_.reserve(elements);
+  } catch (const Failure& failure) {
+    log_.info("checkpoints are written between steps: {}", failure.what());
+    return 0;
+  }
   return bytes;
 }
 
@@ -525,6 +530,10 @@ template <typename Activation>
 void TrainingState<Activation>::save_checkpoint(std::uint64_t membership_epoch) {
   start_checkpoint(membership_epoch);
   if (const auto outcome = writer_.wait(kCheckpointTimeout)) handle(*outcome);
+  if (const auto step = writer_.step()) {
+    log_.warn("the checkpoint of step {} is still being written after {} min", *step,
+              kCheckpointTimeout.count());
+  }
 }
 
 template <typename Activation>
