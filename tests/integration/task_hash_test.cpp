@@ -72,7 +72,7 @@ TEST_F(QuestionAnsweringTraining, HasTheSameHashWhenKilledAndResumed) {
   const std::string reference = train_in_one_process("undisturbed", 2, task());
   std::vector<std::string> arguments = flags("killed");
   for (const std::string& flag : task()) arguments.push_back(flag);
-  for (const char* point : {"step.after_update@5", "evaluate.begin"}) {
+  for (const char* point : {"checkpoint.done@3", "evaluate.begin"}) {
     const ScopedFault fault(point);
     EXPECT_EQ(run(arguments), 128 + SIGKILL) << point << "\n" << output_;
     EXPECT_FALSE(fs::exists(folder() / "killed/model.safetensors")) << point;
@@ -140,7 +140,7 @@ TEST_F(RegressionTraining, HasTheSameHashWhenKilledAndResumed) {
   std::vector<std::string> arguments = flags("killed");
   for (const std::string& flag : task()) arguments.push_back(flag);
   {
-    const ScopedFault fault("step.after_update@5");
+    const ScopedFault fault("checkpoint.done@3");
     EXPECT_EQ(run(arguments), 128 + SIGKILL) << output_;
   }
   EXPECT_EQ(train_in_one_process("killed", 2, task()), reference);

@@ -71,7 +71,8 @@ TEST_F(Training, RejectsFewerShardsThanProcesses) {
 TEST_F(Training, HasTheSameHashWhenKilledAndResumed) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {
-    const ScopedFault fault("step.after_update@9");
+    // In a later step, as soon as checkpoint-8 is committed.
+    const ScopedFault fault("checkpoint.done@7");
     EXPECT_EQ(run(flags("killed")), 128 + SIGKILL);
   }
   EXPECT_FALSE(fs::exists(folder() / "killed/model.safetensors"));
@@ -85,7 +86,7 @@ TEST_F(Training, KeepsItsInstructionSetWhenItResumes) {
   {
     const testing::ScopedVariable isa("TILEWRIGHT_ISA", "avx2");
     reference = train_in_one_process("undisturbed", 2);
-    const ScopedFault fault("step.after_update@9");
+    const ScopedFault fault("checkpoint.done@7");
     EXPECT_EQ(run(flags("killed")), 128 + SIGKILL);
   }
   {
@@ -102,7 +103,7 @@ TEST_F(Training, KeepsItsInstructionSetWhenItResumes) {
 TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {
-    const ScopedFault fault("step.after_update@9");
+    const ScopedFault fault("checkpoint.done@7");
     EXPECT_EQ(run(flags("out")), 128 + SIGKILL);
   }
   ASSERT_TRUE(fs::exists(folder() / "out/checkpoint-8"));
