@@ -25,7 +25,7 @@ unit: ## builds and runs the unit tests alone
 	ctest --preset $(PRESET) -L unit
 
 TARGETS ?= tilewright tilewright-worker
-# Several sources at once take a third of the time; for edits to single sources, configure with -DTILEWRIGHT_UNITY=OFF.
+# Several sources at once; for edits to single sources, configure with -DTILEWRIGHT_UNITY=OFF.
 CMAKE_FLAGS ?= -DTILEWRIGHT_UNITY=ON
 build: deps
 	cmake --preset $(PRESET) $(CMAKE_FLAGS)

@@ -43,8 +43,8 @@ if(TILEWRIGHT_PCH)
     <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <set> <string> <thread> <vector>)
 endif()
 
-# `make` and the sanitizer presets compile several sources of a module or test program as one, which takes a third to half
-# of the time. NO_UNITY: for modules whose sources use the same names in their unnamed namespaces.
+# `make` and the sanitizer presets compile several sources of a module or test program as one, which takes less time.
+# NO_UNITY: for modules whose sources use the same names in their unnamed namespaces.
 option(TILEWRIGHT_UNITY "Compile several sources at once" OFF)
 function(tilewright_use_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY} UNITY_BUILD_BATCH_SIZE 6)

@@ -41,7 +41,7 @@ std::optional<std::vector<Range>> split_with_fewest_subtrees(
     const std::function<bool(int rank, Range)>& is_allowed) {
   constexpr int kImpossible = std::numeric_limits<int>::max();
   const auto world = static_cast<int>(most.size());
-  const auto row = static_cast<std::size_t>(shards + 1);
+  const auto row = static_cast<std::size_t>(shards) + 1;
   // By rank and end: the fewest subtrees of ranks 0 to rank over the shards [0, end), and where the
   // rank's shards then begin.
   std::vector<int> fewest(row, kImpossible);
