@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -15,15 +16,18 @@
 namespace tilewright::runtime {
 namespace {
 
-// On a core with a thread of the pool the task gets a tenth of the time: one level of niceness is a
-// factor of about 1.25.
+// Above that of the process. On a core with a thread of the pool the task gets a tenth of the time:
+// one level of niceness is a factor of about 1.25.
 constexpr int kNiceness = 10;
+constexpr int kLowestPriority = 19;
 
 // Only advice: a kernel that refuses it changes the speed.
 void lower_priority() {
   const sched_param none{};
   sched_setscheduler(0, SCHED_BATCH, &none);
-  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));
+  const auto thread = static_cast<id_t>(gettid());
+  const int niceness = std::min(getpriority(PRIO_PROCESS, thread) + kNiceness, kLowestPriority);
+  static_cast<void>(setpriority(PRIO_PROCESS, thread, niceness));
 }
 
 // Keeps the process's signals from interrupting the system calls of threads that start meanwhile.

@@ -58,8 +58,8 @@ TEST(BalancedSplit, HasTheSmallestCostAndThenTheFewestSubtreesOfAllSplits) {
   for (int trial = 0; trial < 300; ++trial) {
     const int shards = 1 << (random() % 5);
     const int world = 1 + static_cast<int>(random() % static_cast<unsigned>(std::min(shards, 4)));
-    std::vector<double> costs;
-    for (int rank = 0; rank < world; ++rank) costs.push_back(1 + (random() % 8) / 4.0);
+    std::vector<double> costs(static_cast<std::size_t>(world));
+    for (double& cost : costs) cost = 1 + (random() % 8) / 4.0;
     const std::size_t most_subtrees = trial % 2 == 0 ? 100 : 1 + random() % 3;
     const auto is_allowed = [&](int, Range range) {
       return aligned_subtrees(range).size() <= most_subtrees;
