@@ -232,7 +232,8 @@ int ObjectReader::choice(std::string_view name, std::span<const std::string_view
   const nlohmann::json* value = take(name);
   if (value == nullptr) return -1;
   // Kubeflow's types have an empty string for a value that is not set.
-  if (context_.pytorchjob && *value == "") return -1;
+  const auto* text = value->get_ptr<const std::string*>();
+  if (context_.pytorchjob && text != nullptr && text->empty()) return -1;
   for (std::size_t i = 0; value->is_string() && i < names.size(); ++i) {
     if (*value == names[i]) return static_cast<int>(i);
   }

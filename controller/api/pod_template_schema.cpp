@@ -141,6 +141,7 @@ json not_pytorch(json name) {
 
 json command_words() {
   std::vector<std::string> parts;
+  parts.reserve(std::size(kTrainingPrograms));
   for (const std::string_view program : kTrainingPrograms) {
     parts.push_back(fmt::format("!self.startsWith('{0}') && !self.endsWith('{0}')", program));
   }

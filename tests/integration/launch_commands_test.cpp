@@ -54,7 +54,7 @@ class LaunchCommand : public testing::HubTraining {
     return std::regex_replace(line, std::regex("^[-0-9T:.]+ info "), "");
   }
 
-  std::string in_folder(std::string text) const {
+  std::string in_folder(const std::string& text) const {
     return std::regex_replace(text, std::regex("/tmp/"), folder().string() + "/");
   }
 };

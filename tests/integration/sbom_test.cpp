@@ -1,5 +1,6 @@
 // The root file systems of the images that docker/collect-root makes: the bill of materials of each,
 // and the programs of the worker's.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +56,7 @@ class BillOfMaterials : public ::testing::TestWithParam<Image> {
   }
 
   fs::path collect_root(const std::string& name) const {
-    const fs::path root = folder_.path() / name;
+    fs::path root = folder_.path() / name;
     const CommandResult result =
         run(testing::source_dir() / "docker/collect-root",
             {testing::program(GetParam().program).string(), root.string(), GetParam().name});
@@ -218,11 +219,11 @@ TEST_P(BillOfMaterials, HasTheVersionsOfDpkgAndTheLicensesOfNotice) {
     const json& reference = entry.at("externalRefs").at(0);
     EXPECT_EQ(reference.at("referenceCategory"), "PACKAGE-MANAGER");
     EXPECT_EQ(reference.at("referenceType"), "purl");
-    EXPECT_THAT(
-        reference.at("referenceLocator").get<std::string>(),
-        ::testing::AllOf(HasSubstr("pkg:deb/"),
-                         HasSubstr("/" + std::regex_replace(name + "@" + version, plus, "%2B") +
-                                   "?arch=" + dpkg.output.substr(space + 1))));
+    const std::string suffix = fmt::format(
+        "/{}?arch={}", std::regex_replace(fmt::format("{}@{}", name, version), plus, "%2B"),
+        dpkg.output.substr(space + 1));
+    EXPECT_THAT(reference.at("referenceLocator").get<std::string>(),
+                ::testing::AllOf(HasSubstr("pkg:deb/"), HasSubstr(suffix)));
   }
   EXPECT_THAT(debian_packages(), Contains("ca-certificates"));
   EXPECT_THAT(debian_packages(), Contains("nlohmann-json3-dev")) << "header-only, from NOTICE";

@@ -16,7 +16,7 @@ constexpr int kSshPort = 22;
 
 std::filesystem::path find_program(const char* name) {
   for (const char* directory : {"/usr/sbin", "/usr/bin", "/sbin", "/bin"}) {
-    const std::filesystem::path path = std::filesystem::path(directory) / name;
+    std::filesystem::path path = std::filesystem::path(directory) / name;
     if (access(path.c_str(), X_OK) == 0) return path;
   }
   return {};

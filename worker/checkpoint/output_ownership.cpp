@@ -150,8 +150,8 @@ OwnershipMarker write_marker(const fs::path& directory, const OutputRequest& req
   constexpr int kMaxAttempts = 16;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const OutputStatus found = check_existing(directory, request);
-    const OwnershipMarker marker{new_writer(request.job_uid, epoch_of(request, found)),
-                                 found.ownership == OutputOwnership::kOverwritten};
+    OwnershipMarker marker{new_writer(request.job_uid, epoch_of(request, found)),
+                           found.ownership == OutputOwnership::kOverwritten};
     if (found.has_marker ? replace_marker(directory, found.marker, marker)
                          : create_marker(directory, marker)) {
       remove_staging_of_ended_writers(directory, marker.writer);

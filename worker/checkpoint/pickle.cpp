@@ -253,6 +253,7 @@ class Machine {
                           kMaxDimensions));
     }
     std::vector<std::int64_t> out;
+    out.reserve(list.size());
     for (const Value& element : list) out.push_back(integer(element, what));
     return out;
   }

@@ -11,9 +11,11 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <memory>
+
 namespace {
 
-constexpr const char* kWorker = "/../libexec/tilewright-worker";
+constexpr char kWorker[] = "/../libexec/tilewright-worker";
 constexpr const char* kMissingPreloads = "TILEWRIGHT_MISSING_PRELOADS";  // see environment.h
 
 // Where the loader looks for a name without a slash, besides LD_LIBRARY_PATH and its cache.
@@ -43,10 +45,15 @@ bool exists(const char* entry) {
          is_in(kLibraryDirectories, entry);
 }
 
-// Appends to a list in a buffer that is large enough.
-void append(char* list, const char* entry) {
-  if (*list != '\0') strcat(list, ":");
-  strcat(list, entry);
+struct Free {
+  void operator()(char* text) const { free(text); }
+};
+using Text = std::unique_ptr<char, Free>;
+
+// Appends to a list in a buffer of `size` bytes, which are enough.
+void append(char* list, size_t size, const char* entry) {
+  const size_t used = strlen(list);
+  snprintf(list + used, size - used, "%s%s", used == 0 ? "" : ":", entry);
 }
 
 // Returns false if memory or the environment is exhausted.
@@ -55,18 +62,18 @@ bool remove_missing_preloads() {
   const char* preloads = getenv("LD_PRELOAD");
   if (preloads == nullptr) return true;
   const size_t size = strlen(preloads) + 1;
-  char* entries = strdup(preloads);
-  char* kept = static_cast<char*>(calloc(1, size));
-  char* missing = static_cast<char*>(calloc(1, size));
+  const Text entries(strdup(preloads));
+  const Text kept(static_cast<char*>(calloc(1, size)));
+  const Text missing(static_cast<char*>(calloc(1, size)));
   if (entries == nullptr || kept == nullptr || missing == nullptr) return false;
   char* rest = nullptr;
-  for (char* entry = strtok_r(entries, ": \t\n", &rest); entry != nullptr;
+  for (char* entry = strtok_r(entries.get(), ": \t\n", &rest); entry != nullptr;
        entry = strtok_r(nullptr, ": \t\n", &rest)) {
-    append(exists(entry) ? kept : missing, entry);
+    append((exists(entry) ? kept : missing).get(), size, entry);
   }
   if (*missing == '\0') return true;
-  const int changed = *kept == '\0' ? unsetenv("LD_PRELOAD") : setenv("LD_PRELOAD", kept, 1);
-  return changed == 0 && setenv(kMissingPreloads, missing, 1) == 0;
+  const int changed = *kept == '\0' ? unsetenv("LD_PRELOAD") : setenv("LD_PRELOAD", kept.get(), 1);
+  return changed == 0 && setenv(kMissingPreloads, missing.get(), 1) == 0;
 }
 
 int fail(const char* what, const char* why) {
@@ -81,11 +88,11 @@ int main(int, char** argv) {
   // The path by which the kernel started this program; realpath() follows links of other names.
   const auto* started =
       reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // NOLINT: an address as an integer
-  char path[PATH_MAX + sizeof "/../libexec/tilewright-worker"];
+  char path[PATH_MAX + sizeof kWorker];
   if (started == nullptr || realpath(started, path) == nullptr) {
     return fail(started == nullptr ? "its path" : started, strerror(errno));
   }
-  strcpy(strrchr(path, '/'), kWorker);
+  memcpy(strrchr(path, '/'), kWorker, sizeof kWorker);
   execv(path, argv);
   return fail(path, strerror(errno));
 }

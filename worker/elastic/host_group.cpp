@@ -301,7 +301,8 @@ struct Check {
 std::string started_line(const std::string& version) { return kStarted + version + "\n"; }
 
 std::vector<Host> this_host_first(std::vector<Host> hosts) {
-  std::ranges::stable_partition(hosts, [](const Host& one) { return is_this_host(one.name); });
+  std::stable_partition(hosts.begin(), hosts.end(),
+                        [](const Host& one) { return is_this_host(one.name); });
   return hosts;
 }
 

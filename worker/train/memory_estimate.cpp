@@ -118,7 +118,9 @@ std::uint64_t spare_memory(const std::vector<MemoryDemand>& by_rank, std::size_t
   for (const runtime::MemoryPool& own : by_rank.at(rank).pools) {
     const PoolUse use = use_of(own.name, by_rank);
     const std::uint64_t available = use.left + use.held;
-    spare = std::min(spare, available > use.needed ? (available - use.needed) / use.sharers : 0);
+    spare = std::min(spare, available > use.needed
+                                ? (available - use.needed) / std::max<std::uint64_t>(use.sharers, 1)
+                                : 0);
   }
   return spare;
 }

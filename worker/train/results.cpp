@@ -44,7 +44,8 @@ void add_speed(MetricsJson& metrics, const std::string& prefix, double seconds, 
 void add_evaluation(MetricsJson& metrics, const std::string& prefix,
                     const EvaluationResult& evaluation) {
   MetricsJson own;
-  for (const auto& [name, value] : evaluation.metrics) own[prefix + "_" + name] = value;
+  for (const auto& [name, value] : evaluation.metrics)
+    own[fmt::format("{}_{}", prefix, name)] = value;
   if (!evaluation.metrics.empty()) own[prefix + "_loss"] = evaluation.loss;
   add_speed(own, prefix, evaluation.seconds, static_cast<double>(evaluation.examples),
             static_cast<double>(evaluation.steps));

@@ -191,10 +191,8 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
                                                          std::span<const std::int32_t> examples,
                                                          const nn::DropoutKey& key,
                                                          BucketStarter& buckets) {
-  std::vector<float*> buffers;
-  for (int i = 0; i < plan.gradients(); ++i) {
-    buffers.push_back(gradients_[static_cast<std::size_t>(i)].data());
-  }
+  std::vector<float*> buffers(static_cast<std::size_t>(plan.gradients()));
+  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i] = gradients_[i].data();
   collectives::TreeAccumulator accumulator(plan.subtrees(), buckets_.back().end,
                                            std::move(buffers));
   accumulator.begin_step();
@@ -205,7 +203,7 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
     nn::GradientSink sink;
     sink.groups = {accumulator.begin_micro_batch().data()};
     if (last) {
-      const collectives::GradientParts parts = accumulator.parts();
+      const collectives::GradientParts& parts = accumulator.parts();
       sum = parts.sum;
       buckets.begin_step(parts);
     }

@@ -1,5 +1,6 @@
 // Compares the files of predictions, byte by byte, and the metrics, digit by digit, with those of
 // the reference.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,9 +32,14 @@ std::vector<std::string> make_predictions(const Examples& examples) {
         c = static_cast<char>(std::isupper(c) != 0 ? std::tolower(c) : std::toupper(c));
       }
     }
-    const std::vector<std::string> all = {
-        gold, "THE " + gold + "!", gold.substr(0, gold.find(' ')), random,
-        "",   gold + " " + random, gold + "\u00a0an\u2003" + gold, swapped};
+    const std::vector<std::string> all = {gold,
+                                          fmt::format("THE {}!", gold),
+                                          gold.substr(0, gold.find(' ')),
+                                          random,
+                                          "",
+                                          fmt::format("{} {}", gold, random),
+                                          fmt::format("{}\u00a0an\u2003{}", gold, gold),
+                                          swapped};
     predictions.push_back(all[i % all.size()]);
   }
   return predictions;
@@ -76,6 +82,7 @@ TEST(SquadPredictions, HaveTheReferenceFilesAndMetrics) {
       EXPECT_EQ(sha256_hex(content), hashes.at(path)) << name << " " << path;
     }
     std::vector<std::string> answers;
+    answers.reserve(predictions.size());
     for (const Prediction& prediction : predictions) answers.push_back(prediction.answer);
     expect_metrics(
         options.version_2_with_negative ? score_v2(examples, answers) : score_v1(examples, answers),

@@ -128,25 +128,24 @@ class Reader {
     std::vector<std::string> keys(kMaxDepth + 2);  // the last key of the object at each depth
     bool rows_at_root = false;
     const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-      using enum Json::parse_event_t;
+      using Event = Json::parse_event_t;
       if (depth > kMaxDepth) {
         fail(fmt::format("is nested more than {} deep, {}", kMaxDepth, kLayouts));
       }
-      if (event == key) {
+      if (event == Event::key) {
         keys[static_cast<std::size_t>(depth)] = parsed.get_ref<const std::string&>();
         return true;
       }
       if (++values_ > kMaxValues) {
         fail(fmt::format("has more than {} values in one paragraph", kMaxValues));
       }
-      if (event == array_start && depth == 0) rows_at_root = true;
-      if (event != object_end) return true;
+      if (event == Event::array_start && depth == 0) rows_at_root = true;
+      if (event != Event::object_end) return true;
       const bool in_data = keys[1] == "data";
       if (depth == 4 && in_data && keys[3] == "paragraphs") {
         add_paragraph(parsed);
-      } else if (depth == 1 && rows_at_root) {
-        add_row(parsed, row_place());
-      } else if (depth == 2 && in_data && !parsed.contains("paragraphs")) {
+      } else if ((depth == 1 && rows_at_root) ||
+                 (depth == 2 && in_data && !parsed.contains("paragraphs"))) {
         add_row(parsed, row_place());
       } else if (depth != 2 || !in_data || !is_empty_list(parsed.at("paragraphs"))) {
         return true;

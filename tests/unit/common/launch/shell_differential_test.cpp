@@ -1,5 +1,6 @@
 // Generated commands have the meaning that bash gives them: each one that interpret() accepts runs
 // in bash with a program `python` that writes down what it was started with.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -95,7 +96,7 @@ class ShellDifferential : public ::testing::Test {
     command.arguments = {"-c", text};
     command.working_directory = root();
     for (const auto& [name, value] : environment_)
-      command.environment.push_back(name + "=" + value);
+      command.environment.push_back(fmt::format("{}={}", name, value));
     const auto result = testing::run_command(command);
     if (!fs::exists(root() / "record")) return std::nullopt;
     EXPECT_EQ(result.output, "");
@@ -248,6 +249,7 @@ TEST_F(ShellDifferential, ChosenScriptsMeanTheSame) {
   for (const char* text : {
            // What YAML makes of the folded text of a guide's manifest, and of one without deeper
            // indentation, where "\ " joins the blank to the next word.
+           // NOLINTNEXTLINE(bugprone-suspicious-missing-comma)
            "cd d1; pip install -r requirements.txt; python run_qa.py \\\n  --bf16 \\\n  "
            "--output_dir /tmp/output_$(date +%Y%m%d_%H%M%S) \\\n  --do_eval;",
            "python run_qa.py \\ --bf16 \\ --output_dir /tmp/out;",

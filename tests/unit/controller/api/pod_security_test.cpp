@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 using testing::errors_of;
-using testing::kManifest;
 using testing::with;
 
 std::string overlay_errors(const std::string& text) {

@@ -18,7 +18,6 @@ namespace tilewright::api {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
 
 // A PyTorchJob with `elastic` as its elasticPolicy and `spec` after its replica specs.
 std::string manifest(const std::string& spec = "", const std::string& elastic = "") {

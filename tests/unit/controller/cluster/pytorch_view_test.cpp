@@ -53,7 +53,7 @@ TEST(PyTorchView, HasTheSizesOfMasterAndWorkers) {
 }
 
 TEST(PyTorchView, TakesTheNearestBoundForReplicasOutside) {
-  api::PyTorchJob job = job_of(5, false);
+  api::PyTorchJob job = viewed_job(5, false);
   job.spec.elastic_policy.emplace();
   job.spec.elastic_policy->min_replicas = 2;
   job.spec.elastic_policy->max_replicas = 4;

@@ -216,7 +216,7 @@ TEST(PickleTest, DoesNotFollowSharedReferences) {
   std::string bomb = "]q" + std::string("\0", 1);
   for (int i = 0; i < 1000; ++i) {
     const std::string at = little(static_cast<std::uint64_t>(i), 4);
-    bomb += "(j" + at + "j" + at + "lr" + little(static_cast<std::uint64_t>(i) + 1, 4) + "0";
+    bomb += fmt::format("(j{}j{}lr{}0", at, at, little(static_cast<std::uint64_t>(i) + 1, 4));
     bomb += "N";  // keeps the stack's height
   }
   bomb += repeated("0", 1000) + ".";

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "common/base/result.h"
 #include "common/contract/environment.h"
 #include "tests/support/scoped_variable.h"
@@ -94,10 +96,16 @@ TEST(ExpandArguments, UsesTheOutputDirectoryOfTheJob) {
 }
 
 TEST(ExpandArguments, UsesTheClockWithoutIt) {
-  const auto before = std::time(nullptr);
+  // Not std::time(), whose coarse clock may still be in the second before.
+  const auto clock = [] {
+    return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now())
+        .time_since_epoch()
+        .count();
+  };
+  const auto before = clock();
   const std::string now = expand_arguments({"$(date +%s)"}, launched_at("")).arguments.front();
   EXPECT_GE(std::stoll(now), before);
-  EXPECT_LE(std::stoll(now), std::time(nullptr));
+  EXPECT_LE(std::stoll(now), clock());
 }
 
 TEST(ExpandArguments, LeavesOtherArguments) {

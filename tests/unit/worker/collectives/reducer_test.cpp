@@ -85,6 +85,7 @@ TEST_P(ReducerTest, GivesTheSameBitsForRandomSplits) {
     }
     std::ranges::sort(ends);
     std::vector<Range> split;
+    split.reserve(ends.size());
     for (const std::int64_t end : ends)
       split.push_back({split.empty() ? 0 : split.back().end, end});
     expect_exact(split, shards, 1003, 400, options, 1);

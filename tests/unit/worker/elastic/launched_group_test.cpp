@@ -74,6 +74,7 @@ struct Outcome {
 std::vector<Outcome> run(int world, int local_world, const Variables& variables, bool with_manager,
                          Space& space) {
   std::vector<std::future<Outcome>> ranks;
+  ranks.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) {
     ranks.push_back(std::async(std::launch::async, [&, rank] {
       Outcome outcome;
@@ -104,6 +105,7 @@ std::vector<Outcome> run(int world, int local_world, const Variables& variables,
     }));
   }
   std::vector<Outcome> outcomes;
+  outcomes.reserve(ranks.size());
   for (auto& rank : ranks) outcomes.push_back(rank.get());
   return outcomes;
 }
@@ -194,8 +196,8 @@ TEST(LaunchedGroup, RefusesAMasterAddressOfAnotherHost) {
   Space space;
   try {
     // TEST-NET-3: no host has it.
-    LaunchedGroup(process_of(0, 2, 1), environment_of({{"MASTER_ADDR", "203.0.113.9"}}),
-                  std::make_unique<ThreadManager>(space, 0, 1), {}, quiet());
+    const LaunchedGroup group(process_of(0, 2, 1), environment_of({{"MASTER_ADDR", "203.0.113.9"}}),
+                              std::make_unique<ThreadManager>(space, 0, 1), {}, quiet());
     ADD_FAILURE();
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kUsage);
@@ -211,8 +213,8 @@ TEST(LaunchedGroup, ReportsARank0ThatCannotBeReached) {
   LaunchedGroup::Options options;
   options.connect_timeout = std::chrono::milliseconds(50);
   try {
-    LaunchedGroup(process_of(1, 2, 1), environment_of({}),
-                  std::make_unique<ThreadManager>(space, 1, 1), options, quiet());
+    const LaunchedGroup group(process_of(1, 2, 1), environment_of({}),
+                              std::make_unique<ThreadManager>(space, 1, 1), options, quiet());
     ADD_FAILURE();
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kPeerLost);

@@ -1,5 +1,6 @@
 #include "worker/tasks/rows/rows.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,10 +114,11 @@ TEST(JsonRows, AreLinesAListOrADataMember) {
   const std::string b = "{\"text\": \"b\"}";
   const std::string c = "{\"label\": 2.5, \"text\": null}";
   for (const std::string& content :
-       {a + "\n" + b + "\n\n" + c + "\n", "\xEF\xBB\xBF" + a + "\r\n" + b + "\r\n" + c,
-        "[" + a + ",\n" + b + ", " + c + "]\n", "{\"data\": [" + a + "," + b + "," + c + "]}",
-        "{\"version\": {\"data\": [1]}, \"data\": [" + a + "," + b + "," + c +
-            "], \"more\": [{\"x\": 1}]}\n"}) {
+       {fmt::format("{}\n{}\n\n{}\n", a, b, c), fmt::format("\xEF\xBB\xBF{}\r\n{}\r\n{}", a, b, c),
+        fmt::format("[{},\n{}, {}]\n", a, b, c), fmt::format("{{\"data\": [{},{},{}]}}", a, b, c),
+        fmt::format("{{\"version\": {{\"data\": [1]}}, \"data\": [{},{},{}], \"more\": "
+                    "[{{\"x\": 1}}]}}\n",
+                    a, b, c)}) {
     const ReadRows read = read_rows("a.json", content);
     EXPECT_THAT(read.columns, ElementsAre("text", "label")) << content;
     EXPECT_EQ(read.rows, expected) << content;
