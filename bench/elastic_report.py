@@ -340,10 +340,7 @@ def mixed(args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", type=pathlib.Path, required=True)
-    parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
-    parser.add_argument("--model", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="directory of MRPC")
+    support.add_mrpc_paths(parser)
     parser.add_argument("--out", default=support.results_file("elastic"))
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--kills", type=int, default=12)
@@ -351,8 +348,6 @@ def main():
     parser.add_argument("--parts", default="undisturbed,kills,phases,mixed",
                         help="the others are kept from the results file")
     args = parser.parse_args()
-    for name in ("worker", "tool", "model", "data"):
-        setattr(args, name, getattr(args, name).resolve())
     rng = random.Random(args.seed)
     result = support.read_json(args.out, {})
     result.update({

@@ -120,6 +120,14 @@ def train(worker, **options):
     return usage.ru_maxrss / 1024
 
 
+def add_mrpc_paths(parser):
+    """Adds the arguments of a program that trains MRPC with both programs; their values are absolute."""
+    for name, text in (("worker", "path of tilewright-worker"), ("tool", "path of tilewright"),
+                       ("model", "model directory"), ("data", "directory of MRPC")):
+        parser.add_argument(f"--{name}", type=lambda text: pathlib.Path(text).resolve(),
+                            required=True, help=text)
+
+
 def read_json(path, otherwise=None):
     path = pathlib.Path(path)
     return json.loads(path.read_text()) if path.exists() else otherwise

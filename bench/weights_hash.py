@@ -131,15 +131,10 @@ class Runs:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", type=pathlib.Path, required=True)
-    parser.add_argument("--tool", type=pathlib.Path, required=True, help="path to tilewright")
-    parser.add_argument("--model", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="directory of MRPC")
+    support.add_mrpc_paths(parser)
     parser.add_argument("--out", default=support.results_file("weights_hash"))
     parser.add_argument("--times", action="store_true", help="record run times")
     args = parser.parse_args()
-    for name in ("worker", "tool", "model", "data"):
-        setattr(args, name, getattr(args, name).resolve())
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:

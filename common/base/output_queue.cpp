@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/base/blocked_signals.h"
 #include "common/base/file_descriptor.h"
 
 namespace tilewright {
@@ -123,12 +123,8 @@ void OutputQueue::write(int fd, std::string_view text) {
   if (text.empty()) return;
   state.enqueue(fd, text);
   if (std::exchange(state.has_thread, true)) return;
-  // Signals are for the threads of the program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   std::thread([shared = state_] { shared->run(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace tilewright

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "worker/bench/statistics.h"
 #include "worker/bench/training_setup.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -42,9 +43,8 @@ void run(const CheckpointBenchOptions& options, runtime::Isa isa, CheckpointBenc
   for (int i = 0; i < options.repetitions; ++i) {
     plain.push_back(seconds(step));
     bench.between_steps.push_back(seconds([&] {
-      write({checkpoint::tensor_views(layout, weights.data()),
-             checkpoint::tensor_views(layout, optimizer.exp_avg().data()),
-             checkpoint::tensor_views(layout, optimizer.exp_avg_sq().data())},
+      write(checkpoint::training_tensors(layout, weights.data(), optimizer.exp_avg().data(),
+                                         optimizer.exp_avg_sq().data()),
             ++checkpoints);
     }));
     plain.push_back(seconds(step));
@@ -92,13 +92,14 @@ std::string CheckpointBench::to_json() const {
 
 std::string CheckpointBench::to_text() const {
   return fmt::format(
-      "checkpoints of {}, {:.2f} GB, {} on {} thread{}: the training stops for {:.0f} ms (maximum "
+      "checkpoints of {}, {:.2f} GB, {} on {}: the training stops for {:.0f} ms (maximum "
       "{:.0f}) while the state is copied; written in {:.1f} s, in which steps of {:.2f} s take "
       "{:.2f} s more; without the copy the training stops for {:.1f} s; first touch of the copy "
       "{:.2f} s\n",
-      options.workload.description(), bytes * 1e-9, isa, threads, threads == 1 ? "" : "s",
-      1e3 * median(copy), 1e3 * *std::ranges::max_element(copy), median(write), plain_step,
-      median(slowdown), median(between_steps), touch);
+      options.workload.description(), bytes * 1e-9, isa,
+      counted(static_cast<std::size_t>(threads), "thread"), 1e3 * median(copy),
+      1e3 * *std::ranges::max_element(copy), median(write), plain_step, median(slowdown),
+      median(between_steps), touch);
 }
 
 }  // namespace tilewright::bench

@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "common/base/check.h"
 
 namespace tilewright::checkpoint {
@@ -23,6 +21,12 @@ std::vector<TensorView> tensor_views(const nn::ParameterLayout& layout, float* b
   return views;
 }
 
+TrainingTensors training_tensors(const nn::ParameterLayout& layout, float* weights, float* exp_avg,
+                                 float* exp_avg_sq) {
+  return {tensor_views(layout, weights), tensor_views(layout, exp_avg),
+          tensor_views(layout, exp_avg_sq)};
+}
+
 StateCopy::StateCopy(std::size_t elements)
     : vectors_{runtime::Buffer<float>(elements), runtime::Buffer<float>(elements),
                runtime::Buffer<float>(elements)} {}
@@ -40,23 +44,20 @@ void StateCopy::touch_pages() {
 void StateCopy::take(const StateVectors& from, runtime::ThreadPool& pool,
                      const kernels::ParameterOps& ops) {
   const std::span<const float> sources[] = {from.weights, from.exp_avg, from.exp_avg_sq};
-  for (const std::span<const float> source : sources) {
-    TW_CHECK(source.size() == vectors_[0].size(), "copy of {} elements, expected {}", source.size(),
-             vectors_[0].size());
+  for (std::size_t i = 0; i < std::size(sources); ++i) {
+    const std::span<const float> source = sources[i];
+    runtime::Buffer<float>& copy = vectors_[i];
+    TW_CHECK(source.size() == copy.size(), "copy of {} elements, expected {}", source.size(),
+             copy.size());
+    pool.for_ranges(static_cast<std::int64_t>(source.size()), kChunkElements,
+                    [&](std::int64_t begin, std::int64_t end) {
+                      ops.copy(source.data() + begin, end - begin, copy.data() + begin);
+                    });
   }
-  const auto count = static_cast<std::int64_t>(vectors_[0].size());
-  const std::int64_t chunks = (count + kChunkElements - 1) / kChunkElements;
-  pool.run(3 * chunks, [&](std::int64_t task, int) {
-    const auto vector = static_cast<std::size_t>(task / chunks);
-    const std::int64_t begin = task % chunks * kChunkElements;
-    ops.copy(sources[vector].data() + begin, std::min(kChunkElements, count - begin),
-             vectors_[vector].data() + begin);
-  });
 }
 
 TrainingTensors StateCopy::tensors(const nn::ParameterLayout& layout) const {
-  return {tensor_views(layout, vectors_[0].data()), tensor_views(layout, vectors_[1].data()),
-          tensor_views(layout, vectors_[2].data())};
+  return training_tensors(layout, vectors_[0].data(), vectors_[1].data(), vectors_[2].data());
 }
 
 }  // namespace tilewright::checkpoint

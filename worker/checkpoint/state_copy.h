@@ -18,6 +18,10 @@ namespace tilewright::checkpoint {
 // The tensors of a flat vector that begins at `base`.
 std::vector<TensorView> tensor_views(const nn::ParameterLayout& layout, float* base);
 
+// Those of three flat vectors.
+TrainingTensors training_tensors(const nn::ParameterLayout& layout, float* weights, float* exp_avg,
+                                 float* exp_avg_sq);
+
 // Three flat vectors of equal length.
 struct StateVectors {
   std::span<const float> weights, exp_avg, exp_avg_sq;

@@ -1,7 +1,6 @@
 #include "worker/runtime/background_task.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/blocked_signals.h"
 #include "common/base/check.h"
 
 namespace tilewright::runtime {
@@ -29,22 +29,6 @@ void lower_priority() {
   const int niceness = std::min(getpriority(PRIO_PROCESS, thread) + kNiceness, kLowestPriority);
   static_cast<void>(setpriority(PRIO_PROCESS, thread, niceness));
 }
-
-// Keeps the process's signals from interrupting the system calls of threads that start meanwhile.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 

@@ -66,10 +66,8 @@ std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable
 
 template <typename Activation>
 checkpoint::TrainingTensors TrainingState<Activation>::tensors() const {
-  const nn::ParameterLayout& layout = model_.layout();
-  return {checkpoint::tensor_views(layout, model_.parameters().data()),
-          checkpoint::tensor_views(layout, optimizer_.exp_avg().data()),
-          checkpoint::tensor_views(layout, optimizer_.exp_avg_sq().data())};
+  return checkpoint::training_tensors(model_.layout(), model_.parameters().data(),
+                                      optimizer_.exp_avg().data(), optimizer_.exp_avg_sq().data());
 }
 
 template <typename Activation>
