@@ -354,7 +354,11 @@ bool Step::admit(const Join& join) {
     return false;
   }
   if (refuse_impossible_epoch(join)) return false;
-  if (!holds_newer_epoch(join) && refuse_without_common_isa(join)) return false;
+  // A member of the current epoch has its instruction set, whatever those that wait can use.
+  if (find_epoch_member(join.who) == nullptr && !holds_newer_epoch(join) &&
+      refuse_without_common_isa(join)) {
+    return false;
+  }
   const auto existing = s_.members.find(join.who.process);
   if (existing == s_.members.end() && s_.members.size() >= kMaxWorld) {
     refuse(join.who,

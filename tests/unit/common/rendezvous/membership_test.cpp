@@ -845,5 +845,23 @@ TEST(InstructionSet, OfARestartedCoordinatorIsThatOfTheRunningEpoch) {
   EXPECT_EQ(job.state.isa, "avx2");
 }
 
+// Members without a common instruction set can meet after the coordinator has restarted.
+TEST(InstructionSet, OfAReconnectingMemberNeedNotBeThatOfWaitingOnes) {
+  Job job(1, 1, 1);
+  job.settings.exact = false;
+  job.restart(0);
+  job.join(member(0), 0, "avx2");
+  const Assignment held{2, 0, 1, 0, 1, -1, {{member(1), Job::address(member(1))}}, "amx"};
+  const Join reconnected{member(1), Job::address(member(1)), {"amx"}, -1, 0, held};
+  job.handle(reconnected);
+  ASSERT_EQ(job.state.epoch(), 2u);
+  ASSERT_EQ(job.state.phase, Phase::kRunning);
+  ASSERT_TRUE(job.state.members.contains({0, 0}));
+  job.handle(ConnectionClosed{member(1), "reset"});
+  job.handle(reconnected);
+  EXPECT_TRUE(job.all<Refuse>().empty());
+  EXPECT_FALSE(job.state.members.at({1, 0}).disconnected);
+}
+
 }  // namespace
 }  // namespace tilewright::rendezvous
