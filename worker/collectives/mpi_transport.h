@@ -29,6 +29,7 @@ class MpiTransport : public Transport {
   Result<std::size_t> try_read(int peer, std::span<std::byte> bytes) override;
   Result<std::size_t> try_write(int peer, std::span<iovec> buffers) override;
   bool reports_late() const override { return true; }
+  bool shares_memory(int) const override { return false; }
   bool detects_changes(int) const override { return false; }
   // Sends nothing: MPI may still write to buffers of this rank during any call. The rendezvous tells
   // the peers why this rank leaves.

@@ -16,15 +16,19 @@ StepExchange::StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& opti
       slots_(static_cast<std::size_t>(layout_.slots())) {
   TW_CHECK(layout_.world() == mesh.world(), "shards are split among {} ranks, the mesh has {}",
            layout_.world(), mesh.world());
-  TW_CHECK(options_.window >= 1 && options_.chunk_elements >= 1, "window {}, chunks of {}",
-           options_.window, options_.chunk_elements);
+  TW_CHECK(
+      options_.window >= 1 && options_.shared_memory_window >= 1 && options_.chunk_elements >= 1,
+      "windows {} and {}, chunks of {}", options_.window, options_.shared_memory_window,
+      options_.chunk_elements);
   for (int peer = 0; peer < mesh.world(); ++peer) {
     if (peer == mesh.rank()) continue;
     Link& link = links_.emplace_back();
     link.peer = peer;
+    link.window =
+        mesh.transport().shares_memory(peer) ? options_.shared_memory_window : options_.window;
     link.iovecs.reserve(static_cast<std::size_t>(1 + layout_.slots_of(mesh.rank())));
     link.partials = runtime::Buffer<float>(
-        static_cast<std::size_t>(options_.window * layout_.slots_of(peer) * widest_slice_));
+        static_cast<std::size_t>(link.window * layout_.slots_of(peer) * widest_slice_));
   }
 }
 
@@ -95,8 +99,8 @@ bool StepExchange::send(Link& link) {
 // only while the peer has buffers: once its sums of chunk c have arrived, its buffer of c is free.
 bool StepExchange::load_next_frame(Link& link) {
   const bool sums = link.sums_sent < summed_;
-  const bool partials = link.partials_sent < started_chunks_ &&
-                        link.partials_sent < link.sums_received + options_.window;
+  const bool partials =
+      link.partials_sent < started_chunks_ && link.partials_sent < link.sums_received + link.window;
   if (!sums && !partials) return false;
   const int index = sums ? link.sums_sent : link.partials_sent;
   const Range slice =
@@ -152,8 +156,7 @@ bool StepExchange::awaits_own_send(const Link& link) const {
 }
 
 float* StepExchange::partials_at(const Link& link, int chunk) const {
-  return link.partials.data() +
-         chunk % options_.window * layout_.slots_of(link.peer) * widest_slice_;
+  return link.partials.data() + chunk % link.window * layout_.slots_of(link.peer) * widest_slice_;
 }
 
 void StepExchange::open_payload(Link& link) {
@@ -166,7 +169,7 @@ void StepExchange::open_payload(Link& link) {
   const int expected = sums ? link.sums_received : link.partials_received;
   // Sums are valid only after this rank's partial sums of the chunk are sent, because both use the
   // same memory. Partial sums are valid within the window.
-  const int bound = sums ? link.partials_sent : std::min(summed_ + options_.window, chunks());
+  const int bound = sums ? link.partials_sent : std::min(summed_ + link.window, chunks());
   if (link.in.chunk != static_cast<std::uint64_t>(expected) || expected >= bound) {
     throw mesh_.lost(link.peer, fmt::format("sent {} of chunk {}, expected chunk {} below {}",
                                             name_of(link.in.kind), link.in.chunk, expected, bound));

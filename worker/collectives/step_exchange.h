@@ -29,10 +29,11 @@ struct ReducerOptions {
   ReduceMode mode = ReduceMode::kExact;
   // Floats per chunk. Buckets are sent in chunks so that summing starts before a whole bucket has
   // arrived and its data is in the cache.
-  std::int64_t chunk_elements = std::int64_t{1} << 19;
+  std::int64_t chunk_elements = std::int64_t{1} << 17;
   // Chunks that may be sent to a rank before it has summed the first of them. Each rank has receive
-  // buffers for this many.
+  // buffers for this many. With shared memory one is fastest: rings and buffers stay in the cache.
   int window = 4;
+  int shared_memory_window = 1;
   // The step fails if no byte of a started bucket is transferred for this long.
   Duration idle_timeout = std::chrono::seconds(60);
   FaultPoints faults;
@@ -70,6 +71,7 @@ class StepExchange {
   // The state of the connection to one peer. Counters count chunks.
   struct Link {
     int peer = 0;
+    int window = 0;
     // Sending. `left` is the unsent rest of the current frame; partials_sent and sums_sent count
     // complete frames.
     FrameHeader out;

@@ -31,6 +31,8 @@ class Transport {
   virtual Result<std::size_t> try_write(int peer, std::span<iovec> buffers) = 0;
   // Whether a peer can have received bytes that try_write() has not reported as taken.
   virtual bool reports_late() const = 0;
+  // Whether the stream is in memory that both processes have mapped.
+  virtual bool shares_memory(int peer) const = 0;
   // Whether the link itself detects altered bytes, so that frames need no checksum.
   virtual bool detects_changes(int peer) const = 0;
   // Sends a last frame if that is possible without blocking, and ends the stream.
@@ -52,7 +54,6 @@ class PeerTransport : public Transport {
   explicit PeerTransport(std::size_t world) : links_(world) {}
 
   net::Socket& socket(int peer) { return link(peer).socket; }
-  bool shares_memory(int peer) const { return link(peer).memory != nullptr; }
   // `memory` may be null.
   void connect(int peer, net::Socket socket, std::unique_ptr<SharedMemoryLink> memory) {
     link(peer).socket = std::move(socket);
@@ -62,6 +63,7 @@ class PeerTransport : public Transport {
   Result<std::size_t> try_read(int peer, std::span<std::byte> bytes) override;
   Result<std::size_t> try_write(int peer, std::span<iovec> buffers) override;
   bool reports_late() const override { return false; }
+  bool shares_memory(int peer) const override { return link(peer).memory != nullptr; }
   bool detects_changes(int peer) const override {
     return shares_memory(peer) || link(peer).socket.encrypted();
   }

@@ -113,7 +113,7 @@ TEST_P(ReducerTest, GivesTheSameBitsWithEveryWindowAndChunk) {
   for (const int window : {1, 2, 7}) {
     for (const std::int64_t chunk : {1, 16, 50, 100'000}) {
       ReducerOptions options;
-      options.window = window;
+      options.window = options.shared_memory_window = window;
       options.chunk_elements = chunk;
       expect_exact(even_split(3, 8), 8, 403, 97, options);
     }
