@@ -25,6 +25,10 @@ inline constexpr const char* kStepsLost = "steps_lost";
 // virtual shards (0 if the training is not exact).
 inline constexpr const char* kComputeSeconds = "compute_seconds";
 inline constexpr const char* kShards = "shards";
+// Of the reporting process, means of the last steps: the exchange of the gradient, and the part of it
+// that backward hid.
+inline constexpr const char* kExchangeSeconds = "exchange_seconds";
+inline constexpr const char* kHiddenExchangeSeconds = "hidden_exchange_seconds";
 
 // Prefix of evaluation results, as in eval_accuracy.
 inline constexpr std::string_view kEvaluationPrefix = "eval_";

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
+
 #include "worker/collectives/sum.h"
 #include "worker/runtime/float_mode.h"
 
@@ -84,6 +86,7 @@ void Reducer::start(int bucket) {
 }
 
 void Reducer::wait(MonotonicTime deadline) {
+  const MonotonicTime begin = monotonic_now();
   std::unique_lock lock(mutex_);
   if (failure_) throw Failure(*failure_);
   TW_CHECK(step_begun_ && started_ == static_cast<int>(buckets_.size()),
@@ -101,6 +104,7 @@ void Reducer::wait(MonotonicTime deadline) {
   }
   if (failure_) throw Failure(*failure_);
   step_begun_ = false;
+  times_.wait = std::clamp<Duration>(exchange_end_ - begin, Duration::zero(), times_.exchange);
 }
 
 // Functions of the communication thread.
@@ -136,6 +140,8 @@ void Reducer::run_step() {
   exchange_->begin(parts_, buckets_);
   const int all = static_cast<int>(buckets_.size());
   int started = 0;
+  std::optional<MonotonicTime> first_start;
+  Duration idle{};  // since then
   MonotonicTime last_progress = monotonic_now();
   std::vector<pollfd> fds;
   fds.reserve(static_cast<std::size_t>(mesh_.world()) + 2);
@@ -149,7 +155,10 @@ void Reducer::run_step() {
       started = started_;
     }
     mesh_.throw_if_aborted();
-    if (has_new_buckets) exchange_->start(started);
+    if (has_new_buckets) {
+      if (!first_start) first_start = monotonic_now();
+      exchange_->start(started);
+    }
     if (exchange_->advance() || has_new_buckets) {
       last_progress = monotonic_now();
       continue;
@@ -167,10 +176,14 @@ void Reducer::run_step() {
     }
     fds.assign({{wake_up_.fd(), POLLIN, 0}, {mesh_.cancel_token().fd(), POLLIN, 0}});
     exchange_->watch(fds);
+    const MonotonicTime sleep = monotonic_now();
     mesh_.transport().wait(fds, deadline);
+    if (!waits && first_start) idle += monotonic_now() - sleep;
   }
   {
     const std::lock_guard lock(mutex_);
+    exchange_end_ = monotonic_now();
+    times_.exchange = first_start ? exchange_end_ - *first_start - idle : Duration::zero();
     step_active_ = false;
   }
   changed_.notify_all();

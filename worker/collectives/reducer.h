@@ -17,6 +17,12 @@
 
 namespace tilewright::collectives {
 
+// Of one step on one rank.
+struct ExchangeTimes {
+  Duration exchange{};  // a started bucket was in transfer, or was waited for
+  Duration wait{};      // of it, while the computation was blocked in wait()
+};
+
 class Reducer {
  public:
   // `split`: the shards of every rank, usually even_split(mesh.world(), shards). In plain mode each
@@ -39,6 +45,8 @@ class Reducer {
   void start(int bucket);
   // Call after the last start(). Returns when parts.sum holds the sum over all ranks.
   void wait(MonotonicTime deadline);
+  // Of the last step, after wait(). Zero with one rank.
+  const ExchangeTimes& times() const { return times_; }
 
   // begin_step, start and wait throw Failure(kPeerLost), which names the rank, if a peer is lost,
   // Mesh::abort() was called, no byte was transferred for idle_timeout, or wait() reached its
@@ -65,6 +73,8 @@ class Reducer {
   std::condition_variable changed_;
   bool step_begun_ = false;   // between begin_step() and the end of wait()
   bool step_active_ = false;  // the communication of a step is not complete
+  ExchangeTimes times_;
+  MonotonicTime exchange_end_{};
   int started_ = 0;
   bool stop_ = false;
   std::optional<Error> failure_;

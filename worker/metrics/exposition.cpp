@@ -31,7 +31,7 @@ double metric(const rendezvous::Progress& progress, const char* name) {
 }
 
 using rendezvous::Progress;
-constexpr std::array<MetricSpec, 14> kGaugeSpecs{{
+constexpr std::array<MetricSpec, 16> kGaugeSpecs{{
     {"tilewright_step", "Completed optimizer steps.",
      [](const Progress& p) { return static_cast<double>(p.step); }},
     {"tilewright_total_steps", "Optimizer steps of the whole training.",
@@ -59,6 +59,12 @@ constexpr std::array<MetricSpec, 14> kGaugeSpecs{{
     {"tilewright_step_compute_seconds",
      "Seconds of this process's forward and backward passes in the last step.",
      [](const Progress& p) { return metric(p, training_report::kComputeSeconds); }},
+    {"tilewright_step_exchange_seconds",
+     "Seconds in which this process exchanged its gradient, mean of the last 20 steps.",
+     [](const Progress& p) { return metric(p, training_report::kExchangeSeconds); }},
+    {"tilewright_step_hidden_exchange_seconds",
+     "Seconds of the exchange that the backward pass hid, mean of the last 20 steps.",
+     [](const Progress& p) { return metric(p, training_report::kHiddenExchangeSeconds); }},
     {"tilewright_shards",
      "Virtual shards that this process computes; 0 in a training that is not exact.",
      [](const Progress& p) { return metric(p, training_report::kShards); }},

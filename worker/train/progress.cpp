@@ -28,7 +28,9 @@ Rates RateMeter::add(const StepReport& report, MonotonicTime now) {
   if (samples_.empty()) samples_.push_back({now});
   const Sample& last = samples_.back();
   samples_.push_back({now, last.examples + static_cast<double>(report.examples),
-                      last.tokens + static_cast<double>(report.tokens), last.flops + report.flops});
+                      last.tokens + static_cast<double>(report.tokens), last.flops + report.flops,
+                      last.exchange + report.exchange_seconds,
+                      last.hidden_exchange + report.hidden_exchange_seconds});
   if (samples_.size() > kWindow + 1) samples_.pop_front();
   const Sample& from = samples_.front();
   const Sample& to = samples_.back();
@@ -37,8 +39,10 @@ Rates RateMeter::add(const StepReport& report, MonotonicTime now) {
   rates.examples_per_second = (to.examples - from.examples) / seconds;
   rates.tokens_per_second = (to.tokens - from.tokens) / seconds;
   rates.gflops = (to.flops - from.flops) / seconds * 1e-9;
-  rates.eta_seconds = seconds / static_cast<double>(samples_.size() - 1) *
-                      static_cast<double>(report.total_steps - report.step);
+  const auto steps = static_cast<double>(samples_.size() - 1);
+  rates.eta_seconds = seconds / steps * static_cast<double>(report.total_steps - report.step);
+  rates.exchange_seconds = (to.exchange - from.exchange) / steps;
+  rates.hidden_exchange_seconds = (to.hidden_exchange - from.hidden_exchange) / steps;
   return rates;
 }
 
@@ -53,6 +57,12 @@ std::string describe(const StepReport& report, const Rates& rates, double peak_g
     text += fmt::format("  {:.0f} GFLOP/s", rates.gflops);
   }
   return text + "  ETA " + format_eta(rates.eta_seconds);
+}
+
+std::string describe_exchange(const Rates& rates) {
+  return fmt::format("exchange {:.{}f} ms a step, {:.{}f} hidden by backward",
+                     1e3 * rates.exchange_seconds, rates.exchange_seconds < 0.01 ? 1 : 0,
+                     1e3 * rates.hidden_exchange_seconds, rates.exchange_seconds < 0.01 ? 1 : 0);
 }
 
 ProgressPrinter::ProgressPrinter(Logger& logger, const ProgressOptions& options)

@@ -23,6 +23,9 @@ struct StepReport {
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
   double flops = 0;
+  // Of this worker: the exchange of the gradient, and the part of it that backward hid.
+  double exchange_seconds = 0;
+  double hidden_exchange_seconds = 0;
   bool stop_requested = false;  // by any worker: all stop after this step
 };
 
@@ -32,6 +35,8 @@ struct Rates {
   double tokens_per_second = 0;
   double gflops = 0;
   double eta_seconds = 0;
+  double exchange_seconds = 0;  // a step, as in StepReport
+  double hidden_exchange_seconds = 0;
 };
 
 class RateMeter {
@@ -45,7 +50,8 @@ class RateMeter {
  private:
   struct Sample {
     MonotonicTime at;
-    double examples = 0, tokens = 0, flops = 0;  // since restart()
+    // Sums since restart().
+    double examples = 0, tokens = 0, flops = 0, exchange = 0, hidden_exchange = 0;
   };
   std::deque<Sample> samples_;
 };
@@ -55,6 +61,9 @@ class RateMeter {
 // examples/s and 100 hours: with its timestamp a log line stays under 120. Without `peak_gflops`
 // (of all workers' CPUs together; 0: unknown) it has the GFLOP/s in place of the share.
 std::string describe(const StepReport& report, const Rates& rates, double peak_gflops);
+
+// "exchange 12 ms a step, 9 hidden by backward"
+std::string describe_exchange(const Rates& rates);
 
 struct ProgressOptions {
   bool terminal = false;               // draw a bar on standard error instead of logging lines

@@ -47,6 +47,7 @@ void ProgressReporter::set_speeds(const RankSpeeds& speeds,
 }
 
 void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
+  rates_ = rates;
   const double peak_gflops = peak_.peak_for(rates.gflops, world_);
   progress_.step = report.step;
   progress_.epoch_of_data = report.epoch;
@@ -61,6 +62,8 @@ void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
       {training_report::kEtaSeconds, rates.eta_seconds},
       {training_report::kGradNorm, report.grad_norm},
       {training_report::kComputeSeconds, trainer_.compute_seconds()},
+      {training_report::kExchangeSeconds, rates.exchange_seconds},
+      {training_report::kHiddenExchangeSeconds, rates.hidden_exchange_seconds},
       {training_report::kShards, static_cast<double>(shards_)},
       {training_report::kFailedCheckpoints, static_cast<double>(trainer_.failed_checkpoints())},
       {training_report::kCheckpointWaitSeconds, trainer_.checkpoint_wait_seconds()},

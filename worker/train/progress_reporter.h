@@ -25,6 +25,7 @@ class ProgressReporter {
   void set_speeds(const RankSpeeds& speeds, std::span<const rendezvous::MemberId> members,
                   int rank);
   void add_step(const StepReport& report, const Rates& rates);
+  const Rates& rates() const { return rates_; }  // after the last step
   // Before another line is logged.
   void end_line();
   // Sent with the next phase.
@@ -42,6 +43,7 @@ class ProgressReporter {
   const bool exact_;
   std::int64_t shards_ = 0;  // of this process
   rendezvous::Progress progress_;
+  Rates rates_;
 };
 
 }  // namespace tilewright::train

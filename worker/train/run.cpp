@@ -337,8 +337,9 @@ class TrainingRun {
         return false;
       }
       if (is_rank0) {
-        log_.info("{}: {} steps in {}", log_lines::kTrained, trainer_->step(),
-                  format_duration(std::chrono::duration<double>(trainer_->train_seconds())));
+        log_.info("{}: {} steps in {}{}", log_lines::kTrained, trainer_->step(),
+                  format_duration(std::chrono::duration<double>(trainer_->train_seconds())),
+                  mesh.world() > 1 ? ", " + describe_exchange(reporter.rates()) : "");
       }
     }
     if (settings_.do_train && settings_.load_best_model_at_end) {

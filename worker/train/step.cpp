@@ -253,6 +253,9 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                : run_micro_batches(plan, examples, key, buckets);
   faults_.hit("step.after_backward");
   reducer.wait(monotonic_now() + kCollectiveTimeout);
+  const auto [exchange, wait] = reducer.times();
+  report.exchange_seconds = std::chrono::duration<double>(exchange).count();
+  report.hidden_exchange_seconds = std::chrono::duration<double>(exchange - wait).count();
   faults_.hit("step.after_exchange");
 
   const std::span<const float> gradient(sum, static_cast<std::size_t>(stop_index_));

@@ -178,6 +178,44 @@ TEST_P(ReducerTest, SumsEarlyBucketsDuringTheComputationOfLaterOnes) {
   }));
 }
 
+TEST_P(ReducerTest, MeasuresHowMuchOfTheExchangeTheComputationHides) {
+  // Rank 0 computes until rank 1, which starts its bucket later, has the sum.
+  constexpr std::chrono::milliseconds kDelay{20};
+  net::WakeUp begun, released, summed;
+  const auto gradients = shard_gradients(2, 1000);
+  expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
+    ReducerOptions options;
+    if (mesh.rank() == 0) {
+      options.faults.hook = [&begun](const char* name) {
+        if (std::string(name) == "reduce_scatter.before_send") begun.signal();
+      };
+    }
+    const auto await = [](const net::WakeUp& event) {
+      EXPECT_EQ(net::wait_ready(event.fd(), POLLIN, test_deadline()), net::Ready::kYes);
+    };
+    Reducer reducer(mesh, even_split(2, 2), 2, options);
+    LocalParts own(gradients, reducer.local_parts());
+    reducer.begin_step(own.view, buckets_of(1000, 1000));
+    if (mesh.rank() == 1) await(released);
+    reducer.start(0);
+    if (mesh.rank() == 0) {
+      await(begun);
+      std::this_thread::sleep_for(kDelay);
+      released.signal();
+      await(summed);
+    }
+    reducer.wait(test_deadline());
+    const ExchangeTimes& times = reducer.times();
+    EXPECT_GE(times.wait, Duration::zero());
+    EXPECT_LE(times.wait, times.exchange);
+    if (mesh.rank() == 0) {
+      EXPECT_GE(times.exchange - times.wait, kDelay);
+    } else {
+      summed.signal();
+    }
+  }));
+}
+
 TEST_P(ReducerTest, HitsItsFaultPointsOncePerBucketInOrder) {
   const auto gradients = shard_gradients(2, 1000);
   std::mutex mutex;

@@ -48,6 +48,8 @@ TEST(Exposition, ExportsStepLossAndThroughput) {
                       {"peak_gflops", 980},
                       {"eval_accuracy", 0.75},
                       {"compute_seconds", 0.25},
+                      {"exchange_seconds", 0.125},
+                      {"hidden_exchange_seconds", 0.0625},
                       {"shards", 3}};
   progress.slow_workers = {{{0, 0}, 2.0, 1}};
   exposition->set(progress);
@@ -60,6 +62,8 @@ TEST(Exposition, ExportsStepLossAndThroughput) {
                     HasSubstr("tilewright_tokens_per_second" + labels + " 8500"),
                     HasSubstr("tilewright_flops_per_second" + labels + " 550000000000"),
                     HasSubstr("tilewright_step_compute_seconds" + labels + " 0.25"),
+                    HasSubstr("tilewright_step_exchange_seconds" + labels + " 0.125"),
+                    HasSubstr("tilewright_step_hidden_exchange_seconds" + labels + " 0.0625"),
                     HasSubstr("tilewright_shards" + labels + " 3"),
                     HasSubstr("tilewright_slow_workers" + labels + " 1"),
                     HasSubstr("tilewright_last_checkpoint_step" + labels + " -1"),

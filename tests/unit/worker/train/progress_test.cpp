@@ -20,9 +20,11 @@ TEST(RateMeter, ReportsRatesAndEtaOverItsWindow) {
   report.examples = 32;
   report.tokens = 1600;
   report.flops = 2e9;
+  report.exchange_seconds = 0.25;
   Rates rates;
   for (int step = 1; step <= 40; ++step) {
     now += std::chrono::milliseconds(step <= 20 ? 1000 : 500);
+    report.hidden_exchange_seconds = step % 2 == 0 ? 0.125 : 0.25;
     report.step = step;
     rates = meter.add(report, now);
   }
@@ -30,6 +32,15 @@ TEST(RateMeter, ReportsRatesAndEtaOverItsWindow) {
   EXPECT_DOUBLE_EQ(rates.tokens_per_second, 3200);
   EXPECT_DOUBLE_EQ(rates.gflops, 4);
   EXPECT_DOUBLE_EQ(rates.eta_seconds, 30);
+  EXPECT_DOUBLE_EQ(rates.exchange_seconds, 0.25);
+  EXPECT_DOUBLE_EQ(rates.hidden_exchange_seconds, 0.1875);
+}
+
+TEST(DescribeExchange, HasMillisecondsAStep) {
+  EXPECT_EQ(describe_exchange({.exchange_seconds = 0.1274, .hidden_exchange_seconds = 0.0904}),
+            "exchange 127 ms a step, 90 hidden by backward");
+  EXPECT_EQ(describe_exchange({.exchange_seconds = 0.00424, .hidden_exchange_seconds = 0}),
+            "exchange 4.2 ms a step, 0.0 hidden by backward");
 }
 
 TEST(Describe, PutsEverythingOnOneLine) {
