@@ -36,7 +36,10 @@ const checkpoint::StateCopy& CheckpointWriter::copy(const checkpoint::StateVecto
                                                     const kernels::ParameterOps& ops) {
   TW_CHECK(has_copy() && !outcome_, "the copy for checkpoints is absent or in use");
   copy_->stop_touching();
-  while (!task_.wait(kCheckpointTimeout)) {
+  if (!task_.wait(kCheckpointTimeout)) {
+    throw Failure(
+        ExitCode::kOutputUnavailable,
+        fmt::format("the memory for it is not available after {} min", kCheckpointTimeout.count()));
   }
   copy_->take(from, pool, ops);
   return *copy_;

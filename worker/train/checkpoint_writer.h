@@ -51,7 +51,8 @@ class CheckpointWriter {
   void reserve(std::size_t elements);
   // reserve() was called.
   bool has_copy() const { return copy_ != nullptr; }
-  // Replaces the copy; no checkpoint is being written.
+  // Replaces the copy; no checkpoint is being written. Failure(kOutputUnavailable): its memory is
+  // still being touched after kCheckpointTimeout.
   const checkpoint::StateCopy& copy(const checkpoint::StateVectors& from, runtime::ThreadPool& pool,
                                     const kernels::ParameterOps& ops);
 

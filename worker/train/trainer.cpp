@@ -195,7 +195,11 @@ class TypedTrainer final : public Trainer {
          collectives::all_gather(mesh, std::to_string(step_->gradient_buffers() + more), kMaxBytes,
                                  monotonic_now() + kCollectiveTimeout)) {
       int limit = 0;
-      std::from_chars(text.data(), text.data() + text.size(), limit);
+      const char* end = text.data() + text.size();
+      const auto [rest, error] = std::from_chars(text.data(), end, limit);
+      if (error != std::errc() || rest != end || limit < 0) {
+        throw Failure(ExitCode::kPeerLost, "a worker sent an invalid number of gradient buffers");
+      }
       limits.push_back(limit);
     }
     return limits;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -386,6 +387,39 @@ TEST_F(TrainingStateTest, ReservesNoCopyIfNoCheckpointFollows) {
     while (state.step() < step) state.add({.step = state.step() + 1, .total_steps = 8});
     EXPECT_EQ(state.reserve_checkpoint_copy() > 0, step == 4) << step;
   }
+}
+
+// Limits the address space of this process to what it uses and 64 MiB more.
+class LimitedMemory {
+ public:
+  LimitedMemory() {
+    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limited = before_;
+    limited.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  }
+  ~LimitedMemory() { setrlimit(RLIMIT_AS, &before_); }
+  LimitedMemory(const LimitedMemory&) = delete;
+  LimitedMemory& operator=(const LimitedMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(TrainingStateTest, WritesCheckpointsBetweenStepsIfNoMemoryIsLeftForACopy) {
+  restore();
+  own_output(1);
+  {
+    const LimitedMemory limited;
+    EXPECT_EQ(state_.reserve_checkpoint_copy(), 0u);
+  }
+  EXPECT_THAT(log_text_.str(), HasSubstr("checkpoints are written between steps: "));
+  train_to(4);
+  state_.start_checkpoint(1);
+  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  EXPECT_TRUE(fs::exists(output_ / "checkpoint-4"));
 }
 
 // Trains to a step and evaluates there.
