@@ -286,6 +286,7 @@ class History {
     if (join != nullptr && !refused) {
       const Epoch held = join->held_assignment ? join->held_assignment->epoch : 0;
       highest_ = std::max({highest_, join->after_epoch, held});
+      if (held != 0) processes_[join->who].holds = join->held_assignment;
     }
     check_actions(before, actions);
     check_state(before);
@@ -358,10 +359,12 @@ class History {
     // A late join may get its assignment and, because a deadline is due, its end in one step.
     for (const Assign& assign : assigns) {
       const auto& holds = processes_[assign.to].holds;
-      ASSERT_TRUE(!holds || assign.assignment.epoch == state_.epoch())
-          << "epoch " << assign.assignment.epoch << " is assigned, " << state_.epoch()
-          << " is current";
+      ASSERT_TRUE(!holds || holds->epoch == state_.epoch())
+          << "epoch " << holds->epoch << " is assigned, " << state_.epoch() << " is current";
     }
+    std::erase_if(assigns, [&](const Assign& assign) {
+      return assign.assignment.epoch != state_.epoch();
+    });
     const bool formed = state_.current() &&
                         (!before.current() || state_.latest_epoch != before.latest_epoch) &&
                         state_.phase != Phase::kRebuilding && !assigns.empty();
