@@ -1,0 +1,201 @@
+"""Compares two workers of one core with one worker of two cores: steps of BERT-base question answering, 12 x 384.
+
+    python bench/two_workers.py --worker build/bin/tilewright-worker --vocabulary .cache/models/all-minilm-l6-v2/vocab.txt \
+        --data ../shared/data/squad/train-v1.1.json
+
+The two workers exchange gradients through shared memory, and between two network namespaces on a link of 10 Gbit/s in both
+directions (needs root, iproute2). The variants take turns. The weights are random. Writes bench/results/two_workers-CPU.json
+and prints a table. Run it on an idle machine with two cores.
+"""
+
+import argparse
+import array
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+import support
+
+LENGTH, BATCH, SKIPPED_STEPS = 384, 12, 2
+NAMESPACES = ("tw-bench-a", "tw-bench-b")
+PORT = 29400
+CONFIG = {
+    "architectures": ["BertForQuestionAnswering"], "model_type": "bert", "vocab_size": 30522,
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "max_position_embeddings": 512, "type_vocab_size": 2,
+    "hidden_act": "gelu", "layer_norm_eps": 1e-12, "initializer_range": 0.02,
+    "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "pad_token_id": 0,
+}
+STEP = re.compile(r"(\d{4}-\d\d-\d\dT[0-9:.]+) info step (\d+)/")
+TRAINED = re.compile(r" info trained: .*(exchange .*)")
+
+
+def shapes():
+    h, inner = CONFIG["hidden_size"], CONFIG["intermediate_size"]
+
+    def linear(name, rows, columns):
+        return {name + ".weight": (rows, columns), name + ".bias": (rows,)}
+
+    def norm(name):
+        return {name + ".weight": (h,), name + ".bias": (h,)}
+
+    found = {"bert.embeddings.word_embeddings.weight": (CONFIG["vocab_size"], h),
+             "bert.embeddings.position_embeddings.weight": (CONFIG["max_position_embeddings"], h),
+             "bert.embeddings.token_type_embeddings.weight": (2, h),
+             **norm("bert.embeddings.LayerNorm")}
+    for i in range(CONFIG["num_hidden_layers"]):
+        layer = f"bert.encoder.layer.{i}."
+        for name in ("query", "key", "value"):
+            found |= linear(f"{layer}attention.self.{name}", h, h)
+        found |= linear(layer + "attention.output.dense", h, h)
+        found |= norm(layer + "attention.output.LayerNorm")
+        found |= linear(layer + "intermediate.dense", inner, h)
+        found |= linear(layer + "output.dense", h, inner)
+        found |= norm(layer + "output.LayerNorm")
+    return found | linear("qa_outputs", 2, h)
+
+
+def write_model(folder, vocabulary):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    shutil.copy(vocabulary, folder / "vocab.txt")
+    rng = random.Random(1)
+    noise = array.array("f", (rng.gauss(0, CONFIG["initializer_range"]) for _ in range(1 << 18)))
+    header, at = {}, 0
+    for name, shape in shapes().items():
+        size = 4
+        for extent in shape:
+            size *= extent
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, entry in header.items():
+            count = (entry["data_offsets"][1] - entry["data_offsets"][0]) // 4
+            if "LayerNorm" in name:
+                file.write(array.array("f", [float(name.endswith("weight"))] * count).tobytes())
+                continue
+            while count > 0:
+                file.write(noise[:count].tobytes())
+                count -= len(noise)
+
+
+def run(*words):
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def link(rate):
+    """Two network namespaces whose only link sends at `rate` in both directions."""
+    for name in NAMESPACES:
+        subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
+    try:
+        for name in NAMESPACES:
+            run("ip", "netns", "add", name)
+        run("ip", "link", "add", "name", "veth0", "netns", NAMESPACES[0], "type", "veth", "peer", "name",
+            "veth0", "netns", NAMESPACES[1])
+        for i, name in enumerate(NAMESPACES):
+            run("ip", "-n", name, "address", "add", f"10.77.0.{i + 1}/24", "dev", "veth0")
+            run("ip", "-n", name, "link", "set", "veth0", "up")
+            run("ip", "-n", name, "link", "set", "lo", "up")
+            run("tc", "-n", name, "qdisc", "add", "dev", "veth0", "root", "tbf", "rate", rate,
+                "burst", "4mb", "latency", "50ms")
+        yield
+    finally:
+        for name in NAMESPACES:
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
+
+
+class Variants:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.model = folder / "model"
+        write_model(self.model, args.vocabulary)
+        self.key = folder / "key"
+        self.key.write_bytes(os.urandom(32).hex().encode())
+        self.key.chmod(0o600)
+
+    def flags(self, batch):
+        return support.flags_of({
+            "task_name": "squad", "model_name_or_path": self.model, "train_file": self.args.data,
+            "max_train_samples": 400, "do_train": True, "max_seq_length": LENGTH,
+            "pad_to_max_length": True, "per_device_train_batch_size": batch,
+            "max_steps": self.args.steps, "save_strategy": "no", "logging_steps": 1,
+            "overwrite_output_dir": True, "output_dir": self.folder / "out"})
+
+    def one(self):
+        return self.steps([[self.args.worker, "train", *self.flags(BATCH), "--threads=2"]])
+
+    def shared_memory(self):
+        return self.steps([[self.args.worker, "agent", "--nproc_per_node", "2", "--", "train",
+                            *self.flags(BATCH // 2)]])
+
+    def network(self):
+        with link("10gbit"):
+            return self.steps([
+                ["ip", "netns", "exec", name, "taskset", "-c", str(i), self.args.worker, "agent",
+                 "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", str(i),
+                 "--master_addr", "10.77.0.1", "--master_port", str(PORT), "--rdzv_key_file",
+                 self.key, "--", "train", *self.flags(BATCH // 2), "--threads=1"]
+                for i, name in enumerate(NAMESPACES)])
+
+    def steps(self, commands):
+        """The median seconds of a step, and what the log says of the exchange."""
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      text=True) for command in commands]
+        outputs = [process.communicate(timeout=900)[0] for process in processes]
+        if any(process.returncode for process in processes):
+            sys.exit("\n".join(output[-3000:] for output in outputs))
+        times = [datetime.datetime.fromisoformat(found[1]).timestamp()
+                 for line in "".join(outputs).splitlines() if (found := STEP.search(line))]
+        trained = TRAINED.search("".join(outputs))
+        gaps = [b - a for a, b in zip(times, times[1:])][SKIPPED_STEPS - 1:]
+        return statistics.median(gaps), trained[1] if trained else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    path = lambda text: pathlib.Path(text).resolve()
+    parser.add_argument("--worker", type=path, required=True)
+    parser.add_argument("--vocabulary", type=path, required=True)
+    parser.add_argument("--data", type=path, required=True, help="a file of SQuAD")
+    parser.add_argument("--out", default=support.results_file("two_workers"))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    args = parser.parse_args()
+    names = ["one", "shared_memory"] + (["network"] if os.geteuid() == 0 else [])
+    seconds, exchange = {name: [] for name in names}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        variants = Variants(args, pathlib.Path(folder))
+        for _ in range(args.turns):
+            for name in names:
+                step, exchange[name] = getattr(variants, name)()
+                seconds[name].append(round(step, 4))
+                print(f"{name}: {step:.3f} s  {exchange[name]}", file=sys.stderr)
+    rows = {name: {"step_seconds": seconds[name], "exchange": exchange[name],
+                   "efficiency": round(statistics.median(
+                       one / two for one, two in zip(seconds["one"], seconds[name])), 4)}
+            for name in names}
+    support.write_json(args.out, {"what": f"BERT-base question answering, {BATCH} x {LENGTH}",
+                                  "cpu": support.cpu_name(),
+                                  "version": support.worker_version(args.worker), "rows": rows})
+    print("| workers | step, median | efficiency | exchange |\n" + "|---" * 4 + "|")
+    for name, row in rows.items():
+        print(f"| {name} | {statistics.median(row['step_seconds']):.3f} s "
+              f"| {100 * row['efficiency']:.1f} % | {row['exchange']} |")
+
+
+if __name__ == "__main__":
+    main()
