@@ -362,9 +362,8 @@ class History {
       ASSERT_TRUE(!holds || holds->epoch == state_.epoch())
           << "epoch " << holds->epoch << " is assigned, " << state_.epoch() << " is current";
     }
-    std::erase_if(assigns, [&](const Assign& assign) {
-      return assign.assignment.epoch != state_.epoch();
-    });
+    std::erase_if(assigns,
+                  [&](const Assign& assign) { return assign.assignment.epoch != state_.epoch(); });
     const bool formed = state_.current() &&
                         (!before.current() || state_.latest_epoch != before.latest_epoch) &&
                         state_.phase != Phase::kRebuilding && !assigns.empty();
