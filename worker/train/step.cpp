@@ -4,16 +4,13 @@
 #include <cmath>
 
 #include "common/base/check.h"
+#include "worker/collectives/buckets.h"
 #include "worker/collectives/tree_accumulator.h"
 #include "worker/nn/flops.h"
 #include "worker/train/collective_timeout.h"
 
 namespace tilewright::train {
 namespace {
-
-// 4 MiB of gradient: large enough for the network's bandwidth, small enough to overlap with
-// backward.
-constexpr std::int64_t kBucketElements = std::int64_t{1} << 20;
 
 DataOrderOptions order_options(const Job& job) {
   const auto examples = static_cast<std::int64_t>(job.train_data.size());
@@ -241,10 +238,7 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(gradients_.size()),
            "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
            mesh.world(), plan.micro_batches.size(), plan.gradients(), gradients_.size());
-  buckets_.clear();
-  for (std::int64_t at = 0; at < count; at += kBucketElements) {
-    buckets_.push_back({at, std::min(count, at + kBucketElements)});
-  }
+  collectives::split_into_buckets(count, buckets_);
   BucketStarter buckets(reducer, buckets_);
   const nn::DropoutKey key{static_cast<std::uint64_t>(job_.settings.seed),
                            static_cast<std::uint32_t>(step)};
