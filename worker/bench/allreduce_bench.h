@@ -28,8 +28,8 @@ struct AllreduceBench {
   std::string to_text() const;  // for a terminal, one line per row
 };
 
-// Starts the ranks as child processes, so no other thread may run. Throws Failure (kPeerLost) if one
-// of them fails, and Failure (kInternal) if a sum is wrong.
+// Starts the ranks as child processes, so no other thread may run. Throws Failure (kInternal) if a
+// sum is wrong.
 AllreduceBench bench_allreduce(const AllreduceBenchOptions& options);
 
 }  // namespace tilewright::bench
