@@ -16,8 +16,8 @@ constexpr std::int64_t kCopiedBytes = 128 << 20;  // of each thread
 template <typename Activation>
 void run(const AdamWBenchOptions& options, runtime::Isa isa, AdamWBench& bench) {
   TrainingSetup<Activation> setup(options.workload, isa, 1);
-  const runtime::Buffer<float>& gradient = setup.gradient();
-  const auto random = random_buffer<float>(std::ssize(gradient.span()), 1);
+  const std::span<float> gradient = setup.gradient();
+  const auto random = random_buffer<float>(std::ssize(gradient), 1);
   std::ranges::copy(random.span(), gradient.data());
   setup.update();  // touches the moments
   for (int i = 0; i < options.repetitions; ++i) {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
 
 #include "worker/bench/workload.h"
 #include "worker/nn/model.h"
@@ -34,26 +37,38 @@ class TrainingSetup {
     }
     model_.pack_weights();
     const nn::Batch batch = random_batch(workload, shards);
-    touched_.mark(batch.ids);
-    touched_.finish();
     limits_ = batch.limits();
     shards_ = shards;
-    gradient_ =
-        runtime::Buffer<float>(static_cast<std::size_t>(model_.gradient_count(touched_.R())));
+    set_global_words(batch.ids);
+  }
+
+  // The ids of the global batch of the next steps, if it has more examples than this process's.
+  void set_global_words(std::span<const std::int32_t> ids) {
+    touched_.clear();
+    touched_.mark(ids);
+    touched_.finish();
+    const auto count = static_cast<std::size_t>(model_.gradient_count(touched_.R()));
+    if (gradient_.size() < count) gradient_ = runtime::Buffer<float>(count);
     sink_.groups = {gradient_.data()};
   }
 
   // One training step: forward, backward, AdamW, with dropout.
   void step(const nn::Batch& batch) {
+    compute(batch, {});
+    update();
+  }
+  // Forward and backward. `on_gradient_ready`: as in nn::GradientSink.
+  void compute(const nn::Batch& batch,
+               std::function<void(std::int64_t begin, std::int64_t end)> on_gradient_ready) {
     if (!reserved_) model_.reserve(limits_, shards_);
     reserved_ = true;
+    sink_.on_gradient_ready = std::move(on_gradient_ready);
     const nn::DropoutKey key{1, static_cast<std::uint32_t>(steps_)};
     model_.forward(batch, key, true);
     model_.backward(batch, key, 1.0f / static_cast<float>(batch.B()), touched_, sink_);
-    update();
   }
-  // AdamW with the last gradient.
-  void update() { optimizer_.step(++steps_, 3e-5f, gradient_.span(), touched_); }
+  // Gradient norm and AdamW with the last gradient.
+  void update() { optimizer_.step(++steps_, 3e-5f, gradient(), touched_); }
 
   // The kernels of the next steps. Both functions are cheap.
   void use(const kernels::Ops<Activation>& ops, const kernels::ParameterOps& parameter_ops) {
@@ -68,7 +83,9 @@ class TrainingSetup {
   const nn::EncoderConfig& config() const { return config_; }
   nn::Model<Activation>& model() { return model_; }
   nn::Optimizer<Activation>& optimizer() { return optimizer_; }
-  runtime::Buffer<float>& gradient() { return gradient_; }
+  std::span<float> gradient() const {
+    return gradient_.span().first(static_cast<std::size_t>(model_.gradient_count(touched_.R())));
+  }
   std::size_t packed_bytes() { return nn::Model<Activation>::packed_bytes(config_, context()); }
 
  private:
@@ -86,7 +103,7 @@ class TrainingSetup {
   nn::BatchLimits limits_;
   std::int64_t shards_ = 1;
   bool reserved_ = false;
-  runtime::Buffer<float> gradient_;
+  runtime::Buffer<float> gradient_;  // at least gradient()
   nn::GradientSink sink_;
   std::int64_t steps_ = 0;
 };
