@@ -25,6 +25,7 @@ KEYS = {
     "checkpoint": ("model", "threads", "dtype"),
     "tokenize": ("file", "threads"),
     "allreduce": ("ranks", "megabytes", "transport"),
+    "scaling": ("model", "task", "batch", "length", "threads", "dtype", "link", "host_speed", "nodes"),
     "start": ("model", "task", "threads"),
 }
 

@@ -37,6 +37,13 @@ PROFILES = ["bert-base:qa:12:384", "bert-base:cls:32:128", "minilm:cls:32:128"]
 EXACTNESS = ["minilm:cls:32:128", "bert-base:cls:32:128"]
 ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
 CHECKPOINT_MODELS = ["bert-base"]
+# Shapes, and how many times as fast as this machine the emulated hosts are.
+SCALING = [
+    ("distilbert:qa:32:384", 1), ("distilbert:qa:32:384", 4), ("bert-base:qa:12:384", 1),
+    ("bert-large:qa:12:384", 1), ("bert-large:qa:12:384", 8),
+]  # fmt: skip
+SCALING_NODES = [1, 2, 4, 8]
+SCALING_LINK = "25Gbit"
 
 
 class Bench:
@@ -247,6 +254,25 @@ class Bench:
         for key, row in zip(keys, rows, strict=True):
             results.put(key, row)
 
+    def scaling(self):
+        if os.geteuid() != 0:
+            print("scaling: left out, needs root", file=sys.stderr)
+            return
+        results = Results("scaling", self.commit)
+        for text, host_speed in SCALING:
+            shape = step_vs_pytorch.parse_shape(text)
+            key = {**shape, "threads": self.threads, "dtype": "bf16", "link": SCALING_LINK,
+                   "host_speed": host_speed}
+            if not any(self.due(results, {**key, "nodes": nodes}) for nodes in SCALING_NODES):
+                continue
+            said = self.call("scaling", *self.workload(shape), "--link", SCALING_LINK,
+                             "--host_speed", host_speed, "--nodes",
+                             ",".join(str(nodes) for nodes in SCALING_NODES),
+                             "--repetitions", min(3, self.args.repetitions))
+            for row in scaling_rows(said):
+                results.put({**key, "nodes": row.pop("nodes")}, row)
+            print(f"scaling: {key}", file=sys.stderr)
+
     def start(self):
         data = pathlib.Path(self.args.data) / "glue" / "MRPC"
         if not data.exists():
@@ -304,6 +330,16 @@ def allreduce_row(said):
     row = dict(said["rows"][0])
     row.pop("megabytes")
     return row
+
+
+def scaling_rows(said):
+    """A row for each number of nodes."""
+    common = {name: said[name] for name in ("isa", "slowdown", "repetitions")}
+    return [
+        {**common, **row,
+         "published": [other for other in said["published"] if other["nodes"] == row["nodes"]]}
+        for row in said["nodes"]
+    ]
 
 
 def gloo_rows(said):

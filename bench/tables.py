@@ -19,6 +19,7 @@ TITLES = {
     "checkpoint": "Checkpoints",
     "tokenize": "Tokenizer",
     "allreduce": "All-reduce",
+    "scaling": "Scaling to several nodes (emulated)",
     "start": "Start-up of a training",
 }
 
@@ -58,6 +59,12 @@ def interval(row):
     if "ratio_low" not in row:
         return ""
     return f"{row['ratio_low']:.4f} to {row['ratio_high']:.4f}"
+
+
+def published(row):
+    """What others have published for this number of nodes: "1.7 x (MRPC)"."""
+    return ", ".join(f"{other['speedup']:.1f} x ({other['what'].split(',')[0]})"
+                     for other in row["published"])
 
 
 def ratio(a, b):
@@ -135,6 +142,17 @@ COLUMNS = {
         ["ranks", "MiB", "transport", "ms", "GiB/s"],
         lambda r: [r["ranks"], f"{r['megabytes']:g}", r["transport"], f"{r['milliseconds']:.2f}",
                    f"{r['gigabytes_per_second']:.2f}"],
+    ),
+    "scaling": (
+        ["step", "link", "host speed", "slowed", "nodes", "step s", "exchange s", "hidden",
+         "speedup", "efficiency", "communication CPU s", "efficiency on shared cores", "load",
+         "published for other hosts"],
+        lambda r: [workload(r), r["link"], f"{r['host_speed']:g}", f"{r['slowdown']:g} x",
+                   r["nodes"], seconds(r["step_seconds"]), seconds(r["exchange_seconds"]),
+                   percent(r["hidden_share"]), f"{r['speedup']:.2f} x", percent(r["efficiency"]),
+                   f"{r['communication_cpu_seconds']:.3f}",
+                   percent(r["shared_cores_efficiency"]), percent(r["machine_load"]),
+                   published(r)],
     ),
     "start": (
         ["model, task", "threads", "s until the first step ends"],

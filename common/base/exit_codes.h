@@ -57,7 +57,8 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kMemory:
       return "Not enough memory for the job.";
     case ExitCode::kUnsupported:
-      return "The CPU lacks what was requested, or the coordinator refused the worker.";
+      return "The CPU or the system lacks what was requested, or the coordinator refused the "
+             "worker.";
     case ExitCode::kCheckpoint:
       return "A checkpoint does not fit the job or fails its checksum.";
     case ExitCode::kJobFailed:

@@ -179,6 +179,25 @@ class PeersTest(unittest.TestCase):
                          [{"milliseconds": 1.5, "gigabytes_per_second": 0.04},
                           {"milliseconds": 31.2, "gigabytes_per_second": 0.78}])
 
+    def test_puts_the_published_figures_beside_the_rows_of_their_nodes(self):
+        row = {"step_seconds": 1.0, "exchange_seconds": 0.5, "hidden_share": 0.9, "speedup": 1.9,
+               "efficiency": 0.95, "communication_cpu_seconds": 0.25,
+               "shared_cores_efficiency": 0.85, "machine_load": 0.3}
+        said = {"isa": "amx", "slowdown": 8.0, "repetitions": 3,
+                "nodes": [{"nodes": 1, **row}, {"nodes": 2, **row}],
+                "published": [{"nodes": 2, "speedup": 1.7, "what": "MRPC, two models"},
+                              {"nodes": 4, "speedup": 3.0, "what": "MRPC, two models"}]}
+        one, two = run.scaling_rows(said)
+        self.assertEqual(one["published"], [])
+        self.assertEqual(two["published"], said["published"][:1])
+        key = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "link": "25Gbit",
+               "host_speed": 1}
+        self.assertEqual(
+            tables.COLUMNS["scaling"][1]({**key, **two}),
+            ["bert-base QA 12 x 384", "25Gbit", "1", "8 x", 2, "1.000", "0.500", "90 %", "1.90 x",
+             "95 %", "0.250", "85 %", "30 %", "1.7 x (MRPC)"],
+        )
+
     def test_writes_one_context_per_line(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump({"data": [{"paragraphs": [{"context": "One\n two."}, {"context": "Three."}]}]},

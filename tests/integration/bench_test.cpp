@@ -133,6 +133,66 @@ TEST_F(Bench, AllreducePrintsJson) {
   EXPECT_EQ(json["ranks"], 2);
 }
 
+TEST_F(Bench, ScalingTakesAtLeastTheTimeThatTheLinkNeeds) {
+  if (geteuid() != 0) {
+    if (testing::prerequisites_required()) FAIL() << "network namespaces need root";
+    GTEST_SKIP() << "network namespaces need root";
+  }
+  // Of MiniLM's gradient the matrices of its six layers alone: 384 x 384 for query, key, value and
+  // output, 384 x 1536 twice. In a direct all-reduce of two nodes each sends half of the gradient
+  // as partial sums and half as sums.
+  constexpr double kBytes = 6 * (4 * 384 * 384 + 2 * 384 * 1536) * 4;
+  constexpr double kSeconds = kBytes * 8 / 500e6;
+  for (const std::string slowdown : {"1", "2"}) {
+    const auto json = json_of_workload("scaling", {"--nodes", "2", "--link", "500Mbit",
+                                                   "--slowdown", slowdown, "--repetitions", "1"});
+    ASSERT_EQ(json["nodes"].size(), 2u) << "one node is always measured";
+    const auto& two = json["nodes"][1];
+    EXPECT_EQ(two["nodes"], 2);
+    EXPECT_EQ(two["virtual_shards"], 4) << "as many as examples";
+    EXPECT_GT(two["gradient_bytes"], kBytes);
+    EXPECT_GE(two["exchange_seconds"], kSeconds);
+    EXPECT_GE(two["step_seconds"], kSeconds);
+    EXPECT_GE(two["step_seconds"],
+              two["compute_seconds"].get<double>() + two["update_seconds"].get<double>());
+    EXPECT_GT(two["communication_cpu_seconds"], 0);
+  }
+}
+
+TEST_F(Bench, ScalingNeedsTheRightToCreateNamespaces) {
+  if (geteuid() != 0) GTEST_SKIP() << "dropping a capability needs root";
+  const std::filesystem::path program = testing::program("tilewright-worker");
+  testing::RunningProgram worker("/usr/bin/setpriv",
+                                 {"--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program,
+                                  "bench", "scaling", "--model", "minilm"},
+                                 folder());
+  EXPECT_EQ(worker.wait(), static_cast<int>(ExitCode::kUnsupported));
+  EXPECT_THAT(worker.output(), HasSubstr("run the benchmark as root"));
+}
+
+TEST_F(Bench, ScalingRefusesBadNodesAndLinks) {
+  EXPECT_EQ(output_of({"scaling", "--nodes", "1,0"}, ExitCode::kUsage),
+            "tilewright-worker: --nodes: found 0, expected powers of two from 1 to 64\n");
+  EXPECT_THAT(output_of({"scaling", "--nodes", "3"}, ExitCode::kUsage), HasSubstr("found 3"));
+  EXPECT_THAT(output_of({"scaling", "--nodes", "two"}, ExitCode::kUsage), HasSubstr("two"));
+  EXPECT_EQ(
+      output_of({"scaling", "--link", "fast"}, ExitCode::kUsage),
+      "tilewright-worker: --link: found \"fast\", expected a rate from 1kbit to 1000Gbit, such "
+      "as 25Gbit\n");
+  EXPECT_THAT(output_of({"scaling", "--slowdown", "0.5"}, ExitCode::kUsage), HasSubstr("0.5"));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // reserve terabytes
+TEST_F(Bench, ScalingRefusesGradientsThatDoNotFitIntoTheMemory) {
+  testing::RunningProgram worker("/usr/bin/prlimit",
+                                 {"--as=4000000000", testing::program("tilewright-worker"), "bench",
+                                  "scaling", "--model", "bert-large", "--nodes", "8"},
+                                 folder());
+  EXPECT_EQ(worker.wait(), static_cast<int>(ExitCode::kMemory));
+  EXPECT_THAT(worker.output(), HasSubstr("the gradients of 8 nodes need 1"));  // 1.3 GB each
+}
+#endif
+
 TEST_F(Bench, StartPrintsJson) {
   const auto json =
       json_of({"start", "--model_name_or_path=" + model_, "--task_name=mrpc", "--threads=1",

@@ -15,6 +15,7 @@
 #include "worker/bench/lengths.h"
 #include "worker/bench/peak_bench.h"
 #include "worker/bench/profile_bench.h"
+#include "worker/bench/scaling_bench.h"
 #include "worker/bench/step_bench.h"
 #include "worker/bench/tokenize_bench.h"
 #include "worker/cli/commands.h"
@@ -360,6 +361,51 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
   });
 }
 
+void add_scaling(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<bench::ScalingBenchOptions>();
+  auto link = std::make_shared<std::string>(bench::format_link_rate(options->link_rate));
+  CLI::App* scaling = bench.add_subcommand(
+      "scaling",
+      "How training would scale to several nodes: processes exchange gradients over emulated links "
+      "and wait for the measured time of the computation; needs root and iproute2");
+  const auto flags = add_workload(*scaling);
+  add_checkpointing(*scaling, *flags);
+  scaling
+      ->add_option(
+          "--nodes", options->nodes,
+          "Numbers of nodes, powers of two, separated by commas; each node has the --batch")
+      ->delimiter(',')
+      ->capture_default_str();
+  scaling->add_option("--link", *link, "Rate of each node's link, in both directions")
+      ->capture_default_str();
+  scaling
+      ->add_option("--slowdown", options->slowdown,
+                   "Slow links, computation and communication threads by this factor, so that this "
+                   "machine can emulate all nodes; 0: chosen from nodes, link and CPUs")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            double factor = 0;
+            const bool good = CLI::detail::lexical_cast(text, factor) &&
+                              (factor == 0 || (factor >= 1 && factor <= 1000));
+            return good ? std::string{} : "found " + text + ", expected 0 or 1 to 1000";
+          },
+          "FLOAT:0 or 1 to 1000"))
+      ->capture_default_str();
+  scaling
+      ->add_option("--host_speed", options->host_speed,
+                   "How many times as fast as this machine the nodes compute")
+      ->check(CLI::Range(0.01, 1000.0))
+      ->capture_default_str();
+  add_repetitions(*scaling, options->repetitions);
+  const auto json = add_json(*scaling);
+  scaling->callback([=, &exit_code] {
+    options->workload = flags->read();
+    options->link_rate = bench::parse_link_rate(*link);
+    print(bench::bench_scaling(*options, isa_from_environment()), *json);
+    exit_code = 0;
+  });
+}
+
 void add_tokenize(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::TokenizeBenchOptions>();
   CLI::App* tokenize = bench.add_subcommand("tokenize", "Tokenizer throughput on a text file");
@@ -396,6 +442,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_checkpoint(*bench, exit_code);
   add_tokenize(*bench, exit_code);
   add_allreduce(*bench, exit_code);
+  add_scaling(*bench, exit_code);
   add_start_bench(*bench, exit_code);
 }
 
