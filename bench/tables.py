@@ -61,6 +61,13 @@ def interval(row):
     return f"{row['ratio_low']:.4f} to {row['ratio_high']:.4f}"
 
 
+def exchange_cells(row):
+    return [seconds(row["exchange_seconds"]), percent(row["hidden_share"]),
+            f"{row['speedup']:.2f} x", percent(row["efficiency"]),
+            seconds(row["communication_cpu_seconds"]), percent(row["shared_cores_efficiency"]),
+            percent(row["machine_load"])]
+
+
 def published(row):
     """What others have published for this number of nodes: "1.7 x (MRPC)"."""
     return ", ".join(f"{other['speedup']:.1f} x ({other['what'].split(',')[0]})"
@@ -148,10 +155,8 @@ COLUMNS = {
          "speedup", "efficiency", "communication CPU s", "efficiency on shared cores", "load",
          "published for other hosts"],
         lambda r: [workload(r), r["link"], f"{r['host_speed']:g}", f"{r['slowdown']:g} x",
-                   r["nodes"], seconds(r["step_seconds"]), seconds(r["exchange_seconds"]),
-                   percent(r["hidden_share"]), f"{r['speedup']:.2f} x", percent(r["efficiency"]),
-                   f"{r['communication_cpu_seconds']:.3f}",
-                   percent(r["shared_cores_efficiency"]), percent(r["machine_load"]),
+                   r["nodes"], seconds(r["step_seconds"]),
+                   *(exchange_cells(r) if r["nodes"] > 1 else [""] * len(exchange_cells(r))),
                    published(r)],
     ),
     "start": (

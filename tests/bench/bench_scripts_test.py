@@ -197,6 +197,10 @@ class PeersTest(unittest.TestCase):
             ["bert-base QA 12 x 384", "25Gbit", "1", "8 x", 2, "1.000", "0.500", "90 %", "1.90 x",
              "95 %", "0.250", "85 %", "30 %", "1.7 x (MRPC)"],
         )
+        self.assertEqual(
+            tables.COLUMNS["scaling"][1]({**key, **one}),
+            ["bert-base QA 12 x 384", "25Gbit", "1", "8 x", 1, "1.000", *[""] * 8],
+        )
 
     def test_writes_one_context_per_line(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
