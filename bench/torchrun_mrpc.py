@@ -27,9 +27,9 @@ class Log:
 
 
 def save(path, **state):
-    aside = path.with_suffix(".tmp")
-    torch.save(state, aside)
-    os.replace(aside, path)
+    staging = path.with_suffix(".tmp")
+    torch.save(state, staging)
+    os.replace(staging, path)
 
 
 def main():
