@@ -55,6 +55,13 @@ std::string format_permissions(const std::set<Permission>& permissions) {
   return text;
 }
 
+// What only TrainJobs need. PyTorchJobs have no NetworkPolicies.
+const std::set<Permission> kPermissionsForTrainJobs = {{"delete", "trainjobs"},
+                                                       {"patch", "trainjobs/status"},
+                                                       {"get", "networkpolicies"},
+                                                       {"create", "networkpolicies"},
+                                                       {"delete", "networkpolicies"}};
+
 std::string manifest(const std::string& name, const std::string& scheduler,
                      const std::string& more) {
   return "apiVersion: tilewright.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: " + name +
@@ -64,6 +71,33 @@ std::string manifest(const std::string& name, const std::string& scheduler,
          "}\n  volumes: [{name: work, persistentVolumeClaim: {claimName: work}}]\n"
          "  runPolicy: {schedulingPolicy: {}, " +
          more + "}\n";
+}
+
+// An elastic PyTorchJob with metrics for an autoscaler, which ends with exit code 1.
+std::string pytorch_manifest(const std::string& name, const std::string& scheduler) {
+  return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: " + name + R"(}
+spec:
+  runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, schedulingPolicy: {}}
+  elasticPolicy:
+    minReplicas: 1
+    maxReplicas: 3
+    metrics:
+    - type: Resource
+      resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: ExitCode
+      template:
+        spec:
+          schedulerName: )" +
+         scheduler + R"(
+          securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
+          containers:
+          - name: pytorch
+            image: trainer:1
+            securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+)";
 }
 
 class ChartRbac : public testing::ChartTest {
@@ -91,6 +125,10 @@ class ChartRbac : public testing::ChartTest {
              file("chart.json", list.dump()).string()});
     kubectl(
         {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
+    if (runs_pytorch_jobs()) {
+      kubectl(
+          {"wait", "crd/pytorchjobs.kubeflow.org", "--for=condition=Established", "--timeout=60s"});
+    }
     for (const json& object : objects_) {
       if (object["kind"] == "Role" || object["kind"] == "ClusterRole") wait_until_effective(object);
     }
@@ -100,13 +138,16 @@ class ChartRbac : public testing::ChartTest {
     controller_.reset();
     if (!objects_.empty()) {
       const std::string selector = "app.kubernetes.io/name=tilewright";
-      kubectl({"delete", "trainjobs", "--all", "-n", kJobs});
+      kubectl({"delete", "trainjobs.tilewright.dev", "--all", "-n", kJobs});
+      if (runs_pytorch_jobs()) {
+        kubectl({"delete", "pytorchjobs.kubeflow.org", "--all", "-n", kJobs});
+      }
       kubectl({"delete", "node", kNode, "--ignore-not-found"});
       kubectl({"delete", "clusterroles,clusterrolebindings", "-l", selector});
       kubectl({"delete", "roles,rolebindings", "-l", selector, "--all-namespaces"});
       kubectl({"delete", "leases,secrets,endpointslices", "--all", "-n", kOperatorNamespace});
-      kubectl({"delete", "pods,services,networkpolicies,secrets", "--all", "-n", kJobs, "--force",
-               "--grace-period=0"});
+      kubectl({"delete", "pods,services,networkpolicies,secrets,horizontalpodautoscalers", "--all",
+               "-n", kJobs, "--force", "--grace-period=0"});
       for (const char* group : {"scheduling.volcano.sh", "scheduling.x-k8s.io"}) {
         kubectl({"delete", std::string("podgroups.") + group, "--all", "-n", kJobs});
       }
@@ -176,9 +217,67 @@ class ChartRbac : public testing::ChartTest {
     return permissions;
   }
 
-  // Runs jobs from creation to deletion, with both gang schedulers.
+  // Runs TrainJobs from creation to deletion, with both gang schedulers.
   void exercise_jobs() {
-    // A job whose pod is scheduled but does not start, so that the operator reads its events.
+    add_node();
+    create(manifest("waits", "volcano", "suspend: false"));
+    bind_pod("waits-worker-0");
+    for (const char* scheduler : kGangSchedulers) {
+      const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");
+      create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
+      const std::string pod = name + "-worker-0";
+      wait_for_pod(pod);
+      end_pod(pod, "worker", 0);
+      await_deletion("trainjob.tilewright.dev/" + name);
+    }
+    add_foreign_pod("taken-worker-0");
+    create(manifest("taken", "volcano", "suspend: false"));
+    await("trainjob.tilewright.dev/taken", "condition=Blocked");
+  }
+
+  // Runs PyTorchJobs from creation to deletion, with both gang schedulers: autoscaling, changes of
+  // the spec, suspension, a restart, a failure.
+  void exercise_pytorch_jobs() {
+    add_node();
+    create(pytorch_manifest("waits", "volcano"));
+    bind_pod("waits-worker-0");
+    for (const char* scheduler : kGangSchedulers) {
+      const bool volcano = scheduler[0] == 'v';
+      const std::string name = std::string("life-") + (volcano ? "a" : "b");
+      const std::string job = "pytorchjob.kubeflow.org/" + name;
+      const std::string autoscaler = "horizontalpodautoscaler/" + name;
+      const std::string group =
+          std::string("podgroup.scheduling.") + (volcano ? "volcano.sh/" : "x-k8s.io/") + name;
+      create(pytorch_manifest(name, scheduler));
+      await("pod/" + name + "-worker-1", "create");
+      await(autoscaler, "create");
+      await(group, "create");
+      change(job, R"({"spec": {"elasticPolicy": {"maxReplicas": 4},
+                      "runPolicy": {"schedulingPolicy": {"minAvailable": 1}}}})");
+      await(autoscaler, "jsonpath={.spec.maxReplicas}=4");
+      await(group, "jsonpath={.spec.minMember}=1");
+      change(job, R"({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}}})");
+      await_deletion("service/" + name + "-worker-1");
+      change(job, R"({"spec": {"runPolicy": {"suspend": true}}})");
+      await_deletion(autoscaler);
+      await_deletion(group);
+      await_deletion("pod/" + name + "-worker-0");
+      change(job, R"({"spec": {"runPolicy": {"suspend": false}}})");
+      for (const int exit_code : {130, 1}) {
+        const std::string pod = name + "-worker-0";
+        wait_for_pod(pod);
+        const std::string uid = uid_of(pod);
+        end_pod(pod, "pytorch", exit_code);
+        EXPECT_TRUE(wait_until([&] { return uid_of(pod) != uid; }));
+      }
+      await_deletion(job);
+    }
+    add_foreign_pod("taken-worker-0");
+    create(pytorch_manifest("taken", "volcano"));
+    await("pytorchjob.kubeflow.org/taken", "condition=Blocked");
+  }
+
+  void add_node() {
     const json amounts = {{"cpu", "64"}, {"memory", "64Gi"}, {"pods", "110"}};
     ASSERT_EQ(admin().post("/api/v1/nodes", {{"metadata", {{"name", kNode}}}}).status, 201);
     ASSERT_TRUE(admin()
@@ -188,47 +287,67 @@ class ChartRbac : public testing::ChartTest {
                                     {"allocatable", amounts},
                                     {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}})
                     .ok());
-    create(manifest("waits", "volcano", "suspend: false"));
-    wait_for_pod("waits-worker-0");
-    const auto bound =
-        admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods/waits-worker-0/binding",
-                     {{"metadata", {{"name", "waits-worker-0"}}},
-                      {"target", {{"kind", "Node"}, {"name", kNode}}}});
+  }
+  // The pod is then scheduled but does not start, so that the operator reads its events.
+  void bind_pod(const std::string& pod) {
+    wait_for_pod(pod);
+    const auto bound = admin().post(
+        pod_path(pod) + "/binding",
+        {{"metadata", {{"name", pod}}}, {"target", {{"kind", "Node"}, {"name", kNode}}}});
     ASSERT_TRUE(bound.ok()) << bound.message();
-    for (const char* scheduler : {"volcano", "scheduler-plugins-scheduler"}) {
-      const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");
-      create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
-      const std::string pod = name + "-worker-0";
-      wait_for_pod(pod);
-      const json status = {
-          {"status",
-           {{"phase", "Succeeded"},
-            {"containerStatuses",
-             {{{"name", "worker"},
-               {"image", "tilewright-worker"},
-               {"imageID", "x"},
-               {"ready", false},
-               {"restartCount", 0},
-               {"state", {{"terminated", {{"exitCode", 0}, {"reason", "Completed"}}}}}}}}}}};
-      const auto ended = admin().merge_patch(
-          std::string("/api/v1/namespaces/") + kJobs + "/pods/" + pod + "/status", status);
-      ASSERT_TRUE(ended.ok()) << ended.message();
-      kubectl({"wait", "trainjob/" + name, "--namespace", kJobs, "--for=delete", "--timeout=60s"});
-    }
-    // A foreign pod with the name of a worker: the operator reads it and does not change it.
-    const json pod = {{"metadata", {{"name", "taken-worker-0"}}},
-                      {"spec", deployment_["spec"]["template"]["spec"]}};
-    const auto made = admin().post(std::string("/api/v1/namespaces/") + kJobs + "/pods", pod);
+  }
+  void end_pod(const std::string& pod, const char* container, int exit_code) {
+    const json terminated = {{"exitCode", exit_code},
+                             {"reason", exit_code == 0 ? "Completed" : "Error"}};
+    const auto ended = admin().merge_patch(pod_path(pod) + "/status",
+                                           {{"status",
+                                             {{"phase", exit_code == 0 ? "Succeeded" : "Failed"},
+                                              {"containerStatuses",
+                                               {{{"name", container},
+                                                 {"image", "trainer"},
+                                                 {"imageID", "x"},
+                                                 {"ready", false},
+                                                 {"restartCount", 0},
+                                                 {"state", {{"terminated", terminated}}}}}}}}});
+    ASSERT_TRUE(ended.ok()) << ended.message();
+  }
+  // A pod with the name of a worker: the operator reads it and does not change it.
+  void add_foreign_pod(const std::string& name) {
+    const auto made = admin().post(
+        pod_path(""),
+        {{"metadata", {{"name", name}}}, {"spec", deployment_["spec"]["template"]["spec"]}});
     ASSERT_EQ(made.status, 201) << made.message();
-    create(manifest("taken", "volcano", "suspend: false"));
-    kubectl({"wait", "trainjob/taken", "--namespace", kJobs, "--for=condition=Blocked",
-             "--timeout=60s"});
+  }
+  static std::string pod_path(const std::string& name) {
+    const std::string pods = std::string("/api/v1/namespaces/") + kJobs + "/pods";
+    return name.empty() ? pods : pods + "/" + name;
+  }
+  // Empty if there is no such pod.
+  static std::string uid_of(const std::string& pod) {
+    return admin().get(pod_path(pod)).json().value(json::json_pointer("/metadata/uid"), "");
+  }
+  void change(const std::string& object, const std::string& patch) {
+    kubectl({"patch", object, "--namespace", kJobs, "--type=merge", "--patch", patch});
+  }
+  void await(const std::string& object, const std::string& state) {
+    kubectl({"wait", object, "--namespace", kJobs, "--for=" + state, "--timeout=60s"});
+  }
+  void await_deletion(const std::string& object) { await(object, "delete"); }
+  void wait_for_pod(const std::string& name) { await("pod/" + name, "create"); }
+  bool runs_pytorch_jobs() const {
+    return std::ranges::any_of(objects_, [](const json& object) {
+      return object["kind"] == "CustomResourceDefinition" &&
+             object["metadata"]["name"] == "pytorchjobs.kubeflow.org";
+    });
   }
 
-  void expect_grants_match_requests() {
+  // `not_exercised`: permissions for what the test does not run.
+  void expect_grants_match_requests(const std::set<Permission>& not_exercised = {}) {
     std::set<Permission> has = permissions_granted(objects_);
-    for (const Permission& permission : kImpliedPermissions)
-      EXPECT_EQ(has.erase(permission), 1U) << format_permissions({permission});
+    for (const auto* permissions : {&kImpliedPermissions, &not_exercised}) {
+      for (const Permission& permission : *permissions)
+        EXPECT_EQ(has.erase(permission), 1U) << format_permissions({permission});
+    }
     // The last requests (an event, a renewal of the Lease) are asynchronous.
     (void)wait_until([&] { return permissions_used() == has; });
     const std::set<Permission> requests = permissions_used();
@@ -240,10 +359,6 @@ class ChartRbac : public testing::ChartTest {
     controller_->send(SIGTERM);
     EXPECT_EQ(controller_->wait(), 0);
     EXPECT_THAT(controller_->output(), ::testing::Not(::testing::HasSubstr("forbidden")));
-  }
-
-  void wait_for_pod(const std::string& name) {
-    kubectl({"wait", "pod/" + name, "--namespace", kJobs, "--for=create", "--timeout=60s"});
   }
 
   bool is_allowed(const std::string& verb, const std::string& group, const std::string& resource,
@@ -273,6 +388,7 @@ class ChartRbac : public testing::ChartTest {
   }
 
   static constexpr const char* kJobs = "jobs";
+  static constexpr const char* kGangSchedulers[] = {"volcano", "scheduler-plugins-scheduler"};
   std::vector<json> objects_;
   json deployment_;
   std::optional<RunningProgram> controller_;
@@ -295,6 +411,24 @@ TEST_F(ChartRbac, MatchesTheRequestsInAllNamespaces) {
   ASSERT_NO_FATAL_FAILURE(start());
   ASSERT_NO_FATAL_FAILURE(exercise_jobs());
   expect_grants_match_requests();
+}
+
+TEST_F(ChartRbac, MatchesTheRequestsOfPyTorchJobsInOneNamespace) {
+  ASSERT_NO_FATAL_FAILURE(install(
+      {"--set", std::string("watchNamespace=") + kJobs, "--set", "pytorchjobs.enabled=true"}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(exercise_pytorch_jobs());
+  expect_grants_match_requests(kPermissionsForTrainJobs);
+  EXPECT_TRUE(is_allowed("list", "kubeflow.org", "pytorchjobs", kJobs));
+  EXPECT_FALSE(is_allowed("list", "kubeflow.org", "pytorchjobs", ""));
+  EXPECT_FALSE(is_allowed("patch", "autoscaling", "horizontalpodautoscalers", "default"));
+}
+
+TEST_F(ChartRbac, MatchesTheRequestsOfPyTorchJobsInAllNamespaces) {
+  ASSERT_NO_FATAL_FAILURE(install({"--set", "pytorchjobs.enabled=true"}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(exercise_pytorch_jobs());
+  expect_grants_match_requests(kPermissionsForTrainJobs);
 }
 
 TEST_F(ChartRbac, AllowsReadingOnlyTheOperatorsSecret) {
