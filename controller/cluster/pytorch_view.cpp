@@ -272,6 +272,8 @@ JobView view_of(const api::PyTorchJob& job) {
   traits.runs_tilewright = false;
   traits.removed_when_inactive = {policy::OwnedResource::kPodGroup,
                                   policy::OwnedResource::kAutoscaler};
+  traits.service_per_worker = true;
+  traits.limits_delete_running = true;
   traits.fields = {"the resources of the container pytorch",
                    "the memory limit of the container pytorch", "nodeSelector of the pod template",
                    "affinity of the pod template"};
@@ -291,7 +293,9 @@ api::PyTorchJobStatus status_of(const api::PyTorchJob& job, const api::TrainJobS
   const bool has_master = job.spec.master.has_value();
   if (has_master) made.replica_statuses[api::kMasterType];
   if (job.spec.worker) made.replica_statuses[api::kWorkerType];
+  const bool was_final = policy::is_final(job.status.tilewright.phase);
   for (const policy::Worker& worker : workers) {
+    if (was_final && worker.terminating) continue;  // the clean-up deletes it
     const char* type = replica_of(job, worker.index).type();
     const auto found = made.replica_statuses.find(type);
     if (found != made.replica_statuses.end()) count(worker, found->second);

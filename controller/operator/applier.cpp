@@ -94,6 +94,10 @@ class Applier::PlanExecution {
     ensure_owned_resources();
     if (outcome_.complete) create_pods();
     for_each_parallel(plan_.remove, &PlanExecution::remove);
+    // The job may have become smaller with the change that suspends it.
+    if (std::ranges::find(plan_.remove, OwnedResource::kHeadlessService) != plan_.remove.end()) {
+      remove_surplus_services();
+    }
     for (const policy::Event& event : plan_.events) record_event(written_, event);
     if (plan_.delete_job) remove_job();
     expectations_.rejection = rejection_;
@@ -166,6 +170,11 @@ class Applier::PlanExecution {
   }
 
   void remove_pod(const policy::WorkerDeletion& deletion) {
+    if (deletion.with_service) {
+      for (const OwnedObject& service : objects_.services(deletion.index, deletion.index + 1)) {
+        if (!remove_object(service)) return;
+      }
+    }
     kube::DeleteOptions options;
     options.uid = deletion.uid;
     if (deletion.force) options.grace_seconds = 0;

@@ -259,7 +259,7 @@ Message message_of(const JobState& state, const JobEnd& end) {
     case JobEndCause::kTrainingComplete:
       break;
     case JobEndCause::kDeadlineExceeded:
-      return {"DeadlineExceeded",
+      return {kDeadlineExceededReason,
               fmt::format("the job was active for longer than its activeDeadlineSeconds of {}",
                           job.spec.run_policy.active_deadline_seconds.value_or(0))};
     case JobEndCause::kRestartPolicyNever:
@@ -268,7 +268,7 @@ Message message_of(const JobState& state, const JobEnd& end) {
       return {"PermanentExitCode",
               failure + "; restartPolicy ExitCode does not retry codes below 128"};
     case JobEndCause::kRestartLimit:
-      return {"BackoffLimitExceeded",
+      return {kBackoffLimitExceededReason,
               fmt::format("{}, and {} of {} restarts are used", failure, end.restarts,
                           job.spec.elastic_policy.max_restarts.value_or(api::kDefaultMaxRestarts))};
     case JobEndCause::kOutOfMemory:

@@ -28,6 +28,9 @@ std::string describe_slow_worker(const api::SlowWorker& worker);
 // Reasons of the conditions Blocked and Failed. The restart policy reads them from Blocked.
 inline constexpr const char* kOutOfMemoryReason = "OutOfMemory";
 inline constexpr const char* kCheckpointMissingReason = "CheckpointMissing";
+// Reasons of the condition Failed. The clean-up reads them.
+inline constexpr const char* kDeadlineExceededReason = "DeadlineExceeded";
+inline constexpr const char* kBackoffLimitExceededReason = "BackoffLimitExceeded";
 
 struct FixedMessage {
   const char* reason;

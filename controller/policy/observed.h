@@ -164,6 +164,12 @@ struct JobTraits {
   std::string output_directory;
   // Owned resources to remove when the job ends or is suspended, whatever cleanPodPolicy says.
   std::set<OwnedResource> removed_when_inactive;
+  // Each worker has a Service of its own. The clean-up deletes it with the worker, a suspension
+  // deletes all.
+  bool service_per_worker = false;
+  // activeDeadlineSeconds and the limit of restarts also delete running workers if cleanPodPolicy
+  // is None.
+  bool limits_delete_running = false;
   FieldNames fields;
 };
 

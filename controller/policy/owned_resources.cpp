@@ -12,6 +12,19 @@ std::set<OwnedResource> wanted(const Observed& observed) {
   return owned_resources;
 }
 
+void remove(const JobState& state, const std::set<OwnedResource>& unneeded, Plan& plan) {
+  const Observed& observed = state.observed;
+  for (const OwnedResource owned_resource : wanted(observed)) {
+    if (!unneeded.contains(owned_resource) ||
+        observed.removed_owned_resources.contains(owned_resource)) {
+      continue;
+    }
+    if (std::ranges::find(plan.remove, owned_resource) == plan.remove.end()) {
+      plan.remove.push_back(owned_resource);
+    }
+  }
+}
+
 }  // namespace
 
 void plan_owned_resources(const JobState& state, Plan& plan) {
@@ -22,24 +35,17 @@ void plan_owned_resources(const JobState& state, Plan& plan) {
 }
 
 void remove_owned_resources(const JobState& state, Plan& plan) {
-  const Observed& observed = state.observed;
-  for (const OwnedResource owned_resource : wanted(observed)) {
-    if (!observed.removed_owned_resources.contains(owned_resource))
-      plan.remove.push_back(owned_resource);
-  }
+  remove(state, wanted(state.observed), plan);
 }
 
 void remove_inactive_resources(const JobState& state, Plan& plan) {
-  const Observed& observed = state.observed;
-  for (const OwnedResource owned_resource : wanted(observed)) {
-    if (!observed.traits.removed_when_inactive.contains(owned_resource) ||
-        observed.removed_owned_resources.contains(owned_resource)) {
-      continue;
-    }
-    if (std::ranges::find(plan.remove, owned_resource) == plan.remove.end()) {
-      plan.remove.push_back(owned_resource);
-    }
-  }
+  remove(state, state.observed.traits.removed_when_inactive, plan);
+}
+
+void remove_suspended_resources(const JobState& state, Plan& plan) {
+  const JobTraits& traits = state.observed.traits;
+  remove(state, traits.removed_when_inactive, plan);
+  if (traits.service_per_worker) remove(state, {OwnedResource::kHeadlessService}, plan);
 }
 
 }  // namespace tilewright::policy

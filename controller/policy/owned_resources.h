@@ -13,5 +13,7 @@ void plan_owned_resources(const JobState& state, Plan& plan);
 void remove_owned_resources(const JobState& state, Plan& plan);
 // Those that only a job that runs needs: traits.removed_when_inactive.
 void remove_inactive_resources(const JobState& state, Plan& plan);
+// The same, and the Services of the workers if traits.service_per_worker.
+void remove_suspended_resources(const JobState& state, Plan& plan);
 
 }  // namespace tilewright::policy

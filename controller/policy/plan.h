@@ -40,6 +40,9 @@ struct WorkerDeletion {
   std::string uid;     // precondition: a newer worker of that name stays
   bool force = false;  // without waiting for the node to confirm it
   DeletionReason reason = DeletionReason::kFailed;
+  // The worker's own Service too, and first: as long as the worker exists, the next reconcile
+  // repeats a deletion that has failed.
+  bool with_service = false;
   bool operator==(const WorkerDeletion&) const = default;
 };
 

@@ -366,6 +366,23 @@ TEST_F(PyTorchJobTest, EndsWhenTheRestartsAreUsedUp) {
               HasSubstr("1 of 1 restarts are used"));
 }
 
+TEST_F(PyTorchJobTest, CleanPodPolicyRunningDeletesRunningPodsWithTheirServices) {
+  start();
+  json manifest = guide_job({{"spec", {{"runPolicy", {{"cleanPodPolicy", "Running"}}}}}});
+  manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "Never";
+  create(manifest);
+  ASSERT_TRUE(wait_for_live_pods(2));
+  node_->end_container("qa-worker-1", 1);
+  ASSERT_TRUE(state_becomes("Failed"));
+  EXPECT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.size() == 1; }));
+  EXPECT_THAT(node_->pods().objects(), UnorderedElementsAre(Key("qa-worker-1")));
+  EXPECT_THAT(services(), UnorderedElementsAre(Key("qa-worker-1")));
+  ASSERT_TRUE(becomes([](const json& job) {
+    return job["status"]["replicaStatuses"]["Worker"].value("active", 0) == 0;
+  }));
+  EXPECT_EQ(current()["status"]["replicaStatuses"]["Worker"]["failed"], 1);
+}
+
 // Kubeflow's operator checks the deadline only when something else happens to the job.
 TEST_F(PyTorchJobTest, EndsAtItsDeadline) {
   start();
@@ -373,6 +390,9 @@ TEST_F(PyTorchJobTest, EndsAtItsDeadline) {
   ASSERT_TRUE(state_becomes("Failed"));
   EXPECT_THAT(condition(current(), "Failed")["message"].get<std::string>(),
               HasSubstr("activeDeadlineSeconds"));
+  // Whatever cleanPodPolicy says, which is None here.
+  EXPECT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.empty(); }));
+  EXPECT_TRUE(services().empty());
 }
 
 // With Kubeflow's operator such a job has no completionTime, and its TTL never ends.
@@ -434,8 +454,10 @@ TEST_F(PyTorchJobTest, SuspendsAndResumes) {
   ASSERT_TRUE(state_becomes("Suspended"));
   EXPECT_EQ(condition(current(), "Suspended")["reason"], "PyTorchJobSuspended");
   EXPECT_TRUE(node_->pods().wait_until([](const Objects& pods) { return pods.empty(); }));
+  EXPECT_TRUE(eventually([&] { return services().empty(); }));
   ASSERT_TRUE(change({{"spec", {{"runPolicy", {{"suspend", false}}}}}}).ok());
   ASSERT_TRUE(state_becomes("Running"));
+  EXPECT_THAT(services(), UnorderedElementsAre(Key("qa-worker-0"), Key("qa-worker-1")));
   EXPECT_EQ(condition(current(), "Suspended")["reason"], "PyTorchJobResumed");
   EXPECT_EQ(condition(current(), "Suspended")["status"], "False");
 }

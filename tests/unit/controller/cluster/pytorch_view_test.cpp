@@ -241,6 +241,23 @@ TEST_F(Conditions, CountReplicasByType) {
   EXPECT_EQ(cleaned_up.replica_statuses.at("Worker").succeeded, 2);
 }
 
+// The counts of Kubeflow's operator do not change any more after the end of the job, but for pods
+// that have stopped.
+TEST_F(Conditions, PodsThatTheCleanUpDeletesAreNoFailures) {
+  using policy::WorkerPhase;
+  const policy::Worker failed = worker(2, WorkerPhase::kFailed);
+  const auto ended = reach(Phase::kFailed, {worker(1, WorkerPhase::kRunning), failed});
+  EXPECT_EQ(ended.replica_statuses.at("Worker").active, 1);
+  EXPECT_EQ(ended.replica_statuses.at("Worker").failed, 1);
+  for (const WorkerPhase phase : {WorkerPhase::kRunning, WorkerPhase::kFailed}) {
+    policy::Worker deleted = worker(1, phase);
+    deleted.terminating = true;
+    const auto cleaned_up = reach(Phase::kFailed, {deleted, failed});
+    EXPECT_EQ(cleaned_up.replica_statuses.at("Worker").active, 0);
+    EXPECT_EQ(cleaned_up.replica_statuses.at("Worker").failed, 1);
+  }
+}
+
 TEST(KubeflowEvent, HasTheReasonOfKubeflow) {
   api::TrainJobStatus status;
   const auto reason = [&](const char* ours, const char* message = "m") {

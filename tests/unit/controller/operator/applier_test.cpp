@@ -8,6 +8,8 @@
 #include "common/contract/labels.h"
 #include "controller/api/encode.h"
 #include "controller/cluster/objects.h"
+#include "controller/cluster/pytorch_objects.h"
+#include "controller/cluster/pytorch_view.h"
 #include "tests/support/silent_logger.h"
 #include "tests/unit/controller/api/manifest.h"
 #include "tests/unit/controller/operator/scripted_api.h"
@@ -23,6 +25,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Key;
 using ::testing::Not;
 using testing::ScriptedApi;
@@ -55,13 +58,16 @@ class ApplierTest : public ::testing::Test {
 
   ApplyResult apply(const Plan& plan,
                     const kube::WriteGuard& guard = kube::WriteGuard::unfenced()) {
+    return apply(plan, *train_job_objects(job), guard);
+  }
+  ApplyResult apply(const Plan& plan, const JobObjects& objects,
+                    const kube::WriteGuard& guard = kube::WriteGuard::unfenced()) {
     Recorder recorder(api.client(), std::make_shared<const kube::WriteGuard>(MonotonicTime::max()),
                       "replica-0", make_silent_logger());
     Applier applier(
         {api.client(), guard, *hub, keys, recorder, pool, {"monitoring"}},
         [] { return "10.96.0.7:29400"; }, make_silent_logger());
-    return applier.apply(job, api::to_json(job.status), plan, expectations, kube::soon(),
-                         *train_job_objects(job));
+    return applier.apply(job, api::to_json(job.status), plan, expectations, kube::soon(), objects);
   }
 
   // A plan with all its parts: worker 1 has ended and is recreated.
@@ -434,6 +440,66 @@ TEST_F(ApplierTest, RemovesOnlyResourcesOwnedByTheJob) {
                                cluster::secret_name(job.metadata, keys.id_for(job.metadata.uid)))));
   EXPECT_THAT(expectations.owned_resources, IsEmpty());
   EXPECT_THAT(expectations.removed_owned_resources, SizeIs(3));
+}
+
+class PyTorchApplierTest : public ApplierTest {
+ protected:
+  PyTorchApplierTest() {
+    pytorch.metadata = job.metadata;
+    pytorch.metadata.name = "qa";
+    pytorch.spec.worker.emplace().replicas = 2;
+    pytorch.spec.worker->pod_template =
+        json::parse(R"({"spec": {"containers": [{"name": "pytorch", "image": "trainer:1"}]}})");
+    job = cluster::view_of(pytorch).job;
+    for (int index = 0; index < 3; ++index) {
+      json service = cluster::build_service(pytorch, index);
+      service["metadata"]["uid"] = "service-uid";
+      api.answer("GET " + service_path(index), 200, service);
+    }
+  }
+  ApplyResult apply(const Plan& plan) {
+    std::atomic<bool> drops_state{false};
+    return ApplierTest::apply(plan, *pytorch_job_objects(job, pytorch, {}, drops_state, ""));
+  }
+  static std::string service_path(int index) {
+    return fmt::format("{}/qa-worker-{}", kServices, index);
+  }
+  static std::string pod_path(int index) { return fmt::format("{}/qa-worker-{}", kPods, index); }
+  static policy::WorkerDeletion deletion_with_service(int index) {
+    return {fmt::format("qa-worker-{}", index),   index, "uid", false,
+            policy::DeletionReason::kJobFinished, true};
+  }
+
+  api::PyTorchJob pytorch;
+};
+
+TEST_F(PyTorchApplierTest, DeletesAServiceBeforeItsPod) {
+  Plan plan;
+  plan.deletions = {deletion_with_service(1)};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_THAT(api.order(), ElementsAre("GET " + service_path(1), "DELETE " + service_path(1),
+                                       "DELETE " + pod_path(1)));
+}
+
+// Without the pod the next reconcile would not know of the Service.
+TEST_F(PyTorchApplierTest, KeepsThePodOfAServiceThatCannotBeDeleted) {
+  api.answer("DELETE " + service_path(1), 500, ScriptedApi::status(500, "InternalError"));
+  Plan plan;
+  plan.deletions = {deletion_with_service(1)};
+  EXPECT_FALSE(apply(plan).complete);
+  EXPECT_THAT(api.order(), Not(Contains("DELETE " + pod_path(1))));
+  EXPECT_THAT(expectations.deleted, IsEmpty());
+}
+
+TEST_F(PyTorchApplierTest, DeletesTheServicesOfWorkersThatTheJobNoLongerHas) {
+  expectations.services = 3;
+  expectations.owned_resources = {OwnedResource::kHeadlessService};
+  Plan plan;
+  plan.remove = {OwnedResource::kHeadlessService};
+  EXPECT_TRUE(apply(plan).complete);
+  EXPECT_THAT(api.order(), IsSupersetOf({"DELETE " + service_path(0), "DELETE " + service_path(1),
+                                         "DELETE " + service_path(2)}));
+  EXPECT_THAT(expectations.removed_owned_resources, ElementsAre(OwnedResource::kHeadlessService));
 }
 
 TEST_F(ApplierTest, ClosesTheRendezvousOfAFinishedJob) {

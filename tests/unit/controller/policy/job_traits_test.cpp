@@ -228,6 +228,115 @@ TEST(JobTraits, ASuspendedOrFinishedJobNeedsNoAutoscaler) {
   }
 }
 
+// As Kubeflow's operator does.
+TEST(JobTraits, TheEndDeletesTheServicesOfTheDeletedWorkers) {
+  struct {
+    api::CleanPodPolicy policy;
+    std::set<int> deleted;  // workers, each with its Service
+    bool all_services;      // as an owned resource
+  } const cases[] = {{api::CleanPodPolicy::kNone, {}, false},
+                     {api::CleanPodPolicy::kRunning, {0}, false},
+                     {api::CleanPodPolicy::kAll, {0, 1, 2}, true}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(api::to_string(c.policy));
+    JobSimulator sim = foreign_job(3);
+    sim.observed.traits.service_per_worker = true;
+    sim.observed.runtime.owned_resources = {OwnedResource::kHeadlessService};
+    sim.job().spec.run_policy.clean_pod_policy = c.policy;
+    sim.job().spec.worker.restart_policy = api::RestartPolicy::kNever;
+    sim.start();
+    sim.succeed(2);
+    sim.fail(1, 1);  // worker 0 keeps running
+    const Plan plan = sim.step();
+    ASSERT_TRUE(plan.finished);
+    std::set<int> deleted;
+    for (const WorkerDeletion& deletion : plan.deletions) {
+      EXPECT_EQ(deletion.with_service, !c.all_services) << deletion.index;
+      deleted.insert(deletion.index);
+    }
+    EXPECT_EQ(deleted, c.deleted);
+    EXPECT_EQ(!plan.remove.empty(), c.all_services);
+  }
+}
+
+TEST(JobTraits, ARestartKeepsTheService) {
+  JobSimulator sim = foreign_job(2);
+  sim.observed.traits.service_per_worker = true;
+  sim.start();
+  sim.fail(1, 1);
+  const Plan plan = sim.plan();
+  ASSERT_EQ(plan.deletions.size(), 1U);
+  EXPECT_FALSE(plan.deletions[0].with_service);
+}
+
+TEST(JobTraits, ASuspensionDeletesAllServices) {
+  JobSimulator sim = foreign_job(2);
+  sim.observed.traits.service_per_worker = true;
+  sim.observed.runtime.owned_resources = {OwnedResource::kHeadlessService,
+                                          OwnedResource::kKeySecret};
+  sim.start();
+  sim.job().spec.run_policy.suspend = true;
+  sim.settle();
+  EXPECT_EQ(sim.observed.owned_resources, std::set{OwnedResource::kKeySecret});
+  sim.job().spec.run_policy.suspend = false;
+  sim.start();
+  EXPECT_TRUE(sim.observed.owned_resources.contains(OwnedResource::kHeadlessService));
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+}
+
+// Kueue creates its jobs suspended.
+TEST(JobTraits, AJobThatStartsSuspendedHasNothingToRemove) {
+  JobSimulator sim = foreign_job(2);
+  sim.observed.traits.service_per_worker = true;
+  sim.observed.traits.removed_when_inactive = {OwnedResource::kAutoscaler};
+  sim.observed.runtime.owned_resources = {OwnedResource::kHeadlessService,
+                                          OwnedResource::kAutoscaler};
+  sim.job().spec.run_policy.suspend = true;
+  EXPECT_TRUE(sim.plan().remove.empty());
+}
+
+// Kubeflow's operator deletes every pod at a limit. Pods that have ended keep their logs here.
+TEST(JobTraits, ALimitDeletesTheRunningWorkersWhateverCleanPodPolicySays) {
+  for (const bool deadline : {true, false}) {
+    JobSimulator sim = foreign_job(2);
+    sim.observed.traits.service_per_worker = true;
+    sim.observed.traits.limits_delete_running = true;
+    auto& spec = sim.job().spec;
+    spec.run_policy.clean_pod_policy = api::CleanPodPolicy::kNone;
+    if (deadline) {
+      spec.run_policy.active_deadline_seconds = 60;
+    } else {
+      spec.elastic_policy.max_restarts = 0;
+    }
+    sim.start();
+    if (deadline) {
+      sim.succeed(1);
+      sim.pass(seconds(60));
+    } else {
+      sim.fail(1, 1);
+    }
+    const Plan plan = sim.step();
+    EXPECT_EQ(sim.status().phase, Phase::kFailed);
+    ASSERT_EQ(plan.deletions.size(), 1U);
+    EXPECT_EQ(plan.deletions[0].index, 0);
+    EXPECT_TRUE(plan.deletions[0].with_service);
+    sim.settle();
+    EXPECT_TRUE(sim.has_worker(1));
+  }
+}
+
+TEST(JobTraits, AFailureThatIsNoLimitKeepsTheRunningWorkersUnderNone) {
+  JobSimulator sim = foreign_job(2);
+  sim.observed.traits.limits_delete_running = true;
+  sim.job().spec.run_policy.clean_pod_policy = api::CleanPodPolicy::kNone;
+  sim.job().spec.worker.restart_policy = api::RestartPolicy::kNever;
+  sim.start();
+  sim.fail(1, 1);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kFailed);
+  EXPECT_TRUE(sim.has_worker(0));
+}
+
 // Kubeflow's operator counts the restarts of the containers that exist, so a new pod begins at 0.
 TEST(JobTraits, TheRestartBudgetDoesNotReset) {
   JobSimulator sim = foreign_job(1);
