@@ -124,10 +124,13 @@ crd: ## writes the generated CRDs to crds/, which the Helm chart links to
 	$(BUILD)/bin/tilewright crd --kind PyTorchJob > crds/pytorchjobs.kubeflow.org.yaml.staging
 	mv crds/pytorchjobs.kubeflow.org.yaml.staging crds/pytorchjobs.kubeflow.org.yaml
 
+go-module = $$(go mod download -json $(1) | sed -n 's/.*"Dir": "\(.*\)",/\1/p')
 KUBEFLOW := github.com/kubeflow/training-operator@v1.9.3
-kubeflow-crd: ## tests PyTorchJobs on an API server with the CRD of Kubeflow's training operator
+TRAINER := github.com/kubeflow/trainer/v2@v2.0.0
+kubeflow-crd: ## tests PyTorchJobs and TrainJobs on an API server with the CRDs of Kubeflow's training operator and Trainer v2
 	$(MAKE) build TARGETS=pytorchjob_crd_integration_tests
-	TILEWRIGHT_PYTORCHJOB_CRD=$$(go mod download -json $(KUBEFLOW) | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/manifests/base/crds/kubeflow.org_pytorchjobs.yaml \
+	TILEWRIGHT_PYTORCHJOB_CRD=$(call go-module,$(KUBEFLOW))/manifests/base/crds/kubeflow.org_pytorchjobs.yaml \
+		TILEWRIGHT_TRAINER_CRD=$(call go-module,$(TRAINER))/manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml \
 		CI=true $(BUILD)/tests/pytorchjob_crd_integration_tests
 
 install: build

@@ -1,9 +1,12 @@
 // A cluster with two kinds named TrainJob: Tilewright's and Kubeflow Trainer v2's. The names that the
-// documentation and the programs print are not ambiguous there.
+// documentation and the programs print are not ambiguous there. TILEWRIGHT_TRAINER_CRD names the file
+// of Trainer's CRD (`make kubeflow-crd`); without it the tests use one that has only its names.
 #include <gmock/gmock.h>
+#include <stdlib.h>
 
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "tests/integration/crd_fixture.h"
 
@@ -12,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The part of Trainer v2's CRD that matters here: its names.
+// The names of Trainer v2's CRD.
 constexpr const char* kOtherCrd = R"(apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -34,13 +37,52 @@ metadata: {name: other}
 spec: {runtimeRef: {name: torch-distributed}}
 )";
 
+struct DocumentedCommand {
+  std::string where;  // file:line
+  std::string text;   // "kubectl get tj.tilewright.dev -A": the rest of the line
+};
+
+// The kubectl commands of the documentation, the chart and the programs.
+std::vector<DocumentedCommand> documented_commands() {
+  std::vector<DocumentedCommand> commands;
+  for (const char* directory : {"README.md", "docs", "charts", "examples", "crds", "bench",
+                                "controller", "worker", "common", "tests/e2e", "tests/cluster"}) {
+    const std::filesystem::path root = source_dir() / directory;
+    std::vector<std::filesystem::path> files = {root};
+    if (std::filesystem::is_directory(root)) {
+      files.clear();
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+        if (entry.is_regular_file()) files.push_back(entry.path());
+      }
+    }
+    for (const std::filesystem::path& file : files) {
+      const std::string extension = file.extension().string();
+      if (extension != ".txt" && extension != ".md" && extension != ".yaml" &&
+          extension != ".cpp" && extension != ".h") {
+        continue;
+      }
+      std::ifstream in(file);
+      int number = 0;
+      for (std::string line; std::getline(in, line);) {
+        ++number;
+        const std::size_t at = line.find("kubectl");
+        if (at == std::string::npos) continue;
+        commands.push_back({file.string() + ":" + std::to_string(number), line.substr(at)});
+      }
+    }
+  }
+  return commands;
+}
+
 class BothTrainJobKinds : public CrdTest {
  protected:
   void SetUp() override {
     CrdTest::SetUp();
     if (HasFatalFailure() || IsSkipped()) return;
     installed_ = true;
-    const HttpResponse made = admin().post(kCrdsPath, parse_yaml(kOtherCrd));
+    const char* file = getenv("TILEWRIGHT_TRAINER_CRD");
+    const HttpResponse made =
+        admin().post(kCrdsPath, parse_yaml(file == nullptr ? kOtherCrd : read_text(file)));
     ASSERT_EQ(made.status, 201) << made.message();
     const CommandResult waited = control_plane().wait_for_crd("trainjobs.trainer.kubeflow.org");
     ASSERT_EQ(waited.exit_code, 0) << waited.error;
@@ -96,40 +138,38 @@ TEST_F(BothTrainJobKinds, ManifestsSelectTheirKindByApiVersion) {
   EXPECT_EQ(waited.exit_code, 0) << waited.error;
 }
 
+TEST_F(BothTrainJobKinds, DocumentedCommandsSelectOurs) {
+  const std::regex name(R"((^|[ `"'])((trainjobs?|tj)\.tilewright\.dev|twj)(?![-.\w]))");
+  const std::regex explain(R"(explain (trainjobs?\S*) --api-version=([-./\w]+))");
+  std::set<std::string> resources, explained;
+  for (const DocumentedCommand& command : documented_commands()) {
+    std::smatch found;
+    if (std::regex_search(command.text, found, explain)) {
+      explained.insert(found[1]);
+      const CommandResult said =
+          control_plane().kubectl({"explain", found[1], "--api-version=" + found[2].str()});
+      EXPECT_EQ(said.exit_code, 0) << command.where << said.error;
+      EXPECT_THAT(said.output, ::testing::ContainsRegex("GROUP: +tilewright.dev"));
+    } else if (std::regex_search(command.text, found, name)) {
+      resources.insert(found[2]);
+    }
+  }
+  EXPECT_GE(explained.size(), 2U);
+  EXPECT_GE(resources.size(), 1U);
+  for (const std::string& resource : resources) EXPECT_EQ(names(resource), "mrpc") << resource;
+}
+
 // Every kubectl command of the documentation and the chart names the group.
 TEST(DocumentedCommands, NameTheGroup) {
   // Not trainjob.yaml, trainjobs.tilewright.dev and the like.
   const std::regex ambiguous(
       R"((^|[ `"'])(trainjobs?|tj)(?![-.\w])|explain trainjobs?\.(?!.*--api-version))");
-  int commands = 0;
-  for (const char* directory : {"README.md", "docs", "charts", "examples", "crds", "bench",
-                                "controller", "worker", "common", "tests/e2e", "tests/cluster"}) {
-    const std::filesystem::path root = source_dir() / directory;
-    std::vector<std::filesystem::path> files = {root};
-    if (std::filesystem::is_directory(root)) {
-      files.clear();
-      for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
-        if (entry.is_regular_file()) files.push_back(entry.path());
-      }
-    }
-    for (const std::filesystem::path& file : files) {
-      const std::string extension = file.extension().string();
-      if (extension == ".txt" || extension == ".md" || extension == ".yaml" ||
-          extension == ".cpp" || extension == ".h") {
-        std::ifstream in(file);
-        int number = 0;
-        for (std::string line; std::getline(in, line);) {
-          ++number;
-          if (line.find("kubectl") == std::string::npos) continue;
-          ++commands;
-          const std::string command = line.substr(line.find("kubectl"));
-          EXPECT_FALSE(std::regex_search(command, ambiguous))
-              << file << ":" << number << ": " << line;
-        }
-      }
-    }
+  const std::vector<DocumentedCommand> commands = documented_commands();
+  for (const DocumentedCommand& command : commands) {
+    EXPECT_FALSE(std::regex_search(command.text, ambiguous))
+        << command.where << ": " << command.text;
   }
-  EXPECT_GT(commands, 20);
+  EXPECT_GT(commands.size(), 20U);
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ std::vector<json> example_jobs() {
 json spec_of(json object) {
   if (object["spec"].contains("runPolicy")) {
     // Kubeflow's CRD has a default for this field.
-    if (object["spec"]["runPolicy"]["suspend"] == false) {
+    if (!object["spec"]["runPolicy"].value("suspend", true)) {
       object["spec"]["runPolicy"].erase("suspend");
     }
   }
