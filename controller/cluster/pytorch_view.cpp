@@ -181,10 +181,12 @@ std::vector<api::PyTorchCondition> conditions_of(const api::PyTorchJob& job,
   }
   const bool running_or_restarting =
       status.phase == Phase::kRunning || status.phase == Phase::kRestarting;
-  if (!running_or_restarting && (find_condition(before, condition::kRunning) ||
-                                 find_condition(before, condition::kRestarting))) {
-    add(condition::kRunning, false,
-        status.phase == Phase::kSuspended ? "Suspended" : condition::kRunning);
+  const api::PyTorchCondition* running = find_condition(before, condition::kRunning);
+  if (!running_or_restarting && (running || find_condition(before, condition::kRestarting))) {
+    // The reason stays until the job runs again.
+    const bool suspended = status.phase == Phase::kSuspended ||
+                           (running && running->reason == reason_of(condition::kSuspended));
+    add(condition::kRunning, false, suspended ? condition::kSuspended : condition::kRunning);
   }
   add(current, true, current);
   return conditions.take();

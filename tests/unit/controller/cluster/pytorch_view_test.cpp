@@ -194,6 +194,9 @@ TEST_F(Conditions, EndWithTheStateOfTheJob) {
   EXPECT_THAT(types(reach(Phase::kRunning)), ElementsAre("Created", "Running"));
   EXPECT_THAT(types(reach(Phase::kSuspended)),
               ElementsAre("Created", "Running=False", "Suspended"));
+  const api::PyTorchJobStatus resuming = reach(Phase::kPending);
+  EXPECT_THAT(types(resuming), ElementsAre("Suspended=False", "Running=False", "Created"));
+  EXPECT_EQ(resuming.conditions[1].reason, "PyTorchJobSuspended") << "until the job runs";
   EXPECT_THAT(types(reach(Phase::kRunning)), ElementsAre("Created", "Suspended=False", "Running"));
   const api::PyTorchJobStatus done = reach(Phase::kSucceeded);
   EXPECT_THAT(types(done), ElementsAre("Created", "Suspended=False", "Running=False", "Succeeded"));
