@@ -112,30 +112,6 @@ class ChartTest : public ClusterTest {
 
   static HttpsClient& admin() { return control_plane().admin(); }
 
-  // Installs a CRD without schema for a kind that the API server does not have.
-  static void install_permissive_crd(const std::string& group, const std::string& version,
-                                     const std::string& plural, const std::string& kind) {
-    const std::string path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    const std::string name = plural + "." + group;
-    if (admin().get(path + "/" + name).ok()) return;
-    const nlohmann::json schema = {
-        {"openAPIV3Schema", {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}}};
-    const HttpResponse made = admin().post(
-        path,
-        {{"apiVersion", "apiextensions.k8s.io/v1"},
-         {"kind", "CustomResourceDefinition"},
-         {"metadata", {{"name", name}}},
-         {"spec",
-          {{"group", group},
-           {"scope", "Namespaced"},
-           {"names", {{"plural", plural}, {"kind", kind}}},
-           {"versions",
-            {{{"name", version}, {"served", true}, {"storage", true}, {"schema", schema}}}}}}});
-    ASSERT_EQ(made.status, 201) << made.message();
-    const CommandResult waited = control_plane().wait_for_crd(name);
-    ASSERT_EQ(waited.exit_code, 0) << waited.error;
-  }
-
   // Enforces the restricted Pod Security Standard.
   static void make_namespace(const std::string& name) {
     if (admin().get("/api/v1/namespaces/" + name).ok()) return;

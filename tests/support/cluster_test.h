@@ -21,6 +21,9 @@ class ClusterTest : public ::testing::Test {
   void TearDown() override;
   // Started on first use and stopped when the program ends. Throws if it did not start.
   static ControlPlane& control_plane();
+  // Installs a CRD without schema for a kind that the API server does not have.
+  static void install_permissive_crd(const std::string& group, const std::string& version,
+                                     const std::string& plural, const std::string& kind);
 
  private:
   struct Shared;

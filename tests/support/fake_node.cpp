@@ -138,14 +138,25 @@ void FakeNode::on_pod_changed(const std::string& name, const json& pod) {
   } else if (node != name_) {
     return;
   } else if (terminating) {
-    if (phase == "Running") patch_status(*kubelet_client_, name, ended(pod, 143, "", ""));
-    const json options = {{"gracePeriodSeconds", 0},
-                          {"preconditions", {{"uid", pod["metadata"]["uid"]}}}};
-    retry_while_unavailable([&] {
-      return kubelet_client_->send("DELETE", path(name), options.dump(), "application/json");
-    });
+    if (!holding_deletions_) remove_pod(*kubelet_client_, name, pod);
   } else if (phase == "Pending" && !holding_) {
     patch_status(*kubelet_client_, name, running(pod));
+  }
+}
+
+void FakeNode::remove_pod(HttpsClient& client, const std::string& name, const json& pod) const {
+  if (pod["status"].value("phase", "") == "Running") {
+    patch_status(client, name, ended(pod, 143, "", ""));
+  }
+  const json options = {{"gracePeriodSeconds", 0},
+                        {"preconditions", {{"uid", pod["metadata"]["uid"]}}}};
+  retry_while_unavailable(
+      [&] { return client.send("DELETE", path(name), options.dump(), "application/json"); });
+}
+
+void FakeNode::finish_deletions() {
+  for (const auto& [name, pod] : pods_->objects()) {
+    if (pod["metadata"].contains("deletionTimestamp")) remove_pod(*test_client_, name, pod);
   }
 }
 

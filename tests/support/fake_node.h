@@ -25,6 +25,9 @@ class FakeNode {
   // While true, containers of bound pods do not start.
   void hold_containers(bool hold) { holding_ = hold; }
   void start_containers();
+  // While true, deleted pods stay terminating, as in their grace period.
+  void hold_deletions(bool hold) { holding_deletions_ = hold; }
+  void finish_deletions();
   // Simulates a dead kubelet: the status of its pods no longer changes, even if they are deleted.
   void crash();
   // Sets the Ready condition, as the node lifecycle controller does after a timeout.
@@ -46,6 +49,7 @@ class FakeNode {
 
  private:
   void on_pod_changed(const std::string& name, const nlohmann::json& pod);
+  void remove_pod(HttpsClient& client, const std::string& name, const nlohmann::json& pod) const;
   void patch_node(const nlohmann::json& status);
   HttpResponse retry_while_unavailable(const std::function<HttpResponse()>& request) const;
   HttpResponse patch_status(HttpsClient& client, const std::string& name,
@@ -57,6 +61,7 @@ class FakeNode {
   const std::string name_;
   std::atomic<bool> accepting_{true};
   std::atomic<bool> holding_{false};
+  std::atomic<bool> holding_deletions_{false};
   std::atomic<bool> crashed_{false};
   std::unique_ptr<HttpsClient> kubelet_client_;  // used by the watch thread
   std::unique_ptr<HttpsClient> test_client_;     // used by the test's thread

@@ -1,5 +1,6 @@
 // The controller of PyTorchJobs of Kubeflow's training operator, without its webhooks and without
-// leader election: a peer for compare.py. KUBECONFIG names the API server.
+// leader election: a peer for kubeflow_test.cpp. KUBECONFIG names the API server. The argument, if
+// there is one, is the operator's flag --gang-scheduler-name.
 package main
 
 import (
@@ -14,6 +15,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	plugins "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	volcano "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	volcanoclient "volcano.sh/apis/pkg/client/clientset/versioned"
 )
 
 func check(err error) {
@@ -23,11 +27,23 @@ func check(err error) {
 	}
 }
 
+func gangScheduling(manager ctrl.Manager) common.GangSchedulingSetupFunc {
+	if len(os.Args) < 2 {
+		return common.GenNonGangSchedulerSetupFunc()
+	}
+	if os.Args[1] == string(common.GangSchedulerVolcano) {
+		return common.GenVolcanoSetupFunc(volcanoclient.NewForConfigOrDie(manager.GetConfig()))
+	}
+	return common.GenSchedulerPluginsSetupFunc(manager.GetClient(), os.Args[1])
+}
+
 func main() {
 	ctrl.SetLogger(zap.New())
 	scheme := runtime.NewScheme()
 	check(clientgo.AddToScheme(scheme))
 	check(kubeflow.AddToScheme(scheme))
+	check(plugins.AddToScheme(scheme))
+	check(volcano.AddToScheme(scheme))
 	config.Config.PyTorchInitContainerImage = config.PyTorchInitContainerImageDefault
 	config.Config.PyTorchInitContainerMaxTries = config.PyTorchInitContainerMaxTriesDefault
 	manager, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
@@ -36,7 +52,7 @@ func main() {
 		HealthProbeBindAddress: "0",
 	})
 	check(err)
-	reconciler := pytorch.NewReconciler(manager, common.GenNonGangSchedulerSetupFunc())
+	reconciler := pytorch.NewReconciler(manager, gangScheduling(manager))
 	check(reconciler.SetupWithManager(manager, 1))
 	check(manager.Start(ctrl.SetupSignalHandler()))
 }
