@@ -15,8 +15,6 @@ namespace tilewright::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr const char* kContainer = R"(
           - name: pytorch
@@ -302,6 +300,18 @@ void succeeds(JobRun& job) {
   job.await_state("Succeeded");
 }
 
+void is_suspended(JobRun& job) {
+  job.await_running();
+  job.record("running");
+  job.suspend(true);
+  job.await_suspended();
+  job.record("suspended");
+  job.suspend(false);
+  job.await_running();
+  job.succeed();
+  job.await_state("Succeeded");
+}
+
 // Worker 1 ends with exit code 1, which ends the job.
 void fails(JobRun& job) {
   job.await_running();
@@ -340,7 +350,7 @@ std::vector<Case> cases() {
        "Resource\n      resource: {name: cpu, target: {type: Utilization, averageUtilization: "
        "80}}\n" +
            workers(1, "OnFailure"),
-       succeeds, ""},
+       is_suspended, ""},
       {"master", master_and_workers, succeeds, ""},
       {"nproc",
        "  nprocPerNode: '4'\n" + kSpecs + replica("Master", 1, "Always") +
@@ -495,18 +505,7 @@ std::vector<Case> gang_cases(const std::string& scheduler) {
       {"annotated",
        with_policy("queue: q") + kSpecs + replica("Master", 1, "OnFailure", scheduler) +
            replica("Worker", 2, "OnFailure", scheduler),
-       [](JobRun& job) {
-         job.await_running();
-         job.record("running");
-         job.suspend(true);
-         job.await_suspended();
-         job.record("suspended");
-         job.suspend(false);
-         job.await_running();
-         job.succeed();
-         job.await_state("Succeeded");
-       },
-       ", annotations: {owner: nlp}"},
+       is_suspended, ", annotations: {owner: nlp}"},
   };
 }
 
