@@ -30,8 +30,7 @@ constexpr std::uint64_t kRankBytes = 64 << 20;
 constexpr Duration kTimeout = std::chrono::hours(6);
 // A stopped machine is no lost peer.
 constexpr Duration kIdleTimeout = std::chrono::minutes(10);
-// Runs of the computation for each repetition: they take less time than an emulated step, and their
-// spread is that of the compared steps.
+// Runs of the computation for each repetition; they take less time than an emulated step.
 constexpr int kComputationRuns = 3;
 // Sums are checked at each of these elements, so in each chunk.
 constexpr std::int64_t kCheckStride = 1009;
@@ -287,14 +286,14 @@ ScalingBench bench_scaling(const ScalingBenchOptions& options, runtime::Isa isa)
         measure<Activation>(resolved, isa, run, plans);
       });
   for (const Plan& plan : plans) {
-    const StepTimeline timeline = faster(median_timeline(plan.timelines), resolved.host_speed);
+    const StepTimeline timeline = faster(shortest_timeline(plan.timelines), resolved.host_speed);
     ScalingRow& row = bench.rows.emplace_back();
     row.nodes = plan.nodes;
     row.shards = plan.shards;
     row.gradient_bytes = plan.elements * static_cast<std::int64_t>(sizeof(float));
     row.compute = timeline.compute;
     row.update = timeline.update;
-    row.step = timeline.compute + timeline.update;
+    row.step = timeline.step();
     if (plan.nodes > 1) emulate(resolved, plan, timeline, cpus, row);
   }
   compare_with_one_node(bench.rows, bench.threads * resolved.host_speed);

@@ -23,7 +23,9 @@ struct ScalingBenchOptions {
   double link_rate = 25e9;                // bits per second
   double slowdown = 0;                    // 0: default_slowdown()
   double host_speed = 1;                  // of the emulated hosts relative to this machine
-  int repetitions = 3;                    // of exchange and step; computation: three times as many
+  // Timed exchanges and steps, of which the medians are reported. The computation is measured three
+  // times as often, and its shortest step emulated.
+  int repetitions = 3;
 };
 
 struct ScalingBench : WorkloadRun {

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "common/base/result.h"
-#include "worker/bench/statistics.h"
 
 namespace tilewright::bench {
 namespace {
@@ -83,21 +82,8 @@ std::vector<double> bucket_times(std::span<const runtime::Range> buckets,
   return times;
 }
 
-StepTimeline median_timeline(std::span<const StepTimeline> timelines) {
-  const auto median_of = [&](auto&& value) {
-    std::vector<double> values;
-    values.reserve(timelines.size());
-    for (const StepTimeline& one : timelines) values.push_back(value(one));
-    return median(std::move(values));
-  };
-  StepTimeline result;
-  for (std::size_t i = 0; i < timelines.front().bucket_ready.size(); ++i) {
-    result.bucket_ready.push_back(
-        median_of([i](const StepTimeline& one) { return one.bucket_ready[i]; }));
-  }
-  result.compute = median_of([](const StepTimeline& one) { return one.compute; });
-  result.update = median_of([](const StepTimeline& one) { return one.update; });
-  return result;
+const StepTimeline& shortest_timeline(std::span<const StepTimeline> timelines) {
+  return *std::ranges::min_element(timelines, {}, &StepTimeline::step);
 }
 
 StepTimeline faster(StepTimeline timeline, double speed) {

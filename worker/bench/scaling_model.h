@@ -26,6 +26,7 @@ struct StepTimeline {
   std::vector<double> bucket_ready;  // ascending
   double compute = 0;                // forward and backward
   double update = 0;                 // duration of gradient norm and AdamW after them
+  double step() const { return compute + update; }
 };
 
 // Elements [0, end) of the gradient are final.
@@ -39,8 +40,8 @@ struct GradientReady {
 std::vector<double> bucket_times(std::span<const runtime::Range> buckets,
                                  std::span<const GradientReady> events, double compute);
 
-// The median of each time. The timelines have the same buckets.
-StepTimeline median_timeline(std::span<const StepTimeline> timelines);
+// The timeline of the shortest step: other programs of a shared machine only lengthen one.
+const StepTimeline& shortest_timeline(std::span<const StepTimeline> timelines);
 
 // As computed by a host that is `speed` times as fast.
 StepTimeline faster(StepTimeline timeline, double speed);

@@ -61,14 +61,11 @@ TEST(BucketTimes, AreOfTheFirstEventThatCompletesTheBucket) {
   EXPECT_THAT(bucket_times(buckets, events, 0.5), ElementsAre(0.2, 0.2, 0.3, 0.5));
 }
 
-TEST(MedianTimeline, IsTheMedianOfEachTime) {
-  const std::vector<StepTimeline> timelines = {{.bucket_ready = {1, 5}, .compute = 6, .update = 2},
-                                               {.bucket_ready = {2, 4}, .compute = 9, .update = 1},
-                                               {.bucket_ready = {3, 3}, .compute = 7, .update = 3}};
-  const StepTimeline median = median_timeline(timelines);
-  EXPECT_THAT(median.bucket_ready, ElementsAre(2, 4));
-  EXPECT_EQ(median.compute, 7);
-  EXPECT_EQ(median.update, 2);
+TEST(ShortestTimeline, IsOfTheShortestStep) {
+  const std::vector<StepTimeline> timelines = {{.bucket_ready = {1}, .compute = 6, .update = 3},
+                                               {.bucket_ready = {2}, .compute = 7, .update = 1},
+                                               {.bucket_ready = {3}, .compute = 8, .update = 1}};
+  EXPECT_EQ(&shortest_timeline(timelines), &timelines[1]);
 }
 
 TEST(FasterHosts, ComputeInLessTime) {
