@@ -48,6 +48,7 @@ double time_sums(collectives::Mesh& mesh, std::int64_t count, int repetitions) {
 
 AllreduceBench bench_allreduce(const AllreduceBenchOptions& options) {
   std::vector<net::Listener> listeners;
+  listeners.reserve(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) {
     listeners.push_back(net::Listener::bind({"127.0.0.1", 0}).or_throw());
   }

@@ -231,6 +231,7 @@ void emulate(const ScalingBenchOptions& options, const Plan& plan, const StepTim
              int cpus, ScalingRow& row) {
   const EmulatedNetwork network(plan.nodes, options.link_rate / options.slowdown);
   std::vector<net::Listener> listeners;
+  listeners.reserve(static_cast<std::size_t>(plan.nodes));
   for (int node = 0; node < plan.nodes; ++node) listeners.push_back(network.listen(node));
   RankGroup group(std::move(listeners));
   constexpr auto kTcp = collectives::SharedMemory::kNever;
@@ -264,8 +265,7 @@ void check_nodes(std::vector<int>& nodes) {
   }
   nodes.push_back(1);
   std::ranges::sort(nodes);
-  const auto [repeated, end] = std::ranges::unique(nodes);
-  nodes.erase(repeated, end);
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
 }
 
 }  // namespace
