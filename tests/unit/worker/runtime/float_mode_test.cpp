@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cfenv>
 #include <limits>
 #include <thread>
 
@@ -21,20 +22,24 @@ bool computes_denormals() {
 }
 
 TEST(FloatMode, FlushesDenormalsOfTheCallingThreadOnly) {
-  bool before = false, after = true;
+  bool before = false, flushed = true, kept = false;
   std::thread([&] {
+    std::fesetenv(FE_DFL_ENV);  // a thread begins in the mode of its creator
     before = computes_denormals();
-    flush_denormals();
-    after = computes_denormals();
+    std::thread([&] {
+      flush_denormals();
+      flushed = computes_denormals();
+    }).join();
+    kept = computes_denormals();
   }).join();
   EXPECT_TRUE(before);
-  EXPECT_FALSE(after);
-  std::thread([&] { before = computes_denormals(); }).join();
-  EXPECT_TRUE(before);
+  EXPECT_FALSE(flushed);
+  EXPECT_TRUE(kept);
 }
 
 TEST(FloatMode, FlushesDenormalsOnEveryThreadOfAPool) {
   std::thread([] {
+    std::fesetenv(FE_DFL_ENV);
     ThreadPool pool(4);
     std::atomic<int> denormals = 0, arrived = 0;
     pool.run(4, [&](std::int64_t, int) {
