@@ -26,9 +26,9 @@ StepExchange::StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& opti
     link.peer = peer;
     link.window =
         mesh.transport().shares_memory(peer) ? options_.shared_memory_window : options_.window;
-    link.iovecs.reserve(static_cast<std::size_t>(1 + layout_.slots_of(mesh.rank())));
-    link.partials = runtime::Buffer<float>(
-        static_cast<std::size_t>(link.window * layout_.slots_of(peer) * widest_slice_));
+    link.iovecs.reserve(static_cast<std::size_t>(layout_.slots_of(mesh.rank())) + 1);
+    const std::int64_t slices = std::int64_t{link.window} * layout_.slots_of(peer);
+    link.partials = runtime::Buffer<float>(static_cast<std::size_t>(slices * widest_slice_));
   }
 }
 

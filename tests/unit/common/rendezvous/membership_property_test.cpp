@@ -408,8 +408,8 @@ class History {
     }
     for (const auto& [key, member] : state_.members) {
       ASSERT_EQ(key, member.who.process);
-      const auto epoch_member = std::ranges::find_if(
-          state_.epoch_members, [&](const EpochMember& p) { return p.peer.who == member.who; });
+      const auto epoch_member = std::ranges::find(
+          state_.epoch_members, member.who, [](const EpochMember& one) { return one.peer.who; });
       if (member.disconnected) {
         ASSERT_EQ(member.state, MemberState::kInEpoch);
       }
