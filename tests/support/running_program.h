@@ -22,7 +22,7 @@ extern char** environ;
 namespace tilewright::testing {
 
 // Far above any expected duration, with sanitizers and on a busy machine.
-inline constexpr std::chrono::seconds kTimeout{60};
+inline constexpr std::chrono::seconds kTimeout{180};
 
 // Waits until `fd` is readable or hung up; returns false on timeout.
 inline bool wait_readable(int fd, std::chrono::steady_clock::time_point deadline) {
