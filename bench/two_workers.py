@@ -27,7 +27,7 @@ import tempfile
 import support
 
 LENGTH, BATCH, SKIPPED_STEPS = 384, 12, 2
-NAMESPACES = ("tw-bench-a", "tw-bench-b")
+NAMESPACES = [f"tilewright-{os.getpid()}-{i}" for i in range(2)]
 PORT = 29400
 CONFIG = {
     "architectures": ["BertForQuestionAnswering"], "model_type": "bert", "vocab_size": 30522,
@@ -99,13 +99,11 @@ def run(*words):
 @contextlib.contextmanager
 def link(rate):
     """Two network namespaces whose only link sends at `rate` in both directions."""
-    for name in NAMESPACES:
-        subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
     try:
         for name in NAMESPACES:
             run("ip", "netns", "add", name)
-        run("ip", "link", "add", "name", "veth0", "netns", NAMESPACES[0], "type", "veth", "peer", "name",
-            "veth0", "netns", NAMESPACES[1])
+        run("ip", "link", "add", "name", "veth0", "netns", NAMESPACES[0], "type", "veth", "peer",
+            "name", "veth0", "netns", NAMESPACES[1])
         for i, name in enumerate(NAMESPACES):
             run("ip", "-n", name, "address", "add", f"10.77.0.{i + 1}/24", "dev", "veth0")
             run("ip", "-n", name, "link", "set", "veth0", "up")

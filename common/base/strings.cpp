@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace tilewright {
@@ -27,6 +28,11 @@ std::optional<std::string> substring_between(std::string_view text, std::string_
   const std::size_t end = text.find(after, start);
   if (end == std::string_view::npos) return std::nullopt;
   return std::string(text.substr(start, end - start));
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 std::string counted(std::size_t n, std::string_view noun) {

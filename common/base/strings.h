@@ -20,6 +20,9 @@ std::size_t utf8_prefix_length(std::string_view text, std::size_t max_bytes);
 std::optional<std::string> substring_between(std::string_view text, std::string_view before,
                                              std::string_view after);
 
+// Whether two texts differ at most in the case of ASCII letters.
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+
 // "1 core", "2 cores", "2 processes": `n` and the noun, whose plural ends with s, or with es after s.
 std::string counted(std::size_t n, std::string_view noun);
 

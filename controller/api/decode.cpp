@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <set>
 #include <type_traits>
 
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
@@ -46,11 +45,6 @@ std::optional<std::string> flag_value_string(const ObjectReader& reader, const T
   if (normal.ok()) return *normal;
   reader.context().error(reader.path_of(flag.name), normal.error().message);
   return std::nullopt;
-}
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  const auto lower = [](char letter) { return std::tolower(static_cast<unsigned char>(letter)); };
-  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 // Reads the fields of an object from JSON. A field that is absent or null leaves the member

@@ -133,11 +133,17 @@ TEST_F(Bench, AllreducePrintsJson) {
   EXPECT_EQ(json["ranks"], 2);
 }
 
-TEST_F(Bench, ScalingTakesAtLeastTheTimeThatTheLinkNeeds) {
-  if (geteuid() != 0) {
-    if (testing::prerequisites_required()) FAIL() << "network namespaces need root";
-    GTEST_SKIP() << "network namespaces need root";
+class BenchAsRoot : public Bench {
+ protected:
+  void SetUp() override {
+    if (geteuid() == 0) return;
+    constexpr const char* kReason = "network namespaces need root";
+    if (testing::prerequisites_required()) FAIL() << kReason;
+    GTEST_SKIP() << kReason;
   }
+};
+
+TEST_F(BenchAsRoot, ScalingTakesAtLeastTheTimeThatTheLinkNeeds) {
   // Of MiniLM's gradient the matrices of its six layers alone: 384 x 384 for query, key, value and
   // output, 384 x 1536 twice. In a direct all-reduce of two nodes each sends half of the gradient
   // as partial sums and half as sums.
@@ -159,8 +165,7 @@ TEST_F(Bench, ScalingTakesAtLeastTheTimeThatTheLinkNeeds) {
   }
 }
 
-TEST_F(Bench, ScalingNeedsTheRightToCreateNamespaces) {
-  if (geteuid() != 0) GTEST_SKIP() << "dropping a capability needs root";
+TEST_F(BenchAsRoot, ScalingNeedsTheRightToCreateNamespaces) {
   const std::filesystem::path program = testing::program("tilewright-worker");
   testing::RunningProgram worker("/usr/bin/setpriv",
                                  {"--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program,

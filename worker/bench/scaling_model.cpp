@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright::bench {
 namespace {
@@ -25,11 +26,6 @@ constexpr double kLeastRate = 1e3, kMostRate = 1e12;
 constexpr double kCpuSecondsPerByte = 0.5e-9;
 // Of the CPUs: above, threads wait for a CPU that would have one of their own on hosts.
 constexpr double kMostLoad = 0.5;
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::ranges::equal(a, b, {}, lower, lower);
-}
 
 constexpr std::array<PublishedScaling, 3> kPublished = {{
     {2, 1.7, "MRPC, DistilBERT relative to BERT-base on one node, Ice Lake"},

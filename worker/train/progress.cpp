@@ -61,9 +61,10 @@ std::string describe(const StepReport& report, const Rates& rates, double peak_g
 }
 
 std::string describe_exchange(const Rates& rates) {
+  const int decimals = rates.exchange_seconds < 0.01 ? 1 : 0;
   return fmt::format("exchange {:.{}f} ms a step, {:.{}f} hidden by backward",
-                     1e3 * rates.exchange_seconds, rates.exchange_seconds < 0.01 ? 1 : 0,
-                     1e3 * rates.hidden_exchange_seconds, rates.exchange_seconds < 0.01 ? 1 : 0);
+                     1e3 * rates.exchange_seconds, decimals, 1e3 * rates.hidden_exchange_seconds,
+                     decimals);
 }
 
 ProgressPrinter::ProgressPrinter(Logger& logger, const ProgressOptions& options)

@@ -32,6 +32,13 @@ TEST(SubstringBetween, UsesTheFirstStartAndTheNextEnd) {
   EXPECT_EQ(substring_between("", "a", "b"), std::nullopt);
 }
 
+TEST(EqualIgnoringCase, ComparesAsciiLetters) {
+  EXPECT_TRUE(equal_ignoring_case("Gbit", "gBIT"));
+  EXPECT_TRUE(equal_ignoring_case("", ""));
+  EXPECT_FALSE(equal_ignoring_case("Gbit", "Gbits"));
+  EXPECT_FALSE(equal_ignoring_case("@", "`")) << "32 apart, no letters";
+}
+
 TEST(Counted, HasTheFormOfTheNoun) {
   EXPECT_EQ(counted(1, "core"), "1 core");
   EXPECT_EQ(counted(0, "core"), "0 cores");
