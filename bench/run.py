@@ -9,6 +9,7 @@ commit has measured are kept unless --again is given. Run it on an idle machine.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -259,14 +260,14 @@ class Bench:
             print("scaling: left out, needs root", file=sys.stderr)
             return
         results = Results("scaling", self.commit)
-        for text, host_speed in SCALING:
+        for (text, host_speed), hook in itertools.product(SCALING, ("no", "bf16")):
             shape = step_vs_pytorch.parse_shape(text)
             key = {**shape, "threads": self.threads, "dtype": "bf16", "link": SCALING_LINK,
-                   "host_speed": host_speed}
+                   "ddp_comm_hook": hook, "host_speed": host_speed}
             if not any(self.due(results, {**key, "nodes": nodes}) for nodes in SCALING_NODES):
                 continue
             said = self.call("scaling", *self.workload(shape), "--link", SCALING_LINK,
-                             "--host_speed", host_speed, "--nodes",
+                             "--ddp_comm_hook", hook, "--host_speed", host_speed, "--nodes",
                              ",".join(str(nodes) for nodes in SCALING_NODES),
                              "--repetitions", min(3, self.args.repetitions))
             for row in scaling_rows(said):

@@ -151,10 +151,10 @@ COLUMNS = {
                    f"{r['gigabytes_per_second']:.2f}"],
     ),
     "scaling": (
-        ["step", "link", "host speed", "slowed", "nodes", "step s", "exchange s", "hidden",
+        ["step", "link", "--ddp_comm_hook", "host speed", "slowed", "nodes", "step s", "exchange s", "hidden",
          "speedup", "efficiency", "communication CPU s", "efficiency on shared cores", "load",
          "published for other hosts"],
-        lambda r: [workload(r), r["link"], f"{r['host_speed']:g}", f"{r['slowdown']:g} x",
+        lambda r: [workload(r), r["link"], r["ddp_comm_hook"], f"{r['host_speed']:g}", f"{r['slowdown']:g} x",
                    r["nodes"], seconds(r["step_seconds"]),
                    *(exchange_cells(r) if r["nodes"] > 1 else [""] * len(exchange_cells(r))),
                    published(r)],

@@ -365,6 +365,13 @@ std::vector<TrainingFlag> working_flags() {
               "The Trainer has no default and no values shm and tcp. Every value gives the same "
               "weights; "
               "oneCCL and Gloo are not used."),
+      differs(determines_weights(choice(
+                  "ddp_comm_hook", &Settings::ddp_comm_hook, {"no", "bf16"},
+                  "bf16: round the gradient of each virtual shard, and each sum of two, to bf16, "
+                  "which halves the traffic between hosts; fastest with as many virtual shards as "
+                  "processes")),
+              "The Trainer takes it from Accelerate's configuration. With bf16 the weights are as "
+              "independent of the number of workers as without."),
       determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},
                                 "GEMM backend of the linear layers; use onednn if "
                                 "`tilewright-worker bench step` shows that it is faster on your "

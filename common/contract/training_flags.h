@@ -97,6 +97,7 @@ struct TrainingSettings {
   bool rebalance_shards = true;
   std::int64_t threads = 0;
   std::string ddp_backend = "ccl";
+  std::string ddp_comm_hook = "no";
   std::string gemm_backend = "native";
   std::int64_t nominal_workers = 0;
   std::int64_t max_workers = 0;

@@ -140,6 +140,16 @@ TEST_F(AgentHosts, TrainWithSlotsPortsAnInterfaceAndTls) {
   EXPECT_EQ(logs, 4);
 }
 
+TEST_F(AgentHosts, TrainWithTwoProcessesPerHostAndBf16Gradients) {
+  const std::vector<std::string> further = {"--max_workers=4", "--ddp_comm_hook=bf16"};
+  const std::string reference = train_in_one_process("one", 1, further);
+  EXPECT_EQ(run_agent(training({hostfile("node1 slots=2\nnode2 slots=2\n")}, "four", further)), 0)
+      << output_;
+  EXPECT_EQ(digest(), reference);
+  EXPECT_THAT(output_, HasSubstr("gradients are summed on each host first: 2 hosts with 2 "
+                                 "processes each"));
+}
+
 // The process dies on the second host, of a variable that is set on the first one.
 TEST_F(AgentHosts, HaveTheVariablesOfTheHostThatStartsThem) {
   const std::string reference = train_in_one_process("one", 1);

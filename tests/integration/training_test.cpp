@@ -32,6 +32,23 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(train_in_processes("tcp", 2, {"--ddp_backend=tcp"}), reference);
 }
 
+TEST_F(Training, HasTheSameHashForAnyNumberOfProcessesWithBf16Gradients) {
+  const std::vector<std::string> rounded = {"--ddp_comm_hook=bf16"};
+  const std::string reference = train_in_one_process("one", 2, rounded);
+  EXPECT_NE(reference, train_in_one_process("fp32", 2));
+  EXPECT_EQ(train_in_processes("memory", 2, {"--ddp_comm_hook=bf16", "--ddp_backend=shm"}),
+            reference);
+  EXPECT_EQ(train_in_processes("tcp", 3, {"--ddp_comm_hook=bf16", "--ddp_backend=tcp"}), reference);
+  {
+    const ScopedFault fault("checkpoint.done@7");
+    std::vector<std::string> arguments = flags("killed");
+    arguments.push_back(rounded.front());
+    EXPECT_EQ(run(arguments), 128 + SIGKILL);
+  }
+  EXPECT_EQ(train_in_one_process("killed", 2, rounded), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-8 (step 8 of 12)"));
+}
+
 // A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.
 TEST_F(Training, StopsAllProcessesWhenItDivergesAndKeepsTheCheckpoints) {
   std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};

@@ -20,8 +20,8 @@ namespace {
 
 constexpr Duration kConnectTimeout = std::chrono::minutes(1);
 
-float summand(std::int64_t index, int rank) {
-  return static_cast<float>((index * 7919 + index / 65536 + 31 * rank) & 0xffff);
+float summand(std::int64_t index, int rank, int bits) {
+  return static_cast<float>((index * 7919 + index / 65536 + 31 * rank) & ((1 << bits) - 1));
 }
 
 void write_all(int fd, std::string_view text) {
@@ -143,16 +143,16 @@ std::vector<std::string> run_ranks(int ranks, const std::function<std::string(in
   return running.results();
 }
 
-void fill_summands(std::span<float> values, int rank) {
+void fill_summands(std::span<float> values, int rank, int bits) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = summand(static_cast<std::int64_t>(i), rank);
+    values[i] = summand(static_cast<std::int64_t>(i), rank, bits);
   }
 }
 
-void check_sums(std::span<const float> values, int ranks, std::int64_t stride) {
+void check_sums(std::span<const float> values, int ranks, std::int64_t stride, int bits) {
   for (std::int64_t i = 0; i < std::ssize(values); i += stride) {
     float expected = 0;
-    for (int rank = 0; rank < ranks; ++rank) expected += summand(i, rank);
+    for (int rank = 0; rank < ranks; ++rank) expected += summand(i, rank, bits);
     const float found = values[static_cast<std::size_t>(i)];
     if (found != expected) {
       throw Failure(ExitCode::kInternal, fmt::format("sum {} of {} is {}, expected {}", i,

@@ -34,12 +34,15 @@ class RankGroup {
 // Failure(kInternal) if a process is killed.
 std::vector<std::string> run_ranks(int ranks, const std::function<std::string(int rank)>& body);
 
-// Fills a gradient with integers below 2^16, so that sums over up to 256 ranks are exact; they
-// differ between ranks and places.
-void fill_summands(std::span<float> values, int rank);
+// So that sums over up to 256 ranks are exact in fp32.
+inline constexpr int kSummandBits = 16;
+
+// Fills a gradient with integers below 2^bits, which differ between ranks and places.
+void fill_summands(std::span<float> values, int rank, int bits = kSummandBits);
 
 // Throws Failure(kInternal) if one of the values 0, stride, 2 stride, ... is not the sum of the
 // ranks' summands.
-void check_sums(std::span<const float> values, int ranks, std::int64_t stride);
+void check_sums(std::span<const float> values, int ranks, std::int64_t stride,
+                int bits = kSummandBits);
 
 }  // namespace tilewright::bench

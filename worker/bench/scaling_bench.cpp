@@ -18,6 +18,7 @@
 #include "worker/collectives/buckets.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/reducer.h"
+#include "worker/collectives/sum.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::bench {
@@ -32,6 +33,11 @@ constexpr Duration kTimeout = std::chrono::hours(6);
 constexpr Duration kIdleTimeout = std::chrono::minutes(10);
 // Runs of the computation for each repetition; they take less time than an emulated step.
 constexpr int kComputationRuns = 3;
+// Elements of the gradient that a thread rounds at once.
+constexpr std::int64_t kRoundGrain = 1 << 16;
+// Of summands, whose sums over all nodes are bf16 numbers.
+constexpr int kBf16SummandBits = 2;
+static_assert(((1 << kBf16SummandBits) - 1) * kMaxNodes <= 256);
 // Sums are checked at each of these elements, so in each chunk.
 constexpr std::int64_t kCheckStride = 1009;
 
@@ -53,11 +59,13 @@ struct Plan {
   std::int64_t shards = 1;          // of all nodes
   std::vector<std::int32_t> words;  // ids of the global batch
   std::int64_t elements = 0;        // of the gradient, with what training appends
+  std::int64_t bf16_count = 0;      // of GradientParts
   std::vector<Range> buckets;
   std::vector<StepTimeline> timelines;
 };
 
-Plan make_plan(const Workload& workload, int nodes) {
+Plan make_plan(const ScalingBenchOptions& options, int nodes) {
+  const Workload& workload = options.workload;
   Plan plan;
   plan.nodes = nodes;
   Workload global = workload;
@@ -65,21 +73,24 @@ Plan make_plan(const Workload& workload, int nodes) {
   for (int node = 0; node < nodes; ++node) {
     global.lengths.insert(global.lengths.end(), workload.lengths.begin(), workload.lengths.end());
   }
-  plan.shards = choose_virtual_shards(std::ssize(global.lengths), nodes);
+  plan.shards =
+      options.bf16_gradients ? nodes : choose_virtual_shards(std::ssize(global.lengths), nodes);
   plan.words = random_batch(global, 1).ids;
   const nn::EncoderConfig config = model_config(workload);
   nn::TouchedRows touched(config.vocab_size);
   touched.mark(plan.words);
+  const std::int64_t parameters =
+      nn::ParameterLayout(config).word_embeddings + touched.R() * config.hidden_size;
   // The loss; the stop request and the times of the nodes (worker/train/step.h).
-  plan.elements = nn::ParameterLayout(config).word_embeddings + touched.R() * config.hidden_size +
-                  1 + 1 + nodes;
-  collectives::split_into_buckets(plan.elements, plan.buckets);
+  plan.elements = parameters + 1 + 1 + nodes;
+  plan.bf16_count = options.bf16_gradients ? parameters : 0;
+  collectives::split_into_buckets(plan.elements, plan.bf16_count, plan.buckets);
   return plan;
 }
 
 std::vector<Plan> make_plans(const ScalingBenchOptions& options) {
   std::vector<Plan> plans;
-  for (const int nodes : options.nodes) plans.push_back(make_plan(options.workload, nodes));
+  for (const int nodes : options.nodes) plans.push_back(make_plan(options, nodes));
   return plans;
 }
 
@@ -111,7 +122,12 @@ void measure(const ScalingBenchOptions& options, runtime::Isa isa, ScalingBench&
       events.reserve(100);
       StepTimeline timeline;
       const MonotonicTime begin = monotonic_now();
-      setup.compute(batch, [&](std::int64_t, std::int64_t end) {
+      setup.compute(batch, [&](std::int64_t gradient_begin, std::int64_t end) {
+        if (end <= plan.bf16_count) {
+          setup.pool().for_ranges(end - gradient_begin, kRoundGrain, [&](auto from, auto to) {
+            collectives::round_to_bf16(setup.gradient().data() + gradient_begin + from, to - from);
+          });
+        }
         events.push_back({end, seconds_since(begin)});
       });
       timeline.compute = seconds_since(begin);
@@ -148,16 +164,18 @@ class Rank {
     reducer_ = std::make_unique<collectives::Reducer>(
         *slowed_mesh_, collectives::even_split(mesh.world(), shards), shards, options);
     parts_.count = plan.elements;
+    parts_.bf16_count = plan.bf16_count;
     parts_.parts = {{reducer_->local_parts().front(), gradient_.data()}};
     parts_.sum = gradient_.data();
   }
 
   RankTimes run(int repetitions) {
     RankTimes times;
-    fill_summands(gradient_.span(), mesh_.rank());
+    const int bits = plan_.bf16_count > 0 ? kBf16SummandBits : kSummandBits;
+    fill_summands(gradient_.span(), mesh_.rank(), bits);
     collectives::barrier(mesh_, deadline());
     exchange();
-    check_sums(gradient_.span(), mesh_.world(), kCheckStride);
+    check_sums(gradient_.span(), mesh_.world(), kCheckStride, bits);
     std::ranges::fill(gradient_.span(), 0.0f);  // stays zero in further sums
     for (int i = 0; i < repetitions; ++i) {
       collectives::barrier(mesh_, deadline());
@@ -290,7 +308,9 @@ ScalingBench bench_scaling(const ScalingBenchOptions& options, runtime::Isa isa)
     ScalingRow& row = bench.rows.emplace_back();
     row.nodes = plan.nodes;
     row.shards = plan.shards;
-    row.gradient_bytes = plan.elements * static_cast<std::int64_t>(sizeof(float));
+    row.gradient_bytes =
+        static_cast<std::int64_t>(sizeof(float)) * (plan.elements - plan.bf16_count) +
+        static_cast<std::int64_t>(sizeof(runtime::bf16)) * plan.bf16_count;
     row.compute = timeline.compute;
     row.update = timeline.update;
     row.step = timeline.step();
@@ -305,6 +325,7 @@ std::string ScalingBench::to_json() const {
   json["link_bits_per_second"] = options.link_rate;
   json["slowdown"] = options.slowdown;
   json["host_speed"] = options.host_speed;
+  json["ddp_comm_hook"] = options.bf16_gradients ? "bf16" : "no";
   json["repetitions"] = options.repetitions;
   for (const ScalingRow& row : rows) {
     json["nodes"].push_back(
@@ -342,6 +363,7 @@ std::string ScalingBench::to_text() const {
       options.workload.description(), options.workload.bf16 ? "bf16" : "fp32", isa,
       counted(static_cast<std::size_t>(threads), "thread"), cpu,
       format_link_rate(options.link_rate), options.slowdown);
+  if (options.bf16_gradients) text += "gradients rounded to bf16 and sent as such\n";
   if (options.host_speed != 1) {
     text += fmt::format("hosts that compute {:g} times as fast\n", options.host_speed);
   }

@@ -364,6 +364,7 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
 void add_scaling(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::ScalingBenchOptions>();
   auto link = std::make_shared<std::string>(bench::format_link_rate(options->link_rate));
+  auto hook = std::make_shared<std::string>("no");
   CLI::App* scaling = bench.add_subcommand(
       "scaling",
       "How training would scale to several nodes: processes exchange gradients over emulated links "
@@ -396,11 +397,18 @@ void add_scaling(CLI::App& bench, int& exit_code) {
                    "How many times as fast as this machine the nodes compute")
       ->check(CLI::Range(0.01, 1000.0))
       ->capture_default_str();
+  scaling
+      ->add_option("--ddp_comm_hook", *hook,
+                   "bf16: gradients are rounded to bf16 and sent as such, with one virtual shard "
+                   "per node")
+      ->check(CLI::IsMember({"no", "bf16"}))
+      ->capture_default_str();
   add_repetitions(*scaling, options->repetitions);
   const auto json = add_json(*scaling);
   scaling->callback([=, &exit_code] {
     options->workload = flags->read();
     options->link_rate = bench::parse_link_rate(*link);
+    options->bf16_gradients = *hook == "bf16";
     print(bench::bench_scaling(*options, isa_from_environment()), *json);
     exit_code = 0;
   });

@@ -12,7 +12,9 @@ namespace tilewright::collectives {
 // backward.
 inline constexpr std::int64_t kBucketElements = std::int64_t{1} << 20;
 
-// Replaces `buckets` by those of the elements [0, count), in ascending order.
-void split_into_buckets(std::int64_t count, std::vector<runtime::Range>& buckets);
+// Replaces `buckets` by those of the elements [0, count), in ascending order. None crosses
+// `boundary`, from 0 to count.
+void split_into_buckets(std::int64_t count, std::int64_t boundary,
+                        std::vector<runtime::Range>& buckets);
 
 }  // namespace tilewright::collectives

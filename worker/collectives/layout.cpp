@@ -4,9 +4,9 @@
 
 namespace tilewright::collectives {
 
-Layout::Layout(ReduceMode reduce_mode, std::span<const Range> split, int shards)
-    : mode(reduce_mode) {
-  std::int64_t next = 0;
+Layout::Layout(ReduceMode reduce_mode, std::span<const Range> split) : mode(reduce_mode) {
+  TW_CHECK(!split.empty(), "no ranks");
+  std::int64_t next = split.front().begin;
   std::vector<Subtree> slots_in_order;
   for (const Range& range : split) {
     TW_CHECK(range.begin == next && range.end >= range.begin,
@@ -22,13 +22,30 @@ Layout::Layout(ReduceMode reduce_mode, std::span<const Range> split, int shards)
     slots_in_order.insert(slots_in_order.end(), parts_of.back().begin(), parts_of.back().end());
   }
   first_slot.push_back(static_cast<int>(slots_in_order.size()));
-  TW_CHECK(next == shards, "found {} shards on all ranks, expected {}", next, shards);
   if (mode == ReduceMode::kExact) {
     merges = merges_of(slots_in_order);
-    TW_CHECK(merges.size() + 1 == slots_in_order.size(), "{} shards are not a full tree", shards);
   } else {
     for (int rank = 1; rank < world(); ++rank) merges.push_back({0, rank, rank});
   }
+  for (int slot = 0; slot < slots(); ++slot) {
+    if (std::ranges::find(merges, slot, &Merge::right) == merges.end()) sums.push_back(slot);
+  }
+}
+
+HostGrid::HostGrid(int world, int ranks_of_each_host)
+    : ranks_per_host(ranks_of_each_host), hosts(world / ranks_of_each_host) {
+  TW_CHECK(ranks_per_host >= 1 && world % ranks_per_host == 0, "{} ranks, {} per host", world,
+           ranks_per_host);
+}
+
+std::vector<Range> HostGrid::split_among_hosts(std::span<const Range> split) const {
+  std::vector<Range> shards;
+  for (int host = 0; host < hosts; ++host) {
+    const Range ranks = ranks_of(host);
+    shards.push_back({split[static_cast<std::size_t>(ranks.begin)].begin,
+                      split[static_cast<std::size_t>(ranks.end) - 1].end});
+  }
+  return shards;
 }
 
 Range slice_of(Range chunk, int rank, int world) {

@@ -11,11 +11,14 @@
 namespace tilewright::collectives {
 
 Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOptions options)
-    : mesh_(mesh), layout_(options.mode, split, shards), options_(std::move(options)) {
+    : mesh_(mesh), layout_(options.mode, split), options_(std::move(options)) {
   TW_CHECK(layout_.world() == mesh.world(), "shards are split among {} ranks, the mesh has {}",
            layout_.world(), mesh.world());
+  TW_CHECK(split.front().begin == 0 && split.back().end == shards,
+           "found shards {} to {} on all ranks, expected 0 to {}", split.front().begin,
+           split.back().end, shards);
   if (mesh.world() == 1) return;
-  exchange_.emplace(mesh, layout_, options_);
+  exchange_.emplace(mesh, split, options_);
   thread_ = std::thread([this] { communication_loop(); });
 }
 
@@ -54,6 +57,7 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
   for (const Range& bucket : buckets) {
     TW_CHECK(0 <= bucket.begin && bucket.begin <= bucket.end && bucket.end <= parts.count,
              "bucket [{}, {}) of {} elements", bucket.begin, bucket.end, parts.count);
+    (void)precision_of(parts, bucket);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -81,7 +85,8 @@ void Reducer::start(int bucket) {
   const Range& range = buckets_[static_cast<std::size_t>(bucket)];
   std::vector<float*> slots;
   for (const GradientPart& part : parts_.parts) slots.push_back(part.data + range.begin);
-  run_merges(layout_.merges, slots, parts_.sum + range.begin, range.size());
+  run_merges(precision_of(parts_, range), layout_.merges, slots, parts_.sum + range.begin,
+             range.size());
   options_.faults.hit("bucket.done");
 }
 

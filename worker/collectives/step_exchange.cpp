@@ -7,28 +7,53 @@
 #include "worker/collectives/sum.h"
 
 namespace tilewright::collectives {
+namespace {
 
-StepExchange::StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& options)
+std::span<const Range> ranks_of(std::span<const Range> split, Range ranks) {
+  return split.subspan(static_cast<std::size_t>(ranks.begin),
+                       static_cast<std::size_t>(ranks.size()));
+}
+
+}  // namespace
+
+StepExchange::StepExchange(Mesh& mesh, std::span<const Range> split, const ReducerOptions& options)
     : mesh_(mesh),
-      layout_(std::move(layout)),
       options_(options),
-      widest_slice_(slice_of({0, options.chunk_elements}, 0, mesh.world()).size()),
-      slots_(static_cast<std::size_t>(layout_.slots())) {
-  TW_CHECK(layout_.world() == mesh.world(), "shards are split among {} ranks, the mesh has {}",
-           layout_.world(), mesh.world());
+      grid_(mesh.world(), options.ranks_per_host),
+      host_(grid_.host_of(mesh.rank())),
+      place_(grid_.place_of(mesh.rank())),
+      rank_layout_(options.mode, ranks_of(split, grid_.ranks_of(host_))),
+      host_layout_(options.mode, grid_.split_among_hosts(split)) {
+  TW_CHECK(host_layout_.sums == std::vector{0}, "the shards of {} hosts are not a full tree",
+           grid_.hosts);
   TW_CHECK(
       options_.window >= 1 && options_.shared_memory_window >= 1 && options_.chunk_elements >= 1,
       "windows {} and {}, chunks of {}", options_.window, options_.shared_memory_window,
       options_.chunk_elements);
-  for (int peer = 0; peer < mesh.world(); ++peer) {
-    if (peer == mesh.rank()) continue;
+  const Range widest_piece = slice_of({0, options_.chunk_elements}, 0, grid_.ranks_per_host);
+  const auto add_link = [&](int peer, bool same_host, int slots, std::int64_t widest_slice) {
     Link& link = links_.emplace_back();
     link.peer = peer;
-    link.window =
-        mesh.transport().shares_memory(peer) ? options_.shared_memory_window : options_.window;
-    link.iovecs.reserve(static_cast<std::size_t>(layout_.slots_of(mesh.rank())) + 1);
-    const std::int64_t slices = std::int64_t{link.window} * layout_.slots_of(peer);
-    link.partials = runtime::Buffer<float>(static_cast<std::size_t>(slices * widest_slice_));
+    link.same_host = same_host;
+    // With two stages a chunk is in transfer for longer than its way through shared memory takes.
+    const bool shortest_way = mesh.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
+    link.window = shortest_way ? options_.shared_memory_window : options_.window;
+    link.slots = slots;
+    link.widest_slice = widest_slice;
+    link.packs = !mesh.transport().shares_memory(peer);
+    link.iovecs.reserve(static_cast<std::size_t>(rank_layout_.slots()) + 1);
+    link.partials = runtime::Buffer<float>(
+        static_cast<std::size_t>(std::int64_t{link.window} * slots * widest_slice));
+  };
+  for (int place = 0; place < grid_.ranks_per_host; ++place) {
+    if (place == place_) continue;
+    add_link(host_ * grid_.ranks_per_host + place, true, rank_layout_.slots_of(place),
+             widest_piece.size());
+  }
+  for (int host = 0; host < grid_.hosts; ++host) {
+    if (host == host_) continue;
+    add_link(host * grid_.ranks_per_host + place_, false, host_layout_.slots_of(host),
+             slice_of(widest_piece, 0, grid_.hosts).size());
   }
 }
 
@@ -43,13 +68,20 @@ void StepExchange::begin(const GradientParts& parts, std::span<const Range> buck
     const int count = chunks_in(range, options_.chunk_elements);
     for (int i = 0; i < count; ++i) {
       const std::int64_t begin = range.begin + i * options_.chunk_elements;
-      chunks_.push_back(
-          {{begin, std::min(begin + options_.chunk_elements, range.end)}, bucket, i == 0});
+      chunks_.push_back({{begin, std::min(begin + options_.chunk_elements, range.end)},
+                         bucket,
+                         i == 0,
+                         precision_of(parts, range)});
     }
     chunks_before_.push_back(chunks());
   }
-  started_ = started_chunks_ = summed_ = buckets_sent_ = buckets_done_ = 0;
+  started_ = started_chunks_ = host_summed_ = summed_ = gathered_ = 0;
+  buckets_sent_ = buckets_done_ = 0;
   for (Link& link : links_) {
+    if (parts.bf16_count > 0 && link.packs && link.packed_in.size() == 0) {
+      link.packed_in = runtime::Buffer<runtime::bf16>(most_elements(link));
+      link.packed_out = runtime::Buffer<runtime::bf16>(most_elements(link));
+    }
     link.partials_sent = link.sums_sent = link.partials_received = link.sums_received = 0;
     link.in_payload = false;
     link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
@@ -75,7 +107,8 @@ bool StepExchange::advance() {
 
 bool StepExchange::unsent() const {
   return std::ranges::any_of(links_, [this](const Link& link) {
-    return !link.left.empty() || link.partials_sent < started_chunks_ || link.sums_sent < summed_;
+    return !link.left.empty() || link.partials_sent < partials_ready(link) ||
+           link.sums_sent < sums_ready(link);
   });
 }
 
@@ -98,28 +131,57 @@ bool StepExchange::send(Link& link) {
 // Sums have priority: other ranks wait for them and can always receive them. Partial sums are sent
 // only while the peer has buffers: once its sums of chunk c have arrived, its buffer of c is free.
 bool StepExchange::load_next_frame(Link& link) {
-  const bool sums = link.sums_sent < summed_;
-  const bool partials =
-      link.partials_sent < started_chunks_ && link.partials_sent < link.sums_received + link.window;
+  const bool sums = link.sums_sent < sums_ready(link);
+  const bool partials = link.partials_sent < partials_ready(link) &&
+                        link.partials_sent < link.sums_received + link.window;
   if (!sums && !partials) return false;
   const int index = sums ? link.sums_sent : link.partials_sent;
-  const Range slice =
-      slice_of(chunk(index).elements, sums ? mesh_.rank() : link.peer, mesh_.world());
-  const std::size_t bytes = static_cast<std::size_t>(slice.size()) * sizeof(float);
-  link.iovecs.assign(1, net::make_iovec(&link.out, sizeof link.out));
+  const Range slice = slice_of_rank(link, index, sums ? mesh_.rank() : link.peer);
+  payload_.clear();
   if (sums) {
-    link.iovecs.push_back(net::make_iovec(parts_->sum + slice.begin, bytes));
+    payload_.push_back(parts_->sum + slice.begin);
+  } else if (link.same_host) {
+    for (const GradientPart& part : parts_->parts) payload_.push_back(part.data + slice.begin);
   } else {
-    for (const GradientPart& part : parts_->parts) {
-      link.iovecs.push_back(net::make_iovec(part.data + slice.begin, bytes));
+    find_host_slots(index);
+    const std::int64_t offset = slice.begin - piece(index, place_).begin;
+    for (const int slot : rank_layout_.sums) {
+      payload_.push_back(slots_[static_cast<std::size_t>(slot)] + offset);
     }
   }
+  link.iovecs.assign(1, net::make_iovec(&link.out, sizeof link.out));
+  append_payload(link, payload_, slice.size(), is_packed(link, index));
   link.out.kind = sums ? FrameKind::kSums : FrameKind::kPartials;
   link.out.operation = operation_;
   link.out.chunk = static_cast<std::uint64_t>(index);
   link.left = link.iovecs;
   mesh_.seal(link.peer, link.out, link.left.subspan(1));
   return true;
+}
+
+void StepExchange::append_payload(Link& link, std::span<float* const> data, std::int64_t count,
+                                  bool packed) {
+  if (!packed) {
+    for (float* floats : data) {
+      link.iovecs.push_back(
+          net::make_iovec(floats, static_cast<std::size_t>(count) * sizeof(float)));
+    }
+    return;
+  }
+  runtime::bf16* end = link.packed_out.data();
+  for (const float* floats : data) {
+    pack(end, floats, count);
+    end += count;
+  }
+  link.iovecs.push_back(net::make_iovec(
+      link.packed_out.data(),
+      static_cast<std::size_t>(end - link.packed_out.data()) * sizeof(runtime::bf16)));
+}
+
+std::size_t StepExchange::most_elements(const Link& link) const {
+  const std::size_t own = link.same_host ? parts_->parts.size() : rank_layout_.sums.size();
+  const std::size_t slots = std::max({std::size_t{1}, own, static_cast<std::size_t>(link.slots)});
+  return slots * static_cast<std::size_t>(link.widest_slice);
 }
 
 bool StepExchange::receive(Link& link) {
@@ -156,7 +218,16 @@ bool StepExchange::awaits_own_send(const Link& link) const {
 }
 
 float* StepExchange::partials_at(const Link& link, int chunk) const {
-  return link.partials.data() + chunk % link.window * layout_.slots_of(link.peer) * widest_slice_;
+  return link.partials.data() + chunk % link.window * link.slots * link.widest_slice;
+}
+
+Range StepExchange::piece(int index, int place) const {
+  return slice_of(chunk(index).elements, place, grid_.ranks_per_host);
+}
+
+Range StepExchange::slice_of_rank(const Link& link, int index, int rank) const {
+  const Range of_place = piece(index, grid_.place_of(rank));
+  return link.same_host ? of_place : slice_of(of_place, grid_.host_of(rank), grid_.hosts);
 }
 
 void StepExchange::open_payload(Link& link) {
@@ -169,29 +240,37 @@ void StepExchange::open_payload(Link& link) {
   const int expected = sums ? link.sums_received : link.partials_received;
   // Sums are valid only after this rank's partial sums of the chunk are sent, because both use the
   // same memory. Partial sums are valid within the window.
-  const int bound = sums ? link.partials_sent : std::min(summed_ + link.window, chunks());
+  const int bound =
+      sums ? link.partials_sent : std::min(partials_used(link) + link.window, chunks());
   if (link.in.chunk != static_cast<std::uint64_t>(expected) || expected >= bound) {
     throw mesh_.lost(link.peer, fmt::format("sent {} of chunk {}, expected chunk {} below {}",
                                             name_of(link.in.kind), link.in.chunk, expected, bound));
   }
-  const Range slice =
-      slice_of(chunk(expected).elements, sums ? link.peer : mesh_.rank(), mesh_.world());
-  const int copies = sums ? 1 : layout_.slots_of(link.peer);
-  const std::size_t bytes = static_cast<std::size_t>(slice.size() * copies) * sizeof(float);
+  const Range slice = slice_of_rank(link, expected, sums ? link.peer : mesh_.rank());
+  const int copies = sums ? 1 : link.slots;
+  const bool packed = is_packed(link, expected);
+  const std::size_t bytes = static_cast<std::size_t>(slice.size() * copies) *
+                            (packed ? sizeof(runtime::bf16) : sizeof(float));
   if (link.in.bytes != bytes) {
     throw mesh_.lost(link.peer,
                      fmt::format("sent {} bytes in {} of chunk {}, expected {}: the ranks differ "
                                  "in shards or buckets",
                                  link.in.bytes, name_of(link.in.kind), expected, bytes));
   }
-  float* into = sums ? parts_->sum + slice.begin : partials_at(link, expected);
+  float* const floats = sums ? parts_->sum + slice.begin : partials_at(link, expected);
+  link.unpacked = packed ? floats : nullptr;
+  void* const into = packed ? static_cast<void*>(link.packed_in.data()) : floats;
   link.in_iovec = net::make_iovec(into, bytes);
-  link.payload = {reinterpret_cast<const std::byte*>(into), bytes};
+  link.payload = {static_cast<const std::byte*>(into), bytes};
   link.in_payload = true;
 }
 
 void StepExchange::close_payload(Link& link) {
   mesh_.check_payload(link.peer, link.in, link.payload);
+  if (link.unpacked != nullptr) {
+    unpack(link.unpacked, link.packed_in.data(),
+           static_cast<std::int64_t>(link.payload.size() / sizeof(runtime::bf16)));
+  }
   ++(link.in.kind == FrameKind::kSums ? link.sums_received : link.partials_received);
   link.in_payload = false;
   link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
@@ -200,30 +279,70 @@ void StepExchange::close_payload(Link& link) {
 }
 
 bool StepExchange::sum() {
+  const auto all_of = [this](bool same_host, int Link::*received, int chunk) {
+    return std::ranges::all_of(links_, [=](const Link& link) {
+      return link.same_host != same_host || link.*received > chunk;
+    });
+  };
   bool moved = false;
-  while (summed_ < started_chunks_ && std::ranges::all_of(links_, [this](const Link& link) {
-           return link.partials_received > summed_;
-         })) {
-    sum_chunk(summed_);
+  while (host_summed_ < started_chunks_ && all_of(true, &Link::partials_received, host_summed_)) {
+    sum_over_host(host_summed_++);
+    moved = true;
+  }
+  while (summed_ < host_summed_ && all_of(false, &Link::partials_received, summed_)) {
+    sum_over_hosts(summed_);
     if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
     ++summed_;
+    moved = true;
+  }
+  while (gathered_ < summed_ && all_of(false, &Link::sums_received, gathered_)) {
+    ++gathered_;
     moved = true;
   }
   return moved;
 }
 
-void StepExchange::sum_chunk(int index) {
-  const Range slice = slice_of(chunk(index).elements, mesh_.rank(), mesh_.world());
-  auto slot = static_cast<std::size_t>(layout_.first_slot[static_cast<std::size_t>(mesh_.rank())]);
-  for (const GradientPart& part : parts_->parts) slots_[slot++] = part.data + slice.begin;
-  for (const Link& link : links_) {
-    slot = static_cast<std::size_t>(layout_.first_slot[static_cast<std::size_t>(link.peer)]);
-    float* data = partials_at(link, index);
-    for (int i = 0; i < layout_.slots_of(link.peer); ++i, data += slice.size()) {
-      slots_[slot++] = data;
+void StepExchange::find_host_slots(int index) {
+  slots_.clear();
+  const Range elements = piece(index, place_);
+  auto link = links_.begin();
+  for (int place = 0; place < grid_.ranks_per_host; ++place) {
+    if (place == place_) {
+      for (const GradientPart& part : parts_->parts) slots_.push_back(part.data + elements.begin);
+      continue;
     }
+    float* data = partials_at(*link, index);
+    for (int i = 0; i < link->slots; ++i, data += elements.size()) slots_.push_back(data);
+    ++link;
   }
-  run_merges(layout_.merges, slots_, parts_->sum + slice.begin, slice.size());
+}
+
+void StepExchange::sum_over_host(int index) {
+  if (rank_layout_.merges.empty()) return;
+  find_host_slots(index);
+  run_merges(chunk(index).precision, rank_layout_.merges, slots_, piece(index, place_).size());
+}
+
+void StepExchange::sum_over_hosts(int index) {
+  find_host_slots(index);
+  const Range elements = piece(index, place_);
+  const Range slice = slice_of(elements, host_, grid_.hosts);
+  std::vector<float*>& inputs = host_slots_;
+  inputs.clear();
+  auto link = links_.begin() + (grid_.ranks_per_host - 1);
+  for (int host = 0; host < grid_.hosts; ++host) {
+    if (host == host_) {
+      for (const int slot : rank_layout_.sums) {
+        inputs.push_back(slots_[static_cast<std::size_t>(slot)] + (slice.begin - elements.begin));
+      }
+      continue;
+    }
+    float* data = partials_at(*link, index);
+    for (int i = 0; i < link->slots; ++i, data += slice.size()) inputs.push_back(data);
+    ++link;
+  }
+  run_merges(chunk(index).precision, host_layout_.merges, inputs, parts_->sum + slice.begin,
+             slice.size());
 }
 
 void StepExchange::update_buckets_sent() {
@@ -266,8 +385,9 @@ void StepExchange::send_abort(std::string_view reason) {
 std::string StepExchange::waiting_for() const {
   std::string text;
   for (const Link& link : links_) {
-    const bool done = link.left.empty() && link.partials_sent >= started_chunks_ &&
-                      link.sums_sent >= summed_ && link.partials_received >= started_chunks_ &&
+    const bool done = link.left.empty() && link.partials_sent >= partials_ready(link) &&
+                      link.sums_sent >= sums_ready(link) &&
+                      link.partials_received >= started_chunks_ &&
                       link.sums_received >= started_chunks_;
     if (!done) text += (text.empty() ? "" : ", ") + mesh_.name(link.peer);
   }

@@ -6,6 +6,11 @@
 //   3. All-gather: rank r sends the sum to all ranks.
 // Direct, not a ring: the bits of a ring depend on the number of ranks. With one part per rank both
 // send 2 (W - 1) / W of the gradient per rank.
+//
+// With several ranks per host this is done between hosts, among the ranks with the same place on
+// their host. Each of them has a slice of the chunk, for which it collects the parts of its host
+// before step 1 and sends the sum to the ranks of its host after step 3. So a host with R ranks
+// sends and receives R times fewer bytes.
 #pragma once
 
 #include <poll.h>
@@ -21,6 +26,7 @@
 #include "worker/collectives/gradient_parts.h"
 #include "worker/collectives/layout.h"
 #include "worker/collectives/mesh.h"
+#include "worker/collectives/sum.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::collectives {
@@ -36,12 +42,15 @@ struct ReducerOptions {
   int shared_memory_window = 1;
   // The step fails if no byte of a started bucket is transferred for this long.
   Duration idle_timeout = std::chrono::seconds(60);
+  // Equal on all ranks; see agree_on_ranks_per_host(). A divisor of their number.
+  int ranks_per_host = 1;
   FaultPoints faults;
 };
 
 class StepExchange {
  public:
-  StepExchange(Mesh& mesh, Layout layout, const ReducerOptions& options);
+  // `split`: the shards of each rank, which cover all shards.
+  StepExchange(Mesh& mesh, std::span<const Range> split, const ReducerOptions& options);
 
   // Begins a step; the previous one must be complete. Allocates memory only if the step has more
   // chunks than all before.
@@ -67,11 +76,22 @@ class StepExchange {
     Range elements;
     int bucket = 0;
     bool first = false;  // the first chunk of its bucket
+    Precision precision = Precision::kFp32;
   };
   // The state of the connection to one peer. Counters count chunks.
   struct Link {
     int peer = 0;
+    // A rank of this host; else the rank of another host with the same place.
+    bool same_host = false;
     int window = 0;
+    int slots = 0;  // partial sums that the peer sends of an element
+    std::int64_t widest_slice = 0;
+    // Frames with bf16 elements, where sums are rounded to bf16. Copying floats through shared
+    // memory is faster than their conversion.
+    bool packs = false;
+    runtime::Buffer<runtime::bf16> packed_out;  // the payload of `out`
+    runtime::Buffer<runtime::bf16> packed_in;   // of `in`
+    float* unpacked = nullptr;                  // where its elements belong
     // Sending. `left` is the unsent rest of the current frame; partials_sent and sums_sent count
     // complete frames.
     FrameHeader out;
@@ -84,7 +104,7 @@ class StepExchange {
     iovec in_iovec{};
     bool in_payload = false;
     int partials_received = 0, sums_received = 0;
-    runtime::Buffer<float> partials;  // [window][slots_of(peer)][widest slice]
+    runtime::Buffer<float> partials;  // [window][slots][widest_slice]
   };
 
   bool send(Link& link);
@@ -94,7 +114,10 @@ class StepExchange {
   void open_payload(Link& link);
   void close_payload(Link& link);
   bool sum();
-  void sum_chunk(int chunk);
+  // The parts of this host's ranks of the elements of piece(chunk, place_), in slots_.
+  void find_host_slots(int chunk);
+  void sum_over_host(int chunk);
+  void sum_over_hosts(int chunk);
   void update_buckets_done();
   void update_buckets_sent();
   bool unsent() const;
@@ -102,15 +125,35 @@ class StepExchange {
     return link.partials_received < chunks() || link.sums_received < chunks();
   }
   int chunks() const { return static_cast<int>(chunks_.size()); }
+  bool is_packed(const Link& link, int index) const {
+    return link.packs && chunk(index).precision == Precision::kBf16;
+  }
+  // Elements of a frame between this rank and the peer, at most.
+  std::size_t most_elements(const Link& link) const;
+  void append_payload(Link& link, std::span<float* const> data, std::int64_t count, bool packed);
+  // The elements of a chunk that the ranks with a place sum together.
+  Range piece(int chunk, int place) const;
+  // Those that a rank sums for the peer of the link, which may be the peer itself.
+  Range slice_of_rank(const Link& link, int chunk, int rank) const;
+  // Chunks of which partial sums or sums can be sent to the peer.
+  int partials_ready(const Link& link) const {
+    return link.same_host ? started_chunks_ : host_summed_;
+  }
+  int sums_ready(const Link& link) const { return link.same_host ? gathered_ : summed_; }
+  // Chunks of which the partial sums of the peer are no longer needed.
+  int partials_used(const Link& link) const { return link.same_host ? host_summed_ : summed_; }
   float* partials_at(const Link& link, int chunk) const;
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
 
   Mesh& mesh_;
-  const Layout layout_;
   const ReducerOptions options_;
-  const std::int64_t widest_slice_;
-  std::vector<Link> links_;    // to every other rank
-  std::vector<float*> slots_;  // inputs of one chunk's sum, by slot
+  const HostGrid grid_;
+  const int host_, place_;    // of this rank
+  const Layout rank_layout_;  // over the ranks of this host
+  const Layout host_layout_;  // over the hosts
+  std::vector<Link> links_;   // first to ranks of this host, in ascending order
+  // The inputs of one chunk's sums, by slot; vectors of their own only to be allocated once.
+  std::vector<float*> slots_, host_slots_, payload_;
   const GradientParts* parts_ = nullptr;
   std::uint64_t operation_ = 0;
   std::vector<Chunk> chunks_;
@@ -118,7 +161,9 @@ class StepExchange {
   int buckets_ = 0;
   int started_ = 0;  // buckets
   int started_chunks_ = 0;
+  int host_summed_ = 0;   // chunks of which the parts of this host are summed
   int summed_ = 0;        // chunks of which this rank's slice is summed
+  int gathered_ = 0;      // chunks of which this rank has all slices of its piece
   int buckets_sent_ = 0;  // buckets of which all partial sums are sent
   int buckets_done_ = 0;
 };

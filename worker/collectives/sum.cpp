@@ -1,6 +1,7 @@
 #include "worker/collectives/sum.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "common/base/check.h"
@@ -13,13 +14,53 @@ constexpr std::int64_t kBlock = 4096;
 
 }  // namespace
 
-void add(float* out, const float* left, const float* right, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
+Precision precision_of(const GradientParts& parts, Range elements) {
+  TW_CHECK(elements.end <= parts.bf16_count || elements.begin >= parts.bf16_count,
+           "elements [{}, {}), of which the first {} are bf16", elements.begin, elements.end,
+           parts.bf16_count);
+  return elements.begin < parts.bf16_count ? Precision::kBf16 : Precision::kFp32;
 }
 
-void run_merges(std::span<const Merge> merges, std::span<float* const> slots, float* out,
+void add(Precision precision, float* out, const float* left, const float* right,
+         std::int64_t count) {
+  if (precision == Precision::kFp32) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = runtime::to_float(runtime::to_bf16(left[i] + right[i]));
+    }
+  }
+}
+
+void round_to_bf16(float* data, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) data[i] = runtime::to_float(runtime::to_bf16(data[i]));
+}
+
+void pack(runtime::bf16* out, const float* in, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i].bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(in[i]) >> 16);
+  }
+}
+
+void unpack(float* out, const runtime::bf16* in, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = runtime::to_float(in[i]);
+}
+
+void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
                 std::int64_t count) {
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t length = std::min(kBlock, count - begin);
+    for (const Merge& merge : merges) {
+      float* left = slots[static_cast<std::size_t>(merge.left)] + begin;
+      add(precision, left, left, slots[static_cast<std::size_t>(merge.right)] + begin, length);
+    }
+  }
+}
+
+void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
+                float* out, std::int64_t count) {
   if (merges.empty()) {
     if (out != slots[0]) std::memcpy(out, slots[0], static_cast<std::size_t>(count) * sizeof *out);
     return;
@@ -31,7 +72,7 @@ void run_merges(std::span<const Merge> merges, std::span<float* const> slots, fl
     for (const Merge& merge : merges) {
       float* left = slots[static_cast<std::size_t>(merge.left)] + begin;
       const float* right = slots[static_cast<std::size_t>(merge.right)] + begin;
-      add(&merge == &merges.back() ? out + begin : left, left, right, length);
+      add(precision, &merge == &merges.back() ? out + begin : left, left, right, length);
     }
   }
 }

@@ -43,7 +43,7 @@ int TreeAccumulator::buffers_needed(std::span<const Subtree> micro_batches) {
 }
 
 TreeAccumulator::TreeAccumulator(std::vector<Subtree> micro_batches, std::int64_t count,
-                                 std::vector<float*> buffers)
+                                 std::vector<float*> buffers, std::int64_t bf16_count)
     : micro_batches_(std::move(micro_batches)),
       count_(count),
       buffers_(std::move(buffers)),
@@ -54,6 +54,7 @@ TreeAccumulator::TreeAccumulator(std::vector<Subtree> micro_batches, std::int64_
            micro_batches_.size());
   buffer_of_micro_batch_ = buffer_plan.buffer_of_micro_batch;
   parts_.count = count_;
+  parts_.bf16_count = bf16_count;
   for (int micro_batch = 0; micro_batch <= static_cast<int>(micro_batches_.size()); ++micro_batch) {
     first_merge_.push_back(static_cast<int>(
         std::ranges::lower_bound(merges_, micro_batch, {}, &Merge::after) - merges_.begin()));
@@ -97,9 +98,11 @@ void TreeAccumulator::finish(Range elements) {
     const int buffer = buffer_of_micro_batch_[static_cast<std::size_t>(index)];
     return buffers_[static_cast<std::size_t>(buffer)] + elements.begin;
   };
+  const Precision precision = precision_of(parts_, elements);
+  if (precision == Precision::kBf16) round_to_bf16(data_of(micro_batch_), elements.size());
   for (int i = first_merge_[micro_batch]; i < first_merge_[micro_batch + 1]; ++i) {
     const Merge& merge = merges_[static_cast<std::size_t>(i)];
-    add(data_of(merge.left), data_of(merge.left), data_of(merge.right), elements.size());
+    add(precision, data_of(merge.left), data_of(merge.left), data_of(merge.right), elements.size());
   }
   finished_.fetch_add(elements.size(), std::memory_order_relaxed);
 }

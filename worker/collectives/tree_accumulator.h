@@ -18,16 +18,18 @@ class TreeAccumulator {
   static int buffers_needed(std::span<const Subtree> micro_batches);
 
   // `micro_batches` of every step: adjacent aligned subtrees from left to right; empty for a worker
-  // without shards. `buffers`: buffers_needed() buffers of `count` floats, owned by the caller.
+  // without shards. `buffers`: buffers_needed() buffers of `count` floats, owned by the caller. The
+  // first bf16_count elements of each micro-batch and of each sum are rounded to bf16.
   TreeAccumulator(std::vector<Subtree> micro_batches, std::int64_t count,
-                  std::vector<float*> buffers);
+                  std::vector<float*> buffers, std::int64_t bf16_count = 0);
 
   // Discards all sums and starts again with the first micro-batch.
   void begin_step();
   // The buffer for the gradient of the next micro-batch, its shards summed in tree order. Its
   // content is undefined.
   std::span<float> begin_micro_batch();
-  // Merges elements of the current micro-batch, which are final. Call it once for each element.
+  // Rounds and merges elements of the current micro-batch, which are final. Call it once for each
+  // element; no range may cross bf16_count.
   // Several threads may finish disjoint ranges concurrently.
   void finish(Range elements);
   void end_micro_batch();  // after finish() of every element

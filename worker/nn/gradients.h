@@ -32,7 +32,7 @@ struct GradientSink {
   // group's sum of losses, scaled like the gradient.
   std::vector<float*> groups;
   // Called when elements [begin, end) of all vectors are final. Ranges arrive in ascending order
-  // and cover the vector. May be empty.
+  // and cover the vector; the loss is a range of its own. May be empty.
   std::function<void(std::int64_t begin, std::int64_t end)> on_gradient_ready;
 
   void ready(std::int64_t begin, std::int64_t end) const {

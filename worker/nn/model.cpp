@@ -293,7 +293,8 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     }
     sink.groups[g][last] = sums[0];
   }
-  sink.ready(layout_.word_embeddings, last + 1);
+  sink.ready(layout_.word_embeddings, last);
+  sink.ready(last, last + 1);
 }
 
 template class Model<float>;

@@ -52,8 +52,14 @@ int MicroBatchPlan::gradients() const {
 }
 
 MicroBatchPlan plan_micro_batches(Range own, int shards, std::int64_t examples,
-                                  std::int64_t max_examples) {
+                                  std::int64_t max_examples, ShardGradients gradients) {
   MicroBatchPlan plan;
+  if (gradients == ShardGradients::kSeparate) {
+    for (auto shard = static_cast<int>(own.begin); shard < static_cast<int>(own.end); ++shard) {
+      plan.micro_batches.push_back({make_group({shard, 1}, shards, examples)});
+    }
+    return plan;
+  }
   const std::vector<Subtree> subtrees = collectives::aligned_subtrees(own);
   if (subtrees.empty()) return plan;
   const std::int64_t all = examples_of(subtrees.back(), shards, examples).end -
@@ -85,14 +91,18 @@ MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t exampl
   return plan;
 }
 
+MicroBatchPlan plan_shards(const Settings& settings, Range own, std::int64_t examples) {
+  return plan_micro_batches(
+      own, static_cast<int>(settings.virtual_shards), examples,
+      settings.per_device_train_batch_size,
+      settings.rounds_gradients() ? ShardGradients::kSeparate : ShardGradients::kSummed);
+}
+
 MicroBatchPlan plan_step(const Settings& settings, std::span<const Range> split, int rank,
                          std::int64_t examples) {
-  const std::int64_t max_examples = settings.per_device_train_batch_size;
-  if (!settings.exact) {
-    return plan_plain_micro_batches(rank, static_cast<int>(split.size()), examples, max_examples);
-  }
-  return plan_micro_batches(split[static_cast<std::size_t>(rank)],
-                            static_cast<int>(settings.virtual_shards), examples, max_examples);
+  if (settings.exact) return plan_shards(settings, split[static_cast<std::size_t>(rank)], examples);
+  return plan_plain_micro_batches(rank, static_cast<int>(split.size()), examples,
+                                  settings.per_device_train_batch_size);
 }
 
 Range examples_of_rank(const Settings& settings, std::span<const Range> split, int rank,

@@ -22,7 +22,8 @@ struct Group {
 // The micro-batches of a step, in the order of the global batch. If the worker has at most
 // max_examples examples, one micro-batch holds all of its subtrees, and forward and backward run
 // over all of its tokens at once. Otherwise each micro-batch is one subtree, halved until it has at
-// most max_examples examples or is a single shard.
+// most max_examples examples or is a single shard. With ShardGradients::kSeparate each micro-batch
+// is one shard.
 struct MicroBatchPlan {
   std::vector<std::vector<Group>> micro_batches;
 
@@ -30,15 +31,22 @@ struct MicroBatchPlan {
   int gradients() const;  // gradient buffers that the step needs at once
 };
 
+// Whether the kernels may sum the gradients of several shards.
+enum class ShardGradients { kSummed, kSeparate };
+
 // `own`: the worker's shards out of `shards`; `examples`: in this step's global batch.
 MicroBatchPlan plan_micro_batches(Range own, int shards, std::int64_t examples,
-                                  std::int64_t max_examples);
+                                  std::int64_t max_examples,
+                                  ShardGradients gradients = ShardGradients::kSummed);
 
 // With --exact=false: the rank's part of the examples in the smallest power of two of micro-batches
 // that keeps each at max_examples or fewer. Each micro-batch is one shard; the subtrees only number
 // them.
 MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t examples,
                                         std::int64_t max_examples);
+
+// The first of the two above with the sizes of `settings`.
+MicroBatchPlan plan_shards(const Settings& settings, Range own, std::int64_t examples);
 
 // One of the two above, according to `settings`. `split`: the shards of each rank; --exact=false
 // takes only their number.

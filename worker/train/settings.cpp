@@ -17,6 +17,8 @@
 namespace tilewright::train {
 namespace {
 
+constexpr std::string_view kCommHookSetting = "ddp_comm_hook";
+
 void check_required(const Settings& settings) {
   for (const TrainingFlag& flag : training_flags()) {
     const auto* member = std::get_if<std::string TrainingSettings::*>(&flag.member);
@@ -191,6 +193,8 @@ nlohmann::json fingerprint(const Settings& settings) {
   for (const TrainingFlag& flag : training_flags()) {
     if (!flag.determines_weights) continue;
     if (flag.name == kDataTypeSetting && settings.chooses_data_type) continue;
+    // Checkpoints of versions without the flag have no value of it.
+    if (flag.name == kCommHookSetting && !settings.rounds_gradients()) continue;
     std::visit(
         [&](auto member) {
           if constexpr (!std::is_same_v<decltype(member), std::monostate>) {

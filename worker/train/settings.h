@@ -30,6 +30,7 @@ struct Settings : TrainingSettings {
   bool chooses_data_type = false;
 
   bool uses_onednn() const { return gemm_backend == "onednn"; }
+  bool rounds_gradients() const { return ddp_comm_hook == "bf16"; }
   bool needs_best_model() const { return load_best_model_at_end || save_strategy == "best"; }
 };
 

@@ -12,6 +12,9 @@
 namespace tilewright::train {
 namespace {
 
+// Elements of the gradient that a thread rounds and adds to its sibling at once.
+constexpr std::int64_t kFinishGrain = 1 << 16;
+
 DataOrderOptions order_options(const Job& job) {
   const auto examples = static_cast<std::int64_t>(job.train_data.size());
   DataOrderOptions options{
@@ -59,11 +62,13 @@ class TrainingStep<Activation>::BucketStarter {
 
 template <typename Activation>
 TrainingStep<Activation>::TrainingStep(const Job& job, nn::Model<Activation>& model,
-                                       nn::Optimizer<Activation>& optimizer, Faults& faults,
+                                       nn::Optimizer<Activation>& optimizer,
+                                       runtime::ThreadPool& pool, Faults& faults,
                                        const MemoryPlan& plan)
     : job_(job),
       model_(model),
       optimizer_(optimizer),
+      pool_(pool),
       faults_(faults),
       order_(order_options(job)),
       touched_(job.model.encoder.vocab_size),
@@ -190,8 +195,8 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
                                                          BucketStarter& buckets) {
   std::vector<float*> buffers(static_cast<std::size_t>(plan.gradients()));
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i] = gradients_[i].data();
-  collectives::TreeAccumulator accumulator(plan.subtrees(), buckets_.back().end,
-                                           std::move(buffers));
+  collectives::TreeAccumulator accumulator(plan.subtrees(), buckets_.back().end, std::move(buffers),
+                                           bf16_count_);
   accumulator.begin_step();
   const float* sum = nullptr;
   for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {
@@ -205,7 +210,9 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
       buckets.begin_step(parts);
     }
     sink.on_gradient_ready = [&](std::int64_t begin, std::int64_t end) {
-      accumulator.finish({begin, end});
+      pool_.for_ranges(end - begin, kFinishGrain, [&](std::int64_t from, std::int64_t to) {
+        accumulator.finish({begin + from, begin + to});
+      });
       if (last) buckets.start_up_to(end);
     };
     forward_and_backward(examples, plan.micro_batches[m], key, sink, last);
@@ -238,11 +245,13 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(gradients_.size()),
            "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
            mesh.world(), plan.micro_batches.size(), plan.gradients(), gradients_.size());
-  collectives::split_into_buckets(count, buckets_);
+  // The loss and what follows it need fp32.
+  bf16_count_ = job_.settings.rounds_gradients() ? stop_index_ - 1 : 0;
+  collectives::split_into_buckets(count, bf16_count_, buckets_);
   BucketStarter buckets(reducer, buckets_);
   const nn::DropoutKey key{static_cast<std::uint64_t>(job_.settings.seed),
                            static_cast<std::uint32_t>(step)};
-  const float* const sum = plan.micro_batches.size() == 1
+  const float* const sum = plan.micro_batches.size() == 1 && bf16_count_ == 0
                                ? run_one_micro_batch(plan, examples, key, buckets)
                                : run_micro_batches(plan, examples, key, buckets);
   faults_.hit("step.after_backward");

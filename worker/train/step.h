@@ -11,6 +11,7 @@
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/reducer.h"
 #include "worker/nn/optimizer.h"
+#include "worker/runtime/thread_pool.h"
 #include "worker/train/data_order.h"
 #include "worker/train/faults.h"
 #include "worker/train/job.h"
@@ -29,7 +30,7 @@ class TrainingStep {
  public:
   // The references outlive the object.
   TrainingStep(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
-               Faults& faults, const MemoryPlan& plan);
+               runtime::ThreadPool& pool, Faults& faults, const MemoryPlan& plan);
 
   std::size_t gradient_buffers() const { return gradients_.size(); }
   std::size_t gradient_buffer_bytes() const { return elements_ * sizeof(float); }
@@ -77,6 +78,7 @@ class TrainingStep {
   const Job& job_;
   nn::Model<Activation>& model_;
   nn::Optimizer<Activation>& optimizer_;
+  runtime::ThreadPool& pool_;
   Faults& faults_;
   DataOrder order_;
   nn::TouchedRows touched_;
@@ -87,6 +89,7 @@ class TrainingStep {
   // The elements of the gradient behind the loss: the sum of the stop requests (1 or 0), then the
   // seconds that each rank has computed. Only that rank has another number than 0 there, so the sum
   // is exact.
+  std::int64_t bf16_count_ = 0;  // of GradientParts
   float stop_value_ = 0;
   std::int64_t stop_index_ = 0;
   int rank_ = 0;

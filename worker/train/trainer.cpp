@@ -9,6 +9,7 @@
 
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/hosts.h"
 #include "worker/collectives/reducer.h"
 #include "worker/train/collective_timeout.h"
 #include "worker/train/memory_plan.h"
@@ -48,7 +49,7 @@ class TypedTrainer final : public Trainer {
         evaluator_(job, model_),
         shards_(static_cast<int>(job.settings.virtual_shards)) {
     model_.reserve(plan_.training, shards_, plan_.evaluation);
-    if (job.settings.do_train) step_.emplace(job, model_, optimizer_, faults, plan_);
+    if (job.settings.do_train) step_.emplace(job, model_, optimizer_, pool, faults, plan_);
   }
 
   void begin_epoch(const collectives::Mesh& mesh) override {
@@ -213,9 +214,8 @@ class TypedTrainer final : public Trainer {
     if (split) {
       const std::vector<int> limits = gradient_limits(mesh);
       split = balancer.better_split([&](int rank, Range own) {
-        return plan_micro_batches(own, shards_, job_.settings.global_batch,
-                                  job_.settings.per_device_train_batch_size)
-                   .gradients() <= limits[static_cast<std::size_t>(rank)];
+        return plan_shards(job_.settings, own, job_.settings.global_batch).gradients() <=
+               limits[static_cast<std::size_t>(rank)];
       });
       if (split) {
         reserve_gradients(static_cast<std::size_t>(gradients_for(*split, mesh.rank())));
@@ -240,6 +240,7 @@ class TypedTrainer final : public Trainer {
         job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
     options.faults.hook = [this](const char* point) { faults_.hit(point); };
     options.idle_timeout = kCollectiveTimeout;
+    options.ranks_per_host = ranks_per_host_;
     reducer.emplace(mesh, split, shards_, options);
   }
 
@@ -291,6 +292,12 @@ class TypedTrainer final : public Trainer {
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
+    ranks_per_host_ =
+        collectives::agree_on_ranks_per_host(mesh, monotonic_now() + kCollectiveTimeout);
+    if (mesh.rank() == 0 && ranks_per_host_ > 1) {
+      log_.info("gradients are summed on each host first: {} hosts with {} processes each",
+                mesh.world() / ranks_per_host_, ranks_per_host_);
+    }
     // A membership epoch begins with the even split.
     ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
     std::optional<collectives::Reducer> reducer;
@@ -334,6 +341,7 @@ class TypedTrainer final : public Trainer {
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
   std::int64_t finite_step_ = -1;                 // the weights after this step are finite
+  int ranks_per_host_ = 1;                        // of this membership epoch
 };
 
 }  // namespace

@@ -252,6 +252,26 @@ TEST(Failures, ADeathThatOneRankSeesIsForwardedToTheOthers) {
   EXPECT_TRUE(mentions(errors[0], "rank 1 (")) << errors[0];
 }
 
+// With two ranks per host, ranks 0 and 3 are on different hosts and have different places.
+TEST_P(FailuresTest, ALostRankEndsTheStepOfARankThatExchangesNothingWithIt) {
+  const auto gradients = shard_gradients(4, 1000);
+  ReducerOptions options;
+  options.ranks_per_host = 2;
+  const auto errors = run_ranks(4, [&](Mesh& mesh) {
+    if (mesh.rank() == 3) return;
+    Reducer reducer(mesh, even_split(4, 4), 4, options);
+    LocalParts own(gradients, reducer.local_parts());
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    reducer.start(0);
+    reducer.wait(test_deadline());
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(mentions(errors[static_cast<std::size_t>(rank)], "in membership epoch 1"))
+        << "rank " << rank << ": " << errors[static_cast<std::size_t>(rank)];
+  }
+}
+
 TEST_P(FailuresTest, DifferentBucketsOrShardsAreReported) {
   const auto gradients = shard_gradients(4, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {

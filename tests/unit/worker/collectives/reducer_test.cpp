@@ -10,6 +10,7 @@
 
 #include "tests/unit/worker/collectives/cluster.h"
 #include "tests/unit/worker/collectives/reference.h"
+#include "worker/collectives/exchange.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -31,18 +32,26 @@ void reduce(Reducer& reducer, const GradientParts& parts, const std::vector<Rang
   reducer.wait(test_deadline());
 }
 
+// The sums of the first elements are rounded to bf16.
+enum class Rounded { kNothing, kFirstBucket, kAll };
+
 // Runs `steps` steps and compares every rank's result with the reference sum.
 void expect_exact(const std::vector<Range>& split, int shards, std::int64_t count,
-                  std::int64_t bucket_size, ReducerOptions options, unsigned steps = 2) {
+                  std::int64_t bucket_size, ReducerOptions options, unsigned steps = 2,
+                  Rounded rounded = Rounded::kNothing) {
+  const auto buckets = buckets_of(count, bucket_size);
+  const std::int64_t bf16_count = rounded == Rounded::kNothing ? 0
+                                  : rounded == Rounded::kAll   ? count
+                                                               : buckets.back().end;
   const int world = static_cast<int>(split.size());
   std::atomic<int> right{0};
   expect_no_errors(run_ranks(world, [&](Mesh& mesh) {
     Reducer reducer(mesh, split, shards, options);
     for (unsigned step = 0; step < steps; ++step) {
       const auto gradients = shard_gradients(shards, count, step);
-      LocalParts own(gradients, reducer.local_parts());
-      reduce(reducer, own.view, buckets_of(count, bucket_size));
-      right += same_bits(own.sum(), tree_sum(gradients));
+      LocalParts own(gradients, reducer.local_parts(), bf16_count);
+      reduce(reducer, own.view, buckets);
+      right += same_bits(own.sum(), tree_sum(gradients, bf16_count));
     }
   }));
   EXPECT_EQ(right, world * static_cast<int>(steps))
@@ -122,6 +131,74 @@ TEST_P(ReducerTest, GivesTheSameBitsWithEveryWindowAndChunk) {
 
 TEST_P(ReducerTest, TransfersMoreThanTheSocketBuffersHold) {
   expect_exact(even_split(2, 4), 4, 3'000'011, 1'700'000, {}, 1);
+  ReducerOptions two_per_host;
+  two_per_host.ranks_per_host = 2;
+  expect_exact(even_split(4, 4), 4, 1'000'011, 700'000, two_per_host, 1);
+}
+
+TEST_P(ReducerTest, GivesTheSameBitsWithSeveralRanksPerHost) {
+  ReducerOptions options;
+  options.chunk_elements = 300;
+  for (const int window : {1, 4}) {
+    options.window = window;
+    for (const auto& [hosts, ranks] : {std::pair{2, 2}, {3, 2}, {2, 3}, {1, 3}}) {
+      options.ranks_per_host = ranks;
+      for (const int shards : {8, 16}) {
+        for (const std::int64_t count : {1, 17, 2003}) {
+          expect_exact(even_split(hosts * ranks, shards), shards, count, 701, options);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReducerTest, GivesTheSameBitsWithSumsRoundedToBf16) {
+  ReducerOptions options;
+  options.chunk_elements = 300;
+  for (const Rounded rounded : {Rounded::kFirstBucket, Rounded::kAll}) {
+    for (const auto& [hosts, ranks] : {std::pair{1, 1}, {2, 1}, {3, 1}, {2, 2}, {2, 3}}) {
+      options.ranks_per_host = ranks;
+      for (const std::int64_t count : {1, 17, 2003}) {
+        expect_exact(even_split(hosts * ranks, 8), 8, count, 701, options, 2, rounded);
+      }
+    }
+  }
+}
+
+TEST(Reducer, SendsHalfTheBytesOverTcpIfSumsAreRoundedToBf16) {
+  constexpr std::int64_t kElements = 100'000;
+  const auto gradients = shard_gradients(2, kElements);
+  const auto bytes_sent = [&](std::int64_t bf16_count) {
+    net::Relay* relay = nullptr;
+    std::size_t bytes = 0;
+    expect_no_errors(through_relay(false, relay, [&](Mesh& mesh) {
+      Reducer reducer(mesh, even_split(2, 2), 2);
+      LocalParts own(gradients, reducer.local_parts(), bf16_count);
+      reduce(reducer, own.view, {{0, kElements}});
+      barrier(mesh, test_deadline());
+      if (mesh.rank() == 0) bytes = relay->recorded().size();
+    }));
+    return static_cast<double>(bytes);
+  };
+  constexpr double kFloats = 2.0 * kElements * sizeof(float);  // of both ranks, in both directions
+  EXPECT_NEAR(bytes_sent(0), kFloats, 0.01 * kFloats);
+  EXPECT_NEAR(bytes_sent(kElements), kFloats / 2, 0.01 * kFloats);
+}
+
+TEST_P(ReducerTest, GivesTheSameBitsForRandomSplitsWithTwoRanksPerHost) {
+  std::mt19937 random(5);
+  ReducerOptions options;
+  options.chunk_elements = 300;
+  options.ranks_per_host = 2;
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<std::int64_t> ends{8};
+    while (ends.size() < 4) ends.push_back(static_cast<std::int64_t>(random() % 9));
+    std::ranges::sort(ends);
+    std::vector<Range> split;
+    for (const std::int64_t end : ends)
+      split.push_back({split.empty() ? 0 : split.back().end, end});
+    expect_exact(split, 8, 1003, 400, options, 1);
+  }
 }
 
 TEST_P(ReducerTest, WritesTheSumToASeparateBuffer) {

@@ -27,23 +27,42 @@ inline std::vector<Floats> shard_gradients(int shards, std::int64_t count, unsig
   return gradients;
 }
 
-inline Floats tree_sum(const std::vector<Floats>& shards, int begin, int size) {
-  if (size == 1) return shards[static_cast<std::size_t>(begin)];
-  Floats left = tree_sum(shards, begin, size / 2);
-  const Floats right = tree_sum(shards, begin + size / 2, size / 2);
-  for (std::size_t i = 0; i < left.size(); ++i) left[i] = left[i] + right[i];
-  return left;
+// The nearest bf16 number, ties to even, by division in double: bf16 has 8 significant bits.
+inline float nearest_bf16(float x) {
+  int exponent = 0;
+  const double mantissa = std::frexp(static_cast<double>(x), &exponent);
+  return static_cast<float>(std::ldexp(std::nearbyint(mantissa * 256), exponent - 8));
 }
 
-inline Floats tree_sum(const std::vector<Floats>& shards) {
-  return tree_sum(shards, 0, static_cast<int>(shards.size()));
+// The first bf16_count elements of each shard and of each sum are rounded to bf16.
+inline Floats tree_sum(const std::vector<Floats>& shards, int begin, int size,
+                       std::int64_t bf16_count = 0) {
+  Floats sum = shards[static_cast<std::size_t>(begin)];
+  if (size > 1) {
+    sum = tree_sum(shards, begin, size / 2, bf16_count);
+    const Floats right = tree_sum(shards, begin + size / 2, size / 2, bf16_count);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + right[i];
+  }
+  for (std::int64_t i = 0; i < bf16_count; ++i) {
+    float& x = sum[static_cast<std::size_t>(i)];
+    x = nearest_bf16(x);
+  }
+  return sum;
+}
+
+inline Floats tree_sum(const std::vector<Floats>& shards, std::int64_t bf16_count = 0) {
+  return tree_sum(shards, 0, static_cast<int>(shards.size()), bf16_count);
 }
 
 // The parts of a worker with these subtrees.
 struct LocalParts {
-  LocalParts(const std::vector<Floats>& shards, const std::vector<Subtree>& subtrees) {
+  LocalParts(const std::vector<Floats>& shards, const std::vector<Subtree>& subtrees,
+             std::int64_t bf16_count = 0) {
     view.count = static_cast<std::int64_t>(shards.front().size());
-    for (const Subtree& one : subtrees) buffers.push_back(tree_sum(shards, one.begin, one.size));
+    view.bf16_count = bf16_count;
+    for (const Subtree& one : subtrees) {
+      buffers.push_back(tree_sum(shards, one.begin, one.size, bf16_count));
+    }
     for (std::size_t i = 0; i < subtrees.size(); ++i) {
       view.parts.push_back({subtrees[i], buffers[i].data()});
     }

@@ -116,6 +116,23 @@ TEST(TreeAccumulator, UsesCallerBuffersAndReturnsItsPartsInAdvance) {
   EXPECT_EQ(before.parts[1].data, accumulator.parts().parts[1].data);
 }
 
+TEST(TreeAccumulator, RoundsMicroBatchesAndSumsToBf16) {
+  constexpr std::int64_t kBf16 = 700;  // the boundary of run_step()'s ranges
+  const auto shards = shard_gradients(4, kCount);
+  const std::vector<Subtree> micro_batches{{0, 1}, {1, 1}, {2, 1}};
+  std::vector<Floats> memory(3, Floats(kCount));
+  TreeAccumulator accumulator(micro_batches, kCount,
+                              {memory[0].data(), memory[1].data(), memory[2].data()}, kBf16);
+  run_step(accumulator, shards, micro_batches);
+  const GradientParts& parts = accumulator.parts();
+  EXPECT_EQ(parts.bf16_count, kBf16);
+  ASSERT_EQ(parts.parts.size(), 2u);
+  for (const GradientPart& part : parts.parts) {
+    EXPECT_TRUE(same_bits({part.data, part.data + kCount},
+                          tree_sum(shards, part.subtree.begin, part.subtree.size, kBf16)));
+  }
+}
+
 TEST(TreeAccumulator, FinishesDisjointRangesFromSeveralThreads) {
   const auto shards = shard_gradients(2, kCount);
   const std::vector<Subtree> micro_batches{{0, 1}, {1, 1}};

@@ -33,6 +33,13 @@ TEST(PlanMicroBatches, NeverSplitsASingleShard) {
   EXPECT_EQ(max_micro_batch_examples(2, 100, 8), 50);
 }
 
+TEST(PlanMicroBatches, KeepsShardsSeparateIfTheirGradientsAreRounded) {
+  constexpr auto kSeparate = ShardGradients::kSeparate;
+  EXPECT_EQ(subtrees(plan_micro_batches({1, 4}, 4, 32, 32, kSeparate)),
+            (MicroBatches{{{1, 1}}, {{2, 1}}, {{3, 1}}}));
+  EXPECT_EQ(subtrees(plan_micro_batches({2, 3}, 4, 3, 32, kSeparate)), (MicroBatches{{{2, 1}}}));
+}
+
 // Expects that the shards of a rank's plan begin at example `next` and have no gaps, and that no
 // micro-batch has more than `max_examples`. Returns the end of the last shard.
 std::int64_t check_plan(const MicroBatchPlan& plan, std::int64_t next, std::int64_t max_examples) {

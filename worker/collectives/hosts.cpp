@@ -1,0 +1,69 @@
+#include "worker/collectives/hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "worker/collectives/exchange.h"
+
+namespace tilewright::collectives {
+namespace {
+
+constexpr char kShared = '1';
+constexpr char kNotShared = '0';
+
+std::string row_of(const Mesh& mesh) {
+  std::string row;
+  for (int peer = 0; peer < mesh.world(); ++peer) {
+    row += peer == mesh.rank() || mesh.transport().shares_memory(peer) ? kShared : kNotShared;
+  }
+  return row;
+}
+
+}  // namespace
+
+int ranks_per_host(const std::vector<std::vector<bool>>& shares_memory) {
+  const std::size_t world = shares_memory.size();
+  const auto share_all = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      for (std::size_t j = begin; j < end; ++j) {
+        if (!shares_memory[i][j]) return false;
+      }
+    }
+    return true;
+  };
+  const auto fits = [&](std::size_t ranks) {
+    if (world % ranks != 0) return false;
+    for (std::size_t begin = 0; begin < world; begin += ranks) {
+      if (!share_all(begin, begin + ranks)) return false;
+    }
+    return true;
+  };
+  if (share_all(0, world)) return 1;
+  for (std::size_t ranks = world / 2; ranks > 1; --ranks) {
+    if (fits(ranks)) return static_cast<int>(ranks);
+  }
+  return 1;
+}
+
+int agree_on_ranks_per_host(Mesh& mesh, MonotonicTime deadline) {
+  // Fewer ranks cannot be on several hosts with several ranks each.
+  if (mesh.world() < 4) return 1;
+  const auto world = static_cast<std::size_t>(mesh.world());
+  const std::vector<std::string> rows = all_gather(mesh, row_of(mesh), world, deadline);
+  std::vector<std::vector<bool>> shares_memory;
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    const std::string& row = rows[rank];
+    if (row.size() != world || row.find_first_not_of({kShared, kNotShared}) != std::string::npos) {
+      throw mesh.lost(static_cast<int>(rank),
+                      fmt::format("sent {} bytes about its links, expected {} digits", row.size(),
+                                  world));
+    }
+    std::vector<bool>& shares = shares_memory.emplace_back();
+    for (const char digit : row) shares.push_back(digit == kShared);
+  }
+  return ranks_per_host(shares_memory);
+}
+
+}  // namespace tilewright::collectives
