@@ -354,17 +354,17 @@ std::vector<TrainingFlag> working_flags() {
               "away from them, with the same weights"),
       integer("threads", &Settings::threads, 0, 4096,
               "threads per process; 0: the cores available to the process"),
-      differs(unused_in_job(
-                  alias(choice("ddp_backend", &Settings::ddp_backend,
-                               {"ccl", "gloo", "mpi", "shm", "tcp"},
-                               "how processes exchange gradients. ccl, gloo: shared memory on one "
-                               "host, TCP between hosts; shm: only shared memory; tcp: only TCP; "
-                               "mpi: Open MPI, if its mpirun started them"),
-                        "xpu_backend"),
-                  "the workers choose shared memory or TCP themselves"),
-              "The Trainer has no default and no values shm and tcp. Every value gives the same "
-              "weights; "
-              "oneCCL and Gloo are not used."),
+      differs(
+          unused_in_job(
+              alias(choice("ddp_backend", &Settings::ddp_backend,
+                           {"ccl", "gloo", "mpi", "shm", "tcp"},
+                           "how processes exchange gradients. ccl, gloo: shared memory on one "
+                           "host, TCP between hosts; shm: only shared memory; tcp: only TCP; "
+                           "mpi: Open MPI, if its mpirun started them"),
+                    "xpu_backend"),
+              "the workers choose shared memory or TCP themselves"),
+          "The Trainer has no default and no values shm and tcp. With exact every value gives the "
+          "same weights; oneCCL and Gloo are not used."),
       differs(determines_weights(choice(
                   "ddp_comm_hook", &Settings::ddp_comm_hook, {"no", "bf16"},
                   "bf16: round the gradient of each virtual shard, and each sum of two, to bf16, "

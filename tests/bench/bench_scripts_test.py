@@ -191,15 +191,15 @@ class PeersTest(unittest.TestCase):
         self.assertEqual(one["published"], [])
         self.assertEqual(two["published"], said["published"][:1])
         key = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "link": "25Gbit",
-               "host_speed": 1}
+               "ddp_comm_hook": "bf16", "host_speed": 1}
         self.assertEqual(
             tables.COLUMNS["scaling"][1]({**key, **two}),
-            ["bert-base QA 12 x 384", "25Gbit", "1", "8 x", 2, "1.000", "0.500", "90 %", "1.90 x",
+            ["bert-base QA 12 x 384", "25Gbit", "bf16", "1", "8 x", 2, "1.000", "0.500", "90 %", "1.90 x",
              "95 %", "0.250", "85 %", "30 %", "1.7 x (MRPC)"],
         )
         self.assertEqual(
             tables.COLUMNS["scaling"][1]({**key, **one}),
-            ["bert-base QA 12 x 384", "25Gbit", "1", "8 x", 1, "1.000", *[""] * 8],
+            ["bert-base QA 12 x 384", "25Gbit", "bf16", "1", "8 x", 1, "1.000", *[""] * 8],
         )
 
     def test_writes_one_context_per_line(self):

@@ -74,7 +74,7 @@ struct Input {
 
 // The greeting of mesh_builder.cpp: version, epoch, both instances, rank, world.
 std::string hello() {
-  const std::uint64_t words[] = {2, kEpoch, kInstances[1], kInstances[0]};
+  const std::uint64_t words[] = {kMeshProtocolVersion, kEpoch, kInstances[1], kInstances[0]};
   const std::int32_t ranks[] = {1, 2};
   std::string bytes(reinterpret_cast<const char*>(words), sizeof words);
   bytes.append(reinterpret_cast<const char*>(ranks), sizeof ranks);
@@ -111,14 +111,14 @@ void run_peer(const net::Address& address, const Input& input) {
   }
 }
 
-void exchange_step(Mesh& mesh) {
+void exchange_step(Mesh& mesh, std::int64_t bf16_count) {
   constexpr std::int64_t kElements = 64;
   ReducerOptions options;
   options.chunk_elements = 32;
-  StepExchange exchange(mesh, Layout(ReduceMode::kExact, even_split(2, 4), 4), options);
+  StepExchange exchange(mesh, even_split(2, 4), options);
   std::vector<float> gradient(kElements, 1.0f);
   const std::array<Range, 2> buckets{Range{0, 32}, Range{32, 64}};
-  GradientParts parts{kElements, {{{0, 2}, gradient.data()}}, gradient.data()};
+  const GradientParts parts{kElements, bf16_count, {{{0, 2}, gradient.data()}}, gradient.data()};
   exchange.begin(parts, buckets);
   exchange.start(2);
   const MonotonicTime deadline = monotonic_now() + kTimeout;
@@ -147,12 +147,15 @@ int fuzz_mesh(const std::uint8_t* data, std::size_t size) {
   });
   const MonotonicTime start = monotonic_now();
   const MonotonicTime deadline = start + kTimeout;
+  config.shared_memory = SharedMemory::kNever;  // the peer sends its frames over TCP
+  std::unique_ptr<Mesh> mesh;
   try {
     // A peer that was refused ends, which ends the construction.
-    const auto mesh = build_mesh(listener, config, make_key(), deadline, &peer_ended);
+    mesh = build_mesh(listener, config, make_key(), deadline, &peer_ended);
+    const std::int64_t bf16_count = (input.mode & 16) != 0 ? 32 : 0;
     switch ((input.mode >> 2) & 3) {
       case 0:
-        exchange_step(*mesh);
+        exchange_step(*mesh, bf16_count);
         break;
       case 1: {
         for (const std::string& text : all_gather(*mesh, "text", 64, deadline)) {
@@ -169,11 +172,14 @@ int fuzz_mesh(const std::uint8_t* data, std::size_t size) {
       }
       default:
         barrier(*mesh, deadline);
-        exchange_step(*mesh);
+        exchange_step(*mesh, bf16_count);
     }
   } catch (const Failure& failure) {
     check_message(failure.what());
+    const bool changed = (input.mode & 3) != 0;
+    TW_CHECK(changed || mesh != nullptr, "a correct greeting is refused: {}", failure.what());
   }
+  mesh.reset();  // ends a peer that still reads
   peer.join();
   TW_CHECK(monotonic_now() - start < kTimeout, "rank 0 waits for a peer that ended");
   return 0;

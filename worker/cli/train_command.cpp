@@ -1,12 +1,16 @@
 // `tilewright-worker train`, `eval` and `predict`: run a training, or a part of one, from flags and
 // environment variables.
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "common/base/clock.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/strings.h"
@@ -155,6 +159,20 @@ void warn_of_narrow_binding(const elastic::LaunchedProcess& launched, Logger& lo
       launched.launcher, binding.own, binding.daemon);
 }
 
+// Returns when the launcher has read all that this process has written to stderr: what is in the
+// pipe when it ends the job is lost. There is no event for this.
+void wait_until_stderr_is_read() {
+  constexpr auto kLimit = std::chrono::seconds(1);
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  struct stat file {};
+  if (fstat(STDERR_FILENO, &file) != 0 || !S_ISFIFO(file.st_mode)) return;
+  const MonotonicTime deadline = monotonic_now() + kLimit;
+  int unread = 0;
+  while (ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 int train(const std::vector<std::string>& flags) {
   const ExpandedArguments expanded = expand_arguments(flags, environment_variable);
   const TrainingArguments arguments = TrainingArguments::parse(expanded.arguments).or_throw();
@@ -202,6 +220,7 @@ int train(const std::vector<std::string>& flags) {
     // The message comes first: the launcher kills this process soon.
     if (!group) throw;
     report_failure(failure);
+    wait_until_stderr_is_read();
     group->abort(static_cast<int>(failure.code()));
     return static_cast<int>(failure.code());
   }

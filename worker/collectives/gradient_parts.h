@@ -17,7 +17,7 @@ struct GradientPart {
 struct GradientParts {
   std::int64_t count = 0;  // elements of the flat gradient
   // The first elements of all parts that are bf16 numbers. All their sums are rounded to bf16 too,
-  // and other hosts get them as bf16. A bucket has only such elements or none.
+  // and peers without shared memory get them as bf16. A bucket has only such elements or none.
   std::int64_t bf16_count = 0;
   std::vector<GradientPart> parts;  // left to right; the all-reduce overwrites their data
   // [count]: the result, equal on all ranks. Either one of the parts' buffers (in place, the usual

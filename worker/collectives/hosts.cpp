@@ -57,8 +57,8 @@ int agree_on_ranks_per_host(Mesh& mesh, MonotonicTime deadline) {
     const std::string& row = rows[rank];
     if (row.size() != world || row.find_first_not_of({kShared, kNotShared}) != std::string::npos) {
       throw mesh.lost(static_cast<int>(rank),
-                      fmt::format("sent {} bytes about its links, expected {} digits", row.size(),
-                                  world));
+                      fmt::format("sent {} bytes about its links, expected {} digits 0 or 1",
+                                  row.size(), world));
     }
     std::vector<bool>& shares = shares_memory.emplace_back();
     for (const char digit : row) shares.push_back(digit == kShared);

@@ -7,9 +7,9 @@
 
 namespace tilewright::collectives {
 
-// shares_memory[i][j]: whether ranks i and j share memory. Returns the largest number of adjacent
-// ranks by which all ranks are divided into several hosts whose ranks share memory; 1 if there is
-// none, or if all ranks are on one host.
+// shares_memory[i][j]: whether ranks i and j share memory. Returns the largest R such that the ranks
+// of each of the groups [0, R), [R, 2R), ... share memory; 1 if there is none, or if all ranks share
+// memory. A host with more ranks than others may have several groups.
 int ranks_per_host(const std::vector<std::vector<bool>>& shares_memory);
 
 // ranks_per_host() of the mesh, equal on all ranks. Collective.

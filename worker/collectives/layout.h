@@ -13,7 +13,9 @@ namespace tilewright::collectives {
 
 enum class ReduceMode {
   kExact,  // in the order of the shard tree: bit-identical for any number of workers
-  kPlain,  // in the order of the ranks, one part per rank: to measure the cost of kExact
+  // One part per rank, in the order of the ranks of each host, then of the hosts: without the cost of
+  // kExact.
+  kPlain,
 };
 
 struct Layout {
@@ -35,9 +37,8 @@ struct Layout {
 };
 
 // The ranks as hosts of `ranks_per_host` adjacent ranks. Ranks of a host first sum over their host;
-// then those of all hosts with the same place on their host sum over the hosts. So a host sends
-// each element once per other host, however many ranks it has. With one rank per host there is only
-// the second stage.
+// then those of all hosts with the same place on their host sum over the hosts. So a host sends as
+// many bytes to others as one rank would. With one rank per host there is only the second stage.
 struct HostGrid {
   HostGrid(int world, int ranks_per_host);
   int host_of(int rank) const { return rank / ranks_per_host; }

@@ -23,6 +23,11 @@
 
 namespace tilewright::collectives {
 
+// Higher after every change of the greeting (mesh_builder.cpp) or of the frames. The proof, the size
+// of the greeting, the place of the version in it and the replies are the same in all versions, so
+// that a process of another version gets a reason.
+inline constexpr std::uint64_t kMeshProtocolVersion = 4;
+
 struct MeshPeer {
   net::Address address;
   std::uint64_t instance_id = 0;  // of its process, from the rendezvous; 0 in a single process

@@ -25,13 +25,8 @@
 namespace tilewright::collectives {
 namespace {
 
-// Higher after every change of Hello or of the frames. The proof, the size of Hello, the place of the
-// version in it and the replies are the same in all versions, so that a process of another version
-// gets a reason.
-constexpr std::uint64_t kProtocolVersion = 3;
-
 struct Hello {
-  std::uint64_t version = kProtocolVersion;
+  std::uint64_t version = kMeshProtocolVersion;
   std::uint64_t epoch = 0;
   std::uint64_t client_instance = 0;
   std::uint64_t server_instance = 0;  // that the client expects
@@ -434,11 +429,11 @@ class MeshBuilder {
   }
 
   std::pair<char, std::string> check_hello(const Hello& hello) {
-    if (hello.version != kProtocolVersion) {
+    if (hello.version != kMeshProtocolVersion) {
       return {kOtherVersion,
               fmt::format("it uses version {} of the mesh protocol, rank {} version {}; expected "
                           "the same release of Tilewright for all workers",
-                          hello.version, mesh_->rank(), kProtocolVersion)};
+                          hello.version, mesh_->rank(), kMeshProtocolVersion)};
     }
     if (hello.epoch < mesh_->epoch()) {
       return {kRejected, fmt::format("membership epoch {} is over, the current one is {}",

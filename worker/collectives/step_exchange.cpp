@@ -35,9 +35,10 @@ StepExchange::StepExchange(Mesh& mesh, std::span<const Range> split, const Reduc
     Link& link = links_.emplace_back();
     link.peer = peer;
     link.same_host = same_host;
-    // With two stages a chunk is in transfer for longer than its way through shared memory takes.
-    const bool shortest_way = mesh.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
-    link.window = shortest_way ? options_.shared_memory_window : options_.window;
+    // With several ranks per host the buffers of a chunk are in use until other hosts have sent their
+    // sums, so a link with one buffer would idle meanwhile.
+    const bool returns_soon = mesh.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
+    link.window = returns_soon ? options_.shared_memory_window : options_.window;
     link.slots = slots;
     link.widest_slice = widest_slice;
     link.packs = !mesh.transport().shares_memory(peer);

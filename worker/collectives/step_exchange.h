@@ -36,8 +36,9 @@ struct ReducerOptions {
   // Floats per chunk. Buckets are sent in chunks so that summing starts before a whole bucket has
   // arrived and its data is in the cache.
   std::int64_t chunk_elements = std::int64_t{1} << 17;
-  // Chunks that may be sent to a rank before it has summed the first of them. Each rank has receive
-  // buffers for this many. With shared memory one is fastest: rings and buffers stay in the cache.
+  // Chunks that may be sent to a rank before its sums of the first of them have arrived. Each rank
+  // has receive buffers for this many. With shared memory and one rank per host one is fastest:
+  // rings and buffers stay in the cache.
   int window = 4;
   int shared_memory_window = 1;
   // The step fails if no byte of a started bucket is transferred for this long.
@@ -53,7 +54,7 @@ class StepExchange {
   StepExchange(Mesh& mesh, std::span<const Range> split, const ReducerOptions& options);
 
   // Begins a step; the previous one must be complete. Allocates memory only if the step has more
-  // chunks than all before.
+  // chunks than all before, or is the first with bf16 numbers.
   void begin(const GradientParts& parts, std::span<const Range> buckets);
   // Starts buckets [0, count): their elements are final in the parts.
   void start(int count);
@@ -140,8 +141,9 @@ class StepExchange {
     return link.same_host ? started_chunks_ : host_summed_;
   }
   int sums_ready(const Link& link) const { return link.same_host ? gathered_ : summed_; }
-  // Chunks of which the partial sums of the peer are no longer needed.
-  int partials_used(const Link& link) const { return link.same_host ? host_summed_ : summed_; }
+  // Chunks of which the partial sums of the peer are no longer needed. What is sent to other hosts
+  // may point into those of a peer of this host.
+  int partials_used(const Link& link) const { return link.same_host ? gathered_ : summed_; }
   float* partials_at(const Link& link, int chunk) const;
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
 

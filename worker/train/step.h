@@ -86,10 +86,10 @@ class TrainingStep {
   std::size_t elements_ = 0;                       // of a gradient buffer
   std::vector<runtime::Buffer<float>> gradients_;  // never shrinks
   std::vector<Range> buckets_;
+  std::int64_t bf16_count_ = 0;  // of GradientParts
   // The elements of the gradient behind the loss: the sum of the stop requests (1 or 0), then the
   // seconds that each rank has computed. Only that rank has another number than 0 there, so the sum
   // is exact.
-  std::int64_t bf16_count_ = 0;  // of GradientParts
   float stop_value_ = 0;
   std::int64_t stop_index_ = 0;
   int rank_ = 0;

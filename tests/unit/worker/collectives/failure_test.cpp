@@ -320,6 +320,49 @@ TEST(Failures, AnOversizeFrameOrChunksOutOfOrderAreRefused) {
   }
 }
 
+// Rank 1, on the host of rank 0, sends its partial sums of all three chunks at once, more than the
+// window of two allows; ranks 2 and 3, of the other host, send nothing yet.
+TEST(Failures, PartialSumsOfAHostBeyondTheWindowAreRefused) {
+  const auto gradients = shard_gradients(4, 96);
+  net::WakeUp over;
+  const auto errors = run_ranks(4, [&](Mesh& mesh) {
+    if (mesh.rank() == 1) {
+      const std::vector<float> zeros(16);  // half of a chunk
+      for (std::uint64_t chunk = 0; chunk < 3; ++chunk) {
+        FrameHeader header;
+        header.kind = FrameKind::kPartials;
+        header.epoch = header.operation = 1;
+        header.chunk = chunk;
+        iovec frame[2] = {net::make_iovec(&header, sizeof header),
+                          net::make_iovec(zeros.data(), zeros.size() * sizeof(float))};
+        seal(header, std::span(frame).subspan(1));
+        socket_of(mesh, 0).write_all(std::span<iovec>(frame), test_deadline()).or_throw();
+      }
+    }
+    if (mesh.rank() != 0) {
+      EXPECT_EQ(net::wait_ready(over.fd(), POLLIN, test_deadline()), net::Ready::kYes);
+      return;
+    }
+    ReducerOptions options;
+    options.ranks_per_host = 2;
+    options.chunk_elements = 32;
+    options.window = 2;
+    Reducer reducer(mesh, even_split(4, 4), 4, options);
+    LocalParts own(gradients, reducer.local_parts());
+    const std::vector<Range> buckets{{0, 96}};
+    try {
+      reducer.begin_step(own.view, buckets);
+      reducer.start(0);
+      reducer.wait(test_deadline());
+    } catch (...) {
+      over.signal();
+      throw;
+    }
+  });
+  EXPECT_TRUE(mentions(errors[0], "sent partial sums of chunk 2, expected chunk 2 below 2"))
+      << errors[0];
+}
+
 TEST_P(FailuresTest, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
   const auto gradients = shard_gradients(2, 1000);
   std::latch started(2);  // no rank leaves before both have started a bucket

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "tests/unit/worker/collectives/cluster.h"
+#include "worker/collectives/exchange.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -47,12 +48,25 @@ TEST(AgreeOnRanksPerHost, GivesAllRanksTheSameNumber) {
   for (const SharedMemory links : {SharedMemory::kNever, SharedMemory::kIfPossible}) {
     tested_links = links;
     std::atomic<int> right{0};
-    expect_no_errors(run_ranks(4, [&](Mesh& mesh) {
-      right += agree_on_ranks_per_host(mesh, test_deadline()) == 1;
-    }));
+    expect_no_errors(run_ranks(
+        4, [&](Mesh& mesh) { right += agree_on_ranks_per_host(mesh, test_deadline()) == 1; }));
     EXPECT_EQ(right, 4);
   }
   tested_links = SharedMemory::kNever;
+}
+
+TEST(AgreeOnRanksPerHost, RefusesARowOfAnotherLengthOrWithOtherDigits) {
+  for (const char* row : {"111", "1121"}) {
+    const auto errors = run_ranks(4, [&](Mesh& mesh) {
+      if (mesh.rank() == 2) {
+        all_gather(mesh, row, 4, test_deadline());
+      } else {
+        agree_on_ranks_per_host(mesh, test_deadline());
+      }
+    });
+    EXPECT_TRUE(mentions(errors[0], "rank 2 (")) << errors[0];
+    EXPECT_TRUE(mentions(errors[0], "about its links, expected 4 digits 0 or 1")) << errors[0];
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Tests which connections a mesh accepts and rejects.
 #include "worker/collectives/mesh.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -53,7 +54,7 @@ const char* const kContext = "tilewright mesh of job job-1";
 
 // The greeting of a rank: the members of Listeners::config() in epoch 7, unless a test changes them.
 struct RawHello {
-  std::uint64_t version = 3;
+  std::uint64_t version = kMeshProtocolVersion;
   std::uint64_t epoch = 7;
   std::uint64_t client_instance = 101;
   std::uint64_t server_instance = 100;
@@ -265,10 +266,11 @@ TEST(Mesh, TakesOnlyTheExpectedInstanceForALowerRank) {
 TEST(Mesh, TellsARankOfAnotherProtocolVersionBothVersions) {
   Listeners listeners(2);
   auto zero = join(listeners, listeners.config(0, 7));
-  const std::string reason =
-      "it uses version 4 of the mesh protocol, rank 0 version 3; expected the same release of "
-      "Tilewright for all workers";
-  EXPECT_EQ(RawRank(listeners).greet({.version = 4}), "V" + reason);
+  const std::string reason = fmt::format(
+      "it uses version {} of the mesh protocol, rank 0 version {}; expected the same release of "
+      "Tilewright for all workers",
+      kMeshProtocolVersion + 1, kMeshProtocolVersion);
+  EXPECT_EQ(RawRank(listeners).greet({.version = kMeshProtocolVersion + 1}), "V" + reason);
   auto one = join(listeners, listeners.config(1, 7));
   EXPECT_EQ(zero.get() + one.get(), "");
 }

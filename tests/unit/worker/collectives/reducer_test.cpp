@@ -191,6 +191,7 @@ TEST_P(ReducerTest, GivesTheSameBitsForRandomSplitsWithTwoRanksPerHost) {
   options.chunk_elements = 300;
   options.ranks_per_host = 2;
   for (int trial = 0; trial < 20; ++trial) {
+    options.window = 1 + trial % 2;
     std::vector<std::int64_t> ends{8};
     while (ends.size() < 4) ends.push_back(static_cast<std::int64_t>(random() % 9));
     std::ranges::sort(ends);
@@ -198,6 +199,7 @@ TEST_P(ReducerTest, GivesTheSameBitsForRandomSplitsWithTwoRanksPerHost) {
     for (const std::int64_t end : ends)
       split.push_back({split.empty() ? 0 : split.back().end, end});
     expect_exact(split, 8, 1003, 400, options, 1);
+    expect_exact(split, 8, 1003, 400, options, 1, Rounded::kFirstBucket);
   }
 }
 
@@ -227,6 +229,40 @@ TEST_P(ReducerTest, SumsInTheOrderOfTheRanksInPlainMode) {
     LocalParts own(gradients, {{mesh.rank(), 1}});
     reduce(reducer, own.view, buckets_of(1003, 100));
     EXPECT_TRUE(same_bits(own.sum(), want));
+  }));
+}
+
+TEST_P(ReducerTest, SumsOverEachHostFirstInPlainMode) {
+  const auto gradients = shard_gradients(4, 1003);
+  Floats want(1003);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    want[i] = (gradients[0][i] + gradients[1][i]) + (gradients[2][i] + gradients[3][i]);
+  }
+  expect_no_errors(run_ranks(4, [&](Mesh& mesh) {
+    ReducerOptions options;
+    options.mode = ReduceMode::kPlain;
+    options.ranks_per_host = 2;
+    Reducer reducer(mesh, even_split(4, 8), 8, options);
+    LocalParts own(gradients, {{mesh.rank(), 1}});
+    reduce(reducer, own.view, buckets_of(1003, 100));
+    EXPECT_TRUE(same_bits(own.sum(), want));
+  }));
+}
+
+// As when shards move in the middle of a membership epoch.
+TEST_P(ReducerTest, ANewOneContinuesWithSeveralRanksPerHost) {
+  const std::vector<std::vector<Range>> splits = {
+      even_split(4, 8), {{0, 5}, {5, 6}, {6, 7}, {7, 8}}, {{0, 1}, {1, 2}, {2, 4}, {4, 8}}};
+  ReducerOptions options;
+  options.ranks_per_host = 2;
+  expect_no_errors(run_ranks(4, [&](Mesh& mesh) {
+    for (unsigned step = 0; step < splits.size(); ++step) {
+      Reducer reducer(mesh, splits[step], 8, options);
+      const auto gradients = shard_gradients(8, 1003, step);
+      LocalParts own(gradients, reducer.local_parts(), 603);
+      reduce(reducer, own.view, {{0, 603}, {603, 1003}});
+      EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients, 603)));
+    }
   }));
 }
 
