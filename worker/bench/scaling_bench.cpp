@@ -17,6 +17,7 @@
 #include "worker/bench/training_setup.h"
 #include "worker/collectives/buckets.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/hosts.h"
 #include "worker/collectives/reducer.h"
 #include "worker/collectives/sum.h"
 #include "worker/runtime/memory.h"
@@ -161,6 +162,7 @@ class Rank {
     const auto shards = static_cast<int>(plan.shards);
     collectives::ReducerOptions options;
     options.idle_timeout = kIdleTimeout;
+    options.chunk_elements = collectives::chunk_elements_for(mesh.world());
     reducer_ = std::make_unique<collectives::Reducer>(
         *slowed_mesh_, collectives::even_split(mesh.world(), shards), shards, options);
     parts_.count = plan.elements;

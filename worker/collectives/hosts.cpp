@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "worker/collectives/buckets.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/step_exchange.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -47,9 +49,14 @@ int ranks_per_host(const std::vector<std::vector<bool>>& shares_memory) {
   return 1;
 }
 
-int agree_on_ranks_per_host(Mesh& mesh, MonotonicTime deadline) {
+std::int64_t chunk_elements_for(int hosts) {
+  const std::int64_t of_two_hosts = ReducerOptions{}.chunk_elements;
+  return std::clamp(of_two_hosts * hosts / 2, of_two_hosts, kBucketElements);
+}
+
+HostPlan agree_on_hosts(Mesh& mesh, MonotonicTime deadline) {
   // Fewer ranks cannot be on several hosts with several ranks each.
-  if (mesh.world() < 4) return 1;
+  if (mesh.world() < 4) return {};
   const auto world = static_cast<std::size_t>(mesh.world());
   const std::vector<std::string> rows = all_gather(mesh, row_of(mesh), world, deadline);
   std::vector<std::vector<bool>> shares_memory;
@@ -63,7 +70,10 @@ int agree_on_ranks_per_host(Mesh& mesh, MonotonicTime deadline) {
     std::vector<bool>& shares = shares_memory.emplace_back();
     for (const char digit : row) shares.push_back(digit == kShared);
   }
-  return ranks_per_host(shares_memory);
+  const int ranks = ranks_per_host(shares_memory);
+  const bool one_host = std::ranges::all_of(
+      rows, [](const std::string& row) { return row.find(kNotShared) == std::string::npos; });
+  return {ranks, chunk_elements_for(one_host ? 1 : mesh.world() / ranks)};
 }
 
 }  // namespace tilewright::collectives

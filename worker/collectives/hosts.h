@@ -1,6 +1,7 @@
 // How ranks are distributed over hosts, as far as the exchange of gradients depends on it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "worker/collectives/mesh.h"
@@ -12,7 +13,17 @@ namespace tilewright::collectives {
 // memory. A host with more ranks than others may have several groups.
 int ranks_per_host(const std::vector<std::vector<bool>>& shares_memory);
 
-// ranks_per_host() of the mesh, equal on all ranks. Collective.
-int agree_on_ranks_per_host(Mesh& mesh, MonotonicTime deadline);
+// Floats per chunk with which the slices of `hosts` hosts are no smaller than those of two: each
+// frame costs CPU time of its own, which between many hosts would exceed that of its bytes.
+std::int64_t chunk_elements_for(int hosts);
+
+// Of ReducerOptions.
+struct HostPlan {
+  int ranks_per_host = 1;
+  std::int64_t chunk_elements = chunk_elements_for(1);
+};
+
+// The plan for the ranks of the mesh, equal on all of them. Collective.
+HostPlan agree_on_hosts(Mesh& mesh, MonotonicTime deadline);
 
 }  // namespace tilewright::collectives

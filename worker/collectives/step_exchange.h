@@ -43,7 +43,8 @@ struct ReducerOptions {
   int shared_memory_window = 1;
   // The step fails if no byte of a started bucket is transferred for this long.
   Duration idle_timeout = std::chrono::seconds(60);
-  // Equal on all ranks; see agree_on_ranks_per_host(). A divisor of their number.
+  // A divisor of the number of ranks; see agree_on_hosts(). It and chunk_elements are equal on all
+  // ranks.
   int ranks_per_host = 1;
   FaultPoints faults;
 };

@@ -240,7 +240,8 @@ class TypedTrainer final : public Trainer {
         job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
     options.faults.hook = [this](const char* point) { faults_.hit(point); };
     options.idle_timeout = kCollectiveTimeout;
-    options.ranks_per_host = ranks_per_host_;
+    options.ranks_per_host = hosts_.ranks_per_host;
+    options.chunk_elements = hosts_.chunk_elements;
     reducer.emplace(mesh, split, shards_, options);
   }
 
@@ -292,11 +293,10 @@ class TypedTrainer final : public Trainer {
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
-    ranks_per_host_ =
-        collectives::agree_on_ranks_per_host(mesh, monotonic_now() + kCollectiveTimeout);
-    if (mesh.rank() == 0 && ranks_per_host_ > 1) {
+    hosts_ = collectives::agree_on_hosts(mesh, monotonic_now() + kCollectiveTimeout);
+    if (mesh.rank() == 0 && hosts_.ranks_per_host > 1) {
       log_.info("gradients are summed on each host first: {} hosts with {} processes each",
-                mesh.world() / ranks_per_host_, ranks_per_host_);
+                mesh.world() / hosts_.ranks_per_host, hosts_.ranks_per_host);
     }
     // A membership epoch begins with the even split.
     ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
@@ -341,7 +341,7 @@ class TypedTrainer final : public Trainer {
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
   std::int64_t finite_step_ = -1;                 // the weights after this step are finite
-  int ranks_per_host_ = 1;                        // of this membership epoch
+  collectives::HostPlan hosts_;                   // of this membership epoch
 };
 
 }  // namespace

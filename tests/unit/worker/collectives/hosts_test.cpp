@@ -5,7 +5,9 @@
 #include <atomic>
 
 #include "tests/unit/worker/collectives/cluster.h"
+#include "worker/collectives/buckets.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/step_exchange.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -44,24 +46,32 @@ TEST(RanksPerHost, IsOneIfAPairOfAHostDoesNotShareMemory) {
   EXPECT_EQ(ranks_per_host(shares), 1);
 }
 
-TEST(AgreeOnRanksPerHost, GivesAllRanksTheSameNumber) {
+TEST(ChunkElements, GrowWithTheHostsUpToABucket) {
+  const std::int64_t of_two = chunk_elements_for(2);
+  EXPECT_EQ(chunk_elements_for(1), of_two);
+  EXPECT_EQ(of_two, ReducerOptions{}.chunk_elements);
+  EXPECT_EQ(chunk_elements_for(8), 4 * of_two);
+  EXPECT_EQ(chunk_elements_for(64), kBucketElements);
+}
+
+TEST(AgreeOnHosts, GivesAllRanksTheSameNumber) {
   for (const SharedMemory links : {SharedMemory::kNever, SharedMemory::kIfPossible}) {
     tested_links = links;
     std::atomic<int> right{0};
     expect_no_errors(run_ranks(
-        4, [&](Mesh& mesh) { right += agree_on_ranks_per_host(mesh, test_deadline()) == 1; }));
+        4, [&](Mesh& mesh) { right += agree_on_hosts(mesh, test_deadline()).ranks_per_host == 1; }));
     EXPECT_EQ(right, 4);
   }
   tested_links = SharedMemory::kNever;
 }
 
-TEST(AgreeOnRanksPerHost, RefusesARowOfAnotherLengthOrWithOtherDigits) {
+TEST(AgreeOnHosts, RefusesARowOfAnotherLengthOrWithOtherDigits) {
   for (const char* row : {"111", "1121"}) {
     const auto errors = run_ranks(4, [&](Mesh& mesh) {
       if (mesh.rank() == 2) {
         all_gather(mesh, row, 4, test_deadline());
       } else {
-        agree_on_ranks_per_host(mesh, test_deadline());
+        agree_on_hosts(mesh, test_deadline());
       }
     });
     EXPECT_TRUE(mentions(errors[0], "rank 2 (")) << errors[0];
