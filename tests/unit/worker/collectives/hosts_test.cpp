@@ -58,8 +58,9 @@ TEST(AgreeOnHosts, GivesAllRanksTheSameNumber) {
   for (const SharedMemory links : {SharedMemory::kNever, SharedMemory::kIfPossible}) {
     tested_links = links;
     std::atomic<int> right{0};
-    expect_no_errors(run_ranks(
-        4, [&](Mesh& mesh) { right += agree_on_hosts(mesh, test_deadline()).ranks_per_host == 1; }));
+    expect_no_errors(run_ranks(4, [&](Mesh& mesh) {
+      right += agree_on_hosts(mesh, test_deadline()).ranks_per_host == 1;
+    }));
     EXPECT_EQ(right, 4);
   }
   tested_links = SharedMemory::kNever;
