@@ -126,6 +126,7 @@ std::vector<std::string> run_mpi_ranks(int world, int delay, const RankBody& bod
   FakeMpi mpi(world);
   std::vector<std::string> errors(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;
+  threads.reserve(errors.size());
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       FakePort port(mpi, rank, delay);

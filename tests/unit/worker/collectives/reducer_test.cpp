@@ -196,6 +196,7 @@ TEST_P(ReducerTest, GivesTheSameBitsForRandomSplitsWithTwoRanksPerHost) {
     while (ends.size() < 4) ends.push_back(static_cast<std::int64_t>(random() % 9));
     std::ranges::sort(ends);
     std::vector<Range> split;
+    split.reserve(ends.size());
     for (const std::int64_t end : ends)
       split.push_back({split.empty() ? 0 : split.back().end, end});
     expect_exact(split, 8, 1003, 400, options, 1);

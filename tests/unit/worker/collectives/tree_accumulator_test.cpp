@@ -95,6 +95,7 @@ TEST(TreeAccumulator, ReusesItsBuffersInEveryStep) {
 
 TEST(TreeAccumulator, NeedsAtMostOneBufferPerTreeLevel) {
   std::vector<Subtree> micro_batches;
+  micro_batches.reserve(64);
   for (int shard = 0; shard < 64; ++shard) micro_batches.push_back({shard, 1});
   EXPECT_EQ(TreeAccumulator::buffers_needed(micro_batches),
             7);  // one per level of 64, 32, ..., 1 shards
