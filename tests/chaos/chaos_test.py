@@ -67,13 +67,17 @@ class Signals(unittest.TestCase):
         self.assertFalse(processes.send(self.process, signal.SIGKILL))
 
     def test_processes_are_found_by_a_variable(self):
-        child = subprocess.Popen(["sleep", "60"], env={"TILEWRIGHT_JOB_UID": "chaos-test"})
+        # Popen returns while exec() replaces the environment; the child's line comes after it.
+        child = subprocess.Popen(["/bin/sh", "-c", "echo ready; read line"],
+                                 env={"TILEWRIGHT_JOB_UID": "chaos-test"},
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
+            self.assertEqual(child.stdout.readline(), b"ready\n")
             found = processes.with_variable("TILEWRIGHT_JOB_UID", {"chaos-test"})
             self.assertEqual([each.pid for each in found], [child.pid])
         finally:
             child.kill()
-            child.wait()
+            child.communicate()
 
 
 if __name__ == "__main__":
