@@ -6,7 +6,14 @@ run_program() {
   local name=$1
   shift
   setsid "$@" </dev/null >>"/run/tilewright/logs/$name.log" 2>&1 &
-  echo "$! $(start_time $! || echo ended)" >"/run/tilewright/pids/$name"
+  local pid=$! stat
+  # Before it has a session of its own it is killed with the process group of this shell, for
+  # example by a test that runs `cluster start`.
+  while stat=$(cat "/proc/$pid/stat" 2>/dev/null); do
+    set -- ${stat##*) } # state, parent, process group, session, ...
+    [ "$1" != Z ] && [ "$4" != "$pid" ] || break
+  done
+  echo "$pid $(start_time "$pid" || echo ended)" >"/run/tilewright/pids/$name"
 }
 start_program() { # NAME COMMAND...
   on_machine bash -euc "$(declare -f start_time run_program); run_program \"\$@\"" - "$@"
