@@ -23,26 +23,29 @@ std::string row_of(const Mesh& mesh) {
   return row;
 }
 
+// Whether all pairs of the ranks [begin, end) share memory.
+bool share_all(const std::vector<std::vector<bool>>& shares_memory, std::size_t begin,
+               std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) {
+    for (std::size_t j = begin; j < end; ++j) {
+      if (!shares_memory[i][j]) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int ranks_per_host(const std::vector<std::vector<bool>>& shares_memory) {
   const std::size_t world = shares_memory.size();
-  const auto share_all = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      for (std::size_t j = begin; j < end; ++j) {
-        if (!shares_memory[i][j]) return false;
-      }
-    }
-    return true;
-  };
   const auto fits = [&](std::size_t ranks) {
     if (world % ranks != 0) return false;
     for (std::size_t begin = 0; begin < world; begin += ranks) {
-      if (!share_all(begin, begin + ranks)) return false;
+      if (!share_all(shares_memory, begin, begin + ranks)) return false;
     }
     return true;
   };
-  if (share_all(0, world)) return 1;
+  if (share_all(shares_memory, 0, world)) return 1;
   for (std::size_t ranks = world / 2; ranks > 1; --ranks) {
     if (fits(ranks)) return static_cast<int>(ranks);
   }
@@ -71,8 +74,7 @@ HostPlan agree_on_hosts(Mesh& mesh, MonotonicTime deadline) {
     for (const char digit : row) shares.push_back(digit == kShared);
   }
   const int ranks = ranks_per_host(shares_memory);
-  const bool one_host = std::ranges::all_of(
-      rows, [](const std::string& row) { return row.find(kNotShared) == std::string::npos; });
+  const bool one_host = share_all(shares_memory, 0, world);
   return {ranks, chunk_elements_for(one_host ? 1 : mesh.world() / ranks)};
 }
 

@@ -57,7 +57,6 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
   for (const Range& bucket : buckets) {
     TW_CHECK(0 <= bucket.begin && bucket.begin <= bucket.end && bucket.end <= parts.count,
              "bucket [{}, {}) of {} elements", bucket.begin, bucket.end, parts.count);
-    (void)precision_of(parts, bucket);
   }
   {
     const std::lock_guard lock(mutex_);

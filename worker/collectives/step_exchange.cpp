@@ -144,11 +144,7 @@ bool StepExchange::load_next_frame(Link& link) {
   } else if (link.same_host) {
     for (const GradientPart& part : parts_->parts) payload_.push_back(part.data + slice.begin);
   } else {
-    find_host_slots(index);
-    const std::int64_t offset = slice.begin - piece(index, place_).begin;
-    for (const int slot : rank_layout_.sums) {
-      payload_.push_back(slots_[static_cast<std::size_t>(slot)] + offset);
-    }
+    append_host_sums(index, slice, payload_);
   }
   link.iovecs.assign(1, net::make_iovec(&link.out, sizeof link.out));
   append_payload(link, payload_, slice.size(), is_packed(link, index));
@@ -303,6 +299,20 @@ bool StepExchange::sum() {
   return moved;
 }
 
+void StepExchange::append_partials(const Link& link, int index, std::int64_t count,
+                                   std::vector<float*>& data) const {
+  float* const first = partials_at(link, index);
+  for (int i = 0; i < link.slots; ++i) data.push_back(first + i * count);
+}
+
+void StepExchange::append_host_sums(int index, Range slice, std::vector<float*>& data) {
+  find_host_slots(index);
+  const std::int64_t offset = slice.begin - piece(index, place_).begin;
+  for (const int slot : rank_layout_.sums) {
+    data.push_back(slots_[static_cast<std::size_t>(slot)] + offset);
+  }
+}
+
 void StepExchange::find_host_slots(int index) {
   slots_.clear();
   const Range elements = piece(index, place_);
@@ -312,9 +322,7 @@ void StepExchange::find_host_slots(int index) {
       for (const GradientPart& part : parts_->parts) slots_.push_back(part.data + elements.begin);
       continue;
     }
-    float* data = partials_at(*link, index);
-    for (int i = 0; i < link->slots; ++i, data += elements.size()) slots_.push_back(data);
-    ++link;
+    append_partials(*link++, index, elements.size(), slots_);
   }
 }
 
@@ -325,24 +333,17 @@ void StepExchange::sum_over_host(int index) {
 }
 
 void StepExchange::sum_over_hosts(int index) {
-  find_host_slots(index);
-  const Range elements = piece(index, place_);
-  const Range slice = slice_of(elements, host_, grid_.hosts);
-  std::vector<float*>& inputs = host_slots_;
-  inputs.clear();
+  const Range slice = slice_of(piece(index, place_), host_, grid_.hosts);
+  host_slots_.clear();
   auto link = links_.begin() + (grid_.ranks_per_host - 1);
   for (int host = 0; host < grid_.hosts; ++host) {
     if (host == host_) {
-      for (const int slot : rank_layout_.sums) {
-        inputs.push_back(slots_[static_cast<std::size_t>(slot)] + (slice.begin - elements.begin));
-      }
+      append_host_sums(index, slice, host_slots_);
       continue;
     }
-    float* data = partials_at(*link, index);
-    for (int i = 0; i < link->slots; ++i, data += slice.size()) inputs.push_back(data);
-    ++link;
+    append_partials(*link++, index, slice.size(), host_slots_);
   }
-  run_merges(chunk(index).precision, host_layout_.merges, inputs, parts_->sum + slice.begin,
+  run_merges(chunk(index).precision, host_layout_.merges, host_slots_, parts_->sum + slice.begin,
              slice.size());
 }
 

@@ -118,6 +118,11 @@ class StepExchange {
   bool sum();
   // The parts of this host's ranks of the elements of piece(chunk, place_), in slots_.
   void find_host_slots(int chunk);
+  // Append pointers to the partial sums of `count` elements that the peer has sent, and to the sums
+  // over this host of a slice of piece(chunk, place_).
+  void append_partials(const Link& link, int chunk, std::int64_t count,
+                       std::vector<float*>& data) const;
+  void append_host_sums(int chunk, Range slice, std::vector<float*>& data);
   void sum_over_host(int chunk);
   void sum_over_hosts(int chunk);
   void update_buckets_done();

@@ -12,6 +12,21 @@ namespace {
 // 16 KiB per slot: the blocks of six slots stay in the L2 cache from one merge to the next.
 constexpr std::int64_t kBlock = 4096;
 
+// Performs the merges over all slots block by block. The result of the last one is written to `out`
+// if it is not null.
+void merge_blocks(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
+                  float* out, std::int64_t count) {
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t length = std::min(kBlock, count - begin);
+    for (const Merge& merge : merges) {
+      float* left = slots[static_cast<std::size_t>(merge.left)] + begin;
+      const float* right = slots[static_cast<std::size_t>(merge.right)] + begin;
+      const bool last = out != nullptr && &merge == &merges.back();
+      add(precision, last ? out + begin : left, left, right, length);
+    }
+  }
+}
+
 }  // namespace
 
 Precision precision_of(const GradientParts& parts, Range elements) {
@@ -50,13 +65,7 @@ void unpack(float* out, const runtime::bf16* in, std::int64_t count) {
 
 void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
                 std::int64_t count) {
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t length = std::min(kBlock, count - begin);
-    for (const Merge& merge : merges) {
-      float* left = slots[static_cast<std::size_t>(merge.left)] + begin;
-      add(precision, left, left, slots[static_cast<std::size_t>(merge.right)] + begin, length);
-    }
-  }
+  merge_blocks(precision, merges, slots, nullptr, count);
 }
 
 void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
@@ -67,14 +76,7 @@ void run_merges(Precision precision, std::span<const Merge> merges, std::span<fl
   }
   TW_CHECK(merges.back().left == 0, "the last merge writes slot {}, expected slot 0",
            merges.back().left);
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t length = std::min(kBlock, count - begin);
-    for (const Merge& merge : merges) {
-      float* left = slots[static_cast<std::size_t>(merge.left)] + begin;
-      const float* right = slots[static_cast<std::size_t>(merge.right)] + begin;
-      add(precision, &merge == &merges.back() ? out + begin : left, left, right, length);
-    }
-  }
+  merge_blocks(precision, merges, slots, out, count);
 }
 
 }  // namespace tilewright::collectives

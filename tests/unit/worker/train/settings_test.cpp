@@ -210,6 +210,9 @@ TEST(Fingerprint, DiffersBetweenPaddedAndPackedTraining) {
 // So a training that ran out of memory can resume with it.
 TEST(Fingerprint, IsTheSameWithGradientCheckpointing) {
   EXPECT_EQ(fingerprint(resolve({"--gradient_checkpointing"})), fingerprint(resolve({})));
+}
+
+TEST(Fingerprint, NamesTheCommunicationHookOnlyIfItRoundsGradients) {
   EXPECT_EQ(fingerprint(resolve({"--ddp_comm_hook=no"})), fingerprint(resolve({})));
   EXPECT_FALSE(fingerprint(resolve({})).contains("ddp_comm_hook")) << "as in older checkpoints";
   EXPECT_NE(fingerprint(resolve({"--ddp_comm_hook=bf16"})), fingerprint(resolve({})));
