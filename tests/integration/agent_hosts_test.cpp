@@ -12,6 +12,7 @@
 
 #include "common/base/exit_codes.h"
 #include "common/base/version.h"
+#include "tests/integration/tarball.h"
 #include "tests/integration/training_fixture.h"
 #include "tests/support/network_hosts.h"
 #include "tests/support/run_command.h"
@@ -70,7 +71,7 @@ class AgentHosts : public testing::Training {
     return "--hostfile=" + (folder() / kHostsPath).string();
   }
   std::unique_ptr<RunningProgram> start(int host, std::vector<std::string> words) const {
-    words.insert(words.begin(), {testing::program("tilewright-worker").string(), "agent"});
+    words.insert(words.begin(), {worker_, "agent"});
     words = hosts_->command(host, words);
     return std::make_unique<RunningProgram>(
         words.front(), std::vector<std::string>(words.begin() + 1, words.end()), folder());
@@ -90,6 +91,7 @@ class AgentHosts : public testing::Training {
     return agent;
   }
 
+  std::string worker_ = testing::program("tilewright-worker");
   std::unique_ptr<NetworkHosts> hosts_;
   std::unique_ptr<ScopedVariable> path_;
 };
@@ -118,6 +120,23 @@ TEST_F(AgentHosts, TrainOverSshWithTheHashOfOneProcess) {
   EXPECT_EQ(program->wait(), 0) << program->output();
   output_ = program->output();
   EXPECT_THAT(output_, HasSubstr("[localhost] [worker 0.0] "));
+  EXPECT_EQ(digest(), reference);
+}
+
+// The hosts share the file system. The other agent is started by the path of the start program, not
+// by that of the loader, which is what /proc/self/exe names.
+TEST_F(AgentHosts, TrainOverSshFromTheTarball) {
+  if (const std::string missing = testing::missing_for_tarball(); !missing.empty()) {
+    if (testing::prerequisites_required()) FAIL() << missing;
+    GTEST_SKIP() << missing;
+  }
+  const std::string reference = train_in_one_process("one", 1);
+  worker_ = testing::unpack_tarball(folder() / "tarball") / "tilewright-worker";
+  const auto program = start(0, training({hostfile("node1\nnode2\n")}, "two"));
+  ASSERT_TRUE(program->wait_for_output("membership epoch 1: rank 0 of 2"));
+  EXPECT_THAT(command_lines_with("--rdzv-key-file=-"), HasSubstr(worker_));
+  EXPECT_EQ(program->wait(), 0) << program->output();
+  output_ = program->output();
   EXPECT_EQ(digest(), reference);
 }
 

@@ -1,5 +1,7 @@
 // The tarball of the worker, in a root that holds nothing else but /proc and /dev; for a training
 // also model, data and /tmp.
+#include "tests/integration/tarball.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 #include <regex>
 
 #include "tests/integration/training_fixture.h"
-#include "tests/support/run_command.h"
 
 namespace tilewright {
 namespace {
@@ -16,43 +17,25 @@ namespace fs = std::filesystem;
 using testing::CommandResult;
 using ::testing::HasSubstr;
 
-CommandResult run_script(const std::string& script,
-                         const std::map<std::string, std::string>& variables) {
-  ChildCommand command;
-  command.program = "/bin/bash";
-  command.arguments = {"-euc", script};
-  command.environment = environment_with_overrides(variables);
-  return testing::run_command(command, std::chrono::seconds(600));
-}
-
 class Tarball : public testing::Training {
  protected:
   void SetUp() override {
     Training::SetUp();
-    std::string missing;
+    std::string missing = testing::missing_for_tarball();
     if (geteuid() != 0) missing = "chroot needs root";
-    if (!fs::exists("/usr/bin/dpkg-query")) missing = "the tarball is packed on Debian";
     if (!missing.empty()) {
       if (testing::prerequisites_required()) FAIL() << missing;
       GTEST_SKIP() << missing;
     }
-    // Level 0: the content matters here, not its size.
-    const CommandResult packed = run_script(
-        "\"$SOURCE/docker/tarball\" \"$WORKER\" \"$FOLDER\"; mkdir \"$FOLDER/root\";"
-        "tar -xJf \"$FOLDER\"/*.tar.xz -C \"$FOLDER/root\"; ls \"$FOLDER/root\"",
-        {{"SOURCE", testing::source_dir()},
-         {"WORKER", testing::program("tilewright-worker")},
-         {"FOLDER", folder()},
-         {"XZ_LEVEL", "-0"}});
-    ASSERT_EQ(packed.exit_code, 0) << packed.output;
-    for (const auto& entry : fs::directory_iterator(root())) name_ = entry.path().filename();
+    name_ = testing::unpack_tarball(root()).filename();
+    ASSERT_NE(name_, "");
   }
   fs::path root() const { return folder() / "root"; }
 
   // Runs the start program in the root, which has /proc and /dev; the mounts end with the command.
   // `prepare`: shell commands that add more.
   CommandResult in_root(const std::string& words, const std::string& prepare = "") const {
-    return run_script(
+    return testing::run_script(
         "unshare --mount --pid --fork bash -euc '"
         "mkdir -p \"$R/proc\" \"$R/dev\";"
         "mount -t proc proc \"$R/proc\"; mount --bind /dev \"$R/dev\";" +
@@ -100,9 +83,9 @@ TEST_F(Tarball, TrainsWithTheHashOfTheProgram) {
 }
 
 TEST_F(Tarball, SaysThatALibraryOfTheSystemIsNotPreloaded) {
-  const CommandResult result =
-      run_script("LD_PRELOAD=/lib/libmissing.so \"$R/$NAME/tilewright-worker\" --version 2>&1",
-                 {{"R", root()}, {"NAME", name_}});
+  const CommandResult result = testing::run_script(
+      "LD_PRELOAD=/lib/libmissing.so \"$R/$NAME/tilewright-worker\" --version 2>&1",
+      {{"R", root()}, {"NAME", name_}});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("LD_PRELOAD=/lib/libmissing.so has no effect"));
 }
