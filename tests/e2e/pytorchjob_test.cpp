@@ -1,9 +1,10 @@
-// A PyTorchJob of the CPU guides moves to the native trainer by its image alone: it survives the
-// loss of pods and ends with the weights of the TrainJob that `tilewright convert` makes of it.
+// The PyTorchJobs of the CPU guides move to the native trainer by their image alone: they survive the
+// loss of pods and end with the weights of the TrainJob that `tilewright convert` makes of them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 #include <regex>
 
 #include "common/json/document.h"
@@ -19,20 +20,21 @@ using ::testing::MatchesRegex;
 
 constexpr const char* kName = "transformers-pytorchjob";
 
-// The guide's manifest with what a small node and a cache without network need: another claim and
-// node, less CPU and memory, small batches, many steps.
-json guide_job(bool has_pool_label) {
-  std::string text =
-      testing::read_text(testing::source_dir() / "tests/golden/guides/pytorchjob-distilbert.yaml");
-  for (const auto& [from, to] :
-       {std::pair{"distilbert/distilbert-base-uncased", "distilbert-base-uncased"},
-        std::pair{"--per_device_train_batch_size 12", "--per_device_train_batch_size 2"},
-        std::pair{"--num_train_epochs 2", "--num_train_epochs 1500 --save_steps 100"},
-        std::pair{"cpu: 240", "cpu: 300m"}, std::pair{"memory: 128Gi", "memory: 512Mi"},
-        std::pair{"claimName: transformers-pvc", "claimName: work"}}) {
+// A guide's manifest with what a small node and a cache without network need: another claim and
+// node, less CPU and memory, and `changes` to its flags.
+json guide_job(const std::string& file, bool has_pool_label,
+               const std::map<std::string, std::string>& changes) {
+  std::string text = testing::read_text(testing::source_dir() / "tests/golden/guides" / file);
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    ASSERT_TRUE(std::regex_search(text, std::regex(from))) << from;
     text = std::regex_replace(text, std::regex(from), to);
-  }
+  };
+  replace("cpu: 2[04]0", "cpu: 300m");
+  replace("memory: 128Gi", "memory: 512Mi");
+  replace("claimName: transformers-pvc", "claimName: work");
+  for (const auto& [from, to] : changes) replace(from, to);
   json job = read_yaml(text).tree;
+  job["metadata"].erase("namespace");
   json& pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"];
   pod["nodeSelector"] = {{"tilewright.dev/pool", "cpu"}};
   if (!has_pool_label) pod.erase("nodeSelector");
@@ -44,21 +46,44 @@ json guide_job(bool has_pool_label) {
 
 class GuidePyTorchJob : public testing::TrainingJobTest {
  protected:
-  GuidePyTorchJob()
-      : TrainingJobTest(testing::Model::kHub, "", kName, "pytorchjobs.kubeflow.org") {}
+  explicit GuidePyTorchJob(testing::Model model = testing::Model::kHub)
+      : TrainingJobTest(model, "", kName, "pytorchjobs.kubeflow.org") {}
+  void SetUp() override {
+    TrainingJobTest::SetUp();
+    if (IsSkipped() || HasFailure()) return;
+    // The guides' pods have no security context.
+    kubectl_ok({"label", "namespace", namespace_name(), "--overwrite",
+                "pod-security.kubernetes.io/enforce=baseline"});
+  }
 
   json own_status() const { return job()["status"]["tilewright"]; }
   void kill_pod(int index) const {
     kubectl_ok({"delete", "pod", fmt::format("{}-worker-{}", kName, index), "--grace-period=1",
                 "--wait=false"});
   }
+  // The hash of the TrainJob that `tilewright convert` makes of the manifest.
+  std::string hash_of_converted_job(const json& manifest, const std::string& output) {
+    std::ofstream(folder() / "pytorchjob.yaml") << manifest.dump();
+    const CommandResult converted = tilewright({"convert", "pytorchjob.yaml"});
+    EXPECT_EQ(converted.exit_code, 0) << converted.error;
+    json train_job = read_yaml(converted.output).tree;
+    train_job["spec"]["volumes"][0]["local"] = ".";
+    return hash_of_local_run(train_job, output);
+  }
+};
+
+// The manifest whose command is a list of words.
+class GuideBertLarge : public GuidePyTorchJob {
+ protected:
+  GuideBertLarge() : GuidePyTorchJob(testing::Model::kPrepared) {}
 };
 
 TEST_F(GuidePyTorchJob, TrainsNativelyThroughTheLossOfPods) {
-  // The guides' pods have no security context.
-  kubectl_ok({"label", "namespace", namespace_name(), "--overwrite",
-              "pod-security.kubernetes.io/enforce=baseline"});
-  const json manifest = guide_job(is_make_cluster());
+  const json manifest =
+      guide_job("pytorchjob-distilbert.yaml", is_make_cluster(),
+                {{"distilbert/distilbert-base-uncased", "distilbert-base-uncased"},
+                 {"--per_device_train_batch_size 12", "--per_device_train_batch_size 2"},
+                 {"--num_train_epochs 2", "--num_train_epochs 1500 --save_steps 100"}});
   create(manifest);
   wait_for("jsonpath={.status.tilewright.progress.lastCheckpoint}");
   const std::string directory = own_status().value("outputDirectory", "");
@@ -81,13 +106,23 @@ TEST_F(GuidePyTorchJob, TrainsNativelyThroughTheLossOfPods) {
   EXPECT_THAT(run_with_claim("ls /work"),
               MatchesRegex("hub_cache\n(lost.found\n)?output_[0-9_]+\n"));
 
-  std::ofstream(folder() / "pytorchjob.yaml") << manifest.dump();
-  const CommandResult converted = tilewright({"convert", "pytorchjob.yaml"});
-  ASSERT_EQ(converted.exit_code, 0) << converted.error;
-  json train_job = read_yaml(converted.output).tree;
-  train_job["spec"]["volumes"][0]["local"] = ".";
   EXPECT_EQ(hash_of_cluster_run(directory.substr(directory.rfind('/') + 1)),
-            hash_of_local_run(train_job, fmt::format("output_{}", kName)));
+            hash_of_converted_job(manifest, fmt::format("output_{}", kName)));
+}
+
+TEST_F(GuideBertLarge, TrainsFromTheCachesOfThePythonLibraries) {
+  const json manifest =
+      guide_job("pytorchjob-bert-large.yaml", is_make_cluster(),
+                {{"\"12\"", "\"2\""}, {"- \"2\"(?=\\s+- --max_seq)", "- \"50\""}});
+  create(manifest);
+  wait_for("jsonpath={.status.completionTime}");
+  const json status = job()["status"];
+  EXPECT_EQ(status["conditions"].back()["type"], "Succeeded") << status;
+  EXPECT_EQ(status["replicaStatuses"]["Worker"]["succeeded"], 4) << status;
+  const std::string log = kubectl_ok({"logs", fmt::format("{}-worker-0", kName)});
+  EXPECT_THAT(log, HasSubstr("run_qa.py: runs natively as tilewright-worker train"));
+  EXPECT_THAT(log, HasSubstr("***** eval metrics *****"));
+  EXPECT_EQ(hash_of_cluster_run("output"), hash_of_converted_job(manifest, "output"));
 }
 
 }  // namespace

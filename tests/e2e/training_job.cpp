@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <fstream>
 
 #include "common/base/strings.h"
@@ -31,18 +32,30 @@ void write_vocabulary(const fs::path& file) {
   for (; count < size; ++count) out << "[unused" << count << "]\n";
 }
 
-// The cache that a download of the guides' model and data set leaves, as huggingface_hub writes it.
-void write_hub_cache(const fs::path& cache) {
-  const fs::path hub = source_dir() / "tests/golden/guides/data";
+constexpr std::array kCaches = {"hub_cache", "transformers_cache", "hf_datasets_cache"};
+
+fs::path guides() { return source_dir() / "tests/golden/guides"; }
+
+// What a download of the directory `from` of the guides' hub leaves, as huggingface_hub writes it.
+void add_to_hub_cache(const fs::path& cache, const std::string& from, const std::string& name) {
   const std::string commit(40, 'c');
-  for (const auto& [from, name] :
-       {std::pair{"models/distilbert/distilbert-base-uncased", "models--distilbert-base-uncased"},
-        std::pair{"datasets/rajpurkar/squad", "datasets--squad"}}) {
-    fs::create_directories(cache / name / "refs");
-    std::ofstream(cache / name / "refs/main") << commit;
-    fs::create_directories(cache / name / "snapshots");
-    fs::copy(hub / from, cache / name / "snapshots" / commit, fs::copy_options::recursive);
+  fs::create_directories(cache / name / "refs");
+  std::ofstream(cache / name / "refs/main") << commit;
+  fs::create_directories(cache / name / "snapshots");
+  fs::copy(guides() / "data" / from, cache / name / "snapshots" / commit,
+           fs::copy_options::recursive);
+}
+
+// What the datasets library leaves of SQuAD.
+void write_datasets_cache(const fs::path& cache) {
+  const fs::path prepared = cache / "squad/plain_text/0.0.0" / std::string(40, 'c');
+  fs::create_directories(prepared);
+  for (const char* name : {"squad-train.arrow", "squad-validation.arrow"}) {
+    fs::copy_file(guides() / "arrow" / name, prepared / name);
   }
+  std::ofstream(prepared / "dataset_info.json") << R"({"config_name": "plain_text", "splits": {
+      "train": {"name": "train", "num_examples": 24},
+      "validation": {"name": "validation", "num_examples": 8}}})";
 }
 
 CommandResult run(const std::string& program, const std::vector<std::string>& arguments,
@@ -107,23 +120,30 @@ void TrainingJobTest::SetUp() {
     fs::copy(small_model(), folder() / "model");
     fs::remove(folder() / "model/expected.safetensors");
     write_vocabulary(folder() / "model/vocab.txt");
-  } else if (model_ == Model::kHub) {
-    write_hub_cache(folder() / "hub_cache");
-  } else {
+  } else if (model_ == Model::kMiniLm) {
     ASSERT_EQ(missing_model(), "");
     fs::create_directory_symlink(fs::canonical(model_dir()), folder() / "model");
+  } else if (model_ == Model::kHub) {
+    add_to_hub_cache(folder() / "hub_cache", "models/distilbert/distilbert-base-uncased",
+                     "models--distilbert-base-uncased");
+    add_to_hub_cache(folder() / "hub_cache", "datasets/rajpurkar/squad", "datasets--squad");
+  } else {
+    add_to_hub_cache(folder() / "transformers_cache", "models/google-bert/bert-base-uncased",
+                     "models--google-bert--bert-large-uncased");
+    write_datasets_cache(folder() / "hf_datasets_cache");
   }
-  if (model_ != Model::kHub) {
+  if (!data_.empty()) {
     fs::create_directory_symlink(source_dir() / "examples/data" / data_, folder() / "data");
   }
 
   create(claim("work"));
   create(with_claim(restricted_pod("loader", tools_image(), {"sleep", "600"}), "work"));
   wait("pod/loader", R"({.status.conditions[?(@.type=="Ready")].status})", "True");
-  for (const char* name : {"model", "data", "hub_cache"}) {
+  std::vector<std::string> directories = {"model", "data"};
+  directories.insert(directories.end(), kCaches.begin(), kCaches.end());
+  for (const std::string& name : directories) {
     if (!fs::exists(folder() / name)) continue;
-    kubectl_ok(
-        {"cp", fs::canonical(folder() / name).string(), std::string("loader:/work/") + name});
+    kubectl_ok({"cp", fs::canonical(folder() / name).string(), "loader:/work/" + name});
   }
   kubectl_ok({"delete", "pod", "loader", "--grace-period=1", "--wait=false"});
 }

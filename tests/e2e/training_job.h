@@ -17,7 +17,9 @@ namespace tilewright::testing {
 enum class Model {
   kSmall,   // 2 layers, hidden size 128, tiny vocabulary: thousands of steps/min
   kMiniLm,  // MiniLM of `make model`
-  kHub,     // DistilBERT of hidden size 32 and SQuAD, in a cache of the hub
+  // The guides' models with a hidden size of 32, and SQuAD:
+  kHub,      // DistilBERT and Parquet files, in a cache of the hub
+  kPrepared  // BERT-large in a cache of transformers 4, Arrow files in one of the datasets library
 };
 
 // The manifest of the job `mrpc`: one worker that trains two steps from the claim `work`. Tests
@@ -31,8 +33,8 @@ class TrainingJobTest : public KubernetesTest {
   explicit TrainingJobTest(Model model, std::string data = "paraphrase", std::string job = "mrpc",
                            std::string kind = "tj.tilewright.dev")
       : model_(model), data_(std::move(data)), job_(std::move(job)), kind_(std::move(kind)) {}
-  // Creates the claim `work` in the test's namespace, with directories `model` and `data`, or
-  // `hub_cache`.
+  // Creates the claim `work` in the test's namespace, with directories `model` and `data`, or with
+  // caches.
   void SetUp() override;
   void TearDown() override;
 
