@@ -1,12 +1,14 @@
-"""Trains MRPC under faults: workers killed at random and in each phase of a step, of joining, of the
-transfer of the state and of writing a checkpoint; frozen, drained, added, removed; the coordinator
-stopped and killed. Compares the SHA-256 of each model.safetensors with that of undisturbed trainings
-with 1 to 4 workers. Exit code 1 if they differ or a loss costs more than one step.
+"""Trains MRPC and SQuAD under faults: workers killed at random and in each phase of a step, of joining,
+of the transfer of the state and of writing a checkpoint; frozen, drained, added, removed; the
+coordinator stopped and killed; on two hosts, a link with delay and loss that is cut and heals. Compares
+the SHA-256 of each model.safetensors with that of undisturbed trainings with 1 to 4 workers. Exit code
+1 if those of a task differ or a loss costs more than one step.
 
     python bench/elastic_report.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
-        --model .cache/models/all-minilm-l6-v2 --data GLUE/MRPC
+        --model .cache/models/all-minilm-l6-v2 --data DATA
 
-Writes bench/results/elastic-CPU.json and prints tables. Needs only Python and Linux.
+DATA holds glue/MRPC and squad/. Writes bench/results/elastic-CPU.json and prints tables. Needs only
+Python and Linux, for the link also root and iproute2.
 """
 
 import argparse
@@ -24,14 +26,31 @@ import sys
 import tempfile
 import time
 
+import random_model
 import support
+from emulated_link import EmulatedLink, missing
 
-GLOBAL_BATCH = 32  # two nominal workers with 16 examples each
+# The parts of the report, and of each task its directory, its flags and what it leaves out. Two nominal
+# workers train the batch.
+PARTS = ("undisturbed", "kills", "phases", "mixed", "network")
+SQUAD = {"task": "squad", "max_seq_length": 384, "doc_stride": 128}
+TASKS = {
+    "mrpc": {"what": "MRPC, 3 epochs of batches of 32", "folder": "glue/MRPC",
+             "flags": {"task": "mrpc", "num_train_epochs": 3, "per_device_train_batch_size": 16}},
+    "squad": {"what": "SQuAD v1.1, 100 steps of batches of 8", "folder": "squad",
+              "flags": {**SQUAD, "max_steps": 100, "per_device_train_batch_size": 4}},
+    "squad-base": {"what": "SQuAD v1.1, BERT-base of random weights, 80 steps of batches of 4",
+                   "folder": "squad", "parts": ("undisturbed", "kills"), "random_model": True,
+                   "flags": {**SQUAD, "max_steps": 80, "per_device_train_batch_size": 2}},
+}
 MAX_WORKERS = 4
+DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packets
 TIMEOUT = 900  # seconds of one training
+COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
 
-# Points of worker/train/faults.h. Each kill takes two membership epochs: the survivor continues
-# alone, and the replacement joins; so faults are in epochs 1, 3, 5, ...
+# Points of worker/train/faults.h, hit by the workers 0 and 1 of three, so that another one has the state
+# too. Each kill takes two membership epochs: the survivors continue, and the replacement joins; so faults
+# are in epochs 1, 3, 5, ...
 PHASES = [
     ("step.begin", 1),
     ("step.after_backward", 0),
@@ -51,31 +70,22 @@ PHASES = [
     ("checkpoint.before_rename", 0),
 ]
 
-JOB = """apiVersion: tilewright.dev/v1alpha1
-kind: TrainJob
-metadata: {{name: elastic}}
-spec:
-  elasticPolicy: {{minReplicas: 1, maxReplicas: {max_workers}, maxRestarts: 1000}}
-  trainer:
-    task: mrpc
-    model: models:.
-    data: data:.
-    output: output:out
-    per_device_train_batch_size: 16
-    learning_rate: 1e-4
-    num_train_epochs: {epochs}
-    save_steps: {save_steps}
-    logging_steps: 1
-    do_eval: false
-  worker:
-    replicas: {replicas}
-    image: tilewright-worker
-    resources: {{cpu: 1}}
-  volumes:
-    - {{name: models, local: {model}}}
-    - {{name: data, local: {data}}}
-    - {{name: output, local: .}}
-"""
+
+def job_of(args, replicas, save_steps):
+    local = {"models": args.model, "data": args.data, "output": "."}
+    return {
+        "apiVersion": "tilewright.dev/v1alpha1", "kind": "TrainJob", "metadata": {"name": "elastic"},
+        "spec": {
+            "elasticPolicy": {"minReplicas": 1, "maxReplicas": MAX_WORKERS, "maxRestarts": 1000},
+            "trainer": {"model": "models:.", "data": "data:.", "output": "output:out",
+                        "learning_rate": 1e-4, "save_steps": save_steps, "logging_steps": 1,
+                        "do_eval": False, **args.flags},
+            "worker": {"replicas": replicas, "image": "tilewright-worker",
+                       "resources": {"cpu": 1}},
+            "volumes": [{"name": name, "local": str(path)} for name, path in local.items()],
+        },
+    }
+
 
 STEP = re.compile(r"^(\S+) info step (\d+)/(\d+) ")
 CONTINUED = re.compile(
@@ -96,77 +106,27 @@ def world_after(line):
     return int((continued or joined or [0, 0])[1])
 
 
-class Up:
-    """A training under `tilewright up` in its own folder."""
-
-    def __init__(self, args, folder, save_steps, fault=""):
-        self.args, self.folder, self.save_steps = args, pathlib.Path(folder), save_steps
-        self.folder.mkdir()
-        self.fault = fault
-        self.write(replicas=2)
-        self.start()
-
-    def write(self, replicas):
-        text = JOB.format(
-            max_workers=MAX_WORKERS, epochs=self.args.epochs, save_steps=self.save_steps,
-            replicas=replicas, model=json.dumps(str(self.args.model)),
-            data=json.dumps(str(self.args.data)),
-        )
-        (self.folder / "job.yaml").write_text(text)
-
-    def start(self):
-        environment = {**os.environ}
-        environment.pop("TILEWRIGHT_FAULT", None)
-        if self.fault:
-            environment["TILEWRIGHT_FAULT"] = self.fault
-        self.log = open(self.folder / "up.log", "ab")
-        self.process = subprocess.Popen(
-            [self.args.tool, "up", "job.yaml"], cwd=self.folder, env=environment,
-            stdout=self.log, stderr=self.log,
-        )
-
-    def scale(self, replicas):
-        self.write(replicas)
-        self.process.send_signal(signal.SIGUSR1)
+class Training:
+    """A training whose log grows while it runs: what it says of steps, members and recoveries."""
 
     def lines(self):
-        found = []
-        for path in sorted((self.folder / ".tilewright/elastic/logs").glob("*")):
-            for line in path.read_text(errors="replace").splitlines():
-                if re.match(r"\d{4}-\d\d-\d\dT", line):
-                    found.append((line, path.name))
-        return sorted(found)
+        """The lines of all workers with a time, sorted."""
+        raise NotImplementedError
+
+    def running(self):
+        raise NotImplementedError
 
     def steps(self):
         return [(seconds_of(m[1]), int(m[2]), int(m[3]))
-                for line, _ in self.lines() if (m := STEP.match(line))]
+                for line in self.lines() if (m := STEP.match(line))]
 
     def last_step(self):
         steps = self.steps()
         return steps[-1][1] if steps else 0
 
-    def workers(self):
-        """Worker index -> PID."""
-        found = {}
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        for pid in map(int, children.read_text().split()):
-            try:
-                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                if not os.readlink(f"/proc/{pid}/exe").endswith("tilewright-worker"):
-                    continue
-            except OSError:
-                continue
-            for pair in environment:
-                if pair.startswith(b"TILEWRIGHT_WORKER_INDEX="):
-                    found[int(pair.split(b"=")[1])] = pid
-        return found
-
-    def running(self):
-        return self.process.poll() is None
-
     def world(self):
         """Workers that train, after the last change."""
-        return next(filter(None, (world_after(line) for line, _ in reversed(self.lines()))), 0)
+        return next(filter(None, map(world_after, reversed(self.lines()))), 0)
 
     def wait_until(self, condition, limit=60):
         end = time.monotonic() + limit
@@ -176,22 +136,9 @@ class Up:
             time.sleep(0.02)
         return False
 
-    def finish(self):
-        try:
-            code = self.process.wait(TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            sys.exit(f"{self.folder}: not finished in {TIMEOUT} s")
-        if code != 0:
-            sys.exit(f"`tilewright up` ended with code {code}:\n{(self.folder / 'up.log').read_text()[-4000:]}")
-        return self.digest()
-
-    def digest(self):
-        return digest(self.folder / "out")
-
     def summary(self):
         """Continuations, checks that no step went back by more than one, and the state's own counts."""
-        lines = [line for line, _ in self.lines()]
+        lines = self.lines()
         continued = []
         for line in lines:
             if m := CONTINUED.match(line):
@@ -214,20 +161,143 @@ class Up:
         }
 
 
+class Up(Training):
+    """A training under `tilewright up` in its own folder."""
+
+    def __init__(self, args, folder, save_steps, replicas=2, fault=""):
+        self.args, self.folder, self.save_steps = args, pathlib.Path(folder), save_steps
+        self.folder.mkdir()
+        self.fault = fault
+        self.write(replicas)
+        self.start()
+
+    def write(self, replicas):
+        support.write_json(self.folder / "job.yaml",
+                           job_of(self.args, replicas, self.save_steps))
+
+    def start(self):
+        environment = {**os.environ}
+        environment.pop("TILEWRIGHT_FAULT", None)
+        if self.fault:
+            environment["TILEWRIGHT_FAULT"] = self.fault
+        self.log = open(self.folder / "up.log", "ab")
+        self.process = subprocess.Popen(
+            [self.args.tool, "up", "job.yaml"], cwd=self.folder, env=environment,
+            stdout=self.log, stderr=self.log,
+        )
+
+    def scale(self, replicas):
+        self.write(replicas)
+        self.process.send_signal(signal.SIGUSR1)
+
+    def lines(self):
+        return logged(sorted((self.folder / ".tilewright/elastic/logs").glob("*")))
+
+    def workers(self):
+        """Worker index -> PID."""
+        found = {}
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        for pid in map(int, children.read_text().split()):
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if not os.readlink(f"/proc/{pid}/exe").endswith("tilewright-worker"):
+                    continue
+            except OSError:
+                continue
+            for pair in environment:
+                if pair.startswith(b"TILEWRIGHT_WORKER_INDEX="):
+                    found[int(pair.split(b"=")[1])] = pid
+        return found
+
+    def running(self):
+        return self.process.poll() is None
+
+    def finish(self):
+        try:
+            code = self.process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            sys.exit(f"{self.folder}: not finished in {TIMEOUT} s")
+        if code != 0:
+            sys.exit(f"`tilewright up` ended with code {code}:\n{(self.folder / 'up.log').read_text()[-4000:]}")
+        return digest(self.folder / "out")
+
+
+class TwoHosts(Training):
+    """A training of an agent in each namespace of a link; the first serves the rendezvous."""
+
+    def __init__(self, args, folder, link):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir()
+        key = self.folder / "key"
+        key.write_text(os.urandom(32).hex())
+        key.chmod(0o600)
+        self.agents = []
+        for host, name in enumerate(link.namespaces):
+            with open(self.folder / f"host{host}.log", "wb") as log:
+                self.agents.append(subprocess.Popen(
+                    ["ip", "netns", "exec", name, args.worker, "agent", "--nnodes=1:2",
+                     "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-id=elastic",
+                     f"--rdzv-endpoint={link.addresses[0]}", f"--rdzv-key-file={key}",
+                     "--max-restarts=1000", "--", "train",
+                     *train_flags(args, self.folder / "out"), "--logging_steps=1", "--threads=1"],
+                    stdout=log, stderr=log))
+
+    def lines(self):
+        return logged(sorted(self.folder.glob("host*.log")))
+
+    def running(self):
+        return self.agents[0].poll() is None
+
+    def finish(self):
+        for host, agent in enumerate(self.agents):
+            try:
+                code = agent.wait(TIMEOUT)
+            except subprocess.TimeoutExpired:
+                code = None
+            if code != 0:
+                self.end()
+                said = (self.folder / f"host{host}.log").read_text(errors="replace")[-4000:]
+                sys.exit(f"the agent of host {host} ended with code {code}:\n{said}")
+        return digest(self.folder / "out")
+
+    def end(self):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.terminate()
+                agent.wait(60)
+
+
+def logged(paths):
+    """The lines that begin with a time, behind the agent's prefix; those of all files, sorted."""
+    found = []
+    for path in paths:
+        for line in path.read_text(errors="replace").splitlines():
+            line = re.sub(r"^(\[[^]]*\] )+", "", line)
+            if re.match(r"\d{4}-\d\d-\d\dT", line):
+                found.append(line)
+    return sorted(found)
+
+
 def digest(folder):
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
+def train_flags(args, output):
+    flags = {**args.flags, "task_name": args.flags["task"], "model_name_or_path": args.model,
+             "data_dir": args.data, "output_dir": output, "nominal_workers": 2,
+             "max_workers": MAX_WORKERS, "learning_rate": 1e-4, "save_strategy": "no",
+             "do_train": True, "do_eval": False}
+    del flags["task"]
+    return support.flags_of(flags)
+
+
 def undisturbed(args, folder, workers):
-    flags = support.flags_of({
-        "task_name": "mrpc", "model_name_or_path": args.model, "data_dir": args.data,
-        "output_dir": folder / f"plain-{workers}", "per_device_train_batch_size": 16,
-        "nominal_workers": 2, "max_workers": MAX_WORKERS, "learning_rate": 1e-4,
-        "num_train_epochs": args.epochs, "save_strategy": "no", "do_eval": False, "threads": 1,
-    })
-    command = [args.worker, "agent", "--nproc_per_node", str(workers), "--", "train", *flags]
+    output = folder / f"plain-{workers}"
+    command = [args.worker, "agent", "--nproc_per_node", str(workers), "--", "train",
+               *train_flags(args, output), "--threads=1"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return digest(folder / f"plain-{workers}")
+    return digest(output)
 
 
 def step_seconds(up, world_changes):
@@ -278,11 +348,13 @@ def random_kills(args, folder, rng, count):
 
 
 def phases(args, folder):
+    """The digest, the summary and the number of workers that were restarted."""
     faults = ";".join(f"{point},worker={worker},epoch={2 * i + 1}"
                       for i, (point, worker) in enumerate(PHASES))
-    up = Up(args, folder / "phases", save_steps=7, fault=faults)
+    up = Up(args, folder / "phases", save_steps=7, replicas=3, fault=faults)
     sha = up.finish()
-    return sha, up.summary()
+    restarts = re.search(r"^restarts +(\d+)", (up.folder / "up.log").read_text(), re.MULTILINE)
+    return sha, up.summary(), int(restarts[1]) if restarts else 0
 
 
 def mixed(args, folder):
@@ -315,13 +387,17 @@ def mixed(args, folder):
     frozen = up.workers().get(0)
     event("SIGSTOP of a worker (rank 0)", lambda: os.kill(frozen, signal.SIGSTOP), 1)
     event("SIGCONT: it gets the missed steps", lambda: os.kill(frozen, signal.SIGCONT), 2)
-    # The coordinator: training continues while it is stopped.
-    before = up.last_step()
+    # The coordinator: training continues while it is stopped. It writes the logs, so they are read later.
+    begin, before = time.time(), up.last_step()
     up.process.send_signal(signal.SIGSTOP)
-    continued = up.wait_until(lambda: up.last_step() >= before + 3, 30)
+    time.sleep(COORDINATOR_STOP)
     up.process.send_signal(signal.SIGCONT)
-    events.append({"fault": "SIGSTOP of the coordinator: training continues", "stall": 0 if continued else None,
-                   "seconds": None, "steps_lost": 0, "change": "none" if continued else "training stopped"})
+    end = time.time()
+    up.wait_until(lambda: any(t > end for t, _, _ in up.steps()))
+    done = sum(1 for t, step, _ in up.steps() if begin < t < end and step > before)
+    events.append({"fault": f"SIGSTOP of the coordinator for {COORDINATOR_STOP} s",
+                   "stall": 0 if done > 2 else None, "seconds": None, "steps_lost": 0,
+                   "change": f"{done} steps were trained meanwhile"})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), 2)
     summary = up.summary()
     # It ends all workers: none has the state.
@@ -338,70 +414,135 @@ def mixed(args, folder):
     return up.finish(), events, summary
 
 
+def network(args, folder):
+    """Two hosts whose link has delay and loss, is cut until the first continues alone, and heals."""
+    events = []
+    with EmulatedLink(DELAY, LOSS) as link:
+        hosts = TwoHosts(args, folder / "network", link)
+        try:
+            hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 10, 300)
+            for name, cut, world in (("the link is cut: host 0 continues alone", True, 1),
+                                     ("the link heals: host 1 joins again", False, 2)):
+                begin, step = time.time(), hosts.last_step()
+                link.cut = cut
+                known = len(hosts.summary()["continued"])
+                hosts.wait_until(lambda: hosts.world() == world
+                                 and len(hosts.summary()["continued"]) > known, 120)
+                found = hosts.summary()["continued"][known:]
+                events.append({
+                    "fault": name, "seconds": round(found[-1]["at"] - begin, 3) if found else None,
+                    "stall": found[-1]["seconds"] if found else None,
+                    "steps_lost": max(c["steps_lost"] for c in found) if found else None,
+                    "change": found[-1]["change"] if found else f"nothing after step {step}"})
+                hosts.wait_until(lambda: hosts.last_step() >= step + 5, 60)
+            sha = hosts.finish()
+        finally:
+            hosts.end()
+        summary = hosts.summary()
+        return sha, events, summary, {"packets": link.sent, "lost": link.lost,
+                                      "step_seconds": step_seconds(hosts, [
+                                          c["at"] for c in summary["continued"]])}
+
+
+class Report:
+    """The parts of the report for one task."""
+
+    def __init__(self, args, task, result):
+        self.args, self.task, self.result = args, task, result
+        self.runs = result.setdefault("sha256", {})
+        self.failures = result["failures"] = []
+
+    def note(self, run, sha):
+        self.runs[run] = sha
+        print(f"{sha[:16]}  {self.task}: {run}", flush=True)
+
+    def check(self, what, summary):
+        if summary["steps_back_at_most"] > 1:
+            self.failures.append(f"{what}: a loss cost {summary['steps_back_at_most']} steps")
+        if summary["checkpoints_read"] > 0:
+            self.failures.append(f"{what}: {summary['checkpoints_read']} checkpoints were read")
+
+    def run(self, parts, folder):
+        for part in parts:
+            getattr(self, part)(folder)
+        if len(set(self.runs.values())) != 1:
+            self.failures.append("the SHA-256 differ")
+
+    def undisturbed(self, folder):
+        for workers in range(1, MAX_WORKERS + 1):
+            self.note(f"undisturbed, {workers} workers", undisturbed(self.args, folder, workers))
+
+    def kills(self, folder):
+        rng = random.Random(self.args.seed)
+        sha, summary, kills, step = random_kills(self.args, folder, rng, self.args.kills)
+        self.note("random SIGKILLs", sha)
+        self.check("kills", summary)
+        self.result.update({
+            "kills": kills, "step_seconds": round(step, 3) if step else None,
+            "median_stall": round(statistics.median(k["stall"] for k in kills), 3),
+            "median_to_next_step": round(statistics.median(k["next_step"] for k in kills), 3)})
+
+    def phases(self, folder):
+        sha, summary, restarts = phases(self.args, folder)
+        self.note("killed in each phase", sha)
+        self.check("phases", summary)
+        if restarts != len(PHASES):
+            self.failures.append(f"phases: {restarts} restarts, expected {len(PHASES)}")
+        self.result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
+
+    def mixed(self, folder):
+        sha, self.result["events"], summary = mixed(self.args, folder)
+        self.note("frozen, drained, added, removed, coordinator stopped and killed", sha)
+        self.check("mixed", summary)
+
+    def network(self, folder):
+        if reason := missing():
+            print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
+            return
+        sha, self.result["network"], summary, self.result["link"] = network(self.args, folder)
+        self.note("two hosts, a link with delay and loss, cut and healed", sha)
+        self.check("network", summary)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    support.add_mrpc_paths(parser)
+    path = lambda text: pathlib.Path(text).resolve()
+    parser.add_argument("--worker", type=path, required=True)
+    parser.add_argument("--tool", type=path, required=True)
+    parser.add_argument("--model", type=path, required=True)
+    parser.add_argument("--data", type=path, required=True, help="has glue/MRPC and squad/")
     parser.add_argument("--out", default=support.results_file("elastic"))
-    parser.add_argument("--epochs", type=float, default=2)
-    parser.add_argument("--kills", type=int, default=12)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--parts", default="undisturbed,kills,phases,mixed",
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS,
                         help="the others are kept from the results file")
     args = parser.parse_args()
-    rng = random.Random(args.seed)
-    result = support.read_json(args.out, {})
-    result.update({
-        "what": f"MRPC, {args.epochs:g} epochs of batches of {GLOBAL_BATCH}, MiniLM, "
-                f"{support.data_type()}, dropout, `tilewright up`",
-        "cpu": support.cpu_name(),
-        "version": support.worker_version(args.worker),
-    })
-    runs = result.setdefault("sha256", {})
-    failures = []
-
-    def note(run, sha):
-        runs[run] = sha
-        print(f"{sha[:16]}  {run}", flush=True)
-
-    def check(what, summary, checkpoints_read=0):
-        if summary["steps_back_at_most"] > 1:
-            failures.append(f"{what}: a loss cost {summary['steps_back_at_most']} steps")
-        if summary["checkpoints_read"] > checkpoints_read:
-            failures.append(f"{what}: {summary['checkpoints_read']} checkpoints were read")
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        if "undisturbed" in args.parts:
-            for workers in range(1, MAX_WORKERS + 1):
-                note(f"undisturbed, {workers} workers", undisturbed(args, folder, workers))
-        if "kills" in args.parts:
-            sha, summary, kills, step = random_kills(args, folder, rng, args.kills)
-            note("random SIGKILLs", sha)
-            check("kills", summary)
-            result["kills"] = kills
-            result["step_seconds"] = round(step, 3) if step else None
-            result["median_stall"] = round(statistics.median(k["stall"] for k in kills), 3)
-            result["median_to_next_step"] = round(
-                statistics.median(k["next_step"] for k in kills), 3)
-        if "phases" in args.parts:
-            sha, summary = phases(args, folder)
-            note("killed in each phase", sha)
-            check("phases", summary)
-            result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
-        if "mixed" in args.parts:
-            sha, events, summary = mixed(args, folder)
-            note("frozen, drained, added, removed, coordinator stopped and killed", sha)
-            check("mixed", summary)
-            result["events"] = events
-    if len(set(runs.values())) != 1:
-        failures.append("the SHA-256 differ")
-    result["failures"] = failures
-    support.write_json(args.out, result)
-    print_tables(result)
-    sys.exit(1 if failures else 0)
+    results = support.read_json(args.out, {})
+    results.update({"cpu": support.cpu_name(), "version": support.worker_version(args.worker)})
+    failed = False
+    for name in args.tasks:
+        task = TASKS[name]
+        result = results.setdefault("tasks", {}).setdefault(name, {})
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            model = "MiniLM" if not task.get("random_model") else ""
+            result["what"] = ", ".join(filter(None, (task["what"], model, support.data_type(),
+                                                     "dropout")))
+            given = {**vars(args), "flags": task["flags"], "data": args.data / task["folder"]}
+            if task.get("random_model"):
+                given["model"] = folder / "model"
+                random_model.write_model(given["model"], args.model / "vocab.txt")
+            Report(argparse.Namespace(**given), name, result).run(
+                [part for part in args.parts if part in task.get("parts", PARTS)], folder)
+        support.write_json(args.out, results)
+        print_tables(result)
+        failed |= bool(result["failures"])
+    sys.exit(failed)
 
 
 def print_tables(result):
+    print(f"\n{result['what']}")
     if kills := result.get("kills"):
         print("\n| SIGKILL of | noticed s | stall s | join | connect | agree | state "
               "| next step alone s | steps lost |\n" + "|---" * 9 + "|")
@@ -416,7 +557,10 @@ def print_tables(result):
         print(f"\nkilled in phases: {len(found)} recoveries, stall at most "
               f"{max(c['seconds'] for c in found)} s, steps lost at most "
               f"{max(c['steps_lost'] for c in found)} each")
-    if events := result.get("events"):
+    if link := result.get("link"):
+        print(f"\nlink: {1e3 * DELAY:g} ms each way, {link['lost']} of {link['packets']} packets lost; "
+              f"a step takes {link['step_seconds']} s")
+    if events := result.get("events", []) + result.get("network", []):
         print("\n| event | training continues after s | of that stall s | steps lost | change |\n"
               + "|---" * 5 + "|")
         for e in events:

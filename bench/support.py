@@ -120,6 +120,10 @@ def train(worker, **options):
     return usage.ru_maxrss / 1024
 
 
+def run(*words):
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
 def add_mrpc_paths(parser):
     """Adds the arguments of a program that trains MRPC with both programs; their values are absolute."""
     for name, text in (("worker", "path of tilewright-worker"), ("tool", "path of tilewright"),

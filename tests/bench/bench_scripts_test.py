@@ -146,6 +146,14 @@ class ElasticReportTest(unittest.TestCase):
                           "0.05", "0.01", "0.01", "0.00"))
         self.assertEqual(elastic_report.world_after(line), 1)
 
+    def test_sorts_the_lines_of_two_agents(self):
+        with tempfile.TemporaryDirectory() as folder:
+            logs = [pathlib.Path(folder) / name for name in ("host0.log", "host1.log")]
+            logs[0].write_text("[worker 0.0] 2026-11-25T09:12:22.1 info step 2/9 loss 1\nnot a line\n")
+            logs[1].write_text("[host] [worker 1.0] 2026-11-25T09:12:21.9 info step 1/9 loss 1\n")
+            lines = elastic_report.logged(logs)
+        self.assertEqual([int(elastic_report.STEP.match(line)[2]) for line in lines], [1, 2])
+
 
 class StepTest(unittest.TestCase):
     def test_reads_shapes(self):
