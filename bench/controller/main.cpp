@@ -19,6 +19,7 @@
 
 #include "bench/controller/fake_cluster.h"
 #include "bench/controller/operator_process.h"
+#include "common/base/clock.h"
 #include "common/base/commit.h"
 #include "controller/api/defaults.h"
 #include "controller/api/encode.h"
@@ -43,7 +44,7 @@ struct Sizes {
 };
 
 double seconds_between(Clock::time_point start, Clock::time_point end) {
-  return std::chrono::duration<double>(end - start).count();
+  return in_seconds(end - start);
 }
 
 double median(std::vector<double> values) {

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "common/base/clock.h"
 #include "common/net/connect.h"
 #include "tests/support/api_calls.h"
 #include "tests/support/https_client.h"
@@ -66,8 +67,7 @@ OperatorProcess::OperatorProcess(const testing::ControlPlane& control_plane,
     }
     net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(10)));
   }
-  seconds_to_ready_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds_to_ready_ = in_seconds(std::chrono::steady_clock::now() - start);
 }
 
 std::string OperatorProcess::get(int port, const std::string& path) const {

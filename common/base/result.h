@@ -18,6 +18,8 @@ struct Error {
   std::string message;
 };
 
+inline Error usage_error(std::string message) { return {ExitCode::kUsage, std::move(message)}; }
+
 class Failure : public std::runtime_error {
  public:
   explicit Failure(const Error& error) : std::runtime_error(error.message), code_(error.code) {}

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/net/message.h"
 #include "common/rendezvous/messages.h"
@@ -356,10 +357,8 @@ Status Client::Impl::serve_connection() {
       if (Status status = receive(socket, reader); !status.ok()) return status;
     }
     if (clock_.now() - last_received_ >= options_.coordinator_timeout)
-      return Error{
-          ExitCode::kPeerLost,
-          fmt::format("the coordinator has not answered for {} s",
-                      std::chrono::duration<double>(options_.coordinator_timeout).count())};
+      return Error{ExitCode::kPeerLost, fmt::format("the coordinator has not answered for {} s",
+                                                    in_seconds(options_.coordinator_timeout))};
     if (Status status = send_due(socket, false); !status.ok()) return status;
   }
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/clock.h"
+
 namespace tilewright::rendezvous {
 namespace {
 
@@ -30,10 +32,10 @@ JobLimits job_limits(const Limits& limits, int max_world) {
 double message_cost(std::size_t bytes) { return 1 + static_cast<double>(bytes) / kBytesPerToken; }
 
 bool TokenBucket::take(double tokens, double rate, MonotonicTime now) {
-  const double earned = rate * std::chrono::duration<double>(now - last_).count();
+  const double earned = rate * in_seconds(now - last_);
   spent_ = std::max(0.0, spent_ - earned);
   last_ = now;
-  if (spent_ + tokens > rate * std::chrono::duration<double>(kBurst).count()) return false;
+  if (spent_ + tokens > rate * in_seconds(kBurst)) return false;
   spent_ += tokens;
   return true;
 }

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/net/connect.h"
 #include "common/net/event_loop.h"
 #include "common/net/tls.h"
@@ -329,7 +330,7 @@ void Server::Impl::begin_iteration(MonotonicTime wanted) {
   log_->warn(
       "rendezvous: the coordinator did not run for up to {:.1f} s; deadlines move by this "
       "time",
-      std::chrono::duration<double>(gap).count());
+      in_seconds(gap));
   for (auto& [uid, job] : jobs_) apply(job, Stalled{gap}, now_);
   for (auto& [id, connection] : connections_)
     connection.opened = std::min(connection.opened + gap, now_);
@@ -377,7 +378,7 @@ void Server::Impl::serve_deadlines() {
     } else if (!connection.who && !connection.close_deadline && join_deadline(connection) <= now_) {
       const std::string why = fmt::format(
           "did not {} within {} s", connection.authenticated() ? "join" : "prove a job's secret",
-          std::chrono::duration<double>(join_deadline(connection) - connection.opened).count());
+          in_seconds(join_deadline(connection) - connection.opened));
       if (!connection.authenticated())
         rejections_.add(Rejection::kNoProof, "", connection.peer(), why, now_);
       over.emplace_back(id, why);
@@ -713,7 +714,7 @@ void Server::Impl::execute(Job& job, const Action& action) {
         "rendezvous: job {}: the connection of {} broke in epoch {}: {}; waiting up to {:.1f} "
         "s for it to reconnect",
         job.uid, to_string(broken->who.process), broken->epoch, broken->reason,
-        std::chrono::duration<double>(job.state.settings.reconnect_timeout).count());
+        in_seconds(job.state.settings.reconnect_timeout));
   } else if (const auto* lost = std::get_if<MemberLost>(&action)) {
     log_->warn("rendezvous: job {}: lost {} in membership epoch {} ({}): {}", job.uid,
                to_string(lost->who.process), lost->epoch, to_string(lost->kind), lost->reason);

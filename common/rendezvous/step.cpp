@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/rendezvous/membership.h"
 
 namespace tilewright::rendezvous {
@@ -16,8 +17,6 @@ namespace {
 
 constexpr const char* kJobHasFinished = "the job has finished";
 constexpr const char* kWorkerJoined = "a worker joined";
-
-double in_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Limit of remembered replaced instances. Each is one restart of a process, so a job has few.
 constexpr std::size_t kMaxFenced = 1024;

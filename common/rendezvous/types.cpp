@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/base/clock.h"
+
 namespace tilewright::rendezvous {
 
 std::string to_string(const WorkerProcess& process) {
@@ -29,8 +31,8 @@ Status check(const Settings& s) {
       {"recovery_timeout", s.recovery_timeout},   {"close_timeout", s.close_timeout}};
   for (const auto& [name, value] : durations) {
     if (value < Duration::zero() || value > std::chrono::hours(24))
-      return refuse(fmt::format("rendezvous: {} is {} s, expected 0 to 86400", name,
-                                std::chrono::duration<double>(value).count()));
+      return refuse(
+          fmt::format("rendezvous: {} is {} s, expected 0 to 86400", name, in_seconds(value)));
   }
   if (s.heartbeat_timeout == Duration::zero())
     return refuse("rendezvous: heartbeat_timeout is 0 s, expected more than 0");

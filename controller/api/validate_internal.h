@@ -62,6 +62,9 @@ void check_volume_sources(const nlohmann::json& volume, const std::string& path,
 // "nothing" for an empty string. Long strings are truncated.
 std::string describe_value(std::string_view text);
 
+// nullptr if the job has no such volume.
+const Volume* find_volume(const TrainJob& job, std::string_view name);
+
 inline constexpr const char* kPodTemplatePath = "spec.worker.podTemplate";
 
 // Calls `visit` with each container of the overlay's spec, its path and the name of its list. Skips

@@ -15,13 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-const Volume* find_volume(const TrainJob& job, std::string_view name) {
-  for (const Volume& volume : job.spec.volumes) {
-    if (volume.name == name) return &volume;
-  }
-  return nullptr;
-}
-
 // The overlay may change the source of a volume, for example its claim, but a second source would
 // make the pod invalid.
 void check_sources(const Volume& volume, const json& overlay, const std::string& path,

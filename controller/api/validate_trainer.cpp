@@ -43,13 +43,6 @@ Environment sample_environment(const TrainJob& job, FindingCollector& collector)
   return variables;
 }
 
-const Volume* find_volume(const TrainJob& job, std::string_view name) {
-  for (const Volume& volume : job.spec.volumes) {
-    if (volume.name == name) return &volume;
-  }
-  return nullptr;
-}
-
 std::string volume_names(const TrainJob& job) {
   std::string names;
   for (const Volume& volume : job.spec.volumes) {

@@ -55,6 +55,13 @@ void validate_source(const std::string& path, const nlohmann::json& source,
 
 }  // namespace
 
+const Volume* find_volume(const TrainJob& job, std::string_view name) {
+  for (const Volume& volume : job.spec.volumes) {
+    if (volume.name == name) return &volume;
+  }
+  return nullptr;
+}
+
 void check_reserved_volume_name(const std::string& name, const std::string& path,
                                 FindingCollector& collector) {
   if (!name.starts_with("tilewright-")) return;

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error usage_error(std::string message) { return {ExitCode::kUsage, std::move(message)}; }
-
 // The service account of the pod that this process runs in.
 Result<ClusterConfig> in_cluster_config(const ConfigSources& sources) {
   if (sources.service_host.empty() || sources.service_port.empty()) {

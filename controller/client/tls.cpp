@@ -30,8 +30,6 @@ using Key = std::unique_ptr<EVP_PKEY, OpensslDeleter<EVP_PKEY_free>>;
 
 constexpr std::uint64_t kMaxPemBytes = 1 << 20;
 
-Error usage_error(std::string message) { return {ExitCode::kUsage, std::move(message)}; }
-
 Result<std::string> read_pem(const PemSource& source) {
   if (source.file.empty()) return source.text;
   return read_file(source.file, kMaxPemBytes, ExitCode::kUsage);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/version.h"
 
 namespace tilewright::controller {
@@ -47,7 +48,6 @@ std::vector<ClientMetric::Label> labels_of(const JobMetrics& job, const char* na
   return {{"namespace", job.namespace_name}, {kind, job.name}, {name, std::string(value)}};
 }
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 double number(std::uint64_t count) { return static_cast<double>(count); }
 
 // All causes are exported from the start, so that rate() sees the first restart.
@@ -129,7 +129,7 @@ class SnapshotCollectable final : public prometheus::Collectable {
                              "Number of jobs in the work queue.", number(snapshot.queue.depth)));
     families.push_back(gauge("tilewright_controller_workqueue_oldest_age_seconds",
                              "Seconds that the oldest job has been in the work queue.",
-                             seconds(snapshot.queue.oldest_queued)));
+                             in_seconds(snapshot.queue.oldest_queued)));
     families.push_back(gauge("tilewright_controller_workqueue_in_progress",
                              "Number of jobs that are being reconciled.",
                              number(snapshot.queue.processing)));
@@ -200,7 +200,7 @@ Metrics::Metrics()
 void Metrics::count_exception() { exceptions_.Increment(); }
 
 void Metrics::observe_reconcile(Duration duration) {
-  reconcile_duration_.Observe(seconds(duration));
+  reconcile_duration_.Observe(in_seconds(duration));
 }
 
 std::shared_ptr<prometheus::Collectable> Metrics::collectable(

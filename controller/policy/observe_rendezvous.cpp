@@ -17,10 +17,10 @@ std::optional<std::int64_t> eta(const rendezvous::Progress& progress, std::int64
   if (!(progress.examples_per_second > 0) || progress.total_steps <= 0) return std::nullopt;
   const std::int64_t left = std::max<std::int64_t>(progress.total_steps - progress.step, 0);
   // The figures come from a member of the job.
-  const double seconds =
+  const double expected =
       static_cast<double>(left) * static_cast<double>(global_batch) / progress.examples_per_second;
   constexpr double kLongest = 1e9;  // 31 years
-  return seconds <= kLongest ? std::optional(std::llround(seconds)) : std::nullopt;
+  return expected <= kLongest ? std::optional(std::llround(expected)) : std::nullopt;
 }
 
 // Moves GFLOP/s and peak GFLOP/s into `view` and drops the other figures, so that the metrics hold

@@ -10,6 +10,7 @@
 #include <optional>
 #include <regex>
 
+#include "common/base/clock.h"
 #include "common/contract/ports.h"
 #include "controller/client/resource.h"
 #include "tests/e2e/training_job.h"
@@ -97,7 +98,7 @@ class Dashboard : public testing::TrainingJobTest {
   json series(const std::string& query) {
     const auto now = std::chrono::system_clock::now();
     const auto seconds = [](auto time) {
-      return std::to_string(std::chrono::duration<double>(time.time_since_epoch()).count());
+      return std::to_string(in_seconds(time.time_since_epoch()));
     };
     const std::string form = "query=" + kube::percent_encode(query) + "&start=" + seconds(start_) +
                              "&end=" + seconds(now) + "&step=0.25";

@@ -8,7 +8,7 @@
 namespace tilewright::fuzz {
 namespace {
 
-constexpr std::int64_t kNow = 1764000123;
+constexpr std::int64_t kLaunchTime = 1764000123;
 // More than the parser's bound, for the words and the variables that hold them again.
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 
@@ -32,7 +32,7 @@ void check_command(const std::vector<std::string>& words, bool shell) {
   std::size_t bytes = 0;
   const auto check = [&](const std::string& text) {
     bytes += text.size();
-    const Result<std::string> expanded = launch::expand_dates(text, kNow);
+    const Result<std::string> expanded = launch::expand_dates(text, kLaunchTime);
     if (!expanded.ok()) {
       check_message(expanded.error().message);
       TW_CHECK(!shell, "a date of a command cannot be expanded: {}", expanded.error().message);

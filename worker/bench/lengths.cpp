@@ -13,7 +13,7 @@
 namespace tilewright::bench {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = 16 << 20;
+constexpr std::uint64_t kMaxLengthsBytes = 16 << 20;
 
 // The beginning of a line for a message, without control characters and incomplete UTF-8.
 std::string printable(std::string_view line) {
@@ -25,7 +25,7 @@ std::string printable(std::string_view line) {
 }  // namespace
 
 std::vector<std::int32_t> read_lengths(const std::string& path) {
-  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kUsage).or_throw();
+  const std::string content = read_file(path, kMaxLengthsBytes, ExitCode::kUsage).or_throw();
   std::vector<std::int32_t> lengths;
   for (std::string_view rest = content; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());

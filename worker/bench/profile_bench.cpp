@@ -11,8 +11,6 @@
 namespace tilewright::bench {
 namespace {
 
-constexpr int kWarmUp = 2;
-
 template <typename Activation>
 void run(const ProfileBenchOptions& options, runtime::Isa isa, ProfileBench& bench) {
   TrainingSetup<Activation> setup(options.workload, isa, options.shards);
@@ -27,7 +25,7 @@ void run(const ProfileBenchOptions& options, runtime::Isa isa, ProfileBench& ben
     setup.use_plain_kernels();
     setup.step(batch);
   };
-  for (int step = 0; step < kWarmUp; ++step) profiled_step();
+  for (int step = 0; step < kWarmUpSteps; ++step) profiled_step();
   recorder.clear();
   bench.times = time_pairs(options.steps, profiled_step, plain_step);
   bench.overhead = median_interval(bench.times.ratios());

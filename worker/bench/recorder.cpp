@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/base/clock.h"
+
 namespace tilewright::bench {
 
 using kernels::Dropout;
@@ -113,7 +115,7 @@ std::vector<KernelTime> Recorder::times(int steps, int threads) const {
         {.kernel = kernels_[calls.kernel].name,
          .shape = work.rows > 0 ? fmt::format("{} x {} x {}", work.rows, work.k, work.n) : "",
          .calls = static_cast<double>(calls.count) / steps,
-         .seconds = std::chrono::duration<double>(calls.time).count() / steps,
+         .seconds = in_seconds(calls.time) / steps,
          .operations = work.operations / steps,
          .bytes = work.bytes / steps});
   }

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <thread>
 
+#include "common/base/clock.h"
 #include "common/base/strings.h"
 #include "common/contract/virtual_shards.h"
 #include "common/host/host.h"
@@ -43,10 +44,6 @@ static_assert(((1 << kBf16SummandBits) - 1) * kMaxNodes <= 256);
 constexpr std::int64_t kCheckStride = 1009;
 
 MonotonicTime deadline() { return monotonic_now() + kTimeout; }
-
-double seconds_since(MonotonicTime begin) {
-  return std::chrono::duration<double>(monotonic_now() - begin).count();
-}
 
 double process_cpu_seconds() {
   timespec time{};
@@ -129,9 +126,9 @@ void measure(const ScalingBenchOptions& options, runtime::Isa isa, ScalingBench&
             collectives::round_to_bf16(setup.gradient().data() + gradient_begin + from, to - from);
           });
         }
-        events.push_back({end, seconds_since(begin)});
+        events.push_back({end, in_seconds(monotonic_now() - begin)});
       });
-      timeline.compute = seconds_since(begin);
+      timeline.compute = in_seconds(monotonic_now() - begin);
       timeline.update = seconds([&] { setup.update(); });
       timeline.bucket_ready = bucket_times(plan.buckets, events, timeline.compute);
       if (run >= 0) plan.timelines.push_back(std::move(timeline));
@@ -189,7 +186,7 @@ class Rank {
     const double cpu = process_cpu_seconds();
     const MonotonicTime begin = monotonic_now();
     for (int i = 0; i < repetitions; ++i) step(times);
-    times.load = (process_cpu_seconds() - cpu) / seconds_since(begin);
+    times.load = (process_cpu_seconds() - cpu) / in_seconds(monotonic_now() - begin);
     collectives::barrier(mesh_, deadline());
     return times;
   }
@@ -218,9 +215,9 @@ class Rank {
     sleep_until(begin, timeline_.compute);
     reducer_->wait(deadline());
     const MonotonicTime exchanged = monotonic_now();
-    times.exposed.push_back(seconds_since(begin) - timeline_.compute * slowdown_);
+    times.exposed.push_back(in_seconds(monotonic_now() - begin) - timeline_.compute * slowdown_);
     sleep_until(exchanged, timeline_.update);
-    times.step.push_back(seconds_since(begin));
+    times.step.push_back(in_seconds(monotonic_now() - begin));
     times.cpu.push_back(transport_->cpu_seconds() - cpu);
   }
 

@@ -4,6 +4,8 @@
 #include <ctime>
 #include <thread>
 
+#include "common/base/clock.h"
+
 namespace tilewright::bench {
 namespace {
 
@@ -28,7 +30,7 @@ void SlowedTransport::slow_down() {
   if (owed_ < kShortestSleep) return;
   const MonotonicTime begin = monotonic_now();
   std::this_thread::sleep_for(std::chrono::duration<double>(owed_));
-  owed_ -= std::chrono::duration<double>(monotonic_now() - begin).count();
+  owed_ -= in_seconds(monotonic_now() - begin);
   owed_ = std::max(owed_, -kMostCredit);
 }
 

@@ -5,13 +5,15 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/clock.h"
+
 namespace tilewright::bench {
 
 template <typename Body>
 double seconds(Body&& body) {
   const auto begin = std::chrono::steady_clock::now();
   body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return in_seconds(std::chrono::steady_clock::now() - begin);
 }
 
 // The mean of the two middle values if their number is even. `values` must not be empty.

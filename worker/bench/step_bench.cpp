@@ -12,13 +12,11 @@
 namespace tilewright::bench {
 namespace {
 
-constexpr int kWarmUp = 2;
-
 template <typename Activation>
 void run(const StepBenchOptions& options, runtime::Isa isa, StepBench& bench) {
   TrainingSetup<Activation> setup(options.workload, isa, options.shards);
   const nn::Batch batch = random_batch(options.workload, options.shards);
-  for (int step = 0; step < kWarmUp; ++step) setup.step(batch);
+  for (int step = 0; step < kWarmUpSteps; ++step) setup.step(batch);
   for (int step = 0; step < options.steps; ++step) {
     bench.seconds.push_back(seconds([&] { setup.step(batch); }));
   }

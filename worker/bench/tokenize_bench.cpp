@@ -19,7 +19,7 @@
 namespace tilewright::bench {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
 constexpr std::int64_t kChunk = 64;  // lines that a thread takes at a time
 
 std::vector<std::string_view> lines_of(std::string_view content) {
@@ -40,7 +40,7 @@ double megabytes_per_second(const TokenizeBenchResult& result) {
 
 TokenizeBenchResult bench_tokenize(const TokenizeBenchOptions& options) {
   const text::Tokenizer tokenizer = text::Tokenizer::load(options.tokenizer);
-  const std::string content = read_file(options.file, kMaxFileBytes, ExitCode::kData).or_throw();
+  const std::string content = read_file(options.file, kMaxTextBytes, ExitCode::kData).or_throw();
   if (const auto bad = text::find_invalid_utf8(content)) {
     throw Failure(ExitCode::kData, fmt::format("{}: found invalid UTF-8 at byte {}, expected text",
                                                options.file.string(), *bad + 1));

@@ -14,6 +14,9 @@
 
 namespace tilewright::bench {
 
+// Steps before the timed ones.
+inline constexpr int kWarmUpSteps = 2;
+
 template <typename Activation>
 class TrainingSetup {
  public:

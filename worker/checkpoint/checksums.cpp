@@ -13,12 +13,6 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 53;
   throw Failure(ExitCode::kCheckpoint, fmt::format("{}: {}", path.string(), what));
 }
 
-// checksums.json names the files to read, so names must not leave the directory.
-bool is_file_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
 }  // namespace
 
 std::string checksums_json(const Checksums& checksums) {

@@ -6,7 +6,7 @@ namespace tilewright::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = 16u << 20;
-constexpr int kMaxDepth = 64;  // limits the parser's memory
+constexpr int kMaxJsonDepth = 64;  // limits the parser's memory
 
 // A field's value, truncated for a message.
 std::string format_value(const nlohmann::json& value) {
@@ -18,13 +18,18 @@ std::string format_value(const nlohmann::json& value) {
 
 }  // namespace
 
+bool is_file_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
+}
+
 JsonFields::JsonFields(std::filesystem::path path, ExitCode code)
     : path_(std::move(path)), code_(code) {
   const std::string content = read_file(path_, kMaxFileBytes, code).or_throw();
   const auto depth_bound = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMaxDepth) {
-      throw Failure(
-          code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(), kMaxDepth));
+    if (depth > kMaxJsonDepth) {
+      throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
+                                      kMaxJsonDepth));
     }
     return true;
   };

@@ -6,10 +6,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 
 namespace tilewright::checkpoint {
+
+// Whether a file that is named in another file is in the same directory: a name with a directory
+// could name any file of the machine.
+bool is_file_name(std::string_view name);
 
 class JsonFields {
  public:

@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::json;
 
 // The nesting of the header: file, tensor, list. Deeper JSON is refused before it uses memory.
-constexpr int kMaxDepth = 3;
+constexpr int kMaxHeaderDepth = 3;
 
 class HeaderParser {
  public:
@@ -67,12 +67,12 @@ class HeaderParser {
 
   // nlohmann::json keeps the last of duplicate keys; here a duplicate is an error.
   Json parse_json(std::string_view text) {
-    std::vector<std::set<std::string>> keys(kMaxDepth + 1);
+    std::vector<std::set<std::string>> keys(kMaxHeaderDepth + 1);
     const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
       using Event = Json::parse_event_t;
       const bool opens = event == Event::object_start || event == Event::array_start;
-      if (opens && depth >= kMaxDepth)
-        fail(fmt::format("the header nests deeper than {} levels", kMaxDepth));
+      if (opens && depth >= kMaxHeaderDepth)
+        fail(fmt::format("the header nests deeper than {} levels", kMaxHeaderDepth));
       if (event == Event::object_start) keys[depth].clear();
       if (event == Event::key) {
         const auto& key = value.get_ref<const std::string&>();

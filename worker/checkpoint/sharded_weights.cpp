@@ -5,15 +5,6 @@
 #include "worker/checkpoint/json_fields.h"
 
 namespace tilewright::checkpoint {
-namespace {
-
-// Only in the same directory: a name with a directory could name any file of the machine.
-bool is_file_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
-}
-
-}  // namespace
 
 ShardedWeights::ShardedWeights(const std::filesystem::path& index, ParseTensors parse,
                                ExitCode code)

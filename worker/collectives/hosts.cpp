@@ -12,13 +12,13 @@
 namespace tilewright::collectives {
 namespace {
 
-constexpr char kShared = '1';
-constexpr char kNotShared = '0';
+constexpr char kSameHost = '1';
+constexpr char kOtherHost = '0';
 
 std::string row_of(const Mesh& mesh) {
   std::string row;
   for (int peer = 0; peer < mesh.world(); ++peer) {
-    row += peer == mesh.rank() || mesh.transport().shares_memory(peer) ? kShared : kNotShared;
+    row += peer == mesh.rank() || mesh.transport().shares_memory(peer) ? kSameHost : kOtherHost;
   }
   return row;
 }
@@ -65,13 +65,14 @@ HostPlan agree_on_hosts(Mesh& mesh, MonotonicTime deadline) {
   std::vector<std::vector<bool>> shares_memory;
   for (std::size_t rank = 0; rank < world; ++rank) {
     const std::string& row = rows[rank];
-    if (row.size() != world || row.find_first_not_of({kShared, kNotShared}) != std::string::npos) {
+    if (row.size() != world ||
+        row.find_first_not_of({kSameHost, kOtherHost}) != std::string::npos) {
       throw mesh.lost(static_cast<int>(rank),
                       fmt::format("sent {} bytes about its links, expected {} digits 0 or 1",
                                   row.size(), world));
     }
     std::vector<bool>& shares = shares_memory.emplace_back();
-    for (const char digit : row) shares.push_back(digit == kShared);
+    for (const char digit : row) shares.push_back(digit == kSameHost);
   }
   const int ranks = ranks_per_host(shares_memory);
   const bool one_host = share_all(shares_memory, 0, world);

@@ -10,7 +10,6 @@ namespace {
 constexpr std::uint32_t kContinuation = 0xffffffff;
 constexpr std::int16_t kOldestVersion = 3;  // V4: Arrow 0.8 of 2017
 constexpr std::int16_t kNewestVersion = 4;  // V5
-constexpr int kMaxDepth = 16;
 constexpr std::size_t kMaxFields = 4096;
 constexpr std::size_t kMaxName = 1024;
 
@@ -101,7 +100,8 @@ class SchemaReader {
  public:
   ArrowField read(const FlatTable& table, int depth) {
     const Location& location = table.location();
-    if (depth > kMaxDepth) location.fail(fmt::format("the schema nests deeper than {}", kMaxDepth));
+    if (depth > kMaxSchemaDepth)
+      location.fail(fmt::format("the schema nests deeper than {}", kMaxSchemaDepth));
     // Children may share bytes, so their number is not bounded by the message's size.
     if (++fields_ > kMaxFields) {
       location.fail(fmt::format("the schema has more than {} fields", kMaxFields));

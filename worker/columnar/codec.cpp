@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <snappy-c.h>
-#define ZLIB_CONST  // input is const
 #include <zlib.h>
 #include <zstd.h>
 

@@ -12,6 +12,9 @@
 
 namespace tilewright::columnar {
 
+// Limit of nested types in the schema of a file.
+inline constexpr int kMaxSchemaDepth = 16;
+
 enum class ValueType { kString, kInteger, kReal, kBoolean };
 std::string_view to_string(ValueType type);  // "strings", "integers"
 

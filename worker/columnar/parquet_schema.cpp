@@ -8,7 +8,6 @@ namespace tilewright::columnar {
 namespace {
 
 constexpr std::uint64_t kMaxElements = 4096;
-constexpr int kMaxDepth = 16;
 constexpr std::size_t kMaxPath = 1024;
 
 enum class Repetition : std::int64_t { kRequired = 0, kOptional = 1, kRepeated = 2 };
@@ -207,8 +206,8 @@ class SchemaTree {
 
   // `parent` has names and levels of the enclosing groups.
   void walk(Leaf parent, Role role, int depth) {
-    if (depth > kMaxDepth)
-      location_.fail(fmt::format("the schema nests deeper than {}", kMaxDepth));
+    if (depth > kMaxSchemaDepth)
+      location_.fail(fmt::format("the schema nests deeper than {}", kMaxSchemaDepth));
     const Element& element = next();
     Leaf leaf = std::move(parent);
     const auto join = [&](std::string& name) { name += (name.empty() ? "" : ".") + element.name; };

@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +9,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <memory>
 
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
@@ -43,34 +38,6 @@ std::uint16_t port_from(const Environment& environment) {
 
 bool is_loopback(const std::string& numeric_host) {
   return numeric_host.starts_with("127.") || numeric_host == "::1";
-}
-
-// The addresses of this host that other hosts can reach: of interfaces that are up, without
-// loopback and link-local ones.
-std::vector<std::string> interface_addresses() {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return {};
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(first, freeifaddrs);
-  std::vector<std::string> v4, v6;
-  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
-        (one->ifa_flags & IFF_LOOPBACK) != 0) {
-      continue;
-    }
-    const int family = one->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    if (family == AF_INET6 &&
-        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr)) {
-      continue;
-    }
-    char host[NI_MAXHOST];
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (getnameinfo(one->ifa_addr, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0)
-      continue;
-    (family == AF_INET ? v4 : v6).emplace_back(host);
-  }
-  v4.insert(v4.end(), v6.begin(), v6.end());
-  return v4;
 }
 
 std::string host_name() {
@@ -188,7 +155,7 @@ std::vector<net::Address> LaunchedGroup::own_addresses(const Environment& enviro
     if (!is_loopback(bound->local_address().host)) return {{bound->local_address().host, 0}};
   }
   std::vector<net::Address> addresses;
-  for (std::string& host : interface_addresses()) addresses.push_back({std::move(host), 0});
+  for (std::string& host : reachable_addresses()) addresses.push_back({std::move(host), 0});
   if (addresses.empty()) {
     throw Failure(ExitCode::kUsage, fmt::format("{} has no network address that other hosts can "
                                                 "reach; expected one, or {}",

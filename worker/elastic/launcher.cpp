@@ -49,7 +49,8 @@ struct Names {
 
 int most_local_processes(int world) { return std::min(world, rendezvous::kMaxLocalRank + 1); }
 
-LaunchedProcess read(const Environment& environment, std::string launcher, const Names& names) {
+LaunchedProcess read_launcher(const Environment& environment, std::string launcher,
+                              const Names& names) {
   LaunchedProcess process;
   process.launcher = std::move(launcher);
   process.world = required_integer(environment, names.size, 1, rendezvous::kMaxWorld);
@@ -71,16 +72,17 @@ std::optional<LaunchedProcess> detect_launcher(const Environment& environment) {
   if (!environment(env::kRendezvous).empty()) return std::nullopt;
   LaunchedProcess process;
   if (processes(environment, env::kPmiSize) > 1) {
-    process = read(environment, environment(env::kMpiLocalNRanks).empty() ? "PMI" : "Hydra",
-                   {env::kPmiSize, env::kPmiRank, env::kMpiLocalNRanks, env::kMpiLocalRankId});
+    process =
+        read_launcher(environment, environment(env::kMpiLocalNRanks).empty() ? "PMI" : "Hydra",
+                      {env::kPmiSize, env::kPmiRank, env::kMpiLocalNRanks, env::kMpiLocalRankId});
     if (!environment(env::kPmiFd).empty()) process.space = KeyValueSpace::kPmi1;
   } else if (processes(environment, env::kOmpiCommWorldSize) > 1) {
-    process = read(environment, "Open MPI",
-                   {env::kOmpiCommWorldSize, env::kOmpiCommWorldRank, env::kOmpiCommWorldLocalSize,
-                    env::kOmpiCommWorldLocalRank});
+    process = read_launcher(environment, "Open MPI",
+                            {env::kOmpiCommWorldSize, env::kOmpiCommWorldRank,
+                             env::kOmpiCommWorldLocalSize, env::kOmpiCommWorldLocalRank});
   } else if (processes(environment, env::kSlurmStepNumTasks) > 1) {
-    process = read(environment, "srun",
-                   {env::kSlurmStepNumTasks, env::kSlurmProcId, "", env::kSlurmLocalId});
+    process = read_launcher(environment, "srun",
+                            {env::kSlurmStepNumTasks, env::kSlurmProcId, "", env::kSlurmLocalId});
   } else if (processes(environment, env::kWorldSize) > 1) {
     const std::string advice =
         "expected one process on each host, `tilewright-worker agent --nproc_per_node=N -- train "
@@ -100,8 +102,8 @@ std::optional<LaunchedProcess> detect_launcher(const Environment& environment) {
                       env::kWorldSize, environment(env::kWorldSize), env::kRendezvous, env::kRank,
                       env::kMasterAddr, environment(env::kWorldSize), advice));
     }
-    process = read(environment, "the environment",
-                   {env::kWorldSize, env::kRank, env::kLocalWorldSize, env::kLocalRank});
+    process = read_launcher(environment, "the environment",
+                            {env::kWorldSize, env::kRank, env::kLocalWorldSize, env::kLocalRank});
   } else {
     return std::nullopt;
   }

@@ -35,8 +35,11 @@ std::string numeric(const sockaddr* address, socklen_t size) {
 
 struct InterfaceAddress {
   std::string interface;
+  unsigned flags = 0;
   int family = 0;
   std::string address;
+
+  bool is_link_local() const { return address.starts_with("fe80:"); }
 };
 
 std::vector<InterfaceAddress> interface_addresses() {
@@ -49,7 +52,7 @@ std::vector<InterfaceAddress> interface_addresses() {
     const int family = one->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     result.push_back(
-        {one->ifa_name, family,
+        {one->ifa_name, one->ifa_flags, family,
          numeric(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6))});
   }
   return result;
@@ -83,6 +86,17 @@ bool is_this_host(const std::string& name) {
   return false;
 }
 
+std::vector<std::string> reachable_addresses() {
+  std::vector<std::string> v4, v6;
+  for (InterfaceAddress& one : interface_addresses()) {
+    if ((one.flags & IFF_UP) == 0 || (one.flags & IFF_LOOPBACK) != 0) continue;
+    if (one.address.empty() || one.is_link_local()) continue;
+    (one.family == AF_INET ? v4 : v6).push_back(std::move(one.address));
+  }
+  v4.insert(v4.end(), v6.begin(), v6.end());
+  return v4;
+}
+
 Result<std::string> interface_address(const std::string& name) {
   std::string ipv6;
   std::set<std::string> names;
@@ -91,7 +105,7 @@ Result<std::string> interface_address(const std::string& name) {
     if (one.interface != name) continue;
     if (one.family == AF_INET) return one.address;
     // A link-local address needs a zone, which has no meaning on the other hosts.
-    if (ipv6.empty() && !one.address.starts_with("fe80:")) ipv6 = one.address;
+    if (ipv6.empty() && !one.is_link_local()) ipv6 = one.address;
   }
   if (!ipv6.empty()) return ipv6;
   std::string known;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 
@@ -14,6 +15,10 @@ namespace tilewright::elastic {
 // domain), or an address of one of its interfaces, also after a look-up. A name that cannot be
 // looked up names another host.
 bool is_this_host(const std::string& name);
+
+// The addresses of this host that other hosts can reach: of interfaces that are up, without loopback
+// and link-local ones, IPv4 first.
+std::vector<std::string> reachable_addresses();
 
 // The address of an interface, IPv4 if it has one. Error: kUsage, with the interfaces that exist.
 Result<std::string> interface_address(const std::string& name);

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxInfoBytes = 16 << 20;
 constexpr std::size_t kMaxEntries = 10'000;
-constexpr std::size_t kMaxShards = 10'000;
+constexpr std::size_t kMaxArrowFiles = 10'000;
 
 // "SQuADv2" to "squ_a_dv2", as the library names directories: an underscore before an upper-case
 // letter that follows a lower-case letter or a digit, or that begins a word after upper-case ones.
@@ -67,7 +67,7 @@ std::optional<ArrowDataset> read_prepared(const fs::path& directory, const std::
         shards = std::max<std::size_t>(1, lengths->size());
       }
     }
-    if (shards > kMaxShards) return std::nullopt;
+    if (shards > kMaxArrowFiles) return std::nullopt;
     for (std::size_t shard = 0; shard < shards; ++shard) {
       const std::string number = shards == 1 ? "" : fmt::format("-{:05}-of-{:05}", shard, shards);
       const fs::path file = directory / fmt::format("{}-{}{}.arrow", name, split, number);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/base/clock.h"
 #include "common/base/file_descriptor.h"
 #include "common/base/files.h"
 #include "common/base/random.h"
@@ -44,7 +45,7 @@ class Progress {
     const MonotonicTime now = monotonic_now();
     if (now < next_ || size_ == 0) return;
     next_ = now + options_.limits.progress_interval;
-    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    const double seconds = in_seconds(now - begin_);
     const double gained = static_cast<double>(received) - static_cast<double>(first_);
     options_.report(fmt::format("downloading {}: {} %, {} of {}, {:.1f} MB/s", name_,
                                 received * 100 / size_, format_size(received), format_size(size_),

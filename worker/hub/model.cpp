@@ -29,7 +29,7 @@ constexpr std::array kWeightsFiles = {
     WeightsFile{"model.safetensors", false}, WeightsFile{"model.safetensors.index.json", true},
     WeightsFile{"pytorch_model.bin", false}, WeightsFile{"pytorch_model.bin.index.json", true}};
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
-constexpr std::size_t kMaxShards = 1000;
+constexpr std::size_t kMaxWeightFiles = 1000;
 
 // Where the files of a model come from.
 class Source {
@@ -59,9 +59,9 @@ std::set<std::string> shards_of(const fs::path& index) {
                                 index.string(), tensor));
     }
     shards.insert(file.get<std::string>());
-    if (shards.size() > kMaxShards) {
+    if (shards.size() > kMaxWeightFiles) {
       throw Failure(ExitCode::kModel, fmt::format("{}: found more than {} shards, the limit",
-                                                  index.string(), kMaxShards));
+                                                  index.string(), kMaxWeightFiles));
     }
   }
   return shards;

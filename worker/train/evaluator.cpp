@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_timeout.h"
@@ -178,7 +179,7 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
     result.examples = set.data.size();
   }
   share_result(mesh, monotonic_now() + kCollectiveTimeout, result);
-  result.seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
+  result.seconds = in_seconds(monotonic_now() - begin);
   const std::int64_t batch = job_.settings.per_device_eval_batch_size;
   result.steps = ((examples + mesh.world() - 1) / mesh.world() + batch - 1) / batch;
   return result;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "common/base/clock.h"
 #include "common/contract/log_lines.h"
 
 namespace tilewright::train {
@@ -35,7 +36,7 @@ Rates RateMeter::add(const StepReport& report, MonotonicTime now) {
   if (samples_.size() > kWindow + 1) samples_.pop_front();
   const Sample& from = samples_.front();
   const Sample& to = samples_.back();
-  const double seconds = std::max(1e-9, std::chrono::duration<double>(to.at - from.at).count());
+  const double seconds = std::max(1e-9, in_seconds(to.at - from.at));
   Rates rates;
   rates.examples_per_second = (to.examples - from.examples) / seconds;
   rates.tokens_per_second = (to.tokens - from.tokens) / seconds;

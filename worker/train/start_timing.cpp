@@ -1,5 +1,6 @@
 #include "worker/train/start_timing.h"
 
+#include "common/base/clock.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/train/inputs.h"
 #include "worker/train/instruction_set.h"
@@ -13,7 +14,7 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
   MonotonicTime last = monotonic_now();
   const auto end_part = [&](std::string_view name) {
     const MonotonicTime now = monotonic_now();
-    parts.emplace_back(name, std::chrono::duration<double>(now - last).count());
+    parts.emplace_back(name, in_seconds(now - last));
     last = now;
   };
   Settings settings =

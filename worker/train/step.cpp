@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "worker/collectives/buckets.h"
 #include "worker/collectives/tree_accumulator.h"
 #include "worker/nn/flops.h"
@@ -139,7 +140,7 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
   fill_batch(examples, groups);
   model_.forward(batch_, key, true);
   model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
-  compute_seconds_ += std::chrono::duration<double>(monotonic_now() - begin).count();
+  compute_seconds_ += in_seconds(monotonic_now() - begin);
   const std::int64_t end = stop_index_ + 1 + static_cast<std::int64_t>(costs_.size());
   for (float* gradient : sink.groups) {
     gradient[stop_index_] = stop_value_;
@@ -257,8 +258,8 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   faults_.hit("step.after_backward");
   reducer.wait(monotonic_now() + kCollectiveTimeout);
   const auto [exchange, wait] = reducer.times();
-  report.exchange_seconds = std::chrono::duration<double>(exchange).count();
-  report.hidden_exchange_seconds = std::chrono::duration<double>(exchange - wait).count();
+  report.exchange_seconds = in_seconds(exchange);
+  report.hidden_exchange_seconds = in_seconds(exchange - wait);
   faults_.hit("step.after_exchange");
 
   const std::span<const float> gradient(sum, static_cast<std::size_t>(stop_index_));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/base/clock.h"
 #include "common/base/strings.h"
 #include "common/contract/log_lines.h"
 #include "worker/nn/parameters.h"
@@ -165,9 +166,6 @@ std::vector<std::string> speed_lines(const RankSpeeds& before, const RankSpeeds&
 }
 
 std::string continuation_line(const ContinuationSummary& c) {
-  const auto seconds = [](Duration duration) {
-    return std::chrono::duration<double>(duration).count();
-  };
   const auto list = [](const std::vector<rendezvous::WorkerProcess>& processes, const char* what) {
     std::string text;
     for (const rendezvous::WorkerProcess& process : processes) {
@@ -186,10 +184,11 @@ std::string continuation_line(const ContinuationSummary& c) {
       "{:.3f} s",
       c.after_loss ? log_lines::kRecovered : log_lines::kResized, change,
       c.workers == 1 ? "1 worker continues" : fmt::format("{} workers continue", c.workers), c.step,
-      seconds(c.total), seconds(c.join), seconds(c.connect), seconds(c.agree), seconds(c.transfer));
+      in_seconds(c.total), in_seconds(c.join), in_seconds(c.connect), in_seconds(c.agree),
+      in_seconds(c.transfer));
   if (c.bytes > 0) text += fmt::format(" for {} MB", (c.bytes + 500'000) / 1'000'000);
   if (c.after_loss)
-    text += fmt::format("; noticed {:.3f} s after the step began", seconds(c.noticed));
+    text += fmt::format("; noticed {:.3f} s after the step began", in_seconds(c.noticed));
   return text + ")";
 }
 

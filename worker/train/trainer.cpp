@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "common/base/clock.h"
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/hosts.h"
@@ -80,7 +81,7 @@ class TypedTrainer final : public Trainer {
   Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) override {
     const MonotonicTime begin = monotonic_now();
     const auto add_train_seconds = [&] {
-      state_.add_train_seconds(std::chrono::duration<double>(monotonic_now() - begin).count());
+      state_.add_train_seconds(in_seconds(monotonic_now() - begin));
     };
     const std::int64_t rows_before = model_.counters().forward;
     const std::int64_t tokens_before = step_->local_tokens();

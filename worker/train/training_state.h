@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/collectives/mesh.h"
@@ -138,9 +139,7 @@ class TrainingState {
   void add_train_seconds(double seconds) { train_seconds_ += seconds; }
   std::int64_t failed_checkpoints() const { return retry_.failures(); }
   // How long checkpoints have waited for the ones before.
-  double checkpoint_wait_seconds() const {
-    return std::chrono::duration<double>(checkpoint_wait_).count();
-  }
+  double checkpoint_wait_seconds() const { return in_seconds(checkpoint_wait_); }
 
  private:
   // At a new best evaluation, if the training needs its weights later.

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "worker/kernels/isa_table.h"
 
 namespace tilewright::kernels {
@@ -23,7 +24,7 @@ double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool) {
     for (auto now = begin; now - begin < kMinTime;) {
       const double operations = peak(kRounds);
       const auto end = Clock::now();
-      best = std::max(best, operations / std::chrono::duration<double>(end - now).count());
+      best = std::max(best, operations / in_seconds(end - now));
       now = end;
     }
     const std::lock_guard lock(mutex);

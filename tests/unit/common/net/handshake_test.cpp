@@ -7,10 +7,6 @@
 namespace tilewright::net {
 namespace {
 
-const std::string kSecret = "a secret of enough bytes";
-
-SecretKey key_of(const std::string& text) { return SecretKey::from_bytes(text).or_throw(); }
-
 // Feeds all bytes in the sizes that the end expects.
 Status feed(Handshake& end, std::string_view bytes) {
   while (!bytes.empty()) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/net/connect.h"
+#include "common/net/secret.h"
 #include "common/net/socket.h"
 #include "common/net/wait.h"
 
@@ -29,6 +30,9 @@ inline Socket accept_from(Listener& listener) {
   }
   return listener.try_accept().or_throw();
 }
+
+inline const std::string kSecret = "a secret of enough bytes";
+inline SecretKey key_of(const std::string& text) { return SecretKey::from_bytes(text).or_throw(); }
 
 struct Pair {
   Socket client, server;

@@ -8,13 +8,10 @@
 #include <set>
 
 #include "tests/support/paths.h"
+#include "tests/unit/common/net/net_fixtures.h"
 
 namespace tilewright::net {
 namespace {
-
-const std::string kSecret = "a secret of enough bytes";
-
-SecretKey key_of(const std::string& text) { return SecretKey::from_bytes(text).or_throw(); }
 
 TEST(Hmac, MatchesTheRfcTestVector) {  // RFC 4231, test case 3
   const SecretKey key = key_of(std::string(20, '\xaa'));

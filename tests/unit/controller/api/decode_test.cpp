@@ -18,20 +18,9 @@ namespace {
 
 using testing::decode_manifest;
 using testing::errors_of;
+using testing::expect_errors;
 using testing::kManifest;
 using testing::with;
-
-struct Case {
-  const char* place;
-  const char* replacement;
-  std::string message;
-};
-
-void expect_errors(std::initializer_list<Case> cases) {
-  for (const Case& bad : cases) {
-    EXPECT_EQ(errors_of(with(bad.place, bad.replacement)), bad.message) << bad.replacement;
-  }
-}
 
 TEST(Decode, AcceptsAValidManifest) {
   const DecodeResult decoded = decode_manifest(kManifest);

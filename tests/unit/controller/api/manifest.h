@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 
 #include "common/json/document.h"
@@ -72,6 +73,19 @@ inline std::string errors_of(const std::string& manifest, Target target = Target
   if (checked.ok()) return "";
   EXPECT_EQ(checked.error().code, ExitCode::kManifest);
   return checked.error().message;
+}
+
+// The manifest with `replacement` at `place` has the error `message`.
+struct BadManifest {
+  const char* place;
+  const char* replacement;
+  std::string message;
+};
+inline void expect_errors(std::initializer_list<BadManifest> cases,
+                          Target target = Target::kAnywhere) {
+  for (const BadManifest& bad : cases) {
+    EXPECT_EQ(errors_of(with(bad.place, bad.replacement), target), bad.message) << bad.replacement;
+  }
 }
 
 // The manifest's job with defaults applied.

@@ -185,7 +185,7 @@ TEST(PyTorchJob, ReadsObjectsOfANewerVersion) {
   EXPECT_FALSE(decode_pytorchjob(object).ok());
 }
 
-PyTorchJob full_job() {
+PyTorchJob full_pytorchjob() {
   PyTorchJob job = defaulted(R"(apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata:
@@ -239,7 +239,7 @@ spec:
 }
 
 TEST(PyTorchJob, ReadsBackWhatItWrites) {
-  const PyTorchJob job = full_job();
+  const PyTorchJob job = full_pytorchjob();
   const DecodedPyTorchJob read = decode_pytorchjob(to_json(job), true);
   ASSERT_TRUE(read.ok()) << sentences(read.errors);
   EXPECT_EQ(read.job, job) << to_json(read.job) << "\n" << to_json(job);
@@ -248,7 +248,7 @@ TEST(PyTorchJob, ReadsBackWhatItWrites) {
 }
 
 TEST(PyTorchJob, WritesTheStatusAsKubeflowDoes) {
-  PyTorchJobStatus status = full_job().status;
+  PyTorchJobStatus status = full_pytorchjob().status;
   status.tilewright = {};
   status.replica_statuses["Worker"].failed = 0;
   EXPECT_EQ(to_json(status), json::parse(R"({

@@ -14,23 +14,12 @@ namespace tilewright::api {
 namespace {
 
 using testing::errors_of;
+using testing::expect_errors;
 using testing::job_of;
 using testing::kManifest;
 using testing::with;
 
-struct Case {
-  const char* place;
-  const char* replacement;
-  std::string message;
-};
-
 std::string all_tasks() { return fmt::format("{}", fmt::join(task_names(), ", ")); }
-
-void expect_errors(std::initializer_list<Case> cases, Target target = Target::kAnywhere) {
-  for (const Case& bad : cases) {
-    EXPECT_EQ(errors_of(with(bad.place, bad.replacement), target), bad.message) << bad.replacement;
-  }
-}
 
 TEST(Validate, RefusesAnEnvironmentThatNoProcessCanHave) {
   std::string doubling = "    env:\n      - {name: V0, value: \"0123456789\"}\n";

@@ -22,7 +22,7 @@ using testing::ScriptedApi;
 using tilewright::testing::make_silent_logger;
 
 constexpr const char* kBroken = "ns/broken";
-constexpr const char* kPods = "POST /api/v1/namespaces/ns/pods";
+constexpr const char* kPostPods = "POST /api/v1/namespaces/ns/pods";
 
 // Throws while it creates the pods of the job "broken", as a bug in a builder would.
 kube::SenderOptions throwing_options() {
@@ -129,7 +129,7 @@ TEST_F(ReconcilerTest, ReconcilesOtherJobsAfterAnException) {
   reconcile(kBroken);
   reconcile("ns/mrpc");
   EXPECT_EQ(queue_.stats().retries, 1U) << "of the job broken";
-  EXPECT_THAT(api_.order(), Contains(kPods).Times(2)) << "the two workers of mrpc";
+  EXPECT_THAT(api_.order(), Contains(kPostPods).Times(2)) << "the two workers of mrpc";
 }
 
 }  // namespace

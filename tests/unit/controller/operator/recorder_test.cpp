@@ -20,7 +20,8 @@ using ::testing::SizeIs;
 using tilewright::testing::make_silent_logger;
 
 // 2026-01-31T23:59:59.000042Z
-const WallTime kNow = WallTime(std::chrono::seconds(1769903999)) + std::chrono::microseconds(42);
+const WallTime kEventTime =
+    WallTime(std::chrono::seconds(1769903999)) + std::chrono::microseconds(42);
 
 api::TrainJob job() {
   api::TrainJob made;
@@ -32,7 +33,7 @@ api::TrainJob job() {
 }
 
 std::string name_of(const api::TrainJob& of, const Event& event) {
-  return build_event(of, event, "replica-0", kNow)["metadata"]["name"];
+  return build_event(of, event, "replica-0", kEventTime)["metadata"]["name"];
 }
 
 // True if the bytes are valid UTF-8.
@@ -47,7 +48,7 @@ bool is_utf8(const std::string& text) {
 
 TEST(BuildEvent, ContainsTheFieldsThatKubectlShows) {
   const json event =
-      build_event(job(), {true, "WorkerFailed", "worker 1 ended"}, "replica-0", kNow);
+      build_event(job(), {true, "WorkerFailed", "worker 1 ended"}, "replica-0", kEventTime);
   EXPECT_EQ(event["eventTime"], "2026-01-31T23:59:59.000042Z");
   EXPECT_EQ(event["type"], "Warning");
   EXPECT_EQ(event["reason"], "WorkerFailed");
@@ -56,15 +57,16 @@ TEST(BuildEvent, ContainsTheFieldsThatKubectlShows) {
   EXPECT_EQ(event["regarding"]["uid"], "job-uid");
   EXPECT_EQ(event["regarding"]["kind"], "TrainJob");
   EXPECT_EQ(event["reportingInstance"], "replica-0");
-  EXPECT_EQ(build_event(job(), {false, "Running", "all"}, "replica-0", kNow)["type"], "Normal");
+  EXPECT_EQ(build_event(job(), {false, "Running", "all"}, "replica-0", kEventTime)["type"],
+            "Normal");
 }
 
 TEST(BuildEvent, HasANameDerivedFromItsContent) {
   const Event event{false, "Running", "all 2 workers are ready"};
   EXPECT_THAT(name_of(job(), event), MatchesRegex("mrpc\\.[0-9a-f]{16}"));
   // The same event from another replica at another time has the same name.
-  EXPECT_EQ(build_event(job(), event, "replica-1", kNow + std::chrono::hours(1))["metadata"],
-            build_event(job(), event, "replica-0", kNow)["metadata"]);
+  EXPECT_EQ(build_event(job(), event, "replica-1", kEventTime + std::chrono::hours(1))["metadata"],
+            build_event(job(), event, "replica-0", kEventTime)["metadata"]);
   std::set<std::string> names = {name_of(job(), event)};
   names.insert(name_of(job(), {false, "Restarting", event.message}));
   names.insert(name_of(job(), {false, "Running", "all 3 workers are ready"}));
@@ -79,7 +81,7 @@ TEST(BuildEvent, HasANameDerivedFromItsContent) {
 
 TEST(BuildEvent, TruncatesALongNoteBetweenCharacters) {
   const auto note = [](const std::string& message) {
-    return build_event(job(), {false, "Running", message}, "replica-0", kNow)["note"]
+    return build_event(job(), {false, "Running", message}, "replica-0", kEventTime)["note"]
         .get<std::string>();
   };
   EXPECT_EQ(note(std::string(1023, 'x')), std::string(1023, 'x'));

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using tilewright::testing::make_silent_logger;
 using ChangeKind = RendezvousHub::ChangeKind;
 
-constexpr const char* kUid = "job-1";
+constexpr const char* kJobUid = "job-1";
 constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
 // Timeout of a test that would otherwise hang.
 constexpr seconds kTimeout{20};
@@ -74,13 +74,13 @@ class RendezvousHubTest : public ::testing::Test {
     return {min, max, expected, seconds(3600)};
   }
   Status expect(const Membership& wanted, rendezvous::Epoch last_epoch = 0,
-                const std::string& uid = kUid, const std::string& job_key = "ns/mrpc") {
+                const std::string& uid = kJobUid, const std::string& job_key = "ns/mrpc") {
     return hub->expect(uid, wanted, [&] {
       ++made;
       return RendezvousHub::Job{job_key, key(), 16, last_epoch, false};
     });
   }
-  std::unique_ptr<rendezvous::Client> member(int index, const std::string& uid = kUid) {
+  std::unique_ptr<rendezvous::Client> member(int index, const std::string& uid = kJobUid) {
     rendezvous::Client::Options options;
     options.coordinator = {"127.0.0.1", hub->address().port};
     options.job_uid = uid;
@@ -115,7 +115,7 @@ class RendezvousHubTest : public ::testing::Test {
   std::optional<policy::RendezvousView> view(const std::vector<policy::Worker>& workers = {},
                                              MonotonicTime clock = monotonic_now(),
                                              WallTime now = wall_now()) const {
-    return hub->view(kUid, workers, now, clock);
+    return hub->view(kJobUid, workers, now, clock);
   }
   // Checks the progress after each notification.
   template <typename Holds>
@@ -150,7 +150,7 @@ TEST_F(RendezvousHubTest, OpensAJobOnceAndFormsAnEpochOfItsMembers) {
 TEST_F(RendezvousHubTest, HasNoViewOfAJobThatIsNotOpen) {
   EXPECT_FALSE(view());
   EXPECT_EQ(hub->members(), 0U);
-  hub->close(kUid);
+  hub->close(kJobUid);
 }
 
 TEST_F(RendezvousHubTest, AssignsOnlyEpochsAfterTheLastOne) {
@@ -189,7 +189,7 @@ TEST_F(RendezvousHubTest, DistinguishesHeartbeatsFromMembershipChanges) {
   ASSERT_TRUE(eventually([](const policy::RendezvousView& p) { return p.world == 2; }));
   EXPECT_TRUE(changes.await_row(ChangeKind::kHeartbeat, 10));
   members.pop_back();
-  hub->report_ended(kUid, {ended_worker(1)});
+  hub->report_ended(kJobUid, {ended_worker(1)});
   EXPECT_TRUE(changes.await(ChangeKind::kMembership)) << "a member is lost";
 }
 
@@ -198,7 +198,7 @@ TEST_F(RendezvousHubTest, KeepsTheRankOfALostMember) {
   ASSERT_TRUE(expect(membership(1, 2, 2)));
   auto members = train(2);
   members.pop_back();
-  hub->report_ended(kUid, {ended_worker(1)});
+  hub->report_ended(kJobUid, {ended_worker(1)});
   ASSERT_TRUE(
       eventually([](const policy::RendezvousView& p) { return !p.lost_processes.empty(); }));
   const auto shown = view();
@@ -215,7 +215,7 @@ TEST_F(RendezvousHubTest, KeepsTheRankOfALostMember) {
 TEST_F(RendezvousHubTest, DisconnectsMembersWhenItCloses) {
   ASSERT_TRUE(expect(membership(1, 1, 1)));
   const auto members = train(1);
-  hub->close(kUid);
+  hub->close(kJobUid);
   EXPECT_FALSE(view());
   EXPECT_EQ(hub->members(), 0U);
   const auto again = members[0]->join(-1, net::within(kTimeout));

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "common/base/clock.h"
 #include "tests/support/paths.h"
 #include "worker/bench/rank_group.h"
 
@@ -43,7 +44,7 @@ TEST_F(EmulatedNetworkTest, ConnectsItsHostsOverTheirLinks) {
     net::Socket socket = listener.try_accept().or_throw();
     const MonotonicTime begin = monotonic_now();
     socket.read_exact(std::span(bytes), wait).or_throw();
-    const double seconds = std::chrono::duration<double>(monotonic_now() - begin).count();
+    const double seconds = in_seconds(monotonic_now() - begin);
     socket.write_all(std::span(bytes).first(1), wait).or_throw();
     return std::to_string(seconds);
   });

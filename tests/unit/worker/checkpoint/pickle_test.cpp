@@ -16,13 +16,13 @@ using ::testing::HasSubstr;
 using Kind = PickleValue::Kind;
 using namespace pickled;  // NOLINT: builders
 
-Pickle read(const std::string& text) {
+Pickle parse_pickle(const std::string& text) {
   // The views into a copy are not used after it; the kinds and integers are.
   return read_pickle(exact_copy(text), "model.bin", ExitCode::kWeights);
 }
 
 void expect_refused(const std::string& text, const std::string& part) {
-  expect_failure([&] { read(text); }, ExitCode::kWeights,
+  expect_failure([&] { parse_pickle(text); }, ExitCode::kWeights,
                  AllOf(HasSubstr("model.bin: the pickle "), HasSubstr(part)));
 }
 
@@ -52,7 +52,7 @@ TEST(PickleTest, ReadsValuesAndTheirLength) {
 
 TEST(PickleTest, ReadsIntegersOfEveryEncoding) {
   const auto integer_of = [](const std::string& text) {
-    const Pickle pickle = read(text + ".");
+    const Pickle pickle = parse_pickle(text + ".");
     EXPECT_EQ(pickle.result.kind, Kind::kInteger);
     return pickle.result.integer;
   };
@@ -63,7 +63,7 @@ TEST(PickleTest, ReadsIntegersOfEveryEncoding) {
   EXPECT_EQ(integer_of("\x8a\x01\x80"), -128);
   EXPECT_EQ(integer_of(std::string("\x8b\x02\0\0\0\xff\x7f", 7)), 0x7fff);
   EXPECT_EQ(integer_of(integer(INT64_MIN)), INT64_MIN);
-  EXPECT_EQ(read("\x8a\x09" + std::string(9, '\x7f') + ".").result.kind, Kind::kLong);
+  EXPECT_EQ(parse_pickle("\x8a\x09" + std::string(9, '\x7f') + ".").result.kind, Kind::kLong);
 }
 
 TEST(PickleTest, ReadsTensorsWithTheirStorage) {
@@ -84,9 +84,9 @@ TEST(PickleTest, ReadsTensorsWithTheirStorage) {
 TEST(PickleTest, ReadsOlderForms) {
   const std::string one = call(global("torch._utils", "_rebuild_tensor"),
                                {storage("FloatStorage", "0", 1), integer(0), ")", ")"});
-  const Pickle pickle = read(call(global("collections", "OrderedDict"),
-                                  {"](](" + std::string("U\x01") + "a" + one + "ee"}) +
-                             ".");
+  const Pickle pickle = parse_pickle(call(global("collections", "OrderedDict"),
+                                          {"](](" + std::string("U\x01") + "a" + one + "ee"}) +
+                                     ".");
   ASSERT_EQ(pickle.result.kind, Kind::kDict);
   const auto* items = pickle.dict(pickle.result);
   ASSERT_EQ(items->size(), 1u);
@@ -177,7 +177,7 @@ TEST(PickleTest, RefusesTensorsOutsideTheirStorage) {
   for (const std::string& inside :
        {tensor(in, 0, {10}, {1}), tensor(in, 9, {}, {}), tensor(in, 1, {2, 5}, {4, 1}),
         tensor(in, 10, {0, 4}, {4, 1}), tensor(in, 9, {1000, 1000}, {0, 0})}) {
-    EXPECT_EQ(read(inside + ".").result.kind, Kind::kTensor);
+    EXPECT_EQ(parse_pickle(inside + ".").result.kind, Kind::kTensor);
   }
 }
 
@@ -205,9 +205,9 @@ TEST(PickleTest, RefusesMoreThanTheLargestPickle) {
 
 TEST(PickleTest, ReadsDeepNestingWithoutRecursion) {
   constexpr int kDepth = 500'000;
-  EXPECT_EQ(read(std::string(kDepth, ']') + std::string(kDepth - 1, 'a') + ".").result.kind,
+  EXPECT_EQ(parse_pickle(std::string(kDepth, ']') + std::string(kDepth - 1, 'a') + ".").result.kind,
             Kind::kList);
-  EXPECT_EQ(read(std::string(kDepth, '(') + std::string(kDepth, 't') + ".").result.kind,
+  EXPECT_EQ(parse_pickle(std::string(kDepth, '(') + std::string(kDepth, 't') + ".").result.kind,
             Kind::kList);
 }
 
@@ -220,9 +220,9 @@ TEST(PickleTest, DoesNotFollowSharedReferences) {
     bomb += "N";  // keeps the stack's height
   }
   bomb += repeated("0", 1000) + ".";
-  EXPECT_EQ(read(bomb).result.kind, Kind::kList);
+  EXPECT_EQ(parse_pickle(bomb).result.kind, Kind::kList);
   const std::string self = "]q" + std::string("\0h\0a.", 5);
-  EXPECT_EQ(read(self).result.kind, Kind::kList) << "contains itself";
+  EXPECT_EQ(parse_pickle(self).result.kind, Kind::kList) << "contains itself";
 }
 
 TEST(PickleTest, RefusesAnInvalidStack) {
@@ -295,7 +295,7 @@ TEST(PickleTest, ReadsWithinTheInputForRandomPrograms) {
     std::string program;
     for (int i = 0; i < 12; ++i) program += parts[random() % parts.size()];
     try {
-      read(program + ".");
+      parse_pickle(program + ".");
     } catch (const Failure&) {
       ++refused;
     }

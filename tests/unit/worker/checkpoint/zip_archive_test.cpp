@@ -10,7 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::map<std::string, std::string> read(const std::string& archive) {
+std::map<std::string, std::string> entries_of(const std::string& archive) {
   const auto bytes = exact_copy(archive);
   std::map<std::string, std::string> found;
   for (const auto& [name, data] : read_zip(bytes, "model.bin", ExitCode::kWeights)) {
@@ -20,7 +20,7 @@ std::map<std::string, std::string> read(const std::string& archive) {
 }
 
 void expect_archive_refused(const std::string& archive, const std::string& part) {
-  expect_failure([&] { read(archive); }, ExitCode::kWeights,
+  expect_failure([&] { entries_of(archive); }, ExitCode::kWeights,
                  AllOf(HasSubstr("model.bin: "), HasSubstr(part)));
 }
 
@@ -29,10 +29,10 @@ const std::map<std::string, std::string> kExpected = {
     {"a/data.pkl", "pickle"}, {"a/data/0", ""}, {"b", "xyz"}};
 
 TEST(ZipArchiveTest, ReadsStoredEntries) {
-  EXPECT_EQ(read(zip_archive(kFiles)), kExpected);
-  EXPECT_EQ(read(zip_archive(kFiles, true)), kExpected) << "ZIP64";
-  EXPECT_EQ(read(zip_archive(kFiles, false, std::string(70, 'c'))), kExpected) << "a comment";
-  EXPECT_TRUE(read(zip_archive({})).empty());
+  EXPECT_EQ(entries_of(zip_archive(kFiles)), kExpected);
+  EXPECT_EQ(entries_of(zip_archive(kFiles, true)), kExpected) << "ZIP64";
+  EXPECT_EQ(entries_of(zip_archive(kFiles, false, std::string(70, 'c'))), kExpected) << "a comment";
+  EXPECT_TRUE(entries_of(zip_archive({})).empty());
 }
 
 TEST(ZipArchiveTest, RefusesEntriesThatTorchDoesNotWrite) {
@@ -85,7 +85,7 @@ TEST(ZipArchiveTest, ReadsWithinTheArchiveForChangedBytes) {
         std::string changed = whole;
         changed[at] = static_cast<char>(changed[at] ^ flip);
         try {
-          read(changed);
+          entries_of(changed);
         } catch (const Failure&) {
           ++refused;
         }

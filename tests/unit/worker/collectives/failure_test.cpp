@@ -13,7 +13,7 @@
 namespace tilewright::collectives {
 namespace {
 
-constexpr int kShards = 8;
+constexpr int kGradientShards = 8;
 constexpr std::int64_t kCount = 100'000;
 // The design requires detection in less than a second. The test allows more for busy machines.
 constexpr auto kDetectionLimit = std::chrono::seconds(10);
@@ -39,8 +39,8 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   };
   const std::vector<Range> buckets{{kCount / 2, kCount}, {0, kCount / 2}};
   try {
-    Reducer reducer(*mesh, even_split(mesh->world(), kShards), kShards, options);
-    LocalParts own(shard_gradients(kShards, kCount), reducer.local_parts());
+    Reducer reducer(*mesh, even_split(mesh->world(), kGradientShards), kGradientShards, options);
+    LocalParts own(shard_gradients(kGradientShards, kCount), reducer.local_parts());
     while (true) {  // each step sums the result of the previous one; the values do not matter
       reducer.begin_step(own.view, buckets);
       reducer.start(0);

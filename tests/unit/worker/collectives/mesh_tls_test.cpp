@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr bool kTls = true;
+constexpr bool kWithTls = true;
 
 TEST(MeshTls, SupportsBarrierBroadcastAndAllGather) {
   const std::string long_text(300'000, 'x');
@@ -36,7 +36,7 @@ TEST(MeshTls, SupportsBarrierBroadcastAndAllGather) {
                     "word");
         }
       },
-      kTls));
+      kWithTls));
 }
 
 void expect_exact(int world, int shards, std::int64_t count, ReducerOptions options) {
@@ -56,7 +56,7 @@ void expect_exact(int world, int shards, std::int64_t count, ReducerOptions opti
           right += same_bits(own.sum(), tree_sum(gradients));
         }
       },
-      kTls));
+      kWithTls));
   EXPECT_EQ(right, 2 * world) << "world " << world << ", " << count << " elements";
 }
 
@@ -74,7 +74,7 @@ TEST(MeshTls, ExposesNoPlaintext) {
   const std::string words = "confidential gradients";
   std::string seen;
   net::Relay* relay = nullptr;
-  expect_no_errors(through_relay(kTls, relay, [&](Mesh& mesh) {
+  expect_no_errors(through_relay(kWithTls, relay, [&](Mesh& mesh) {
     EXPECT_EQ(all_gather(mesh, words, 100, test_deadline()),
               (std::vector<std::string>{words, words}));
     barrier(mesh, test_deadline());

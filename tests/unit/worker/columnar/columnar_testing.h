@@ -18,6 +18,8 @@
 
 namespace tilewright::columnar {
 
+inline const Location kPlace("FILE");
+
 inline std::filesystem::path data_file(const std::string& name) {
   return tilewright::testing::source_dir() / "tests/golden/columnar/data" / name;
 }

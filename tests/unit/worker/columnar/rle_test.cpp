@@ -11,8 +11,6 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-const Location kPlace("FILE");
-
 std::vector<std::uint32_t> decode(const std::vector<std::uint8_t>& bytes, unsigned bit_width,
                                   std::size_t count) {
   RleDecoder decoder(std::as_bytes(std::span(bytes)), bit_width, kPlace);

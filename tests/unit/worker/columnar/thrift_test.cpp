@@ -9,8 +9,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const Location kPlace("FILE");
-
 // Reads a struct: integers in the order of their fields, everything else is skipped.
 std::vector<std::int64_t> integers_of(const std::vector<std::uint8_t>& bytes) {
   ThriftReader reader(std::as_bytes(std::span(bytes)), kPlace);
@@ -27,7 +25,7 @@ std::vector<std::int64_t> integers_of(const std::vector<std::uint8_t>& bytes) {
   return integers;
 }
 
-std::string refusal(const std::vector<std::uint8_t>& bytes) {
+std::string refusal_of(const std::vector<std::uint8_t>& bytes) {
   return failure_of([&] { integers_of(bytes); });
 }
 
@@ -57,18 +55,18 @@ TEST(Thrift, SkipsEveryType) {
 }
 
 TEST(Thrift, RefusesMalformedStructs) {
-  EXPECT_THAT(refusal({}), HasSubstr("found 0 bytes, expected 1 bytes for the metadata"));
-  EXPECT_THAT(refusal({0x15, 0x02}), HasSubstr("found 0 bytes"));
-  EXPECT_THAT(refusal({0x1d}), HasSubstr("a field of type 13"));
-  EXPECT_THAT(refusal({0x05, 0x01, 0x00, 0x00}), HasSubstr("a field with number -1"));
-  EXPECT_THAT(refusal({0x15, 0x80, 0x80, 0x80, 0x80, 0x10, 0x00}),
+  EXPECT_THAT(refusal_of({}), HasSubstr("found 0 bytes, expected 1 bytes for the metadata"));
+  EXPECT_THAT(refusal_of({0x15, 0x02}), HasSubstr("found 0 bytes"));
+  EXPECT_THAT(refusal_of({0x1d}), HasSubstr("a field of type 13"));
+  EXPECT_THAT(refusal_of({0x05, 0x01, 0x00, 0x00}), HasSubstr("a field with number -1"));
+  EXPECT_THAT(refusal_of({0x15, 0x80, 0x80, 0x80, 0x80, 0x10, 0x00}),
               HasSubstr("expected an integer of 32 bits"));
-  EXPECT_THAT(refusal({0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02, 0}),
+  EXPECT_THAT(refusal_of({0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02, 0}),
               HasSubstr("more than 64 bits"));
-  EXPECT_THAT(refusal({0x18, 0xff, 0xff, 0xff, 0xff, 0x0f}),
+  EXPECT_THAT(refusal_of({0x18, 0xff, 0xff, 0xff, 0xff, 0x0f}),
               HasSubstr("found 0 bytes, expected 4294967295 bytes"));
-  EXPECT_THAT(refusal({0x19, 0xfd, 0x01}), HasSubstr("a value of type 13"));
-  EXPECT_THAT(refusal({0x19, 0xf5, 0xff, 0xff, 0xff, 0x0f}), HasSubstr("found 0 bytes"));
+  EXPECT_THAT(refusal_of({0x19, 0xfd, 0x01}), HasSubstr("a value of type 13"));
+  EXPECT_THAT(refusal_of({0x19, 0xf5, 0xff, 0xff, 0xff, 0x0f}), HasSubstr("found 0 bytes"));
 }
 
 TEST(Thrift, BoundsListsByTheirLimitAndTheBytesLeft) {

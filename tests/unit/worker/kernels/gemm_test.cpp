@@ -13,14 +13,14 @@ namespace {
 using runtime::from_float;
 using runtime::to_float;
 
-struct Shape {
+struct ProductShape {
   std::int64_t rows, k, n;
 };
 // Sizes that are no multiples of a block; then all covered numbers of rows.
-std::vector<Shape> shapes() {
-  std::vector<Shape> all = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
-                            {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100},
-                            {9, 96, 160}, {31, 2048, 40}};
+std::vector<ProductShape> shapes() {
+  std::vector<ProductShape> all = {{1, 1, 1},    {1, 30, 2},    {5, 30, 3},    {17, 33, 31},
+                                   {64, 64, 64}, {47, 96, 130}, {29, 131, 77}, {3, 770, 100},
+                                   {9, 96, 160}, {31, 2048, 40}};
   for (const std::int32_t rows : tilewright::testing::covered_lengths()) {
     all.push_back({rows, 36, 20});
   }

@@ -37,7 +37,7 @@ double dropout_factor(const Dropout& dropout, const Examples& e, std::int64_t ro
   return (masks[column / 64] >> column % 64 & 1) != 0 ? dropout.scale : 0.0;
 }
 
-struct Inputs {
+struct NormInputs {
   Examples examples;
   std::int64_t H;
   std::vector<float> gamma, beta, residual;
@@ -45,8 +45,8 @@ struct Inputs {
   std::size_t count() const { return static_cast<std::size_t>(examples.tokens() * H); }
 };
 
-Inputs make_inputs(const std::vector<std::int32_t>& lengths, std::int64_t H) {
-  Inputs in{
+NormInputs make_inputs(const std::vector<std::int32_t>& lengths, std::int64_t H) {
+  NormInputs in{
       make_examples(lengths, 5), H, random_vector<float>(H, 1), random_vector<float>(H, 2), {}};
   in.residual = random_vector<float>(in.count(), 3, 2.0f);
   return in;
@@ -59,7 +59,7 @@ struct Outputs {
 };
 
 template <typename Activation>
-Outputs<Activation> add_norm(const Ops<Activation>& ops, const Inputs& in,
+Outputs<Activation> add_norm(const Ops<Activation>& ops, const NormInputs& in,
                              const std::vector<Activation>& x, Dropout dropout, int threads,
                              std::int64_t begin, std::int64_t end) {
   const auto n = static_cast<std::size_t>((end - begin) * in.H);
@@ -78,7 +78,7 @@ using NormTest = KernelTest;
 TEST_P(NormTest, AddNormForwardAgreesWithDoublePrecision) {
   with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {8, 20, 128, 384, 770}) {
-      const Inputs in = make_inputs({3, 1, 0, 5}, H);
+      const NormInputs in = make_inputs({3, 1, 0, 5}, H);
       const auto x = random_vector<Activation>(in.count(), 4);
       for (const double p : {0.0, 0.1}) {
         const Dropout dropout = make_dropout(p);
@@ -109,7 +109,7 @@ TEST_P(NormTest, AddNormForwardAgreesWithDoublePrecision) {
 
 TEST_P(NormTest, AddNormBitsDependOnlyOnTheRow) {
   with_type([&]<typename Activation>(Activation) {
-    const Inputs in = make_inputs({30, 1, 0, 51}, 200);
+    const NormInputs in = make_inputs({30, 1, 0, 51}, 200);
     const auto x = random_vector<Activation>(in.count(), 4);
     const Dropout dropout = make_dropout(0.1);
     const std::int64_t rows = in.examples.tokens();
@@ -134,7 +134,7 @@ TEST_P(NormTest, AddNormBitsDependOnlyOnTheRow) {
 TEST_P(NormTest, EmbedNormForwardAddsThreeRowsAndDropsOutTheNorm) {
   with_type([&]<typename Activation>(Activation) {
     const std::int64_t H = 72;
-    const Inputs in = make_inputs({4, 2, 9}, H);
+    const NormInputs in = make_inputs({4, 2, 9}, H);
     const std::int64_t rows = in.examples.tokens();
     const auto word = random_vector<float>(50 * H, 6);
     const auto position = random_vector<float>(16 * H, 7);
@@ -176,7 +176,7 @@ TEST_P(NormTest, EmbedNormForwardAddsThreeRowsAndDropsOutTheNorm) {
 TEST_P(NormTest, AddNormForwardRecomputesTheNormOfItsResidual) {
   with_type([&]<typename Activation>(Activation) {
     const std::int64_t H = 72;
-    const Inputs in = make_inputs({4, 2, 9}, H);
+    const NormInputs in = make_inputs({4, 2, 9}, H);
     const std::int64_t rows = in.examples.tokens();
     const auto word = random_vector<float>(50 * H, 6);
     const std::vector<float> zeros(16 * H, 0.0f);
@@ -209,7 +209,7 @@ TEST_P(NormTest, AddNormForwardRecomputesTheNormOfItsResidual) {
 TEST_P(NormTest, EmbedNormForwardWithoutTypesEqualsATableOfZeros) {
   with_type([&]<typename Activation>(Activation) {
     const std::int64_t H = 72;
-    const Inputs in = make_inputs({4, 2, 9}, H);
+    const NormInputs in = make_inputs({4, 2, 9}, H);
     const std::int64_t rows = in.examples.tokens();
     const auto word = random_vector<float>(50 * H, 6);
     const auto position = random_vector<float>(16 * H, 7);
@@ -239,9 +239,10 @@ struct Backward {
 
 // Of the rows of `shards`; the other rows of d_sum are those of dy.
 template <typename Activation>
-Backward<Activation> add_norm_backward(const Ops<Activation>& ops, int threads, const Inputs& in,
-                                       const Dropout& dropout, const std::vector<float>& dy,
-                                       const Activation* branch, const Outputs<Activation>& out,
+Backward<Activation> add_norm_backward(const Ops<Activation>& ops, int threads,
+                                       const NormInputs& in, const Dropout& dropout,
+                                       const std::vector<float>& dy, const Activation* branch,
+                                       const Outputs<Activation>& out,
                                        const std::vector<std::int32_t>& shards) {
   const auto H = static_cast<std::size_t>(in.H);
   Backward<Activation> back{dy, std::vector<float>(H, NAN), std::vector<float>(H, NAN),
@@ -256,7 +257,8 @@ Backward<Activation> add_norm_backward(const Ops<Activation>& ops, int threads, 
 }
 
 // Sum over the outputs of y * dy as a function of the row, in double precision.
-double objective(const std::vector<double>& row, const Inputs& in, const std::vector<double>& dy) {
+double objective(const std::vector<double>& row, const NormInputs& in,
+                 const std::vector<double>& dy) {
   const DoubleNorm n = norm_of(row, 1e-5);
   double total = 0;
   for (std::int64_t h = 0; h < in.H; ++h) {
@@ -268,7 +270,7 @@ double objective(const std::vector<double>& row, const Inputs& in, const std::ve
 TEST_P(NormTest, AddNormBackwardAgreesWithNumericDifferentiation) {
   with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {16, 40, 130}) {
-      const Inputs in = make_inputs({2, 3}, H);
+      const NormInputs in = make_inputs({2, 3}, H);
       const std::int64_t rows = in.examples.tokens();
       ASSERT_EQ(rows, 5);
       const auto x = random_vector<Activation>(in.count(), 4);
@@ -308,7 +310,7 @@ TEST_P(NormTest, AddNormBackwardAgreesWithNumericDifferentiation) {
 
 TEST_P(NormTest, DropoutBackwardAppliesTheMaskInPlace) {
   with_type([&]<typename Activation>(Activation) {
-    const Inputs in = make_inputs({4, 3}, 100);
+    const NormInputs in = make_inputs({4, 3}, 100);
     const Dropout dropout = make_dropout(0.3);
     auto dy = random_vector<float>(in.count(), 5);
     const auto before = dy;
@@ -330,7 +332,7 @@ TEST_P(NormTest, DropoutBackwardAppliesTheMaskInPlace) {
 TEST_P(NormTest, ParameterGradientsFollowTheShardTree) {
   with_type([&]<typename Activation>(Activation) {
     for (const std::int64_t H : {24, 300, 768}) {
-      const Inputs in = make_inputs({9, 1, 0, 90, 33}, H);
+      const NormInputs in = make_inputs({9, 1, 0, 90, 33}, H);
       const std::int64_t rows = in.examples.tokens();
       const auto x = random_vector<Activation>(in.count(), 4);
       const auto out = add_norm<Activation>(ops<Activation>(), in, x, make_dropout(0), 1, 0, rows);

@@ -17,7 +17,7 @@ using testing::IsaCase;
 constexpr std::int64_t kTwoShards = 2;
 
 // 9 examples of 2 to 31 tokens in two shards.
-Batch make_batch() {
+Batch make_checkpointing_batch() {
   Batch batch;
   batch.open_group(0);
   for (std::int32_t example = 0; example < 9; ++example) {
@@ -57,7 +57,7 @@ class Checkpointing : public ::testing::TestWithParam<IsaCase> {
       initialise_tensor(drawn, 3, 0.2f, model.parameters().data() + tensor.offset);
     }
     model.pack_weights();
-    const Batch batch = make_batch();
+    const Batch batch = make_checkpointing_batch();
     TouchedRows touched(config.vocab_size);
     touched.mark(batch.ids);
     touched.finish();

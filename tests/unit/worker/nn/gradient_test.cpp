@@ -11,12 +11,12 @@
 namespace tilewright::nn {
 namespace {
 
-constexpr std::int32_t kLengths[] = {5, 1, 17, 9};
+constexpr std::int32_t kBatchLengths[] = {5, 1, 17, 9};
 
-Batch make_batch(Head head) {
+Batch make_gradient_batch(Head head) {
   Batch batch;
   batch.open_group(0);
-  for (std::int32_t b = 0; b < 4; ++b) testing::add_example(batch, head, b, kLengths[b]);
+  for (std::int32_t b = 0; b < 4; ++b) testing::add_example(batch, head, b, kBatchLengths[b]);
   batch.close_shard();
   return batch;
 }
@@ -26,7 +26,7 @@ class DropoutGradient : public ::testing::TestWithParam<testing::Variant> {
   DropoutGradient()
       : config_(testing::small_config(GetParam())),
         model_(config_, context_),
-        batch_(make_batch(config_.head)),
+        batch_(make_gradient_batch(config_.head)),
         touched_(config_.vocab_size) {
     for (const Tensor& tensor : model_.layout().tensors) {
       Tensor drawn = tensor;

@@ -29,7 +29,7 @@ const std::vector<std::vector<std::int32_t>> kPacked = {
     {129, 2, 257, 384}, {16, 33, 450}, {1, 1, 1, 1}, {17, 255, 48, 65, 128, 7}};
 
 // One attention head and one layer: all lengths take a second.
-EncoderConfig make_config(const Variant& variant) {
+EncoderConfig make_lengths_config(const Variant& variant) {
   EncoderConfig config = testing::small_config(variant);
   config.max_position_embeddings = kPositions;
   config.hidden_size = 32;
@@ -41,7 +41,7 @@ EncoderConfig make_config(const Variant& variant) {
   return config;
 }
 
-Batch make_batch(Head head, const std::vector<std::int32_t>& lengths) {
+Batch make_lengths_batch(Head head, const std::vector<std::int32_t>& lengths) {
   Batch batch;
   batch.open_group(0);
   for (std::size_t b = 0; b < lengths.size(); ++b) {
@@ -68,7 +68,7 @@ template <typename Element>
 class LengthsModelOf : public LengthsModel {
  public:
   LengthsModelOf(const Variant& variant, Isa isa)
-      : config_(make_config(variant)),
+      : config_(make_lengths_config(variant)),
         ops_(kernels::make_ops<Element>(isa)),
         parameter_ops_(kernels::make_parameter_ops(isa)),
         context_{pool_, ops_, parameter_ops_},
@@ -177,7 +177,7 @@ class Lengths : public ::testing::TestWithParam<Variant> {
 
   void expect_reference(const std::vector<std::int32_t>& lengths) {
     SCOPED_TRACE(::testing::PrintToString(lengths));
-    const Batch batch = make_batch(GetParam().head, lengths);
+    const Batch batch = make_lengths_batch(GetParam().head, lengths);
     const ParameterLayout& layout = reference_.layout();
     const Computed expected = reference_.compute(batch);
     const Errors rounded = errors_of(layout, bf16_reference_.compute(batch), expected);

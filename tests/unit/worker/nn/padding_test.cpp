@@ -32,7 +32,7 @@ Batch make_batch(const Padding& padding, Head head = Head::kClassification) {
 }
 
 template <typename Element>
-struct Computed {
+struct Padded {
   std::vector<Element> logits;
   std::vector<float> gradient;
   TokenCounters counters;
@@ -54,13 +54,13 @@ class PaddingModel {
     }
     model_.pack_weights();
   }
-  Computed<Element> compute(const Batch& batch) {
+  Padded<Element> compute(const Batch& batch) {
     TouchedRows touched(config_.vocab_size);
     for (std::int32_t id = 0; id < 50; ++id) touched.mark(std::span(&id, 1));
     touched.finish();
     model_.reserve(batch.limits(), kFourShards);
     const TokenCounters before = model_.counters();
-    Computed<Element> computed;
+    Padded<Element> computed;
     const DropoutKey key{7, 3};
     const auto logits = model_.forward(batch, key, true);
     computed.logits = without_padding(batch, logits);
@@ -109,8 +109,8 @@ class PaddedBatch : public ::testing::TestWithParam<testing::IsaCase> {
     const Batch packed = make_batch({}, variant.head);
     const Batch padded = make_batch({kPadded, kPad}, variant.head);
     PaddingModel<Element> model(variant, isa);
-    const Computed<Element> expected = model.compute(packed);
-    const Computed<Element> found = model.compute(padded);
+    const Padded<Element> expected = model.compute(packed);
+    const Padded<Element> found = model.compute(padded);
 
     EXPECT_EQ(expected.counters.forward, 101);
     EXPECT_EQ(expected.counters.backward, 101);

@@ -11,7 +11,6 @@
 namespace tilewright::train {
 namespace {
 
-using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -46,7 +45,8 @@ TEST(OutputRetry, WaitsLongerEachTimeUntilTheWriteSucceeds) {
   Attempts attempts{.failures = 3};
   attempts.run();
   EXPECT_EQ(attempts.writes, 4);
-  EXPECT_THAT(attempts.waits, ElementsAre(seconds(1), seconds(2), seconds(4)));
+  EXPECT_THAT(attempts.waits, ElementsAre(std::chrono::seconds(1), std::chrono::seconds(2),
+                                          std::chrono::seconds(4)));
   EXPECT_THAT(attempts.warnings,
               ElementsAre(HasSubstr("No space left on device; trying again in 1 s"),
                           HasSubstr("in 2 s"), HasSubstr("in 4 s")));
@@ -77,10 +77,10 @@ TEST(CheckpointRetry, IsDueOneDelayAfterTheLastFailure) {
   const MonotonicTime start{};
   EXPECT_FALSE(retry.due(start));
   retry.failed(start);
-  EXPECT_FALSE(retry.due(start + CheckpointRetry::kDelay - seconds(1)));
+  EXPECT_FALSE(retry.due(start + CheckpointRetry::kDelay - std::chrono::seconds(1)));
   EXPECT_TRUE(retry.due(start + CheckpointRetry::kDelay));
   retry.failed(start + CheckpointRetry::kDelay);
-  EXPECT_FALSE(retry.due(start + CheckpointRetry::kDelay + seconds(1)));
+  EXPECT_FALSE(retry.due(start + CheckpointRetry::kDelay + std::chrono::seconds(1)));
   retry.succeeded();
   EXPECT_FALSE(retry.due(start + 10 * CheckpointRetry::kDelay));
   EXPECT_EQ(retry.failures(), 2);
