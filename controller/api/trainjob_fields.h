@@ -431,7 +431,8 @@ void visit_fields(Visitor& visitor, Of<Worker> auto& worker) {
                 .rules = cel::optional_subdomain},
           worker.priority_class_name);
   visitor(Field{.name = "schedulerName",
-                .description = "Scheduler of the worker pods, if not the default scheduler.",
+                .description = "Scheduler of the worker pods. Defaults to the operator's gang "
+                               "scheduler, or else to the default scheduler.",
                 .max_length = kNameLength},
           worker.scheduler_name);
   visitor.references(

@@ -15,6 +15,7 @@
 #include "common/contract/unknown_variables.h"
 #include "common/process/signals.h"
 #include "controller/api/names.h"
+#include "controller/cli/gang_scheduler_option.h"
 #include "controller/client/config.h"
 #include "controller/operator/operator.h"
 #include "controller/operator/write_fault.h"
@@ -190,6 +191,7 @@ void add_controller_command(CLI::App& app, int& exit_code) {
       ->add_option("--rendezvous_service", to.rendezvous_service,
                    "Service through which workers connect to the leader")
       ->capture_default_str();
+  add_gang_scheduler_option(*command, to.gang_scheduler);
   command->add_flag("--enable_pytorchjobs", to.pytorch_jobs.enabled,
                     "Also run PyTorchJobs of kubeflow.org/v1");
   command->add_flag_callback(

@@ -8,6 +8,7 @@
 #include "controller/api/pod_security.h"
 #include "controller/api/strategic_merge.h"
 #include "controller/api/trainer_path.h"
+#include "controller/cluster/gang_scheduler.h"
 
 namespace tilewright::cluster {
 namespace {
@@ -31,14 +32,12 @@ json metadata_of(const api::TrainJob& job, const std::string& name) {
   return cluster::metadata_of(kApiVersion, kTrainJobKind, job.metadata, name);
 }
 
-bool is_volcano(const api::TrainJob& job) { return job.spec.worker.scheduler_name == kVolcano; }
-
-json pod_metadata(const api::TrainJob& job, std::int64_t index) {
+json pod_metadata(const api::TrainJob& job, std::int64_t index, const PodOptions& options) {
   json metadata = metadata_of(job, api::worker_name(job, index));
   metadata["labels"][labels::kRole] = labels::kRoleWorker;
   metadata["labels"][labels::kWorkerIndex] = std::to_string(index);
   if (job.spec.run_policy.scheduling_policy) {
-    if (is_volcano(job)) {
+    if (uses_volcano(options.gang_scheduler, job.spec.worker.scheduler_name)) {
       metadata["annotations"][gang::kVolcanoAnnotation] = pod_group_name(job);
     } else {
       metadata["labels"][gang::kSchedulerPluginsLabel] = pod_group_name(job);
@@ -252,15 +251,16 @@ std::string pod_group_name(const api::TrainJob& job) { return job.metadata.name;
 
 json build_pod(const api::TrainJob& job, std::int64_t index, const PodOptions& options) {
   json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
-  pod["metadata"] = pod_metadata(job, index);
+  pod["metadata"] = pod_metadata(job, index, options);
   pod["spec"] = spec_of(job, index, options);
   if (!job.spec.worker.pod_template.is_null()) {
     api::strategic_merge(pod, job.spec.worker.pod_template);
     api::restrict_containers(pod["spec"]);
     // The operator finds the pod by these labels, so the template cannot change them.
-    const json metadata = pod_metadata(job, index);
+    const json metadata = pod_metadata(job, index, options);
     pod["metadata"]["labels"].update(metadata["labels"]);
   }
+  set_scheduler(options.gang_scheduler, pod["spec"]);
   constrain_nodes(options.node_constraint, pod["spec"]);
   pod["metadata"]["annotations"][annotations::kJobGeneration] =
       std::to_string(job.metadata.generation);
@@ -326,11 +326,12 @@ json build_network_policy(const api::TrainJob& job,
   return policy;
 }
 
-json build_pod_group(const api::TrainJob& job, const policy::Gang& gang) {
+json build_pod_group(const api::TrainJob& job, const policy::Gang& gang,
+                     const std::string& gang_scheduler) {
   json group = {{"kind", "PodGroup"}};
   group["metadata"] = metadata_of(job, pod_group_name(job));
   group["spec"] = {{"minMember", gang.min_member}};
-  if (is_volcano(job)) {
+  if (uses_volcano(gang_scheduler, job.spec.worker.scheduler_name)) {
     group["apiVersion"] = "scheduling.volcano.sh/v1beta1";
     if (!gang.queue.empty()) group["spec"]["queue"] = gang.queue;
     if (!gang.priority_class.empty()) group["spec"]["priorityClassName"] = gang.priority_class;

@@ -27,6 +27,7 @@ struct PodOptions {
   policy::NodeConstraint node_constraint = {};
   // host:port of the TCPStore for torchrun's agents of a PyTorchJob; empty: that of its worker 0.
   std::string tcpstore = {};
+  std::string gang_scheduler = {};  // of the operator (gang_scheduler.h); empty: none
 };
 
 // Adds the constraint to the required node affinity of a pod's spec.
@@ -53,11 +54,9 @@ nlohmann::json build_secret(const api::TrainJob& job, std::string_view key,
 nlohmann::json build_network_policy(const api::TrainJob& job,
                                     const std::vector<std::string>& metrics_namespaces);
 
-// The gang scheduler of Kubernetes clusters that is not a plugin of the default scheduler.
-inline constexpr const char* kVolcano = "volcano";
-
-// Volcano's PodGroup if spec.worker.schedulerName is volcano, otherwise that of scheduler-plugins.
-nlohmann::json build_pod_group(const api::TrainJob& job, const policy::Gang& gang);
+// `gang_scheduler`: PodOptions::gang_scheduler.
+nlohmann::json build_pod_group(const api::TrainJob& job, const policy::Gang& gang,
+                               const std::string& gang_scheduler = {});
 
 // The volume of the job key. Manifests must not use the prefix "tilewright-".
 inline constexpr const char* kKeyVolume = "tilewright-job-key";

@@ -16,6 +16,7 @@
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/json/members.h"
+#include "controller/cluster/gang_scheduler.h"
 #include "controller/cluster/pytorch_view.h"
 
 namespace tilewright::cluster {
@@ -54,11 +55,8 @@ json owned_metadata(const api::PyTorchJob& job, const std::string& name) {
   return metadata;
 }
 
-bool is_volcano(const api::PyTorchReplicaSpec& replica) {
-  return string_member(member(replica.pod_template, "spec"), "schedulerName") == kVolcano;
-}
-
-json pod_metadata(const api::PyTorchJob& job, const Replica& replica, int worker_index) {
+json pod_metadata(const api::PyTorchJob& job, const Replica& replica, int worker_index,
+                  const PodOptions& options) {
   json metadata = owned_metadata(job, replica_name(job, replica));
   const json own_labels = metadata["labels"];
   const json& from = member(replica.spec->pod_template, "metadata");
@@ -77,7 +75,7 @@ json pod_metadata(const api::PyTorchJob& job, const Replica& replica, int worker
   const bool leads = job.spec.master ? replica.is_master : replica.index == 0;
   if (leads) labels[kubeflow::kJobRole] = kubeflow::kJobRoleMaster;
   if (job.spec.run_policy.scheduling_policy) {
-    if (is_volcano(*replica.spec)) {
+    if (uses_volcano(options.gang_scheduler, scheduler_of(replica.spec->pod_template))) {
       metadata["annotations"][gang::kVolcanoAnnotation] = job.metadata.name;
       metadata["annotations"][gang::kVolcanoTaskAnnotation] = lower_case(replica.type());
     } else {
@@ -345,8 +343,9 @@ bool uses_operator_tcpstore(const api::PyTorchJob& job) {
 json build_pod(const api::PyTorchJob& job, int worker_index, const PodOptions& options) {
   const Replica replica = replica_of(job, worker_index);
   json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};
-  pod["metadata"] = pod_metadata(job, replica, worker_index);
+  pod["metadata"] = pod_metadata(job, replica, worker_index, options);
   pod["spec"] = spec_of(job, replica, worker_index, options);
+  set_scheduler(options.gang_scheduler, pod["spec"]);
   constrain_nodes(options.node_constraint, pod["spec"]);
   json& annotations = pod["metadata"]["annotations"];
   annotations[annotations::kJobGeneration] = std::to_string(job.metadata.generation);
@@ -394,7 +393,8 @@ json build_secret(const api::PyTorchJob& job, std::string_view key, const std::s
   return secret;
 }
 
-json build_pod_group(const api::PyTorchJob& job, const policy::Gang& gang) {
+json build_pod_group(const api::PyTorchJob& job, const policy::Gang& gang,
+                     const std::string& gang_scheduler) {
   const auto& scheduling = job.spec.run_policy.scheduling_policy;
   json group = {{"kind", "PodGroup"}};
   group["metadata"] = owned_metadata(job, job.metadata.name);
@@ -402,7 +402,7 @@ json build_pod_group(const api::PyTorchJob& job, const policy::Gang& gang) {
   if (resources.is_null()) resources = min_resources_of(job, gang.min_member);
   group["spec"] = {{"minMember", gang.min_member}, {"minResources", std::move(resources)}};
   const auto& workers = job.spec.worker ? job.spec.worker : job.spec.master;
-  if (workers && is_volcano(*workers)) {
+  if (workers && uses_volcano(gang_scheduler, scheduler_of(workers->pod_template))) {
     group["apiVersion"] = "scheduling.volcano.sh/v1beta1";
     group["spec"]["queue"] = gang.queue.empty() ? "default" : gang.queue;
     if (!gang.priority_class.empty()) group["spec"]["priorityClassName"] = gang.priority_class;

@@ -49,7 +49,8 @@ nlohmann::json build_service(const api::PyTorchJob& job, int worker_index);
 nlohmann::json build_secret(const api::PyTorchJob& job, std::string_view key,
                             const std::string& key_id);
 
-nlohmann::json build_pod_group(const api::PyTorchJob& job, const policy::Gang& gang);
+nlohmann::json build_pod_group(const api::PyTorchJob& job, const policy::Gang& gang,
+                               const std::string& gang_scheduler = {});
 
 // The HorizontalPodAutoscaler of elasticPolicy.metrics, which must be set.
 nlohmann::json build_autoscaler(const api::PyTorchJob& job);

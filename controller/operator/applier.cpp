@@ -24,7 +24,9 @@ using kube::ErrorKind;
 using nlohmann::json;
 using policy::OwnedResource;
 
+// Reasons of errors that the applier itself detects.
 constexpr const char* kNameTaken = "NameTaken";
+constexpr const char* kCrdMissing = "CrdMissing";
 
 // For an object in the job's namespace.
 bool belongs_to(const json& object, const api::TrainJob& job, JobKind kind) {
@@ -47,6 +49,18 @@ bool has_members(const json& existing, const json& wanted) {
   return true;
 }
 
+// The API server's response to a request for a kind that it does not know is no Status object, so it
+// has no reason.
+bool is_unknown_kind(const ApiResult<json>& created) {
+  return created.is(ErrorKind::kNotFound) && created.error().reason.empty();
+}
+
+policy::RejectionCause cause_of_invalid(const std::string& reason) {
+  if (reason == kNameTaken) return policy::RejectionCause::kNameTaken;
+  if (reason == kCrdMissing) return policy::RejectionCause::kCrdMissing;
+  return policy::RejectionCause::kInvalid;
+}
+
 // Returns the rejection to report in the job's condition, or std::nullopt for errors that are not
 // caused by the job.
 std::optional<policy::Rejection> rejection_of(const ApiError& error) {
@@ -57,9 +71,7 @@ std::optional<policy::Rejection> rejection_of(const ApiError& error) {
       }
       return policy::Rejection{policy::RejectionCause::kForbidden, error.message};
     case ErrorKind::kInvalid:
-      return policy::Rejection{error.reason == kNameTaken ? policy::RejectionCause::kNameTaken
-                                                          : policy::RejectionCause::kInvalid,
-                               error.message};
+      return policy::Rejection{cause_of_invalid(error.reason), error.message};
     default:
       return std::nullopt;
   }
@@ -231,6 +243,7 @@ class Applier::PlanExecution {
     const std::string& namespace_name = job_.metadata.namespace_name;
     ApiResult<json> created = deps_.client.create(deps_.guard, type, namespace_name, object, wait_,
                                                   kube::ResponseFormat::kMetadata);
+    if (is_unknown_kind(created)) return crd_missing(type, object["metadata"]["name"]);
     if (!created.is(ErrorKind::kAlreadyExists)) return created;
     // The name contains part of the job's UID and the key's id, so an existing Secret is the job's
     // own. The operator does not read it.
@@ -301,14 +314,24 @@ class Applier::PlanExecution {
     if (!rejection_) rejection_ = rejection_of(error);
   }
 
-  ApiError name_taken(const kube::ResourceType& type, const std::string& name) const {
+  ApiError cannot_create(const kube::ResourceType& type, const std::string& name,
+                         const char* reason, std::string message) const {
     ApiError error;
     error.kind = ErrorKind::kInvalid;
-    error.reason = kNameTaken;
+    error.reason = reason;
     error.operation = "create " + kube::describe_resource(type, job_.metadata.namespace_name, name);
-    error.message =
-        fmt::format("a {} named {} exists and does not belong to the job", type.kind, name);
+    error.message = std::move(message);
     return error;
+  }
+  ApiError name_taken(const kube::ResourceType& type, const std::string& name) const {
+    return cannot_create(
+        type, name, kNameTaken,
+        fmt::format("a {} named {} exists and does not belong to the job", type.kind, name));
+  }
+  ApiError crd_missing(const kube::ResourceType& type, const std::string& name) const {
+    return cannot_create(type, name, kCrdMissing,
+                         fmt::format("the cluster has no CRD of {} {}: install {}.{}", type.kind,
+                                     type.api_version(), type.plural, type.group));
   }
 
   std::string key_id() const { return deps_.keys.id_for(job_.metadata.uid); }

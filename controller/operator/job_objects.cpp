@@ -24,12 +24,15 @@ std::vector<OwnedObject> key_secret_of(const Job& job, const JobKeys& keys) {
 
 class TrainJobObjects final : public JobObjects {
  public:
-  explicit TrainJobObjects(const api::TrainJob& job) : job_(job) {}
+  TrainJobObjects(const api::TrainJob& job, std::string gang_scheduler)
+      : job_(job), gang_scheduler_(std::move(gang_scheduler)) {}
 
   JobKind kind() const override { return JobKind::kTrainJob; }
   kube::ResourceType resource() const override { return resource::train_jobs(); }
   json pod(int index, const cluster::PodOptions& options) const override {
-    return cluster::build_pod(job_, index, options);
+    cluster::PodOptions with_scheduler = options;
+    with_scheduler.gang_scheduler = gang_scheduler_;
+    return cluster::build_pod(job_, index, with_scheduler);
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
@@ -42,7 +45,8 @@ class TrainJobObjects final : public JobObjects {
         return {{kube::resource::network_policies(),
                  cluster::build_network_policy(job_, settings.metrics_namespaces)}};
       case OwnedResource::kPodGroup: {
-        json group = cluster::build_pod_group(job_, plan.gang.value_or(policy::Gang{}));
+        json group =
+            cluster::build_pod_group(job_, plan.gang.value_or(policy::Gang{}), gang_scheduler_);
         return {{resource::pod_groups(group), std::move(group)}};
       }
       case OwnedResource::kAutoscaler:
@@ -59,25 +63,28 @@ class TrainJobObjects final : public JobObjects {
 
  private:
   const api::TrainJob& job_;
+  const std::string gang_scheduler_;
 };
 
 class PyTorchJobObjects final : public JobObjects {
  public:
   PyTorchJobObjects(const api::TrainJob& view, const api::PyTorchJob& job,
                     const std::vector<policy::Worker>& workers, std::atomic<bool>& drops_state,
-                    std::string tcpstore)
+                    std::string tcpstore, std::string gang_scheduler)
       : view_(view),
         job_(job),
         workers_(workers),
         drops_state_(drops_state),
-        tcpstore_(std::move(tcpstore)) {}
+        tcpstore_(std::move(tcpstore)),
+        gang_scheduler_(std::move(gang_scheduler)) {}
 
   JobKind kind() const override { return JobKind::kPyTorchJob; }
   kube::ResourceType resource() const override { return resource::pytorch_jobs(); }
   json pod(int index, const cluster::PodOptions& options) const override {
-    cluster::PodOptions with_store = options;
-    with_store.tcpstore = tcpstore_;
-    return cluster::build_pod(job_, index, with_store);
+    cluster::PodOptions all = options;
+    all.tcpstore = tcpstore_;
+    all.gang_scheduler = gang_scheduler_;
+    return cluster::build_pod(job_, index, all);
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
@@ -87,7 +94,8 @@ class PyTorchJobObjects final : public JobObjects {
       case OwnedResource::kHeadlessService:
         return services(0, policy::sizes_of(view_).desired);
       case OwnedResource::kPodGroup: {
-        json group = cluster::build_pod_group(job_, plan.gang.value_or(policy::Gang{}));
+        json group =
+            cluster::build_pod_group(job_, plan.gang.value_or(policy::Gang{}), gang_scheduler_);
         return {{resource::pod_groups(group), std::move(group), true}};
       }
       case OwnedResource::kAutoscaler:
@@ -124,20 +132,23 @@ class PyTorchJobObjects final : public JobObjects {
   const std::vector<policy::Worker>& workers_;
   std::atomic<bool>& drops_state_;
   const std::string tcpstore_;
+  const std::string gang_scheduler_;
 };
 
 }  // namespace
 
-std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job) {
-  return std::make_unique<TrainJobObjects>(job);
+std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job,
+                                              std::string gang_scheduler) {
+  return std::make_unique<TrainJobObjects>(job, std::move(gang_scheduler));
 }
 
 std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,
                                                 std::atomic<bool>& drops_state,
-                                                std::string tcpstore) {
-  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state, std::move(tcpstore));
+                                                std::string tcpstore, std::string gang_scheduler) {
+  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state, std::move(tcpstore),
+                                             std::move(gang_scheduler));
 }
 
 }  // namespace tilewright::controller

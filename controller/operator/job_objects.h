@@ -48,7 +48,9 @@ class JobObjects {
 };
 
 // The references must outlive the result, here and below.
-std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job);
+// `gang_scheduler`: PodOptions::gang_scheduler.
+std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job,
+                                              std::string gang_scheduler = {});
 
 // `view`: of the job (controller/cluster/pytorch_view.h). `workers`: as observed, for the counts in
 // the status. `drops_state`: whether the API server is known to drop status.tilewright of
@@ -57,6 +59,7 @@ std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,
                                                 std::atomic<bool>& drops_state,
-                                                std::string tcpstore);
+                                                std::string tcpstore,
+                                                std::string gang_scheduler = {});
 
 }  // namespace tilewright::controller

@@ -191,8 +191,9 @@ void LeadershipSession::serve(const JobKeys& keys) {
   Applier applier(
       {client_, *guard_, *hub_, keys, recorder, pool, options_.metrics_namespaces},
       [this] { return rendezvous(); }, log_);
-  Reconciler reconciler(
-      {client_, caches_, *hub_, keys, applier, recorder, queue_, metrics_, stores_.get()}, log_);
+  Reconciler reconciler({client_, caches_, *hub_, keys, applier, recorder, queue_, metrics_,
+                         stores_.get(), options_.gang_scheduler},
+                        log_);
   std::vector<std::thread> workers;
   workers.reserve(static_cast<std::size_t>(options_.reconcilers));
   for (int i = 0; i < options_.reconcilers; ++i) {

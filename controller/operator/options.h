@@ -36,6 +36,9 @@ struct Options {
   // Namespaces that may reach the metrics of workers, in addition to that of the job; empty: all.
   std::vector<std::string> metrics_namespaces;
 
+  // The gang scheduler of all jobs (controller/cluster/gang_scheduler.h); empty: none.
+  std::string gang_scheduler;
+
   PyTorchJobSelection pytorch_jobs;
   // Whether torchrun's agents of PyTorchJobs rendezvous through a TCPStore of the operator.
   bool pytorchjob_store = true;

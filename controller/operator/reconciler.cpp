@@ -117,7 +117,7 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   const JobKind kind = parse_key(key).kind;
   nlohmann::json tree = tree_of(cached->value);
   overlay_written_status(tree, expectations);
-  DecodedJob decoded = decode(tree, kind);
+  DecodedJob decoded = decode(tree, kind, deps_.gang_scheduler);
   policy::Observed observed;
   observed.job = std::move(decoded.job);
   observed.traits = std::move(decoded.traits);
@@ -155,9 +155,9 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
           ? policy::reconcile(observed, now)
           : policy::reconcile_invalid(observed, decoded.errors.front().sentence(), now);
   const auto objects = kind == JobKind::kTrainJob
-                           ? train_job_objects(observed.job)
+                           ? train_job_objects(observed.job, deps_.gang_scheduler)
                            : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers,
-                                                 drops_state_, tcpstore);
+                                                 drops_state_, tcpstore, deps_.gang_scheduler);
   const ApplyResult outcome =
       deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
 

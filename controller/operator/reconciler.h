@@ -32,7 +32,8 @@ class Reconciler {
     Recorder& recorder;
     workqueue::WorkQueue& queue;
     Metrics& metrics;
-    StoreHub* stores = nullptr;  // null: the agents of PyTorchJobs use their worker 0
+    StoreHub* stores = nullptr;    // null: the agents of PyTorchJobs use their worker 0
+    std::string gang_scheduler{};  // Options::gang_scheduler
   };
   Reconciler(const Dependencies& deps, std::shared_ptr<Logger> log)
       : deps_(deps), log_(std::move(log)) {}

@@ -12,6 +12,7 @@
 #include "controller/api/defaults.h"
 #include "controller/api/validate.h"
 #include "controller/client/response_json.h"
+#include "controller/cluster/gang_scheduler.h"
 #include "controller/cluster/observe_pod.h"
 #include "controller/cluster/pytorch_status.h"
 #include "controller/cluster/pytorch_view.h"
@@ -96,11 +97,23 @@ JobRecord make_record(const json& object, const json& own_status) {
   return record;
 }
 
-DecodedJob decode_pytorch(const json& object) {
+// The warnings of the validation, and those about schedulers.
+template <typename Job>
+std::vector<FieldError> warnings_of(api::Findings& findings, const std::string& gang_scheduler,
+                                    const Job& job) {
+  std::vector<FieldError> warnings = std::move(findings.warnings);
+  for (FieldError& warning : cluster::find_other_schedulers(gang_scheduler, job)) {
+    add_error(warnings, std::move(warning));
+  }
+  return warnings;
+}
+
+DecodedJob decode_pytorch(const json& object, const std::string& gang_scheduler) {
   json restored = object;
   cluster::restore_state(restored);
   api::DecodedPyTorchJob decoded = api::decode_pytorchjob(restored);
   api::apply_defaults(decoded.job);
+  cluster::apply_gang_scheduler(gang_scheduler, decoded.job);
   cluster::JobView view = cluster::view_of(decoded.job);
   DecodedJob result;
   result.job = std::move(view.job);
@@ -110,7 +123,7 @@ DecodedJob decode_pytorch(const json& object) {
   if (result.errors.empty()) {
     api::Findings findings = api::validate(decoded.job);
     result.errors = std::move(findings.errors);
-    result.warnings = std::move(findings.warnings);
+    result.warnings = warnings_of(findings, gang_scheduler, decoded.job);
   }
   result.pytorch = std::make_shared<const api::PyTorchJob>(std::move(decoded.job));
   return result;
@@ -140,10 +153,11 @@ JobRecord record_of_pytorch_job(const json& object, const PyTorchJobSelection& s
 
 json tree_of(const JobRecord& record) { return json::from_cbor(record.cbor); }
 
-DecodedJob decode(const json& object, JobKind kind) {
-  if (kind == JobKind::kPyTorchJob) return decode_pytorch(object);
+DecodedJob decode(const json& object, JobKind kind, const std::string& gang_scheduler) {
+  if (kind == JobKind::kPyTorchJob) return decode_pytorch(object, gang_scheduler);
   api::DecodeResult decoded = api::decode_object(object);
   api::apply_defaults(decoded.job);
+  cluster::apply_gang_scheduler(gang_scheduler, decoded.job);
   DecodedJob result;
   result.job = std::move(decoded.job);
   result.status = object.value("status", json::object());
@@ -152,7 +166,7 @@ DecodedJob decode(const json& object, JobKind kind) {
   api::Findings findings = api::validate(result.job);
   findings.append(api::validate_for_cluster(result.job));
   result.errors = std::move(findings.errors);
-  result.warnings = std::move(findings.warnings);
+  result.warnings = warnings_of(findings, gang_scheduler, result.job);
   return result;
 }
 

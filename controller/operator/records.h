@@ -79,8 +79,10 @@ struct DecodedJob {
   std::vector<FieldError> warnings;
 };
 nlohmann::json tree_of(const JobRecord& record);
-// Decodes the result of tree_of().
-DecodedJob decode(const nlohmann::json& object, JobKind kind = JobKind::kTrainJob);
+// Decodes the result of tree_of(). `gang_scheduler`: of the operator
+// (controller/cluster/gang_scheduler.h).
+DecodedJob decode(const nlohmann::json& object, JobKind kind = JobKind::kTrainJob,
+                  const std::string& gang_scheduler = {});
 
 // The job that owns an object, from its controller owner reference.
 struct ControllingJob {

@@ -7,8 +7,7 @@
 
 namespace tilewright::policy {
 
-// Returns std::nullopt if the manifest has no schedulingPolicy or the runtime has no gang
-// scheduler.
+// Returns std::nullopt if the job has no schedulingPolicy or the runtime has no gang scheduler.
 std::optional<Gang> gang_of(const JobState& state);
 
 }  // namespace tilewright::policy

@@ -155,6 +155,8 @@ struct BlockedMessage {
                        "job: ");
       case RejectionCause::kNameTaken:
         return message("NameTaken", "an object of the job cannot be created: ");
+      case RejectionCause::kCrdMissing:
+        return message("CrdMissing", "an object of the job cannot be created: ");
       case RejectionCause::kInternalError:
         return message(event_reason::kInternalError, "a bug in the operator stops the job: ");
       case RejectionCause::kInvalid:

@@ -125,6 +125,7 @@ enum class RejectionCause {
   kQuotaExceeded,
   kForbidden,
   kNameTaken,
+  kCrdMissing,  // the cluster has no CRD of an object's kind
   kInvalid,
   kInternalError  // a bug of the operator
 };

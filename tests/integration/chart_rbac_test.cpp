@@ -62,22 +62,24 @@ const std::set<Permission> kPermissionsForTrainJobs = {{"delete", "trainjobs"},
                                                        {"create", "networkpolicies"},
                                                        {"delete", "networkpolicies"}};
 
+// The job is a gang of the scheduler. Empty: of the operator's.
 std::string manifest(const std::string& name, const std::string& scheduler,
                      const std::string& more) {
   return "apiVersion: tilewright.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: " + name +
          "}\nspec:\n  trainer: {task: mrpc, model: 'work:model', data: 'work:data', output: "
-         "'work:out'}\n  worker: {schedulerName: " +
-         scheduler +
+         "'work:out'}\n  worker: {" +
+         (scheduler.empty() ? "" : "schedulerName: " + scheduler) +
          "}\n  volumes: [{name: work, persistentVolumeClaim: {claimName: work}}]\n"
-         "  runPolicy: {schedulingPolicy: {}, " +
-         more + "}\n";
+         "  runPolicy: {" +
+         (scheduler.empty() ? "" : "schedulingPolicy: {}, ") + more + "}\n";
 }
 
 // An elastic PyTorchJob with metrics for an autoscaler, which ends with exit code 1.
 std::string pytorch_manifest(const std::string& name, const std::string& scheduler) {
   return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: " + name + R"(}
 spec:
-  runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, schedulingPolicy: {}}
+  runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0)" +
+         (scheduler.empty() ? "" : ", schedulingPolicy: {}") + R"(}
   elasticPolicy:
     minReplicas: 1
     maxReplicas: 3
@@ -89,9 +91,8 @@ spec:
       replicas: 2
       restartPolicy: ExitCode
       template:
-        spec:
-          schedulerName: )" +
-         scheduler + R"(
+        spec:)" +
+         (scheduler.empty() ? "" : "\n          schedulerName: " + scheduler) + R"(
           securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
           containers:
           - name: pytorch
@@ -104,10 +105,8 @@ class ChartRbac : public testing::ChartTest {
  protected:
   // Installs the chart without the Deployment; a local process runs its command line instead.
   void install(const std::vector<std::string>& flags) {
-    std::vector<std::string> all = flags;
-    for (const char* flag : {"--set=rbac.podGroups=true", "--set=rbac.aggregate=false"}) {
-      all.emplace_back(flag);
-    }
+    std::vector<std::string> all = {"--set=rbac.podGroups=true", "--set=rbac.aggregate=false"};
+    all.insert(all.end(), flags.begin(), flags.end());
     objects_ = rendered(all);
     json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", json::array()}};
     for (const json& object : objects_) {
@@ -217,13 +216,13 @@ class ChartRbac : public testing::ChartTest {
     return permissions;
   }
 
-  // Runs TrainJobs from creation to deletion, with both gang schedulers.
-  void exercise_jobs() {
+  // Runs TrainJobs from creation to deletion, with each of the gang schedulers.
+  void exercise_jobs(const std::vector<std::string>& schedulers = kGangSchedulers) {
     add_node();
-    create(manifest("waits", "volcano", "suspend: false"));
+    create(manifest("waits", schedulers[0], "suspend: false"));
     bind_pod("waits-worker-0");
-    for (const char* scheduler : kGangSchedulers) {
-      const std::string name = std::string("life-") + (scheduler[0] == 'v' ? "a" : "b");
+    for (const std::string& scheduler : schedulers) {
+      const std::string name = std::string("life-") + (scheduler == "volcano" ? "a" : "b");
       create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
       const std::string pod = name + "-worker-0";
       wait_for_pod(pod);
@@ -231,18 +230,18 @@ class ChartRbac : public testing::ChartTest {
       await_deletion("trainjob.tilewright.dev/" + name);
     }
     add_foreign_pod("taken-worker-0");
-    create(manifest("taken", "volcano", "suspend: false"));
+    create(manifest("taken", schedulers[0], "suspend: false"));
     await("trainjob.tilewright.dev/taken", "condition=Blocked");
   }
 
-  // Runs PyTorchJobs from creation to deletion, with both gang schedulers: autoscaling, changes of
-  // the spec, suspension, a restart, a failure.
-  void exercise_pytorch_jobs() {
+  // Runs PyTorchJobs from creation to deletion, with each of the gang schedulers: autoscaling,
+  // changes of the spec, suspension, a restart, a failure.
+  void exercise_pytorch_jobs(const std::vector<std::string>& schedulers = kGangSchedulers) {
     add_node();
-    create(pytorch_manifest("waits", "volcano"));
+    create(pytorch_manifest("waits", schedulers[0]));
     bind_pod("waits-worker-0");
-    for (const char* scheduler : kGangSchedulers) {
-      const bool volcano = scheduler[0] == 'v';
+    for (const std::string& scheduler : schedulers) {
+      const bool volcano = scheduler == "volcano";
       const std::string name = std::string("life-") + (volcano ? "a" : "b");
       const std::string job = "pytorchjob.kubeflow.org/" + name;
       const std::string autoscaler = "horizontalpodautoscaler/" + name;
@@ -273,7 +272,7 @@ class ChartRbac : public testing::ChartTest {
       await_deletion(job);
     }
     add_foreign_pod("taken-worker-0");
-    create(pytorch_manifest("taken", "volcano"));
+    create(pytorch_manifest("taken", schedulers[0]));
     await("pytorchjob.kubeflow.org/taken", "condition=Blocked");
   }
 
@@ -388,7 +387,8 @@ class ChartRbac : public testing::ChartTest {
   }
 
   static constexpr const char* kJobs = "jobs";
-  static constexpr const char* kGangSchedulers[] = {"volcano", "scheduler-plugins-scheduler"};
+  inline static const std::vector<std::string> kGangSchedulers = {"volcano",
+                                                                  "scheduler-plugins-scheduler"};
   std::vector<json> objects_;
   json deployment_;
   std::optional<RunningProgram> controller_;
@@ -429,6 +429,30 @@ TEST_F(ChartRbac, MatchesTheRequestsOfPyTorchJobsInAllNamespaces) {
   ASSERT_NO_FATAL_FAILURE(start());
   ASSERT_NO_FATAL_FAILURE(exercise_pytorch_jobs());
   expect_grants_match_requests(kPermissionsForTrainJobs);
+}
+
+// Jobs without a schedulingPolicy and a schedulerName.
+TEST_F(ChartRbac, MatchesTheRequestsWithAGangScheduler) {
+  ASSERT_NO_FATAL_FAILURE(
+      install({"--set", "gangSchedulerName=volcano", "--set", "rbac.podGroups=false"}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(exercise_jobs({""}));
+  EXPECT_EQ(admin().get(pod_path("waits-worker-0")).json()["spec"]["schedulerName"], "volcano");
+  expect_grants_match_requests();
+  EXPECT_TRUE(is_allowed("create", "scheduling.volcano.sh", "podgroups", kJobs));
+  EXPECT_FALSE(is_allowed("create", "scheduling.x-k8s.io", "podgroups", kJobs));
+}
+
+TEST_F(ChartRbac, MatchesTheRequestsOfPyTorchJobsWithAGangScheduler) {
+  ASSERT_NO_FATAL_FAILURE(
+      install({"--set", "pytorchjobs.enabled=true", "--set",
+               "gangSchedulerName=scheduler-plugins-scheduler", "--set", "rbac.podGroups=false"}));
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(exercise_pytorch_jobs({""}));
+  EXPECT_EQ(admin().get(pod_path("waits-worker-0")).json()["spec"]["schedulerName"],
+            "scheduler-plugins-scheduler");
+  expect_grants_match_requests(kPermissionsForTrainJobs);
+  EXPECT_FALSE(is_allowed("create", "scheduling.volcano.sh", "podgroups", kJobs));
 }
 
 TEST_F(ChartRbac, AllowsReadingOnlyTheOperatorsSecret) {

@@ -53,6 +53,7 @@ TEST_F(Chart, RejectsValuesOfTheWrongType) {
       {"rbac.podGroups=perhaps", "podGroups"},
       {"rbac.secrets=true", "secrets"},
       {"reconcilers=0", "reconcilers"},
+      {"gangSchedulerName=a b", "gangSchedulerName"},
       {"metrics.podMonitor.interval=often", "interval"},
       {"serviceAccount.create=false", "serviceAccount.name"}};
   for (const auto& [value, name] : wrong) {
@@ -209,6 +210,37 @@ TEST_F(Chart, OpensMetricsToTheGivenNamespacesOnly) {
       testing::find_only(rendered(limited), "Deployment", "tilewright-controller");
   EXPECT_THAT(deployment["spec"]["template"]["spec"]["containers"][0]["args"],
               ::testing::Contains("--metrics_namespaces=monitoring,sre"));
+}
+
+TEST_F(Chart, PassesTheGangSchedulerAndAllowsItsPodGroups) {
+  const auto arguments = [&](const std::vector<std::string>& flags) {
+    const json deployment =
+        testing::find_only(rendered(flags), "Deployment", "tilewright-controller");
+    return deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        .get<std::vector<std::string>>();
+  };
+  const auto groups = [&](const std::vector<std::string>& flags) {
+    const json role = testing::find_only(rendered(flags), "ClusterRole",
+                                         std::string(testing::kOperatorNamespace) + "-tilewright");
+    for (const json& rule : role["rules"]) {
+      if (rule["resources"] == json::array({"podgroups"})) return rule["apiGroups"];
+    }
+    return json::array();
+  };
+  for (const std::string& argument : arguments(kDefaultFlags)) {
+    EXPECT_FALSE(argument.starts_with("--gang_scheduler_name"));
+  }
+  EXPECT_EQ(groups(kDefaultFlags), json::array());
+  EXPECT_EQ(groups({"--set=rbac.podGroups=true"}),
+            json::array({"scheduling.volcano.sh", "scheduling.x-k8s.io"}));
+  for (const auto& [scheduler, group] :
+       {std::pair{"volcano", "scheduling.volcano.sh"},
+        std::pair{"scheduler-plugins-scheduler", "scheduling.x-k8s.io"}}) {
+    const std::vector<std::string> flags = {std::string("--set=gangSchedulerName=") + scheduler};
+    EXPECT_THAT(arguments(flags),
+                ::testing::Contains(std::string("--gang_scheduler_name=") + scheduler));
+    EXPECT_EQ(groups(flags), json::array({group}));
+  }
 }
 
 TEST_F(Chart, PassesKubeconform) {

@@ -364,6 +364,30 @@ TEST_F(ControllerTest, ReportsAnExceededQuotaAndContinuesWhenItIsRaised) {
   EXPECT_FALSE(is_true(job(), "Blocked"));
 }
 
+// With --gang_scheduler_name, and without a schedulingPolicy.
+TEST_F(ControllerTest, WaitsForTheCrdOfPodGroupsAndCreatesOneForEveryJob) {
+  start_controller("", {"--gang_scheduler_name=volcano"});
+  create_job();
+  ASSERT_TRUE(job_becomes([](const json& job) { return is_true(job, "Blocked", "CrdMissing"); }));
+  EXPECT_THAT(condition_of(job(), "Blocked")["message"].get<std::string>(),
+              HasSubstr("install podgroups.scheduling.volcano.sh"));
+  EXPECT_THAT(node_->pods().objects(), SizeIs(0));
+  install_permissive_crd("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup");
+  ASSERT_TRUE(phase_becomes("Running"));
+  EXPECT_FALSE(is_true(job(), "Blocked"));
+  const json group =
+      admin()
+          .get(fmt::format("/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups/mrpc",
+                           namespace_))
+          .json();
+  EXPECT_EQ(group["spec"]["minMember"], 1) << "minReplicas";
+  for (const auto& [name, pod] : node_->pods().objects()) {
+    EXPECT_EQ(pod["spec"]["schedulerName"], "volcano") << name;
+    EXPECT_EQ(pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"], "mrpc") << name;
+  }
+  admin().remove(std::string(kCrdsPath) + "/podgroups.scheduling.volcano.sh");
+}
+
 // A restarted controller recreates its timers from the status.
 TEST_F(ControllerTest, FiresADeadlineAcrossRestarts) {
   RunningProgram& first = start_controller("", kNoLeaderElection);

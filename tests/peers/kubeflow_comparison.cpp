@@ -63,11 +63,7 @@ const Intended kIntended[] = {
     {R"(PyTorchJob final:(budget|no-retries) \S+/Worker/failed)", "replicaStatuses"},
     {R"(HorizontalPodAutoscaler final:metrics only Kubeflow's)",
      "HorizontalPodAutoscaler at the end"},
-    {R"(PodGroup \S+:(volcano-)?annotated /metadata/annotations/\S+)", "gang scheduling"},
-    {R"(PodGroup running:no-policy only Kubeflow's)", "gang scheduling"},
-    {R"(Pod \S+:no-policy-\S+ /metadata/labels/scheduling\.x-k8s\.io~1pod-group)",
-     "gang scheduling"},
-    {R"(Pod \S+:(no-policy|no-scheduler)-\S+ /spec/schedulerName)", "gang scheduling"},
+    {R"(PodGroup \S+:(plugins|volcano)-annotated /metadata/annotations/\S+)", "gang scheduling"},
 };
 
 // Every leaf by its JSON pointer; elements of lists by their names or types, if they have one.

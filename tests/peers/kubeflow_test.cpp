@@ -287,7 +287,7 @@ class JobRun {
 };
 
 struct Case {
-  const char* name;
+  std::string name;
   std::string spec;
   std::function<void(JobRun&)> script;
   std::string metadata;  // ", annotations: {...}"
@@ -492,20 +492,30 @@ std::vector<Case> cases() {
   };
 }
 
-std::vector<Case> gang_cases(const std::string& scheduler) {
+// `prefix`: of the names.
+std::vector<Case> gang_cases(const std::string& prefix, const std::string& scheduler) {
   const auto with_policy = [](const std::string& fields) {
     return run_policy("schedulingPolicy: {" + fields + "}");
   };
   return {
-      {"gang",
+      {prefix + "-gang",
        with_policy("minAvailable: 2, queue: q, priorityClass: high, scheduleTimeoutSeconds: 60, "
                    "minResources: {cpu: '3'}") +
            kSpecs + replica("Worker", 3, "OnFailure", scheduler),
        succeeds, ""},
-      {"annotated",
+      {prefix + "-annotated",
        with_policy("queue: q") + kSpecs + replica("Master", 1, "OnFailure", scheduler) +
            replica("Worker", 2, "OnFailure", scheduler),
        is_suspended, ", annotations: {owner: nlp}"},
+      // A manifest that names neither a policy nor a scheduler.
+      {prefix + "-no-policy",
+       kSpecs + replica("Master", 1, "OnFailure") + replica("Worker", 2, "OnFailure"), is_suspended,
+       ""},
+      {prefix + "-no-scheduler", with_policy("") + kSpecs + replica("Worker", 1, "OnFailure"),
+       succeeds, ""},
+      {prefix + "-other-scheduler",
+       kSpecs + replica("Master", 1, "OnFailure") + replica("Worker", 1, "OnFailure", "other"),
+       succeeds, ""},
   };
 }
 
@@ -579,22 +589,13 @@ class KubeflowPeerTest : public ControllerTest {
 TEST_F(KubeflowPeerTest, MakesTheSameObjectsButForTheIntendedDifferences) {
   struct Run {
     const char* name;
-    const char* gang_scheduler;  // the flag of Kubeflow's operator
+    const char* gang_scheduler;  // --gang-scheduler-name of both operators
     std::vector<Case> cases;
   };
   const std::string plugins = "scheduler-plugins-scheduler";
-  std::vector<Run> runs = {{"plain", "", cases()},
-                           {"plugins", plugins.c_str(), gang_cases(plugins)},
-                           {"volcano", "volcano", gang_cases("volcano")}};
-  // Names are those of the snapshots.
-  for (Case& each : runs[2].cases) {
-    each.name = std::string(each.name) == "gang" ? "volcano-gang" : "volcano-annotated";
-  }
-  runs[1].cases.push_back({"no-policy", kSpecs + replica("Worker", 1, "OnFailure"), succeeds, ""});
-  runs[1].cases.push_back(
-      {"no-scheduler",
-       run_policy("schedulingPolicy: {}") + kSpecs + replica("Worker", 1, "OnFailure"), succeeds,
-       ""});
+  const std::vector<Run> runs = {{"plain", "", cases()},
+                                 {"plugins", plugins.c_str(), gang_cases("plugins", plugins)},
+                                 {"volcano", "volcano", gang_cases("volcano", "volcano")}};
   Snapshots theirs, ours;
   std::size_t jobs = 0;
   for (const Run& each : runs) {
@@ -604,9 +605,15 @@ TEST_F(KubeflowPeerTest, MakesTheSameObjectsButForTheIntendedDifferences) {
     jobs += each.cases.size();
   }
   watch_all_namespaces_ = true;
-  start_controller("", {"--enable_pytorchjobs"});
   for (const Run& each : runs) {
+    std::vector<std::string> flags = kNoLeaderElection;
+    flags.emplace_back("--enable_pytorchjobs");
+    if (*each.gang_scheduler != '\0') {
+      flags.push_back(std::string("--gang-scheduler-name=") + each.gang_scheduler);
+    }
+    start_controller("", flags);
     ASSERT_NO_FATAL_FAILURE(run(each.cases, std::string("-ours-") + each.name, true, ours));
+    controllers_.clear();
   }
   Comparison comparison;
   comparison.compare(theirs, ours);

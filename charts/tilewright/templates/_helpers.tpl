@@ -66,3 +66,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "tilewright.tcpstore" -}}
 {{- with .Values.pytorchjobs }}{{ if and .enabled .store }}true{{ end }}{{ end -}}
 {{- end }}
+
+{{- /* API groups of the PodGroups that the operator may create; empty: none. */ -}}
+{{- define "tilewright.podGroups" -}}
+{{- if eq .Values.gangSchedulerName "volcano" -}}
+scheduling.volcano.sh
+{{- else if .Values.gangSchedulerName -}}
+scheduling.x-k8s.io
+{{- else if .Values.rbac.podGroups -}}
+scheduling.volcano.sh, scheduling.x-k8s.io
+{{- end -}}
+{{- end }}

@@ -204,6 +204,13 @@ TEST_F(Cli, RenderPrintsEveryObjectWithoutTheJobKey) {
   EXPECT_NE(rendered->find("value: h:1"), std::string::npos);
 }
 
+TEST_F(Cli, RenderPrintsThePodGroupOfTheOperatorsGangScheduler) {
+  const Result<std::string> rendered = render_file(file("good.yaml", kManifest), "h:1", "volcano");
+  ASSERT_TRUE(rendered.ok()) << rendered.error().message;
+  EXPECT_NE(rendered->find("apiVersion: scheduling.volcano.sh/v1beta1\n"), std::string::npos);
+  EXPECT_NE(rendered->find("schedulerName: volcano\n"), std::string::npos);
+}
+
 TEST_F(Cli, RenderRejectsAManifestThatIsInvalidInACluster) {
   const Result<std::string> rendered = render_file(
       file("h.yaml",

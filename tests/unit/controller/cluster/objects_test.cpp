@@ -243,6 +243,45 @@ TEST(PodGroup, HasTheApiOfTheScheduler) {
   EXPECT_EQ(volcano.at("spec"), json::parse(R"({"minMember": 2, "queue": "q"})"));
 }
 
+// With --gang_scheduler_name the operator gives the job an empty schedulingPolicy.
+json gang_pod_of(const std::string& gang_scheduler, const std::string& worker = "replicas: 2") {
+  PodOptions options{"10.0.0.7:29400", "0a1b2c3d"};
+  options.gang_scheduler = gang_scheduler;
+  return build_pod(job_in_cluster(with("replicas: 2", worker,
+                                       with("cleanPodPolicy: Running", "schedulingPolicy: {}"))),
+                   1, options);
+}
+
+TEST(Pod, RunsWithTheGangSchedulerOfTheOperator) {
+  const json volcano = gang_pod_of("volcano");
+  EXPECT_EQ(volcano.at("spec").at("schedulerName"), "volcano");
+  EXPECT_EQ(volcano.at("metadata").at("annotations").at("scheduling.k8s.io/group-name"), "mrpc");
+  const json plugins = gang_pod_of("scheduler-plugins-scheduler");
+  EXPECT_EQ(plugins.at("spec").at("schedulerName"), "scheduler-plugins-scheduler");
+  EXPECT_EQ(plugins.at("metadata").at("labels").at("scheduling.x-k8s.io/pod-group"), "mrpc");
+}
+
+TEST(Pod, KeepsItsOwnSchedulerInAGangOfTheOperators) {
+  for (const char* worker : {"replicas: 2\n    schedulerName: other",
+                             "replicas: 2\n    podTemplate: {spec: {schedulerName: other}}"}) {
+    const json pod = gang_pod_of("volcano", worker);
+    EXPECT_EQ(pod.at("spec").at("schedulerName"), "other") << worker;
+    EXPECT_EQ(pod.at("metadata").at("annotations").at("scheduling.k8s.io/group-name"), "mrpc");
+  }
+  const json pod =
+      gang_pod_of("scheduler-plugins-scheduler", "replicas: 2\n    schedulerName: volcano");
+  EXPECT_EQ(pod.at("metadata").at("labels").at("scheduling.x-k8s.io/pod-group"), "mrpc");
+  EXPECT_FALSE(pod.at("metadata").at("annotations").contains("scheduling.k8s.io/group-name"));
+}
+
+TEST(PodGroup, HasTheApiOfTheOperatorsGangScheduler) {
+  const api::TrainJob other = job_in_cluster(with("sharedMemory: 64Mi", "schedulerName: volcano"));
+  EXPECT_EQ(build_pod_group(job_in_cluster(), {}, "volcano").at("apiVersion"),
+            "scheduling.volcano.sh/v1beta1");
+  EXPECT_EQ(build_pod_group(other, {}, "scheduler-plugins-scheduler").at("apiVersion"),
+            "scheduling.x-k8s.io/v1alpha1");
+}
+
 TEST(Service, IsHeadlessAndPublishesNotReadyPods) {
   const json spec = build_service(job_in_cluster()).at("spec");
   EXPECT_EQ(spec.at("clusterIP"), "None");

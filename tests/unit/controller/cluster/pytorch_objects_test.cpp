@@ -299,6 +299,34 @@ TEST(PyTorchPodGroup, SumsTheResourcesOfTheMembers) {
   EXPECT_EQ(pod["annotations"]["volcano.sh/task-spec"], "worker");
 }
 
+// With --gang_scheduler_name the operator gives the job an empty schedulingPolicy.
+TEST(PyTorchPodGroup, IsThatOfTheOperatorsGangScheduler) {
+  api::PyTorchJob job = job_of(2, true);
+  job.spec.run_policy.scheduling_policy.emplace();
+  job.spec.worker->pod_template["spec"]["schedulerName"] = "other";
+  PodOptions options = kOptions;
+  options.gang_scheduler = "volcano";
+  EXPECT_EQ(build_pod_group(job, {}, "volcano")["apiVersion"], "scheduling.volcano.sh/v1beta1");
+  json master = build_pod(job, 0, options);
+  EXPECT_EQ(master["spec"]["schedulerName"], "volcano");
+  EXPECT_EQ(master["metadata"]["annotations"]["scheduling.k8s.io/group-name"], "qa");
+  EXPECT_EQ(master["metadata"]["annotations"]["volcano.sh/task-spec"], "master");
+  json worker = build_pod(job, 1, options);
+  EXPECT_EQ(worker["spec"]["schedulerName"], "other") << "the template's";
+  EXPECT_EQ(worker["metadata"]["annotations"]["scheduling.k8s.io/group-name"], "qa");
+
+  options.gang_scheduler = "scheduler-plugins-scheduler";
+  job.spec.worker->pod_template["spec"]["schedulerName"] = "volcano";
+  EXPECT_EQ(build_pod_group(job, {}, options.gang_scheduler)["apiVersion"],
+            "scheduling.x-k8s.io/v1alpha1");
+  master = build_pod(job, 0, options);
+  EXPECT_EQ(master["spec"]["schedulerName"], "scheduler-plugins-scheduler");
+  worker = build_pod(job, 1, options);
+  EXPECT_EQ(worker["spec"]["schedulerName"], "volcano");
+  EXPECT_EQ(worker["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"], "qa");
+  EXPECT_FALSE(worker["metadata"]["annotations"].contains("scheduling.k8s.io/group-name"));
+}
+
 TEST(PyTorchAutoscaler, ScalesTheJob) {
   api::PyTorchJob job = job_of(2, false);
   EXPECT_FALSE(has_autoscaler(job));

@@ -356,6 +356,38 @@ TEST_F(ApplierTest, ReportsAServiceNameTakenByAnotherOwner) {
   EXPECT_EQ(expectations.rejection->cause, policy::RejectionCause::kNameTaken);
 }
 
+// Volcano or scheduler-plugins is not installed.
+TEST_F(ApplierTest, ReportsAPodGroupWithoutACrd) {
+  api.answer("POST /apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups", 404,
+             "404 page not found");
+  Plan plan;
+  plan.ensure = {OwnedResource::kPodGroup};
+  plan.gang.emplace().min_member = 2;
+  plan.creations = {{"mrpc-worker-0", 0}};
+  const auto objects = train_job_objects(job, "volcano");
+  EXPECT_FALSE(apply(plan, *objects).complete);
+  EXPECT_THAT(api.order(), Not(Contains(kPostPod)));
+  ASSERT_TRUE(expectations.rejection);
+  EXPECT_EQ(expectations.rejection->cause, policy::RejectionCause::kCrdMissing);
+  EXPECT_EQ(expectations.rejection->message,
+            "the cluster has no CRD of PodGroup scheduling.volcano.sh/v1beta1: install "
+            "podgroups.scheduling.volcano.sh");
+  api.forget_answers();
+  EXPECT_TRUE(apply(plan, *objects).complete);
+  EXPECT_FALSE(expectations.rejection);
+  EXPECT_EQ(api.body_of(kPostPod)["spec"]["schedulerName"], "volcano");
+}
+
+// The namespace is being deleted, and the job with it.
+TEST_F(ApplierTest, ReportsNoPodGroupInAMissingNamespace) {
+  api.answer("POST /apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups", 404,
+             ScriptedApi::status(404, "NotFound"));
+  Plan plan;
+  plan.ensure = {OwnedResource::kPodGroup};
+  EXPECT_FALSE(apply(plan, *train_job_objects(job, "volcano")).complete);
+  EXPECT_FALSE(expectations.rejection);
+}
+
 TEST_F(ApplierTest, DistinguishesQuotaRejections) {
   Plan plan;
   plan.creations = {{"mrpc-worker-0", 0}};
@@ -472,6 +504,20 @@ class PyTorchApplierTest : public ApplierTest {
 
   api::PyTorchJob pytorch;
 };
+
+TEST_F(PyTorchApplierTest, CreatesThePodGroupOfTheOperatorsGangScheduler) {
+  Plan plan;
+  plan.ensure = {OwnedResource::kPodGroup};
+  plan.gang.emplace().min_member = 2;
+  plan.creations = {{"qa-worker-0", 0}};
+  std::atomic<bool> drops_state{false};
+  EXPECT_TRUE(ApplierTest::apply(plan, *pytorch_job_objects(job, pytorch, {}, drops_state, "",
+                                                            "scheduler-plugins-scheduler"))
+                  .complete);
+  const json group = api.body_of("POST /apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups");
+  EXPECT_EQ(group["spec"]["minMember"], 2);
+  EXPECT_EQ(api.body_of(kPostPod)["spec"]["schedulerName"], "scheduler-plugins-scheduler");
+}
 
 TEST_F(PyTorchApplierTest, DeletesAServiceBeforeItsPod) {
   Plan plan;

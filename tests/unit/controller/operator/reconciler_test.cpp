@@ -62,9 +62,13 @@ class ReconcilerTest : public ::testing::Test {
     applier_.emplace(
         Applier::Dependencies{api_.client(), guard_, *hub_, keys_, *recorder_, pool_},
         [] { return "10.96.0.7:29400"; }, make_silent_logger());
-    reconciler_.emplace(Reconciler::Dependencies{api_.client(), *caches_, *hub_, keys_, *applier_,
-                                                 *recorder_, queue_, metrics_},
-                        make_silent_logger());
+    make_reconciler("");
+  }
+  void make_reconciler(const std::string& gang_scheduler) {
+    reconciler_.emplace(
+        Reconciler::Dependencies{api_.client(), *caches_, *hub_, keys_, *applier_, *recorder_,
+                                 queue_, metrics_, nullptr, gang_scheduler},
+        make_silent_logger());
   }
   void reconcile(const std::string& key) { reconciler_->reconcile(key, kube::soon()); }
   // The events, all of which have been posted.
@@ -130,6 +134,18 @@ TEST_F(ReconcilerTest, ReconcilesOtherJobsAfterAnException) {
   reconcile("ns/mrpc");
   EXPECT_EQ(queue_.stats().retries, 1U) << "of the job broken";
   EXPECT_THAT(api_.order(), Contains(kPostPods).Times(2)) << "the two workers of mrpc";
+}
+
+// The manifest has no schedulingPolicy.
+TEST_F(ReconcilerTest, RunsEveryJobWithTheGangSchedulerOfTheOperator) {
+  make_reconciler("volcano");
+  reconcile("ns/mrpc");
+  EXPECT_THAT(api_.order(),
+              Contains("POST /apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"));
+  for (const ScriptedApi::Request& request : api_.seen()) {
+    if (request.what != kPods) continue;
+    EXPECT_EQ(request.body["spec"]["schedulerName"], "volcano");
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // A response of the API server, with a status and with fields that the operator does not use.
 json object() {
@@ -118,6 +119,30 @@ TEST(JobRecord, HandlesAJobWithoutAStatus) {
   EXPECT_THAT(decoded.errors, IsEmpty());
   EXPECT_EQ(decoded.job.status, api::TrainJobStatus());
   EXPECT_EQ(decoded.status, json::object());
+}
+
+TEST(JobRecord, MakesEveryJobAGangOfTheOperatorsGangScheduler) {
+  json tree = tree_of(record_of_job(object()));
+  EXPECT_FALSE(decode(tree).job.spec.run_policy.scheduling_policy);
+  DecodedJob decoded = decode(tree, JobKind::kTrainJob, "volcano");
+  EXPECT_TRUE(decoded.job.spec.run_policy.scheduling_policy);
+  EXPECT_THAT(decoded.warnings, IsEmpty());
+  tree["spec"]["worker"]["schedulerName"] = "other";
+  decoded = decode(tree, JobKind::kTrainJob, "volcano");
+  ASSERT_THAT(decoded.warnings, SizeIs(1));
+  EXPECT_THAT(decoded.warnings[0].sentence(), HasSubstr("the gang scheduler of the operator"));
+
+  tree = json::parse(R"({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+      "metadata": {"name": "qa", "uid": "job-uid"}, "spec": {
+      "pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": {"spec": {
+          "schedulerName": "other", "containers": [{"name": "pytorch", "image": "i"}]}}}}}})");
+  decoded = decode(tree, JobKind::kPyTorchJob, "volcano");
+  EXPECT_THAT(decoded.errors, IsEmpty());
+  EXPECT_TRUE(decoded.pytorch->spec.run_policy.scheduling_policy);
+  ASSERT_TRUE(decoded.job.spec.run_policy.scheduling_policy);
+  EXPECT_EQ(decoded.job.spec.run_policy.scheduling_policy->min_available, 3) << "all pods";
+  ASSERT_THAT(decoded.warnings, SizeIs(1));
+  EXPECT_THAT(decoded.warnings[0].sentence(), HasSubstr("the gang scheduler of the operator"));
 }
 
 TEST(JobRecord, ReportsTheErrorsOfAnInvalidJob) {

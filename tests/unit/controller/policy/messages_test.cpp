@@ -27,6 +27,9 @@ TEST(Messages, TellRejectionsOfTheApiServerApart) {
        "a Pod named mrpc-worker-0 exists and does not belong to the job", "NameTaken",
        "an object of the job cannot be created: a Pod named mrpc-worker-0 exists and does not "
        "belong to the job; the operator keeps retrying"},
+      {RejectionCause::kCrdMissing, "the cluster has no CRD of PodGroup", "CrdMissing",
+       "an object of the job cannot be created: the cluster has no CRD of PodGroup; the operator "
+       "keeps retrying"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.reason);
