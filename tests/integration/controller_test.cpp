@@ -99,10 +99,10 @@ TEST_F(ControllerTest, IgnoresPodsOfAnotherNamespaceThatNameTheJobAsOwner) {
                        {"spec", worker["spec"]}};
     const HttpResponse made = admin().post(pods, copy);
     ASSERT_TRUE(made.ok()) << made.message();
-    ASSERT_TRUE(
-        admin()
-            .merge_patch(pods + "/" + name + "/status", {{"status", {{"phase", "Succeeded"}}}})
-            .ok());
+    ASSERT_TRUE(admin()
+                    .merge_patch(fmt::format("{}/{}/status", pods, name),
+                                 {{"status", {{"phase", "Succeeded"}}}})
+                    .ok());
   }
   // The controller sees this later event after those of the other namespace.
   node_->end_container("mrpc-worker-1", 139, "Error");
