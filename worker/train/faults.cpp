@@ -20,7 +20,8 @@ std::optional<std::int64_t> number(std::string_view text) {
 Error invalid(std::string_view text, const std::string& why) {
   return {ExitCode::kUsage,
           fmt::format("TILEWRIGHT_FAULT={}: {}, expected "
-                      "POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,delay=MILLISECONDS][;...]",
+                      "POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,once=FILE]"
+                      "[,delay=MILLISECONDS][;...]",
                       text, why)};
 }
 
@@ -66,9 +67,12 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest = part.size() < rest.size() ? rest.substr(part.size() + 1) : std::string_view();
     const auto equals = part.find('=');
-    const auto value =
-        equals == std::string_view::npos ? std::nullopt : number(part.substr(equals + 1));
-    if (value && part.substr(0, equals) == "worker") {
+    const std::string_view given =
+        equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
+    const auto value = number(given);
+    if (!given.empty() && part.substr(0, equals) == "once") {
+      target.file = given;
+    } else if (value && part.substr(0, equals) == "worker") {
       target.worker = *value;
     } else if (value && part.substr(0, equals) == "epoch") {
       target.epoch = static_cast<std::uint64_t>(*value);
@@ -81,13 +85,18 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
   return target;
 }
 
+bool Faults::matches(const Target& target, std::string_view point) const {
+  return target.point == point &&
+         target.epoch.value_or(target.file.empty() ? 1 : epoch_) == epoch_ &&
+         target.worker.value_or(worker_) == worker_ && target.first_step.value_or(step_) <= step_ &&
+         target.last_step.value_or(step_) >= step_;
+}
+
 void Faults::hit(std::string_view point) const {
   for (const Target& target : targets_) {
-    if (target.point != point || target.epoch != epoch_ ||
-        target.worker.value_or(worker_) != worker_ || target.first_step.value_or(step_) > step_ ||
-        target.last_step.value_or(step_) < step_) {
-      continue;
-    }
+    if (!matches(target, point)) continue;
+    // Of several processes that reach the point, the one that removes the file has the fault.
+    if (!target.file.empty() && unlink(target.file.c_str()) != 0) continue;
     if (target.delay > std::chrono::milliseconds(0)) {
       std::this_thread::sleep_for(target.delay);
       continue;

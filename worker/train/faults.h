@@ -1,11 +1,13 @@
 // Named points where a test can kill or delay this process through the variable TILEWRIGHT_FAULT.
 //
-//   TILEWRIGHT_FAULT=POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,delay=MILLISECONDS][;...]
+//   TILEWRIGHT_FAULT=
+//       POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,once=FILE][,delay=MILLISECONDS][;...]
 //
 // kills the process with SIGKILL when it reaches POINT in step STEP (or from the first to the second
 // step), as worker INDEX, in membership epoch EPOCH. The defaults are any step, any worker and epoch
-// 1, so a restarted worker survives. With a delay the process only waits. Several faults are
-// separated by semicolons.
+// 1, so a restarted worker survives. With a file it happens only if the file exists, which it
+// removes, by default in any epoch. With a delay the process only waits. Several faults are separated
+// by semicolons.
 // Without the variable nothing happens.
 #pragma once
 
@@ -64,10 +66,12 @@ class Faults {
     std::string point;
     std::optional<std::int64_t> first_step, last_step;
     std::optional<std::int64_t> worker;
-    std::uint64_t epoch = 1;
+    std::optional<std::uint64_t> epoch;  // default: 1, with a file any
+    std::string file;                    // `once`; empty: none
     std::chrono::milliseconds delay{0};  // 0: kill
   };
   static Result<Target> parse_one(std::string_view text);
+  bool matches(const Target& target, std::string_view point) const;
 
   std::vector<Target> targets_;
   std::int64_t worker_ = 0;

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "common/base/clock.h"
+#include "tests/support/paths.h"
 
 namespace tilewright::train {
 namespace {
@@ -52,6 +56,22 @@ TEST(Faults, DelayTheProcessInARangeOfSteps) {
   duration(faults_at(kLong, 0, 1, 4));
   EXPECT_FALSE(Faults::parse("step.shard@3-x").ok());
   EXPECT_FALSE(Faults::parse("step.shard,delay=x").ok());
+}
+
+TEST(Faults, HappenOnceIfTheFileExists) {
+  const testing::TemporaryDirectory folder;
+  const std::filesystem::path file = folder.path() / "armed";
+  const std::string fault = "step.begin,worker=1,once=" + file.string();
+  faults_at(fault.c_str(), 1, 1, 3).hit("step.begin");
+  std::ofstream(file) << "";
+  faults_at(fault.c_str(), 0, 1, 3).hit("step.begin");
+  EXPECT_TRUE(std::filesystem::exists(file));
+  faults_at((fault + ",epoch=1").c_str(), 1, 7, 3).hit("step.begin");
+  EXPECT_EXIT(faults_at(fault.c_str(), 1, 7, 3).hit("step.begin"),
+              ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_FALSE(std::filesystem::exists(file));
+  faults_at(fault.c_str(), 1, 7, 3).hit("step.begin");
+  EXPECT_FALSE(Faults::parse("step.begin,once=").ok());
 }
 
 TEST(Faults, RefuseAPointThatDoesNotExist) {
