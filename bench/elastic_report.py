@@ -64,15 +64,16 @@ PHASES = [
     ("checkpoint.begin", None),  # rank 0
     ("checkpoint.before_rename", None),
 ]
-# These happen only when the members change: worker 2 is killed for them.
-JOIN_PHASES = [
-    ("epoch.connect", 1),
-    ("epoch.begin", 0),
-    ("state.agreed", 1),
-    ("state.transfer", 0),  # sends
-    ("state.transfer", 2),  # receives
-    ("state.restored", 2),
-]
+# These happen only when the members change, so a worker is killed for them: {phase: worker}. Each restart
+# delays the next one of the same worker.
+JOIN_PHASES = {
+    ("epoch.connect", 1): 2,
+    ("epoch.begin", 0): 2,
+    ("state.agreed", 1): 2,
+    ("state.transfer", 0): 2,  # sends
+    ("state.transfer", 1): 1,  # receives
+    ("state.restored", 0): 0,
+}
 
 
 def job_of(args, replicas, save_steps):
@@ -354,7 +355,7 @@ def random_kills(args, folder, rng, count):
 def phases(args, folder):
     """Kills in each phase, one after another, while three workers train: another one has the state
     too. A file arms the fault. Returns the digest, the summary and the phases that were not hit."""
-    points = PHASES + JOIN_PHASES
+    points = [*JOIN_PHASES, *PHASES]
     files = [folder / f"armed-{number}" for number in range(len(points))]
     up = Up(args, folder / "phases", save_steps=7, fault=";".join(
         f"{point}{'' if worker is None else f',worker={worker}'},once={file}"
@@ -368,8 +369,9 @@ def phases(args, folder):
         before = up.last_step()
         up.wait_until(lambda: up.last_step() > before)
         file.touch()
-        if (point, worker) in JOIN_PHASES and up.running():
-            os.kill(up.workers()[2], signal.SIGKILL)
+        victim = JOIN_PHASES.get((point, worker))
+        if victim is not None and up.running():
+            os.kill(up.workers()[victim], signal.SIGKILL)
         if not up.wait_until(lambda: not file.exists()):
             missed.append(point)
     return up.finish(), up.summary(), missed
