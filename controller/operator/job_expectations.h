@@ -63,10 +63,8 @@ struct JobExpectations {
   std::set<policy::OwnedResource> removed_owned_resources;  // deleted by this leader
   std::optional<policy::Rejection> rejection;
 
-  // Of a PyTorchJob: the generation from which owned_resources were made, and the number of
-  // Services among them.
-  std::int64_t generation = 0;
-  int services = 0;
+  std::int64_t generation = 0;  // of the job from which owned_resources were made
+  int services = 0;             // of a PyTorchJob: the number of Services among them
 };
 
 // Longer than a cache can be behind: ReflectorOptions allows a silent watch 90 s and the following

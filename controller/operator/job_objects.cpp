@@ -22,6 +22,14 @@ std::vector<OwnedObject> key_secret_of(const Job& job, const JobKeys& keys) {
            cluster::build_secret(job, keys.hex_key_for(uid), keys.id_for(uid))}};
 }
 
+// It follows the sizes of the job, which can change while it runs.
+template <typename Job>
+std::vector<OwnedObject> pod_group_of(const Job& job, const policy::Plan& plan,
+                                      const std::string& gang_scheduler) {
+  json group = cluster::build_pod_group(job, plan.gang.value_or(policy::Gang{}), gang_scheduler);
+  return {{resource::pod_groups(group), std::move(group), true}};
+}
+
 class TrainJobObjects final : public JobObjects {
  public:
   TrainJobObjects(const api::TrainJob& job, std::string gang_scheduler)
@@ -44,11 +52,8 @@ class TrainJobObjects final : public JobObjects {
       case OwnedResource::kNetworkPolicy:
         return {{kube::resource::network_policies(),
                  cluster::build_network_policy(job_, settings.metrics_namespaces)}};
-      case OwnedResource::kPodGroup: {
-        json group =
-            cluster::build_pod_group(job_, plan.gang.value_or(policy::Gang{}), gang_scheduler_);
-        return {{resource::pod_groups(group), std::move(group)}};
-      }
+      case OwnedResource::kPodGroup:
+        return pod_group_of(job_, plan, gang_scheduler_);
       case OwnedResource::kAutoscaler:
         break;
     }
@@ -93,11 +98,8 @@ class PyTorchJobObjects final : public JobObjects {
         return key_secret_of(job_, settings.keys);
       case OwnedResource::kHeadlessService:
         return services(0, policy::sizes_of(view_).desired);
-      case OwnedResource::kPodGroup: {
-        json group =
-            cluster::build_pod_group(job_, plan.gang.value_or(policy::Gang{}), gang_scheduler_);
-        return {{resource::pod_groups(group), std::move(group), true}};
-      }
+      case OwnedResource::kPodGroup:
+        return pod_group_of(job_, plan, gang_scheduler_);
       case OwnedResource::kAutoscaler:
         return {{resource::autoscalers(), cluster::build_autoscaler(job_), true}};
       case OwnedResource::kNetworkPolicy:

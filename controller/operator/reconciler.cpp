@@ -52,16 +52,14 @@ std::vector<policy::Worker> observe_pods(const Caches& caches, const JobId& job,
   return workers;
 }
 
-// The Services, the autoscaler and the PodGroup of a PyTorchJob follow its spec.
-void forget_outdated_resources(const api::TrainJob& job, JobExpectations& expectations) {
-  if (std::exchange(expectations.generation, job.metadata.generation) == job.metadata.generation) {
-    return;
-  }
-  for (const policy::OwnedResource resource :
-       {policy::OwnedResource::kHeadlessService, policy::OwnedResource::kAutoscaler,
-        policy::OwnedResource::kPodGroup}) {
-    expectations.owned_resources.erase(resource);
-  }
+// The PodGroup and the autoscaler follow the job's spec, and so do the Services of the workers.
+void forget_outdated_resources(const policy::Observed& observed, JobExpectations& expectations) {
+  const std::int64_t generation = observed.job.metadata.generation;
+  if (std::exchange(expectations.generation, generation) == generation) return;
+  std::set<policy::OwnedResource>& known = expectations.owned_resources;
+  known.erase(policy::OwnedResource::kPodGroup);
+  known.erase(policy::OwnedResource::kAutoscaler);
+  if (observed.traits.service_per_worker) known.erase(policy::OwnedResource::kHeadlessService);
 }
 
 }  // namespace
@@ -121,7 +119,7 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   policy::Observed observed;
   observed.job = std::move(decoded.job);
   observed.traits = std::move(decoded.traits);
-  if (kind == JobKind::kPyTorchJob) forget_outdated_resources(observed.job, expectations);
+  forget_outdated_resources(observed, expectations);
   observed.key_id = deps_.keys.id_for(cached->uid);
   for (const FieldError& warning : decoded.warnings) {
     observed.warnings.push_back(warning.sentence());

@@ -62,13 +62,13 @@ const std::set<Permission> kPermissionsForTrainJobs = {{"delete", "trainjobs"},
                                                        {"create", "networkpolicies"},
                                                        {"delete", "networkpolicies"}};
 
-// The job is a gang of the scheduler. Empty: of the operator's.
+// The job has two workers, which are a gang of the scheduler. Empty: of the operator's.
 std::string manifest(const std::string& name, const std::string& scheduler,
                      const std::string& more) {
   return "apiVersion: tilewright.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: " + name +
          "}\nspec:\n  trainer: {task: mrpc, model: 'work:model', data: 'work:data', output: "
-         "'work:out'}\n  worker: {" +
-         (scheduler.empty() ? "" : "schedulerName: " + scheduler) +
+         "'work:out'}\n  elasticPolicy: {minReplicas: 2}\n  worker: {replicas: 2" +
+         (scheduler.empty() ? "" : ", schedulerName: " + scheduler) +
          "}\n  volumes: [{name: work, persistentVolumeClaim: {claimName: work}}]\n"
          "  runPolicy: {" +
          (scheduler.empty() ? "" : "schedulingPolicy: {}, ") + more + "}\n";
@@ -216,18 +216,24 @@ class ChartRbac : public testing::ChartTest {
     return permissions;
   }
 
-  // Runs TrainJobs from creation to deletion, with each of the gang schedulers.
+  // Runs TrainJobs from creation to deletion, with each of the gang schedulers. They become smaller
+  // while they run.
   void exercise_jobs(const std::vector<std::string>& schedulers = kGangSchedulers) {
     add_node();
     create(manifest("waits", schedulers[0], "suspend: false"));
     bind_pod("waits-worker-0");
     for (const std::string& scheduler : schedulers) {
       const std::string name = std::string("life-") + (scheduler == "volcano" ? "a" : "b");
+      const std::string job = "trainjob.tilewright.dev/" + name;
+      const std::string group = pod_group(name, scheduler);
       create(manifest(name, scheduler, "cleanPodPolicy: All, ttlSecondsAfterFinished: 0"));
       const std::string pod = name + "-worker-0";
       wait_for_pod(pod);
+      await(group, "jsonpath={.spec.minMember}=2");
+      change(job, R"({"spec": {"elasticPolicy": {"minReplicas": 1}, "worker": {"replicas": 1}}})");
+      await(group, "jsonpath={.spec.minMember}=1");
       end_pod(pod, "worker", 0);
-      await_deletion("trainjob.tilewright.dev/" + name);
+      await_deletion(job);
     }
     add_foreign_pod("taken-worker-0");
     create(manifest("taken", schedulers[0], "suspend: false"));
@@ -241,12 +247,10 @@ class ChartRbac : public testing::ChartTest {
     create(pytorch_manifest("waits", schedulers[0]));
     bind_pod("waits-worker-0");
     for (const std::string& scheduler : schedulers) {
-      const bool volcano = scheduler == "volcano";
-      const std::string name = std::string("life-") + (volcano ? "a" : "b");
+      const std::string name = std::string("life-") + (scheduler == "volcano" ? "a" : "b");
       const std::string job = "pytorchjob.kubeflow.org/" + name;
       const std::string autoscaler = "horizontalpodautoscaler/" + name;
-      const std::string group =
-          std::string("podgroup.scheduling.") + (volcano ? "volcano.sh/" : "x-k8s.io/") + name;
+      const std::string group = pod_group(name, scheduler);
       create(pytorch_manifest(name, scheduler));
       await("pod/" + name + "-worker-1", "create");
       await(autoscaler, "create");
@@ -276,6 +280,15 @@ class ChartRbac : public testing::ChartTest {
     await("pytorchjob.kubeflow.org/taken", "condition=Blocked");
   }
 
+  // The PodGroup of a job with this scheduler. Empty: the operator's.
+  std::string pod_group(const std::string& job, const std::string& scheduler) const {
+    const json& container = deployment_["spec"]["template"]["spec"]["containers"][0];
+    const bool volcano =
+        scheduler == "volcano" || std::ranges::any_of(container["args"], [](const json& argument) {
+          return argument == "--gang_scheduler_name=volcano";
+        });
+    return std::string("podgroup.scheduling.") + (volcano ? "volcano.sh/" : "x-k8s.io/") + job;
+  }
   void add_node() {
     const json amounts = {{"cpu", "64"}, {"memory", "64Gi"}, {"pods", "110"}};
     ASSERT_EQ(admin().post("/api/v1/nodes", {{"metadata", {{"name", kNode}}}}).status, 201);

@@ -233,6 +233,10 @@ TEST_F(Chart, PassesTheGangSchedulerAndAllowsItsPodGroups) {
   EXPECT_EQ(groups(kDefaultFlags), json::array());
   EXPECT_EQ(groups({"--set=rbac.podGroups=true"}),
             json::array({"scheduling.volcano.sh", "scheduling.x-k8s.io"}));
+  // It turns the flag off.
+  EXPECT_EQ(rendered({"--set=gangSchedulerName=none"}), rendered(kDefaultFlags));
+  EXPECT_EQ(groups({"--set=gangSchedulerName=none", "--set=rbac.podGroups=true"}),
+            json::array({"scheduling.volcano.sh", "scheduling.x-k8s.io"}));
   for (const auto& [scheduler, group] :
        {std::pair{"volcano", "scheduling.volcano.sh"},
         std::pair{"scheduler-plugins-scheduler", "scheduling.x-k8s.io"}}) {

@@ -388,6 +388,46 @@ TEST_F(ControllerTest, WaitsForTheCrdOfPodGroupsAndCreatesOneForEveryJob) {
   admin().remove(std::string(kCrdsPath) + "/podgroups.scheduling.volcano.sh");
 }
 
+// A gang scheduler never schedules a replaced pod of a group with a minMember above the number of
+// pods.
+TEST_F(ControllerTest, LowersMinMemberOfThePodGroupWithTheJob) {
+  install_permissive_crd("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup");
+  ObjectWatch groups(*client_, {"scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"},
+                     namespace_);
+  const auto min_member_becomes = [&](int number) {
+    return groups.wait_until([&](const Objects& all) {
+      const auto group = all.find("mrpc");
+      return group != all.end() && group->second["spec"]["minMember"] == number;
+    });
+  };
+  const auto becomes_ready = [&](int generation, int replicas) {
+    return job_becomes([=](const json& job) {
+      return phase_of(job) == "Running" && job["status"]["observedGeneration"] == generation &&
+             job["status"]["replicas"]["ready"] == replicas;
+    });
+  };
+  start_controller("", {"--gang_scheduler_name=scheduler-plugins-scheduler"});
+  std::string manifest = kControllerJob;
+  manifest.replace(manifest.find("minReplicas: 1"), 14, "minReplicas: 2");
+  create_job(manifest);
+  ASSERT_TRUE(becomes_ready(1, 2));
+  ASSERT_TRUE(min_member_becomes(2));
+  ASSERT_TRUE(
+      change_job(
+          {{"spec", {{"elasticPolicy", {{"minReplicas", 1}}}, {"worker", {{"replicas", 1}}}}}})
+          .ok());
+  ASSERT_TRUE(min_member_becomes(1));
+  ASSERT_TRUE(becomes_ready(2, 1));
+  const json group = groups.objects()["mrpc"];
+  EXPECT_EQ(group["metadata"]["ownerReferences"][0]["uid"], job()["metadata"]["uid"]);
+
+  ASSERT_TRUE(change_job({{"spec", {{"worker", {{"replicas", 3}}}}}}).ok());
+  ASSERT_TRUE(becomes_ready(3, 3));
+  EXPECT_EQ(groups.objects()["mrpc"]["metadata"]["resourceVersion"],
+            group["metadata"]["resourceVersion"])
+      << "the minimum is the same";
+}
+
 // A restarted controller recreates its timers from the status.
 TEST_F(ControllerTest, FiresADeadlineAcrossRestarts) {
   RunningProgram& first = start_controller("", kNoLeaderElection);

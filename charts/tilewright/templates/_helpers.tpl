@@ -67,11 +67,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.pytorchjobs }}{{ if and .enabled .store }}true{{ end }}{{ end -}}
 {{- end }}
 
+{{- /* Empty: no gang scheduler. */ -}}
+{{- define "tilewright.gangScheduler" -}}
+{{- if ne .Values.gangSchedulerName "none" }}{{ .Values.gangSchedulerName }}{{ end -}}
+{{- end }}
+
 {{- /* API groups of the PodGroups that the operator may create; empty: none. */ -}}
 {{- define "tilewright.podGroups" -}}
-{{- if eq .Values.gangSchedulerName "volcano" -}}
+{{- $gangScheduler := include "tilewright.gangScheduler" . -}}
+{{- if eq $gangScheduler "volcano" -}}
 scheduling.volcano.sh
-{{- else if .Values.gangSchedulerName -}}
+{{- else if $gangScheduler -}}
 scheduling.x-k8s.io
 {{- else if .Values.rbac.podGroups -}}
 scheduling.volcano.sh, scheduling.x-k8s.io

@@ -27,6 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Key;
+using testing::kPodGroups;
 using ::testing::Not;
 using testing::ScriptedApi;
 using ::testing::SizeIs;
@@ -43,6 +44,8 @@ const std::string kPostPod = std::string("POST ") + kPods;
 const std::string kPostSecret = std::string("POST ") + kSecrets;
 const std::string kPostService = std::string("POST ") + kServices;
 const std::string kPostPolicy = std::string("POST ") + kPolicies;
+const std::string kPostPodGroup = std::string("POST ") + kPodGroups;
+const std::string kPatchPodGroup = std::string("PATCH ") + kPodGroups + "/mrpc";
 std::string on_pod(const char* method, int index) {
   return fmt::format("{} {}/mrpc-worker-{}", method, kPods, index);
 }
@@ -96,6 +99,20 @@ class ApplierTest : public ::testing::Test {
     pod["metadata"]["uid"] = uid;
     pod["metadata"]["ownerReferences"][0]["uid"] = job_uid;
     return pod;
+  }
+  static Plan with_pod_group(std::int64_t min_member) {
+    Plan plan;
+    plan.ensure = {OwnedResource::kPodGroup};
+    plan.gang.emplace().min_member = min_member;
+    return plan;
+  }
+  // The job has this PodGroup, to which Volcano has added a default.
+  void answer_existing_pod_group(std::int64_t min_member) {
+    json group = cluster::build_pod_group(job, *with_pod_group(min_member).gang, "volcano");
+    group["metadata"]["uid"] = "group-uid";
+    group["spec"]["queue"] = "default";
+    api.answer(kPostPodGroup, 409, ScriptedApi::status(409, "AlreadyExists"));
+    api.answer(std::string("GET ") + kPodGroups + "/mrpc", 200, group);
   }
   bool open() const { return hub->view(job.metadata.uid, {}, wall_now()).has_value(); }
 
@@ -358,11 +375,8 @@ TEST_F(ApplierTest, ReportsAServiceNameTakenByAnotherOwner) {
 
 // Volcano or scheduler-plugins is not installed.
 TEST_F(ApplierTest, ReportsAPodGroupWithoutACrd) {
-  api.answer("POST /apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups", 404,
-             "404 page not found");
-  Plan plan;
-  plan.ensure = {OwnedResource::kPodGroup};
-  plan.gang.emplace().min_member = 2;
+  api.answer(kPostPodGroup, 404, "404 page not found");
+  Plan plan = with_pod_group(2);
   plan.creations = {{"mrpc-worker-0", 0}};
   const auto objects = train_job_objects(job, "volcano");
   EXPECT_FALSE(apply(plan, *objects).complete);
@@ -380,12 +394,36 @@ TEST_F(ApplierTest, ReportsAPodGroupWithoutACrd) {
 
 // The namespace is being deleted, and the job with it.
 TEST_F(ApplierTest, ReportsNoPodGroupInAMissingNamespace) {
-  api.answer("POST /apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups", 404,
-             ScriptedApi::status(404, "NotFound"));
-  Plan plan;
-  plan.ensure = {OwnedResource::kPodGroup};
-  EXPECT_FALSE(apply(plan, *train_job_objects(job, "volcano")).complete);
+  api.answer(kPostPodGroup, 404, ScriptedApi::status(404, "NotFound"));
+  EXPECT_FALSE(apply(with_pod_group(2), *train_job_objects(job, "volcano")).complete);
   EXPECT_FALSE(expectations.rejection);
+}
+
+// The job has become smaller.
+TEST_F(ApplierTest, ChangesAPodGroupThatDiffersFromTheJob) {
+  answer_existing_pod_group(2);
+  EXPECT_TRUE(apply(with_pod_group(1), *train_job_objects(job, "volcano")).complete);
+  EXPECT_EQ(api.body_of(kPatchPodGroup),
+            json::parse(R"({"metadata": {"uid": "group-uid"}, "spec": {"minMember": 1}})"));
+  EXPECT_THAT(expectations.owned_resources, ElementsAre(OwnedResource::kPodGroup));
+}
+
+TEST_F(ApplierTest, LeavesAPodGroupThatIsThatOfTheJob) {
+  answer_existing_pod_group(2);
+  EXPECT_TRUE(apply(with_pod_group(2), *train_job_objects(job, "volcano")).complete);
+  EXPECT_THAT(api.order(), Not(Contains(kPatchPodGroup)));
+  EXPECT_THAT(expectations.owned_resources, ElementsAre(OwnedResource::kPodGroup));
+}
+
+TEST_F(ApplierTest, RetriesAPodGroupThatCannotBeChanged) {
+  answer_existing_pod_group(2);
+  api.answer(kPatchPodGroup, 500, ScriptedApi::status(500, "InternalError"));
+  Plan plan = with_pod_group(1);
+  plan.creations = {{"mrpc-worker-0", 0}};
+  EXPECT_FALSE(apply(plan, *train_job_objects(job, "volcano")).complete);
+  EXPECT_THAT(expectations.owned_resources, IsEmpty());
+  EXPECT_THAT(api.order(), Not(Contains(kPostPod)))
+      << "the gang scheduler would wait for more pods than the job has";
 }
 
 TEST_F(ApplierTest, DistinguishesQuotaRejections) {
@@ -506,9 +544,7 @@ class PyTorchApplierTest : public ApplierTest {
 };
 
 TEST_F(PyTorchApplierTest, CreatesThePodGroupOfTheOperatorsGangScheduler) {
-  Plan plan;
-  plan.ensure = {OwnedResource::kPodGroup};
-  plan.gang.emplace().min_member = 2;
+  Plan plan = with_pod_group(2);
   plan.creations = {{"qa-worker-0", 0}};
   std::atomic<bool> drops_state{false};
   EXPECT_TRUE(ApplierTest::apply(plan, *pytorch_job_objects(job, pytorch, {}, drops_state, "",

@@ -1,6 +1,8 @@
-// Tests of Reconciler: an exception in the reconcile of one job ends that reconcile only.
+// Tests of Reconciler: an exception in the reconcile of one job ends that reconcile only, and owned
+// resources follow the job.
 #include "controller/operator/reconciler.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <prometheus/text_serializer.h>
 
@@ -17,8 +19,11 @@ namespace {
 
 using nlohmann::json;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kPodGroups;
 using testing::ScriptedApi;
+using ::testing::SizeIs;
 using tilewright::testing::make_silent_logger;
 
 constexpr const char* kBroken = "ns/broken";
@@ -45,24 +50,37 @@ json stored_job(const std::string& name) {
   return api::to_json(job);
 }
 
+// mrpc, as the user has changed it `generation` - 1 times.
+json job_of_size(std::int64_t generation, int min_replicas, int replicas) {
+  json job = stored_job("mrpc");
+  job["metadata"]["generation"] = generation;
+  job["metadata"]["resourceVersion"] = std::to_string(16 + generation);
+  job["spec"]["elasticPolicy"]["minReplicas"] = min_replicas;
+  job["spec"]["worker"]["replicas"] = replicas;
+  return job;
+}
+
 class ReconcilerTest : public ::testing::Test {
  protected:
   // Fills the caches with these jobs, and no pods and nodes.
   void SetUp() override {
     api_.answer_list("GET /api/v1/pods", {});
     api_.answer_list("GET /api/v1/nodes", {});
-    api_.answer_list("GET /apis/tilewright.dev/v1alpha1/trainjobs",
-                     {stored_job("broken"), stored_job("mrpc")});
-    caches_.emplace(
-        api_.client(), "", [](const auto&, auto) {}, make_silent_logger());
-    caches_->start();
-    ASSERT_TRUE(caches_->wait_synced(kube::soon()));
+    fill_caches({stored_job("broken"), stored_job("mrpc")});
     recorder_.emplace(api_.client(), std::make_shared<const kube::WriteGuard>(MonotonicTime::max()),
                       "replica-0", make_silent_logger());
     applier_.emplace(
         Applier::Dependencies{api_.client(), guard_, *hub_, keys_, *recorder_, pool_},
         [] { return "10.96.0.7:29400"; }, make_silent_logger());
     make_reconciler("");
+  }
+  // Also while a Reconciler uses the caches.
+  void fill_caches(const std::vector<json>& jobs) {
+    api_.answer_list("GET /apis/tilewright.dev/v1alpha1/trainjobs", jobs);
+    caches_.emplace(
+        api_.client(), "", [](const auto&, auto) {}, make_silent_logger());
+    caches_->start();
+    ASSERT_TRUE(caches_->wait_synced(kube::soon()));
   }
   void make_reconciler(const std::string& gang_scheduler) {
     reconciler_.emplace(
@@ -81,6 +99,13 @@ class ReconcilerTest : public ::testing::Test {
   std::string metrics_text() {
     return prometheus::TextSerializer().Serialize(
         metrics_.collectable([] { return MetricsSnapshot{}; })->Collect());
+  }
+  std::vector<std::string> requests_of_pod_groups() {
+    std::vector<std::string> requests = api_.order();
+    std::erase_if(requests, [](const std::string& request) {
+      return request.find(kPodGroups) == std::string::npos;
+    });
+    return requests;
   }
   // The condition Blocked in the last status that was written for the job.
   json last_blocked(const std::string& name) {
@@ -140,12 +165,45 @@ TEST_F(ReconcilerTest, ReconcilesOtherJobsAfterAnException) {
 TEST_F(ReconcilerTest, RunsEveryJobWithTheGangSchedulerOfTheOperator) {
   make_reconciler("volcano");
   reconcile("ns/mrpc");
-  EXPECT_THAT(api_.order(),
-              Contains("POST /apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"));
+  EXPECT_THAT(api_.order(), Contains(std::string("POST ") + kPodGroups));
+  EXPECT_THAT(api_.order(), Contains(kPostPods).Times(2));
   for (const ScriptedApi::Request& request : api_.seen()) {
-    if (request.what != kPods) continue;
+    if (request.what != kPostPods) continue;
     EXPECT_EQ(request.body["spec"]["schedulerName"], "volcano");
   }
+}
+
+// minMember is minReplicas, because the job has no schedulingPolicy.
+TEST_F(ReconcilerTest, ChangesThePodGroupWithTheSizeOfTheJob) {
+  const std::string post = std::string("POST ") + kPodGroups;
+  const std::string get = fmt::format("GET {}/mrpc", kPodGroups);
+  const std::string patch = fmt::format("PATCH {}/mrpc", kPodGroups);
+  make_reconciler("volcano");
+  fill_caches({job_of_size(1, 2, 2)});
+  reconcile("ns/mrpc");
+  json group = api_.body_of(post);
+  EXPECT_EQ(group["spec"]["minMember"], 2);
+  reconcile("ns/mrpc");
+  EXPECT_THAT(requests_of_pod_groups(), ElementsAre(post)) << "nothing has changed";
+
+  group["metadata"]["uid"] = "group-uid";
+  api_.answer(post, 409, ScriptedApi::status(409, "AlreadyExists"));
+  api_.answer(get, 200, group);
+  fill_caches({job_of_size(2, 1, 1)});
+  reconcile("ns/mrpc");
+  EXPECT_THAT(requests_of_pod_groups(), ElementsAre(post, post, get, patch));
+  EXPECT_EQ(api_.body_of(patch)["spec"], json({{"minMember", 1}}));
+
+  group["spec"]["minMember"] = 1;
+  api_.answer(get, 200, group);
+  reconcile("ns/mrpc");
+  EXPECT_THAT(requests_of_pod_groups(), SizeIs(4)) << "nothing has changed";
+  fill_caches({job_of_size(3, 1, 2)});
+  reconcile("ns/mrpc");
+  EXPECT_THAT(requests_of_pod_groups(), ElementsAre(post, post, get, patch, post, get))
+      << "the group is not written again";
+  EXPECT_THAT(api_.order(), Contains("POST /api/v1/namespaces/ns/services").Times(1))
+      << "the Service does not depend on the size";
 }
 
 }  // namespace

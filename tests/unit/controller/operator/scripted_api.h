@@ -14,6 +14,10 @@ namespace tilewright::controller::testing {
 
 using nlohmann::json;
 
+// Volcano's, of the namespace ns.
+inline constexpr const char* kPodGroups =
+    "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups";
+
 class ScriptedApi {
  public:
   struct Answer {
