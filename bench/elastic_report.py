@@ -51,28 +51,28 @@ DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packet
 TIMEOUT = 900  # seconds of one training
 COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
 
-# Points of worker/train/faults.h, and the worker that is killed there; None: the first that gets there.
+# Points of worker/train/faults.h, and the worker that is killed there; None: the first that gets there. Each
+# restart of a worker delays its next one, so the workers take turns.
 PHASES = [
     ("step.begin", 1),
     ("step.after_backward", 0),
-    ("reduce_scatter.before_send", 1),
-    ("reduce_scatter.after_send", 0),
-    ("all_gather.before_send", 1),
-    ("bucket.done", 0),
+    ("reduce_scatter.before_send", 2),
+    ("reduce_scatter.after_send", 1),
+    ("all_gather.before_send", 0),
+    ("bucket.done", 2),
     ("step.after_exchange", 1),
     ("step.after_update", 0),
     ("checkpoint.begin", None),  # rank 0
     ("checkpoint.before_rename", None),
 ]
-# These happen only when the members change, so a worker is killed for them: {phase: worker}. Each restart
-# delays the next one of the same worker.
+# These happen only when the members change, so a worker is killed for them: {phase: worker}.
 JOIN_PHASES = {
     ("epoch.connect", 1): 2,
-    ("epoch.begin", 0): 2,
-    ("state.agreed", 1): 2,
-    ("state.transfer", 0): 2,  # sends
+    ("epoch.begin", 2): 0,
+    ("state.agreed", 0): 1,
+    ("state.transfer", 2): 0,  # sends
     ("state.transfer", 1): 1,  # receives
-    ("state.restored", 0): 0,
+    ("state.restored", 2): 2,
 }
 
 
