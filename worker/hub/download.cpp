@@ -61,7 +61,7 @@ class Progress {
 };
 
 // The file that the bytes arrive in, with their checksum.
-class StagingFile : public BodySink {
+class StagingFile final : public BodySink {
  public:
   StagingFile(fs::path path, const RemoteFile& remote, Progress& progress)
       : path_(std::move(path)), digest_(remote.etag, remote.size), progress_(progress) {
