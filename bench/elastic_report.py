@@ -28,7 +28,7 @@ import time
 
 import random_model
 import support
-from emulated_link import EmulatedLink, missing
+from emulated_link import ADDRESSES, NAMESPACES, EmulatedLink, missing
 
 # The parts of the report, and of each task its directory, its flags and what it leaves out. Two nominal
 # workers train the batch.
@@ -231,19 +231,17 @@ class Up(Training):
 class TwoHosts(Training):
     """A training of an agent in each namespace of a link; the first serves the rendezvous."""
 
-    def __init__(self, args, folder, link):
+    def __init__(self, args, folder):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
-        key = self.folder / "key"
-        key.write_text(os.urandom(32).hex())
-        key.chmod(0o600)
+        key = support.write_job_key(self.folder / "key")
         self.agents = []
-        for host, name in enumerate(link.namespaces):
+        for host, name in enumerate(NAMESPACES):
             with open(self.folder / f"host{host}.log", "wb") as log:
                 self.agents.append(subprocess.Popen(
                     ["ip", "netns", "exec", name, args.worker, "agent", "--nnodes=1:2",
                      "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-id=elastic",
-                     f"--rdzv-endpoint={link.addresses[0]}", f"--rdzv-key-file={key}",
+                     f"--rdzv-endpoint={ADDRESSES[0]}", f"--rdzv-key-file={key}",
                      "--max-restarts=1000", "--", "train",
                      *train_flags(args, self.folder / "out"), "--logging_steps=1", "--threads=1"],
                     stdout=log, stderr=log))
@@ -438,7 +436,7 @@ def network(args, folder):
     """Two hosts whose link has delay and loss, is cut until the first continues alone, and heals."""
     events = []
     with EmulatedLink(DELAY, LOSS) as link:
-        hosts = TwoHosts(args, folder / "network", link)
+        hosts = TwoHosts(args, folder / "network")
         try:
             hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 10, 300)
             for name, cut, world in (("the link is cut: host 0 continues alone", True, 1),
@@ -525,11 +523,7 @@ class Report:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    path = lambda text: pathlib.Path(text).resolve()
-    parser.add_argument("--worker", type=path, required=True)
-    parser.add_argument("--tool", type=path, required=True)
-    parser.add_argument("--model", type=path, required=True)
-    parser.add_argument("--data", type=path, required=True, help="has glue/MRPC and squad/")
+    support.add_paths(parser, "directory with glue/MRPC and squad/")
     parser.add_argument("--out", default=support.results_file("elastic"))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--kills", type=int, default=20)

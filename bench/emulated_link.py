@@ -1,6 +1,7 @@
-"""A link between two network namespaces that delays and loses packets and can be cut, because not every kernel has
-netem. Needs root, iproute2 and /dev/net/tun."""
+"""Links between two network namespaces: one with a rate, and one that delays and loses packets and can be cut, because
+not every kernel has netem. Need root and iproute2, the second also /dev/net/tun."""
 
+import contextlib
 import fcntl
 import heapq
 import itertools
@@ -16,6 +17,41 @@ from support import run
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 MTU = 9000
+NAMESPACES = [f"tilewright-{os.getpid()}-{i}" for i in range(2)]
+ADDRESSES = ["10.77.0.1", "10.77.0.2"]
+DEVICE = "eth0"  # the end of the link in each namespace
+
+
+@contextlib.contextmanager
+def two_namespaces():
+    """Two network namespaces whose loopback is up."""
+    try:
+        for name in NAMESPACES:
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        yield NAMESPACES
+    finally:
+        for name in NAMESPACES:
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
+
+
+def bring_up():
+    for name, address in zip(NAMESPACES, ADDRESSES, strict=True):
+        run("ip", "-n", name, "address", "add", f"{address}/24", "dev", DEVICE)
+        run("ip", "-n", name, "link", "set", DEVICE, "up")
+
+
+@contextlib.contextmanager
+def shaped_link(rate):
+    """Two network namespaces whose only link sends at `rate` in both directions."""
+    with two_namespaces() as names:
+        run("ip", "link", "add", "name", DEVICE, "netns", names[0], "type", "veth", "peer", "name",
+            DEVICE, "netns", names[1])
+        bring_up()
+        for name in names:
+            run("tc", "-n", name, "qdisc", "add", "dev", DEVICE, "root", "tbf", "rate", rate,
+                "burst", "4mb", "latency", "50ms")
+        yield names
 
 
 def missing():
@@ -31,43 +67,33 @@ class EmulatedLink:
     def __init__(self, delay, loss, seed=1):
         """`delay`: seconds in each direction; `loss`: share of the packets."""
         self.delay, self.loss, self.cut = delay, loss, False
-        self.namespaces = [f"tilewright-{os.getpid()}-{i}" for i in range(2)]
-        self.addresses = ["10.78.0.1", "10.78.0.2"]
         self.rng = random.Random(seed)
         self.devices = []
         self.stop = threading.Event()
         self.sent = self.lost = 0
 
     def __enter__(self):
-        try:
-            for i, name in enumerate(self.namespaces):
+        with contextlib.ExitStack() as stack:
+            names = stack.enter_context(two_namespaces())
+            for i, name in enumerate(names):
                 self.devices.append(os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK))
+                stack.callback(os.close, self.devices[i])
                 device = f"tw{os.getpid()}-{i}"
                 fcntl.ioctl(self.devices[i], TUNSETIFF,
                             struct.pack("16sH", device.encode(), IFF_TUN | IFF_NO_PI))
-                run("ip", "netns", "add", name)
                 run("ip", "link", "set", device, "netns", name)
-                run("ip", "-n", name, "link", "set", device, "name", "eth0")
-                run("ip", "-n", name, "address", "add", f"{self.addresses[i]}/24", "dev", "eth0")
-                run("ip", "-n", name, "link", "set", "eth0", "mtu", str(MTU), "up")
-                run("ip", "-n", name, "link", "set", "lo", "up")
-            self.thread = threading.Thread(target=self.forward, daemon=True)
-            self.thread.start()
-        except BaseException:
-            self.remove()
-            raise
+                run("ip", "-n", name, "link", "set", device, "name", DEVICE)
+                run("ip", "-n", name, "link", "set", DEVICE, "mtu", str(MTU))
+            bring_up()
+            thread = threading.Thread(target=self.forward, daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(self.stop.set)
+            self.resources = stack.pop_all()
         return self
 
     def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
-        self.remove()
-
-    def remove(self):
-        for device in self.devices:
-            os.close(device)
-        for name in self.namespaces:
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
+        self.resources.close()
 
     def forward(self):
         number = itertools.count()

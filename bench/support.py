@@ -124,10 +124,18 @@ def run(*words):
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
-def add_mrpc_paths(parser):
-    """Adds the arguments of a program that trains MRPC with both programs; their values are absolute."""
+def write_job_key(path):
+    """Writes a new secret of a job, which only this user can read, and returns its path."""
+    path.write_text(os.urandom(32).hex())
+    path.chmod(0o600)
+    return path
+
+
+def add_paths(parser, data):
+    """Adds the arguments of a program that trains with both programs; their values are absolute.
+    `data`: what the data directory holds."""
     for name, text in (("worker", "path of tilewright-worker"), ("tool", "path of tilewright"),
-                       ("model", "model directory"), ("data", "directory of MRPC")):
+                       ("model", "model directory"), ("data", data)):
         parser.add_argument(f"--{name}", type=lambda text: pathlib.Path(text).resolve(),
                             required=True, help=text)
 

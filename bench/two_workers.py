@@ -9,7 +9,6 @@ and prints a table. Run it on an idle machine with two cores.
 """
 
 import argparse
-import contextlib
 import datetime
 import os
 import pathlib
@@ -21,33 +20,12 @@ import tempfile
 
 import random_model
 import support
-from support import run
+from emulated_link import ADDRESSES, shaped_link
 
 LENGTH, BATCH, SKIPPED_STEPS = 384, 12, 2
-NAMESPACES = [f"tilewright-{os.getpid()}-{i}" for i in range(2)]
 PORT = 29400
 STEP = re.compile(r"(\d{4}-\d\d-\d\dT[0-9:.]+) info step (\d+)/")
 TRAINED = re.compile(r" info trained: .*(exchange .*)")
-
-
-@contextlib.contextmanager
-def link(rate):
-    """Two network namespaces whose only link sends at `rate` in both directions."""
-    try:
-        for name in NAMESPACES:
-            run("ip", "netns", "add", name)
-        run("ip", "link", "add", "name", "veth0", "netns", NAMESPACES[0], "type", "veth", "peer",
-            "name", "veth0", "netns", NAMESPACES[1])
-        for i, name in enumerate(NAMESPACES):
-            run("ip", "-n", name, "address", "add", f"10.77.0.{i + 1}/24", "dev", "veth0")
-            run("ip", "-n", name, "link", "set", "veth0", "up")
-            run("ip", "-n", name, "link", "set", "lo", "up")
-            run("tc", "-n", name, "qdisc", "add", "dev", "veth0", "root", "tbf", "rate", rate,
-                "burst", "4mb", "latency", "50ms")
-        yield
-    finally:
-        for name in NAMESPACES:
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
 
 class Variants:
@@ -55,9 +33,7 @@ class Variants:
         self.args, self.folder = args, folder
         self.model = folder / "model"
         random_model.write_model(self.model, args.vocabulary)
-        self.key = folder / "key"
-        self.key.write_bytes(os.urandom(32).hex().encode())
-        self.key.chmod(0o600)
+        self.key = support.write_job_key(folder / "key")
 
     def flags(self, batch):
         return support.flags_of({
@@ -75,13 +51,13 @@ class Variants:
                             *self.flags(BATCH // 2)]])
 
     def network(self):
-        with link("10gbit"):
+        with shaped_link("10gbit") as namespaces:
             return self.steps([
                 ["ip", "netns", "exec", name, "taskset", "-c", str(i), self.args.worker, "agent",
                  "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", str(i),
-                 "--master_addr", "10.77.0.1", "--master_port", str(PORT), "--rdzv_key_file",
+                 "--master_addr", ADDRESSES[0], "--master_port", str(PORT), "--rdzv_key_file",
                  self.key, "--", "train", *self.flags(BATCH // 2), "--threads=1"]
-                for i, name in enumerate(NAMESPACES)])
+                for i, name in enumerate(namespaces)])
 
     def steps(self, commands):
         """The median seconds of a step, and what the log says of the exchange."""

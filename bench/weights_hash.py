@@ -131,7 +131,7 @@ class Runs:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    support.add_mrpc_paths(parser)
+    support.add_paths(parser, "directory of MRPC")
     parser.add_argument("--out", default=support.results_file("weights_hash"))
     parser.add_argument("--times", action="store_true", help="record run times")
     args = parser.parse_args()
