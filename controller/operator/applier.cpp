@@ -233,7 +233,8 @@ class Applier::PlanExecution {
   }
 
   std::vector<OwnedObject> build_owned_resource(OwnedResource kind) const {
-    return objects_.owned(kind, plan_, {deps_.keys, deps_.metrics_namespaces});
+    return objects_.owned(kind, plan_,
+                          {deps_.keys, deps_.metrics_namespaces, deps_.gang_scheduler});
   }
 
   // Returns at least the metadata of the object. If the object exists and belongs to the job
@@ -342,6 +343,7 @@ class Applier::PlanExecution {
     std::span<const policy::WorkerCreation> left = plan_.creations;
     if (left.empty()) return;
     pod_options_ = {rendezvous_(), key_id(), plan_.node_constraint};
+    pod_options_.gang_scheduler = deps_.gang_scheduler;
     const bool elastic =
         plan_.membership && plan_.membership->min_world < plan_.membership->max_world;
     if (elastic && left.size() > 1) {

@@ -35,6 +35,7 @@ class Applier {
     Recorder& recorder;
     TaskPool& pool;
     std::vector<std::string> metrics_namespaces{};  // Options::metrics_namespaces
+    std::string gang_scheduler{};                   // Options::gang_scheduler
   };
   // `rendezvous` returns the current host:port for new workers. Called from any thread.
   Applier(const Dependencies& deps, std::function<std::string()> rendezvous,

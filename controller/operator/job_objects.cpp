@@ -32,15 +32,12 @@ std::vector<OwnedObject> pod_group_of(const Job& job, const policy::Plan& plan,
 
 class TrainJobObjects final : public JobObjects {
  public:
-  TrainJobObjects(const api::TrainJob& job, std::string gang_scheduler)
-      : job_(job), gang_scheduler_(std::move(gang_scheduler)) {}
+  explicit TrainJobObjects(const api::TrainJob& job) : job_(job) {}
 
   JobKind kind() const override { return JobKind::kTrainJob; }
   kube::ResourceType resource() const override { return resource::train_jobs(); }
   json pod(int index, const cluster::PodOptions& options) const override {
-    cluster::PodOptions with_scheduler = options;
-    with_scheduler.gang_scheduler = gang_scheduler_;
-    return cluster::build_pod(job_, index, with_scheduler);
+    return cluster::build_pod(job_, index, options);
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
@@ -53,7 +50,7 @@ class TrainJobObjects final : public JobObjects {
         return {{kube::resource::network_policies(),
                  cluster::build_network_policy(job_, settings.metrics_namespaces)}};
       case OwnedResource::kPodGroup:
-        return pod_group_of(job_, plan, gang_scheduler_);
+        return pod_group_of(job_, plan, settings.gang_scheduler);
       case OwnedResource::kAutoscaler:
         break;
     }
@@ -68,28 +65,25 @@ class TrainJobObjects final : public JobObjects {
 
  private:
   const api::TrainJob& job_;
-  const std::string gang_scheduler_;
 };
 
 class PyTorchJobObjects final : public JobObjects {
  public:
   PyTorchJobObjects(const api::TrainJob& view, const api::PyTorchJob& job,
                     const std::vector<policy::Worker>& workers, std::atomic<bool>& drops_state,
-                    std::string tcpstore, std::string gang_scheduler)
+                    std::string tcpstore)
       : view_(view),
         job_(job),
         workers_(workers),
         drops_state_(drops_state),
-        tcpstore_(std::move(tcpstore)),
-        gang_scheduler_(std::move(gang_scheduler)) {}
+        tcpstore_(std::move(tcpstore)) {}
 
   JobKind kind() const override { return JobKind::kPyTorchJob; }
   kube::ResourceType resource() const override { return resource::pytorch_jobs(); }
   json pod(int index, const cluster::PodOptions& options) const override {
-    cluster::PodOptions all = options;
-    all.tcpstore = tcpstore_;
-    all.gang_scheduler = gang_scheduler_;
-    return cluster::build_pod(job_, index, all);
+    cluster::PodOptions with_store = options;
+    with_store.tcpstore = tcpstore_;
+    return cluster::build_pod(job_, index, with_store);
   }
   std::vector<OwnedObject> owned(OwnedResource resource, const policy::Plan& plan,
                                  const OwnedSettings& settings) const override {
@@ -99,7 +93,7 @@ class PyTorchJobObjects final : public JobObjects {
       case OwnedResource::kHeadlessService:
         return services(0, policy::sizes_of(view_).desired);
       case OwnedResource::kPodGroup:
-        return pod_group_of(job_, plan, gang_scheduler_);
+        return pod_group_of(job_, plan, settings.gang_scheduler);
       case OwnedResource::kAutoscaler:
         return {{resource::autoscalers(), cluster::build_autoscaler(job_), true}};
       case OwnedResource::kNetworkPolicy:
@@ -134,23 +128,20 @@ class PyTorchJobObjects final : public JobObjects {
   const std::vector<policy::Worker>& workers_;
   std::atomic<bool>& drops_state_;
   const std::string tcpstore_;
-  const std::string gang_scheduler_;
 };
 
 }  // namespace
 
-std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job,
-                                              std::string gang_scheduler) {
-  return std::make_unique<TrainJobObjects>(job, std::move(gang_scheduler));
+std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job) {
+  return std::make_unique<TrainJobObjects>(job);
 }
 
 std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,
                                                 std::atomic<bool>& drops_state,
-                                                std::string tcpstore, std::string gang_scheduler) {
-  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state, std::move(tcpstore),
-                                             std::move(gang_scheduler));
+                                                std::string tcpstore) {
+  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state, std::move(tcpstore));
 }
 
 }  // namespace tilewright::controller

@@ -26,6 +26,7 @@ struct OwnedObject {
 struct OwnedSettings {
   const JobKeys& keys;
   const std::vector<std::string>& metrics_namespaces;  // Options::metrics_namespaces
+  const std::string& gang_scheduler;                   // Options::gang_scheduler
 };
 
 class JobObjects {
@@ -48,9 +49,7 @@ class JobObjects {
 };
 
 // The references must outlive the result, here and below.
-// `gang_scheduler`: PodOptions::gang_scheduler.
-std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job,
-                                              std::string gang_scheduler = {});
+std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job);
 
 // `view`: of the job (controller/cluster/pytorch_view.h). `workers`: as observed, for the counts in
 // the status. `drops_state`: whether the API server is known to drop status.tilewright of
@@ -59,7 +58,6 @@ std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,
                                                 std::atomic<bool>& drops_state,
-                                                std::string tcpstore,
-                                                std::string gang_scheduler = {});
+                                                std::string tcpstore);
 
 }  // namespace tilewright::controller

@@ -189,7 +189,8 @@ void LeadershipSession::serve(const JobKeys& keys) {
   Recorder recorder(client_, guard_, options_.instance, log_);
   TaskPool pool(options_.parallel_requests);
   Applier applier(
-      {client_, *guard_, *hub_, keys, recorder, pool, options_.metrics_namespaces},
+      {client_, *guard_, *hub_, keys, recorder, pool, options_.metrics_namespaces,
+       options_.gang_scheduler},
       [this] { return rendezvous(); }, log_);
   Reconciler reconciler({client_, caches_, *hub_, keys, applier, recorder, queue_, metrics_,
                          stores_.get(), options_.gang_scheduler},

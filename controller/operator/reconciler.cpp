@@ -153,9 +153,9 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
           ? policy::reconcile(observed, now)
           : policy::reconcile_invalid(observed, decoded.errors.front().sentence(), now);
   const auto objects = kind == JobKind::kTrainJob
-                           ? train_job_objects(observed.job, deps_.gang_scheduler)
+                           ? train_job_objects(observed.job)
                            : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers,
-                                                 drops_state_, tcpstore, deps_.gang_scheduler);
+                                                 drops_state_, tcpstore);
   const ApplyResult outcome =
       deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
 

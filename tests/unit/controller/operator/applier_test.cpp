@@ -68,7 +68,7 @@ class ApplierTest : public ::testing::Test {
     Recorder recorder(api.client(), std::make_shared<const kube::WriteGuard>(MonotonicTime::max()),
                       "replica-0", make_silent_logger());
     Applier applier(
-        {api.client(), guard, *hub, keys, recorder, pool, {"monitoring"}},
+        {api.client(), guard, *hub, keys, recorder, pool, {"monitoring"}, gang_scheduler},
         [] { return "10.96.0.7:29400"; }, make_silent_logger());
     return applier.apply(job, api::to_json(job.status), plan, expectations, kube::soon(), objects);
   }
@@ -120,6 +120,7 @@ class ApplierTest : public ::testing::Test {
   api::TrainJob job;
   JobExpectations expectations;
   TaskPool pool{3};
+  std::string gang_scheduler;
   const JobKeys keys{net::SecretKey::from_bytes("0123456789abcdef0123456789abcdef").value()};
   const std::unique_ptr<RendezvousHub> hub =
       RendezvousHub::start(
@@ -375,11 +376,11 @@ TEST_F(ApplierTest, ReportsAServiceNameTakenByAnotherOwner) {
 
 // Volcano or scheduler-plugins is not installed.
 TEST_F(ApplierTest, ReportsAPodGroupWithoutACrd) {
+  gang_scheduler = "volcano";
   api.answer(kPostPodGroup, 404, "404 page not found");
   Plan plan = with_pod_group(2);
   plan.creations = {{"mrpc-worker-0", 0}};
-  const auto objects = train_job_objects(job, "volcano");
-  EXPECT_FALSE(apply(plan, *objects).complete);
+  EXPECT_FALSE(apply(plan).complete);
   EXPECT_THAT(api.order(), Not(Contains(kPostPod)));
   ASSERT_TRUE(expectations.rejection);
   EXPECT_EQ(expectations.rejection->cause, policy::RejectionCause::kCrdMissing);
@@ -387,40 +388,44 @@ TEST_F(ApplierTest, ReportsAPodGroupWithoutACrd) {
             "the cluster has no CRD of PodGroup scheduling.volcano.sh/v1beta1: install "
             "podgroups.scheduling.volcano.sh");
   api.forget_answers();
-  EXPECT_TRUE(apply(plan, *objects).complete);
+  EXPECT_TRUE(apply(plan).complete);
   EXPECT_FALSE(expectations.rejection);
   EXPECT_EQ(api.body_of(kPostPod)["spec"]["schedulerName"], "volcano");
 }
 
 // The namespace is being deleted, and the job with it.
 TEST_F(ApplierTest, ReportsNoPodGroupInAMissingNamespace) {
+  gang_scheduler = "volcano";
   api.answer(kPostPodGroup, 404, ScriptedApi::status(404, "NotFound"));
-  EXPECT_FALSE(apply(with_pod_group(2), *train_job_objects(job, "volcano")).complete);
+  EXPECT_FALSE(apply(with_pod_group(2)).complete);
   EXPECT_FALSE(expectations.rejection);
 }
 
 // The job has become smaller.
 TEST_F(ApplierTest, ChangesAPodGroupThatDiffersFromTheJob) {
+  gang_scheduler = "volcano";
   answer_existing_pod_group(2);
-  EXPECT_TRUE(apply(with_pod_group(1), *train_job_objects(job, "volcano")).complete);
+  EXPECT_TRUE(apply(with_pod_group(1)).complete);
   EXPECT_EQ(api.body_of(kPatchPodGroup),
             json::parse(R"({"metadata": {"uid": "group-uid"}, "spec": {"minMember": 1}})"));
   EXPECT_THAT(expectations.owned_resources, ElementsAre(OwnedResource::kPodGroup));
 }
 
 TEST_F(ApplierTest, LeavesAPodGroupThatIsThatOfTheJob) {
+  gang_scheduler = "volcano";
   answer_existing_pod_group(2);
-  EXPECT_TRUE(apply(with_pod_group(2), *train_job_objects(job, "volcano")).complete);
+  EXPECT_TRUE(apply(with_pod_group(2)).complete);
   EXPECT_THAT(api.order(), Not(Contains(kPatchPodGroup)));
   EXPECT_THAT(expectations.owned_resources, ElementsAre(OwnedResource::kPodGroup));
 }
 
 TEST_F(ApplierTest, RetriesAPodGroupThatCannotBeChanged) {
+  gang_scheduler = "volcano";
   answer_existing_pod_group(2);
   api.answer(kPatchPodGroup, 500, ScriptedApi::status(500, "InternalError"));
   Plan plan = with_pod_group(1);
   plan.creations = {{"mrpc-worker-0", 0}};
-  EXPECT_FALSE(apply(plan, *train_job_objects(job, "volcano")).complete);
+  EXPECT_FALSE(apply(plan).complete);
   EXPECT_THAT(expectations.owned_resources, IsEmpty());
   EXPECT_THAT(api.order(), Not(Contains(kPostPod)))
       << "the gang scheduler would wait for more pods than the job has";
@@ -546,10 +551,8 @@ class PyTorchApplierTest : public ApplierTest {
 TEST_F(PyTorchApplierTest, CreatesThePodGroupOfTheOperatorsGangScheduler) {
   Plan plan = with_pod_group(2);
   plan.creations = {{"qa-worker-0", 0}};
-  std::atomic<bool> drops_state{false};
-  EXPECT_TRUE(ApplierTest::apply(plan, *pytorch_job_objects(job, pytorch, {}, drops_state, "",
-                                                            "scheduler-plugins-scheduler"))
-                  .complete);
+  gang_scheduler = "scheduler-plugins-scheduler";
+  EXPECT_TRUE(apply(plan).complete);
   const json group = api.body_of("POST /apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups");
   EXPECT_EQ(group["spec"]["minMember"], 2);
   EXPECT_EQ(api.body_of(kPostPod)["spec"]["schedulerName"], "scheduler-plugins-scheduler");

@@ -69,9 +69,6 @@ class ReconcilerTest : public ::testing::Test {
     fill_caches({stored_job("broken"), stored_job("mrpc")});
     recorder_.emplace(api_.client(), std::make_shared<const kube::WriteGuard>(MonotonicTime::max()),
                       "replica-0", make_silent_logger());
-    applier_.emplace(
-        Applier::Dependencies{api_.client(), guard_, *hub_, keys_, *recorder_, pool_},
-        [] { return "10.96.0.7:29400"; }, make_silent_logger());
     make_reconciler("");
   }
   // Also while a Reconciler uses the caches.
@@ -83,6 +80,11 @@ class ReconcilerTest : public ::testing::Test {
     ASSERT_TRUE(caches_->wait_synced(kube::soon()));
   }
   void make_reconciler(const std::string& gang_scheduler) {
+    reconciler_.reset();
+    applier_.emplace(
+        Applier::Dependencies{
+            api_.client(), guard_, *hub_, keys_, *recorder_, pool_, {}, gang_scheduler},
+        [] { return "10.96.0.7:29400"; }, make_silent_logger());
     reconciler_.emplace(
         Reconciler::Dependencies{api_.client(), *caches_, *hub_, keys_, *applier_, *recorder_,
                                  queue_, metrics_, nullptr, gang_scheduler},
