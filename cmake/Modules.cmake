@@ -43,7 +43,7 @@ if(TILEWRIGHT_PCH)
     <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <set> <string> <thread> <vector>)
 endif()
 
-# `make` and the sanitizer presets compile all sources of a module or test program as one, which takes half the time.
+# `make` and the sanitizer presets compile all sources of a module or test program as one, which takes two thirds of the time.
 # NO_UNITY: for modules whose sources use the same names in their unnamed namespaces.
 option(TILEWRIGHT_UNITY "Compile the sources of a target as one" OFF)
 function(tilewright_use_unity target)

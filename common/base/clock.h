@@ -12,9 +12,9 @@ using MonotonicTime = std::chrono::steady_clock::time_point;
 using WallTime = std::chrono::system_clock::time_point;
 
 inline MonotonicTime monotonic_now() { return std::chrono::steady_clock::now(); }
+inline WallTime wall_now() { return std::chrono::system_clock::now(); }
 
 inline double in_seconds(std::chrono::duration<double> duration) { return duration.count(); }
-inline WallTime wall_now() { return std::chrono::system_clock::now(); }
 
 // The clock of components with deadlines. Programs use the system's clock; tests use a clock that
 // advances only on request (tests/support/manual_clock.h).

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <fstream>
 
 #include "common/base/strings.h"
 #include "common/process/child_process.h"
+#include "tests/support/prepared_squad.h"
 
 namespace tilewright::testing {
 namespace {
@@ -32,30 +32,14 @@ void write_vocabulary(const fs::path& file) {
   for (; count < size; ++count) out << "[unused" << count << "]\n";
 }
 
-constexpr std::array kCaches = {"hub_cache", "transformers_cache", "hf_datasets_cache"};
-
-fs::path guides() { return source_dir() / "tests/golden/guides"; }
-
 // What a download of the directory `from` of the guides' hub leaves, as huggingface_hub writes it.
 void add_to_hub_cache(const fs::path& cache, const std::string& from, const std::string& name) {
   const std::string commit(40, 'c');
   fs::create_directories(cache / name / "refs");
   std::ofstream(cache / name / "refs/main") << commit;
   fs::create_directories(cache / name / "snapshots");
-  fs::copy(guides() / "data" / from, cache / name / "snapshots" / commit,
+  fs::copy(source_dir() / "tests/golden/guides/data" / from, cache / name / "snapshots" / commit,
            fs::copy_options::recursive);
-}
-
-// What the datasets library leaves of SQuAD.
-void write_datasets_cache(const fs::path& cache) {
-  const fs::path prepared = cache / "squad/plain_text/0.0.0" / std::string(40, 'c');
-  fs::create_directories(prepared);
-  for (const char* name : {"squad-train.arrow", "squad-validation.arrow"}) {
-    fs::copy_file(guides() / "arrow" / name, prepared / name);
-  }
-  std::ofstream(prepared / "dataset_info.json") << R"({"config_name": "plain_text", "splits": {
-      "train": {"name": "train", "num_examples": 24},
-      "validation": {"name": "validation", "num_examples": 8}}})";
 }
 
 CommandResult run(const std::string& program, const std::vector<std::string>& arguments,
@@ -130,7 +114,7 @@ void TrainingJobTest::SetUp() {
   } else {
     add_to_hub_cache(folder() / "transformers_cache", "models/google-bert/bert-base-uncased",
                      "models--google-bert--bert-large-uncased");
-    write_datasets_cache(folder() / "hf_datasets_cache");
+    write_prepared_squad(folder() / "hf_datasets_cache");
   }
   if (!data_.empty()) {
     fs::create_directory_symlink(source_dir() / "examples/data" / data_, folder() / "data");
@@ -139,11 +123,11 @@ void TrainingJobTest::SetUp() {
   create(claim("work"));
   create(with_claim(restricted_pod("loader", tools_image(), {"sleep", "600"}), "work"));
   wait("pod/loader", R"({.status.conditions[?(@.type=="Ready")].status})", "True");
-  std::vector<std::string> directories = {"model", "data"};
-  directories.insert(directories.end(), kCaches.begin(), kCaches.end());
-  for (const std::string& name : directories) {
+  for (const char* name :
+       {"model", "data", "hub_cache", "transformers_cache", "hf_datasets_cache"}) {
     if (!fs::exists(folder() / name)) continue;
-    kubectl_ok({"cp", fs::canonical(folder() / name).string(), "loader:/work/" + name});
+    kubectl_ok(
+        {"cp", fs::canonical(folder() / name).string(), std::string("loader:/work/") + name});
   }
   kubectl_ok({"delete", "pod", "loader", "--grace-period=1", "--wait=false"});
 }

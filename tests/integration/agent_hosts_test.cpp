@@ -49,20 +49,15 @@ class AgentHosts : public testing::Training {
 
   // Ends every process of a host, its sshd included.
   void kill_processes(int host) const {
-    ChildCommand command;
-    command.program = "/bin/sh";
-    command.arguments = {"-c", fmt::format("ip netns pids {}", network(host))};
-    command.environment = environment_with_overrides({});
-    std::istringstream pids(testing::run_command(command).output);
+    std::istringstream pids(
+        testing::run_script(fmt::format("ip netns pids {}", network(host))).output);
     for (pid_t pid = 0; pids >> pid;) kill(pid, SIGKILL);
   }
   // As if the machine had lost its power: its packets end.
   void unplug(int host) const {
-    ChildCommand command;
-    command.program = "/bin/sh";
-    command.arguments = {"-c", fmt::format("ip -n {} link set eth0 down", network(host))};
-    command.environment = environment_with_overrides({});
-    ASSERT_EQ(testing::run_command(command).exit_code, 0);
+    ASSERT_EQ(
+        testing::run_script(fmt::format("ip -n {} link set eth0 down", network(host))).exit_code,
+        0);
   }
   static std::string network(int host) { return fmt::format("tilewright-{}-{}", getpid(), host); }
 

@@ -10,6 +10,7 @@
 
 #include "common/base/exit_codes.h"
 #include "tests/integration/hub_fixture.h"
+#include "tests/support/prepared_squad.h"
 
 namespace tilewright {
 namespace {
@@ -331,16 +332,7 @@ TEST_F(Edges, PreparedArrowFilesAreReadWithoutNetwork) {
       "--num_train_epochs 1 --output_dir ";
   ASSERT_EQ(run(flags + "/tmp/parquet"), 0) << output_;
   const std::string reference = digest();
-  const fs::path prepared = path("cache/datasets/squad/plain_text/0.0.0/c11c");
-  fs::create_directories(prepared);
-  for (const char* split : {"train", "validation"}) {
-    fs::copy_file(
-        testing::source_dir() / "tests/golden/guides/arrow" / fmt::format("squad-{}.arrow", split),
-        prepared / fmt::format("squad-{}.arrow", split));
-  }
-  std::ofstream(prepared / "dataset_info.json") << R"({"config_name": "plain_text", "splits": {
-              "train": {"name": "train", "num_examples": 24},
-              "validation": {"name": "validation", "num_examples": 8}}})";
+  testing::write_prepared_squad(path("cache/datasets"));
   fs::remove_all(path("cache/hub/datasets--squad"));
   hub_.reset();
   const testing::ScopedVariable offline("HF_HUB_OFFLINE", "1");

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "tests/support/paths.h"
@@ -13,14 +12,7 @@
 
 namespace tilewright::testing {
 
-inline CommandResult run_script(const std::string& script,
-                                const std::map<std::string, std::string>& variables) {
-  ChildCommand command;
-  command.program = "/bin/bash";
-  command.arguments = {"-euc", script};
-  command.environment = environment_with_overrides(variables);
-  return run_command(command, std::chrono::seconds(600));
-}
+inline constexpr std::chrono::seconds kTarballTimeout{600};
 
 // Why no tarball can be packed here; empty if it can.
 inline std::string missing_for_tarball() {
@@ -37,7 +29,8 @@ inline std::filesystem::path unpack_tarball(const std::filesystem::path& root) {
       {{"SOURCE", source_dir()},
        {"WORKER", program("tilewright-worker")},
        {"R", root},
-       {"XZ_LEVEL", "-0"}});
+       {"XZ_LEVEL", "-0"}},
+      kTarballTimeout);
   EXPECT_EQ(packed.exit_code, 0) << packed.output;
   std::filesystem::path found;
   for (const auto& entry : std::filesystem::directory_iterator(root)) found = entry.path();

@@ -44,7 +44,8 @@ class Tarball : public testing::Training {
          {"NAME", name_},
          {"MODEL", testing::model_dir()},
          {"DATA", testing::source_dir() / "examples/data/paraphrase"},
-         {"SSL_CERT_FILE", ""}});
+         {"SSL_CERT_FILE", ""}},
+        testing::kTarballTimeout);
   }
 
   std::string name_;

@@ -35,4 +35,14 @@ CommandResult run_command(const ChildCommand& command, std::chrono::seconds time
   }
 }
 
+CommandResult run_script(const std::string& script,
+                         const std::map<std::string, std::string>& variables,
+                         std::chrono::seconds timeout) {
+  ChildCommand command;
+  command.program = "/bin/bash";
+  command.arguments = {"-euc", script};
+  command.environment = environment_with_overrides(variables);
+  return run_command(command, timeout);
+}
+
 }  // namespace tilewright::testing

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 
 #include "common/process/child_process.h"
@@ -17,5 +18,10 @@ struct CommandResult {
 // Throws std::runtime_error if the command does not start or exceeds its timeout.
 CommandResult run_command(const ChildCommand& command,
                           std::chrono::seconds timeout = std::chrono::seconds(120));
+
+// Runs bash with the options -euc, in this process's environment with these variables.
+CommandResult run_script(const std::string& script,
+                         const std::map<std::string, std::string>& variables = {},
+                         std::chrono::seconds timeout = std::chrono::seconds(120));
 
 }  // namespace tilewright::testing
