@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/host/topology.h"
@@ -23,5 +24,8 @@ Host read_host(std::vector<int> allowed, const std::filesystem::path& root = "/"
 
 // The calling thread's.
 Host this_host();
+
+// As hostname(1); "localhost" if the system does not tell it.
+std::string host_name();
 
 }  // namespace tilewright::host

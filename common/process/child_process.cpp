@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -126,6 +127,21 @@ std::string describe(const StartFailure& failure, const ChildCommand& command) {
 }
 
 }  // namespace
+
+bool is_program(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path, ignored);
+}
+
+std::optional<std::filesystem::path> find_program(std::string_view name,
+                                                  std::string_view search_path) {
+  while (!search_path.empty()) {
+    const std::filesystem::path directory = search_path.substr(0, search_path.find(':'));
+    search_path.remove_prefix(std::min(directory.native().size() + 1, search_path.size()));
+    if (directory.is_absolute() && is_program(directory / name)) return directory / name;
+  }
+  return std::nullopt;
+}
 
 std::vector<std::string> environment_with_overrides(
     const std::map<std::string, std::string>& over) {

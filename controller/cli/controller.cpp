@@ -4,7 +4,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <array>
 #include <iostream>
 #include <memory>
 
@@ -13,6 +12,7 @@
 #include "common/base/version.h"
 #include "common/contract/environment.h"
 #include "common/contract/unknown_variables.h"
+#include "common/host/host.h"
 #include "common/process/signals.h"
 #include "controller/api/names.h"
 #include "controller/cli/gang_scheduler_option.h"
@@ -33,11 +33,6 @@ struct ControllerOptions {
 
 std::int64_t to_seconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "tilewright";
 }
 
 Status parse_address_flag(const char* flag, const std::string& text, net::Address& address) {
@@ -77,7 +72,7 @@ Status complete_options(ControllerOptions& options, const kube::ClusterConfig& c
                     to_seconds(election.retry_period))};
   }
   to.instance = environment_variable(env::kPodName);
-  if (to.instance.empty()) to.instance = host_name();
+  if (to.instance.empty()) to.instance = host::host_name();
   to.identity = fmt::format("{}_{}", to.instance, random_uuid());
   if (to.own_namespace.empty()) to.own_namespace = environment_variable(env::kPodNamespace);
   if (to.own_namespace.empty()) to.own_namespace = cluster.default_namespace;

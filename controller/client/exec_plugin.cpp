@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -185,26 +184,17 @@ Result<ExecCredentialStatus> parse_exec_credential(std::string_view text,
   return credential;
 }
 
-Result<std::filesystem::path> find_program(const std::string& command,
-                                           const std::filesystem::path& directory,
-                                           std::string_view search_path, const std::string& where) {
-  const auto runnable = [](const std::filesystem::path& path) {
-    return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path);
-  };
+Result<std::filesystem::path> resolve_command(const std::string& command,
+                                              const std::filesystem::path& directory,
+                                              std::string_view search_path,
+                                              const std::string& where) {
   if (command.find('/') != std::string::npos) {
     const std::filesystem::path path = directory / command;
-    if (runnable(path)) return path;
+    if (is_program(path)) return path;
     return Error{ExitCode::kUsage,
                  fmt::format("{}: {} is not an executable file", where, path.string())};
   }
-  while (!search_path.empty()) {
-    const auto colon = std::min(search_path.find(':'), search_path.size());
-    const std::filesystem::path path =
-        std::filesystem::path(search_path.substr(0, colon)) / command;
-    // Relative entries of PATH are skipped: never run a program from the current directory.
-    if (path.is_absolute() && runnable(path)) return path;
-    search_path.remove_prefix(std::min(colon + 1, search_path.size()));
-  }
+  if (const auto found = find_program(command, search_path)) return *found;
   return Error{ExitCode::kUsage, fmt::format("{}: found no program {} in PATH", where, command)};
 }
 

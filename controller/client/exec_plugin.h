@@ -38,8 +38,9 @@ struct ExecCredentialStatus {
 Result<ExecCredentialStatus> parse_exec_credential(std::string_view text, const ExecPlugin& plugin);
 
 // Resolves `command` of a kubeconfig: relative to `directory` if it contains a slash, else in PATH.
-Result<std::filesystem::path> find_program(const std::string& command,
-                                           const std::filesystem::path& directory,
-                                           std::string_view search_path, const std::string& where);
+Result<std::filesystem::path> resolve_command(const std::string& command,
+                                              const std::filesystem::path& directory,
+                                              std::string_view search_path,
+                                              const std::string& where);
 
 }  // namespace tilewright::kube

@@ -161,7 +161,7 @@ Result<std::shared_ptr<Credentials>> make_plugin_credentials(const YamlNode& use
   if (!command) return command.error();
   if (command->empty()) return exec.field_error("command", "expected the command to run");
   auto program =
-      find_program(*command, exec.directory(), sources.search_path, exec.where("command"));
+      resolve_command(*command, exec.directory(), sources.search_path, exec.where("command"));
   if (!program) {
     const auto hint = exec.string("installHint");
     if (hint && !hint->empty()) {

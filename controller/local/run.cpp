@@ -13,6 +13,7 @@
 #include "common/base/random.h"
 #include "common/base/strings.h"
 #include "common/contract/log_lines.h"
+#include "common/host/host.h"
 #include "common/json/document.h"
 #include "common/process/signals.h"
 #include "controller/api/validate.h"
@@ -30,11 +31,6 @@ namespace tilewright::local {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
-}
 
 std::vector<std::string> current_environment() {
   std::vector<std::string> variables;
@@ -151,7 +147,7 @@ Result<int> run(const RunOptions& options) {
   std::optional<Session> session;
   Session::Options session_options;
   session_options.workers.log_folder = store->log_folder();
-  session_options.workers.node = host_name();
+  session_options.workers.node = host::host_name();
   session_options.workers.grace =
       std::chrono::seconds(*job.spec.worker.termination_grace_period_seconds);  // has a default
   session_options.workers.command = [&](const policy::WorkerCreation& creation) {

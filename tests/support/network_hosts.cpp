@@ -7,6 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "common/process/child_process.h"
 #include "tests/support/running_program.h"
 
 namespace tilewright::testing {
@@ -14,17 +15,13 @@ namespace {
 
 constexpr int kSshPort = 22;
 
-std::filesystem::path find_program(const char* name) {
-  for (const char* directory : {"/usr/sbin", "/usr/bin", "/sbin", "/bin"}) {
-    std::filesystem::path path = std::filesystem::path(directory) / name;
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return {};
+std::filesystem::path system_program(const char* name) {
+  return find_program(name, "/usr/sbin:/usr/bin:/sbin:/bin").value_or("");
 }
 
 // Runs a program to its end; throws with its output if it fails.
 void run(const std::vector<std::string>& words, const std::filesystem::path& folder) {
-  RunningProgram program(find_program(words.front().c_str()), {words.begin() + 1, words.end()},
+  RunningProgram program(system_program(words.front().c_str()), {words.begin() + 1, words.end()},
                          folder);
   if (program.wait() != 0) {
     throw std::runtime_error(fmt::format("{} failed: {}", words.front(), program.output()));
@@ -42,7 +39,7 @@ std::string NetworkHosts::missing() {
   if (geteuid() != 0) return "network namespaces need root";
   for (const char* name :
        {"ip", "tc", "nsenter", "unshare", "mount", "sshd", "ssh", "ssh-keygen"}) {
-    if (find_program(name).empty()) {
+    if (system_program(name).empty()) {
       return std::string(name) + " is missing: install iproute2, util-linux and openssh-server";
     }
   }
@@ -122,8 +119,8 @@ void NetworkHosts::connect() {
 
 void NetworkHosts::start_ssh() {
   for (int host = 0; host < count_; ++host) {
-    const std::vector<std::string> words =
-        command(host, {find_program("sshd"), "-D", "-e", "-f", directory_.path() / "sshd_config"});
+    const std::vector<std::string> words = command(
+        host, {system_program("sshd"), "-D", "-e", "-f", directory_.path() / "sshd_config"});
     servers_.push_back(std::make_unique<RunningProgram>(
         words.front(), std::vector<std::string>(words.begin() + 1, words.end()),
         directory_.path()));
@@ -145,9 +142,9 @@ void NetworkHosts::remove() noexcept {
 
 std::vector<std::string> NetworkHosts::command(int host,
                                                const std::vector<std::string>& words) const {
-  std::vector<std::string> result = {find_program("nsenter"),
+  std::vector<std::string> result = {system_program("nsenter"),
                                      "--net=/run/netns/" + network(host),
-                                     find_program("unshare"),
+                                     system_program("unshare"),
                                      "--mount",
                                      "--uts",
                                      directory_.path() / "enter",

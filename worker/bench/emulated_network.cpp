@@ -14,7 +14,6 @@
 #include "common/base/strings.h"
 #include "common/net/wait.h"
 #include "common/process/child_process.h"
-#include "worker/elastic/remote_host.h"
 
 namespace tilewright::bench {
 namespace {
@@ -70,8 +69,8 @@ FileDescriptor make_namespace() {
 }
 
 std::filesystem::path find(const std::string& name) {
-  auto found = elastic::find_program(name, environment_variable("PATH") + ":/usr/sbin:/sbin");
-  if (found.ok()) return *found;
+  const auto found = find_program(name, environment_variable("PATH") + ":/usr/sbin:/sbin");
+  if (found) return *found;
   throw Failure(ExitCode::kUnsupported,
                 fmt::format("the program {} is missing: install iproute2", name));
 }

@@ -172,7 +172,9 @@ elastic::HostGroupOptions host_group(const Flags& flags, const launch::TorchrunO
   agent.node_rank = 0;
   agent.rdzv_key = std::make_shared<const net::SecretKey>(
       net::SecretKey::from_bytes(random_hex(kJobKeyBytes)).or_throw());
-  group.ssh = elastic::find_program("ssh", environment_variable("PATH")).or_throw();
+  const auto ssh = find_program("ssh", environment_variable("PATH"));
+  if (!ssh) throw Failure(ExitCode::kUsage, "found no program ssh in PATH, expected an ssh client");
+  group.ssh = *ssh;
   group.program = executable_path();
   group.version = version();
   group.flags = common_flags(flags, torchrun);

@@ -13,6 +13,7 @@
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
+#include "common/host/host.h"
 #include "common/net/key_file.h"
 #include "common/rendezvous/messages.h"
 #include "worker/elastic/host_rendezvous.h"
@@ -38,12 +39,6 @@ std::uint16_t port_from(const Environment& environment) {
 
 bool is_loopback(const std::string& numeric_host) {
   return numeric_host.starts_with("127.") || numeric_host == "::1";
-}
-
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) return "this host";
-  return name;
 }
 
 // A directory that only this user can read, for the key of a run on one host.
@@ -146,10 +141,11 @@ std::vector<net::Address> LaunchedGroup::own_addresses(const Environment& enviro
     // Only an address of this host can be bound.
     const auto bound = net::Listener::bind({master, 0});
     if (!bound.ok()) {
-      throw Failure(ExitCode::kUsage,
-                    fmt::format("{} is {}, which is no address of {}, where rank 0 runs; expected "
-                                "the first host of the hostfile ({})",
-                                env::kMasterAddr, master, host_name(), bound.error().message));
+      throw Failure(
+          ExitCode::kUsage,
+          fmt::format("{} is {}, which is no address of {}, where rank 0 runs; expected "
+                      "the first host of the hostfile ({})",
+                      env::kMasterAddr, master, host::host_name(), bound.error().message));
     }
     // A name may stand for a loopback address on its own host.
     if (!is_loopback(bound->local_address().host)) return {{bound->local_address().host, 0}};
@@ -159,7 +155,7 @@ std::vector<net::Address> LaunchedGroup::own_addresses(const Environment& enviro
   if (addresses.empty()) {
     throw Failure(ExitCode::kUsage, fmt::format("{} has no network address that other hosts can "
                                                 "reach; expected one, or {}",
-                                                host_name(), env::kMasterAddr));
+                                                host::host_name(), env::kMasterAddr));
   }
   return addresses;
 }
@@ -251,10 +247,11 @@ net::Address LaunchedGroup::first_reachable(const std::vector<net::Address>& add
                -1, 0, {std::min(wait.deadline, monotonic_now() + kAttemptPause), wait.cancel}) !=
                net::Ready::kCancelled &&
            monotonic_now() < wait.deadline);
-  throw Failure(ExitCode::kPeerLost,
-                fmt::format("rank {} on {} cannot reach the rendezvous of rank 0 ({}); expected "
-                            "open TCP ports between the hosts, or the right {}",
-                            process_.rank, host_name(), fmt::join(errors, "; "), env::kMasterAddr));
+  throw Failure(
+      ExitCode::kPeerLost,
+      fmt::format("rank {} on {} cannot reach the rendezvous of rank 0 ({}); expected "
+                  "open TCP ports between the hosts, or the right {}",
+                  process_.rank, host::host_name(), fmt::join(errors, "; "), env::kMasterAddr));
 }
 
 void LaunchedGroup::finish() {

@@ -5,11 +5,9 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -17,6 +15,7 @@
 
 #include "common/base/file_descriptor.h"
 #include "common/base/strings.h"
+#include "common/host/host.h"
 #include "common/net/connect.h"
 
 namespace tilewright::elastic {
@@ -74,9 +73,7 @@ AddressList look_up(const std::string& host) {
 
 bool is_this_host(const std::string& name) {
   if (name.empty() || name == "localhost") return true;
-  std::array<char, HOST_NAME_MAX + 1> own{};
-  gethostname(own.data(), own.size() - 1);
-  const std::string own_name = own.data();
+  const std::string own_name = host::host_name();
   if (name == own_name || name == own_name.substr(0, own_name.find('.'))) return true;
   std::set<std::string> local;
   for (const InterfaceAddress& one : interface_addresses()) local.insert(one.address);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -36,18 +35,6 @@ std::string shell_quoted(std::string_view word) {
   }
   result += '\'';
   return result;
-}
-
-Result<std::filesystem::path> find_program(const std::string& name, const std::string& path) {
-  std::string_view rest = path;
-  while (!rest.empty()) {
-    const std::string_view directory = rest.substr(0, rest.find(':'));
-    rest.remove_prefix(std::min(directory.size() + 1, rest.size()));
-    std::filesystem::path program = std::filesystem::path(directory) / name;
-    if (!directory.empty() && access(program.c_str(), X_OK) == 0) return program;
-  }
-  return Error{ExitCode::kUsage,
-               fmt::format("{}: found no such program in PATH, expected an ssh client", name)};
 }
 
 ChildCommand over_ssh(const std::filesystem::path& ssh, const std::string& host,

@@ -14,9 +14,6 @@ inline constexpr int kSshFailed = 255;  // exit code of ssh(1) after an error of
 // A word of a command line for a POSIX shell: in single quotes unless it needs none.
 std::string shell_quoted(std::string_view word);
 
-// The path of a program in the directories of PATH. Error: kUsage.
-Result<std::filesystem::path> find_program(const std::string& name, const std::string& path);
-
 struct RemoteCommand {
   std::filesystem::path program;  // of Tilewright, the same on all hosts
   std::vector<std::string> arguments;

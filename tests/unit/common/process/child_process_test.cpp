@@ -55,6 +55,16 @@ std::string output_of(ChildProcess& process) {
   }
 }
 
+TEST(FindProgram, SearchesAbsoluteDirectoriesInOrder) {
+  const testing::TemporaryDirectory folder;
+  std::filesystem::create_directory(folder.path() / "sh");  // no program
+  const std::string first = folder.path().string();
+  EXPECT_EQ(find_program("sh", first + ":/nowhere::/bin:/usr/bin"), "/bin/sh");
+  EXPECT_EQ(find_program("no-such-program", "/bin"), std::nullopt);
+  EXPECT_EQ(find_program("sh", ""), std::nullopt);
+  EXPECT_EQ(find_program("sh", std::filesystem::relative("/bin").string()), std::nullopt);
+}
+
 TEST(ChildProcess, ReportsItsExitCode) {
   ChildProcess process =
       ChildProcess::start(shell("read x; exit 7")).or_throw();  // stdin is /dev/null

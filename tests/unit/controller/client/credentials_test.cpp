@@ -198,14 +198,14 @@ TEST_F(CredentialsTest, RejectOutputThatIsNotAnExecCredential) {
 
 TEST_F(CredentialsTest, FindAPluginNextToTheKubeconfigOrInPath) {
   const fs::path program = plugin("").program;
-  EXPECT_EQ(*find_program("./plugin", directory.path(), "", "w"), directory.path() / "./plugin");
+  EXPECT_EQ(*resolve_command("./plugin", directory.path(), "", "w"), directory.path() / "./plugin");
   EXPECT_EQ(
-      *find_program("plugin", "/", fmt::format("/not/there:{}", directory.path().string()), "w"),
+      *resolve_command("plugin", "/", fmt::format("/not/there:{}", directory.path().string()), "w"),
       program);
-  EXPECT_FALSE(find_program("plugin", directory.path(), "", "w").ok())
+  EXPECT_FALSE(resolve_command("plugin", directory.path(), "", "w").ok())
       << "not from the current directory";
-  EXPECT_THAT(find_program("plugin", "/", "/bin", "w").error().message, HasSubstr("plugin"));
-  EXPECT_FALSE(find_program("./other", directory.path(), "", "w").ok());
+  EXPECT_THAT(resolve_command("plugin", "/", "/bin", "w").error().message, HasSubstr("plugin"));
+  EXPECT_FALSE(resolve_command("./other", directory.path(), "", "w").ok());
 }
 
 }  // namespace

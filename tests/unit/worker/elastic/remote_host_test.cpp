@@ -48,12 +48,6 @@ TEST(RemoteHost, PassesTheNameToSshUnchangedAndRunsInTheDirectory) {
   EXPECT_TRUE(program.output().ends_with("\nran it's\n")) << program.output();
 }
 
-TEST(RemoteHost, FindsProgramsInThePath) {
-  EXPECT_EQ(find_program("sh", "/nowhere::/bin").or_throw(), "/bin/sh");
-  EXPECT_THAT(find_program("no-such-program", "/bin").error().message,
-              HasSubstr("no-such-program: found no such program in PATH"));
-}
-
 TEST(RemoteHost, DescribesWhatDidNotStart) {
   const RemoteCommand what{"/opt/tilewright-worker", {}, {}};
   EXPECT_EQ(describe_failed_start(what, 255, "ssh: connect to host b port 22: No route to host"),
@@ -68,9 +62,9 @@ TEST(RemoteHost, DescribesWhatDidNotStart) {
 TEST(RemoteHost, ReadsTheAddressFromTheConfigurationOfSsh) {
   const testing::TemporaryDirectory folder;
   const auto ssh = find_program("ssh", "/usr/bin:/bin");
-  if (!ssh.ok()) {
-    if (testing::prerequisites_required()) FAIL() << ssh.error().message;
-    GTEST_SKIP() << ssh.error().message;
+  if (!ssh) {
+    if (testing::prerequisites_required()) FAIL() << "needs ssh";
+    GTEST_SKIP() << "needs ssh";
   }
   std::ofstream(folder.path() / "config") << "Host alias\n  HostName 10.1.2.3\n";
   const auto wrapper = folder.path() / "ssh";
