@@ -13,6 +13,7 @@
 #include "controller/cli/gang_scheduler_option.h"
 #include "controller/cluster/gang_scheduler.h"
 #include "controller/cluster/objects.h"
+#include "controller/policy/gang.h"
 
 namespace tilewright {
 namespace {
@@ -44,11 +45,8 @@ Result<std::string> render_file(const std::filesystem::path& file, const std::st
                                          cluster::build_service(job),
                                          cluster::build_network_policy(job, {})};
   if (const auto& policy = job.spec.run_policy.scheduling_policy) {
-    policy::Gang gang;
-    gang.min_member = policy->min_available.value_or(*job.spec.elastic_policy.min_replicas);
-    gang.queue = policy->queue.value_or("");
-    gang.priority_class = policy->priority_class.value_or("");
-    gang.schedule_timeout_seconds = policy->schedule_timeout_seconds;
+    const policy::Gang gang = policy::make_gang(*policy, *job.spec.elastic_policy.min_replicas,
+                                                *job.spec.worker.replicas);
     objects.push_back(cluster::build_pod_group(job, gang, gang_scheduler));
   }
   cluster::PodOptions pod_options{rendezvous, ""};

@@ -211,6 +211,14 @@ TEST_F(Cli, RenderPrintsThePodGroupOfTheOperatorsGangScheduler) {
   EXPECT_NE(rendered->find("schedulerName: volcano\n"), std::string::npos);
 }
 
+TEST_F(Cli, RenderAsksForAtMostAsManyMembersAsPods) {
+  const auto path =
+      file("gang.yaml", with("cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 4}"));
+  const Result<std::string> rendered = render_file(path, "h:1");
+  ASSERT_TRUE(rendered.ok()) << rendered.error().message;
+  EXPECT_NE(rendered->find("minMember: 2\n"), std::string::npos) << *rendered;
+}
+
 TEST_F(Cli, RenderRejectsAManifestThatIsInvalidInACluster) {
   const Result<std::string> rendered = render_file(
       file("h.yaml",
