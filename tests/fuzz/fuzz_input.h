@@ -1,6 +1,7 @@
 // Input of the harnesses: bytes as text, as numbers and as files; checks of messages.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -10,6 +11,10 @@
 #include <vector>
 
 namespace tilewright::fuzz {
+
+// Of waits for another thread. Longer than the timeouts of the programs, so that only a fault
+// reaches it, also on a busy machine.
+inline constexpr std::chrono::seconds kTimeout{60};
 
 std::string_view as_text(const std::uint8_t* data, std::size_t size);
 

@@ -33,6 +33,10 @@ int fuzz_columnar(const std::uint8_t* data, std::size_t size);
 int fuzz_torch_file(const std::uint8_t* data, std::size_t size);
 // A data file of each task.
 int fuzz_tsv(const std::uint8_t* data, std::size_t size);
+// The user's files of examples: CSV, TSV, JSON, JSON lines.
+int fuzz_own_files(const std::uint8_t* data, std::size_t size);
+// Responses of a hub -> the cache of a model and of a data set.
+int fuzz_hub(const std::uint8_t* data, std::size_t size);
 // Hello, length-prefixed messages of both directions.
 int fuzz_rendezvous_messages(const std::uint8_t* data, std::size_t size);
 // Requests of TCPStore's clients.
@@ -69,6 +73,8 @@ inline constexpr NamedHarness kHarnesses[] = {
     {"columnar", fuzz_columnar},
     {"torch_file", fuzz_torch_file},
     {"tsv", fuzz_tsv},
+    {"own_files", fuzz_own_files},
+    {"hub", fuzz_hub},
     {"rendezvous_messages", fuzz_rendezvous_messages},
     {"tcpstore", fuzz_tcpstore},
     {"membership", fuzz_membership},

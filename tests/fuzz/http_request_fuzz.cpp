@@ -23,8 +23,7 @@ std::unique_ptr<net::HttpServer> start_server() {
 // What the server answers until it closes the connection. The client closes its direction first,
 // so that the server does not wait for the rest of a request.
 std::string exchange(std::uint16_t port, std::string_view request) {
-  // Longer than the server's own timeouts: only a fault reaches it.
-  const MonotonicTime deadline = monotonic_now() + std::chrono::seconds(60);
+  const MonotonicTime deadline = monotonic_now() + kTimeout;
   net::Socket socket = net::connect_to({"127.0.0.1", port}, deadline).or_throw();
   // The server may close the connection before it has read everything.
   (void)socket.write_all(std::as_bytes(std::span(request)), deadline);

@@ -23,8 +23,6 @@ using namespace collectives;
 
 const std::string kUid = "job-1";
 constexpr std::uint64_t kEpoch = 7;
-// Only a fault reaches it; the machine may be busy.
-constexpr std::chrono::seconds kTimeout{60};
 constexpr std::uint64_t kInstances[] = {100, 101};
 
 net::SecretKey make_key() {

@@ -17,6 +17,9 @@ namespace {
 
 using Problem = HttpResponse::Problem;
 
+struct FreeEasy {
+  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+};
 struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
@@ -151,34 +154,33 @@ std::optional<std::uint64_t> HttpHead::number(std::string_view name) const {
   return value;
 }
 
-struct HttpClient::Handles {
-  struct FreeEasy {
-    void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
-  };
-  struct FreeMulti {
+struct HttpClient::Connections {
+  struct Free {
     void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
   };
-  std::unique_ptr<CURLM, FreeMulti> multi;  // owns the open connections
-  std::unique_ptr<CURL, FreeEasy> easy;
+  std::unique_ptr<CURLM, Free> multi;
 };
 
 HttpClient::HttpClient(HttpSettings settings)
-    : settings_(std::move(settings)), handles_(std::make_unique<Handles>()) {
+    : settings_(std::move(settings)), connections_(std::make_unique<Connections>()) {
   // Thread-safe since libcurl 7.84; further calls only count.
   TW_CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK, "libcurl does not start");
-  handles_->multi.reset(curl_multi_init());
-  handles_->easy.reset(curl_easy_init());
-  TW_CHECK(handles_->multi && handles_->easy, "libcurl does not start");
+  connections_->multi.reset(curl_multi_init());
+  TW_CHECK(connections_->multi != nullptr, "libcurl does not start");
 }
 
 HttpClient::~HttpClient() {
-  handles_.reset();
+  connections_.reset();
   curl_global_cleanup();
 }
 
 HttpResponse HttpClient::send(const HttpRequest& request) {
-  CURL* easy = handles_->easy.get();
-  CURLM* multi = handles_->multi.get();
+  // Not used for a second request: libcurl before 8.1.1 keeps a pointer to the last header field that
+  // it has freed, and reads it if a response begins with a folded line (curl/curl#11103).
+  const std::unique_ptr<CURL, FreeEasy> handle(curl_easy_init());
+  CURL* easy = handle.get();
+  TW_CHECK(easy != nullptr, "out of memory");
+  CURLM* multi = connections_->multi.get();
   Exchange exchange{request, {}, 0, 0, nullptr, {}};
   char reason[CURL_ERROR_SIZE] = "";
   Headers headers;
@@ -188,7 +190,6 @@ HttpResponse HttpClient::send(const HttpRequest& request) {
   if (request.from > 0) add_header(headers, fmt::format("Range: bytes={}-", request.from));
   const std::string agent = fmt::format("tilewright/{}", kVersion);
 
-  curl_easy_reset(easy);
   const auto set = [easy](CURLoption option, auto value) {
     const CURLcode code = curl_easy_setopt(easy, option, value);
     TW_CHECK(code == CURLE_OK, "libcurl option {}: {}", static_cast<int>(option),

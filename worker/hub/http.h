@@ -79,9 +79,9 @@ class HttpClient {
   HttpResponse send(const HttpRequest& request);
 
  private:
-  struct Handles;
+  struct Connections;
   HttpSettings settings_;
-  std::unique_ptr<Handles> handles_;
+  std::unique_ptr<Connections> connections_;
 };
 
 // The absolute URL of a redirect's Location; nullopt if it is not http or https, or not a URL.
