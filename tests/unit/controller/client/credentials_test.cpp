@@ -24,7 +24,7 @@ using ::testing::Not;
 class CredentialsTest : public ::testing::Test {
  protected:
   fs::path write(const std::string& name, const std::string& text) {
-    const fs::path path = directory.path() / name;
+    fs::path path = directory.path() / name;
     std::ofstream(path) << text;
     return path;
   }

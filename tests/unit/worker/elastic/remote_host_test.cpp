@@ -12,7 +12,6 @@
 namespace tilewright::elastic {
 namespace {
 
-using ::testing::Contains;
 using ::testing::HasSubstr;
 
 TEST(RemoteHost, QuotesWordsForAShell) {
