@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr std::string_view kPrefix = "checkpoint-";
+constexpr int kMaxListings = 100;  // each but the first follows a change by another process
 
 // Views of the same memory with the names in the file.
 std::vector<TensorView> prefixed(const std::string& prefix, const std::vector<TensorView>& views) {
@@ -74,6 +75,20 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   const auto [stop, error] = std::from_chars(digits.data(), end, step);
   if (error != std::errc() || stop != end || std::to_string(step) != digits) return std::nullopt;
   return step < 0 ? std::nullopt : std::optional(step);
+}
+
+ValidCheckpoint first_valid(const std::vector<fs::path>& checkpoints) {
+  ValidCheckpoint out;
+  for (const fs::path& path : checkpoints) {
+    try {
+      verify_content(path, read_checksums(path));
+      out.path = path;
+      return out;
+    } catch (const Failure& failure) {
+      out.warnings.push_back(fmt::format("ignoring {}: {}", path.string(), failure.what()));
+    }
+  }
+  return out;
 }
 
 bool is_complete(const fs::path& checkpoint) {
@@ -156,17 +171,15 @@ std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
 }
 
 ValidCheckpoint latest_valid_checkpoint(const fs::path& output_dir) {
-  ValidCheckpoint out;
-  for (const fs::path& path : list_checkpoints(output_dir)) {
-    try {
-      verify_content(path, read_checksums(path));
-      out.path = path;
-      return out;
-    } catch (const Failure& failure) {
-      out.warnings.push_back(fmt::format("ignoring {}: {}", path.string(), failure.what()));
-    }
+  std::vector<fs::path> listed = list_checkpoints(output_dir);
+  for (int listings = 1;; ++listings) {
+    ValidCheckpoint out = first_valid(listed);
+    if (out.path && out.warnings.empty()) return out;
+    // Perhaps another process has removed one, after it wrote a newer one.
+    std::vector<fs::path> again = list_checkpoints(output_dir);
+    if (again == listed || listings == kMaxListings) return out;
+    listed = std::move(again);
   }
-  return out;
 }
 
 std::vector<fs::path> prune(const OutputWriter& output, int keep, std::int64_t best_step) {

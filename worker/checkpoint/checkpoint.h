@@ -51,7 +51,8 @@ struct ValidCheckpoint {
   std::vector<std::string> warnings;  // one for each newer, corrupt checkpoint
 };
 
-// Returns the checkpoint with the highest step among those with correct checksums.
+// Returns the checkpoint with the highest step among those with correct checksums. A process of the
+// job that is being stopped may still write checkpoints and remove older ones.
 ValidCheckpoint latest_valid_checkpoint(const std::filesystem::path& output_dir);
 
 // Keeps the `keep` newest complete checkpoints (0: all) and removes older ones, oldest first.

@@ -121,11 +121,19 @@ std::optional<std::filesystem::path> TrainingState<Activation>::find_checkpoint(
 
 template <typename Activation>
 bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
-  const auto path = find_checkpoint(from);
+  auto path = find_checkpoint(from);
   std::int64_t found_step = -1;
-  if (path) {
-    state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
-    found_step = state_.global_step;
+  while (path && found_step < 0) {
+    try {
+      state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
+      found_step = state_.global_step;
+    } catch (const Failure&) {
+      // Perhaps the job's previous process, which is being stopped, has replaced it.
+      auto next = find_checkpoint(from);
+      std::error_code ignored;
+      if (next == path || std::filesystem::exists(*path, ignored)) throw;
+      path = std::move(next);
+    }
   }
   require_step(from.required_step, found_step, job_.settings.output_dir);
   if (!path) return false;

@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
@@ -289,6 +291,26 @@ TEST_F(CheckpointTest, IsNotFoundIfAllAreCorrupt) {
   const ValidCheckpoint valid = latest_valid_checkpoint(output_);
   EXPECT_EQ(valid.path, std::nullopt);
   EXPECT_THAT(valid.warnings, SizeIs(1));
+}
+
+// A process that is being stopped goes on while the one that replaces it begins to read.
+TEST_F(CheckpointTest, IsFoundWhileAnotherProcessReplacesIt) {
+  write(1);
+  std::atomic<bool> ended = false;
+  std::thread other([&] {
+    for (std::int64_t step = 2; step <= 200; ++step) {
+      write(step);
+      prune(writer_, 1);
+    }
+    ended = true;
+  });
+  int missed = 0;
+  while (!ended) {
+    const ValidCheckpoint valid = latest_valid_checkpoint(output_);
+    missed += !valid.path || !valid.warnings.empty() ? 1 : 0;
+  }
+  other.join();
+  EXPECT_EQ(missed, 0);
 }
 
 TEST_F(CheckpointTest, PrunesOldestFirst) {
