@@ -293,7 +293,7 @@ TEST_F(CheckpointTest, IsNotFoundIfAllAreCorrupt) {
   EXPECT_THAT(valid.warnings, SizeIs(1));
 }
 
-// A process that is being stopped goes on while the one that replaces it begins to read.
+// A process that is being stopped still writes while the one that replaces it begins to read.
 TEST_F(CheckpointTest, IsFoundWhileAnotherProcessReplacesIt) {
   write(1);
   std::atomic<bool> ended = false;
