@@ -130,7 +130,7 @@ std::string describe(const StartFailure& failure, const ChildCommand& command) {
 
 bool is_program(const std::filesystem::path& path) {
   std::error_code ignored;
-  return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path, ignored);
+  return std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
 }
 
 std::optional<std::filesystem::path> find_program(std::string_view name,

@@ -60,10 +60,6 @@ Status check_exists(const api::TrainJob& job, const fs::path& manifest_folder, c
                                  field, text, folder.string())};
 }
 
-bool is_program(const fs::path& path) {
-  return fs::is_regular_file(path) && access(path.c_str(), X_OK) == 0;
-}
-
 }  // namespace
 
 ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation& creation,

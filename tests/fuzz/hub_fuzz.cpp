@@ -98,7 +98,7 @@ hub::HubOptions make_options(const std::filesystem::path& cache) {
 }
 
 // A server names files and commits, which become paths: all of them are in the cache.
-void check_tree(const std::filesystem::path& cache) {
+void check_is_alone(const std::filesystem::path& cache) {
   const std::filesystem::path inner = cache.parent_path();
   for (const std::filesystem::path& folder : {scratch_directory(), inner.parent_path(), inner}) {
     TW_CHECK(std::ranges::distance(std::filesystem::directory_iterator(folder)) == 1,
@@ -133,7 +133,7 @@ int fuzz_hub(const std::uint8_t* data, std::size_t size) {
     } catch (const Failure& failure) {
       check_message(failure.what());
     }
-    check_tree(cache);
+    check_is_alone(cache);
   }
   TW_CHECK(monotonic_now() - start < kTimeout, "waits for a server that has closed");
   return 0;

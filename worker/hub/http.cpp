@@ -26,6 +26,7 @@ struct FreeList {
 struct FreeUrl {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
 };
+using Easy = std::unique_ptr<CURL, FreeEasy>;
 using Headers = std::unique_ptr<curl_slist, FreeList>;
 using Url = std::unique_ptr<CURLU, FreeUrl>;
 
@@ -177,7 +178,7 @@ HttpClient::~HttpClient() {
 HttpResponse HttpClient::send(const HttpRequest& request) {
   // Not used for a second request: libcurl before 8.1.1 keeps a pointer to the last header field that
   // it has freed, and reads it if a response begins with a folded line (curl/curl#11103).
-  const std::unique_ptr<CURL, FreeEasy> handle(curl_easy_init());
+  const Easy handle(curl_easy_init());
   CURL* easy = handle.get();
   TW_CHECK(easy != nullptr, "out of memory");
   CURLM* multi = connections_->multi.get();

@@ -128,10 +128,11 @@ bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
       state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
       found_step = state_.global_step;
     } catch (const Failure&) {
+      std::error_code ignored;
+      if (std::filesystem::exists(*path, ignored)) throw;
       // Perhaps the job's previous process, which is being stopped, has replaced it.
       auto next = find_checkpoint(from);
-      std::error_code ignored;
-      if (next == path || std::filesystem::exists(*path, ignored)) throw;
+      if (next == path) throw;
       path = std::move(next);
     }
   }
