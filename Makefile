@@ -14,7 +14,7 @@ demo: build model ## trains a pre-trained BERT on the example data with two work
 # The end-to-end tests drain the node and stop its kubelet, so only `make e2e` runs them.
 test: test-deps model ## builds and runs every test but the end-to-end tests and the comparisons with peers; `make cluster-programs` enables those that need an API server
 	$(MAKE) build TARGETS=tests
-	ctest --preset $(PRESET) -LE "e2e|peers|hosts" -E _NOT_BUILT; code=$$?; .ci/skipped $(BUILD) && exit $$code
+	ctest --preset $(PRESET) -j 3 -LE "e2e|peers|hosts" -E _NOT_BUILT; code=$$?; .ci/skipped $(BUILD) && exit $$code
 
 hosts: test-deps model ## trainings on several hosts: agent over ssh, Open MPI, Hydra (network namespaces; needs root; minutes)
 	$(MAKE) build TARGETS="mpi_integration_tests agent_integration_tests"

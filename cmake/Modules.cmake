@@ -52,10 +52,10 @@ function(tilewright_use_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
-# Tests are compiled with -O1, because most of their time is spent in the code under test, which is compiled with the
-# flags of the programs. At -O1 GCC 12 reports false overflows of inlined std::string operations.
-set(TILEWRIGHT_TEST_OPTIONS -O1 -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
-  -Wno-restrict)
+# Tests are compiled without optimization (and therefore without fortified libc functions), because most of their time is
+# spent in the code under test, which is compiled with the flags of the programs.
+set(TILEWRIGHT_TEST_OPTIONS -O0 -U_FORTIFY_SOURCE)
+set(TILEWRIGHT_OPTIMIZED_TEST_OPTIONS -O1) # for tests that compute
 if(TILEWRIGHT_TESTS)
   add_library(tilewright_test_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/pch.cpp)
   target_link_libraries(tilewright_test_pch PRIVATE tilewright_settings GTest::gtest GTest::gmock
@@ -145,14 +145,18 @@ if(TILEWRIGHT_TESTS)
   add_custom_target(tests)
 endif()
 
-# tilewright_tests(NAME LABEL SOURCES ... DEPENDS module ...): a GoogleTest program; registers each of its tests with
-# ctest.
+# tilewright_tests(NAME LABEL [OPTIMIZED] SOURCES ... DEPENDS module ...): a GoogleTest program. A program of unit or golden
+# tests is one ctest test, because 3,000 processes would take a minute to start; otherwise each of its tests is one.
 function(tilewright_tests name label)
-  cmake_parse_arguments(TESTS "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TESTS "OPTIMIZED" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   include(GoogleTest)
   add_executable(${name} ${TESTS_SOURCES})
-  target_compile_options(${name} PRIVATE ${TILEWRIGHT_TEST_OPTIONS})
-  tilewright_use_pch(${name} tilewright_test_pch)
+  if(TESTS_OPTIMIZED)
+    target_compile_options(${name} PRIVATE ${TILEWRIGHT_OPTIMIZED_TEST_OPTIONS})
+  else()
+    target_compile_options(${name} PRIVATE ${TILEWRIGHT_TEST_OPTIONS})
+    tilewright_use_pch(${name} tilewright_test_pch)
+  endif()
   tilewright_use_unity(${name})
   target_link_libraries(${name} PRIVATE tilewright_settings tilewright::test_support GTest::gtest GTest::gmock
     GTest::gtest_main fmt::fmt nlohmann_json::nlohmann_json ${TESTS_LIBRARIES})
@@ -166,7 +170,12 @@ function(tilewright_tests name label)
   else()
     add_dependencies(tests ${name})
   endif()
-  gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout} DISCOVERY_TIMEOUT 60)
+  if(label MATCHES "^(unit|golden)$")
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
+  else()  # COST: long tests first
+    gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST 10 DISCOVERY_TIMEOUT 60)
+  endif()
 endfunction()
 
 include(${CMAKE_CURRENT_LIST_DIR}/Commit.cmake)  # tilewright::commit, for the programs

@@ -131,13 +131,8 @@ Result<fs::path> find_worker_program(const fs::path& named) {
   std::error_code error;
   const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (is_program(own / kWorkerProgram)) return own / kWorkerProgram;
-  const std::string path = environment_variable("PATH");
-  for (std::string_view rest = path; !rest.empty();) {
-    const std::size_t end = std::min(rest.find(':'), rest.size());
-    const fs::path candidate = fs::path(rest.substr(0, end)) / kWorkerProgram;
-    if (end > 0 && is_program(candidate)) return fs::absolute(candidate);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  const auto found = find_program(kWorkerProgram, environment_variable("PATH"));
+  if (found) return *found;
   return Error{ExitCode::kUsage,
                fmt::format("{} is neither in {}, next to this program, nor in PATH; set it with "
                            "--worker_binary",

@@ -150,13 +150,13 @@ struct BlockedMessage {
       case RejectionCause::kQuotaExceeded:
         return message("QuotaExceeded", "the namespace's quota is exceeded: ");
       case RejectionCause::kForbidden:
-        return message("Forbidden",
-                       "the API server does not allow the operator to create an object of the "
-                       "job: ");
+        return message(
+            "Forbidden",
+            "the API server does not allow the operator to write an object of the job: ");
       case RejectionCause::kNameTaken:
         return message("NameTaken", "an object of the job cannot be created: ");
       case RejectionCause::kCrdMissing:
-        return message("CrdMissing", "an object of the job cannot be created: ");
+        return message("CrdMissing", "an object of the job cannot be written: ");
       case RejectionCause::kInternalError:
         return message(event_reason::kInternalError, "a bug in the operator stops the job: ");
       case RejectionCause::kInvalid:

@@ -18,7 +18,7 @@ TEST(Messages, TellRejectionsOfTheApiServerApart) {
        "team; the operator keeps retrying"},
       {RejectionCause::kForbidden, "pods \"mrpc-worker-0\" is forbidden: violates PodSecurity",
        "Forbidden",
-       "the API server does not allow the operator to create an object of the job: pods "
+       "the API server does not allow the operator to write an object of the job: pods "
        "\"mrpc-worker-0\" is forbidden: violates PodSecurity; the operator keeps retrying"},
       {RejectionCause::kInvalid, "Pod \"mrpc-worker-0\" is invalid: spec.tolerations", "Rejected",
        "the API server rejects an object of the job: Pod \"mrpc-worker-0\" is invalid: "
@@ -28,7 +28,7 @@ TEST(Messages, TellRejectionsOfTheApiServerApart) {
        "an object of the job cannot be created: a Pod named mrpc-worker-0 exists and does not "
        "belong to the job; the operator keeps retrying"},
       {RejectionCause::kCrdMissing, "the cluster has no CRD of PodGroup", "CrdMissing",
-       "an object of the job cannot be created: the cluster has no CRD of PodGroup; the operator "
+       "an object of the job cannot be written: the cluster has no CRD of PodGroup; the operator "
        "keeps retrying"},
   };
   for (const auto& c : cases) {
