@@ -4,9 +4,12 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
-.PHONY: demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
+.PHONY: help demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
   tarball-debian-11 peers peers-kubeflow peers-torchrun bench bench-controller elastic-report parity parity-gradients parity-quality kubeflow-crd \
   install asan tsan sanitize fuzz format tidy words clean
+
+help: ## this list
+	@awk -F ' *## ' '/^[a-z][a-z-]*:.*## / {split($$1, target, ":"); printf "make %-18s %s\n", target[1], $$2}' Makefile
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
@@ -133,7 +136,8 @@ kubeflow-crd: ## tests PyTorchJobs and TrainJobs on an API server with the CRDs 
 		TILEWRIGHT_TRAINER_CRD=$(call go-module,$(TRAINER))/manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml \
 		CI=true $(BUILD)/tests/pytorchjob_crd_integration_tests
 
-install: build
+install: TARGETS := tilewright tilewright-worker tilewright-launcher
+install: build ## installs the programs below /usr/local
 	cmake --install $(BUILD)
 
 asan: model ## the unit tests that CI runs under the address and undefined-behavior sanitizers

@@ -77,19 +77,9 @@ JOIN_PHASES = {
 
 
 def job_of(args, replicas, save_steps):
-    local = {"models": args.model, "data": args.data, "output": "."}
-    return {
-        "apiVersion": "tilewright.dev/v1alpha1", "kind": "TrainJob", "metadata": {"name": "elastic"},
-        "spec": {
-            "elasticPolicy": {"minReplicas": 1, "maxReplicas": MAX_WORKERS, "maxRestarts": 1000},
-            "trainer": {"model": "models:.", "data": "data:.", "output": "output:out",
-                        "learning_rate": 1e-4, "save_steps": save_steps, "logging_steps": 1,
-                        "do_eval": False, **args.flags},
-            "worker": {"replicas": replicas, "image": "tilewright-worker",
-                       "resources": {"cpu": 1}},
-            "volumes": [{"name": name, "local": str(path)} for name, path in local.items()],
-        },
-    }
+    elastic_policy = {"minReplicas": 1, "maxReplicas": MAX_WORKERS, "maxRestarts": 1000}
+    return support.train_job(args, "elastic", elastic_policy, replicas, output="output:out",
+                             learning_rate=1e-4, save_steps=save_steps, logging_steps=1, **args.flags)
 
 
 STEP = re.compile(r"^(\S+) info step (\d+)/(\d+) ")
@@ -134,12 +124,7 @@ class Training:
         return next(filter(None, map(world_after, reversed(self.lines()))), 0)
 
     def wait_until(self, condition, limit=60):
-        end = time.monotonic() + limit
-        while time.monotonic() < end and self.running():
-            if condition():
-                return True
-            time.sleep(0.02)
-        return False
+        return support.wait_until(condition, limit, self.running)
 
     def summary(self):
         """Continuations, checks that no step went back by more than one, and the state's own counts."""

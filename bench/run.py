@@ -24,16 +24,6 @@ import tables
 from results import KEYS, Results, commit_of
 from svg import step_figure
 
-GEMM_SHAPES = [
-    (1700, 384, 384), (1700, 384, 1536), (1700, 1536, 384),
-    (4608, 768, 768), (4608, 768, 3072), (4608, 3072, 768),
-    (4608, 1024, 4096), (4608, 4096, 1024),
-]  # fmt: skip
-# examples, tokens of each, heads, head size: MiniLM, BERT-base, BERT-large
-ATTENTION_SHAPES = [
-    (32, 53, 12, 32), (32, 128, 12, 32), (32, 128, 12, 64), (12, 384, 12, 64), (8, 384, 16, 64),
-    (8, 512, 12, 64),
-]  # fmt: skip
 PROFILES = ["bert-base:qa:12:384", "bert-base:cls:32:128", "minilm:cls:32:128"]
 EXACTNESS = ["minilm:cls:32:128", "bert-base:cls:32:128"]
 ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
@@ -72,6 +62,11 @@ class Bench:
             results.put(key, figures())
             print(f"{results.kind}: {key}", file=sys.stderr)
 
+    def default_shapes(self, kind):
+        """The shapes that `bench KIND` measures by default, with their fields in the order of KEYS."""
+        shapes = self.call(kind, "--list-shapes")
+        return [tuple(shape[name] for name in KEYS[kind] if name in shape) for shape in shapes]
+
     def repetitions(self):
         return ["--repetitions", self.args.repetitions]
 
@@ -102,8 +97,9 @@ class Bench:
 
     def gemm(self):
         results = Results("gemm", self.commit)
+        shapes = self.default_shapes("gemm")
         for threads in self.args.threads:
-            for rows, k, n in GEMM_SHAPES:
+            for rows, k, n in shapes:
                 keys = [
                     {"rows": rows, "k": k, "n": n, "operation": operation, "threads": threads,
                      "dtype": "bf16", "shards": 8}
@@ -121,11 +117,12 @@ class Bench:
 
     def attention(self):
         results = Results("attention", self.commit)
+        shapes = self.default_shapes("attention")
         for threads in self.args.threads:
-            for examples, length, heads, size in ATTENTION_SHAPES:
-                key = {"examples": examples, "tokens": examples * length, "heads": heads,
+            for examples, tokens, heads, size in shapes:
+                key = {"examples": examples, "tokens": tokens, "heads": heads,
                        "head_size": size, "threads": threads, "dtype": "bf16"}
-                words = ["--sequence", length, "--batch", examples]
+                words = ["--sequence", tokens // examples, "--batch", examples]
                 self.measure(results, key, lambda: self.attention_row(key, words))
             if self.args.lengths:
                 sizes = {"heads": 12, "head_size": 32, "threads": threads, "dtype": "bf16"}

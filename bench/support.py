@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 # Label column, then the text columns, as in common/contract/tasks.cpp; indexes without a header.
 COLUMNS = {
@@ -39,11 +40,11 @@ def read_glue(folder, task, split, limit=None):
     return labels, texts
 
 
-# Short names of CPU models in the names of result files, by vendor, family and model number.
-CPU_NAMES = {
-    ("AuthenticAMD", "25", "17"): "zen4",
-    ("AuthenticAMD", "26", "2"): "zen5",
-    ("GenuineIntel", "6", "167"): "xeon",
+# CPU models by vendor, family and model number: the short name in the names of result files, the name in tables.
+CPUS = {
+    ("AuthenticAMD", "25", "17"): ("zen4", "Zen 4"),
+    ("AuthenticAMD", "26", "2"): ("zen5", "Zen 5"),
+    ("GenuineIntel", "6", "167"): ("xeon", "Xeon (AMX)"),
 }
 
 
@@ -73,7 +74,7 @@ def cpu_model(fields=None):
     fields = fields or cpu_fields()
     key = tuple(fields.get(name, "unknown") for name in ("vendor_id", "cpu family", "model"))
     vendor = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}.get(key[0], key[0].lower())
-    return CPU_NAMES.get(key, f"{vendor}-{key[1]}-{key[2]}")
+    return CPUS[key][0] if key in CPUS else f"{vendor}-{key[1]}-{key[2]}"
 
 
 def data_type():
@@ -120,6 +121,16 @@ def train(worker, **options):
     return usage.ru_maxrss / 1024
 
 
+def wait_until(condition, seconds, running):
+    """Polls while running(). Returns the value of condition(), or None if it was never true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and running():
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    return None
+
+
 def run(*words):
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
@@ -129,6 +140,21 @@ def write_job_key(path):
     path.write_text(os.urandom(32).hex())
     path.chmod(0o600)
     return path
+
+
+def train_job(args, name, elastic_policy, replicas, **trainer):
+    """A TrainJob on args.model and args.data; its volume "output" is the directory of `tilewright up`."""
+    local = {"models": args.model, "data": args.data, "output": "."}
+    return {
+        "apiVersion": "tilewright.dev/v1alpha1", "kind": "TrainJob", "metadata": {"name": name},
+        "spec": {
+            "elasticPolicy": elastic_policy,
+            "trainer": {"model": "models:.", "data": "data:.", "do_eval": False, **trainer},
+            "worker": {"replicas": replicas, "image": "tilewright-worker",
+                       "resources": {"cpu": 1}},
+            "volumes": [{"name": volume, "local": str(path)} for volume, path in local.items()],
+        },
+    }
 
 
 def add_paths(parser, data):

@@ -6,7 +6,7 @@ import sys
 import support
 from results import KEYS
 
-NAMES = {"zen4": "Zen 4", "zen5": "Zen 5", "xeon": "Xeon (AMX)"}
+CPU_NAMES = dict(support.CPUS.values())
 TITLES = {
     "peak": "Peak",
     "gemm": "Linear layers",
@@ -179,7 +179,7 @@ def table(kind, files):
     for model in sorted(files):
         for row in files[model]:
             origin = [row["date"], f"`{row['commit']}`" if row["commit"] else "not recorded"]
-            lines.append(line([NAMES.get(model, model), *cells(row), *origin]))
+            lines.append(line([CPU_NAMES.get(model, model), *cells(row), *origin]))
     return "\n".join(lines)
 
 

@@ -33,12 +33,7 @@ def events(log):
 
 
 def wait_until(job, condition):
-    end = time.monotonic() + TIMEOUT
-    while time.monotonic() < end and job.poll() is None:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    return None
+    return support.wait_until(condition, TIMEOUT, lambda: job.poll() is None)
 
 
 def start_job(args, folder, log):

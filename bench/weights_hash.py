@@ -9,7 +9,6 @@ Writes bench/results/weights_hash-CPU.json and prints a table.
 
 import argparse
 import hashlib
-import json
 import os
 import pathlib
 import signal
@@ -25,31 +24,6 @@ SAVE_STEPS = 40
 LEARNING_RATE = 1e-4
 KILLED_AND_RESUMED = "step.after_update@70"
 KILLED_UNDER_UP = "step.after_backward@60,worker=1"
-
-JOB = """apiVersion: tilewright.dev/v1alpha1
-kind: TrainJob
-metadata: {{name: weights-hash}}
-spec:
-  elasticPolicy: {{minReplicas: 1, maxReplicas: 3, maxRestarts: 3}}
-  trainer:
-    task: mrpc
-    model: models:.
-    data: data:.
-    output: output:up
-    per_device_train_batch_size: {per_device}
-    learning_rate: {learning_rate}
-    num_train_epochs: {epochs}
-    save_steps: {save_steps}
-    do_eval: false
-  worker:
-    replicas: 2
-    image: tilewright-worker
-    resources: {{cpu: 1}}
-  volumes:
-    - {{name: models, local: {model}}}
-    - {{name: data, local: {data}}}
-    - {{name: output, local: .}}
-"""
 
 
 class Runs:
@@ -111,15 +85,11 @@ class Runs:
         return output
 
     def up(self, output):
-        job = JOB.format(
-            per_device=PER_DEVICE,
-            learning_rate=LEARNING_RATE,
-            epochs=1,
-            save_steps=SAVE_STEPS,
-            model=json.dumps(str(self.args.model)),
-            data=json.dumps(str(self.args.data)),
-        )
-        (self.folder / "job.yaml").write_text(job)
+        job = support.train_job(
+            self.args, "weights-hash", {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3}, 2,
+            output=f"output:{output}", task="mrpc", per_device_train_batch_size=PER_DEVICE,
+            learning_rate=LEARNING_RATE, num_train_epochs=1, save_steps=SAVE_STEPS)
+        support.write_json(self.folder / "job.yaml", job)
         said = self.call([self.args.tool, "up", "job.yaml"], fault=KILLED_UNDER_UP)
         if "SIGKILL" not in said:
             sys.exit(f"no worker was killed under up:\n{said}")

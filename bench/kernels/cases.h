@@ -10,6 +10,7 @@
 
 #include "worker/kernels/ops.h"
 #include "worker/runtime/memory.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::bench {
 
@@ -47,11 +48,10 @@ std::vector<Case> parameter_cases();
 template <typename Element>
 std::shared_ptr<Buffer<Element>> random_buffer(std::int64_t count) {
   auto values = std::make_shared<Buffer<Element>>(static_cast<std::size_t>(count));
-  std::uint32_t seed = 1;
+  runtime::SplitMix64 random(1);
   for (Element& value : values->span()) {
-    seed = seed * 1664525u + 1013904223u;
-    value = runtime::from_float<Element>(static_cast<float>(static_cast<std::int32_t>(seed)) *
-                                         0x1p-31f);
+    const auto drawn = static_cast<std::int32_t>(random.next() >> 32);
+    value = runtime::from_float<Element>(static_cast<float>(drawn) * 0x1p-31f);
   }
   return values;
 }

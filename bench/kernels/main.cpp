@@ -53,8 +53,9 @@ void measure(benchmark::State& state, const Case& bench_case, Isa isa, const Mod
   ThreadPool pool(threads);
   const Work work = bench_case.make(pool, isa, model);
   const bool bound_by_memory = work.flops == 0;
-  const double bound = bound_by_memory ? memcpy_bandwidth(pool, work.bytes)
-                                       : 1e9 * kernels::measure_peak_gflops(isa, true, pool);
+  const double bound =
+      bound_by_memory ? memcpy_bandwidth(pool, work.bytes)
+                      : 1e9 * kernels::measure_peak_gflops(isa, runtime::Precision::kBf16, pool);
   work.run();
   for ([[maybe_unused]] auto _ : state) work.run();
   const double amount =

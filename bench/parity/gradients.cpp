@@ -13,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "common/contract/model_files.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/model_directory.h"
 #include "worker/checkpoint/output_ownership.h"
@@ -103,7 +104,7 @@ void run(const Options& options) {
     }
     return all;
   };
-  const SafetensorsFile weights(std::filesystem::path(options.model) / "model.safetensors");
+  const SafetensorsFile weights(std::filesystem::path(options.model) / model_files::kSafetensors);
   for (const checkpoint::TensorView& view : views(model.parameters().data())) {
     weights.read_floats(view.name, view.shape, {view.data, static_cast<std::size_t>(view.size())});
   }

@@ -53,7 +53,7 @@ constexpr std::string_view describe(ExitCode code) {
       return "A data file is missing, malformed or empty.";
     case ExitCode::kOutput:
       return "The output directory cannot be written or belongs to another job, or the cache of "
-             "models and data sets cannot be written.";
+             "models and data sets or standard output cannot be written.";
     case ExitCode::kMemory:
       return "Not enough memory for the job.";
     case ExitCode::kUnsupported:
@@ -78,8 +78,8 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kPeerLost:
       return "Lost the connection to a peer or to the coordinator.";
     case ExitCode::kOutputUnavailable:
-      return "A transient error of the output directory: no space left, an I/O error, a stale "
-             "network file handle.";
+      return "A transient error of the output directory or of standard output: no space left, an "
+             "I/O error, a stale network file handle.";
     case ExitCode::kHubUnavailable:
       return "A transient error of a download: the hub does not answer, is overloaded or limits "
              "requests, or the connection breaks.";

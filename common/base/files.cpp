@@ -1,8 +1,10 @@
 #include "common/base/files.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,12 +15,24 @@
 namespace tilewright {
 namespace {
 
+// The first bytes of a Git LFS pointer (git-lfs, docs/spec.md).
+constexpr std::string_view kLfsPointerStart = "version https://git-lfs";
+
 Error system_error(ExitCode code, const std::filesystem::path& path, const char* action) {
   return {code, fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno))};
 }
 
 Error output_error(const std::filesystem::path& path, const char* action) {
   return system_error(output_error_code(errno), path, action);
+}
+
+std::string home_directory(const GetVariable& variable) {
+  if (std::string home = variable("HOME"); !home.empty()) return home;
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  getpwuid_r(getuid(), &entry, buffer.data(), buffer.size(), &found);
+  return found == nullptr ? "/" : found->pw_dir;
 }
 
 }  // namespace
@@ -42,7 +56,19 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
     }
   }
   if (in.bad()) return system_error(code, path, "read");
+  if (const Status status = refuse_lfs_pointer(path, content, code); !status.ok()) {
+    return status.error();
+  }
   return content;
+}
+
+Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,
+                          ExitCode code) {
+  if (!content.starts_with(kLfsPointerStart)) return {};
+  return Error{code, fmt::format("{}: is a Git LFS pointer, expected the file itself: run git lfs "
+                                 "pull in its repository, or give the repository's name on the "
+                                 "Hugging Face hub",
+                                 path.string())};
 }
 
 ExitCode output_error_code(int error) {
@@ -97,6 +123,11 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
     return error;
   }
   return sync_path(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+std::string expand_home(std::string path, const GetVariable& variable) {
+  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home_directory(variable));
+  return path;
 }
 
 }  // namespace tilewright

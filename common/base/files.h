@@ -1,4 +1,5 @@
-// Bounded reads, and atomic writes: a reader sees either the old or the new content.
+// Bounded reads, atomic writes (a reader sees either the old or the new content), and the home
+// directory in paths.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +8,19 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright {
 
 // Returns the content of the file, or an Error with `code` that names the path if the file is
-// missing, unreadable or larger than max_bytes.
+// missing, unreadable, larger than max_bytes or a Git LFS pointer.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                               ExitCode code);
+
+// An Error with `code` if `content`, that of `path`, is a Git LFS pointer: a clone that was made
+// without Git LFS has such a text in place of each large file. read_file() and MappedFile check it.
+Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,
+                          ExitCode code);
 
 // Writes a temporary file with a random name beside `path`, syncs it, renames it over `path` and
 // syncs the directory. Errors carry output_error_code().
@@ -25,6 +32,10 @@ Status write_new_file(const std::filesystem::path& path, std::string_view conten
 
 // fsync of a file or a directory. Errors carry output_error_code().
 Status sync_path(const std::filesystem::path& path);
+
+// `path` with the home directory in place of a leading ~ or ~/: HOME or, if that is not set, that of
+// the user database.
+std::string expand_home(std::string path, const GetVariable& variable);
 
 // The exit code for a write that failed with this errno: kOutputUnavailable if the same write may
 // succeed later (no space left, an I/O error, a stale handle of a network file system), else

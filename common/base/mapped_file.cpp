@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+
+#include "common/base/files.h"
 
 namespace tilewright {
 
@@ -23,6 +26,11 @@ MappedFile::MappedFile(std::filesystem::path path, ExitCode code)
   void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file_.get(), 0);
   if (mapped == MAP_FAILED) fail(fmt::format("cannot map: {}", std::strerror(errno)));
   content_ = {static_cast<const std::byte*>(mapped), size};
+  const std::string_view text(static_cast<const char*>(mapped), size);
+  if (const Status usable = refuse_lfs_pointer(path_, text, code_); !usable.ok()) {
+    munmap(mapped, size);
+    usable.or_throw();
+  }
 }
 
 MappedFile::~MappedFile() {

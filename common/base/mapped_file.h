@@ -15,7 +15,8 @@ namespace tilewright {
 // check_size(). A file that is replaced by rename stays as it was mapped.
 class MappedFile {
  public:
-  // Throws Failure with `code` that names the path unless it is a regular file that can be read.
+  // Throws Failure with `code` that names the path unless it is a regular file that can be read and
+  // no Git LFS pointer.
   MappedFile(std::filesystem::path path, ExitCode code);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,12 @@ std::string to_hex(std::span<const unsigned char> bytes);
 // character.
 std::size_t utf8_prefix_length(std::string_view text, std::size_t max_bytes);
 
+// The length of the valid UTF-8 sequence at the start of `text`, which is not empty; 0 if there is
+// none.
+std::size_t utf8_sequence_length(std::string_view text);
+
+bool is_utf8(std::string_view text);
+
 // The text between the first `before` and the next `after`; nullopt if either is missing.
 std::optional<std::string> substring_between(std::string_view text, std::string_view before,
                                              std::string_view after);
@@ -28,5 +35,8 @@ std::string counted(std::size_t n, std::string_view noun);
 
 // The value of an environment variable; empty if it is not set.
 std::string environment_variable(const char* name);
+
+// environment_variable(), or other variables in tests.
+using GetVariable = std::function<std::string(const char* name)>;
 
 }  // namespace tilewright

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "common/base/exit_codes.h"
+#include "common/base/files.h"
 #include "common/contract/nearest.h"
 
 namespace tilewright {
@@ -89,6 +92,22 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
     return static_cast<int>(help_or_version ? ExitCode::kOk : ExitCode::kUsage);
   }
   return std::nullopt;
+}
+
+int finish_output(std::string_view program, int exit_code) {
+  const auto flush = [] { return std::fflush(stdout) == 0 ? 0 : errno; };
+  int error = flush();
+  if (error == 0 && std::ferror(stdout) != 0) {
+    // The errno of the earlier write is lost. The output is incomplete, so that one more byte, which
+    // most likely fails for the same reason, does no harm.
+    std::fputc('\n', stdout);
+    error = flush();
+    if (error == 0) error = EIO;
+  }
+  const bool lost = error != 0 && error != EPIPE && error != EBADF;
+  if (!lost || exit_code != static_cast<int>(ExitCode::kOk)) return exit_code;
+  fmt::print(stderr, "{}: standard output: cannot write: {}\n", program, std::strerror(error));
+  return static_cast<int>(output_error_code(error));
 }
 
 }  // namespace tilewright

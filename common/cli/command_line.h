@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace tilewright {
 
@@ -11,6 +12,11 @@ namespace tilewright {
 // exit code of the program: kOk after --help or --version, kUsage after an error, which is printed
 // on standard error. Exceptions of the callback pass through.
 std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv);
+
+// Writes what standard output still buffers, at the end of a program. Returns `exit_code`, or, if
+// output of a successful program is lost, output_error_code() after a message on standard error. A
+// standard output or a pipe that is closed is no error: no reader wants the rest.
+int finish_output(std::string_view program, int exit_code);
 
 // After a failed parse: "PROGRAM COMMAND: --flag: unknown flag; did you mean --other?", or the same
 // for an unknown command; empty if the error is another one.

@@ -18,7 +18,7 @@ struct Variable {
 
 inline constexpr Variable kVariables[] = {
     {"TILEWRIGHT_RENDEZVOUS", "tilewright-worker", "operator, tilewright up, agent", "",
-     "`host:port` of the rendezvous coordinator. Without it the worker trains alone."},
+     "`host:port` of the [coordinator](#terms). Without it the worker trains alone."},
     {"TILEWRIGHT_JOB_UID", "tilewright-worker", "operator, tilewright up, agent", "",
      "UID of the job. The worker writes it into every checkpoint and output."},
     {"TILEWRIGHT_JOB_NAME", "tilewright-worker", "operator, tilewright up", "",
@@ -57,7 +57,7 @@ inline constexpr Variable kVariables[] = {
     {"TILEWRIGHT_ISA", "tilewright-worker", "", "the best one of the CPU",
      "Instruction set of the kernels, one of those that `tilewright-worker doctor` lists."},
     {"TILEWRIGHT_FAULT", "tilewright-worker, tilewright controller", "", "",
-     "Fault injection for tests: the point at which the process dies or stops."},
+     "Fault injection for tests: the point at which the process dies, stops or waits."},
     // Variables with the names and meanings of torchrun.
     {"MASTER_ADDR", "tilewright-worker", "agent", "the address of rank 0's host",
      "Host of rank 0, which serves the rendezvous of processes that mpirun or srun started. The "

@@ -1,9 +1,10 @@
 // Worker log lines that `tilewright up` recognizes: it shows rank 0's summary lines on its screen
-// and replaces the step lines with a progress bar. Every other line below warn goes to the log
-// files.
+// and replaces the step lines with a progress bar. Every other log line below warn, and the blocks
+// of metrics, go to the log files.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace tilewright::log_lines {
@@ -28,5 +29,15 @@ inline constexpr std::array kSummaryNames = {kMachine,   kData,    kModel,     k
 
 // A step line begins with this word: "step 120/690  epoch 1.04  loss 0.5321 ...".
 inline constexpr std::string_view kStep = "step";
+
+// Whether the line is of a block that rank 0 prints on standard output, "***** train metrics *****"
+// or "  epoch = 3.0". The processes of an agent begin their lines with "[worker 0.1] ".
+inline bool is_metrics_line(std::string_view line) {
+  constexpr std::string_view kPrefixEnd = "] ";
+  const std::size_t end = line.starts_with('[') ? line.find(kPrefixEnd) : std::string_view::npos;
+  if (end != std::string_view::npos) line.remove_prefix(end + kPrefixEnd.size());
+  return (line.starts_with("***** ") && line.ends_with(" metrics *****")) ||
+         (line.starts_with("  ") && line.find(" = ") != std::string_view::npos);
+}
 
 }  // namespace tilewright::log_lines

@@ -1,5 +1,4 @@
-// TCP ports, and the paths inside a worker's pod. The table of ports in docs/reference.md is
-// generated from this one.
+// TCP ports. The table in docs/reference.md is generated from this one.
 #pragma once
 
 #include <cstdint>
@@ -42,18 +41,5 @@ inline constexpr const char* kTransportPortName =
     find_row(kPorts, "transport").container_port.data();
 inline constexpr const char* kMetricsPortName =
     find_row(kPorts, "worker metrics").container_port.data();
-
-// VOLUME:relative/path in a manifest maps to kVolumeRoot/VOLUME/relative/path in a pod.
-inline constexpr const char* kVolumeRoot = "/mnt/tilewright";
-// The pod mounts the job's secret here; the file holds kJobKeyBytes random bytes in hexadecimal.
-inline constexpr const char* kJobKeyDirectory = "/var/run/tilewright";
-inline constexpr const char* kJobKeyName = "job-key";
-inline constexpr const char* kJobKeyPath = "/var/run/tilewright/job-key";
-inline constexpr int kJobKeyBytes = 32;
-
-// HF_HOME of a pod whose manifest sets no cache: the pod's own, writable /tmp.
-inline constexpr const char* kPodHubCache = "/tmp/huggingface";
-
-inline constexpr const char* kWorkerProgram = "tilewright-worker";
 
 }  // namespace tilewright

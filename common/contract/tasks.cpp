@@ -7,6 +7,7 @@
 #include <array>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 
 namespace tilewright {
 
@@ -138,40 +139,85 @@ std::span<const QuestionAnsweringTask> question_answering_tasks() {
   return kTasks;
 }
 
-std::vector<std::string_view> task_names() {
+std::string_view question_answering_task(bool version_2_with_negative) {
+  for (const QuestionAnsweringTask& task : question_answering_tasks()) {
+    if (task.version_2_with_negative == version_2_with_negative) return task.name;
+  }
+  TW_CHECK(false, "no task of question answering");
+}
+
+std::vector<std::string_view> glue_task_names() {
   std::vector<std::string_view> names;
   for (const TaskDescription& task : task_descriptions()) names.push_back(task.name);
+  return names;
+}
+
+std::vector<std::string_view> task_names() {
+  std::vector<std::string_view> names = glue_task_names();
   for (const QuestionAnsweringTask& task : question_answering_tasks()) names.push_back(task.name);
   return names;
 }
 
-DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name) {
+DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name,
+                            std::string_view task_name) {
   constexpr std::string_view kGlue = "glue";
   // A directory of Parquet files has the name of its data set too: "data:glue", "/data/glue/".
   std::string_view base = dataset_name.substr(0, dataset_name.find_last_not_of('/') + 1);
   base.remove_prefix(std::min(base.find_last_of("/:") + 1, base.size()));
-  const std::vector<std::string_view> known = task_names();
+  const bool is_glue = base == kGlue;
+  const std::vector<std::string_view> known = is_glue ? glue_task_names() : task_names();
+  std::string found(is_glue ? config_name : base);
   // Capitals count as small letters, as in --task_name.
-  const auto find = [&](std::string_view name) -> std::string {
-    std::string lower(name);
-    for (char& c : lower) {
-      if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-    }
-    return std::ranges::find(known, lower) == known.end() ? "" : lower;
-  };
-  if (base != kGlue) {
-    if (std::string task = find(base); !task.empty()) return {std::move(task)};
-    return {{},
-            "dataset_name",
-            fmt::format("found {}, expected glue, or one of {}", dataset_name.substr(0, 100),
-                        fmt::join(known, ", "))};
+  for (char& c : found) {
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
   }
-  if (std::string task = find(config_name); !task.empty()) return {std::move(task)};
+  const bool is_known = std::ranges::find(known, found) != known.end();
+  const std::string_view flag = is_glue ? "dataset_config_name" : "dataset_name";
+  const std::string given =
+      config_name.empty() && is_glue ? "nothing" : excerpt(is_glue ? config_name : dataset_name);
+  if (!task_name.empty()) {
+    if (!is_known || found == task_name) return {std::string(task_name)};
+    return {
+        {}, flag, fmt::format("found {}, expected a data set of the task {}", given, task_name)};
+  }
+  if (is_known) return {std::move(found)};
   return {{},
-          "dataset_config_name",
-          fmt::format("found {}, expected the task of the data set glue: one of {}",
-                      config_name.empty() ? "nothing" : config_name.substr(0, 100),
+          flag,
+          fmt::format("found {}, expected {} {}", given,
+                      is_glue ? "the task of the data set glue: one of" : "glue, or one of",
                       fmt::join(known, ", "))};
+}
+
+std::vector<std::string_view> evaluation_metrics(std::string_view task_name,
+                                                 bool version_2_with_negative) {
+  using enum TaskMetric;
+  // As in Hugging Face's `evaluate`.
+  static const std::vector<std::string_view> kSquad = {"exact_match", "f1"};
+  static const std::vector<std::string_view> kSquadV2 = {"exact",
+                                                         "f1",
+                                                         "total",
+                                                         "HasAns_exact",
+                                                         "HasAns_f1",
+                                                         "HasAns_total",
+                                                         "NoAns_exact",
+                                                         "NoAns_f1",
+                                                         "NoAns_total",
+                                                         "best_exact",
+                                                         "best_exact_thresh",
+                                                         "best_f1",
+                                                         "best_f1_thresh"};
+  if (task_name.empty()) return {to_string(kAccuracy), to_string(kMeanSquaredError)};
+  for (const QuestionAnsweringTask& task : question_answering_tasks()) {
+    if (task.name != task_name) continue;
+    return task.version_2_with_negative || version_2_with_negative ? kSquadV2 : kSquad;
+  }
+  std::vector<std::string_view> names;
+  for (const TaskDescription& task : task_descriptions()) {
+    if (task.name != task_name) continue;
+    for (const TaskMetric metric : task.metrics) names.push_back(to_string(metric));
+    if (names.size() > 1) names.push_back(kCombinedScore);
+  }
+  return names;
 }
 
 }  // namespace tilewright

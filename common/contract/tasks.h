@@ -76,7 +76,11 @@ struct QuestionAnsweringTask {
 // In alphabetical order.
 std::span<const QuestionAnsweringTask> question_answering_tasks();
 
-// The names of both lists, in their order.
+// The task of run_qa.py with or without --version_2_with_negative: "squad_v2" or "squad".
+std::string_view question_answering_task(bool version_2_with_negative);
+
+// The names of task_descriptions(), and of both lists, in their order.
+std::vector<std::string_view> glue_task_names();
 std::vector<std::string_view> task_names();
 
 // The task of a data set on the hub.
@@ -85,7 +89,17 @@ struct DatasetTask {
   std::string_view wrong_flag{};  // then: dataset_name or dataset_config_name
   std::string message{};          // "found ..., expected ..."
 };
-// "squad" for "rajpurkar/squad", and `config_name` for "glue".
-DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name);
+// "squad" for "rajpurkar/squad", and `config_name` for "glue". `task_name`: of --task_name, in lower
+// case; if it is not empty, it is the task, and only a data set of another task is an error.
+DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name,
+                            std::string_view task_name = {});
+
+inline constexpr std::string_view kCombinedScore = "combined_score";
+
+// The metrics of an evaluation, besides the loss, by the names that --metric_for_best_model takes.
+// `task_name`: empty for files of the user's own, whose labels determine which of the names it is.
+// Some of SQuAD 2.0 are missing if all questions, or none, have answers.
+std::vector<std::string_view> evaluation_metrics(std::string_view task_name,
+                                                 bool version_2_with_negative);
 
 }  // namespace tilewright

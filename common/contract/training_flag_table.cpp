@@ -114,8 +114,21 @@ TrainingFlag synonyms(TrainingFlag flag, std::vector<ChoiceSynonym> words) {
   return flag;
 }
 
+TrainingFlag of_run_qa(TrainingFlag flag) {
+  flag.of_run_qa = true;
+  return flag;
+}
+
 TrainingFlag exclusive_maximum(TrainingFlag flag) {
   flag.exclusive_maximum = true;
+  return flag;
+}
+
+// A number of steps as in TrainingArguments.
+TrainingFlag steps(std::string_view name, double Settings::*member, double minimum,
+                   std::string_view help) {
+  TrainingFlag flag = number(name, member, minimum, kNoMaximum, help);
+  flag.counts_steps = true;
   return flag;
 }
 
@@ -149,9 +162,13 @@ std::vector<TrainingFlag> working_flags() {
       // Task, model and data.
       determines_weights(ignores_case(
           choice("task_name", &Settings::task_name, task_names(), "task to train on"))),
-      hub_name(string("dataset_name", &Settings::dataset_name,
-                      "data set on the Hugging Face hub: squad, squad_v2, or glue with the task in "
-                      "dataset_config_name; sets task_name. Or a directory of its Parquet files")),
+      differs(
+          hub_name(string("dataset_name", &Settings::dataset_name,
+                          "data set on the Hugging Face hub: squad, squad_v2, or glue with the "
+                          "task in dataset_config_name; sets task_name. Or a directory of its "
+                          "Parquet files")),
+          "The scripts take every data set with their columns. Here another one needs task_name "
+          "and the columns of that task, or is given as files, see train_file."),
       string("dataset_config_name", &Settings::dataset_config_name,
              "configuration of dataset_name: the task of glue"),
       volume_path(string("train_file", &Settings::train_file,
@@ -172,13 +189,19 @@ std::vector<TrainingFlag> working_flags() {
                       "directory or hub name of config.json, if it is not in that of the model")),
       hub_name(string("tokenizer_name", &Settings::tokenizer_name,
                       "directory or hub name of the tokenizer, if it is not in that of the model")),
+      differs(boolean("ignore_mismatched_sizes", &Settings::ignore_mismatched_sizes,
+                      "initialise tensors of the head at random that have another shape in the "
+                      "model's weights, as with another number of labels"),
+              "Applies to the head only: an encoder whose weights do not fit its config.json is "
+              "refused."),
       volume_path(string("cache_dir", &Settings::cache_dir,
                          "directory for downloads; empty: Hugging Face's cache directory")),
-      secret(alias(string("token", &Settings::token,
-                          "access token of the hub; prefer the variable HF_TOKEN"),
-                   "use_auth_token")),
-      required(string("output_dir", &Settings::output_dir,
-                      "directory for checkpoints, the trained model and its results")),
+      secret(string("token", &Settings::token,
+                    "access token of the hub; prefer the variable HF_TOKEN")),
+      differs(required(string("output_dir", &Settings::output_dir,
+                              "directory for checkpoints, the trained model and its results")),
+              "The Trainer's default is trainer_output. Here only an evaluation may leave it out. "
+              "docs/from-the-cpu-guides.md lists the files in it."),
       differs(default_is(boolean("do_train", &Settings::do_train, "train the model"),
                          "true if none of do_train, do_eval and do_predict is true"),
               "The scripts do nothing without one of the three flags. Here a command without them "
@@ -198,9 +221,9 @@ std::vector<TrainingFlag> working_flags() {
                            "predict the first N rows only; -1: all rows")),
       // Batches.
       determines_weights(default_is(
-          integer("max_seq_length", &Settings::max_seq_length, 4, 8192,
+          integer("max_seq_length", &Settings::max_seq_length, 4, 1e6,
                   "truncate examples to this many tokens, [CLS] and [SEP] included; raise it for "
-                  "long texts (at most max_position_embeddings), lower it to save time and memory"),
+                  "long texts, lower it to save time and memory; above the model's maximum: that"),
           "128, for question answering 384")),
       // Padding changes the order of summation of weight gradients and therefore their rounding.
       differs(determines_weights(boolean("pad_to_max_length", &Settings::pad_to_max_length,
@@ -218,7 +241,9 @@ std::vector<TrainingFlag> working_flags() {
       differs(integer("gradient_accumulation_steps", &Settings::gradient_accumulation_steps, 1,
                       65536, "micro-batches per optimizer step"),
               "The global batch counts the processes at the start and does not change when workers "
-              "join or leave."),
+              "join or leave. All examples of a step have the same weight: in a shorter last step "
+              "of an epoch the Trainer averages the means of micro-batches and processes, and "
+              "repeats examples to fill the batches of all processes."),
       boolean("gradient_checkpointing", &Settings::gradient_checkpointing,
               "recompute activations in the backward pass instead of keeping those of all layers: "
               "less memory, more time, the same weights"),
@@ -227,20 +252,25 @@ std::vector<TrainingFlag> working_flags() {
               "Groups as the Trainer does, from another random order (worker/train/data_order.h). "
               "Without "
               "padding it saves no time."),
-      determines_weights(boolean("dataloader_drop_last", &Settings::dataloader_drop_last,
-                                 "drop the incomplete last batch of each epoch")),
+      differs(determines_weights(boolean("dataloader_drop_last", &Settings::dataloader_drop_last,
+                                         "drop the incomplete last batch of each epoch")),
+              "In training only. The Trainer also leaves the last examples out of evaluations and "
+              "predictions."),
       // Question answering.
-      determines_weights(integer("doc_stride", &Settings::doc_stride, 0, 8192,
-                                 "tokens by which neighbouring windows of a long context overlap")),
-      determines_weights(boolean("version_2_with_negative", &Settings::version_2_with_negative,
-                                 "some questions have no answer, as in SQuAD 2.0")),
-      number("null_score_diff_threshold", &Settings::null_score_diff_threshold, -kNoMaximum,
-             kNoMaximum,
-             "predict no answer if its score exceeds the best answer's by more than this"),
-      integer("n_best_size", &Settings::n_best_size, 1, 1000,
-              "answers per question in the n-best file"),
-      integer("max_answer_length", &Settings::max_answer_length, 1, 8192,
-              "maximum length of an answer in tokens"),
+      of_run_qa(determines_weights(
+          integer("doc_stride", &Settings::doc_stride, 0, 8192,
+                  "tokens by which neighbouring windows of a long context overlap"))),
+      of_run_qa(
+          determines_weights(boolean("version_2_with_negative", &Settings::version_2_with_negative,
+                                     "some questions have no answer, as in SQuAD 2.0"))),
+      of_run_qa(number("null_score_diff_threshold", &Settings::null_score_diff_threshold,
+                       -kNoMaximum, kNoMaximum,
+                       "predict no answer if its score exceeds the best answer's by more than "
+                       "this")),
+      of_run_qa(integer("n_best_size", &Settings::n_best_size, 1, 1000,
+                        "answers per question in the n-best file")),
+      of_run_qa(integer("max_answer_length", &Settings::max_answer_length, 1, 8192,
+                        "maximum length of an answer in tokens")),
       // Optimization.
       determines_weights(
           number("learning_rate", &Settings::learning_rate, 0, 100, "peak learning rate of AdamW")),
@@ -252,8 +282,8 @@ std::vector<TrainingFlag> working_flags() {
                                                   "decay rate of AdamW's second moment"))),
       determines_weights(
           number("adam_epsilon", &Settings::adam_epsilon, 1e-30, 1, "epsilon of AdamW")),
-      determines_weights(number("max_grad_norm", &Settings::max_grad_norm, 0, kNoMaximum,
-                                "gradients are clipped to this norm; 0: no clipping")),
+      determines_weights(number("max_grad_norm", &Settings::max_grad_norm, -kNoMaximum, kNoMaximum,
+                                "gradients are clipped to this norm; 0 or below: no clipping")),
       determines_weights(number("label_smoothing_factor", &Settings::label_smoothing_factor, 0, 1,
                                 "label smoothing of a classification, from 0 (none) to 1; no "
                                 "effect on question answering")),
@@ -262,11 +292,13 @@ std::vector<TrainingFlag> working_flags() {
       determines_weights(
           or_minus_one(integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
                                "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
-      determines_weights(
-          choice("lr_scheduler_type", &Settings::lr_scheduler_type,
-                 {"linear", "constant", "constant_with_warmup", "cosine", "cosine_with_restarts",
-                  "polynomial"},
-                 "learning rate schedule after the warm-up; constant has no warm-up")),
+      differs(determines_weights(
+                  choice("lr_scheduler_type", &Settings::lr_scheduler_type,
+                         {"linear", "constant", "constant_with_warmup", "cosine",
+                          "cosine_with_restarts", "polynomial"},
+                         "learning rate schedule after the warm-up; constant has no warm-up")),
+              "The Trainer's inverse_sqrt, reduce_lr_on_plateau, cosine_with_min_lr, "
+              "cosine_warmup_with_min_lr and warmup_stable_decay are not implemented."),
       determines_weights(number("warmup_ratio", &Settings::warmup_ratio, 0, 1,
                                 "fraction of all steps that are warm-up steps")),
       determines_weights(integer("warmup_steps", &Settings::warmup_steps, 0, kNoMaximum,
@@ -291,10 +323,10 @@ std::vector<TrainingFlag> working_flags() {
           alias(choice("eval_strategy", &Settings::eval_strategy, {"no", "steps", "epoch"},
                        "when to evaluate during the training"),
                 "evaluation_strategy")),
-      determines_weights(default_is(
-          integer("eval_steps", &Settings::eval_steps, 0, kNoMaximum,
-                  "steps between evaluations with eval_strategy steps; 0: logging_steps"),
-          "logging_steps")),
+      determines_weights(
+          default_is(steps("eval_steps", &Settings::eval_steps, 0,
+                           "steps between evaluations with eval_strategy steps; 0: the default"),
+                     "logging_steps if that is set, else 500")),
       differs(
           determines_weights(boolean("load_best_model_at_end", &Settings::load_best_model_at_end,
                                      "keep the weights of the best evaluation (by "
@@ -311,29 +343,37 @@ std::vector<TrainingFlag> working_flags() {
       // Logging and checkpoints.
       choice("logging_strategy", &Settings::logging_strategy, {"no", "steps", "epoch"},
              "when to log the training loss"),
-      differs(integer("logging_steps", &Settings::logging_steps, 1, kNoMaximum,
-                      "steps between log lines"),
+      differs(steps("logging_steps", &Settings::logging_steps, 1, "steps between log lines"),
               "The Trainer logs every 500 steps, which is more than a short training has."),
       boolean("logging_first_step", &Settings::logging_first_step, "log the first step too"),
       choice("save_strategy", &Settings::save_strategy, {"no", "steps", "epoch", "best"},
              "when to write a checkpoint; best: at each new best evaluation"),
-      integer("save_steps", &Settings::save_steps, 1, kNoMaximum,
-              "steps between checkpoints with save_strategy steps"),
-      differs(integer("save_total_limit", &Settings::save_total_limit, 0, kNoMaximum,
-                      "maximum number of checkpoints to keep; 0: all"),
+      steps("save_steps", &Settings::save_steps, -kNoMaximum,
+            "steps between checkpoints with save_strategy steps; 0 or below: only after the last"),
+      differs(integer("save_total_limit", &Settings::save_total_limit, -kNoMaximum, kNoMaximum,
+                      "maximum number of checkpoints to keep; 0 or below: all"),
               "The Trainer keeps all. Workers restart from the newest, so older ones only fill the "
               "volume."),
       boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
               "replace the content of an output directory that belongs to another job"),
-      volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
-                         "checkpoint directory to resume from; empty: this job's newest "
-                         "checkpoint, if any")),
+      differs(volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
+                                 "checkpoint directory to resume from; empty: this job's newest "
+                                 "checkpoint, if any")),
+              "The data, the starting weights and all flags that determine the weights, such as "
+              "num_train_epochs and learning_rate, must be those of the checkpoint; the Trainer "
+              "continues with others. Checkpoints of the Trainer are refused. To train further, "
+              "give the model or the checkpoint as model_name_or_path."),
       string("run_name", &Settings::run_name,
              "name of the run in the log and in train_results.json"),
-      synonyms(
-          choice("log_level", &Settings::log_level, {"trace", "debug", "info", "warn", "error"},
-                 "lowest level of messages to log"),
-          {{"detail", "debug"}, {"passive", "info"}, {"warning", "warn"}, {"critical", "error"}}),
+      differs(synonyms(choice("log_level", &Settings::log_level,
+                              {"trace", "debug", "info", "warn", "error"},
+                              "lowest level of messages to log"),
+                       {{"detail", "debug"},
+                        {"passive", "info"},
+                        {"warning", "warn"},
+                        {"critical", "error"}}),
+              "The Trainer's detail, passive, warning and critical are accepted too and mean "
+              "debug, info, warn and error."),
       // Computation.
       differs(
           default_is(determines_weights(boolean(
@@ -353,7 +393,8 @@ std::vector<TrainingFlag> working_flags() {
               "name processes that stay slower than the others, and with exact move virtual shards "
               "away from them, with the same weights"),
       integer("threads", &Settings::threads, 0, 4096,
-              "threads per process; 0: the cores available to the process"),
+              "threads per process, at most one per CPU that it may use; 0: the cores available to "
+              "the process"),
       differs(
           unused_in_job(
               alias(choice("ddp_backend", &Settings::ddp_backend,
@@ -367,9 +408,9 @@ std::vector<TrainingFlag> working_flags() {
           "same weights; oneCCL and Gloo are not used."),
       differs(determines_weights(choice(
                   "ddp_comm_hook", &Settings::ddp_comm_hook, {"no", "bf16"},
-                  "bf16: round the gradient of each virtual shard, and each sum of two, to bf16, "
-                  "which halves the traffic between hosts; fastest with as many virtual shards as "
-                  "processes")),
+                  "how gradients are rounded; bf16: that of each virtual shard, and each sum of "
+                  "two, to bf16, which halves the traffic between hosts; fastest with as many "
+                  "virtual shards as processes")),
               "The Trainer takes it from Accelerate's configuration. With bf16 the weights are as "
               "independent of the number of workers as without."),
       determines_weights(choice("gemm_backend", &Settings::gemm_backend, {"native", "onednn"},

@@ -11,6 +11,8 @@
 
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/printable.h"
+#include "common/base/strings.h"
 #include "common/contract/nearest.h"
 
 namespace tilewright {
@@ -47,38 +49,72 @@ bool is_value(std::string_view word) {
   return !word.starts_with("--") || word.size() == 2 || is_line_break(word);
 }
 
+// "array", or "invalid JSON at byte 12", counted from 1.
+std::string describe_json(std::string_view text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    return json.type_name();
+  } catch (const nlohmann::json::parse_error& error) {
+    return fmt::format("invalid JSON at byte {}", error.byte);
+  } catch (const nlohmann::json::exception&) {
+    return "a number out of range";
+  }
+}
+
+// {}, [], or an object of which each member has its neutral value.
+bool is_neutral_json(const TrainingFlag& flag, std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_structured()) return false;
+  if (json.empty()) return true;
+  if (!json.is_object() || flag.neutral_object.empty()) return false;
+  const auto neutral = nlohmann::json::parse(flag.neutral_object);
+  for (const auto& [name, value] : json.items()) {
+    if (!neutral.contains(name) || neutral.at(name) != value) return false;
+  }
+  return true;
+}
+
 // Whether a refused flag is switched off, so that a command line may have it.
 bool is_neutral(const TrainingFlag& flag, std::string_view normal) {
   if (flag.type == FlagType::kBool) return normal == "false";
-  if (flag.type == FlagType::kString) return normal.empty() || lower_case(normal) == "none";
+  if (flag.type == FlagType::kString) {
+    return normal.empty() || lower_case(normal) == "none" || is_neutral_json(flag, normal);
+  }
   return normal == "0" || normal == "-1";
 }
 
-std::string describe_range(const TrainingFlag& flag, std::string_view noun) {
+std::string describe_bounds(const TrainingFlag& flag, std::string_view noun) {
   if (flag.minimum <= -kNoMaximum) return std::string(noun);
-  std::string range = flag.maximum >= kNoMaximum
-                          ? fmt::format("{} of at least {}", noun, flag.minimum)
-                          : fmt::format("{} from {} to {}{}", noun, flag.minimum,
-                                        flag.exclusive_maximum ? "below " : "", flag.maximum);
-  if (flag.allows_minus_one) range += ", or -1";
-  return range;
+  if (flag.maximum >= kNoMaximum) return fmt::format("{} of at least {}", noun, flag.minimum);
+  return fmt::format("{} from {} to {}{}", noun, flag.minimum,
+                     flag.exclusive_maximum ? "below " : "", flag.maximum);
+}
+
+std::string describe_range(const TrainingFlag& flag, std::string_view noun) {
+  return describe_bounds(flag, noun) + (flag.allows_minus_one ? ", or -1" : "") +
+         (flag.counts_steps ? ", or a fraction below 1 of all steps" : "");
 }
 
 Error unexpected(const TrainingFlag& flag, std::string_view value) {
-  const std::string_view shown = value.substr(0, 100);
   return {ExitCode::kUsage,
-          fmt::format("found {}, expected {}", shown.empty() ? std::string_view("nothing") : shown,
+          fmt::format("found {}, expected {}", value.empty() ? "nothing" : excerpt(value),
                       describe_expected(flag))};
 }
 
 bool in_range(const TrainingFlag& flag, double value) {
   if (flag.allows_minus_one && value == -1) return true;
+  if (flag.counts_steps && value > 0 && value < 1) return true;
+  if (flag.counts_steps && value != std::floor(value)) return false;
   return value >= flag.minimum &&
          (flag.exclusive_maximum ? value < flag.maximum : value <= flag.maximum);
 }
 
+// As Python's int() and float(), without underscores and other digits than those of ASCII.
 template <typename Number>
 bool parse_number(std::string_view text, Number& number) {
+  constexpr std::string_view kSpace = " \t\n\v\f\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   if (text.starts_with('+')) text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
@@ -114,6 +150,69 @@ const TrainingFlag* negated(std::string_view name) {
   if (!positive.starts_with("no_")) return nullptr;
   const TrainingFlag* flag = find_training_flag(std::string_view(positive).substr(3));
   return flag != nullptr && flag->type == FlagType::kBool ? flag : nullptr;
+}
+
+// A flag that an abbreviation may stand for.
+struct Candidate {
+  const TrainingFlag* flag = nullptr;
+  std::string name = {};  // or an alias, or no_X of a boolean X
+  bool negated = false;
+};
+
+std::vector<Candidate> find_abbreviated(std::string_view name) {
+  const std::string beginning = with_underscores(name);
+  std::vector<Candidate> found;
+  if (beginning.empty() || beginning == kConfigFlag) return found;
+  const auto begins = [&](std::string_view full) { return full.starts_with(beginning); };
+  for (const TrainingFlag& flag : training_flags()) {
+    const auto alias = std::ranges::find_if(flag.aliases, begins);
+    if (begins(flag.name)) {
+      found.push_back({&flag, std::string(flag.name)});
+    } else if (alias != flag.aliases.end()) {
+      found.push_back({&flag, std::string(*alias)});
+    }
+    std::string negation = fmt::format("no_{}", flag.name);
+    if (flag.type == FlagType::kBool && begins(negation)) {
+      found.push_back({&flag, std::move(negation), true});
+    }
+  }
+  return found;
+}
+
+// Finds the flag of a word of a command line. True: it is --no_X of the boolean flag X.
+bool find_flag(FlagArgument& argument) {
+  argument.flag = find_training_flag(argument.name);
+  if (argument.flag != nullptr) return false;
+  argument.flag = negated(argument.name);
+  if (argument.flag != nullptr) return true;
+  const std::vector<Candidate> candidates = find_abbreviated(argument.name);
+  if (candidates.size() != 1) return false;
+  argument.flag = candidates.front().flag;
+  argument.abbreviated = true;
+  return candidates.front().negated;
+}
+
+// The flag whose value is `value` if it is given for `flag`.
+const TrainingFlag* flag_of_value(const TrainingFlag* flag, std::string_view value) {
+  if (flag == nullptr || flag->string_flag.empty() || normalize_flag_value(*flag, value).ok()) {
+    return flag;
+  }
+  return find_training_flag(flag->string_flag);
+}
+
+// For a name that no flag has.
+Error unknown_flag(std::string_view name) {
+  const std::vector<Candidate> candidates = find_abbreviated(name);
+  if (candidates.size() > 1) {
+    std::vector<std::string> names;
+    for (const Candidate& candidate : candidates) names.push_back("--" + candidate.name);
+    return {ExitCode::kUsage, fmt::format("--{}: ambiguous flag, expected one of {}", excerpt(name),
+                                          fmt::join(names, ", "))};
+  }
+  const std::string hint =
+      candidates.empty() ? std::string(nearest_training_flag(name)) : candidates.front().name;
+  return {ExitCode::kUsage, fmt::format("--{}: unknown flag{}", excerpt(name),
+                                        hint.empty() ? "" : "; did you mean --" + hint + "?")};
 }
 
 }  // namespace
@@ -152,7 +251,7 @@ std::string describe_expected(const TrainingFlag& flag) {
     case FlagType::kInt:
       return describe_range(flag, "an integer");
     case FlagType::kFloat:
-      return describe_range(flag, "a number");
+      return describe_range(flag, flag.counts_steps ? "an integer" : "a number");
     case FlagType::kString:
       return fmt::format("a string of up to {} bytes", kMaxValueBytes);
     case FlagType::kChoice:
@@ -161,10 +260,25 @@ std::string describe_expected(const TrainingFlag& flag) {
   return "";
 }
 
-std::string describe_quoted_value(const TrainingFlag& flag, std::string_view value,
-                                  bool is_string) {
-  const bool quoted = is_string && flag.type != FlagType::kString &&
-                      flag.type != FlagType::kChoice && normalize_flag_value(flag, value).ok();
+bool accepts_json(const TrainingFlag& flag, const nlohmann::json& value) {
+  switch (flag.type) {
+    case FlagType::kBool:
+      return value.is_boolean();
+    case FlagType::kInt:
+      return value.is_number_integer();
+    case FlagType::kFloat:
+      return value.is_number();
+    case FlagType::kString:
+    case FlagType::kChoice:
+      return value.is_string();
+  }
+  return false;
+}
+
+std::string describe_quoted_value(const TrainingFlag& flag, const nlohmann::json& value) {
+  const bool quoted = value.is_string() && flag.type != FlagType::kString &&
+                      flag.type != FlagType::kChoice &&
+                      normalize_flag_value(flag, value.get_ref<const std::string&>()).ok();
   return quoted ? "; write it without quotes" : "";
 }
 
@@ -191,6 +305,10 @@ Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_v
       break;
     }
     case FlagType::kString:
+      if (!is_utf8(value)) {  // it could not be written to a JSON file
+        return Error{ExitCode::kUsage,
+                     fmt::format("found {}, expected UTF-8 text", excerpt(value))};
+      }
       if (value.size() <= kMaxValueBytes && value.find('\0') == std::string_view::npos) {
         return std::string(value);
       }
@@ -210,13 +328,8 @@ Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_v
 }
 
 Result<std::string> check_argument(const FlagArgument& argument) {
-  const auto [index, name, flag, value, has_value] = argument;
-  if (flag == nullptr) {
-    const std::string_view nearest = nearest_training_flag(name);
-    return Error{ExitCode::kUsage,
-                 fmt::format("--{}: unknown flag{}", name.substr(0, 100),
-                             nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest))};
-  }
+  const auto [index, name, flag, value, has_value, abbreviated] = argument;
+  if (flag == nullptr) return unknown_flag(name);
   if (!has_value) {
     return Error{ExitCode::kUsage,
                  fmt::format("--{}: found no value, expected {}", name, describe_expected(*flag))};
@@ -248,19 +361,23 @@ std::vector<FlagArgument> split_command_line(std::span<const std::string> words)
     word.remove_prefix(2);
     const std::size_t equals = word.find('=');
     argument.name = word.substr(0, equals);
-    argument.flag = find_training_flag(argument.name);
-    const bool boolean = argument.flag != nullptr && argument.flag->type == FlagType::kBool;
+    const bool is_negation = find_flag(argument);
+    const TrainingFlag* flag = argument.flag;
+    const auto value_follows = [&] { return i + 1 < kept.size() && is_value(words[kept[i + 1]]); };
     if (equals != std::string_view::npos) {
       argument.value = word.substr(equals + 1);
-    } else if (argument.flag == nullptr && negated(argument.name) != nullptr) {
-      argument.flag = negated(argument.name);
+      if (is_negation) argument.flag = nullptr;
+    } else if (is_negation) {
       argument.value = "false";
-    } else if (i + 1 < kept.size() && is_value(words[kept[i + 1]])) {
+    } else if (value_follows()) {
       argument.value = words[kept[++i]];
+      while (flag != nullptr && flag->takes_words && value_follows()) ++i;
     } else {
-      argument.value = boolean ? "true" : "";
-      argument.has_value = boolean;
+      argument.has_value =
+          flag != nullptr && (flag->type == FlagType::kBool || flag->value_optional);
+      argument.value = argument.has_value ? "true" : "";
     }
+    if (argument.has_value) argument.flag = flag_of_value(argument.flag, argument.value);
     arguments.push_back(argument);
   }
   return arguments;
@@ -280,27 +397,24 @@ Status TrainingArguments::read_json_file(const std::string& path) {
   if (!text.ok()) return text.error();
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) {
+    const std::string found = is_utf8(*text) ? describe_json(*text) : "bytes that are not UTF-8";
     return Error{ExitCode::kUsage,
-                 fmt::format("{}: found {}, expected a JSON object of flags", path,
-                             json.is_discarded() ? "invalid JSON" : json.type_name())};
+                 fmt::format("{}: found {}, expected a JSON object of flags", path, found)};
   }
   for (const auto& [name, value] : json.items()) {
     if (value.is_null()) continue;
     const TrainingFlag* flag = find_training_flag(name);
     std::string word = value.is_string() ? value.get<std::string>() : value.dump();
-    if (flag != nullptr && !flag->accepted_without_effect) {
-      const bool fits = flag->type == FlagType::kBool    ? value.is_boolean()
-                        : flag->type == FlagType::kInt   ? value.is_number_integer()
-                        : flag->type == FlagType::kFloat ? value.is_number()
-                                                         : value.is_string();
-      if (!fits) {
-        return Error{ExitCode::kUsage,
-                     fmt::format("{}: {}: found {}, expected {}{}", path, name,
-                                 value.dump().substr(0, 100), describe_expected(*flag),
-                                 describe_quoted_value(*flag, word, value.is_string()))};
-      }
-    } else if (flag != nullptr && flag->type == FlagType::kString) {
-      word.clear();  // a list or an object, which nothing reads
+    flag = flag_of_value(flag, word);
+    // Of flags that do not work, a dumped TrainingArguments has lists and objects.
+    const bool dumped = flag != nullptr && !flag->works() && value.is_structured();
+    if (dumped && is_neutral_json(*flag, word)) continue;
+    if (flag != nullptr && flag->accepted_without_effect) {
+      if (flag->type == FlagType::kString) word.clear();  // of any type; nothing reads it
+    } else if (flag != nullptr && !dumped && !accepts_json(*flag, value)) {
+      return Error{ExitCode::kUsage,
+                   fmt::format("{}: {}: found {}, expected {}{}", path, name, excerpt(value.dump()),
+                               describe_expected(*flag), describe_quoted_value(*flag, value))};
     }
     if (const Status outcome = set({.name = name, .flag = flag, .value = word}); !outcome.ok()) {
       return Error{outcome.error().code, fmt::format("{}: {}", path, outcome.error().message)};
@@ -322,9 +436,8 @@ Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> 
     } else if (file) {
       outcome = parsed.read_json_file(std::string(argument.value));
     } else if (argument.name.empty()) {
-      outcome =
-          Error{ExitCode::kUsage, fmt::format("found the argument \"{}\", expected --flag=value",
-                                              argument.value.substr(0, 100))};
+      outcome = Error{ExitCode::kUsage, fmt::format("found the argument {}, expected --flag=value",
+                                                    quoted_excerpt(argument.value))};
     } else {
       outcome = parsed.set(argument);
     }
@@ -344,6 +457,15 @@ std::string TrainingArguments::value_of(const TrainingFlag& flag) const {
         }
       },
       flag.member);
+}
+
+void TrainingArguments::expand_home(const GetVariable& variable) {
+  for (const TrainingFlag& flag : training_flags()) {
+    const auto* member = std::get_if<std::string TrainingSettings::*>(&flag.member);
+    if (!flag.is_path() || member == nullptr) continue;
+    std::string& path = settings_.**member;
+    path = tilewright::expand_home(std::move(path), variable);
+  }
 }
 
 std::string TrainingArguments::note() const {

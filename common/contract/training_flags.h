@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright {
 
@@ -29,6 +31,7 @@ struct TrainingSettings {
   std::string model_revision = "main";
   std::string config_name;
   std::string tokenizer_name;
+  bool ignore_mismatched_sizes = false;
   std::string cache_dir;
   std::string token;
   std::string output_dir;
@@ -75,16 +78,16 @@ struct TrainingSettings {
   std::int64_t data_seed = -1;
 
   std::string eval_strategy = "no";
-  std::int64_t eval_steps = 0;
+  double eval_steps = 0;
   bool load_best_model_at_end = false;
   std::string metric_for_best_model;
   bool greater_is_better = false;
 
   std::string logging_strategy = "steps";
-  std::int64_t logging_steps = 10;
+  double logging_steps = 10;
   bool logging_first_step = false;
   std::string save_strategy = "steps";
-  std::int64_t save_steps = 500;
+  double save_steps = 500;
   std::int64_t save_total_limit = 2;
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
@@ -101,6 +104,8 @@ struct TrainingSettings {
   std::string gemm_backend = "native";
   std::int64_t nominal_workers = 0;
   std::int64_t max_workers = 0;
+
+  bool needs_best_model() const { return load_best_model_at_end || save_strategy == "best"; }
 };
 
 // Means "no maximum". Integers up to this value are exact in a double.
@@ -132,6 +137,8 @@ struct TrainingFlag {
   double maximum = 0;              // kInt and kFloat only
   bool exclusive_maximum = false;  // the maximum itself is not allowed
   bool allows_minus_one = false;   // -1 is allowed too; `help` says what it means
+  // kFloat only: an integer in the bounds, or below 1 a fraction of all steps of the training.
+  bool counts_steps = false;
   std::vector<std::string_view> choices = {};
   std::vector<ChoiceSynonym> synonyms = {};
   bool ignores_case = false;  // kChoice only
@@ -141,12 +148,19 @@ struct TrainingFlag {
   std::string_view difference = {};  // from Hugging Face's flag of the same name, and why
   // The flag is accepted, so that a command line of a Hugging Face script runs, and does nothing.
   bool accepted_without_effect = false;
-  // Values other than false, 0 and none are an error.
+  // Values that do not switch it off are an error: others than false, 0, -1, none, {} and [].
   bool refused = false;
+  // Of a refused flag, a JSON object: objects with some of these members switch it off too.
+  std::string_view neutral_object = {};
+  bool value_optional = false;  // kString only: the flag alone has the value "true"
+  bool takes_words = false;     // all words up to the next flag are its value, of which one is kept
+  // kBool only: the flag that has the value in place of this one if it is no boolean.
+  std::string_view string_flag = {};
   bool secret = false;          // not in a manifest, which many can read
   bool volume_path = false;     // a path; in a manifest, VOLUME:relative/path
   bool hub_name = false;        // or the name of a repository on the hub
   bool required = false;        // an empty value is an error
+  bool of_run_qa = false;       // run_glue.py does not have it
   bool set_by_runtime = false;  // by the operator, `tilewright up` or the agent; not in a manifest
   // Why a flag that works elsewhere has no effect in a TrainJob; empty: it has one.
   std::string_view unused_in_job = {};
@@ -155,6 +169,7 @@ struct TrainingFlag {
   bool determines_weights = false;
 
   bool works() const { return !accepted_without_effect && !refused; }
+  bool is_path() const { return volume_path || name == "output_dir" || name == "data_dir"; }
   // Whether it is a field of spec.trainer.
   bool in_manifest() const { return !refused && !set_by_runtime && !secret; }
   // Why a field of spec.trainer has no effect; empty: it has one.
@@ -182,9 +197,12 @@ std::string describe_expected(const TrainingFlag& flag);
 // is "found ..., expected ..." without the flag's name.
 Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_view value);
 
-// "; write it without quotes" if a JSON or YAML string holds a value that the flag accepts as a
+// Whether a value from JSON or YAML has the type of the flag.
+bool accepts_json(const TrainingFlag& flag, const nlohmann::json& value);
+
+// "; write it without quotes" if `value` is a string and holds a value that the flag accepts as a
 // number or boolean; else empty.
-std::string describe_quoted_value(const TrainingFlag& flag, std::string_view value, bool is_string);
+std::string describe_quoted_value(const TrainingFlag& flag, const nlohmann::json& value);
 
 // A flag of a command line and its value, or a word that belongs to no flag.
 struct FlagArgument {
@@ -193,19 +211,21 @@ struct FlagArgument {
   const TrainingFlag* flag = nullptr;  // nullptr: unknown
   std::string_view value = {};         // as written; "true" or "false" of a boolean without a value
   bool has_value = true;
+  bool abbreviated = false;  // `name` is only the beginning of the flag's name
 };
 
 // The flag that names a JSON file of flags.
 inline constexpr std::string_view kConfigFlag = "config";
 
 // Divides a command line into flags: --name=value, --name value, --name alone and --no_name for a
-// boolean flag, dashes in place of underscores. Words that are only white space or a backslash, left
-// over from a line break, are skipped. The result refers to `words`.
+// boolean flag, dashes in place of underscores, and as argparse the beginning of a name if no other
+// name begins so. Words that are only white space or a backslash, left over from a line break, are
+// skipped. The result refers to `words`.
 std::vector<FlagArgument> split_command_line(std::span<const std::string> words);
 
 // The value of a known or unknown flag in normal form. The Error (kUsage) is a complete sentence:
-// "--seed: found x, expected ..."; for an unknown flag it suggests the closest name. A refused flag
-// is an error unless its value switches it off.
+// "--seed: found x, expected ..."; for an unknown flag it suggests the closest name, for an
+// ambiguous beginning all names. A refused flag is an error unless its value switches it off.
 Result<std::string> check_argument(const FlagArgument& argument);
 
 // A parsed command line.
@@ -220,6 +240,8 @@ class TrainingArguments {
   bool is_set(std::string_view name) const { return set_.contains(name); }
   // The value of a flag that works, in normal form.
   std::string value_of(const TrainingFlag& flag) const;
+  // Expands a leading ~ of every path, as transformers' TrainingArguments does in output_dir.
+  void expand_home(const GetVariable& variable);
   // Names the flags without effect that are set; empty if there are none.
   std::string note() const;
 

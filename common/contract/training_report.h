@@ -1,6 +1,7 @@
 // Names of the values in a worker's progress report, shared by worker, controller and metrics.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace tilewright::training_report {
@@ -34,6 +35,10 @@ inline constexpr const char* kHiddenExchangeSeconds = "hidden_exchange_seconds";
 inline constexpr std::string_view kEvaluationPrefix = "eval_";
 // The file in the output directory that contains the evaluation results.
 inline constexpr const char* kEvaluationFile = "eval_results.json";
+inline constexpr const char* kAllResultsFile = "all_results.json";
+
+// Slow workers that a report and the status name at most.
+inline constexpr std::size_t kMaxSlowWorkers = 16;
 
 // Progress::phase while training; other phases are shown to the user.
 inline constexpr const char* kTrainingPhase = "training";

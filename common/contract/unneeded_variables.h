@@ -21,14 +21,15 @@ struct UnneededVariables {
 
 inline constexpr UnneededVariables kUnneededVariables[] = {
     {{"KMP_*", "GOMP_*", "OMP_*"},
-     "the worker has no OpenMP runtime: it runs one thread on each physical core that it may use"},
+     "only oneDNN uses OpenMP, with --gemm_backend=onednn; the worker runs one thread on each "
+     "physical core that it may use"},
     {{"CCL_*", "I_MPI_*", "FI_*"},
-     "the worker exchanges gradients itself, on its own threads; it uses the CPUs to which mpiexec "
-     "has bound it"},
+     "the worker exchanges gradients itself, on its own threads; under mpiexec it uses the CPUs to "
+     "which mpiexec has bound it"},
     {{"NCCL_*", "GLOO_*", "TORCH_*", "PYTORCH_*"}, "the worker has no PyTorch"},
     {{"LD_PRELOAD", "MALLOC_CONF"},
-     "the worker allocates its memory at the start and has no OpenMP runtime, so another allocator "
-     "or runtime has no effect"},
+     "the worker allocates its memory at the start and uses no OpenMP, so another allocator or "
+     "runtime has no effect"},
     {{"DNNL_*", "ONEDNN_*", "TF_ENABLE_ONEDNN_OPTS"},
      "the worker has its own kernels; only --gemm_backend=onednn uses oneDNN, which then reads its "
      "variables"},

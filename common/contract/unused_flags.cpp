@@ -28,6 +28,44 @@ TrainingFlag refused(std::string_view name, FlagType type, std::string_view reas
   return flag;
 }
 
+// `object`: the value in a TrainingArguments with defaults.
+TrainingFlag refused(std::string_view name, std::string_view object, std::string_view reason) {
+  TrainingFlag flag = refused(name, FlagType::kString, reason);
+  flag.neutral_object = object;
+  return flag;
+}
+
+// A boolean, or a string.
+TrainingFlag value_optional(TrainingFlag flag) {
+  flag.value_optional = true;
+  return flag;
+}
+
+TrainingFlag holds_token(TrainingFlag flag) {
+  flag.secret = true;
+  return flag;
+}
+
+TrainingFlag takes_words(TrainingFlag flag) {
+  flag.takes_words = true;
+  return flag;
+}
+
+TrainingFlag with_difference(TrainingFlag flag, std::string_view difference) {
+  flag.difference = difference;
+  return flag;
+}
+
+// A boolean in the scripts that have it; from_pretrained() also takes a token.
+TrainingFlag use_auth_token() {
+  TrainingFlag flag = without_effect(
+      "use_auth_token", FlagType::kBool,
+      "the token of HF_TOKEN or of the token file is always used; a value that is no boolean is "
+      "that of token");
+  flag.string_flag = "token";
+  return holds_token(std::move(flag));
+}
+
 }  // namespace
 
 std::vector<TrainingFlag> flags_without_effect() {
@@ -61,11 +99,15 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("ddp_broadcast_buffers", kBool, kOwnTransport),
       without_effect("ddp_timeout", kInt, "each operation has its own timeout"),
       without_effect("local_rank", kInt, "the rank comes from the rendezvous"),
-      without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
-                     "all three are AdamW"),
+      with_difference(
+          without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
+                         "all three are AdamW"),
+          "The Trainer has some 40 optimizers, such as adafactor, sgd and lion. Only AdamW is "
+          "implemented."),
       without_effect("full_determinism", kBool, "an exact training is deterministic"),
       without_effect("use_fast_tokenizer", kBool, "there is one tokenizer"),
       without_effect("trust_remote_code", kBool, "no code is loaded"),
+      use_auth_token(),
       without_effect("save_safetensors", kBool, "weights are always written as safetensors"),
       without_effect("remove_unused_columns", kBool, "only the columns of the task are read"),
       without_effect("preprocessing_num_workers", kInt, kReading),
@@ -86,10 +128,10 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("eval_use_gather_object", kBool, kOwnTransport),
       without_effect("average_tokens_across_devices", kBool,
                      "the loss is the mean over the global batch"),
-      without_effect("include_num_input_tokens_seen", kString,
-                     "trainer_state.json always has num_input_tokens_seen"),
+      value_optional(without_effect("include_num_input_tokens_seen", kString,
+                                    "trainer_state.json always has num_input_tokens_seen")),
       without_effect("include_tokens_per_second", kBool, kReports),
-      without_effect("report_to", kString, kReports),
+      takes_words(without_effect("report_to", kString, kReports)),
       without_effect("logging_dir", kString, kReports),
       without_effect("disable_tqdm", kBool, "the progress bar is drawn on a terminal only"),
       without_effect("logging_nan_inf_filter", kBool,
@@ -101,13 +143,13 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("trackio_space_id", kString, kReports),
       without_effect("hub_model_id", kString, kNothingUploaded),
       without_effect("hub_strategy", kString, kNothingUploaded),
-      without_effect("hub_token", kString, kNothingUploaded),
+      holds_token(without_effect("hub_token", kString, kNothingUploaded)),
       without_effect("hub_private_repo", kBool, kNothingUploaded),
       without_effect("hub_always_push", kBool, kNothingUploaded),
       without_effect("hub_revision", kString, kNothingUploaded),
       without_effect("push_to_hub_model_id", kString, kNothingUploaded),
       without_effect("push_to_hub_organization", kString, kNothingUploaded),
-      without_effect("push_to_hub_token", kString, kNothingUploaded),
+      holds_token(without_effect("push_to_hub_token", kString, kNothingUploaded)),
       without_effect("use_legacy_prediction_loop", kBool, "there is one prediction loop"),
       without_effect("restore_callback_states_from_checkpoint", kBool, "there are no callbacks"),
       without_effect("ray_scope", kString, "there is no hyper-parameter search"),
@@ -126,16 +168,21 @@ std::vector<TrainingFlag> refused_flags() {
       refused("fp16_full_eval", kBool, "use bf16"),
       refused("push_to_hub", kBool,
               "the trainer does not upload; run `huggingface-cli upload` on output_dir"),
-      refused("ignore_mismatched_sizes", kBool,
-              "weights of another shape are an error; remove classifier.* from the weights file"),
       refused("adafactor", kBool, "the optimizer is AdamW"),
       refused("optim_args", kString, "set adam_beta1, adam_beta2, adam_epsilon or weight_decay"),
       refused("optim_target_modules", kString, "all weights are trained"),
       refused("lr_scheduler_kwargs", kString, "schedulers have transformers' default parameters"),
       refused("deepspeed", kString, "workers exchange gradients with Tilewright's own transport"),
       refused("fsdp", kString, "each worker holds all weights"),
-      refused("fsdp_config", kString, "each worker holds all weights"),
-      refused("accelerator_config", kString, "Tilewright does not use accelerate"),
+      refused("fsdp_config",
+              R"({"min_num_params": 0, "xla": false, "xla_fsdp_v2": false,
+                  "xla_fsdp_grad_ckpt": false})",
+              "each worker holds all weights"),
+      refused("accelerator_config",
+              R"({"split_batches": false, "dispatch_batches": null, "even_batches": true,
+                  "use_seedable_sampler": true, "non_blocking": false,
+                  "gradient_accumulation_kwargs": null, "use_configured_state": false})",
+              "Tilewright does not use accelerate"),
       refused("parallelism_config", kString, "Tilewright does not use accelerate"),
       refused("mp_parameters", kString, "Tilewright does not use SageMaker's model parallelism"),
       refused("liger_kernel_config", kString, "the kernels have no options"),

@@ -63,6 +63,12 @@ int Positions::line_of(std::string_view path) const {
   return line;
 }
 
+Positions Positions::below(std::string_view path) const {
+  const Place* place = &root_;
+  while (place != nullptr && !path.empty()) place = take_step(*place, path);
+  return place == nullptr ? Positions() : Positions(*place);
+}
+
 std::string member_path(std::string_view parent, std::string_view name) {
   if (name.empty() || name.find_first_of("./[]\" ") != std::string_view::npos) {
     return fmt::format("{}[\"{}\"]", parent, name);

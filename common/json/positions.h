@@ -28,6 +28,9 @@ class Positions {
   // enclosing field. 0: unknown.
   int line_of(std::string_view path) const;
 
+  // The positions in the value at a path, without those of set_line().
+  Positions below(std::string_view path) const;
+
   // For a value that stands elsewhere in the file than its path says.
   void set_line(std::string path, int line) { moved_[std::move(path)] = line; }
 

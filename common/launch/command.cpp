@@ -8,7 +8,8 @@
 #include <set>
 
 #include "common/base/printable.h"
-#include "common/base/strings.h"
+#include "common/contract/tasks.h"
+#include "common/contract/training_flags.h"
 #include "common/launch/shell.h"
 
 namespace tilewright::launch {
@@ -31,10 +32,6 @@ constexpr std::array<std::string_view, 28> kShellVariables = {
     "PIPESTATUS",   "PPID",          "PWD",       "RANDOM",       "SECONDS",
     "SHELLOPTS",    "SHLVL",         "UID"};
 
-std::string shown(std::string_view text) {
-  return printable(text.substr(0, utf8_prefix_length(text, 120)));
-}
-
 [[noreturn]] void refuse(std::string_view found, std::string_view expected) {
   throw Failure(ExitCode::kCommandNotFound, fmt::format("found {}, expected {}", found, expected));
 }
@@ -54,6 +51,26 @@ bool is_variable_name(std::string_view name) {
          });
 }
 
+// See Command::task. A file of arguments may name the task, so the worker decides then.
+std::string implied_task(const std::vector<std::string>& arguments) {
+  bool own_files = false, negative = false;
+  bool first = true;
+  for (const FlagArgument& argument : split_command_line(arguments)) {
+    const bool file = first && argument.name.empty() && argument.value.ends_with(".json");
+    first = false;
+    if (file || argument.name == kConfigFlag) return "";
+    if (argument.flag == nullptr || !argument.has_value || argument.value.empty()) continue;
+    const std::string_view name = argument.flag->name;
+    if (name == "task_name" || name == "dataset_name") return "";
+    if (name == "train_file" || name == "validation_file" || name == "test_file") own_files = true;
+    if (name == "version_2_with_negative") {
+      const Result<std::string> value = normalize_flag_value(*argument.flag, argument.value);
+      negative = value.ok() && *value == "true";
+    }
+  }
+  return own_files ? std::string(question_answering_task(negative)) : "";
+}
+
 // Fills in the script and its arguments; `words` begins with the script.
 void set_script(Command& command, std::vector<std::string> words, std::string_view program) {
   if (words.empty()) {
@@ -62,16 +79,17 @@ void set_script(Command& command, std::vector<std::string> words, std::string_vi
   command.script = words.front();
   const std::string_view name = basename(command.script);
   if (name != kQuestionAnswering && name != kClassification) {
-    refuse(fmt::format("\"{}\" as the script of {}", shown(command.script), program),
+    refuse(fmt::format("{} as the script of {}", quoted_excerpt(command.script), program),
            "run_qa.py or run_glue.py, which run natively; Tilewright runs no Python");
   }
   command.question_answering = name == kQuestionAnswering;
   words.erase(words.begin());
   command.arguments = std::move(words);
+  if (command.question_answering) command.task = implied_task(command.arguments);
 }
 
 void set_torchrun(Command& command, std::vector<std::string> words, std::string_view program,
-                  const Environment& environment) {
+                  const GetVariable& environment) {
   command.torchrun_flags = words;
   command.torchrun = take_torchrun_options(words, environment).or_throw();
   command.torchrun_flags.resize(command.torchrun_flags.size() - words.size());
@@ -84,11 +102,11 @@ void set_torchrun(Command& command, std::vector<std::string> words, std::string_
 
 // python's options before the script or module.
 void set_python(Command& command, std::vector<std::string> words, std::string_view program,
-                const Environment& environment) {
+                const GetVariable& environment) {
   if (!words.empty() && words.front() == "-u") words.erase(words.begin());
   if (!words.empty() && words.front() == "-m") {
     if (words.size() < 2 || !is_one_of(words[1], kTorchrunModules)) {
-      refuse(fmt::format("{} -m {}", program, words.size() < 2 ? "" : shown(words[1])),
+      refuse(fmt::format("{} -m {}", program, words.size() < 2 ? "" : excerpt(words[1])),
              "the module torch.distributed.run; Tilewright runs no Python");
     }
     const std::string module = fmt::format("{} -m {}", program, words[1]);
@@ -96,7 +114,7 @@ void set_python(Command& command, std::vector<std::string> words, std::string_vi
     return set_torchrun(command, std::move(words), module, environment);
   }
   if (!words.empty() && words.front().starts_with('-')) {
-    refuse(fmt::format("the option \"{}\" of {}", shown(words.front()), program),
+    refuse(fmt::format("the option {} of {}", quoted_excerpt(words.front()), program),
            "the path of run_qa.py or run_glue.py; Tilewright runs no Python");
   }
   set_script(command, std::move(words), program);
@@ -108,7 +126,7 @@ bool starts_training(std::string_view program) {
 
 // A command that starts the training. `words` begins with the program.
 void set_training(Command& command, std::vector<std::string> words,
-                  const Environment& environment) {
+                  const GetVariable& environment) {
   const std::string program(basename(words.front()));
   words.erase(words.begin());
   if (program == kTorchrun) {
@@ -142,7 +160,7 @@ std::string joined(const std::vector<std::string>& words) {
 // Follows the commands of a script up to the one that starts the training.
 class Script {
  public:
-  explicit Script(const Environment& environment)
+  explicit Script(const GetVariable& environment)
       : environment_(environment),
         expansion_([this](const std::string& name) { return value_of(name); }) {}
 
@@ -229,7 +247,7 @@ class Script {
       const std::size_t equals = field.find('=');
       const std::string name = field.substr(0, equals);
       if (!is_variable_name(name)) {
-        refuse(fmt::format("\"export {}\"", shown(with_dates(field))), "export NAME=VALUE");
+        refuse(fmt::format("\"export {}\"", excerpt(with_dates(field))), "export NAME=VALUE");
       }
       if (equals != std::string::npos) assign(name, field.substr(equals + 1));
       exported_.insert(name);
@@ -245,7 +263,7 @@ class Script {
     } else if (starts_training(program)) {
       start_training(words);
     } else {
-      refuse(fmt::format("the command \"{}\"", shown(joined(words))),
+      refuse(fmt::format("the command {}", quoted_excerpt(joined(words), kLineExcerpt)),
              "cd, export, pip install, source .../setvars.sh, lscpu, or torchrun or python with "
              "run_qa.py or run_glue.py; Tilewright runs no shell");
     }
@@ -268,7 +286,7 @@ class Script {
   void change_directory(const std::vector<std::string>& words) {
     if (words.size() > 2 || (words.size() == 2 && words[1].starts_with('-')) ||
         (words.size() == 2 && (words[1].empty() || has_date(words[1])))) {
-      refuse(fmt::format("\"{}\"", shown(joined(words))), "cd DIRECTORY");
+      refuse(quoted_excerpt(joined(words), kLineExcerpt), "cd DIRECTORY");
     }
     const std::string target = words.size() == 1 ? value_of("HOME") : words[1];
     if (target.starts_with('/') || result_.directory.empty()) {
@@ -295,13 +313,13 @@ class Script {
   // In the result, $(date ...) is a date.
   static std::string to_argument(const std::string& word) {
     if (holds_date(word)) {
-      refuse(fmt::format("\"{}\" in single quotes or with a backslash", shown(word)),
+      refuse(fmt::format("{} in single quotes or with a backslash", quoted_excerpt(word)),
              "$(date +FORMAT) in double quotes or none");
     }
     return with_dates(word);
   }
 
-  const Environment& environment_;
+  const GetVariable& environment_;
   ShellExpansion expansion_;
   std::map<std::string, std::string> variables_;
   std::set<std::string> exported_;
@@ -309,14 +327,14 @@ class Script {
   bool started_ = false;
 };
 
-Command interpret_shell(std::span<const std::string> words, const Environment& environment) {
+Command interpret_shell(std::span<const std::string> words, const GetVariable& environment) {
   const std::string_view shell = basename(words.front());
   bool command = false;  // -c
   std::size_t i = 1;
   for (; i < words.size() && words[i].size() > 1 && words[i].starts_with('-'); ++i) {
     for (const char option : std::string_view(words[i]).substr(1)) {
       if (kShellOptions.find(option) == std::string_view::npos) {
-        refuse(fmt::format("the option \"{}\" of {}", shown(words[i]), shell),
+        refuse(fmt::format("the option {} of {}", quoted_excerpt(words[i]), shell),
                "-c; Tilewright runs no shell");
       }
       command = command || option == 'c';
@@ -340,12 +358,12 @@ bool starts_command(std::string_view program) {
   return starts_training(name) || is_one_of(name, kShells);
 }
 
-Result<Command> interpret(std::span<const std::string> words, const Environment& environment) {
+Result<Command> interpret(std::span<const std::string> words, const GetVariable& environment) {
   try {
     if (words.empty()) refuse("no command", "torchrun, python or bash");
     if (is_one_of(basename(words.front()), kShells)) return interpret_shell(words, environment);
     if (!starts_training(basename(words.front()))) {
-      refuse(fmt::format("the command \"{}\"", shown(words.front())),
+      refuse(fmt::format("the command {}", quoted_excerpt(words.front())),
              "torchrun, python, python3, bash or sh");
     }
     Command command;
@@ -356,10 +374,17 @@ Result<Command> interpret(std::span<const std::string> words, const Environment&
   }
 }
 
+std::vector<std::string> train_arguments(const Command& command) {
+  std::vector<std::string> arguments = command.arguments;
+  if (!command.task.empty()) arguments.push_back("--task_name=" + command.task);
+  return arguments;
+}
+
 std::string describe(const Command& command) {
   return fmt::format(
-      "{} {}: runs natively as tilewright-worker train{}{}",
+      "{} {}: runs natively as tilewright-worker train{}{}{}{}",
       command.torchrun ? kTorchrun : "python", command.script,
+      command.task.empty() ? "" : " --task_name=", command.task,
       command.skipped.empty() ? "" : "; skipped: ", fmt::join(command.skipped, ", "));
 }
 

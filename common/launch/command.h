@@ -25,6 +25,9 @@ struct Command {
   std::vector<std::string> torchrun_flags;  // its words, as written, without PET_* variables
   std::string script;                       // as written: /workspace/.../run_qa.py
   bool question_answering = false;          // run_qa.py; otherwise run_glue.py
+  // The --task_name that run_qa.py implies: with files of the user's own and without --dataset_name
+  // it trains question answering, whatever the files hold. Empty: the arguments decide.
+  std::string task;
   // The arguments of the script. In a command of bash, quotes and backslashes are resolved and
   // $NAME and ${NAME} are replaced; $(date +FORMAT) remains, see dates.h.
   std::vector<std::string> arguments;
@@ -41,7 +44,11 @@ bool starts_command(std::string_view program);
 // `words`: argv of the process; words[0] is the program as it was called, with or without a path.
 // Errors: kCommandNotFound (127), with the part that has no known shape and what was expected;
 // kUsage for a flag of torchrun or a format of date(1).
-Result<Command> interpret(std::span<const std::string> words, const Environment& environment);
+Result<Command> interpret(std::span<const std::string> words, const GetVariable& environment);
+
+// The arguments of `tilewright-worker train`: those of the script, and --task_name if the script
+// implies one.
+std::vector<std::string> train_arguments(const Command& command);
 
 // "torchrun .../run_qa.py: runs natively as tilewright-worker train; skipped: pip install -r ..."
 std::string describe(const Command& command);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/base/printable.h"
-#include "common/base/strings.h"
 
 namespace tilewright::launch {
 namespace {
@@ -27,14 +26,10 @@ constexpr std::size_t kMostFormatBytes = 256;
 
 constexpr std::array<std::string_view, 3> kUtcOptions = {"-u", "--utc", "--universal"};
 
-std::string shown(std::string_view text) {
-  return printable(text.substr(0, utf8_prefix_length(text, 80)));
-}
-
 Error usage_error(std::string_view call, const std::string& found) {
   return {ExitCode::kUsage,
           fmt::format("{}: found {}, expected $(date), $(date +FORMAT) or $(date -u +FORMAT)",
-                      shown(call), found)};
+                      excerpt(call), found)};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -80,9 +75,7 @@ std::string for_each_conversion(std::string_view format, Literal literal, Conver
     if (kLetters.find(conversion.letter) == std::string_view::npos ||
         conversion.text.size() > 2 + kFlags.size() ||
         (flagged && kUnflagged.find(conversion.letter) != std::string_view::npos)) {
-      return fmt::format("the conversion \"{}\"",
-                         printable(std::string(format.substr(i + 1 - conversion.text.size(),
-                                                             conversion.text.size()))));
+      return fmt::format("the conversion {}", quoted_excerpt(conversion.text));
     }
     convert(conversion);
   }
@@ -122,8 +115,7 @@ Result<DateCall> DateCall::from_words(std::span<const std::string> words) {
   }
   if (words.empty()) return call;
   if (!words.front().starts_with('+') || words.size() > 1) {
-    return usage_error(whole,
-                       fmt::format("\"{}\"", shown(fmt::format("{}", fmt::join(words, " ")))));
+    return usage_error(whole, quoted_excerpt(fmt::format("{}", fmt::join(words, " "))));
   }
   call.format = words.front().substr(1);
   if (call.format.size() > kMostFormatBytes) return usage_error(whole, "a format that is too long");

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "common/base/printable.h"
-#include "common/base/strings.h"
 #include "common/launch/dates.h"
 
 namespace tilewright::launch {
@@ -24,10 +23,6 @@ bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 [[noreturn]] void refuse(std::string_view found, std::string_view expected = kExpected) {
   throw Failure(ExitCode::kCommandNotFound, fmt::format("found {}, {}", found, expected));
-}
-
-std::string shown(std::string_view text) {
-  return printable(text.substr(0, utf8_prefix_length(text, 60)));
 }
 
 class Parser {
@@ -245,7 +240,7 @@ class Parser {
   // After "$(".
   void date(ShellWord& word, bool quoted) {
     const std::string_view rest = text_.substr(at_);
-    const std::string source = shown(rest.substr(0, rest.find_first_of(")\n")));
+    const std::string source = excerpt(rest.substr(0, rest.find_first_of(")\n")));
     if (substitution_ || rest.starts_with("(")) {
       refuse(fmt::format("\"$({})\"", source));
     }
@@ -373,7 +368,7 @@ void ShellExpansion::split(const std::string& value, std::string& field, bool& o
     } else if (c == kDateEnd) {
       in_date = false;
       if (const auto call = DateCall::parse(inside); !call.ok() || call->needs_quotes()) {
-        refuse(fmt::format("the output of {} in a variable without quotes", shown(inside)),
+        refuse(fmt::format("the output of {} in a variable without quotes", excerpt(inside)),
                "expected \"$NAME\" in double quotes");
       }
     } else if (in_date) {

@@ -226,7 +226,7 @@ class Parser {
     return set(*flag->row, name, *given);
   }
 
-  Status read_variables(const Environment& environment) const {
+  Status read_variables(const GetVariable& environment) const {
     for (const Row& row : kRows) {
       if (!row.variable) continue;
       const std::string name = variable_of(row);
@@ -309,7 +309,7 @@ std::string help_line(const std::string& flag, const std::string& text) {
 }  // namespace
 
 Result<TorchrunOptions> take_torchrun_options(std::vector<std::string>& words,
-                                              const Environment& environment,
+                                              const GetVariable& environment,
                                               std::span<const ExtraFlag> extra) {
   TorchrunOptions options;
   const Parser parser(options, extra);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright::launch {
 
@@ -46,9 +47,6 @@ struct TorchrunOptions {
   bool help = false;  // --help: torchrun_help() is wanted, nothing else
 };
 
-// The value of a variable; empty if it is not set.
-using Environment = std::function<std::string(const char* name)>;
-
 // A flag beside those of torchrun.
 struct ExtraFlag {
   std::string name;   // with hyphens and without the leading ones: rdzv-key-file
@@ -64,7 +62,7 @@ struct ExtraFlag {
 // kUsage, with the flag that is unknown (and the closest known one), has no value or a value of
 // another type.
 Result<TorchrunOptions> take_torchrun_options(std::vector<std::string>& words,
-                                              const Environment& environment,
+                                              const GetVariable& environment,
                                               std::span<const ExtraFlag> extra = {});
 
 // One sentence for each option that is set and has no effect here: what is done instead.

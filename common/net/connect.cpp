@@ -46,7 +46,7 @@ Result<Socket> connect_once(const Address& address, const addrinfo& to, const Wa
 
 // Tries each address of the host once and divides the remaining time evenly among them.
 Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
-  auto list = resolve(address, false, wait);
+  auto list = resolve(address, AddressUse::kConnect, wait);
   if (!list.ok()) return list.error();
   int left = 0;
   for (const addrinfo* one = list->get(); one; one = one->ai_next) ++left;
@@ -82,7 +82,7 @@ Result<Listener> Listener::bind(const Address& address, int backlog) {
   const auto refuse = [&address](const std::string& why) {
     return Error{ExitCode::kUsage, fmt::format("cannot listen on {}: {}", to_string(address), why)};
   };
-  auto list = resolve(address, true, within(std::chrono::seconds(10)));
+  auto list = resolve(address, AddressUse::kListen, within(std::chrono::seconds(10)));
   if (!list.ok()) return refuse(list.error().message);
   std::vector<const addrinfo*> candidates;
   for (const addrinfo* one = list->get(); one; one = one->ai_next) candidates.push_back(one);

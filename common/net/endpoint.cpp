@@ -59,8 +59,8 @@ Result<Address> address_of(int fd, int (*query)(int, sockaddr*, socklen_t*) noex
                  static_cast<std::uint16_t>(std::stoul(port))};
 }
 
-Result<AddressList> resolve(const Address& address, bool passive, const Wait& wait) {
-  const int passive_flag = passive ? AI_PASSIVE : 0;
+Result<AddressList> resolve(const Address& address, AddressUse use, const Wait& wait) {
+  const int passive_flag = use == AddressUse::kListen ? AI_PASSIVE : 0;
   auto [code, list] = lookup(address, passive_flag | AI_NUMERICHOST);
   if (code == EAI_NONAME && !address.host.empty()) {
     auto state = std::make_shared<PendingLookup>();

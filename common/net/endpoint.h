@@ -19,8 +19,10 @@ struct AddrinfoDeleter {
 };
 using AddressList = std::unique_ptr<addrinfo, AddrinfoDeleter>;
 
+enum class AddressUse { kConnect, kListen };
+
 // The socket addresses of a host. The system's resolver has no timeout, so it runs in a detached
-// thread that may outlive the Wait. Errors carry kPeerLost. `passive`: addresses to listen on.
-Result<AddressList> resolve(const Address& address, bool passive, const Wait& wait);
+// thread that may outlive the Wait. Errors carry kPeerLost.
+Result<AddressList> resolve(const Address& address, AddressUse use, const Wait& wait);
 
 }  // namespace tilewright::net

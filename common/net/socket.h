@@ -6,7 +6,6 @@
 #include <sys/uio.h>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,14 +14,12 @@
 #include "common/base/file_descriptor.h"
 #include "common/base/result.h"
 #include "common/net/address.h"
+#include "common/net/tls.h"
 #include "common/net/wait.h"
 
 namespace tilewright::net {
 
-class TlsKey;
 class TlsStream;
-struct TlsLimits;
-using FindTlsKey = std::function<const TlsKey*(std::string_view identity)>;
 
 // Not thread-safe. Without TLS, one thread may read while another writes.
 class Socket {

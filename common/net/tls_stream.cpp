@@ -24,49 +24,64 @@ Error broken(std::string what) { return {ExitCode::kPeerLost, std::move(what)}; 
 
 }  // namespace
 
-TlsStream::TlsStream(int fd, bool client, const TlsLimits& limits)
-    : fd_(fd), limits_(limits), read_events_(POLLIN), write_events_(POLLOUT) {
-  const std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_method()));
+SSL_CTX* TlsStream::shared_context(Role role) {
+  static const std::unique_ptr<SSL_CTX, Free> client(make_context(Role::kClient));
+  static const std::unique_ptr<SSL_CTX, Free> server(make_context(Role::kServer));
+  return role == Role::kClient ? client.get() : server.get();
+}
+
+SSL_CTX* TlsStream::make_context(Role role) {
+  SSL_CTX* context = SSL_CTX_new(TLS_method());
   TW_CHECK(context != nullptr, "TLS is not available");
-  SSL_CTX* raw = context.get();
-  bool good = SSL_CTX_set_min_proto_version(raw, TLS1_3_VERSION) == 1 &&
-              SSL_CTX_set_max_proto_version(raw, TLS1_3_VERSION) == 1 &&
-              SSL_CTX_set_ciphersuites(raw, kSuite) == 1 && SSL_CTX_set_num_tickets(raw, 0) == 1;
-  SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                            SSL_MODE_RELEASE_BUFFERS);
-  if (client) {
+  TW_CHECK(SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+               SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1 &&
+               SSL_CTX_set_ciphersuites(context, kSuite) == 1 &&
+               SSL_CTX_set_num_tickets(context, 0) == 1,
+           "TLS 1.3 with {} is not available", kSuite);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                SSL_MODE_RELEASE_BUFFERS);
+  if (role == Role::kClient) {
     // The client trusts no certificate, so only the shared key authenticates a server. The server
     // has no certificate, so a client without the key cannot connect.
-    SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
-    SSL_CTX_set_psk_use_session_callback(raw, use_key);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+    SSL_CTX_set_psk_use_session_callback(context, use_key);
   } else {
-    SSL_CTX_set_psk_find_session_callback(raw, find_key);
+    SSL_CTX_set_psk_find_session_callback(context, find_key);
   }
-  ssl_.reset(SSL_new(raw));
+  return context;
+}
+
+TlsStream::TlsStream(int fd, Role role, const TlsLimits& limits)
+    : fd_(fd), limits_(limits), read_events_(POLLIN), write_events_(POLLOUT) {
+  ssl_.reset(SSL_new(shared_context(role)));
   // OpenSSL's socket BIO is unsuitable: its write(2) raises SIGPIPE.
   method_.reset(BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tilewright"));
-  good = good && ssl_ && method_ && BIO_meth_set_read(method_.get(), read_raw) == 1 &&
-         BIO_meth_set_write(method_.get(), write_raw) == 1 &&
-         BIO_meth_set_ctrl(method_.get(), control_raw) == 1;
+  const bool good = ssl_ && method_ && BIO_meth_set_read(method_.get(), read_raw) == 1 &&
+                    BIO_meth_set_write(method_.get(), write_raw) == 1 &&
+                    BIO_meth_set_ctrl(method_.get(), control_raw) == 1;
   BIO* bio = good ? BIO_new(method_.get()) : nullptr;
-  TW_CHECK(bio != nullptr, "TLS 1.3 with {} is not available", kSuite);
+  TW_CHECK(bio != nullptr, "no memory for a TLS connection");
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);
   SSL_set_app_data(ssl_.get(), this);
-  client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
+  if (role == Role::kClient) {
+    SSL_set_connect_state(ssl_.get());
+  } else {
+    SSL_set_accept_state(ssl_.get());
+  }
 }
 
 std::unique_ptr<TlsStream> TlsStream::client(int fd, const TlsKey& key, const TlsLimits& limits) {
-  std::unique_ptr<TlsStream> stream(new TlsStream(fd, true, limits));
+  std::unique_ptr<TlsStream> stream(new TlsStream(fd, Role::kClient, limits));
   stream->key_ = std::make_unique<TlsKey>(key);
   return stream;
 }
 
 std::unique_ptr<TlsStream> TlsStream::server(int fd, FindTlsKey find, std::string_view received,
                                              const TlsLimits& limits) {
-  std::unique_ptr<TlsStream> stream(new TlsStream(fd, false, limits));
+  std::unique_ptr<TlsStream> stream(new TlsStream(fd, Role::kServer, limits));
   stream->find_ = std::move(find);
   stream->received_ = received;
   return stream;

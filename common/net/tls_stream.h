@@ -37,7 +37,14 @@ class TlsStream {
   void end();
 
  private:
-  TlsStream(int fd, bool client, const TlsLimits& limits);
+  enum class Role { kClient, kServer };
+
+  TlsStream(int fd, Role role, const TlsLimits& limits);
+
+  // What all connections of this process share. It holds no key: the callbacks take the key from
+  // the connection. One for each connection would take half of a connection's memory.
+  static SSL_CTX* shared_context(Role role);
+  static SSL_CTX* make_context(Role role);
 
   // OpenSSL's callbacks.
   static int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,

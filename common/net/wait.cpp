@@ -38,8 +38,8 @@ void WakeUp::clear() {
 }
 
 int poll_timeout(MonotonicTime deadline, MonotonicTime now) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
+  const Duration left = std::clamp(deadline - now, Duration::zero(), kLongestWait);
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
 }
 
 Ready wait_ready(int fd, short events, const Wait& wait) {

@@ -45,7 +45,7 @@ enum class Ready { kYes, kTimedOut, kCancelled };
 Ready wait_ready(int fd, short events, const Wait& wait);
 
 // The timeout argument of poll(2) for a deadline: in milliseconds, rounded up, at least 0, at most
-// an hour.
+// kLongestWait.
 int poll_timeout(MonotonicTime deadline, MonotonicTime now = monotonic_now());
 
 }  // namespace tilewright::net

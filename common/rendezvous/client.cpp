@@ -310,7 +310,7 @@ bool Client::Impl::wait_for_work() {
       wake_up_.clear();
       if (stage_ == Stage::kJoining || epoch() != 0) return true;
     }
-    net::wait_ready(wake_up_.fd(), POLLIN, net::within(std::chrono::hours(1), &stop_token_));
+    net::wait_ready(wake_up_.fd(), POLLIN, net::within(kLongestWait, &stop_token_));
   }
 }
 

@@ -26,7 +26,8 @@
 //  - when reconnect_timeout has passed,
 //  - when another member gives the epoch up because its collectives failed,
 //  - when the owner reports that the worker has exited,
-//  - when a new instance of the process joins.
+//  - when a newer instance of the process joins. A new process has been in no epoch, so one that
+//    reports an epoch is the older of two, unless the other has been in an earlier epoch.
 //
 // Invariants (tests/unit/common/rendezvous/membership_property_test.cpp):
 //  - at most one epoch is current; its number is above every number assigned or seen before;
@@ -186,6 +187,7 @@ struct Member {
   std::optional<Disconnection> disconnected;     // nullopt: it is connected
   std::optional<MonotonicTime> reported_exited;  // when the owner reported its exit
   int last_rank = -1;                            // in its last epoch; -1: it was in none
+  Epoch latest_epoch = 0;                        // that it has been in; 0: its process is new
   Progress progress;
   bool operator==(const Member&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "common/contract/training_report.h"
 #include "common/rendezvous/fields.h"
 
 namespace tilewright::rendezvous {
@@ -121,7 +122,7 @@ json to_json(const Progress& progress) {
   }
   json slow_workers = json::array();
   for (const SlowWorker& slow : progress.slow_workers) {
-    if (slow_workers.size() == kMaxSlowWorkers) break;
+    if (slow_workers.size() == training_report::kMaxSlowWorkers) break;
     slow_workers.push_back({{"index", slow.process.worker_index},
                             {"slot", slow.process.local_rank},
                             {"slowdown", number(slow.slowdown)},
@@ -160,7 +161,7 @@ Progress progress(Fields& fields) {
   }
   fields.take_error(values);
   if (!fields.has("slow_workers")) return result;  // workers of earlier versions do not report them
-  for (const json& one : fields.array("slow_workers", kMaxSlowWorkers)) {
+  for (const json& one : fields.array("slow_workers", training_report::kMaxSlowWorkers)) {
     Fields slow(one, "slow worker");
     result.slow_workers.push_back({{static_cast<int>(slow.integer("index", 0, kMaxWorkerIndex)),
                                     static_cast<int>(slow.integer("slot", 0, kMaxLocalRank))},

@@ -351,7 +351,7 @@ void Server::Impl::read_all() {
 }
 
 MonotonicTime Server::Impl::next_wake() const {
-  MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + std::chrono::hours(1));
+  MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + kLongestWait);
   for (const auto& [uid, job] : jobs_)
     if (job.deadline) wake = std::min(wake, *job.deadline);
   for (const auto& [id, connection] : connections_) {

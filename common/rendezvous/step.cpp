@@ -74,7 +74,9 @@ class Step {
   // for its assignment.
   bool refuse_stale(const Member& member, Epoch epoch);
   void send_end_epoch(const MemberId& who, Epoch epoch);
-  void refuse(const MemberId& who, std::string message, bool finished = false);
+  void refuse(const MemberId& who, std::string message);
+  void refuse_after_end(const MemberId& who);
+  void refuse_replaced(const MemberId& who);
   void set_state(Member& member, MemberState state);
   // A member has a checkpoint of this step. The job must not lose it when the member does.
   void note_checkpoint(std::int64_t checkpoint_step) {
@@ -95,6 +97,9 @@ class Step {
   bool refuse_impossible_epoch(const Join& join);
   // Whether the join of a reconnecting member makes its epoch the current one.
   bool holds_newer_epoch(const Join& join) const;
+  // Refuses an instance whose place a newer one has taken, for example one that was lost with its
+  // network and is back.
+  bool refuse_older_instance(const Join& join);
   void replace_older_instance(const MemberId& who);
   void fence(const MemberId& who);
   // Continues the numbering above `epoch`, a later epoch than any known one, which a member gave
@@ -303,8 +308,16 @@ void Step::send_end_epoch(const MemberId& who, Epoch epoch) {
   emit(EndEpoch{who, epoch, std::move(reason), finished});
 }
 
-void Step::refuse(const MemberId& who, std::string message, bool finished) {
-  emit(Refuse{who, std::move(message), finished});
+void Step::refuse(const MemberId& who, std::string message) {
+  emit(Refuse{who, std::move(message)});
+}
+
+void Step::refuse_after_end(const MemberId& who) {
+  emit(Refuse{.to = who, .message = kJobHasFinished, .job_finished = true});
+}
+
+void Step::refuse_replaced(const MemberId& who) {
+  refuse(who, fmt::format("a newer process has replaced {}", to_string(who.process)));
 }
 
 void Step::set_state(Member& member, MemberState state) {
@@ -331,12 +344,16 @@ Member& Step::upsert_member(const Join& join, MemberState state) {
   member.last_seen = now_;
   member.disconnected.reset();
   member.reported_exited.reset();
+  member.latest_epoch = std::max(member.latest_epoch, reported_epoch(join));
   note_checkpoint(join.last_checkpoint_step);
   return member;
 }
 
 bool Step::admit(const Join& join) {
-  if (s_.phase == Phase::kClosed) return refuse(join.who, kJobHasFinished, true), false;
+  if (s_.phase == Phase::kClosed) {
+    refuse_after_end(join.who);
+    return false;
+  }
   if (s_.phase == Phase::kClosing) {
     const bool same_epoch = join.held_assignment && join.held_assignment->epoch == s_.latest_epoch;
     if (same_epoch && find_epoch_member(join.who) != nullptr &&
@@ -344,12 +361,12 @@ bool Step::admit(const Join& join) {
       return true;
     if (Member* member = find_member(join.who); member != nullptr && current_epoch_of(*member) != 0)
       remove_lost(*member, LossKind::kLeft, "joined again while the job was closing");
-    refuse(join.who, kJobHasFinished, true);
+    refuse_after_end(join.who);
     apply_due_transitions();
     return false;
   }
   if (std::ranges::find(s_.fenced, join.who) != s_.fenced.end()) {
-    refuse(join.who, fmt::format("a newer process has replaced {}", to_string(join.who.process)));
+    refuse_replaced(join.who);
     return false;
   }
   if (refuse_impossible_epoch(join)) return false;
@@ -364,6 +381,7 @@ bool Step::admit(const Join& join) {
            fmt::format("the job already has {} processes, the maximum", s_.members.size()));
     return false;
   }
+  if (refuse_older_instance(join)) return false;
   replace_older_instance(join.who);
   return true;
 }
@@ -402,12 +420,24 @@ bool Step::holds_newer_epoch(const Join& join) const {
          join.held_assignment->epoch >= s_.latest_epoch + (s_.current() ? 1 : 0);
 }
 
+bool Step::refuse_older_instance(const Join& join) {
+  const Epoch theirs = reported_epoch(join);
+  const auto other = s_.members.find(join.who.process);
+  if (theirs == 0 || other == s_.members.end() || other->second.who == join.who) return false;
+  const Epoch others = other->second.latest_epoch;
+  // It is in an epoch of which this coordinator, which has restarted, did not know.
+  if (others == 0 ? holds_newer_epoch(join) : theirs >= others) return false;
+  fence(join.who);
+  refuse_replaced(join.who);
+  return true;
+}
+
 void Step::replace_older_instance(const MemberId& who) {
   if (const auto existing = s_.members.find(who.process);
       existing != s_.members.end() && existing->second.who != who) {
     const MemberId old = existing->second.who;
     fence(old);
-    refuse(old, fmt::format("a newer process has replaced {}", to_string(old.process)));
+    refuse_replaced(old);
     remove_lost(existing->second, LossKind::kReplaced, "replaced by a newer process");
   }
   // While rebuilding: the older process of the held epoch has not reconnected and is now fenced.
@@ -665,6 +695,7 @@ void Step::form_epoch() {
     member->progress = {};
   }
   ++s_.latest_epoch;
+  for (Member* member : chosen) member->latest_epoch = s_.latest_epoch;
   s_.last_ended_epoch = s_.latest_epoch - 1;
   s_.formed_before = false;
   enter_phase(Phase::kRunning);
@@ -675,7 +706,7 @@ void Step::start_closing() {
   enter_phase(Phase::kClosing);
   std::erase_if(s_.members, [&](const auto& entry) {
     if (current_epoch_of(entry.second) != 0) return false;
-    refuse(entry.second.who, kJobHasFinished, true);
+    refuse_after_end(entry.second.who);
     return true;
   });
   for (EpochMember& epoch_member : s_.epoch_members)
@@ -717,7 +748,7 @@ void Step::apply_due_transitions() {
       const bool new_member = std::ranges::any_of(
           s_.members, [this](const auto& entry) { return is_waiting(entry.second); });
       const bool below_maximum = static_cast<int>(s_.epoch_members.size()) < s_.settings.max_world;
-      if (new_member && below_maximum && s_.settings.growth == Growth::kAtBoundary &&
+      if (new_member && below_maximum &&
           std::ranges::none_of(s_.epoch_members, &EpochMember::finished))
         request_reform();
       break;

@@ -22,9 +22,8 @@ inline constexpr std::uint64_t kMaxEpoch = 1ULL << 48;
 inline constexpr std::uint64_t kMaxUnstoredEpochs = 1 << 20;
 // Of the owner's number. Leaves more numbers below kMaxEpoch than a coordinator can assign.
 inline constexpr std::uint64_t kMaxStoredEpoch = kMaxEpoch / 2;
-inline constexpr std::size_t kMaxIsas = 16;         // entries of Join::isas
-inline constexpr std::size_t kMaxMetrics = 64;      // entries of Progress::metrics
-inline constexpr std::size_t kMaxSlowWorkers = 16;  // entries of Progress::slow_workers
+inline constexpr std::size_t kMaxIsas = 16;     // entries of Join::isas
+inline constexpr std::size_t kMaxMetrics = 64;  // entries of Progress::metrics
 
 using Epoch = std::uint64_t;  // 0: none
 
@@ -90,12 +89,6 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-// Whether a new member ends a running epoch.
-enum class Growth {
-  kAtBoundary,   // the coordinator asks the members to end it at a step boundary
-  kAtNextEpoch,  // the new member waits until the epoch ends for another reason
-};
-
 struct Settings {
   // Whether all epochs use the instruction set of the first one, as bitwise equal results need.
   // Otherwise each epoch uses the fastest one that its members have in common.
@@ -103,7 +96,6 @@ struct Settings {
   int min_world = 1;  // processes
   int max_world = 1;
   int expected = 1;  // with this many members an epoch forms immediately
-  Growth growth = Growth::kAtBoundary;
   // How long after the last join an epoch with fewer than `expected` members waits for another
   // join.
   Duration join_quiet_period = std::chrono::seconds(3);

@@ -196,7 +196,7 @@ void Server::Impl::handle(ConnectionId id, std::uint32_t events) {
 }
 
 MonotonicTime Server::Impl::next_wake() const {
-  MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + std::chrono::hours(1));
+  MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + kLongestWait);
   for (const auto& [id, shared] : stores_)
     if (shared.resume_at) wake = std::min(wake, *shared.resume_at);
   if (held_.size() > 0) {

@@ -9,15 +9,6 @@
 #include "common/base/printable.h"
 
 namespace tilewright::tcpstore {
-namespace {
-
-// A key in a message.
-std::string shown(const std::string& key) {
-  constexpr std::size_t kShownBytes = 80;
-  return printable(key.substr(0, kShownBytes)) + (key.size() > kShownBytes ? "..." : "");
-}
-
-}  // namespace
 
 Status Store::check_limits(std::size_t more_entries, std::size_t more_bytes) const {
   if (entries_ + more_entries > limits_.keys)
@@ -106,8 +97,8 @@ Result<std::int64_t> Store::number_at(const std::string& key) const {
   if (text.starts_with('+') && !text.substr(1).starts_with('-')) text.remove_prefix(1);
   std::int64_t number = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc())
-    return Error{ExitCode::kUsage,
-                 fmt::format("the value of key \"{}\" is not a number of 64 bits", shown(key))};
+    return Error{ExitCode::kUsage, fmt::format("the value of key {} is not a number of 64 bits",
+                                               quoted_excerpt(key))};
   return number;
 }
 
@@ -116,8 +107,8 @@ Result<std::int64_t> Store::add(const std::string& key, std::int64_t delta) {
   if (!before.ok()) return before.error();
   std::int64_t sum = 0;
   if (__builtin_add_overflow(*before, delta, &sum))
-    return Error{ExitCode::kUsage, fmt::format("{} + {} at key \"{}\" needs more than 64 bits",
-                                               *before, delta, shown(key))};
+    return Error{ExitCode::kUsage, fmt::format("{} + {} at key {} needs more than 64 bits", *before,
+                                               delta, quoted_excerpt(key))};
   if (Status status = set(key, std::to_string(sum)); !status.ok()) return status.error();
   return sum;
 }
@@ -184,7 +175,7 @@ Result<bool> Store::barrier(Client client, const std::string& key, std::int64_t 
   std::int64_t calls = 0;
   if (__builtin_add_overflow(*before, 1, &calls))
     return Error{ExitCode::kUsage,
-                 fmt::format("the barrier \"{}\" has been called too often", shown(key))};
+                 fmt::format("the barrier {} has been called too often", quoted_excerpt(key))};
   std::string value = std::to_string(calls);
   const std::size_t added = values_.contains(key) ? 0 : 1;
   const std::size_t more_bytes = growth(key, value.size());

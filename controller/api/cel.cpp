@@ -51,6 +51,11 @@ std::string batch_values() {
                      nominal_processes(), flag_or_default("gradient_accumulation_steps"));
 }
 
+// The beginning of the rule of a path.
+std::string_view or_empty(EmptyPath empty) {
+  return empty == EmptyPath::kAllowed ? "self == '' || " : "";
+}
+
 // 1, 2, 4 ... kMaxVirtualShards.
 std::string powers_of_two() {
   std::vector<std::int64_t> powers;
@@ -122,10 +127,10 @@ Rule subdomain(std::string_view expected) {
           .message_expression = found(expected, "self == '' ? 'nothing' : self")};
 }
 
-Rule trainer_path(bool may_be_empty) {
+Rule trainer_path(EmptyPath empty) {
   return {.rule = fmt::format("{}self.matches('^[^:]+:([^/]|$)') && "
                               "!self.matches('(?s)^[^:]*:(.*/)?[.][.](/.*)?$')",
-                              may_be_empty ? "self == '' || " : ""),
+                              or_empty(empty)),
           .message_expression =
               "\"found %s, expected %s\".format([self == '' ? 'nothing' : self, "
               "!self.matches('^[^:]+:') ? 'VOLUME:relative/path' : self.matches('^[^:]+:/') ? "
@@ -133,13 +138,12 @@ Rule trainer_path(bool may_be_empty) {
               "'..'\"])"};
 }
 
-Rule name_or_trainer_path(bool may_be_empty) {
-  const Rule path = trainer_path(may_be_empty);
+Rule name_or_trainer_path(EmptyPath empty) {
+  const Rule path = trainer_path(empty);
   return {.rule = fmt::format(
               "self.contains(':') ? ({}) : {}(size(self) <= {} && self.matches('{}') && "
               "!self.contains('..') && !self.contains('--'))",
-              path.rule, may_be_empty ? "self == '' || " : "", kMaxRepositoryIdBytes,
-              kRepositoryIdPattern),
+              path.rule, or_empty(empty), kMaxRepositoryIdBytes, kRepositoryIdPattern),
           .message_expression =
               fmt::format("self.contains(':') ? {} : {}", path.message_expression,
                           found(kExpectedNameOrPath, "self == '' ? 'nothing' : self"))};

@@ -31,10 +31,11 @@ std::vector<Rule> quantity();
 std::vector<Rule> optional_subdomain();
 // A DNS subdomain; `expected` names it in the message.
 Rule subdomain(std::string_view expected);
+enum class EmptyPath { kAllowed, kRefused };
 // VOLUME:relative/path.
-Rule trainer_path(bool may_be_empty);
+Rule trainer_path(EmptyPath empty);
 // VOLUME:relative/path or a name on the hub.
-Rule name_or_trainer_path(bool may_be_empty);
+Rule name_or_trainer_path(EmptyPath empty);
 // CEL: whether spec.trainer.args has one of these flags. `self` is spec.trainer.
 std::string in_arguments(const std::vector<std::string_view>& flags);
 // spec.trainer says which task to train.

@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/environment.h"
-#include "common/contract/ports.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/training_flags.h"
 
 namespace tilewright::api {
@@ -58,6 +58,21 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
   add("nominal_workers", std::to_string(nominal_workers(job)));
   add("max_workers", std::to_string(max_workers(job)));
   return words;
+}
+
+Result<TrainingArguments> training_arguments(const TrainJob& job) {
+  const Trainer& trainer = job.spec.trainer;
+  std::vector<std::string> words;
+  const auto add = [&words](std::string_view name, const std::string& value) {
+    if (!value.empty()) words.push_back(fmt::format("--{}={}", name, value));
+  };
+  add("task_name", trainer.task);
+  add("model_name_or_path", trainer.model);
+  add("data_dir", trainer.data);
+  add("output_dir", trainer.output);
+  add("cache_dir", trainer.cache);
+  for (const auto& [name, value] : trainer.flags) add(name, value);
+  return TrainingArguments::parse(words);
 }
 
 std::vector<std::string> expand_command(std::vector<std::string> command,

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/result.h"
+#include "common/contract/training_flags.h"
 #include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
 #include "controller/api/trainjob.h"
@@ -21,6 +23,10 @@ using PathResolver = std::function<std::string(const TrainerPath&)>;
 // tilewright-worker agent --nproc_per_node=N -- train ... . The job must be valid and have defaults
 // applied. $(VAR) is not expanded: the kubelet expands it in a pod, expand_command() elsewhere.
 std::vector<std::string> worker_command(const TrainJob& job, const PathResolver& resolve);
+
+// The flags of the training, with paths and variables as the manifest has them. Error (kUsage): a
+// value that the decoder would have refused.
+Result<TrainingArguments> training_arguments(const TrainJob& job);
 
 // Expands each argument.
 std::vector<std::string> expand_command(std::vector<std::string> command,

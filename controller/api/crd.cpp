@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -57,6 +58,15 @@ struct OuterRules {
   std::vector<Rule> job;
 };
 
+// Appends the rules of the field at `path`.
+void append_rules(std::vector<Rule>& target, const std::vector<Rule>& rules,
+                  const std::string& path) {
+  for (Rule rule : rules) {
+    rule.field_path = path;
+    target.push_back(std::move(rule));
+  }
+}
+
 // The type of a member without std::optional.
 template <typename T>
 struct Unwrapped {
@@ -104,10 +114,7 @@ std::string flag_description(const TrainingFlag& flag) {
 
 // CEL does not compare a double with an integer literal, so 0 becomes 0.0.
 std::string double_literal(double value) {
-  std::string text = fmt::format("{}", value);
-  if (text == "1e+15") text = "1000000000000000";
-  if (text == "1e+06") text = "1000000";
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+  return value == std::floor(value) ? fmt::format("{:.1f}", value) : fmt::format("{}", value);
 }
 
 std::string number_literal(const TrainingFlag& flag, double value) {
@@ -119,6 +126,9 @@ Rule flag_range(const TrainingFlag& flag) {
   std::string rule =
       fmt::format("self >= {} && self {} {}", number_literal(flag, flag.minimum),
                   flag.exclusive_maximum ? "<" : "<=", number_literal(flag, flag.maximum));
+  if (flag.counts_steps) {
+    rule = fmt::format("self > 0.0 && self < 1.0 || {} && self == double(int(self))", rule);
+  }
   if (flag.allows_minus_one) {
     rule = fmt::format("self == {} || ({})", number_literal(flag, -1), rule);
   }
@@ -132,6 +142,13 @@ Rule power_of_two_rule() {
   for (std::int64_t power = 1; power <= kMaxVirtualShards; power *= 2) values.push_back(power);
   return {.rule = fmt::format("self in [{}]", fmt::join(values, ", ")),
           .message_expression = cel::found("a power of two", "self", "%d")};
+}
+
+// The choices, and the words that normalize_flag_value() replaces with one.
+std::vector<std::string_view> accepted_words(const TrainingFlag& flag) {
+  std::vector<std::string_view> words = flag.choices;
+  for (const ChoiceSynonym& synonym : flag.synonyms) words.push_back(synonym.word);
+  return words;
 }
 
 json flag_schema(const TrainingFlag& flag) {
@@ -153,12 +170,13 @@ json flag_schema(const TrainingFlag& flag) {
       schema = string_schema(kWordLength);
       if (flag.volume_path) {
         schema = string_schema(kPathLength);
-        add_rules(schema, std::vector<Rule>{flag.hub_name ? cel::name_or_trainer_path(true)
-                                                          : cel::trainer_path(true)});
+        add_rules(schema, std::vector<Rule>{
+                              flag.hub_name ? cel::name_or_trainer_path(cel::EmptyPath::kAllowed)
+                                            : cel::trainer_path(cel::EmptyPath::kAllowed)});
       }
       break;
     case FlagType::kChoice:
-      schema = string_schema(0, flag.choices);
+      schema = string_schema(0, accepted_words(flag));
       break;
   }
   schema["description"] = flag_description(flag);
@@ -211,16 +229,9 @@ class SchemaBuilder : public FieldVisitor {
       if (!flag.in_manifest() || properties_.contains(flag.name)) continue;
       properties_[std::string(flag.name)] = flag_schema(flag);
     }
-    const auto add_outer = [](std::vector<Rule>& target, const std::vector<Rule>& rules,
-                              const char* path) {
-      for (Rule rule : rules) {
-        rule.field_path = path;
-        target.push_back(rule);
-      }
-    };
-    add_outer(outer_.spec, cel::path_references("resume_from_checkpoint", nullptr),
-              ".trainer.resume_from_checkpoint");
-    add_outer(outer_.job, cel::virtual_shards_limits(), ".spec.trainer.virtual_shards");
+    append_rules(outer_.spec, cel::path_references("resume_from_checkpoint", nullptr),
+                 ".trainer.resume_from_checkpoint");
+    append_rules(outer_.job, cel::virtual_shards_limits(), ".spec.trainer.virtual_shards");
   }
 
   void replica_specs(const Field& field, const std::optional<PyTorchReplicaSpec>&,
@@ -347,19 +358,12 @@ class SchemaBuilder : public FieldVisitor {
   }
 
   void collect_outer_rules(const Field& field, const json& schema) {
-    const auto add = [](std::vector<Rule>& target, RuleList rules, const std::string& path) {
-      if (rules == nullptr) return;
-      for (Rule rule : rules()) {
-        rule.field_path = path;
-        target.push_back(rule);
-      }
-    };
-    add(outer_.spec, field.spec_rules, path_of(field));
-    add(outer_.job, field.job_rules, ".spec" + path_of(field));
+    const std::string path = path_of(field);
+    if (field.spec_rules != nullptr) append_rules(outer_.spec, field.spec_rules(), path);
+    if (field.job_rules != nullptr) append_rules(outer_.job, field.job_rules(), ".spec" + path);
     if (field.immutable == nullptr) return;
     // The rule stands at spec, because the API server does not evaluate the transition rules of a
     // field that is added or removed.
-    const std::string path = path_of(field);
     const bool present = field.required || schema.contains("default");
     Rule rule = {.rule = present ? fmt::format("self{0} == oldSelf{0}", path)
                                  : fmt::format("has(self{0}) == has(oldSelf{0}) && (!has(self{0}) "
@@ -407,7 +411,7 @@ class SchemaBuilder : public FieldVisitor {
   std::vector<Rule> rules_;
 };
 
-json root_schema() {
+json trainjob_schema() {
   OuterRules outer;
   outer.job = cel::job_name();
   SchemaBuilder spec_builder("", outer);
@@ -446,15 +450,42 @@ json root_schema() {
   return schema;
 }
 
+json pytorchjob_schema() {
+  OuterRules none;
+  const auto schema_of = [&none](const auto& types, const char* description) {
+    SchemaBuilder builder("", none, Detail::kTypes);
+    visit_fields(builder, types);
+    json schema = builder.take();
+    schema["description"] = description;
+    return schema;
+  };
+  return {
+      {"type", "object"},
+      {"description",
+       "A PyTorchJob of Kubeflow's training operator v1. Its manifests run on Tilewright's "
+       "operator unchanged."},
+      {"properties",
+       {{"apiVersion", {{"type", "string"}}},
+        {"kind", {{"type", "string"}}},
+        {"metadata", {{"type", "object"}}},
+        {"spec",
+         schema_of(
+             PyTorchJobSpec(),
+             "The pods, and the policies for their number, restarts, suspension and clean-up.")},
+        {"status", schema_of(PyTorchJobStatus(), "State of the job. The operator writes it.")}}}};
+}
+
+enum class ColumnOutput { kAlways, kWide };  // kWide: only of `kubectl get -o wide`
+
 json column(const char* name, const char* type, const char* path, const char* description,
-            bool wide = false) {
+            ColumnOutput output = ColumnOutput::kAlways) {
   json result = {{"name", name}, {"type", type}, {"jsonPath", path}, {"description", description}};
-  if (wide) result["priority"] = 1;  // shown by `kubectl get -o wide`
+  if (output == ColumnOutput::kWide) result["priority"] = 1;
   return result;
 }
 
-json columns() {
-  constexpr bool kWide = true;
+json trainjob_columns() {
+  using enum ColumnOutput;
   return json::array(
       {column("Phase", "string", ".status.phase", "Current phase of the job."),
        column("Step", "string", ".status.summary.progress", "Completed and total optimizer steps."),
@@ -471,6 +502,53 @@ json columns() {
               "Directory of the last checkpoint.", kWide),
        column("Message", "string", ".status.summary.message",
               "Why the job is not running, or how it ended.", kWide)});
+}
+
+json pytorchjob_columns() {
+  using enum ColumnOutput;
+  return json::array(
+      {column("State", "string", ".status.conditions[-1:].type", "Type of the last condition."),
+       column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
+       column("Step", "string", ".status.tilewright.summary.progress",
+              "Completed and total optimizer steps.", kWide),
+       column("Message", "string", ".status.tilewright.summary.message",
+              "Why the job is not running, or how it ended.", kWide)});
+}
+
+struct CrdNames {
+  const char* api_version;  // group/version
+  const char* kind;
+  const char* plural;
+  const char* singular;
+  std::vector<const char*> short_names = {};
+  std::vector<const char*> categories = {};
+};
+
+// A CRD with one version and the subresources status and scale. `scale` has the paths of scale.
+json crd_of(const CrdNames& names, const json& columns, const json& scale, const json& schema) {
+  const std::string_view api_version = names.api_version;
+  const std::size_t slash = api_version.find('/');
+  const std::string_view group = api_version.substr(0, slash);
+  json spec_names = {{"kind", names.kind},
+                     {"listKind", fmt::format("{}List", names.kind)},
+                     {"plural", names.plural},
+                     {"singular", names.singular}};
+  if (!names.short_names.empty()) spec_names["shortNames"] = names.short_names;
+  if (!names.categories.empty()) spec_names["categories"] = names.categories;
+  const json version = {{"name", api_version.substr(slash + 1)},
+                        {"served", true},
+                        {"storage", true},
+                        {"subresources", {{"status", json::object()}, {"scale", scale}}},
+                        {"additionalPrinterColumns", columns},
+                        {"schema", {{"openAPIV3Schema", schema}}}};
+  return {{"apiVersion", "apiextensions.k8s.io/v1"},
+          {"kind", "CustomResourceDefinition"},
+          {"metadata", {{"name", fmt::format("{}.{}", names.plural, group)}}},
+          {"spec",
+           {{"group", group},
+            {"scope", "Namespaced"},
+            {"names", spec_names},
+            {"versions", json::array({version})}}}};
 }
 
 }  // namespace
@@ -492,90 +570,31 @@ json rules_schema(const std::vector<Rule>& rules) {
 }
 
 json trainjob_crd() {
-  const std::string_view version = kApiVersion;
-  return {{"apiVersion", "apiextensions.k8s.io/v1"},
-          {"kind", "CustomResourceDefinition"},
-          {"metadata", {{"name", fmt::format("{}.{}", kTrainJobPlural, kApiGroup)}}},
-          {"spec",
-           {{"group", kApiGroup},
-            {"scope", "Namespaced"},
-            {"names",
-             {{"kind", kTrainJobKind},
-              {"listKind", fmt::format("{}List", kTrainJobKind)},
-              {"plural", kTrainJobPlural},
-              {"singular", "trainjob"},
-              {"shortNames", {"tj", "twj"}},
-              {"categories", json::array({"tilewright"})}}},
-            {"versions", json::array({{{"name", version.substr(version.find('/') + 1)},
-                                       {"served", true},
-                                       {"storage", true},
-                                       {"subresources",
-                                        {{"status", json::object()},
-                                         {"scale",
-                                          {{"specReplicasPath", ".spec.worker.replicas"},
-                                           {"statusReplicasPath", ".status.replicas.active"},
-                                           {"labelSelectorPath", ".status.selector"}}}}},
-                                       {"additionalPrinterColumns", columns()},
-                                       {"schema", {{"openAPIV3Schema", root_schema()}}}}})}}}};
+  return crd_of({.api_version = kApiVersion,
+                 .kind = kTrainJobKind,
+                 .plural = kTrainJobPlural,
+                 .singular = "trainjob",
+                 .short_names = {"tj", "twj"},
+                 .categories = {"tilewright"}},
+                trainjob_columns(),
+                {{"specReplicasPath", ".spec.worker.replicas"},
+                 {"statusReplicasPath", ".status.replicas.active"},
+                 {"labelSelectorPath", ".status.selector"}},
+                trainjob_schema());
 }
 
 std::string trainjob_crd_yaml() { return kHeader + to_yaml(trainjob_crd()); }
 
 json pytorchjob_crd() {
-  OuterRules none;
-  const auto schema_of = [&none](const auto& types, const char* description) {
-    SchemaBuilder builder("", none, Detail::kTypes);
-    visit_fields(builder, types);
-    json schema = builder.take();
-    schema["description"] = description;
-    return schema;
-  };
-  const json schema = {
-      {"type", "object"},
-      {"description",
-       "A PyTorchJob of Kubeflow's training operator v1. Its manifests run on Tilewright's "
-       "operator unchanged."},
-      {"properties",
-       {{"apiVersion", {{"type", "string"}}},
-        {"kind", {{"type", "string"}}},
-        {"metadata", {{"type", "object"}}},
-        {"spec",
-         schema_of(
-             PyTorchJobSpec(),
-             "The pods, and the policies for their number, restarts, suspension and clean-up.")},
-        {"status", schema_of(PyTorchJobStatus(), "State of the job. The operator writes it.")}}}};
-  constexpr bool kWide = true;
-  const json columns = json::array(
-      {column("State", "string", ".status.conditions[-1:].type", "Type of the last condition."),
-       column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
-       column("Step", "string", ".status.tilewright.summary.progress",
-              "Completed and total optimizer steps.", kWide),
-       column("Message", "string", ".status.tilewright.summary.message",
-              "Why the job is not running, or how it ended.", kWide)});
-  const std::string_view version = kPyTorchJobApiVersion;
-  return {{"apiVersion", "apiextensions.k8s.io/v1"},
-          {"kind", "CustomResourceDefinition"},
-          {"metadata", {{"name", fmt::format("{}.{}", kPyTorchJobPlural, kKubeflowGroup)}}},
-          {"spec",
-           {{"group", kKubeflowGroup},
-            {"scope", "Namespaced"},
-            {"names",
-             {{"kind", kPyTorchJobKind},
-              {"listKind", fmt::format("{}List", kPyTorchJobKind)},
-              {"plural", kPyTorchJobPlural},
-              {"singular", "pytorchjob"}}},
-            {"versions",
-             json::array({{{"name", version.substr(version.find('/') + 1)},
-                           {"served", true},
-                           {"storage", true},
-                           {"subresources",
-                            {{"status", json::object()},
-                             {"scale",
-                              {{"specReplicasPath", ".spec.pytorchReplicaSpecs.Worker.replicas"},
-                               {"statusReplicasPath", ".status.replicaStatuses.Worker.active"},
-                               {"labelSelectorPath", ".status.replicaStatuses.Worker.selector"}}}}},
-                           {"additionalPrinterColumns", columns},
-                           {"schema", {{"openAPIV3Schema", schema}}}}})}}}};
+  return crd_of({.api_version = kPyTorchJobApiVersion,
+                 .kind = kPyTorchJobKind,
+                 .plural = kPyTorchJobPlural,
+                 .singular = "pytorchjob"},
+                pytorchjob_columns(),
+                {{"specReplicasPath", ".spec.pytorchReplicaSpecs.Worker.replicas"},
+                 {"statusReplicasPath", ".status.replicaStatuses.Worker.active"},
+                 {"labelSelectorPath", ".status.replicaStatuses.Worker.selector"}},
+                pytorchjob_schema());
 }
 
 std::string pytorchjob_crd_yaml() { return kHeader + to_yaml(pytorchjob_crd()); }

@@ -5,9 +5,11 @@
 #include <set>
 #include <type_traits>
 
+#include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/contract/training_flags.h"
+#include "common/contract/training_report.h"
 #include "common/contract/virtual_shards.h"
 #include "common/json/members.h"
 #include "controller/api/metadata_fields.h"
@@ -25,18 +27,12 @@ using nlohmann::json;
 // The value of a flag as on the command line; nullopt after reporting a wrong type or value.
 std::optional<std::string> flag_value_string(const ObjectReader& reader, const TrainingFlag& flag,
                                              const json& value) {
-  const bool fits = flag.type == FlagType::kBool    ? value.is_boolean()
-                    : flag.type == FlagType::kInt   ? value.is_number_integer()
-                    : flag.type == FlagType::kFloat ? value.is_number()
-                                                    : value.is_string();
-  if (!fits) {
+  if (!accepts_json(flag, value)) {
     std::string expected = describe_expected(flag);
     if (value.is_boolean() && flag.type == FlagType::kChoice) {
       expected += " (YAML reads yes, no, on and off as booleans; put the value in quotes)";
     }
-    if (value.is_string()) {
-      expected += describe_quoted_value(flag, value.get_ref<const std::string&>(), true);
-    }
+    expected += describe_quoted_value(flag, value);
     reader.type_error(flag.name, value, expected);
     return std::nullopt;
   }
@@ -118,15 +114,15 @@ class Decoder : public FieldVisitor {
     }
   }
 
-  // Accepts [{name: a}], as in a pod, and plain names.
   void references(const Field& field, const Field& item, std::vector<std::string>& names) {
     const json* list = reader_.take(field.name);
-    if (list != nullptr && list->is_array() && !list->empty() && list->front().is_object()) {
-      reader_.each_object(
-          field.name, [&](ObjectReader& inner) { inner.string(item.name, names.emplace_back()); });
-    } else {
-      reader_.strings(field.name, names);
+    if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string()) {
+      return reader_.type_error(field.name, list->front(),
+                                fmt::format("objects such as {{{}: {}}}", item.name,
+                                            excerpt(list->front().get<std::string>())));
     }
+    reader_.each_object(
+        field.name, [&](ObjectReader& inner) { inner.string(item.name, names.emplace_back()); });
   }
 
   // Kubeflow accepts the names of the types in any case. An unknown type is always an error: its
@@ -187,7 +183,11 @@ class Decoder : public FieldVisitor {
   }
   void read(const Field& field, std::int64_t& member) { reader_.integer(field.name, member); }
   void read(const Field& field, std::optional<std::int64_t>& member) {
-    reader_.integer(field.name, member);
+    const Bounds& bounds = field.bounds;
+    reader_.integer(field.name, member,
+                    bounds.limited()
+                        ? fmt::format("an integer from {} to {}", bounds.minimum, bounds.maximum)
+                        : "an integer");
   }
   void read(const Field& field, std::optional<ProcessCount>& member) {
     const json* value = reader_.peek(field.name);
@@ -306,8 +306,8 @@ class Decoder : public FieldVisitor {
       return Error{ExitCode::kManifest, std::move(message)};
     };
     if (argument.name.empty()) {
-      return refuse(fmt::format("found the argument \"{}\", expected --flag=value",
-                                argument.value.substr(0, 80)));
+      return refuse(fmt::format("found the argument {}, expected --flag=value",
+                                quoted_excerpt(argument.value)));
     }
     if (argument.name == kConfigFlag) {
       return refuse(fmt::format("--{}: expected flags, not a file of flags", argument.name));
@@ -316,7 +316,8 @@ class Decoder : public FieldVisitor {
     if (flag != nullptr && (flag->set_by_runtime || flag->secret)) {
       return refuse(fmt::format("--{}: {}", argument.name, reason_not_in_manifest(*flag)));
     }
-    return check_argument(argument);
+    // As in the other fields, and as the CRD does, only full names.
+    return check_argument(argument.abbreviated ? FlagArgument{.name = argument.name} : argument);
   }
 
   struct Alias {
@@ -336,6 +337,15 @@ void decode_member(ObjectReader& reader, const char* name, T& object) {
   });
 }
 
+// What to add if a TrainJob was expected and this is the version or kind of another job.
+std::string hint_of_kind(const json& found) {
+  if (!found.is_string()) return "";
+  const auto& text = found.get_ref<const std::string&>();
+  if (text.starts_with("trainer.kubeflow.org/"))
+    return ": this is a TrainJob of Kubeflow Trainer v2";
+  return text == kPyTorchJobKind ? "; tilewright convert makes a TrainJob of a PyTorchJob" : "";
+}
+
 void decode_kind(ObjectReader& reader, const char* api_version, const char* kind) {
   const std::pair<const char*, const char*> expected[] = {{"apiVersion", api_version},
                                                           {"kind", kind}};
@@ -344,7 +354,7 @@ void decode_kind(ObjectReader& reader, const char* api_version, const char* kind
     if (found == nullptr) {
       reader.context().error(name, fmt::format("found nothing, expected {}", value));
     } else if (*found != value) {
-      reader.type_error(name, *found, value);
+      reader.type_error(name, *found, value + hint_of_kind(*found));
     }
   }
 }
@@ -392,7 +402,9 @@ void bound_status(TrainJobStatus& status) {
   bound(status.progress->total_steps, 0, kLargest);
   if (status.progress->eta_seconds) bound(*status.progress->eta_seconds, 0, kLargest);
   std::vector<SlowWorker>& slow_workers = status.progress->slow_workers;
-  if (slow_workers.size() > kMaxSlowWorkers) slow_workers.resize(kMaxSlowWorkers);
+  if (slow_workers.size() > training_report::kMaxSlowWorkers) {
+    slow_workers.resize(training_report::kMaxSlowWorkers);
+  }
   for (SlowWorker& slow : slow_workers) {
     for (std::int64_t* number : {&slow.index, &slow.process, &slow.shards}) count(*number);
   }
@@ -407,30 +419,22 @@ void bound_status(PyTorchJobStatus& status) {
   }
 }
 
-void decode_root(const DecodeContext& context, const json& object, TrainJob& job) {
+template <typename Job>
+constexpr bool kIsPyTorchJob = std::is_same_v<Job, PyTorchJob>;
+
+template <typename Job>
+void decode_root(const DecodeContext& context, const json& object, Job& job) {
   ObjectReader reader(context, object, "");
-  decode_kind(reader, kApiVersion, kTrainJobKind);
+  decode_kind(reader, kIsPyTorchJob<Job> ? kPyTorchJobApiVersion : kApiVersion,
+              kIsPyTorchJob<Job> ? kPyTorchJobKind : kTrainJobKind);
   // The fields of another kind would only add errors that do not matter.
   if (!context.errors.empty()) return;
   decode_member(reader, "metadata", job.metadata);
   if (check_spec_size(context, object)) {
     decode_member(reader, "spec", job.spec);
-    check_pod_template_types(context, job.spec.worker.pod_template, "spec.worker.podTemplate");
-  } else {
-    reader.ignore("spec");
-  }
-  decode_member(reader, "status", job.status);
-  bound_status(job.status);
-  reader.finish();
-}
-
-void decode_root(const DecodeContext& context, const json& object, PyTorchJob& job) {
-  ObjectReader reader(context, object, "");
-  decode_kind(reader, kPyTorchJobApiVersion, kPyTorchJobKind);
-  if (!context.errors.empty()) return;
-  decode_member(reader, "metadata", job.metadata);
-  if (check_spec_size(context, object)) {
-    decode_member(reader, "spec", job.spec);
+    if constexpr (!kIsPyTorchJob<Job>) {
+      check_pod_template_types(context, job.spec.worker.pod_template, "spec.worker.podTemplate");
+    }
   } else {
     reader.ignore("spec");
   }
@@ -440,39 +444,39 @@ void decode_root(const DecodeContext& context, const json& object, PyTorchJob& j
 }
 
 template <typename Job>
-Decoded<Job> decode(Document document, bool pytorchjob) {
+Decoded<Job> decode(Document document) {
   Decoded<Job> decoded;
   decoded.positions = std::move(document.positions);
   decoded.errors = std::move(document.errors);
   if (decoded.errors.empty()) {
-    decode_root({decoded.positions, decoded.errors, true, pytorchjob}, document.tree, decoded.job);
+    decode_root({decoded.positions, decoded.errors, FieldValidation::kStrict, kIsPyTorchJob<Job>},
+                document.tree, decoded.job);
   }
   return decoded;
 }
 
 template <typename Job>
-Decoded<Job> decode(const json& object, bool strict, bool pytorchjob) {
+Decoded<Job> decode(const json& object, FieldValidation validation) {
   Decoded<Job> decoded;
-  decode_root({decoded.positions, decoded.errors, strict, pytorchjob}, object, decoded.job);
+  decode_root({decoded.positions, decoded.errors, validation, kIsPyTorchJob<Job>}, object,
+              decoded.job);
   return decoded;
 }
 
 }  // namespace
 
-DecodeResult decode_document(Document document) {
-  return decode<TrainJob>(std::move(document), false);
-}
+DecodeResult decode_document(Document document) { return decode<TrainJob>(std::move(document)); }
 
 DecodedPyTorchJob decode_pytorchjob_document(Document document) {
-  return decode<PyTorchJob>(std::move(document), true);
+  return decode<PyTorchJob>(std::move(document));
 }
 
-DecodeResult decode_object(const json& object, bool strict) {
-  return decode<TrainJob>(object, strict, false);
+DecodeResult decode_object(const json& object, FieldValidation validation) {
+  return decode<TrainJob>(object, validation);
 }
 
-DecodedPyTorchJob decode_pytorchjob(const json& object, bool strict) {
-  return decode<PyTorchJob>(object, strict, true);
+DecodedPyTorchJob decode_pytorchjob(const json& object, FieldValidation validation) {
+  return decode<PyTorchJob>(object, validation);
 }
 
 }  // namespace tilewright::api

@@ -25,8 +25,10 @@ using DecodedPyTorchJob = Decoded<PyTorchJob>;
 DecodeResult decode_document(Document document);
 DecodedPyTorchJob decode_pytorchjob_document(Document document);
 
-// Ignores unknown fields unless `strict`: a newer version of the API may have written the object.
-DecodeResult decode_object(const nlohmann::json& object, bool strict = false);
-DecodedPyTorchJob decode_pytorchjob(const nlohmann::json& object, bool strict = false);
+// Ignores unknown fields by default: a newer version of the API may have written the object.
+DecodeResult decode_object(const nlohmann::json& object,
+                           FieldValidation validation = FieldValidation::kIgnore);
+DecodedPyTorchJob decode_pytorchjob(const nlohmann::json& object,
+                                    FieldValidation validation = FieldValidation::kIgnore);
 
 }  // namespace tilewright::api

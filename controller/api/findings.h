@@ -7,6 +7,9 @@
 
 namespace tilewright::api {
 
+// Whether unknown fields are errors. Named like the parameter of the Kubernetes API.
+enum class FieldValidation { kIgnore, kStrict };
+
 struct Findings {
   std::vector<FieldError> errors;    // the job is rejected
   std::vector<FieldError> warnings;  // the job is accepted

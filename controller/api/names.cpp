@@ -53,6 +53,10 @@ bool is_label_key(std::string_view key) {
 
 bool is_label_value(std::string_view value) { return value.empty() || is_qualified_part(value); }
 
+bool is_gpu_resource(std::string_view name) {
+  return name.find("/gpu") != std::string_view::npos || name.starts_with("nvidia.com/");
+}
+
 bool is_env_name(std::string_view name) {
   if (name.empty()) return false;
   for (const char c : name) {

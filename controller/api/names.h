@@ -15,6 +15,8 @@ bool is_dns1035_label(std::string_view name);
 bool is_label_key(std::string_view key);
 // Empty, or valid as the name part of a label key.
 bool is_label_value(std::string_view value);
+// A resource such as nvidia.com/gpu.
+bool is_gpu_resource(std::string_view name);
 // The name of an environment variable: printable ASCII without '='.
 bool is_env_name(std::string_view name);
 

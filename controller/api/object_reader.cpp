@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "common/base/strings.h"
+#include "common/base/printable.h"
 #include "common/contract/nearest.h"
 #include "common/contract/training_flags.h"
 #include "common/json/timestamp.h"
@@ -14,8 +15,6 @@
 
 namespace tilewright::api {
 namespace {
-
-constexpr std::size_t kShownBytes = 80;
 
 // Fields of a TrainJob that have another name or path in a PyTorchJob or a pod.
 struct FieldHint {
@@ -65,6 +64,19 @@ std::string suggested_path(std::string_view name) {
   return {};
 }
 
+// Why a TrainJob has no field of a PyTorchJob; empty: it is no such field.
+std::string why_only_in_pytorchjob(std::string_view path, std::string_view name) {
+  if (path != "spec.elasticPolicy") return "";
+  if (name == "metrics") {
+    return "only in a PyTorchJob: no HorizontalPodAutoscaler is created; create one whose "
+           "scaleTargetRef is the TrainJob";
+  }
+  constexpr std::array<std::string_view, 4> kRendezvous = {"rdzvId", "rdzvHost", "rdzvPort",
+                                                           "standalone"};
+  const bool found = std::ranges::find(kRendezvous, name) != kRendezvous.end();
+  return found ? "only in a PyTorchJob: the workers rendezvous through the operator" : "";
+}
+
 }  // namespace
 
 void DecodeContext::error(const std::string& path, std::string message) const {
@@ -82,9 +94,7 @@ std::string describe_found(const nlohmann::json& value) {
     case nlohmann::json::value_t::string: {
       const auto& text = value.get_ref<const std::string&>();
       if (text.empty()) return "an empty string";
-      if (text.size() <= kShownBytes) return fmt::format("the string \"{}\"", text);
-      return fmt::format("the string \"{}...\"",
-                         text.substr(0, utf8_prefix_length(text, kShownBytes)));
+      return "the string " + quoted_excerpt(text);
     }
     case nlohmann::json::value_t::boolean:
       return value.get<bool>() ? "the boolean true" : "the boolean false";
@@ -145,13 +155,14 @@ void ObjectReader::boolean(std::string_view name, std::optional<bool>& target) {
   target = value->get<bool>();
 }
 
-void ObjectReader::integer(std::string_view name, std::optional<std::int64_t>& target) {
+void ObjectReader::integer(std::string_view name, std::optional<std::int64_t>& target,
+                           std::string_view expected) {
   const nlohmann::json* value = take(name);
   if (value == nullptr) return;
   // An unsigned integer above INT64_MAX would wrap.
   const bool fits = value->is_number_integer() &&
                     (!value->is_number_unsigned() || value->get<std::uint64_t>() <= INT64_MAX);
-  if (!fits) return type_error(name, *value, "an integer");
+  if (!fits) return type_error(name, *value, expected);
   target = value->get<std::int64_t>();
 }
 
@@ -184,10 +195,18 @@ void ObjectReader::timestamp(std::string_view name, Timestamp& target) {
 void ObjectReader::quantity(std::string_view name, std::optional<Quantity>& target) {
   const nlohmann::json* value = take(name);
   if (value == nullptr) return;
-  std::optional<Quantity> amount;
-  if (value->is_string()) amount = parse_quantity(value->get_ref<const std::string&>());
-  if (value->is_number()) amount = parse_quantity(value->dump());
-  if (!amount) return type_error(name, *value, "a quantity such as 2, 500m or 2Gi");
+  const std::string text = value->is_string()   ? value->get<std::string>()
+                           : value->is_number() ? value->dump()
+                                                : "";
+  const std::optional<Quantity> amount = parse_quantity(text);
+  if (!amount) {
+    return type_error(name, *value, "a quantity such as 2, 500m or 2Gi" + quantity_hint(text));
+  }
+  if (value->is_number_float() && std::trunc(value->get<double>()) != value->get<double>()) {
+    return type_error(
+        name, *value,
+        fmt::format("\"{}\" in quotes: the API server accepts an integer or a string", text));
+  }
   target = amount;
 }
 
@@ -275,10 +294,15 @@ std::vector<std::string> ObjectReader::remaining() const {
 }
 
 void ObjectReader::finish() {
-  if (!context_.strict) return;
+  if (context_.validation == FieldValidation::kIgnore) return;
   const std::vector<std::string_view> candidates(known_.begin(), known_.end());
   for (const std::string& name : remaining()) {
     const std::string path = path_of(name);
+    if (const std::string why = why_only_in_pytorchjob(path_, name);
+        !context_.pytorchjob && !why.empty()) {
+      context_.error(path, why);
+      continue;
+    }
     std::string place = context_.pytorchjob ? "" : suggested_path(name);
     if (place.empty() || place == path) {
       const std::string_view near = nearest_name(name, candidates);

@@ -23,7 +23,7 @@ namespace tilewright::api {
 struct DecodeContext {
   Positions& positions;
   std::vector<FieldError>& errors;
-  bool strict = true;       // unknown fields are errors
+  FieldValidation validation = FieldValidation::kStrict;
   bool pytorchjob = false;  // otherwise the manifest of a TrainJob
 
   void error(const std::string& path, std::string message) const;
@@ -52,7 +52,8 @@ class ObjectReader {
   void string(std::string_view name, std::string& target);
   void string(std::string_view name, std::optional<std::string>& target);
   void boolean(std::string_view name, std::optional<bool>& target);
-  void integer(std::string_view name, std::optional<std::int64_t>& target);
+  void integer(std::string_view name, std::optional<std::int64_t>& target,
+               std::string_view expected = "an integer");
   void integer(std::string_view name, std::int64_t& target);
   void number(std::string_view name, double& target);
   void number(std::string_view name, std::optional<double>& target);

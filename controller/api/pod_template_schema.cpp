@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/contract/labels.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
 #include "controller/api/cel.h"
 #include "controller/api/crd.h"
@@ -283,7 +284,9 @@ json pod_spec() {
                              {"ephemeralContainers", list_of(open_object(), 16)}});
   add_security_rules(schema, pod_security_rules());
   schema["properties"]["securityContext"]["properties"]["sysctls"] = sysctls();
-  schema["description"] = "Spec of the pod. The listed fields are those that are validated.";
+  schema["description"] =
+      "Spec of the pod. Fields of a PodSpec that are not listed here are allowed, such as "
+      "topologySpreadConstraints and dnsConfig; the listed ones are restricted or must not be set.";
   const std::pair<const char*, const char*> places[] = {
       {"restartPolicy", "use spec.worker.restartPolicy"},
       {"activeDeadlineSeconds", "use spec.runPolicy.activeDeadlineSeconds"},

@@ -262,7 +262,7 @@ void check_members(ObjectReader& reader, std::string_view type) {
 void check_pod_template_types(const DecodeContext& context, const json& overlay,
                               const std::string& path) {
   if (overlay.is_null()) return;
-  const DecodeContext lenient{context.positions, context.errors, false};
+  const DecodeContext lenient{context.positions, context.errors, FieldValidation::kIgnore};
   ObjectReader reader(lenient, overlay, path);
   check_members(reader, "PodTemplateSpec");
 }

@@ -40,10 +40,10 @@ std::int64_t rendezvous_port(const PyTorchReplicaSpec& replica) {
   return kPyTorchPort;
 }
 
-bool is_managed_here(const PyTorchJob& job, bool alone) {
+bool is_managed_here(const PyTorchJob& job, KubeflowOperator kubeflow) {
   const std::string manager = job.spec.run_policy.managed_by.value_or("");
   if (manager == kPyTorchJobManager) return true;
-  return alone && (manager.empty() || manager == kKubeflowManager);
+  return kubeflow == KubeflowOperator::kAbsent && (manager.empty() || manager == kKubeflowManager);
 }
 
 }  // namespace tilewright::api

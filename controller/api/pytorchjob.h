@@ -22,6 +22,7 @@ namespace tilewright::api {
 // A member of type std::optional is empty if the manifest does not set the field. Members marked
 // "defaulted" have a value after apply_defaults().
 
+// Unlike a TrainJob's RdzvSetting it may have any key.
 struct PyTorchRdzvSetting {
   std::string key;
   std::string value;
@@ -142,8 +143,10 @@ const nlohmann::json* pytorch_container(const PyTorchReplicaSpec& replica);
 // The port named pytorchjob-port of the container that trains; kPyTorchPort if there is none.
 std::int64_t rendezvous_port(const PyTorchReplicaSpec& replica);
 
-// Whether Tilewright's operator manages the job. `alone`: Kubeflow's operator does not run in the
-// cluster, so jobs without managedBy and those that name Kubeflow's are Tilewright's too.
-bool is_managed_here(const PyTorchJob& job, bool alone);
+// Whether Kubeflow's operator runs in the cluster, too.
+enum class KubeflowOperator { kAbsent, kPresent };
+// Whether Tilewright's operator manages the job. Where Kubeflow's operator is absent, jobs without
+// managedBy and those that name Kubeflow's are Tilewright's too.
+bool is_managed_here(const PyTorchJob& job, KubeflowOperator kubeflow);
 
 }  // namespace tilewright::api

@@ -1,5 +1,8 @@
 #include "controller/api/quantity.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -34,6 +37,30 @@ constexpr std::array kSuffixes = {
 };
 
 }  // namespace
+
+std::string quantity_hint(std::string_view text) {
+  if (text.starts_with('-')) return parse_quantity(text.substr(1)) ? ", above zero" : "";
+  const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view number = text.substr(0, end);
+  std::string_view suffix = text.substr(end);
+  if (number.empty() || number == "." || std::ranges::count(number, '.') > 1) return "";
+  const bool known =
+      std::ranges::any_of(kSuffixes, [&](const Suffix& one) { return one.text == suffix; });
+  // Exabytes exceed 64 bits of thousandths.
+  if (known || suffix == "E" || suffix == "Ei") return ", at most 9P";
+  if (suffix.ends_with('B') || suffix.ends_with('b')) suffix.remove_suffix(1);
+  if (suffix.empty() || suffix.size() > 2) return "";
+  // Only "k", 1000, is a small letter.
+  const char letter = suffix[0] == 'm' ? 'M'
+                      : suffix[0] >= 'a' && suffix[0] <= 'z'
+                          ? static_cast<char>(suffix[0] - 'a' + 'A')
+                          : suffix[0];
+  const std::string binary = fmt::format("{}{}i", number, letter);
+  const std::string decimal = fmt::format("{}{}", number, letter == 'K' ? 'k' : letter);
+  if (!parse_quantity(binary)) return "";
+  if (suffix.size() == 2) return suffix[1] == 'i' ? fmt::format("; did you mean {}?", binary) : "";
+  return fmt::format("; did you mean {} or {}?", decimal, binary);
+}
 
 std::optional<Quantity> parse_quantity(std::string_view text) {
   // 18 digits fit in 64 bits; the products below need 128 bits.

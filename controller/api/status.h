@@ -88,7 +88,6 @@ struct FailureRecord {
 inline constexpr std::size_t kMaxOutputDirectory = 4096;
 inline constexpr std::size_t kFailureHistoryLength = 10;
 inline constexpr std::size_t kMaxExcludedNodes = 64;
-inline constexpr std::size_t kMaxSlowWorkers = 16;
 inline constexpr std::size_t kFailureLogLines = 5;
 inline constexpr std::size_t kFailureLogLineBytes = 300;
 
@@ -113,7 +112,7 @@ struct Progress {
   std::optional<std::int64_t> eta_seconds;
   std::string last_checkpoint;            // directory name: checkpoint-500
   std::map<std::string, double> metrics;  // of the evaluation: accuracy, f1 ...
-  std::vector<SlowWorker> slow_workers;   // by rank, at most kMaxSlowWorkers
+  std::vector<SlowWorker> slow_workers;   // by rank, at most training_report::kMaxSlowWorkers
   Timestamp updated;
 
   bool operator==(const Progress&) const = default;

@@ -1,6 +1,7 @@
 // The fields of a TrainJob's status.
 #pragma once
 
+#include "common/contract/training_report.h"
 #include "controller/api/field.h"
 #include "controller/api/status.h"
 #include "controller/api/summary.h"
@@ -127,7 +128,7 @@ void visit_fields(Visitor& visitor, Of<Progress> auto& progress) {
   visitor(Field{.name = "slowWorkers",
                 .description = "Processes that stay slower than the others. In an exact training "
                                "their virtual shards move to the others.",
-                .max_items = static_cast<std::int64_t>(kMaxSlowWorkers),
+                .max_items = static_cast<std::int64_t>(training_report::kMaxSlowWorkers),
                 .atomic_list = true},
           progress.slow_workers);
   visitor(Field{"updated", "Time when the workers reported these values."}, progress.updated);
@@ -193,7 +194,9 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
           status.virtual_shards);
   visitor(Field{.name = "rendezvousEpoch",
                 .description =
-                    "Highest membership epoch so far. It increases when workers join or leave.",
+                    "Highest membership epoch so far. A membership epoch is a period in which the "
+                    "workers and their ranks stay the same, a rendezvous round of torchrun; the "
+                    "number increases when workers join or leave.",
                 .omit_zero = true},
           status.rendezvous_epoch);
   visitor(

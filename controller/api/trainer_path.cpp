@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include "common/base/check.h"
-#include "common/contract/ports.h"
+#include "common/base/printable.h"
+#include "common/contract/pod_paths.h"
 
 namespace tilewright::api {
 
@@ -14,7 +15,7 @@ Result<TrainerPath> parse_trainer_path(std::string_view text) {
   constexpr std::size_t kMaxPathBytes = 4000;
   const auto invalid = [&](std::string_view expected) {
     return Error{ExitCode::kManifest,
-                 fmt::format("found {}, expected {}", text.substr(0, 100), expected)};
+                 fmt::format("found {}, expected {}", excerpt(text), expected)};
   };
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos || colon == 0) return invalid("VOLUME:relative/path");

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
 
@@ -70,7 +71,7 @@ Result<Training> TrainingContainer::training() const {
   if (has_file || (!arguments.empty() && arguments.front().ends_with(".json"))) {
     return Error{ExitCode::kUsage, "found a file of flags, expected the flags themselves"};
   }
-  Result<TrainingArguments> parsed = TrainingArguments::parse(arguments);
+  Result<TrainingArguments> parsed = TrainingArguments::parse(launch::train_arguments(*command));
   if (!parsed.ok()) return parsed.error();
   return Training{std::move(*command), std::move(*parsed)};
 }
@@ -80,8 +81,10 @@ std::string TrainingContainer::path_of_flag(const std::string& name) const {
     const std::string normal = normal_name(word.text);
     if (!normal.starts_with("__")) continue;
     if (normal == "__" + name || normal == "__no_" + name) return word.path;
-    const TrainingFlag* flag = find_training_flag(std::string_view(normal).substr(2));
-    if (flag != nullptr && flag->name == name) return word.path;  // by an alias
+    for (const FlagArgument& argument : split_command_line(std::span(&word.text, 1))) {
+      // By an alias or the beginning of its name.
+      if (argument.flag != nullptr && argument.flag->name == name) return word.path;
+    }
   }
   // A script of bash is one word.
   for (const Word& word : words_) {
@@ -119,6 +122,13 @@ std::optional<std::int64_t> GivenProcesses::number() const {
   const bool valid = outcome.ec == std::errc() && outcome.ptr == text.data() + text.size();
   return valid && number >= 1 && number <= kMaxProcessesPerNode ? std::optional(number)
                                                                 : std::nullopt;
+}
+
+std::string GivenProcesses::problem() const {
+  if (text == "auto" || text == "cpu" || number()) return "";
+  const bool device = text == "gpu" || text == "xpu";
+  return fmt::format("found {}, expected auto, cpu or an integer from 1 to {}{}", excerpt(text),
+                     kMaxProcessesPerNode, device ? ": Tilewright computes on CPUs only" : "");
 }
 
 GivenProcesses given_processes(const PyTorchJobSpec& spec) {

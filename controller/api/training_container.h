@@ -67,6 +67,8 @@ struct GivenProcesses {
 
   // nullopt: one for each NUMA node, or no number of processes.
   std::optional<std::int64_t> number() const;
+  // "found gpu, expected ..." if Tilewright's trainer does not have this; empty otherwise.
+  std::string problem() const;
 };
 // As the fields of the PyTorchJob give it, which must have defaults.
 GivenProcesses given_processes(const PyTorchJobSpec& spec);

@@ -207,7 +207,7 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
     return std::vector<Rule>{
         {.rule = "self.?do_train.orValue(true) || self.?do_eval.orValue(true) || "
                  "self.?do_predict.orValue(false) || has(self.args)",
-         .message = "found do_train and do_eval false, expected at least one of them, or "
+         .message = "found do_train=false and do_eval=false, expected at least one of them, or "
                     "do_predict, true",
          .field_path = ".do_train"},
         cel::some_task()};
@@ -225,17 +225,21 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
                 .alias = "model_name_or_path",
                 .expected = kExpectedNameOrPath,
                 .max_length = kPathLength,
-                .rules = [] { return std::vector<Rule>{cel::name_or_trainer_path(false)}; },
+                .rules =
+                    [] {
+                      return std::vector<Rule>{cel::name_or_trainer_path(cel::EmptyPath::kRefused)};
+                    },
                 .spec_rules = [] { return cel::path_references("model", "model_name_or_path"); }},
           trainer.model);
-  visitor(Field{.name = "data",
-                .description = "Directory with the train and dev files of the task. If unset, the "
-                               "task's data set is downloaded from the Hugging Face hub.",
-                .alias = "data_dir",
-                .max_length = kPathLength,
-                .rules = [] { return std::vector<Rule>{cel::trainer_path(false)}; },
-                .spec_rules = [] { return cel::path_references("data", "data_dir"); }},
-          trainer.data);
+  visitor(
+      Field{.name = "data",
+            .description = "Directory with the train and dev files of the task. If unset, the "
+                           "task's data set is downloaded from the Hugging Face hub.",
+            .alias = "data_dir",
+            .max_length = kPathLength,
+            .rules = [] { return std::vector<Rule>{cel::trainer_path(cel::EmptyPath::kRefused)}; },
+            .spec_rules = [] { return cel::path_references("data", "data_dir"); }},
+      trainer.data);
   visitor(Field{.name = "output",
                 .description = "Directory for checkpoints, the trained model and its results.",
                 .alias = "output_dir",
@@ -243,7 +247,8 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
                 .max_length = kPathLength,
                 .rules =
                     [] {
-                      return std::vector<Rule>{cel::trainer_path(false), cel::below_volume()};
+                      return std::vector<Rule>{cel::trainer_path(cel::EmptyPath::kRefused),
+                                               cel::below_volume()};
                     },
                 .spec_rules =
                     [] {
@@ -252,15 +257,16 @@ void visit_fields(Visitor& visitor, Of<Trainer> auto& trainer) {
                       return rules;
                     }},
           trainer.output);
-  visitor(Field{.name = "cache",
-                .description = "Directory for downloads from the Hugging Face hub, shared by the "
-                               "workers. If unset, each pod downloads them to its own /tmp unless "
-                               "worker.env sets HF_HOME or HF_HUB_CACHE.",
-                .alias = "cache_dir",
-                .max_length = kPathLength,
-                .rules = [] { return std::vector<Rule>{cel::trainer_path(false)}; },
-                .spec_rules = [] { return cel::path_references("cache", "cache_dir"); }},
-          trainer.cache);
+  visitor(
+      Field{.name = "cache",
+            .description = "Directory for downloads from the Hugging Face hub, shared by the "
+                           "workers. If unset, each pod downloads them to its own /tmp unless "
+                           "worker.env sets HF_HOME or HF_HUB_CACHE.",
+            .alias = "cache_dir",
+            .max_length = kPathLength,
+            .rules = [] { return std::vector<Rule>{cel::trainer_path(cel::EmptyPath::kRefused)}; },
+            .spec_rules = [] { return cel::path_references("cache", "cache_dir"); }},
+      trainer.cache);
   visitor.training_flags(trainer.flags);
   visitor.training_arguments(
       Field{.name = "args",
@@ -343,8 +349,10 @@ void visit_fields(Visitor& visitor, Of<Worker> auto& worker) {
           worker.image);
   visitor(Field{"imagePullPolicy", "When the image is pulled."}, worker.image_pull_policy);
   static const std::string kRestartPolicy = fmt::format(
-      "When a failed worker is restarted, in a new pod. {} elasticPolicy.maxRestarts "
-      "limits the restarts after failures of the program.",
+      "When a failed worker is restarted, in a new pod. {} With every policy, exit codes 2 (a bad "
+      "flag or variable) and 14 (the output directory is refused) fail the job, because a restart "
+      "would fail again. elasticPolicy.maxRestarts limits the restarts after failures of the "
+      "program.",
       kRestartPolicyMeanings);
   visitor(Field{.name = "restartPolicy",
                 .description = kRestartPolicy.c_str(),

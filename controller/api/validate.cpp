@@ -1,5 +1,6 @@
 #include "controller/api/validate.h"
 
+#include "common/base/printable.h"
 #include "common/contract/labels.h"
 #include "controller/api/bounds_checker.h"
 #include "controller/api/defaults.h"
@@ -54,10 +55,7 @@ void validate_bounds(const TrainJob& job, FindingCollector& collector) {
 }
 
 std::string describe_value(std::string_view text) {
-  if (text.empty()) return "nothing";
-  constexpr std::size_t kMaxShownBytes = 80;
-  return text.size() <= kMaxShownBytes ? std::string(text)
-                                       : std::string(text.substr(0, kMaxShownBytes)) + "...";
+  return text.empty() ? "nothing" : excerpt(text);
 }
 
 void validate_metadata(const ObjectMeta& metadata, std::int64_t max_workers,
@@ -125,7 +123,8 @@ Result<ValidatedJob> check_document(Document document, std::string_view file, Ta
     findings.append(validate_for_cluster(decoded.job, decoded.positions));
   }
   if (!findings.ok()) return Error{ExitCode::kManifest, sentences(findings.errors, file)};
-  return ValidatedJob{std::move(decoded.job), std::move(findings.warnings)};
+  return ValidatedJob{std::move(decoded.job), std::move(findings.warnings),
+                      std::move(decoded.positions)};
 }
 
 }  // namespace tilewright::api

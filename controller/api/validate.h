@@ -32,6 +32,7 @@ enum class Target { kAnywhere, kLocal, kCluster };
 struct ValidatedJob {
   TrainJob job;  // with defaults applied
   std::vector<FieldError> warnings;
+  Positions positions;  // of the manifest's fields
 };
 
 // Decodes, applies defaults and validates. The Error (kManifest) contains one sentence per line,

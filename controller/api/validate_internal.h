@@ -59,7 +59,7 @@ void check_shared_memory_volume(const std::string& name, const nlohmann::json& s
 void check_volume_sources(const nlohmann::json& volume, const std::string& path,
                           FindingCollector& collector);
 
-// "nothing" for an empty string. Long strings are truncated.
+// The excerpt of a value; "nothing" for an empty string.
 std::string describe_value(std::string_view text);
 
 // nullptr if the job has no such volume.

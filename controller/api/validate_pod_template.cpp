@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "common/contract/labels.h"
-#include "common/contract/ports.h"
+#include "common/contract/pod_paths.h"
 #include "common/json/members.h"
 #include "controller/api/command.h"
 #include "controller/api/object_reader.h"

@@ -1,11 +1,13 @@
 // Checks spec.trainer: task, paths on volumes, names on the hub, flags.
 #include <algorithm>
+#include <array>
 
 #include "common/contract/environment.h"
 #include "common/contract/nearest.h"
-#include "common/contract/ports.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/repository_id.h"
 #include "common/contract/tasks.h"
+#include "common/contract/training_checks.h"
 #include "common/contract/training_flags.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
@@ -139,12 +141,6 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
   const DatasetTask of_dataset =
       dataset_name.empty() ? DatasetTask()
                            : task_of_dataset(dataset_name, flag_value(job, "dataset_config_name"));
-  if (!dataset_name.empty() && !job.spec.trainer.data.empty()) {
-    collector.error(
-        "spec.trainer.dataset_name",
-        fmt::format("found {} and the directory {} in data, expected only one of them",
-                    describe_value(dataset_name), describe_value(job.spec.trainer.data)));
-  }
   if (task.empty()) {
     if (!of_dataset.message.empty()) {
       collector.error(fmt::format("spec.trainer.{}", of_dataset.wrong_flag), of_dataset.message);
@@ -165,18 +161,74 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
     return collector.error("spec.trainer.task",
                            fmt::format("found {}, expected {}", describe_value(task), *normal));
   }
-  if (!of_dataset.task.empty() && of_dataset.task != task) {
-    collector.error("spec.trainer.dataset_name",
-                    fmt::format("found {}, expected a data set of the task {}",
-                                describe_value(dataset_name), task));
+  if (!dataset_name.empty()) {
+    const DatasetTask conflict =
+        task_of_dataset(dataset_name, flag_value(job, "dataset_config_name"), task);
+    if (!conflict.message.empty()) {
+      collector.error(fmt::format("spec.trainer.{}", conflict.wrong_flag), conflict.message);
+    }
   }
-  const bool answers_questions = std::ranges::any_of(
-      question_answering_tasks(), [&](const auto& known) { return known.name == task; });
-  if (has_own_files(job) && !answers_questions) {
+  if (has_own_files(job) && !answers_questions(task)) {
     collector.error("spec.trainer.task",
                     fmt::format("must not be set with files of your own: the GLUE task {} has its "
                                 "own files",
                                 task));
+  }
+}
+
+// The field of spec.trainer that has the value of a flag.
+std::string field_of(std::string_view flag) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kFields = {
+      {{"task_name", "task"},
+       {"model_name_or_path", "model"},
+       {"data_dir", "data"},
+       {"output_dir", "output"},
+       {"cache_dir", "cache"}}};
+  const auto renamed =
+      std::ranges::find(kFields, flag, [](const auto& pair) { return pair.first; });
+  return fmt::format("spec.trainer.{}", renamed == kFields.end() ? flag : renamed->second);
+}
+
+// Flags in a sentence, without the dashes of a command line.
+std::string without_dashes(std::string_view sentence) {
+  std::string text;
+  for (std::size_t i = 0; i < sentence.size(); ++i) {
+    const bool begins = i == 0 || sentence[i - 1] == ' ';
+    if (begins && sentence.substr(i).starts_with("--")) i += 2;
+    if (i < sentence.size()) text += sentence[i];
+  }
+  return text;
+}
+
+// What the worker checks before it reads the model and the data.
+void validate_flags_together(const TrainJob& job, FindingCollector& collector) {
+  const Result<TrainingArguments> arguments = training_arguments(job);
+  if (!arguments.ok()) return;  // the decoder has checked each flag
+  TrainingSettings settings = arguments->settings();
+  resolve_actions(*arguments, settings);
+  settings.task_name = task_name(job);
+  if (settings.task_name.empty() && has_own_files(job) && !run_qa_flag(*arguments).empty()) {
+    settings.task_name = question_answering_task(settings.version_2_with_negative);
+  }
+  std::vector<FlagProblem> problems = conflicting_flags(*arguments, settings);
+  for (FlagProblem& file : missing_files(settings)) problems.push_back(std::move(file));
+  if (!settings.task_name.empty()) {
+    const auto metric =
+        unknown_metric(settings, settings.metric_for_best_model,
+                       evaluation_metrics(settings.task_name, settings.version_2_with_negative));
+    if (metric) problems.push_back(*metric);
+  }
+  for (FlagProblem& file : unknown_suffixes(settings)) {
+    // The end of the name may be in a variable.
+    if (flag_value(job, file.flag).find("$(") == std::string::npos) {
+      problems.push_back(std::move(file));
+    }
+  }
+  for (const FlagProblem& problem : problems) {
+    collector.error(field_of(problem.flag),
+                    without_dashes(fmt::format("found {}, expected {}",
+                                               problem.found.empty() ? "nothing" : problem.found,
+                                               problem.expected)));
   }
 }
 
@@ -208,12 +260,7 @@ void validate_trainer(const TrainJob& job, FindingCollector& collector) {
     paths.check(std::string(flag.name), path, flag.hub_name ? Kind::kNameOrPath : Kind::kPath);
   }
   for (const auto& [flag, value] : trainer.flags) paths.check_length(flag, value);
-  if (flag_value(job, "do_train") == "false" && flag_value(job, "do_eval") == "false" &&
-      flag_value(job, "do_predict") == "false") {
-    collector.error("spec.trainer.do_train",
-                    "found do_train and do_eval false, expected at least one of them, or "
-                    "do_predict, true");
-  }
+  validate_flags_together(job, collector);
   warn_about_flags_without_effect(job, collector);
 }
 

@@ -28,6 +28,10 @@ void validate_resources(const Worker& worker, FindingCollector& collector) {
                                 : fmt::format("unknown resource; did you mean {}?", near));
     } else if (amount.milli <= 0) {
       collector.error(path, fmt::format("found {}, expected a quantity above zero", amount.text));
+    } else if (is_gpu_resource(name)) {
+      collector.warn(path, fmt::format("found {}: Tilewright computes on CPUs only, so the workers "
+                                       "reserve it and do not use it",
+                                       amount.text));
     }
   }
   const Quantity& cpu = worker.resources.at("cpu");

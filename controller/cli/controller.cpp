@@ -15,6 +15,7 @@
 #include "common/host/host.h"
 #include "common/process/signals.h"
 #include "controller/api/names.h"
+#include "controller/api/pytorchjob.h"
 #include "controller/cli/gang_scheduler_option.h"
 #include "controller/client/config.h"
 #include "controller/operator/operator.h"
@@ -190,7 +191,7 @@ void add_controller_command(CLI::App& app, int& exit_code) {
   command->add_flag("--enable_pytorchjobs", to.pytorch_jobs.enabled,
                     "Also run PyTorchJobs of kubeflow.org/v1");
   command->add_flag_callback(
-      "--beside_kubeflow", [&to] { to.pytorch_jobs.alone = false; },
+      "--beside_kubeflow", [&to] { to.pytorch_jobs.kubeflow = api::KubeflowOperator::kPresent; },
       "Kubeflow's training operator also runs in the cluster: run only PyTorchJobs whose "
       "spec.runPolicy.managedBy names this operator");
   command->add_option(

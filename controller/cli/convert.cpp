@@ -12,6 +12,7 @@
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
 #include "controller/api/validate.h"
+#include "controller/cli/documents.h"
 #include "controller/convert/convert.h"
 
 namespace tilewright {
@@ -44,7 +45,7 @@ Result<std::string> convert_file(const std::filesystem::path& file, std::ostream
   if (!text.ok()) return text.error();
   std::string converted;
   std::string errors;
-  std::vector<Document> documents = read_yaml_documents(*text);
+  std::vector<Document> documents = read_objects(*text);
   for (Document& document : documents) {
     const std::string kind = string_member(document.tree, "kind");
     if (document.errors.empty() && documents.size() > 1 && kind != kPyTorchJobKind) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "common/base/commit.h"
 #include "common/base/exit_codes.h"
@@ -31,7 +32,8 @@ int main(int argc, char** argv) {
   tilewright::add_crd_command(app);
   // For `make docs`; an empty group hides it from --help.
   app.add_subcommand("reference", "Print docs/reference.md")->group("")->callback([] {
-    fmt::print("{}", tilewright::reference_page());
+    std::fputs(tilewright::reference_page().c_str(), stdout);
   });
-  return tilewright::parse_command_line(app, argc, argv).value_or(exit_code);
+  exit_code = tilewright::parse_command_line(app, argc, argv).value_or(exit_code);
+  return tilewright::finish_output("tilewright", exit_code);
 }

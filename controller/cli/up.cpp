@@ -22,13 +22,16 @@ void add_up_command(CLI::App& app, int& exit_code) {
       "Name of the job in place of metadata.name, for example to resume a job with a generated "
       "name");
   up->add_flag("--replace", options->replace,
-               "Discard an existing job of the same name and start again");
+               "Discard an existing job of the same name, start again and overwrite its output");
   up->add_flag("--verbose", options->verbose,
                "Print every line that the workers write, not only the summary");
   up->add_option("--log_level", options->log_level,
                  "Lowest level of messages that the rendezvous server logs")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();
+  up->footer(
+      "The workers share all CPUs of this machine; spec.worker.resources has no effect. Ctrl-C "
+      "suspends the job, and `tilewright up` with its name resumes it.");
   up->callback([options, &exit_code] { exit_code = local::run_up(*options); });
 }
 

@@ -2,24 +2,41 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "common/contract/labels.h"
+#include "common/contract/nearest.h"
+#include "common/contract/pod_paths.h"
 #include "common/json/document.h"
 #include "common/json/members.h"
 #include "controller/api/defaults.h"
 #include "controller/api/validate.h"
+#include "controller/cli/documents.h"
 #include "controller/client/config.h"
 #include "controller/convert/convert.h"
+#include "controller/convert/native.h"
 #include "controller/operator/preflight.h"
 
 namespace tilewright {
 namespace {
 
 constexpr std::chrono::seconds kClusterDeadline{30};
+
+// "a", "a and b", "a, b and c".
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  }
+  return text;
+}
 
 std::string summary(const api::TrainJob& job) {
   const api::ElasticPolicy& elastic = job.spec.elastic_policy;
@@ -33,22 +50,80 @@ std::string summary(const api::TrainJob& job) {
   } else if (processes.number > 1) {
     workers += fmt::format(" of {} processes", processes.number);
   }
-  return fmt::format("{} on {} with cpu {} and memory {} each, {} examples per step in {} shards",
-                     api::describe_task(job), workers, job.spec.worker.resources.at("cpu").text,
-                     job.spec.worker.resources.at("memory").text, api::global_batch(job),
+  const auto& resources = job.spec.worker.resources;
+  std::vector<std::string> amounts;
+  for (const char* name : {"cpu", "memory"}) {
+    amounts.push_back(fmt::format("{} {}", name, resources.at(name).text));
+  }
+  for (const auto& [name, amount] : resources) {
+    if (name == "cpu" || name == "memory") continue;
+    amounts.push_back(fmt::format("{} {}", name, amount.text));
+  }
+  return fmt::format("{} on {} with {} each, {} examples per step in {} shards",
+                     api::describe_task(job), workers, listed(amounts), api::global_batch(job),
                      api::virtual_shards(job));
+}
+
+// What the job lacks that `tilewright up` needs: "the volume work needs local".
+std::string missing_for_local(const api::TrainJob& job) {
+  std::vector<std::string> volumes, variables, parts;
+  for (const api::Volume& volume : job.spec.volumes) {
+    if (!volume.local) volumes.push_back(volume.name);
+  }
+  for (const api::EnvVar& variable : job.spec.worker.env) {
+    if (!variable.value_from.is_null()) variables.push_back(variable.name);
+  }
+  const auto add = [&](const char* what, const std::vector<std::string>& names, const char* need) {
+    if (names.empty()) return;
+    const bool one = names.size() == 1;
+    parts.push_back(fmt::format("the {}{} {} need{} {}", what, one ? "" : "s", listed(names),
+                                one ? "s" : "", need));
+  };
+  add("volume", volumes, "local");
+  add("variable", variables, "a value");
+  return listed(parts);
+}
+
+// Why a job can run neither on this machine nor in a cluster, without what `reported` says already.
+std::vector<FieldError> errors_of_both(const api::TrainJob& job, const api::Findings& local,
+                                       const api::Findings& cluster,
+                                       const std::vector<FieldError>& reported) {
+  const auto& volumes = job.spec.volumes;
+  const bool for_local = std::ranges::any_of(
+      volumes, [](const api::Volume& volume) { return volume.local.has_value(); });
+  const bool for_cluster = std::ranges::any_of(
+      volumes, [](const api::Volume& volume) { return !volume.source.is_null(); });
+  std::vector<FieldError> errors;
+  const auto add = [&](const api::Findings& findings) {
+    for (const FieldError& error : findings.errors) {
+      const bool known = std::ranges::any_of(reported, [&](const FieldError& other) {
+        return error.path == other.path || error.path.starts_with(other.path + ".");
+      });
+      if (!known) errors.push_back(error);
+    }
+  };
+  // A manifest that was written for one of them needs nothing of the other.
+  if (for_local || !for_cluster) add(local);
+  if (for_cluster || !for_local) add(cluster);
+  return errors;
 }
 
 void print(std::ostream& err, const std::string& text) {
   if (!text.empty()) err << text << '\n';
 }
 
+// `remark`: at the end of each line.
+void print_remarks(std::ostream& err, const std::vector<FieldError>& findings,
+                   const std::string& file, std::string_view remark) {
+  for (FieldError finding : findings) {
+    finding.message += fmt::format(" ({})", remark);
+    print(err, finding.sentence(file));
+  }
+}
+
 void print_warnings(std::ostream& err, const std::vector<FieldError>& warnings,
                     const std::string& file) {
-  for (FieldError warning : warnings) {
-    warning.message += " (warning)";
-    print(err, warning.sentence(file));
-  }
+  print_remarks(err, warnings, file, "warning");
 }
 
 // Prints the findings. Returns true if the TrainJob is valid.
@@ -62,24 +137,24 @@ bool validate_trainjob(Document document, const std::string& file, std::ostream&
   const api::Findings cluster = validate_for_cluster(decoded.job, decoded.positions);
   std::vector<FieldError> errors = anywhere.errors;
   if (!local.ok() && !cluster.ok()) {
-    // The job can run neither on this machine nor in a cluster.
-    errors.insert(errors.end(), local.errors.begin(), local.errors.end());
-    errors.insert(errors.end(), cluster.errors.begin(), cluster.errors.end());
+    for (FieldError& error : errors_of_both(decoded.job, local, cluster, anywhere.errors)) {
+      errors.push_back(std::move(error));
+    }
   }
   if (!errors.empty()) return print(err, sentences(errors, file)), false;
   for (const api::Findings& findings : {anywhere, local, cluster}) {
     print_warnings(err, findings.warnings, file);
   }
-  const char* where = local.ok() && cluster.ok() ? "on this machine and in a cluster"
-                      : local.ok()               ? "on this machine, not in a cluster"
-                                                 : "in a cluster, not on this machine";
-  print(err, sentences(local.errors, file));
-  print(err, sentences(cluster.errors, file));
+  const std::string where =
+      !local.ok()    ? "in a cluster; for tilewright up " + missing_for_local(decoded.job)
+      : cluster.ok() ? "on this machine and in a cluster"
+                     : "on this machine, not in a cluster";
+  print_remarks(err, cluster.errors, file, "in a cluster");
   out << fmt::format("{}: valid: {}; runs {}\n", file, summary(decoded.job), where);
   return true;
 }
 
-// The same for a PyTorchJob, with how the worker image handles it.
+// The same for a PyTorchJob, with whether Tilewright's trainer runs it.
 bool validate_pytorchjob(Document document, const std::string& file, std::ostream& out,
                          std::ostream& err) {
   const api::DecodedPyTorchJob decoded = api::decode_pytorchjob_document(std::move(document));
@@ -88,27 +163,49 @@ bool validate_pytorchjob(Document document, const std::string& file, std::ostrea
   api::apply_defaults(job);
   const api::Findings findings = validate(job, decoded.positions);
   if (!findings.ok()) return print(err, sentences(findings.errors, file)), false;
+  const convert::NativeCheck native = convert::check_native(decoded.job, decoded.positions);
+  if (native.fails) return print(err, sentences(native.errors, file)), false;
   print_warnings(err, findings.warnings, file);
-  const Result<std::string> native = convert::native_summary(decoded.job);
-  if (!native.ok()) {
-    out << fmt::format("{}: valid PyTorchJob; it does not run natively: {}\n", file,
-                       native.error().message);
+  if (native.starts_worker) {
+    out << fmt::format(
+        "{}: valid PyTorchJob: its pods start {} themselves; the flags are not checked\n", file,
+        kWorkerProgram);
+    return true;
+  }
+  if (!native.errors.empty()) {
+    print_remarks(err, native.errors, file, "with Tilewright's trainer");
+    out << fmt::format(
+        "{}: valid PyTorchJob: the operator runs it with its own image; Tilewright's trainer does "
+        "not run it\n",
+        file);
     return true;
   }
   const convert::Conversion conversion = convert::convert(decoded.job, decoded.positions);
-  std::vector<FieldError> ignored;  // by the worker image
+  std::vector<FieldError> ignored;  // by Tilewright's trainer
   for (const convert::Note& note : conversion.notes) {
     if (!note.trainjob) ignored.push_back(note.at);
   }
   print_warnings(err, ignored, file);
-  out << fmt::format("{}: valid PyTorchJob: on the worker image {}; ", file, *native);
+  out << fmt::format("{}: valid PyTorchJob: in the image {}, Tilewright's trainer runs {}; ", file,
+                     kWorkerProgram, native.summary);
   if (conversion.ok()) {
     out << "tilewright convert makes a TrainJob of it\n";
   } else {
     out << "tilewright convert cannot make a TrainJob of it\n";
-    print(err, sentences(conversion.errors, file));
+    print_remarks(err, conversion.errors, file, "as a TrainJob");
   }
   return true;
+}
+
+// The error of an object that is no job; nullopt if its kind is that of a job or is missing.
+std::optional<FieldError> kind_error(const Document& object) {
+  const std::string kind = string_member(object.tree, "kind");
+  if (kind.empty() || kind == kTrainJobKind || kind == kPyTorchJobKind) return std::nullopt;
+  const std::string_view near = nearest_name(kind, {kTrainJobKind, kPyTorchJobKind});
+  return FieldError{"kind", object.positions.line_of("kind"),
+                    fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind),
+                                kTrainJobKind, kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion,
+                                near.empty() ? "" : fmt::format("; did you mean {}?", near))};
 }
 
 // Prints the findings. Returns true if all jobs in the file are valid.
@@ -116,16 +213,21 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
   const std::string file = path.string();
   const Result<std::string> text = read_file(path, kMaxManifestBytes, ExitCode::kManifest);
   if (!text.ok()) return print(err, text.error().message), false;
-  std::vector<Document> documents = read_yaml_documents(*text);
+  std::vector<Document> documents = read_objects(*text);
   bool all = true;
   std::size_t jobs = 0;
   for (Document& document : documents) {
     const std::string kind = string_member(document.tree, "kind");
-    const bool other =
-        documents.size() > 1 && !kind.empty() && kind != kTrainJobKind && kind != kPyTorchJobKind;
-    if (other) {
+    if (const auto error = kind_error(document)) {
+      const bool misspelt = !nearest_name(kind, {kTrainJobKind, kPyTorchJobKind}).empty();
+      if (documents.size() == 1 || misspelt) {
+        print(err, error->sentence(file));
+        all = false;
+        ++jobs;
+        continue;
+      }
       const FieldError skipped = {"", document.positions.line_of("kind"),
-                                  fmt::format("not checked: the kind is {}", kind)};
+                                  fmt::format("not checked: the kind is {}", excerpt(kind))};
       print(err, skipped.sentence(file));
       continue;
     }
@@ -191,7 +293,7 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
       all = false;
       continue;
     }
-    for (const Document& document : read_yaml_documents(*text)) {
+    for (const Document& document : read_objects(*text)) {
       const std::string kind = string_member(document.tree, "kind");
       if (kind == kPyTorchJobKind) {
         err << fmt::format(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/printable.h"
 #include "common/json/members.h"
 
 namespace tilewright::kube {
@@ -55,15 +56,6 @@ ErrorKind kind_of_http_code(int code) {
     default:
       return code >= 500 ? ErrorKind::kServer : ErrorKind::kOther;
   }
-}
-
-// The first 200 bytes on one line, because the body may be the HTML page of a proxy.
-std::string excerpt(std::string_view body) {
-  constexpr std::size_t kMaxBytes = 200;
-  std::string text(body.substr(0, kMaxBytes));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text.empty() ? "an empty body" : text;
 }
 
 }  // namespace
@@ -154,7 +146,8 @@ ApiError error_from_response(int http_code, std::string_view body,
   } else {
     error.http_code = http_code;
     error.kind = kind_of_http_code(http_code);
-    error.message = excerpt(body);
+    // The body may be the HTML page of a proxy.
+    error.message = body.empty() ? "an empty body" : excerpt(body, kLineExcerpt);
   }
   if (retry_after) error.retry_after = retry_after;
   return error;

@@ -90,10 +90,10 @@ void Elector::on_written(MonotonicTime sent, MonotonicTime now, const LeaseRecor
   next_try_ = now + settings_.retry_period;
 }
 
-void Elector::on_failed(MonotonicTime now, bool conflict) {
+void Elector::on_failed(MonotonicTime now, FailureKind kind) {
   fresh_ = false;
   if (leading_) {
-    next_try_ = conflict ? now : now + settings_.retry_period;
+    next_try_ = kind == FailureKind::kConflict ? now : now + settings_.retry_period;
   } else {
     next_try_ = now + candidate_delay();
   }

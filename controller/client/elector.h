@@ -49,8 +49,10 @@ class Elector {
   // `sent`: start of the request. The lease is valid from then on.
   void on_written(MonotonicTime sent, MonotonicTime now, const LeaseRecord& record,
                   const std::string& resource_version);
-  // A request failed. It may have been applied nevertheless.
-  void on_failed(MonotonicTime now, bool conflict);
+  // A request failed. kConflict: the lease is not as last read. After kOther the request may have
+  // been applied.
+  enum class FailureKind { kConflict, kOther };
+  void on_failed(MonotonicTime now, FailureKind kind);
 
   bool leading(MonotonicTime now) const { return leading_ && now < valid_until_; }
   // Writes are allowed until this time. Valid only while leading.

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/printable.h"
+#include "common/contract/environment.h"
 #include "common/json/members.h"
 #include "common/json/timestamp.h"
 #include "common/process/child_process.h"
@@ -37,11 +39,9 @@ std::string exec_info(const ExecPlugin& plugin) {
 }
 
 // The last line of the plugin's standard error, for the error message.
-std::string last_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  const auto start = text.rfind('\n');
-  if (start != std::string::npos) text.erase(0, start + 1);
-  return text.substr(0, 200);
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  return excerpt(text.substr(text.rfind('\n') + 1), kLineExcerpt);  // npos + 1 is 0
 }
 
 Result<std::string> run(const ExecPlugin& plugin, const net::Wait& wait) {
@@ -50,7 +50,7 @@ Result<std::string> run(const ExecPlugin& plugin, const net::Wait& wait) {
   command.arguments = plugin.arguments;
   auto overrides = plugin.environment;
   overrides["KUBERNETES_EXEC_INFO"] = exec_info(plugin);
-  overrides.try_emplace(kCertFileVariable, system_ca_file());
+  overrides.try_emplace(env::kSslCertFile, system_ca_file());
   command.environment = environment_with_overrides(overrides);
   command.separate_error = true;
   auto child = ChildProcess::start(command);

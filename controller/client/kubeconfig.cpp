@@ -7,6 +7,7 @@
 
 #include "common/base/base64.h"
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/json/document.h"
 #include "controller/client/exec_plugin.h"
 
@@ -165,7 +166,8 @@ Result<std::shared_ptr<Credentials>> make_plugin_credentials(const YamlNode& use
   if (!program) {
     const auto hint = exec.string("installHint");
     if (hint && !hint->empty()) {
-      return Error{ExitCode::kUsage, program.error().message + ". " + hint->substr(0, 500)};
+      return Error{ExitCode::kUsage,
+                   program.error().message + ". " + printable(*hint, Lines::kSeveral)};
     }
     return program.error();
   }

@@ -53,7 +53,7 @@ void LeaderElection::perform(const Elector::Action& action) {
     elector_.on_absent(monotonic_now());
   } else {
     if (!lease.is(ErrorKind::kCancelled)) logger_->warn("{}", lease.error().sentence());
-    elector_.on_failed(monotonic_now(), false);
+    elector_.on_failed(monotonic_now(), Elector::FailureKind::kOther);
   }
 }
 
@@ -84,7 +84,8 @@ void LeaderElection::write(const Elector::Action& action) {
   if (!conflict && !written.is(ErrorKind::kCancelled)) {
     logger_->warn("{}", written.error().sentence());
   }
-  elector_.on_failed(now, conflict);
+  elector_.on_failed(now,
+                     conflict ? Elector::FailureKind::kConflict : Elector::FailureKind::kOther);
 }
 
 void LeaderElection::update_leadership() {

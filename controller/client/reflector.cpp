@@ -64,7 +64,7 @@ void Reflector::watch() {
   if (!stream) return failed(stream.error());
   while (true) {
     // The stream has its own timeouts, all shorter than this wait.
-    auto next = (*stream)->next(net::within(std::chrono::hours(1), &stop_));
+    auto next = (*stream)->next(net::within(kLongestWait, &stop_));
     if (auto* event = std::get_if<WatchEvent>(&next)) {
       backoff_.reset();
       handle_event(std::move(*event));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/files.h"
+#include "common/contract/environment.h"
 
 namespace tilewright::kube {
 namespace {
@@ -162,13 +163,13 @@ Status trust_system_authorities(SSL_CTX* context, const std::string& file,
 }
 
 const std::string& system_ca_file() {
-  static const std::string file = getenv_or(kCertFileVariable, X509_get_default_cert_file());
+  static const std::string file = getenv_or(env::kSslCertFile, X509_get_default_cert_file());
   return file;
 }
 
 void disable_default_ca_file() {
   system_ca_file();
-  setenv(kCertFileVariable, "/dev/null", 1);
+  setenv(env::kSslCertFile, "/dev/null", 1);
 }
 
 void record_verify_errors(SSL_CTX* context, HandshakeLog* log) {

@@ -39,7 +39,6 @@ void disable_default_ca_file();
 // The CA file of the system: the original $SSL_CERT_FILE or OpenSSL's default. Child processes need
 // it in their environment.
 const std::string& system_ca_file();
-inline constexpr const char* kCertFileVariable = "SSL_CERT_FILE";
 
 // Trusts the certificates in `file` and the hashed certificates in `directories` (separated by
 // colons), which OpenSSL reads on demand. Fails if neither contains a certificate.

@@ -13,9 +13,8 @@ namespace {
 using policy::StartProblem;
 using policy::StartProblemCause;
 
-// Values of a pod's status.reason and of the reason of its DisruptionTarget condition. A kubelet
-// that rejects a pod on admission reports OutOf... or UnexpectedAdmissionError.
-constexpr std::array<std::string_view, 20> kInfrastructureReasons = {
+// Values of a pod's status.reason and of the reason of its DisruptionTarget condition.
+constexpr std::array<std::string_view, 18> kInfrastructureReasons = {
     "Evicted",
     "Preempted",
     "Preempting",
@@ -32,11 +31,12 @@ constexpr std::array<std::string_view, 20> kInfrastructureReasons = {
     "Shutdown",
     "Terminated",
     "UnexpectedAdmissionError",
-    "OutOfcpu",
-    "OutOfmemory",
-    "OutOfpods",
+    "TopologyAffinityError",
     "ContainerStatusUnknown",
 };
+// A kubelet rejects a pod with this prefix and the name of the resource that its node lacks, such
+// as OutOfcpu, OutOfephemeral-storage or OutOfhugepages-2Mi (pkg/kubelet/lifecycle/predicate.go).
+constexpr std::string_view kOutOfResourcePrefix = "OutOf";
 
 constexpr std::array<std::string_view, 5> kImageReasons = {"ErrImagePull", "ImagePullBackOff",
                                                            "ErrImageNeverPull", "InvalidImageName",
@@ -113,8 +113,9 @@ std::optional<StartProblem> diagnose_start(const std::string& reason, const std:
 
 api::FailureCause diagnose_failure(const std::string& reason) {
   if (reason == kOomKilled) return api::FailureCause::kOutOfMemory;
-  return contains(kInfrastructureReasons, reason) ? api::FailureCause::kInfrastructure
-                                                  : api::FailureCause::kProgram;
+  return reason.starts_with(kOutOfResourcePrefix) || contains(kInfrastructureReasons, reason)
+             ? api::FailureCause::kInfrastructure
+             : api::FailureCause::kProgram;
 }
 
 }  // namespace tilewright::cluster

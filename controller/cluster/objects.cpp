@@ -1,7 +1,10 @@
 #include "controller/cluster/objects.h"
 
+#include <utility>
+
 #include "common/contract/environment.h"
 #include "common/contract/labels.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
 #include "common/json/members.h"
 #include "controller/api/command.h"
@@ -53,7 +56,7 @@ json environment_of(const api::TrainJob& job, std::int64_t index, const std::str
   api::TrainJob bare = job;
   bare.spec.worker.env.clear();
   for (const auto& [name, value] :
-       api::worker_environment(bare, {rendezvous, kJobKeyPath, index})) {
+       api::worker_environment(bare, {rendezvous, job_key_path(), index})) {
     list.push_back({{"name", name}, {"value", value}});
   }
   list.push_back(
@@ -200,6 +203,13 @@ json metadata_of(const char* api_version, const char* kind, const api::ObjectMet
   return metadata;
 }
 
+json key_secret(json metadata, std::string_view key) {
+  json secret = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"type", "Opaque"}, {"immutable", true}};
+  secret["metadata"] = std::move(metadata);
+  secret["stringData"] = {{kJobKeyName, std::string(key)}};
+  return secret;
+}
+
 // Adds the constraint to every required node selector term, because a node needs to match only one
 // of them. An empty term matches no node and stays as it is.
 void constrain_nodes(const policy::NodeConstraint& constraint, json& spec) {
@@ -298,10 +308,7 @@ json build_service(const api::TrainJob& job) {
 }
 
 json build_secret(const api::TrainJob& job, std::string_view key, const std::string& key_id) {
-  json secret = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"type", "Opaque"}, {"immutable", true}};
-  secret["metadata"] = metadata_of(job, secret_name(job.metadata, key_id));
-  secret["stringData"] = {{kJobKeyName, std::string(key)}};
-  return secret;
+  return key_secret(metadata_of(job, secret_name(job.metadata, key_id)), key);
 }
 
 json build_network_policy(const api::TrainJob& job,

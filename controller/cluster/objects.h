@@ -20,6 +20,9 @@ namespace tilewright::cluster {
 nlohmann::json metadata_of(const char* api_version, const char* kind, const api::ObjectMeta& job,
                            const std::string& name);
 
+// The Secret that holds a job's key, in hexadecimal.
+nlohmann::json key_secret(nlohmann::json metadata, std::string_view key);
+
 // Settings of the operator that a pod needs.
 struct PodOptions {
   std::string rendezvous;  // host:port of the coordinator

@@ -13,6 +13,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/kubeflow.h"
 #include "common/contract/labels.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/json/members.h"
@@ -183,7 +184,7 @@ Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
                                const PodOptions& options) {
   Variables list = {{env::kJobName, job.metadata.name},
                     {env::kJobUid, job.metadata.uid},
-                    {env::kJobKeyFile, kJobKeyPath},
+                    {env::kJobKeyFile, job_key_path()},
                     {env::kRendezvous, options.rendezvous},
                     {env::kWorkerIndex, std::to_string(worker_index)},
                     {env::kMetricsAddress, fmt::format("0.0.0.0:{}", kWorkerMetricsPort)},
@@ -387,10 +388,7 @@ json build_service(const api::PyTorchJob& job, int worker_index) {
 }
 
 json build_secret(const api::PyTorchJob& job, std::string_view key, const std::string& key_id) {
-  json secret = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"type", "Opaque"}, {"immutable", true}};
-  secret["metadata"] = owned_metadata(job, secret_name(job.metadata, key_id));
-  secret["stringData"] = {{kJobKeyName, std::string(key)}};
-  return secret;
+  return key_secret(owned_metadata(job, secret_name(job.metadata, key_id)), key);
 }
 
 json build_pod_group(const api::PyTorchJob& job, const policy::Gang& gang,

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <utility>
 
-#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
@@ -77,26 +75,10 @@ std::string to_manifest(const Conversion& conversion, std::string_view source) {
   for (const Note& note : conversion.notes) comments[note.place].push_back(note.at.message);
   const std::string head = fmt::format(
       "Written by `tilewright convert {}`: a TrainJob that runs the training of the PyTorchJob "
-      "natively. Comments explain the lines that have no counterpart.",
+      "with "
+      "Tilewright's trainer. Comments explain the lines that have no counterpart.",
       source);
   return comment_lines(head, 0) + to_commented_yaml(conversion.tree, comments);
-}
-
-Result<std::string> native_summary(const api::PyTorchJob& written) {
-  api::PyTorchJob job = written;
-  api::apply_defaults(job);
-  const MainReplica main(job);
-  const api::TrainingContainer container(main.spec, main.path);
-  const Result<api::Training> training = container.training();
-  if (!training.ok()) {
-    return Error{training.error().code,
-                 fmt::format("{}.command: {}", container.path(), training.error().message)};
-  }
-  const std::int64_t pods =
-      (job.spec.worker ? *job.spec.worker->replicas : 0) + (job.spec.master ? 1 : 0);
-  return fmt::format("{} runs natively on {}",
-                     std::filesystem::path(training->command.script).filename().string(),
-                     counted(static_cast<std::size_t>(pods), "worker"));
 }
 
 }  // namespace tilewright::convert

@@ -36,8 +36,4 @@ Conversion convert(const api::PyTorchJob& job, const Positions& positions);
 // file of the PyTorchJob.
 std::string to_manifest(const Conversion& conversion, std::string_view source);
 
-// What the worker image makes of the PyTorchJob as it is: "run_qa.py runs natively on 4 workers",
-// or the Error with the reason why it does not (its message is a complete sentence with the path).
-Result<std::string> native_summary(const api::PyTorchJob& job);
-
 }  // namespace tilewright::convert

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/strings.h"
+#include "common/base/printable.h"
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
 #include "controller/api/validate.h"
@@ -73,12 +73,8 @@ std::pair<std::string, json> remove_field(ordered_json& tree, std::string_view p
 
 }  // namespace
 
-std::string shown(const json& value) {
-  constexpr std::size_t kMaxBytes = 60;
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  std::ranges::replace(text, '\n', ' ');
-  if (text.size() <= kMaxBytes) return text;
-  return text.substr(0, utf8_prefix_length(text, kMaxBytes)) + "...";
+std::string format_value(const json& value) {
+  return excerpt(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 void Draft::error(const std::string& path, std::string message) {
@@ -102,7 +98,7 @@ Conversion Draft::finish() {
 void Draft::validate() {
   constexpr int kMaxRemovals = 100;
   for (int round = 0;; ++round) {
-    api::DecodeResult decoded = api::decode_object(json(tree), true);
+    api::DecodeResult decoded = api::decode_object(json(tree), api::FieldValidation::kStrict);
     std::vector<FieldError> errors = decoded.errors;
     if (errors.empty()) {
       api::apply_defaults(decoded.job);

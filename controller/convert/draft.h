@@ -12,8 +12,8 @@ namespace tilewright::convert {
 
 inline constexpr const char* kPodTemplate = "spec.worker.podTemplate";
 
-// The value of a scalar for a message: long ones are cut.
-std::string shown(const nlohmann::json& value);
+// The excerpt of a scalar; a string is without quotes.
+std::string format_value(const nlohmann::json& value);
 
 class Draft {
  public:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/printable.h"
 #include "common/contract/unneeded_variables.h"
 #include "common/json/members.h"
 #include "controller/api/command.h"
@@ -27,13 +28,13 @@ void convert_environment(const Source& source, Draft& draft, Volumes& volumes) {
                                     const std::string& path) {
     const std::string place = member_path("spec.worker.env", name);
     if (const std::string_view why = why_unneeded(name); !why.empty()) {
-      return draft.note(path, place, fmt::format("{} {}: {}", name, shown(value), why));
+      return draft.note(path, place, fmt::format("{} {}: {}", name, excerpt(value), why));
     }
     draft.made_of(element_path("spec.worker.env", target.size()), path);
     const auto on_volume = value.starts_with('/') ? source.container.place_of(value) : std::nullopt;
     if (on_volume && volumes.use(on_volume->volume)) {
       draft.note(path, element_path("spec.worker.env", target.size()),
-                 fmt::format("{} {}: the volume is at /mnt/tilewright/{}", name, shown(value),
+                 fmt::format("{} {}: the volume is at /mnt/tilewright/{}", name, excerpt(value),
                              on_volume->volume),
                  true);
       value = api::pod_path({on_volume->volume, on_volume->relative});

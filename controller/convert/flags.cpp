@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "common/base/printable.h"
 #include "common/contract/training_flags.h"
 
 namespace tilewright::convert {
@@ -54,6 +55,9 @@ void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, 
   const std::string field = renamed == kFields.end() ? name : renamed->second;
   const std::string place = member_path("spec.trainer", field);
   draft.made_of(place, path);
+  if (name == "task_name" && !source.training.command.task.empty()) {
+    draft.note(path, place, "run_qa.py with files of your own: question answering", true);
+  }
   if (const std::string_view unused = flag.reason_unused_in_job(); !unused.empty()) {
     return draft.note(path, place, fmt::format("--{}: {}", name, unused));
   }
@@ -85,7 +89,7 @@ void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, 
       text = without_date;
     }
     const bool hub = flag.hub_name || name == "model_name_or_path";
-    const bool directory = flag.volume_path || name == "output_dir" || name == "data_dir" || hub;
+    const bool directory = flag.is_path() || hub;
     const bool is_path = text.starts_with('/') || text.starts_with("./") ||
                          text.starts_with("../") || text.starts_with("~");
     if (directory && !text.empty() && (is_path || !hub)) text = volumes.trainer_path(text, name);
@@ -111,7 +115,7 @@ void convert_flags(const Source& source, Draft& draft, Volumes& volumes) {
   }
   for (const std::string& skipped : source.training.command.skipped) {
     draft.note(source.container.path_of_flag(""), "spec.trainer",
-               fmt::format("{}: skipped, the worker image needs no packages", shown(skipped)));
+               fmt::format("{}: skipped, the worker image needs no packages", excerpt(skipped)));
   }
 }
 

@@ -110,7 +110,7 @@ void PodOverlay::convert_pod() {
         source_.pod_path("restartPolicy"), "spec.worker.restartPolicy",
         fmt::format(
             "restartPolicy {} of the pod: ignored, as by Kubeflow; that of the replicas applies",
-            shown(spec["restartPolicy"])));
+            format_value(spec["restartPolicy"])));
   }
   const json& container = source_.container.json();
   const std::set<std::string, std::less<>> converted = {
@@ -129,7 +129,7 @@ void PodOverlay::convert_pod() {
         if (string_member(port, "name") == api::kPyTorchPortName) continue;
         draft_.note(element_path(path, i), "spec.worker",
                     fmt::format("port {}: the operator sets the ports of a worker",
-                                shown(member(port, "containerPort"))),
+                                format_value(member(port, "containerPort"))),
                     true);
       }
     } else {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/contract/labels.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/json/positions.h"
@@ -34,25 +35,15 @@ void convert_metadata(const Source& source, Draft& draft) {
 }
 
 void convert_process_count(const Source& source, Draft& draft) {
-  const auto [count, path] =
+  const api::GivenProcesses processes =
       api::given_processes(source.job.spec, source.container, source.training.command);
-  draft.made_of("spec.nprocPerNode", path);
-  if (count == "gpu" || count == "xpu") {
-    return draft.error(
-        path, fmt::format("found {}, expected auto, cpu or an integer: Tilewright computes "
-                          "on CPUs only",
-                          count));
+  draft.made_of("spec.nprocPerNode", processes.path);
+  if (std::string problem = processes.problem(); !problem.empty()) {
+    return draft.error(processes.path, std::move(problem));
   }
-  if (count == "auto" || count == "cpu") {
-    draft.tree["spec"]["nprocPerNode"] = count;
-    return;
-  }
-  if (count.empty() || count.size() > 4 ||
-      count.find_first_not_of("0123456789") != std::string::npos) {
-    return draft.error(path,
-                       fmt::format("found {}, expected auto, cpu or an integer", shown(count)));
-  }
-  draft.tree["spec"]["nprocPerNode"] = std::stoi(count);
+  const std::optional<std::int64_t> number = processes.number();
+  draft.tree["spec"]["nprocPerNode"] =
+      number ? ordered_json(*number) : ordered_json(processes.text);
 }
 
 void convert_elastic_policy(const Source& source, Draft& draft) {
@@ -64,7 +55,7 @@ void convert_elastic_policy(const Source& source, Draft& draft) {
     const api::PyTorchElasticPolicy& elastic = *source.written.spec.elastic_policy;
     const auto drop = [&](const char* name, const json& value, std::string_view why) {
       draft.note(member_path(kPath, name), member_path(kPath, name),
-                 fmt::format("{} {}: {}", name, shown(value), why));
+                 fmt::format("{} {}: {}", name, format_value(value), why));
     };
     if (elastic.rdzv_backend.value_or("c10d") == "c10d") {
       if (elastic.rdzv_backend) target["rdzvBackend"] = "c10d";
@@ -105,7 +96,7 @@ void convert_elastic_policy(const Source& source, Draft& draft) {
       if (text.empty() || text.size() > 6 ||
           text.find_first_not_of("0123456789") != std::string::npos) {
         draft.error(source.container.path_of_flag("max_restarts"),
-                    fmt::format("--max_restarts: found {}, expected an integer", shown(text)));
+                    fmt::format("--max_restarts: found {}, expected an integer", excerpt(text)));
       } else {
         target["maxRestarts"] = std::stoi(text);
       }
@@ -186,7 +177,7 @@ void convert_run_policy(const Source& source, Draft& draft) {
   if (policy.managed_by) {
     draft.note("spec.runPolicy.managedBy", "spec.runPolicy.managedBy",
                fmt::format("managedBy {}: Tilewright's operator manages every TrainJob",
-                           shown(*policy.managed_by)),
+                           excerpt(*policy.managed_by)),
                true);
   }
   if (!target.empty()) draft.tree["spec"]["runPolicy"] = std::move(target);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/json/members.h"
 
 namespace tilewright::convert {
@@ -47,7 +48,7 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
   draft_.error(
       field, fmt::format("--{}: found {}, which is on no volume of the pod, expected a path below "
                          "a mountPath of volumeMounts",
-                         flag, shown(path)));
+                         flag, excerpt(path)));
   return "";
 }
 

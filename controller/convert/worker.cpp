@@ -4,9 +4,13 @@
 
 #include <set>
 
+#include "common/base/printable.h"
 #include "common/base/version.h"
+#include "common/contract/pod_paths.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
+#include "controller/api/names.h"
+#include "controller/convert/native.h"
 
 namespace tilewright::convert {
 namespace {
@@ -14,23 +18,16 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The file name of an image without registry and tag: tilewright-worker.
-std::string image_name(std::string image) {
-  image = image.substr(0, image.find('@'));
-  image = image.substr(image.rfind('/') + 1);
-  return image.substr(0, image.find(':'));
-}
-
 void convert_image(const Source& source, Draft& draft) {
   const std::string path = source.container.path() + ".image";
   const std::string image = string_member(source.container.json(), "image");
-  static const std::string kOwn = fmt::format("tilewright-worker:{}", kVersion);
-  if (image_name(image) == "tilewright-worker") {
+  static const std::string kOwn = fmt::format("{}:{}", kWorkerProgram, kVersion);
+  if (has_worker_image(source.container.json())) {
     draft.worker()["image"] = image;
   } else {
     draft.worker()["image"] = kOwn;
     draft.note(path, "spec.worker.image",
-               fmt::format("image {}: the native trainer has its own image", shown(image)));
+               fmt::format("image {}: Tilewright's trainer has its own image", excerpt(image)));
   }
   draft.made_of("spec.worker.image", path);
   const std::string pull_policy = string_member(source.container.json(), "imagePullPolicy");
@@ -55,7 +52,7 @@ void convert_resources(const Source& source, Draft& draft) {
     const json& request = member(requests, name.c_str());
     const json& amount = limit.is_null() ? request : limit;
     const std::string from = member_path(path + (limit.is_null() ? ".requests" : ".limits"), name);
-    if (name.find("/gpu") != std::string::npos || name.starts_with("nvidia.com/")) {
+    if (api::is_gpu_resource(name)) {
       draft.note(from, "spec.worker.resources",
                  fmt::format("{} {}: Tilewright computes on CPUs only", name, text(amount)));
       continue;

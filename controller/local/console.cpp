@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/strings.h"
 #include "common/contract/log_lines.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/training_report.h"
 #include "controller/local/log_capture.h"
 
@@ -80,6 +81,13 @@ std::string join(const std::vector<Field>& fields) {
   std::string line;
   for (const Field& field : fields) line += (line.empty() ? "" : "  ") + field.text;
   return line;
+}
+
+// The sentence with which a worker's program ends, if the failure history keeps it whole.
+bool is_last_sentence(std::string_view text) {
+  return text.starts_with(kWorkerProgram) &&
+         text.substr(std::string_view(kWorkerProgram).size()).starts_with(": ") &&
+         text.size() <= api::kFailureLogLineBytes;
 }
 
 }  // namespace
@@ -175,8 +183,10 @@ Console::Options Console::detect(bool verbose) {
 
 void Console::worker_line(int index, std::string_view line) {
   // Escape sequences of the worker could move the cursor. The log file keeps them.
-  const std::string text = printable(line);
+  const std::string text = strip_terminal_codes(line);
   const std::optional<LogLine> log_line = parse_log_line(text);
+  // The summary lines show the results.
+  if (!options_.verbose && (is_last_sentence(text) || log_lines::is_metrics_line(text))) return;
   if (options_.verbose || !log_line) {
     print_worker(index, text, Style::kPlain);
   } else if (log_line->level >= spdlog::level::err) {

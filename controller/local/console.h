@@ -53,6 +53,7 @@ class Console {
   //   warning, error      printed as `worker-1 | warning: text`
   //   summary, step line  printed as `data      text` (common/contract/log_lines.h)
   //   other log lines     not printed; the log file has them
+  //   last sentence       not printed: `tilewright-worker: text`; the worker's failure contains it
   //   any other text      printed as `worker-1 | text`: an abort or a user's program
   // A summary line is printed once: a restarted worker repeats those that did not change.
   void worker_line(int index, std::string_view line);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <sstream>
 
 #include "common/base/files.h"
 #include "common/base/random.h"
@@ -25,6 +27,10 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxJobBytes = 8U << 20;
 constexpr const char* kJobFile = "job.json";
+// The jobs that --replace discarded and whose output no later job has taken over: a UID a line.
+constexpr const char* kDiscardedFile = "discarded-jobs";
+constexpr std::uint64_t kMaxDiscardedBytes = 4096;
+constexpr std::size_t kMaxDiscarded = 16;
 // Every directory of a job has this file and no other directory does: `--replace` deletes only in a
 // directory that has it.
 constexpr const char* kLockFile = "tilewright-up.lock";
@@ -93,6 +99,18 @@ Result<std::optional<api::TrainJob>> read_job(const fs::path& file) {
   return std::optional<api::TrainJob>(std::move(decoded.job));
 }
 
+// Empty if there is no such file.
+std::vector<std::string> read_lines(const fs::path& file) {
+  std::vector<std::string> lines;
+  const Result<std::string> text = read_file(file, kMaxDiscardedBytes, ExitCode::kOutput);
+  if (!text.ok()) return lines;
+  std::istringstream stream(*text);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
 bool is_finished(const api::TrainJob& job) {
   return job.status.phase == api::Phase::kSucceeded || job.status.phase == api::Phase::kFailed;
 }
@@ -134,12 +152,34 @@ Result<JobStore> JobStore::open(const fs::path& state_dir, api::TrainJob& job, b
   return store;
 }
 
+bool JobStore::has_discarded(std::string_view uid) const {
+  return std::ranges::find(discarded_, uid) != discarded_.end();
+}
+
+// Writes the UID before it removes the job, so that it is not lost if `up` is killed in between.
+Status JobStore::discard() {
+  const Result<std::optional<api::TrainJob>> read = read_job(folder_ / kJobFile);
+  if (read.ok() && *read && !(*read)->metadata.uid.empty()) {
+    // A job whose workers have met has taken over the output of the job before it.
+    std::vector<std::string> uids;
+    if ((*read)->status.rendezvous_epoch == 0) uids = read_lines(folder_ / kDiscardedFile);
+    uids.insert(uids.begin(), (*read)->metadata.uid);
+    if (uids.size() > kMaxDiscarded) uids.resize(kMaxDiscarded);
+    const Status written =
+        write_file_atomically(folder_ / kDiscardedFile, fmt::format("{}\n", fmt::join(uids, "\n")));
+    if (!written) return written;
+  }
+  std::error_code error;
+  fs::remove_all(log_folder(), error);
+  for (const fs::path& file : {folder_ / kJobFile, key_file()}) fs::remove(file, error);
+  return {};
+}
+
 Status JobStore::load_or_create(api::TrainJob& job, bool replace) {
   if (replace) {
-    std::error_code error;
-    fs::remove_all(log_folder(), error);
-    for (const fs::path& file : {folder_ / kJobFile, key_file()}) fs::remove(file, error);
+    if (Status discarded = discard(); !discarded) return discarded;
   }
+  discarded_ = read_lines(folder_ / kDiscardedFile);
   Result<std::optional<api::TrainJob>> read = read_job(folder_ / kJobFile);
   if (!read) return read.error();
   const std::optional<api::TrainJob>& before = *read;

@@ -1,12 +1,15 @@
 // The state directory of a local job, STATE_DIR/NAME: job.json (spec and status), the rendezvous
-// key, the logs, and a lock against a second `up`.
+// key, the logs, the UIDs of discarded jobs, and a lock against a second `up`.
 #pragma once
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/base/file_descriptor.h"
 #include "common/base/result.h"
+#include "common/contract/pod_paths.h"
 #include "controller/api/trainjob.h"
 
 namespace tilewright::local {
@@ -27,19 +30,24 @@ class JobStore {
   Status save(const api::TrainJob& job) const;
 
   bool resumed() const { return resumed_; }
+  // Whether `replace` has discarded the job of this UID, whose output the new job therefore may
+  // replace.
+  bool has_discarded(std::string_view uid) const;
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path log_folder() const { return folder_ / "logs"; }
-  std::filesystem::path key_file() const { return folder_ / "job-key"; }
+  std::filesystem::path key_file() const { return folder_ / kJobKeyName; }
 
  private:
   JobStore(std::filesystem::path folder, FileDescriptor lock)
       : folder_(std::move(folder)), lock_(std::move(lock)) {}
   Status load_or_create(api::TrainJob& job, bool replace);
+  Status discard();
   Status ensure_key() const;
 
   std::filesystem::path folder_;
   FileDescriptor lock_;
   bool resumed_ = false;
+  std::vector<std::string> discarded_;  // UIDs, newest first
 };
 
 }  // namespace tilewright::local

@@ -6,9 +6,13 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/base/files.h"
 #include "common/base/strings.h"
-#include "common/contract/ports.h"
+#include "common/contract/output_owner.h"
+#include "common/contract/pod_paths.h"
+#include "common/contract/training_checks.h"
 #include "common/host/cpu_plan.h"
+#include "common/json/members.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
@@ -50,14 +54,16 @@ fs::path local_folder(const api::TrainJob& job, const fs::path& manifest_folder,
 }
 
 // That the directory exists, if the field names one.
-Status check_exists(const api::TrainJob& job, const fs::path& manifest_folder, const char* field,
-                    const std::string& text, ExitCode code) {
-  if (!api::is_trainer_path(text)) return {};  // a name on the hub, or not set
+std::optional<FieldProblem> check_exists(const api::TrainJob& job, const fs::path& manifest_folder,
+                                         const char* field, const std::string& text,
+                                         ExitCode code) {
+  if (!api::is_trainer_path(text)) return std::nullopt;  // a name on the hub, or not set
   const fs::path folder = local_folder(job, manifest_folder, text);
   std::error_code error;
-  if (fs::exists(folder, error)) return {};
-  return Error{code, fmt::format("spec.trainer.{}: {} is {} on this machine, which does not exist",
-                                 field, text, folder.string())};
+  if (fs::exists(folder, error)) return std::nullopt;
+  return FieldProblem{
+      code, field,
+      fmt::format("{} is {} on this machine, which does not exist", text, folder.string())};
 }
 
 }  // namespace
@@ -74,6 +80,7 @@ ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation&
                           }),
       variables);
   command.arguments.erase(command.arguments.begin());  // the program's path in the image
+  if (config.overwrite_output) command.arguments.emplace_back("--overwrite_output_dir=true");
   for (const std::string& variable : config.environment) {
     const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
     if (!api::is_runtime_variable(name) && !variables.contains(name)) {
@@ -95,15 +102,16 @@ ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation&
   return command;
 }
 
-Status prepare_folders(const api::TrainJob& job, const fs::path& manifest_folder) {
+std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
+                                            const fs::path& manifest_folder) {
   const api::Trainer& trainer = job.spec.trainer;
-  if (Status there = check_exists(job, manifest_folder, "model", trainer.model, ExitCode::kModel);
-      !there) {
-    return there;
+  if (auto missing = check_exists(job, manifest_folder, "spec.trainer.model", trainer.model,
+                                  ExitCode::kModel)) {
+    return missing;
   }
-  if (Status there = check_exists(job, manifest_folder, "data", trainer.data, ExitCode::kData);
-      !there) {
-    return there;
+  if (auto missing =
+          check_exists(job, manifest_folder, "spec.trainer.data", trainer.data, ExitCode::kData)) {
+    return missing;
   }
   // The worker creates the output directory inside the volume when it writes to it.
   const Result<api::TrainerPath> output = api::parse_trainer_path(trainer.output);
@@ -111,11 +119,31 @@ Status prepare_folders(const api::TrainJob& job, const fs::path& manifest_folder
   const fs::path volume = api::local_path(job, manifest_folder, {output->volume, ""});
   std::error_code error;
   fs::create_directories(volume, error);
-  if (!error && access(volume.c_str(), W_OK) == 0) return {};
-  return Error{ExitCode::kOutput,
-               fmt::format("spec.trainer.output: the volume {} is {} on this machine, which is not "
-                           "writable{}",
-                           output->volume, volume.string(), error ? ": " + error.message() : "")};
+  if (!error && access(volume.c_str(), W_OK) == 0) return std::nullopt;
+  return FieldProblem{
+      ExitCode::kOutput, "spec.trainer.output",
+      fmt::format("the volume {} is {} on this machine, which is not writable{}", output->volume,
+                  volume.string(), error ? ": " + error.message() : "")};
+}
+
+std::string foreign_owner(const api::TrainJob& job, const fs::path& manifest_folder) {
+  const Result<TrainingArguments> arguments = api::training_arguments(job);
+  TW_CHECK(arguments.ok(), "validate() accepted an invalid flag: {}", arguments.error().message);
+  TrainingSettings settings = arguments->settings();
+  resolve_actions(*arguments, settings);
+  // A training from a checkpoint of the directory continues there.
+  if (!settings.do_train || settings.overwrite_output_dir ||
+      !settings.resume_from_checkpoint.empty()) {
+    return "";
+  }
+  constexpr std::uint64_t kMaxMarkerBytes = 1 << 20;
+  const Result<std::string> text =
+      read_file(output_folder(job, manifest_folder) / kOwnershipMarkerFile, kMaxMarkerBytes,
+                ExitCode::kOutput);
+  if (!text.ok()) return "";  // the worker says why, unless there is none
+  const std::string owner =
+      string_member(nlohmann::json::parse(*text, nullptr, false), kOwnerUidField);
+  return owner == job.metadata.uid ? "" : owner;
 }
 
 fs::path output_folder(const api::TrainJob& job, const fs::path& manifest_folder) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct LaunchConfig {
   std::string rendezvous;                // host:port
   host::Host host;                       // its CPUs are divided among the workers
   std::vector<std::string> environment;  // of `up` itself: NAME=value
+  // The workers replace the content of the output directory, whatever the manifest says.
+  bool overwrite_output = false;
 };
 
 // The worker's environment is the environment of `up` without the variables that a runtime sets,
@@ -29,9 +32,21 @@ struct LaunchConfig {
 ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation& creation,
                          const LaunchConfig& config);
 
+// Why a job cannot start on this machine.
+struct FieldProblem {
+  ExitCode code = ExitCode::kUsage;
+  std::string field;    // spec.trainer.model
+  std::string message;  // names volume and directory
+};
+
 // Checks that the directories of model and data exist and creates the directory of the output
-// volume. Errors: kModel, kData, kOutput; each names field, volume and directory.
-Status prepare_folders(const api::TrainJob& job, const std::filesystem::path& manifest_folder);
+// volume. Problems: kModel, kData, kOutput.
+std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
+                                            const std::filesystem::path& manifest_folder);
+
+// The UID of the job that owns the output directory; empty if it is this job, if there is none, or
+// if the training may use the directory all the same.
+std::string foreign_owner(const api::TrainJob& job, const std::filesystem::path& manifest_folder);
 
 // The output directory on this machine.
 std::filesystem::path output_folder(const api::TrainJob& job,

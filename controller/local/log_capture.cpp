@@ -13,27 +13,6 @@
 namespace tilewright::local {
 namespace {
 
-// The length of the valid UTF-8 sequence at the start of `text`, or 0.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  std::size_t length = 0;
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first < 0xE0) length = 2;
-  if (first >= 0xE0 && first < 0xF0) length = 3;
-  if (first >= 0xF0 && first < 0xF5) length = 4;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  // Rejects overlong forms, surrogates, and code points above U+10FFFF.
-  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
-      (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) {
-    return 0;
-  }
-  return length;
-}
-
 // The length of the escape sequence (ECMA-48 CSI, or two bytes) at the start of `text`.
 std::size_t escape_length(std::string_view text) {
   if (text.size() < 2 || text[1] != '[') return std::min<std::size_t>(2, text.size());
@@ -44,7 +23,7 @@ std::size_t escape_length(std::string_view text) {
 
 }  // namespace
 
-std::string printable(std::string_view line) {
+std::string strip_terminal_codes(std::string_view line) {
   std::string result;
   result.reserve(line.size());
   while (!line.empty()) {
@@ -53,7 +32,7 @@ std::string printable(std::string_view line) {
       line.remove_prefix(escape_length(line));
       continue;
     }
-    const std::size_t length = sequence_length(line);
+    const std::size_t length = utf8_sequence_length(line);
     if (length == 0) {
       result += "\xEF\xBF\xBD";  // U+FFFD
     } else if (first == '\t' || (first >= 0x20 && first != 0x7F)) {
@@ -100,7 +79,7 @@ void LogCapture::finish() {
 
 void LogCapture::emit_line(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
-  std::string shown = printable(line);
+  std::string shown = strip_terminal_codes(line);
   shown.resize(utf8_prefix_length(shown, kTailBytes));
   last_lines_.push_back(std::move(shown));
   if (last_lines_.size() > kTailLines) last_lines_.pop_front();

@@ -47,6 +47,6 @@ class LogCapture {
 
 // Returns `line` without terminal escape sequences and control bytes other than tab, and with
 // U+FFFD in place of invalid UTF-8: safe for a status and for a terminal.
-std::string printable(std::string_view line);
+std::string strip_terminal_codes(std::string_view line);
 
 }  // namespace tilewright::local

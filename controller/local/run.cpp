@@ -103,11 +103,12 @@ void print_end(const Session& session, const JobStore& store, const RunOptions& 
                                     : ": " + message_of(status, api::condition::kSucceeded);
     console.print("succeeded", fmt::format("job {}{}", name, message), Style::kSuccess);
   } else {
-    console.print("failed",
-                  fmt::format("job {}: {}", name, message_of(status, api::condition::kFailed)),
-                  Style::kFailure);
+    const std::string message = message_of(status, api::condition::kFailed);
+    console.print("failed", fmt::format("job {}: {}", name, message), Style::kFailure);
     if (!status.failures.empty()) {
-      for (const std::string& line : status.failures.back().last_lines) console.print("", line);
+      for (const std::string& line : status.failures.back().last_lines) {
+        if (message.find(line) == std::string::npos) console.print("", line);
+      }
     }
   }
 }
@@ -127,10 +128,24 @@ Result<int> run(const RunOptions& options) {
   const fs::path manifest_folder = fs::absolute(options.manifest).parent_path();
   const Result<fs::path> program = find_worker_program(options.worker_binary);
   if (!program) return program.error();
-  if (const Status ready = prepare_folders(job, manifest_folder); !ready) return ready.error();
+  const auto refuse = [&](const FieldProblem& problem) {
+    const FieldError found{problem.field, checked->positions.line_of(problem.field),
+                           problem.message};
+    return Error{problem.code, found.sentence(options.manifest.string())};
+  };
+  if (const auto problem = prepare_folders(job, manifest_folder)) return refuse(*problem);
 
   Result<JobStore> store = JobStore::open(options.state_dir, job, options.replace);
   if (!store) return store.error();
+  const std::string owner = foreign_owner(job, manifest_folder);
+  const bool replaces_output = !owner.empty() && store->has_discarded(owner);
+  if (!owner.empty() && !replaces_output) {
+    return refuse(
+        {ExitCode::kOutput, "spec.trainer.output",
+         fmt::format("{} is {} on this machine, which has the results of another job; use "
+                     "another directory, or set spec.trainer.overwrite_output_dir: true",
+                     job.spec.trainer.output, output_folder(job, manifest_folder).string())});
+  }
   Result<net::SecretKey> key = net::SecretKey::from_file(store->key_file());
   if (!key) return key.error();
   const bool tls = api::uses_tls(job);
@@ -141,9 +156,9 @@ Result<int> run(const RunOptions& options) {
       std::move(key).value(), make_logger(options.log_level));
   if (!coordinator) return coordinator.error();
 
-  const LaunchConfig config{*program,          manifest_folder,
-                            store->key_file(), (*coordinator)->endpoint(),
-                            host::this_host(), current_environment()};
+  const LaunchConfig config{
+      *program,          manifest_folder,       store->key_file(), (*coordinator)->endpoint(),
+      host::this_host(), current_environment(), replaces_output};
   std::optional<Session> session;
   Session::Options session_options;
   session_options.workers.log_folder = store->log_folder();

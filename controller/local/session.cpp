@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/policy/messages.h"
+
 namespace tilewright::local {
 namespace {
 
@@ -83,7 +85,7 @@ bool Session::apply(const policy::Plan& plan) {
     coordinator_.close();
   }
   for (const policy::WorkerCreation& creation : plan.creations) workers_.create(creation);
-  print_events(plan);
+  collect_events(plan);
   return plan.status || !plan.creations.empty();
 }
 
@@ -91,12 +93,24 @@ void Session::warn(std::string_view text) {
   console_.print("warning", text, Console::Style::kWarning);
 }
 
-void Session::print_events(const policy::Plan& plan) {
-  const api::Condition* failed =
-      plan.status ? plan.status->find_condition(api::condition::kFailed) : nullptr;
+void Session::collect_events(const policy::Plan& plan) {
   for (const policy::Event& event : plan.events) {
+    // The messages that begin with a failure also say what follows from it.
+    std::erase_if(events_, [&](const policy::Event& before) {
+      return before.reason == policy::event_reason::kWorkerFailed &&
+             event.message.starts_with(before.message);
+    });
+    events_.push_back(event);
+  }
+}
+
+void Session::print_events() {
+  const api::Condition* failed = job_.status.find_condition(api::condition::kFailed);
+  for (const policy::Event& event : std::exchange(events_, {})) {
     // The first and last lines of the run already report these events.
-    if (event.reason == "Created" || event.reason == "Succeeded" || event.reason == "Running") {
+    if (event.reason == policy::event_reason::kCreated ||
+        event.reason == policy::event_reason::kSucceeded ||
+        event.reason == policy::event_reason::kRunning) {
       continue;
     }
     if (failed != nullptr && event.message == failed->message) continue;
@@ -105,12 +119,12 @@ void Session::print_events(const policy::Plan& plan) {
     } else {
       console_.print("event", event.message);
     }
-  }
-  if (plan.status && plan.status->phase == api::Phase::kSuspended && stop_signal_ == 0) {
-    console_.print("suspended",
-                   fmt::format("to resume, set spec.runPolicy.suspend to false and run "
-                               "`kill -USR1 {}`",
-                               getpid()));
+    if (event.reason == policy::event_reason::kSuspended && stop_signal_ == 0) {
+      console_.print("suspended",
+                     fmt::format("to resume, set spec.runPolicy.suspend to false and run "
+                                 "`kill -USR1 {}`",
+                                 getpid()));
+    }
   }
 }
 
@@ -151,6 +165,7 @@ void Session::run() {
       if (plan.requeue_after) timer = monotonic_now() + *plan.requeue_after;
       if (save_failed_) timer = earlier(timer, monotonic_now() + kSaveRetryDelay);
       if (reconcile_pending_) continue;
+      print_events();
       const bool over = stop_signal_ != 0 || (plan.finished && !save_failed_);
       // `up` leaves no process running, even with cleanPodPolicy None.
       if (over) workers_.stop_all();

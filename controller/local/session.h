@@ -48,7 +48,8 @@ class Session {
   void handle_signals();
   void reload();
   void warn(std::string_view text);
-  void print_events(const policy::Plan& plan);
+  void collect_events(const policy::Plan& plan);
+  void print_events();
 
   api::TrainJob job_;
   Coordinator& coordinator_;
@@ -57,7 +58,8 @@ class Session {
   Options options_;
   EventLoop loop_;
   Workers workers_;
-  bool reconcile_pending_ = true;  // an event happened after the last reconcile
+  std::vector<policy::Event> events_;  // of the plans since the last print_events()
+  bool reconcile_pending_ = true;      // an event happened after the last reconcile
   int stop_signal_ = 0;
   bool save_failed_ = false;
 };

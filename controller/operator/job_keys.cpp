@@ -6,7 +6,7 @@
 
 #include "common/base/base64.h"
 #include "common/base/strings.h"
-#include "common/contract/ports.h"
+#include "common/contract/pod_paths.h"
 
 namespace tilewright::controller {
 namespace {

@@ -141,7 +141,7 @@ JobRecord record_of_pytorch_job(const json& object, const PyTorchJobSelection& s
   api::PyTorchJob named;
   named.spec.run_policy.managed_by = manager;
   const bool named_here = !selection.manager.empty() && manager == selection.manager;
-  if (!named_here && !api::is_managed_here(named, selection.alone)) {
+  if (!named_here && !api::is_managed_here(named, selection.kubeflow)) {
     JobRecord record;
     record.managed = false;
     return record;

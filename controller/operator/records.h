@@ -60,9 +60,7 @@ JobRecord record_of_job(const nlohmann::json& object);
 // The PyTorchJobs that the operator runs.
 struct PyTorchJobSelection {
   bool enabled = false;
-  // Kubeflow's operator does not run in this cluster: jobs without managedBy and those that name
-  // Kubeflow's operator are run too.
-  bool alone = true;
+  api::KubeflowOperator kubeflow = api::KubeflowOperator::kAbsent;  // see is_managed_here()
   // A value of spec.runPolicy.managedBy that names this operator, beside kPyTorchJobManager; empty:
   // none.
   std::string manager;

@@ -48,9 +48,16 @@ int last_rank(const RendezvousView& rendezvous, const Worker& worker) {
   return lowest;
 }
 
-// `own_codes`: exit codes have the meanings of ExitCode.
-void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind kind,
-                bool own_codes) {
+// The reason of an exit code with which every pod of a TrainJob would exit; null: another code.
+const char* permanent_reason(std::optional<int> exit_code) {
+  if (exit_code == static_cast<int>(ExitCode::kUsage)) return failure_reason::kInvalidFlags;
+  if (exit_code == static_cast<int>(ExitCode::kOutput)) return failure_reason::kOutputRefused;
+  return nullptr;
+}
+
+// `own_codes`: exit codes have the meanings of ExitCode. `trainjob`: from the start of the pod.
+void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind kind, bool own_codes,
+                bool trainjob) {
   using api::FailureCause;
   const bool stopped_by_cluster = worker.failure_cause == FailureCause::kInfrastructure;
   record.cause = FailureCause::kInfrastructure;
@@ -86,6 +93,9 @@ void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind ki
   } else if (worker.exit_code == static_cast<int>(ExitCode::kDiverged)) {
     record.cause = FailureCause::kProgram;
     record.reason = failure_reason::kDiverged;
+  } else if (trainjob && permanent_reason(worker.exit_code) != nullptr) {
+    record.cause = FailureCause::kProgram;
+    record.reason = permanent_reason(worker.exit_code);
   } else {
     record.cause = FailureCause::kProgram;
     record.reason = worker.reason.empty() ? failure_reason::kError : worker.reason;
@@ -120,7 +130,7 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fa
     }
   }
   record.last_lines = last_log_lines(worker.last_lines);
-  set_reason(record, worker, kind, own_codes);
+  set_reason(record, worker, kind, own_codes, observed.traits.runs_tilewright);
   return record;
 }
 

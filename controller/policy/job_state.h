@@ -45,6 +45,8 @@ enum class JobEndCause {
   kOutOfMemory,
   kCheckpointMissing,
   kDiverged,
+  kInvalidFlags,
+  kOutputRefused,
 };
 
 // The end of a job that a policy has decided on.

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <string_view>
 
 #include "common/base/strings.h"
+#include "common/contract/training_report.h"
 #include "common/json/timestamp.h"
 
 namespace tilewright::policy {
@@ -229,7 +231,8 @@ struct BlockedMessage {
   }
 };
 
-// Uses the status if the rendezvous has no report.
+// With the results of the evaluation, or else the loss of the last step. Uses the status if the
+// rendezvous has no report.
 std::string describe_completion(const JobState& state) {
   const auto& live = state.observed.rendezvous;
   const auto& recorded = state.observed.job.status.progress;
@@ -239,11 +242,18 @@ std::string describe_completion(const JobState& state) {
   text +=
       fmt::format(" after {} steps", reported ? live->progress.total_steps : recorded->total_steps);
   const auto& metrics = reported ? live->progress.metrics : recorded->metrics;
-  const char* separator = ": ";
+  std::vector<std::string> results;
   for (const auto& [name, value] : metrics) {
-    text += fmt::format("{}{} {:.4g}", separator, name, value);
-    separator = ", ";
+    if (!name.starts_with(training_report::kEvaluationPrefix)) continue;
+    results.push_back(fmt::format("{} {:.4g}", name, value));
   }
+  const bool of_last_step = reported ? live->progress.step >= live->progress.total_steps
+                                     : recorded->step >= recorded->total_steps;
+  const std::optional<double> loss = reported ? live->progress.loss : recorded->loss;
+  if (results.empty() && of_last_step && loss && std::isfinite(*loss)) {
+    results.push_back(fmt::format("loss {:.4g}", *loss));
+  }
+  if (!results.empty()) text += fmt::format(": {}", fmt::join(results, ", "));
   return text;
 }
 
@@ -284,6 +294,17 @@ Message message_of(const JobState& state, const JobEnd& end) {
               failure +
                   "; every restart of an exact job diverges at the same step: create a job "
                   "with a lower learning_rate or a lower max_grad_norm"};
+    case JobEndCause::kInvalidFlags:
+      return {failure_reason::kInvalidFlags,
+              failure +
+                  "; every restart fails with it: create a job with another spec.trainer or "
+                  "spec.worker.env"};
+    case JobEndCause::kOutputRefused:
+      return {failure_reason::kOutputRefused,
+              failure +
+                  "; every restart fails with it: create a job whose spec.trainer.output is "
+                  "writable and belongs to no other job, or set "
+                  "spec.trainer.overwrite_output_dir: true"};
   }
   return {"TrainingComplete", describe_completion(state)};
 }

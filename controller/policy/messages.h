@@ -61,6 +61,8 @@ inline constexpr const char* kStoreLost = "StoreLost";  // torchrun's, with the 
 inline constexpr const char* kPeerLost = "PeerLost";
 inline constexpr const char* kCheckpointMissing = kCheckpointMissingReason;
 inline constexpr const char* kDiverged = "TrainingDiverged";
+inline constexpr const char* kInvalidFlags = "InvalidFlags";
+inline constexpr const char* kOutputRefused = "OutputRefused";
 inline constexpr const char* kUnknown = "ContainerStatusUnknown";
 inline constexpr const char* kError = "Error";
 }  // namespace failure_reason

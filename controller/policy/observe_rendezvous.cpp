@@ -29,14 +29,9 @@ void take_figures(RendezvousView& view) {
   std::map<std::string, double>& metrics = view.progress.metrics;
   view.gflops_per_second = extract_or_zero(metrics, training_report::kGflops);
   view.peak_gflops = extract_or_zero(metrics, training_report::kPeakGflops);
-  metrics.erase(training_report::kEtaSeconds);
-  metrics.erase(training_report::kGradNorm);
-  metrics.erase(training_report::kComputeSeconds);
-  metrics.erase(training_report::kShards);
-  metrics.erase(training_report::kFailedCheckpoints);
-  metrics.erase(training_report::kCheckpointWaitSeconds);
-  metrics.erase(training_report::kRecoveries);
-  metrics.erase(training_report::kStepsLost);
+  std::erase_if(metrics, [](const auto& metric) {
+    return !metric.first.starts_with(training_report::kEvaluationPrefix);
+  });
 }
 
 // A Pending pod is not running if its node reports. If the node does not report, its kubelet may

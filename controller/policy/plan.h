@@ -88,7 +88,7 @@ struct Plan {
   std::vector<WorkerCreation> creations;  // by index
   NodeConstraint node_constraint;         // of the created workers
   std::optional<Gang> gang;               // with OwnedResource::kPodGroup
-  std::optional<Membership> membership;   // absent: the job has ended; joiners are refused
+  std::optional<Membership> membership;   // absent: no worker may join
   std::vector<Event> events;
   bool finished = false;    // the job's phase is final
   bool delete_job = false;  // ttlSecondsAfterFinished has passed

@@ -1,5 +1,6 @@
 #include "controller/policy/reconcile.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "controller/api/validate.h"
@@ -45,11 +46,19 @@ Plan plan_ended(const JobState& state, api::TrainJobStatus status,
   return plan;
 }
 
+bool is_active(const Worker& worker) {
+  return worker.phase == WorkerPhase::kPending || worker.phase == WorkerPhase::kRunning;
+}
+
 Plan plan_suspended(const JobState& state, api::TrainJobStatus status,
                     const std::optional<BlockedReason>& blocked_reason) {
   Plan plan;
   Timer timer(state.now);
   suspend(state, status, plan);
+  // Workers that are being stopped write a checkpoint together; a refused one would exit without it.
+  if (status.nominal_workers > 0 && std::ranges::any_of(state.observed.workers, is_active)) {
+    plan.membership = membership_of(state, {});
+  }
   status.training_complete_time.reset();
   status.phase = api::Phase::kSuspended;
   set_conditions(state, std::nullopt, blocked_reason, status);

@@ -106,6 +106,13 @@ std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::Tra
   if (record.reason == failure_reason::kDiverged && api::is_exact(job)) {
     return JobEnd{JobEndCause::kDiverged, record, 0};
   }
+  // Flags, variables and output of a TrainJob cannot change.
+  if (record.reason == failure_reason::kInvalidFlags) {
+    return JobEnd{JobEndCause::kInvalidFlags, record, 0};
+  }
+  if (record.reason == failure_reason::kOutputRefused) {
+    return JobEnd{JobEndCause::kOutputRefused, record, 0};
+  }
   if (policy == api::RestartPolicy::kExitCode && exit_code_of(record) < kFirstRetryableExitCode) {
     return JobEnd{JobEndCause::kPermanentExitCode, record, 0};
   }

@@ -21,19 +21,18 @@
 namespace tilewright::policy {
 
 struct Success {
-  bool training_complete =
-      false;                  // the output is written: no worker is started or counted any more
+  // The output is written: no worker is started or counted any more.
+  bool training_complete = false;
   std::optional<JobEnd> end;  // set once the workers have exited or their timeout has passed
 };
+
+// Copies the report of the rendezvous into `status`. Do not call it for a suspended job.
+void record_training_complete(const JobState& state, api::TrainJobStatus& status);
 
 // Workers of a PyTorchJob may run any program, whose exit code 0 says nothing about the others, as
 // long as none has joined the rendezvous. Then the output is written when the master has exited
 // with 0; without a master, when all workers have. An elastic job may also end with minReplicas
 // or more, if the other workers never ran.
-
-// Copies the report of the rendezvous into `status`. Do not call it for a suspended job.
-void record_training_complete(const JobState& state, api::TrainJobStatus& status);
-
 Success check_success(const JobState& state, const api::TrainJobStatus& status, Timer& timer);
 
 }  // namespace tilewright::policy

@@ -4,12 +4,6 @@
 #include <utility>
 
 namespace tilewright::workqueue {
-namespace {
-
-// Longest single wait. It avoids overflow with distant deadlines.
-constexpr Duration kMaxWait = std::chrono::hours(1);
-
-}  // namespace
 
 WorkQueue::WorkQueue(Backoff backoff, Clock clock)
     : clock_(std::move(clock)), backoff_(std::move(backoff)) {}
@@ -94,7 +88,7 @@ QueueStats WorkQueue::stats() const {
 
 void WorkQueue::wait(std::condition_variable& condition, std::unique_lock<std::mutex>& lock,
                      MonotonicTime until) {
-  condition.wait_for(lock, std::min(until - clock_(), kMaxWait));
+  condition.wait_for(lock, std::min(until - clock_(), kLongestWait));
 }
 
 void WorkQueue::wake_one() { (ready_waiters_ > 0 ? ready_ : timer_).notify_one(); }

@@ -120,6 +120,11 @@ class TablesTest(unittest.TestCase):
             f"| Zen 5 | minilm | 2 | 12.3 | 30.0 | 75 % | 366 | 32 | 2026-01-02 | `{HEAD}` |",
         )
 
+    def test_default_shapes_have_the_order_of_the_rows_keys(self):
+        bench = run.Bench(argparse.Namespace(threads=[1]), HEAD)
+        bench.call = lambda kind, *words: [{"head_size": 4, "heads": 3, "tokens": 2, "examples": 1}]
+        self.assertEqual(bench.default_shapes("attention"), [(1, 2, 3, 4)])
+
     def test_every_kind_has_a_title_columns_and_a_measurement(self):
         for kind in results.KEYS:
             self.assertIn(kind, tables.TITLES)

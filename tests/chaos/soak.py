@@ -294,9 +294,7 @@ class Soak:
         self.last_minute = 0
         self.jobs = {}  # name: object as last seen
         self.faults = None
-        version = local.output_of(
-            ["sed", "-n", r"s/^project(tilewright VERSION \([0-9.]*\).*/\1/p", CHECKOUT / "CMakeLists.txt"]
-        ).strip()
+        version = local.output_of(["bash", "-c", '. docker/version.sh; echo "$version"'], cwd=CHECKOUT).strip()
         self.image = f"tilewright-worker:{version}"
 
     def log(self, line):

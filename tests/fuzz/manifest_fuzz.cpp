@@ -43,7 +43,8 @@ void check_pod(const api::TrainJob& job, std::int64_t index) {
 }
 
 void check_job(api::TrainJob job) {
-  const api::DecodeResult again = api::decode_object(api::to_json(job), true);
+  const api::DecodeResult again =
+      api::decode_object(api::to_json(job), api::FieldValidation::kStrict);
   TW_CHECK(again.ok(), "an encoded job does not decode: {}", sentences(again.errors));
   TW_CHECK(again.job == job, "a job changes when it is encoded and decoded");
 

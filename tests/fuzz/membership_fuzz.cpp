@@ -26,7 +26,6 @@ class History {
         settings.min_world + numbers_.below(settings.max_world - settings.min_world + 1);
     const int choices = numbers_.byte();
     settings.exact = (choices & 1) != 0;
-    settings.growth = (choices & 2) != 0 ? Growth::kAtNextEpoch : Growth::kAtBoundary;
     if ((choices & 4) != 0) settings.reconnect_timeout = {};
     const Stored stored{static_cast<Epoch>(numbers_.below(4)), -1,
                         (choices & 8) != 0 ? "avx2" : ""};

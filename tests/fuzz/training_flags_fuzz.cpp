@@ -40,7 +40,8 @@ void check_settings(const TrainingSettings& settings) {
     } else if (const auto* real = std::get_if<double TrainingSettings::*>(&flag.member)) {
       value = settings.**real;
     }
-    const bool special = flag.allows_minus_one && value == -1;
+    const bool special =
+        (flag.allows_minus_one && value == -1) || (flag.counts_steps && value > 0 && value < 1);
     TW_CHECK(special || (value >= flag.minimum && value <= flag.maximum) ||
                  flag.type == FlagType::kBool || flag.type == FlagType::kString ||
                  flag.type == FlagType::kChoice,

@@ -19,7 +19,7 @@ int fuzz_tsv(const std::uint8_t* data, std::size_t size) {
       for (const auto split : {tasks::Split::kTest, tasks::Split::kTrain}) {
         if (task->parts(split) > 0) check_part(*task, {split, 0});
       }
-      (void)task->baselines(scratch_directory());
+      (void)task->baselines(scratch_directory(), 0);
     } catch (const Failure& failure) {
       check_message(failure.what());
     }

@@ -130,6 +130,27 @@ std::vector<BadDataCase> bad_data_cases() {
          f.write("dev.csv", "text,label\na,no\nb,maybe\n");
        },
        own},
+      {"NumbersWithAMetricOfClasses",
+       ExitCode::kUsage,
+       {"--metric_for_best_model: found accuracy, expected one of loss, mse"},
+       [](const Files& f) {
+         f.write("train.csv", "text,label\na,0.5\nb,1.5\n");
+         f.write("dev.csv", "text,label\na,0.5\n");
+       },
+       own + " --eval_strategy epoch --metric_for_best_model accuracy"},
+      {"TwoSourcesOfTheData",
+       ExitCode::kUsage,
+       {"--data_dir: found squad and --train_file, expected only one of them"},
+       [](const Files& f) {
+         f.write("train.csv", "text,label\na,no\nb,yes\n");
+         f.write("dev.csv", "text,label\na,no\n");
+       },
+       own + " --data_dir squad"},
+      {"NoFileToEvaluateOn",
+       ExitCode::kUsage,
+       {"--validation_file is missing, expected the file with the examples to evaluate on"},
+       [](const Files& f) { f.write("train.csv", "text,label\na,no\nb,yes\n"); },
+       "--train_file train.csv"},
       {"ParquetThatIsCut",
        ExitCode::kData,
        {"squad/train-00000-of-00001.parquet", "is the file cut off?"},
@@ -139,6 +160,17 @@ std::vector<BadDataCase> bad_data_cases() {
          f.write("squad/train-00000-of-00001.parquet", train.substr(0, train.size() / 2));
          f.write("squad/validation-00000-of-00001.parquet",
                  guide_file(folder + "validation-00000-of-00001.parquet"));
+       },
+       "--dataset_name ./squad"},
+      {"ParquetThatIsAGitLfsPointer",
+       ExitCode::kData,
+       {"squad/train-00000-of-00001.parquet: is a Git LFS pointer, expected the file itself: run "
+        "git lfs pull"},
+       [](const Files& f) {
+         for (const char* split : {"train", "validation"}) {
+           f.write(fmt::format("squad/{}-00000-of-00001.parquet", split),
+                   "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n");
+         }
        },
        "--dataset_name ./squad"},
       {"ParquetOfAnotherSchema",

@@ -8,7 +8,7 @@
 #include "common/base/exit_codes.h"
 #include "tests/integration/inputs.h"
 #include "tests/support/running_program.h"
-#include "worker/runtime/memory.h"
+#include "worker/runtime/available_memory.h"
 
 namespace tilewright {
 namespace {
@@ -35,6 +35,12 @@ struct BadInputCase {
 };
 
 void PrintTo(const BadInputCase& row, std::ostream* out) { *out << row.name; }
+
+// What a clone without Git LFS has in place of a large file.
+const std::string kLfsPointer =
+    "version https://git-lfs.github.com/spec/v1\n"
+    "oid sha256:53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db\n"
+    "size 90868376\n";
 
 nlohmann::json& pooler(nlohmann::json& header) { return header.at("pooler.dense.weight"); }
 
@@ -73,6 +79,11 @@ std::vector<BadInputCase> bad_input_cases() {
          fs::remove(i.model() / "vocab.txt");
        }},
 
+      {"VocabularyThatIsAGitLfsPointer",
+       ExitCode::kModel,
+       {"model/tokenizer.json: is a Git LFS pointer, expected the file itself: run git lfs pull"},
+       [](Inputs& i) { i.write("model/tokenizer.json", kLfsPointer); }},
+
       {"MissingWeights",
        ExitCode::kWeights,
        {"model: found none of the weight files, expected model.safetensors, "
@@ -84,6 +95,11 @@ std::vector<BadInputCase> bad_input_cases() {
        [](Inputs& i) {
          fs::rename(i.model() / "model.safetensors", i.model() / "pytorch_model.bin");
        }},
+      {"WeightsThatAreAGitLfsPointer",
+       ExitCode::kWeights,
+       {"model/model.safetensors: is a Git LFS pointer, expected the file itself: run git lfs "
+        "pull"},
+       [](Inputs& i) { i.write("model/model.safetensors", kLfsPointer); }},
       {"WeightsThatCallACommand",
        ExitCode::kWeights,
        {"model/pytorch_model.bin: the pickle calls posix.system; expected only tensors"},
@@ -150,6 +166,10 @@ std::vector<BadInputCase> bad_input_cases() {
        ExitCode::kData,
        {"data/train.tsv", "No such file"},
        [](Inputs& i) { fs::remove(i.folder() / "data/train.tsv"); }},
+      {"DataFileThatIsAGitLfsPointer",
+       ExitCode::kData,
+       {"data/train.tsv: is a Git LFS pointer, expected the file itself: run git lfs pull"},
+       [](Inputs& i) { i.write("data/train.tsv", kLfsPointer); }},
       {"TsvWithAMissingColumn",
        ExitCode::kData,
        {"data/train.tsv: ", "column \"Quality\" is missing", "found \"Label\", "},
@@ -184,6 +204,18 @@ std::vector<BadInputCase> bad_input_cases() {
        ExitCode::kOutput,
        {"out", "is a file, expected a directory"},
        [](Inputs& i) { i.write("out", "something"); }},
+      {"OutputThatIsAFileBeforeTheModelIsRead",
+       ExitCode::kOutput,
+       {"out: is a file, expected a directory"},
+       [](Inputs& i) {
+         i.write("out", "something");
+         fs::remove_all(i.model());
+       }},
+      {"OutputBelowAFile",
+       ExitCode::kOutput,
+       {"data/train.tsv: is a file, expected a directory"},
+       [](Inputs& i) { fs::remove_all(i.model()); },
+       {"--output_dir=data/train.tsv/out"}},
       {"OutputThatCannotBeCreated",
        ExitCode::kOutput,
        {"/proc/tilewright"},
@@ -200,18 +232,20 @@ std::vector<BadInputCase> bad_input_cases() {
 
       {"ResumingFromAMissingFolder",
        ExitCode::kCheckpoint,
-       {"nowhere: checkpoint directory not found"},
+       {"--resume_from_checkpoint: nowhere: no such directory, expected a checkpoint of "
+        "tilewright-worker such as out/checkpoint-500"},
        {},
        {"--resume_from_checkpoint=nowhere"}},
       {"ResumingFromADirectoryWithoutACheckpoint",
        ExitCode::kCheckpoint,
-       {"data/checksums.json", "No such file"},
+       {"--resume_from_checkpoint: data: has no checksums.json, expected a checkpoint of "
+        "tilewright-worker such as out/checkpoint-500"},
        {},
        {"--resume_from_checkpoint=data"}},
       // Existing output is deleted only right before new output replaces it.
       {"ResumingFromAMissingFolderOverAnotherJob",
        ExitCode::kCheckpoint,
-       {"nowhere: checkpoint directory not found"},
+       {"--resume_from_checkpoint: nowhere: no such directory"},
        [](Inputs& i) {
          fs::create_directories(i.output() / "checkpoint-1");
          i.write("out/.tilewright-job.json", "{\"job_uid\": \"another\"}\n");
@@ -242,6 +276,23 @@ std::vector<BadInputCase> bad_input_cases() {
        "",
        420 << 10},
 
+      // Before downloads, the data and the first evaluation.
+      {"MetricThatTheTaskDoesNotHave",
+       ExitCode::kUsage,
+       {"--metric_for_best_model: found bleu, expected one of loss, accuracy, f1, combined_score"},
+       [](Inputs& i) { fs::remove_all(i.model()); },
+       {"--metric_for_best_model=bleu", "--load_best_model_at_end", "--eval_strategy=epoch"}},
+      {"VocabularyLargerThanTheModels",
+       ExitCode::kModel,
+       {"model/config.json: vocab_size is 100, expected more than ", "the id of a token in example",
+        "tokenizer and model do not belong together"},
+       [](Inputs& i) { i.set_config("vocab_size", 100); }},
+      {"DataSetOfAnotherTask",
+       ExitCode::kUsage,
+       {"--dataset_name: found squad, expected a data set of the task mrpc"},
+       {},
+       {"--dataset_name=squad", "--data_dir="}},
+
       {"OneDnnWhereItHasNoKernels",
        ExitCode::kUnsupported,
        {"--gemm_backend=onednn: found bf16 on ref", "expected --gemm_backend=native"},
@@ -249,7 +300,7 @@ std::vector<BadInputCase> bad_input_cases() {
        {"--gemm_backend=onednn", "--bf16"},
        "ref"},
       {"UnknownInstructionSet",
-       ExitCode::kUnsupported,
+       ExitCode::kUsage,
        {"TILEWRIGHT_ISA: found \"mmx\", expected one of ref, avx2"},
        {},
        {},

@@ -129,5 +129,37 @@ TEST(Version, OfBothProgramsContainsTheCommit) {
   }
 }
 
+TEST(StandardOutput, ThatCannotBeWrittenIsAnError) {
+  const Inputs inputs;
+  inputs.write("job.yaml", kManifest);
+  const std::vector<std::vector<std::string>> commands = {{"tilewright", "crd"},
+                                                          {"tilewright", "reference"},
+                                                          {"tilewright", "render", "job.yaml"},
+                                                          {"tilewright-worker", "--version"}};
+  for (const std::vector<std::string>& command : commands) {
+    std::vector<std::string> arguments = {"-c", "exec \"$0\" \"$@\" > /dev/full",
+                                          testing::program(command[0])};
+    arguments.insert(arguments.end(), command.begin() + 1, command.end());
+    RunningProgram program("/bin/sh", arguments, inputs.folder());
+    EXPECT_EQ(program.wait(), static_cast<int>(ExitCode::kOutputUnavailable)) << command[1];
+    EXPECT_THAT(program.output(),
+                ::testing::EndsWith(command[0] +
+                                    ": standard output: cannot write: No space left on device\n"));
+  }
+}
+
+TEST(StandardOutput, MayBeClosedByItsReader) {
+  const Inputs inputs;
+  for (const char* command : {"crd", "--version"}) {
+    RunningProgram program(
+        "/bin/bash",
+        {"-c", "trap '' PIPE; { sleep 0.1; \"$0\" \"$@\"; echo $? >&2; } | exit 3",
+         testing::program("tilewright"), command},
+        inputs.folder());
+    program.wait();
+    EXPECT_EQ(program.output(), "0\n");
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -71,6 +71,16 @@ TEST_F(Bench, AttentionPrintsJson) {
   EXPECT_EQ(json["attention"][0]["tokens"], 5 + 9 + 30);
 }
 
+TEST_F(Bench, ListsTheDefaultShapesWithoutMeasuring) {
+  const auto gemm = nlohmann::json::parse(output_of({"gemm", "--list-shapes"}, ExitCode::kOk));
+  EXPECT_EQ(gemm[0], (nlohmann::json{{"rows", 1700}, {"k", 384}, {"n", 384}}));
+  const auto attention =
+      nlohmann::json::parse(output_of({"attention", "--list-shapes"}, ExitCode::kOk));
+  EXPECT_EQ(
+      attention[0],
+      (nlohmann::json{{"examples", 32}, {"tokens", 32 * 53}, {"heads", 12}, {"head_size", 32}}));
+}
+
 TEST_F(Bench, LayersPrintJson) {
   const auto json = json_of_workload("layers", {"--repetitions", "1"});
   EXPECT_EQ(json["forward"][0]["kernel"], "linear forward");

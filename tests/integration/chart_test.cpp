@@ -46,6 +46,7 @@ TEST_F(Chart, RejectsValuesOfTheWrongType) {
       {"workerImage=a b", "workerImage"},
       {"workerImage=worker@sha256:0123", "workerImage"},
       {"workerImage=worker@md5:0123456789abcdef0123456789abcdef", "workerImage"},
+      {"crd.install=false,workerImage=worker:1", "workerImage: found a value with crd.install"},
       {"image.pullPolicy=Sometimes", "pullPolicy"},
       {"watchNamespace=A_b", "watchNamespace"},
       {"logLevel=loud", "logLevel"},
@@ -344,7 +345,7 @@ TEST_F(ClusterExamples, HaveAJobThatValidateAccepts) {
   command.environment = environment_with_overrides({});
   const CommandResult outcome = testing::run_command(command);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("runs in a cluster"));
+  EXPECT_THAT(outcome.output, HasSubstr("runs on this machine and in a cluster"));
 }
 
 }  // namespace

@@ -13,6 +13,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
+// The duration of a job whose deadline fires by a timer, on a busy machine; a resync comes after ten minutes.
+constexpr std::chrono::seconds kWithoutResync{60};
+
 TEST_F(ControllerTest, RunsAJobToSuccess) {
   start_controller();
   const json made = create_job();
@@ -293,7 +296,7 @@ TEST_F(ControllerTest, FiresADeadlineWithoutOtherEvents) {
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
   EXPECT_GE(job_duration(), std::chrono::seconds(3));
-  EXPECT_LE(job_duration(), std::chrono::seconds(5));
+  EXPECT_LE(job_duration(), kWithoutResync);
   // The TTL also fires on a timer.
   EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
 }
@@ -443,7 +446,7 @@ TEST_F(ControllerTest, FiresADeadlineAcrossRestarts) {
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
   EXPECT_GE(job_duration(), std::chrono::seconds(6));
-  EXPECT_LE(job_duration(), std::chrono::seconds(8));
+  EXPECT_LE(job_duration(), kWithoutResync);
   second.send(SIGKILL);
   second.wait();
   start_controller("", kNoLeaderElection);
@@ -461,7 +464,7 @@ TEST_F(ControllerTest, FiresADeadlineWhileAQuotaBlocksEveryPod) {
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
   EXPECT_GE(job_duration(), std::chrono::seconds(11));
-  EXPECT_LE(job_duration(), std::chrono::seconds(13));
+  EXPECT_LE(job_duration(), kWithoutResync);
 }
 
 TEST_F(ControllerTest, ReportsAWorkerLargerThanAnyNode) {

@@ -23,7 +23,8 @@ TEST_F(Crd, DefaultsTheExamplesAsValidateDoes) {
     EXPECT_THAT(made.output, ::testing::MatchesRegex(name));
     const HttpResponse answer = admin().get(kJobsPath + "/" + made.output);
     ASSERT_EQ(answer.status, 200) << answer.message();
-    api::DecodeResult by_api_server = api::decode_object(answer.json(), true);
+    api::DecodeResult by_api_server =
+        api::decode_object(answer.json(), api::FieldValidation::kStrict);
     ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
     const auto by_operator = api::check_manifest(read_text(file), file, api::Target::kCluster);
     ASSERT_TRUE(by_operator.ok()) << by_operator.error().message;
@@ -41,7 +42,8 @@ spec:
   trainer: {task: sst2, model: "v:m", data: "v:d", output: "v:o"}
   volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]
 )";
-  api::DecodeResult by_api_server = api::decode_object(created(manifest), true);
+  api::DecodeResult by_api_server =
+      api::decode_object(created(manifest), api::FieldValidation::kStrict);
   ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
   const auto by_operator = api::check_manifest(manifest, "", api::Target::kCluster);
   ASSERT_TRUE(by_operator.ok()) << by_operator.error().message;
@@ -182,7 +184,8 @@ TEST_F(Crd, StoresTheOperatorsStatusUnchanged) {
   const HttpResponse answer =
       admin().put(kJobsPath + "/mrpc/status?fieldValidation=Strict", object);
   ASSERT_EQ(answer.status, 200) << answer.message();
-  EXPECT_EQ(api::decode_object(answer.json(), true).job.status, status) << answer.body;
+  EXPECT_EQ(api::decode_object(answer.json(), api::FieldValidation::kStrict).job.status, status)
+      << answer.body;
 
   const CommandResult table = control_plane().kubectl({"get", "trainjobs"});
   EXPECT_THAT(table.output,

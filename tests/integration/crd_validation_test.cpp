@@ -143,7 +143,8 @@ TEST_F(CrdValidation, RejectsWhatValidateRejects) {
       {"learning_rate: 1e-4", "args: [--config, a.json]", "spec.trainer.args[0]",
        "--config: expected flags, not a file of flags"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false", "spec.trainer.do_train",
-       "found do_train and do_eval false, expected at least one of them, or do_predict, true"},
+       "found do_train=false and do_eval=false, expected at least one of them, or do_predict, "
+       "true"},
       {"learning_rate: 1e-4", "lerning_rate: 1e-4", "lerning_rate", "unknown field", false},
       {"sharedMemory: 64Mi", "sharedMemory: 2Gi", "spec.worker.sharedMemory",
        "found 2Gi, expected less than 2Gi, the value of spec.worker.resources.memory: pages of "
@@ -373,7 +374,7 @@ TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
       {"    task: mrpc\n    model: models:minilm\n    data: data:MRPC",
        "    dataset_name: data:squad\n    model: bert-base-uncased"},
       {"    task: mrpc\n    model: models:minilm\n    data: data:MRPC",
-       "    train_file: data:a.csv\n    model: bert-base-uncased"},
+       "    train_file: data:a.csv\n    do_train: true\n    model: bert-base-uncased"},
       {"    task: mrpc\n    model: models:minilm\n    data: data:MRPC\n    output: "
        "output:$(TILEWRIGHT_JOB_NAME)",
        "    args: [--model_name_or_path, bert-base-uncased, --task-name=MRPC, --output_dir, "
@@ -414,7 +415,8 @@ TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
     const HttpResponse answer = admin().post(kDryRunPath, parse_yaml(manifest));
     ASSERT_TRUE(answer.ok()) << replacement << ": " << answer.message();
     // Decoding and encoding keep every field, known and unknown.
-    const api::DecodeResult by_api_server = api::decode_object(answer.json(), true);
+    const api::DecodeResult by_api_server =
+        api::decode_object(answer.json(), api::FieldValidation::kStrict);
     ASSERT_TRUE(by_api_server.ok()) << sentences(by_api_server.errors);
     api::TrainJob from_manifest = api::testing::decode_manifest(manifest).job;
     EXPECT_EQ(by_api_server.job.spec.trainer, from_manifest.spec.trainer) << replacement;
@@ -492,13 +494,25 @@ TEST_F(CrdValidation, DiffersFromValidateInKnownCases) {
                        "podTemplate: {spec: {containers: [{name: worker, volumeMounts: [{name: v, "
                        "mountPath: //dev/shm}]}]}}")),
       kOnlyApiServerAccepts);
-  // A schema cannot declare the types number-or-string or object-or-string.
-  EXPECT_EQ(verdicts_of(with("cpu: 1", "cpu: 0.5")), kOnlyValidateAccepts);
-  EXPECT_EQ(verdicts_of(with("sharedMemory: 64Mi", "imagePullSecrets: [registry]")),
-            kOnlyValidateAccepts);
+  // CEL does not compare flags with each other.
+  for (const char* flags : {"load_best_model_at_end: true", "gemm_backend: onednn\n    exact: true",
+                            "eval_strategy: epoch\n    metric_for_best_model: bleu"}) {
+    EXPECT_EQ(verdicts_of(with("learning_rate: 1e-4", flags)), kOnlyApiServerAccepts) << flags;
+  }
   // Length limits of the CRD, which bound the cost of its CEL rules.
   EXPECT_EQ(verdicts_of(with("data: data:MRPC", "data: data:" + std::string(1020, 'a'))),
             kOnlyValidateAccepts);
+}
+
+// A schema cannot declare the types number-or-string or object-or-string.
+TEST_F(CrdValidation, RejectsTypesThatValidateRejects) {
+  for (const auto& [place, replacement] :
+       {std::pair("cpu: 1", "cpu: 0.5"),
+        std::pair("sharedMemory: 64Mi", "imagePullSecrets: [registry]")}) {
+    const std::string manifest = with(place, replacement);
+    EXPECT_FALSE(admin().post(kDryRunPath, parse_yaml(manifest)).ok()) << replacement;
+    EXPECT_NE(validation_error(manifest), "") << replacement;
+  }
 }
 
 // Values at and beyond the limits of every flag's range.
@@ -523,11 +537,17 @@ TEST_F(CrdValidation, EnforcesTheRangeOfEveryTrainingFlag) {
       }
     }
     for (const std::string_view choice : flag.choices) values.emplace_back(choice);
+    for (const ChoiceSynonym& synonym : flag.synonyms) values.emplace_back(synonym.word);
     if (flag.type == FlagType::kString) values.emplace_back(std::string(5000, 'a'));
     for (const json& value : values) {
       json object =
           parse_yaml(with("    learning_rate: 1e-4\n    per_device_train_batch_size: 16\n", ""));
-      object["spec"]["trainer"][std::string(flag.name)] = value;
+      json& trainer = object["spec"]["trainer"];
+      // Only validate() compares these flags with eval_strategy.
+      if (flag.name == "load_best_model_at_end" || flag.name == "save_strategy") {
+        trainer["eval_strategy"] = "epoch";
+      }
+      trainer[std::string(flag.name)] = value;
       const std::string by_validate = validation_error(object.dump());
       const HttpResponse by_api_server = admin().post(kDryRunPath, object);
       EXPECT_EQ(by_api_server.ok(), by_validate.empty())

@@ -153,6 +153,29 @@ TEST_F(Edges, ASavedModelNamesItsTask) {
   EXPECT_THAT(output_, HasSubstr("--task_name is missing"));
 }
 
+// The first row alone has the label of most training rows.
+TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
+  const std::string header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
+  write("data/train.tsv", header + "1\t1\t2\tOne.\tOne.\n1\t1\t2\tTwo.\tTwo.\n");
+  write("data/dev.tsv", header + "1\t1\t2\tOne.\tOne.\n0\t1\t2\tOne.\tTwo.\n");
+  const std::string flags =
+      "--model_name_or_path bert-base-cased --task_name mrpc --data_dir /tmp/data --do_eval ";
+  ASSERT_EQ(run(flags), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("baselines: majority accuracy 0.5000"));
+  ASSERT_EQ(run(flags + "--max_eval_samples 1"), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("baselines: majority accuracy 1.0000"));
+  EXPECT_THAT(output_, HasSubstr("; 1 example\n"));
+}
+
+TEST_F(Edges, PredictTakesOneInput) {
+  EXPECT_EQ(run("--model_name_or_path trained --input a.jsonl --input=b.jsonl", "predict"),
+            static_cast<int>(ExitCode::kUsage));
+  EXPECT_EQ(output_, "tilewright-worker: --input: found it twice, expected one file\n");
+  ASSERT_EQ(run("--help", "predict"), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("  --input FILE"));
+  EXPECT_THAT(output_, ::testing::Not(HasSubstr("--learning_rate")));
+}
+
 struct EdgeTask {
   const char* name;     // as --task_name; empty: files of one's own
   const char* model;    // a name on the hub

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "common/base/exit_codes.h"
 #include "tests/integration/hub_fixture.h"
 
@@ -192,6 +194,38 @@ TEST_F(GuideCommand, EvaluatesASavedModelOnBothPartsOfMnli) {
   EXPECT_EQ(fs::last_write_time(path("mnli/model.safetensors")), weights);
 }
 
+// The usual next command: the same with --do_eval, into the directory of the training.
+TEST_F(GuideCommand, AnEvaluationLeavesTheTrainingInItsOutputDirectory) {
+  const std::string mrpc =
+      "--task_name mrpc --max_seq_length 128 --output_dir /tmp/mrpc --save_steps 1 ";
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --do_train --max_steps 3 " + mrpc), 0)
+      << output_;
+  EXPECT_THAT(output_, HasSubstr("***** train metrics *****\n  epoch "));
+  // The Trainer's checkpoints, also that of the last step.
+  for (const char* name : {"checkpoint-1", "checkpoint-2", "checkpoint-3"}) {
+    EXPECT_TRUE(fs::exists(path("mrpc") / name)) << name;
+  }
+  const auto weights = testing::read_text(path("mrpc/model.safetensors"));
+  for (const char* overwrite : {"", " --overwrite_output_dir True"}) {
+    ASSERT_EQ(run("--model_name_or_path mrpc/checkpoint-3 --do_eval " + mrpc + overwrite), 0)
+        << output_;
+    EXPECT_THAT(output_, HasSubstr("***** eval metrics *****\n  eval_accuracy "));
+    EXPECT_TRUE(fs::exists(path("mrpc/checkpoint-1")));
+  }
+  EXPECT_EQ(testing::read_text(path("mrpc/model.safetensors")), weights);
+  const nlohmann::json results = json("mrpc/all_results.json");
+  EXPECT_TRUE(results.contains("train_loss") && results.contains("eval_f1")) << results;
+  // The same training again has nothing left to do.
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --do_train --max_steps 3 " + mrpc), 0)
+      << output_;
+  EXPECT_THAT(output_, HasSubstr("checkpoint-3 (step 3 of 3)"));
+  EXPECT_EQ(testing::read_text(path("mrpc/model.safetensors")), weights);
+  EXPECT_EQ(run("--model_name_or_path mrpc/checkpoint-3 --do_train --overwrite_output_dir " + mrpc),
+            static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(output_, HasSubstr("--overwrite_output_dir removes the checkpoints of "));
+  EXPECT_TRUE(fs::exists(path("mrpc/checkpoint-3")));
+}
+
 TEST_F(GuideCommand, PredictsBothTestPartsOfMnli) {
   ASSERT_EQ(run("--model_name_or_path bert-base-cased --task_name mnli --do_train "
                 "--max_seq_length 128 --output_dir /tmp/mnli/"),
@@ -246,6 +280,111 @@ TEST_F(GuideCommand, PredictsTheQuestionsOfAFile) {
       << output_;
   expect_answers("predicted", "predict");
   EXPECT_FALSE(fs::exists(path("predicted/eval_results.json")));
+}
+
+// run_qa.py with files in place of --dataset_name: published files, and the rows that run_qa.py
+// itself reads. Neither flag nor script names the task.
+TEST_F(GuideCommand, TrainsOnQuestionsOfOnesOwn) {
+  const fs::path published = testing::source_dir() / "examples/data/questions";
+  for (const char* part : {"train", "dev"}) {
+    const auto file =
+        nlohmann::json::parse(testing::read_text(published / (std::string(part) + "-v1.1.json")));
+    nlohmann::json rows = nlohmann::json::array();
+    for (const auto& article : file.at("data")) {
+      for (const auto& paragraph : article.at("paragraphs")) {
+        for (nlohmann::json row : paragraph.at("qas")) {
+          nlohmann::json answers = {{"text", nlohmann::json::array()},
+                                    {"answer_start", nlohmann::json::array()}};
+          for (const auto& answer : row.at("answers")) {
+            for (const char* field : {"text", "answer_start"}) {
+              answers[field].push_back(answer.at(field));
+            }
+          }
+          row.update({{"answers", answers},
+                      {"title", article.at("title")},
+                      {"context", paragraph.at("context")}});
+          rows.push_back(row);
+        }
+      }
+    }
+    std::ofstream(path(std::string(part) + ".json")) << nlohmann::json{{"data", rows}}.dump();
+  }
+  const std::string flags =
+      "--model_name_or_path distilbert-base-uncased --do_train --do_eval --num_train_epochs 1 "
+      "--per_device_train_batch_size 32 ";
+  ASSERT_EQ(run(flags + "--train_file train.json --validation_file dev.json --output_dir rows"), 0)
+      << output_;
+  EXPECT_THAT(output_, HasSubstr("question answering, as with --task_name=squad: train.json has "
+                                 "questions, contexts and answers"));
+  const std::string reference = digest();
+  EXPECT_EQ(json("rows/config.json").at("architectures"),
+            nlohmann::json({"DistilBertForQuestionAnswering"}));
+  EXPECT_THAT(files_of("rows"), IsSupersetOf(kAnswerFiles));
+  expect_answers("rows");
+  const std::string files = "--train_file " + (published / "train-v1.1.json").string() +
+                            " --validation_file " + (published / "dev-v1.1.json").string();
+  ASSERT_EQ(run(flags + files + " --output_dir published"), 0) << output_;
+  EXPECT_EQ(digest(), reference);
+  ASSERT_EQ(run(flags + files + " --task_name squad --max_seq_length 384 --output_dir named"), 0)
+      << output_;
+  EXPECT_EQ(digest(), reference) << "run_qa.py's default length";
+  EXPECT_THAT(output_, ::testing::Not(HasSubstr("as with --task_name")));
+}
+
+// A classifier of three classes as the start of one of two, as in Hugging Face's scripts.
+TEST_F(GuideCommand, ReplacesTheHeadOfAnotherTaskOnlyIfAsked) {
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --task_name mnli --do_train --max_steps 1 "
+                "--output_dir mnli"),
+            0)
+      << output_;
+  const std::string mrpc =
+      "--model_name_or_path mnli --task_name mrpc --do_train --max_steps 1 --output_dir mrpc";
+  EXPECT_EQ(run(mrpc), static_cast<int>(ExitCode::kWeights));
+  EXPECT_THAT(output_, HasSubstr("tensor \"classifier.weight\": found shape [3, 32], expected [2, "
+                                 "32]; --ignore_mismatched_sizes "));
+  EXPECT_FALSE(fs::exists(path("mrpc")));
+  ASSERT_EQ(run(mrpc + " --ignore_mismatched_sizes"), 0) << output_;
+  EXPECT_THAT(output_,
+              HasSubstr("initialised at random: classifier.weight, classifier.bias (seed"));
+  EXPECT_EQ(json("mrpc/config.json").at("id2label").size(), 2u);
+  const std::string encoder =
+      "--model_name_or_path bert-base-cased --task_name mrpc --do_train --max_steps 1 "
+      "--output_dir ";
+  ASSERT_EQ(run(encoder + "one"), 0) << output_;
+  const std::string reference = digest();
+  ASSERT_EQ(run(encoder + "two --ignore_mismatched_sizes True"), 0) << output_;
+  EXPECT_EQ(digest(), reference) << "no effect where the shapes fit";
+}
+
+// run_glue.py writes integer labels as numbers into config.json.
+TEST_F(GuideCommand, TakesAModelWhoseLabelsAreNumbers) {
+  std::ofstream(path("train.csv")) << "text,label\nA man.,0\nThe dog ran.,1\nA river.,0\n";
+  std::ofstream(path("test.csv")) << "text\nA man.\nThe dog ran.\n";
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --train_file train.csv --validation_file "
+                "train.csv --do_train --do_eval --output_dir own"),
+            0)
+      << output_;
+  const nlohmann::json trained = json("own/eval_results.json");
+  nlohmann::json config = json("own/config.json");
+  EXPECT_EQ(config.at("id2label"), nlohmann::json({{"0", "0"}, {"1", "1"}}));
+  config["id2label"] = {{"0", 0}, {"1", 1}};
+  fs::copy(path("own"), path("model"));
+  std::ofstream(path("model/config.json")) << config.dump();
+  ASSERT_EQ(run("--model_name_or_path model --validation_file train.csv --do_eval --output_dir "
+                "evaluated"),
+            0)
+      << output_;
+  for (const char* name : {"eval_accuracy", "eval_loss"}) {
+    EXPECT_EQ(json("evaluated/eval_results.json").at(name), trained.at(name)) << name;
+  }
+  ASSERT_EQ(run("--model_name_or_path model --test_file test.csv --do_predict --output_dir out"), 0)
+      << output_;
+  EXPECT_THAT(testing::read_text(path("out/predict_results_None.txt")),
+              ::testing::MatchesRegex("index\tprediction\n0\t[01]\n1\t[01]\n"));
+  ASSERT_EQ(run("--model_name_or_path model --task_name mrpc --do_train --max_steps 1 "
+                "--output_dir mrpc"),
+            0)
+      << output_;
 }
 
 // The flags of the guide's mpirun line; the processes share an empty cache.

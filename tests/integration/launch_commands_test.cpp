@@ -72,6 +72,21 @@ TEST_F(LaunchCommand, PythonTrains) {
   EXPECT_TRUE(fs::exists(path("debug_squad/model.safetensors")));
 }
 
+// run_qa.py knows one task, so files of the user's own need no flag that names it.
+TEST_F(LaunchCommand, PythonTrainsOnQuestionsOfOnesOwn) {
+  const std::string questions =
+      (testing::source_dir() / "examples/data/questions/train-v1.1.json").string();
+  std::vector<std::string> words = testing::split_words(
+      "run_qa.py --model_name_or_path distilbert-base-uncased --do_train --max_steps 1 "
+      "--output_dir out --train_file");
+  words.push_back(questions);
+  ASSERT_EQ(start("python", words), 0) << output_;
+  EXPECT_EQ(first_line(),
+            "python run_qa.py: runs natively as tilewright-worker train --task_name=squad");
+  EXPECT_THAT(testing::read_text(path("out/config.json")),
+              HasSubstr("DistilBertForQuestionAnswering"));
+}
+
 // The command of the guides' second manifest with another program than torchrun. The same flags of
 // `tilewright-worker train` give the same weights.
 TEST_F(LaunchCommand, BashTrainsIntoADirectoryWithTheTime) {

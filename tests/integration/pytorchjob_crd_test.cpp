@@ -128,7 +128,7 @@ TEST_F(PyTorchJobCrd, StoresTheExamplesUnchanged) {
   for (const json& object : example_jobs()) {
     const json stored = created(object);
     EXPECT_EQ(spec_of(stored), spec_of(object));
-    api::DecodedPyTorchJob decoded = api::decode_pytorchjob(stored, true);
+    api::DecodedPyTorchJob decoded = api::decode_pytorchjob(stored, api::FieldValidation::kStrict);
     EXPECT_TRUE(decoded.ok()) << sentences(decoded.errors);
     api::apply_defaults(decoded.job);
     const api::Findings findings = api::validate(decoded.job);
@@ -144,7 +144,7 @@ TEST_F(PyTorchJobCrd, StoresTheGuidesManifestsUnchanged) {
     object["metadata"]["name"] = "guide";
     const json stored = created(object);
     EXPECT_EQ(spec_of(stored), spec_of(object)) << name;
-    EXPECT_TRUE(api::decode_pytorchjob(stored, true).ok());
+    EXPECT_TRUE(api::decode_pytorchjob(stored, api::FieldValidation::kStrict).ok());
     ASSERT_TRUE(admin().remove(kPath + "/guide").ok());
     // The file as it is, as a user creates it.
     if (parse_yaml(read_text(file))["metadata"].contains("namespace")) {

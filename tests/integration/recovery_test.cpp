@@ -31,7 +31,7 @@ class Recovery : public testing::Training {
     int min_replicas = 1;
     int max_steps = 8;
     int save_steps = 100'000;
-    std::string more = {};  // lines of spec.trainer
+    std::string trainer_lines = {};  // more lines of spec.trainer
   };
 
   // The hash of the same training in one process without faults.
@@ -44,35 +44,13 @@ class Recovery : public testing::Training {
     return hash = train_in_one_process("reference", 2, flags);
   }
   void write_job(const Job& job) const {
-    std::ofstream(folder() / "job.yaml") << fmt::format(
-        R"(apiVersion: tilewright.dev/v1alpha1
-kind: TrainJob
-metadata: {{name: recovery}}
-spec:
-  elasticPolicy: {{minReplicas: {}, maxReplicas: 3, maxRestarts: 50}}
-  trainer:
-    task: mrpc
-    model: models:.
-    data: data:.
-    output: output:up
-    per_device_train_batch_size: 16
-    learning_rate: 1e-4
-    max_steps: {}
-    save_steps: {}
-    logging_steps: 1
-    do_eval: false
-{}
-  worker:
-    replicas: {}
-    image: tilewright-worker
-  volumes:
-    - {{name: models, local: {}}}
-    - {{name: data, local: {}}}
-    - {{name: output, local: .}}
-)",
-        job.min_replicas, job.max_steps, job.save_steps, job.more, job.replicas,
-        testing::model_dir().string(),
-        (testing::source_dir() / "examples/data/paraphrase").string());
+    write_manifest({.name = "recovery",
+                    .replicas = job.replicas,
+                    .min_replicas = job.min_replicas,
+                    .max_restarts = 50,
+                    .max_steps = job.max_steps,
+                    .save_steps = job.save_steps,
+                    .trainer_lines = "    logging_steps: 1\n" + job.trainer_lines});
   }
   // Trains under `up` with the faults and expects the hash, at most one lost step for each loss,
   // no checkpoint that is read, and every step once in the log history.
@@ -185,7 +163,7 @@ TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
       "--max_steps=8",         "--eval_strategy=steps",    "--eval_steps=3",
       "--max_eval_samples=40", "--load_best_model_at_end", "--metric_for_best_model=loss",
       "--greater_is_better"};
-  const Job job{.min_replicas = 2, .more = R"(    eval_strategy: steps
+  const Job job{.min_replicas = 2, .trainer_lines = R"(    eval_strategy: steps
     eval_steps: 3
     max_eval_samples: 40
     load_best_model_at_end: true

@@ -22,35 +22,14 @@ class SlowWorker : public testing::Training {
   }
   // Two workers and eight shards of one example. The delays for each shard are most of the time of a
   // step, and a window of the balancer is five steps. Worker 1 is slow in the first 25 steps, then
-  // a little faster than worker 0. `more`: lines of spec.trainer.
-  void train_with_a_slow_worker(int steps, const std::string& more) {
-    std::ofstream(folder() / "job.yaml") << fmt::format(
-        R"(apiVersion: tilewright.dev/v1alpha1
-kind: TrainJob
-metadata: {{name: slow}}
-spec:
-  elasticPolicy: {{minReplicas: 2, maxReplicas: 3}}
-  trainer:
-    task: mrpc
-    model: models:.
-    data: data:.
-    output: output:up
-    per_device_train_batch_size: 4
-    learning_rate: 1e-4
-    max_steps: {}
-    save_steps: 100000
-    do_eval: false
-{}
-  worker:
-    replicas: 2
-    image: tilewright-worker
-  volumes:
-    - {{name: models, local: {}}}
-    - {{name: data, local: {}}}
-    - {{name: output, local: .}}
-)",
-        steps, more, testing::model_dir().string(),
-        (testing::source_dir() / "examples/data/paraphrase").string());
+  // a little faster than worker 0.
+  void train_with_a_slow_worker(int steps, const std::string& trainer_lines) {
+    write_manifest({.name = "slow",
+                    .min_replicas = 2,
+                    .batch_size = 4,
+                    .max_steps = steps,
+                    .save_steps = 100'000,
+                    .trainer_lines = trainer_lines});
     const testing::ScopedFault fault(
         "step.shard@0-24,worker=0,delay=25;step.shard@0-24,worker=1,delay=150;"
         "step.shard@25-100000,worker=0,delay=50;step.shard@25-100000,worker=1,delay=40");

@@ -1,6 +1,7 @@
 // Trainings of MiniLM with the built programs whose weights a test compares by their SHA-256.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,6 +20,18 @@ namespace tilewright::testing {
 class ScopedFault : ScopedVariable {
  public:
   explicit ScopedFault(const std::string& text) : ScopedVariable("TILEWRIGHT_FAULT", text) {}
+};
+
+// The TrainJob of write_manifest().
+struct ManifestOptions {
+  std::string name = "hash";
+  int replicas = 2;
+  int min_replicas = 1;
+  int max_restarts = 3;
+  int batch_size = 16;  // per worker
+  int max_steps = 12;
+  int save_steps = 4;
+  std::string trainer_lines = {};  // more lines of spec.trainer, indented by four spaces
 };
 
 class Training : public ::testing::Test {
@@ -74,33 +87,36 @@ class Training : public ::testing::Test {
     return digest();
   }
 
-  // job.yaml: the training of flags() under `tilewright up`, with the output in up/.
-  void write_manifest(int max_steps = 12) const {
-    std::ofstream(folder() / "job.yaml") << R"(apiVersion: tilewright.dev/v1alpha1
+  // Writes job.yaml: by default the training of flags() under `tilewright up`, with the output up/.
+  void write_manifest(const ManifestOptions& options = {}) const {
+    std::ofstream(folder() / "job.yaml") << fmt::format(
+        R"(apiVersion: tilewright.dev/v1alpha1
 kind: TrainJob
-metadata: {name: hash}
+metadata: {{name: {}}}
 spec:
-  elasticPolicy: {minReplicas: 1, maxReplicas: 3, maxRestarts: 3}
+  elasticPolicy: {{minReplicas: {}, maxReplicas: 3, maxRestarts: {}}}
   trainer:
     task: mrpc
     model: models:.
     data: data:.
     output: output:up
-    per_device_train_batch_size: 16
+    per_device_train_batch_size: {}
     learning_rate: 1e-4
-    max_steps: )" << max_steps << R"(
-    save_steps: 4
+    max_steps: {}
+    save_steps: {}
     do_eval: false
+{}
   worker:
-    replicas: 2
+    replicas: {}
     image: tilewright-worker
   volumes:
-    - {name: models, local: )" << model_dir().string()
-                                         << R"(}
-    - {name: data, local: )" << (source_dir() / "examples/data/paraphrase").string()
-                                         << R"(}
-    - {name: output, local: .}
-)";
+    - {{name: models, local: {}}}
+    - {{name: data, local: {}}}
+    - {{name: output, local: .}}
+)",
+        options.name, options.min_replicas, options.max_restarts, options.batch_size,
+        options.max_steps, options.save_steps, options.trainer_lines, options.replicas,
+        model_dir().string(), (source_dir() / "examples/data/paraphrase").string());
   }
 
   TemporaryDirectory temporary_;

@@ -187,6 +187,11 @@ TEST_F(Training, EvaluatesAndPredictsWithASavedModel) {
     EXPECT_GE(prediction.at("score").get<double>(), 0.5);
   }
   EXPECT_EQ(count, 2);
+  RunningProgram full_disk("/bin/sh",
+                           {"-c", "exec \"$0\" predict \"$1\" --input in.jsonl > /dev/full",
+                            testing::program("tilewright-worker"), model},
+                           folder());
+  EXPECT_EQ(full_disk.wait(), static_cast<int>(ExitCode::kOutputUnavailable)) << full_disk.output();
   EXPECT_EQ(fs::last_write_time(folder() / "out/model.safetensors"), hash_before);
 }
 
@@ -372,7 +377,7 @@ TEST_F(HeldCheckpoint, IsCompleteWhenTheProcessIsTerminated) {
 
 // The volume with the checkpoints is not the one that the job wrote to.
 TEST_F(Training, UpRefusesToStartAgainWithoutTheLastCheckpoint) {
-  write_manifest(10000);
+  write_manifest({.max_steps = 10000});
   {
     RunningProgram up(testing::program("tilewright"), {"up", "job.yaml"}, folder());
     // Several heartbeats after checkpoint-4, as save_steps is 4.

@@ -265,12 +265,15 @@ TEST_F(Up, StopsAllWorkersAtAPermanentFailure) {
   manifest("", "    restartPolicy: ExitCode");
   worker(
       "echo $$ > $T/pid-$I; if [ $I = 1 ]; then while [ ! -s $T/pid-0 ]; do :; done; "
-      "echo 'no such model'; exit 11; fi; " +
+      "echo 'reading the model'; echo 'no such model'; exit 11; fi; " +
       std::string(kIdle));
   RunningProgram up = start();
   EXPECT_EQ(up.wait(), code(ExitCode::kJobFailed)) << up.output();
-  EXPECT_THAT(up.output(), HasSubstr("restartPolicy ExitCode does not retry codes below 128"));
-  EXPECT_THAT(up.output(), HasSubstr("\n          no such model\n"));
+  EXPECT_THAT(
+      up.output(),
+      HasSubstr("exited with code 11 (no such model); restartPolicy ExitCode does not retry "
+                "codes below 128\n          reading the model\n"));
+  EXPECT_THAT(up.output(), Not(HasSubstr("warning   worker 1")));
   EXPECT_EQ(kill(pid_of(0), 0), -1) << "worker 0 still runs";
 }
 
@@ -436,6 +439,34 @@ TEST_F(Up, RerunsAFinishedJobOnlyWithReplace) {
   EXPECT_EQ(job()["metadata"]["uid"], uid);
   EXPECT_EQ(start({"--replace"}).wait(), code(ExitCode::kOk));
   EXPECT_NE(job()["metadata"]["uid"], uid);
+}
+
+TEST_F(Up, OverwritesTheOutputOfTheJobThatItReplaces) {
+  worker(
+      "[ $I = 0 ] || exit 0; echo \"args $*\"; mkdir -p $T/results/job; "
+      "echo \"{\\\"job_uid\\\": \\\"$TILEWRIGHT_JOB_UID\\\"}\" > "
+      "$T/results/job/.tilewright-job.json");
+  RunningProgram first = start();
+  EXPECT_EQ(first.wait(), code(ExitCode::kOk)) << first.output();
+  EXPECT_THAT(first.output(), Not(HasSubstr("--overwrite_output_dir")));
+  RunningProgram second = start({"--replace"});
+  EXPECT_EQ(second.wait(), code(ExitCode::kOk)) << second.output();
+  EXPECT_THAT(second.output(), HasSubstr(" --overwrite_output_dir=true"));
+}
+
+TEST_F(Up, RefusesTheOutputOfAnotherJobBeforeItStartsWorkers) {
+  worker("echo started");
+  fs::create_directories(folder() / "results/job");
+  write("results/job/.tilewright-job.json", "{\"job_uid\": \"another\"}");
+  for (const bool replace : {false, true}) {
+    RunningProgram up = replace ? start({"--replace"}) : start();
+    EXPECT_EQ(up.wait(), code(ExitCode::kOutput));
+    EXPECT_EQ(up.output(),
+              "job.yaml:10: spec.trainer.output: output:$(TILEWRIGHT_JOB_NAME) is " +
+                  (folder() / "results/job").string() +
+                  " on this machine, which has the results of another job; use another directory, "
+                  "or set spec.trainer.overwrite_output_dir: true\n");
+  }
 }
 
 TEST_F(Up, RejectsASecondUpOfTheSameJob) {

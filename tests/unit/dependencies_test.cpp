@@ -1,6 +1,7 @@
 // Checks the module structure: the dependencies of CMake's targets form no cycle and follow the
 // order of the module list, every #include has a declared dependency, and the README lists all
 // top-level files.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -142,6 +143,7 @@ TEST(Dependencies, WorkerAndControllerAreIndependent) {
 TEST(Dependencies, CoverEveryInclude) {
   const Dependencies declared = declared_modules().dependencies;
   const std::regex own(R"(^\s*#\s*include\s*\"([^\"]+)\")");
+  Dependencies unused = declared;
   int seen = 0;
   for (const fs::path& file : sources()) {
     const std::string path = fs::relative(file, testing::source_dir());
@@ -150,12 +152,16 @@ TEST(Dependencies, CoverEveryInclude) {
     for (const std::string& include : includes_of(file, own)) {
       ++seen;
       const std::string other = module_of(include);
+      unused[module].erase(other);
       EXPECT_TRUE(other == module || declared.at(module).contains(other))
           << path << " includes " << include << ", but " << module << " does not depend on "
           << other;
     }
   }
   EXPECT_GT(seen, 1000) << "the scan found too few includes";
+  for (const auto& [module, others] : unused) {
+    EXPECT_THAT(others, ::testing::IsEmpty()) << module << " includes nothing of these modules";
+  }
 }
 
 TEST(Dependencies, IntrinsicsHeadersStayInTheKernels) {

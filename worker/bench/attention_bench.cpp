@@ -81,7 +81,7 @@ void run(const AttentionBenchOptions& options, AttentionBench& bench) {
   bench.kernel = ops.attention_forward.name;
   for (const int threads : options.threads) {
     ThreadPool pool(threads);
-    kernels::PeakMeter peak(options.isa, options.bf16, pool);
+    kernels::PeakMeter peak(options.isa, options.precision, pool);
     for (const AttentionShape& shape : options.shapes) {
       Attention<Activation> attention(ops, shape, options.dropout, threads);
       attention.forward(pool);
@@ -132,13 +132,25 @@ AttentionBench bench_attention(const AttentionBenchOptions& options) {
   AttentionBench bench;
   bench.cpu = runtime::detect_cpu().model;
   bench.isa = runtime::name(all.isa);
-  bench.type = all.bf16 ? "bf16" : "float";
-  if (all.bf16) {
+  const bool is_bf16 = all.precision == runtime::Precision::kBf16;
+  bench.type = is_bf16 ? "bf16" : "float";
+  if (is_bf16) {
     run<runtime::bf16>(all, bench);
   } else {
     run<float>(all, bench);
   }
   return bench;
+}
+
+std::string shapes_to_json(const std::vector<AttentionShape>& shapes) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const AttentionShape& shape : shapes) {
+    all.push_back({{"examples", shape.lengths.size()},
+                   {"tokens", Lengths(shape).tokens},
+                   {"heads", shape.heads},
+                   {"head_size", shape.head_size}});
+  }
+  return all.dump();
 }
 
 std::string AttentionBench::to_json() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/kernels/ops.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::bench {
 
@@ -18,7 +19,7 @@ struct AttentionShape {
 
 struct AttentionBenchOptions {
   runtime::Isa isa = runtime::Isa::kRef;
-  bool bf16 = true;
+  runtime::Precision precision = runtime::Precision::kBf16;
   std::vector<int> threads = {1, 2};
   std::vector<AttentionShape> shapes;  // empty: those of the models (model_attention_shapes)
   double dropout = 0.1;
@@ -48,6 +49,9 @@ struct AttentionBench {
 
 // MiniLM with MRPC's mean length, then MiniLM, BERT-base and BERT-large at their usual lengths.
 std::vector<AttentionShape> model_attention_shapes();
+
+// A JSON array with the examples, the tokens of all examples, heads and head_size of each shape.
+std::string shapes_to_json(const std::vector<AttentionShape>& shapes);
 
 AttentionBench bench_attention(const AttentionBenchOptions& options);
 

@@ -74,7 +74,7 @@ class LinearLayer {
 
 template <typename Activation>
 void run(const GemmBenchOptions& options, GemmBench& bench) {
-  const bool has_onednn = kernels::limit_onednn_isa(options.isa, options.bf16);
+  const bool has_onednn = kernels::limit_onednn_isa(options.isa, options.precision);
   const Ops<Activation> native_ops = kernels::make_ops<Activation>(options.isa);
   const Ops<Activation> onednn_ops =
       kernels::make_ops<Activation>(options.isa, kernels::GemmBackend::kOneDnn);
@@ -84,7 +84,7 @@ void run(const GemmBenchOptions& options, GemmBench& bench) {
     for (const GemmShape& shape : options.shapes) {
       LinearLayer<Activation> native_layer(native_ops, shape, options.shards, threads);
       LinearLayer<Activation> onednn_layer(onednn_ops, shape, options.shards, threads);
-      kernels::PeakMeter peak(options.isa, options.bf16, pool);
+      kernels::PeakMeter peak(options.isa, options.precision, pool);
       for (int operation = 0; operation < 3; ++operation) {
         std::vector<double> native_times;
         std::vector<double> onednn_times;
@@ -137,13 +137,22 @@ GemmBench bench_gemm(const GemmBenchOptions& options) {
   GemmBench bench;
   bench.cpu = runtime::detect_cpu().model;
   bench.isa = runtime::name(options.isa);
-  bench.type = options.bf16 ? "bf16" : "float";
-  if (options.bf16) {
+  const bool is_bf16 = options.precision == runtime::Precision::kBf16;
+  bench.type = is_bf16 ? "bf16" : "float";
+  if (is_bf16) {
     run<bf16>(options, bench);
   } else {
     run<float>(options, bench);
   }
   return bench;
+}
+
+std::string shapes_to_json(const std::vector<GemmShape>& shapes) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const GemmShape& shape : shapes) {
+    all.push_back({{"rows", shape.rows}, {"k", shape.k}, {"n", shape.n}});
+  }
+  return all.dump();
 }
 
 std::string GemmBench::to_json() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/kernels/ops.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::bench {
 
@@ -18,7 +19,7 @@ struct GemmShape {
 
 struct GemmBenchOptions {
   runtime::Isa isa = runtime::Isa::kRef;
-  bool bf16 = true;
+  runtime::Precision precision = runtime::Precision::kBf16;
   std::vector<int> threads = {1, 2};
   std::vector<GemmShape> shapes = {
       // MiniLM (hidden size 384) with 1,700 tokens.
@@ -59,6 +60,9 @@ struct GemmBench {
 
 // Reads "ROWSxKxN", each 1 to 65536; throws Failure (kUsage) that says what was found otherwise.
 GemmShape parse_gemm_shape(const std::string& text);
+
+// A JSON array with rows, k and n of each shape.
+std::string shapes_to_json(const std::vector<GemmShape>& shapes);
 
 // Runs the native kernels and oneDNN alternately, each after one untimed call, and reports medians.
 // oneDNN is limited to the same instruction set unless it has already run in this process.

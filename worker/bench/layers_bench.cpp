@@ -135,7 +135,7 @@ void run(const LayersBenchOptions& options, runtime::Isa isa, LayersBench& bench
   bench.forward_seconds = median(forward);
   bench.backward_seconds = median(backward);
   double operations = 0;
-  kernels::PeakMeter peak(isa, options.workload.bf16, pool);
+  kernels::PeakMeter peak(isa, options.workload.precision, pool);
   const auto summarise = [&](const Recorder& recorder, Profile& profile) {
     profile.seconds /= options.repetitions;
     profile.kernels = recorder.times(options.repetitions, pool.size());

@@ -8,19 +8,13 @@
 
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 
 namespace tilewright::bench {
 namespace {
 
 constexpr std::uint64_t kMaxLengthsBytes = 16 << 20;
-
-// The beginning of a line for a message, without control characters and incomplete UTF-8.
-std::string printable(std::string_view line) {
-  std::string out;
-  for (const char c : line.substr(0, 40)) out += c >= ' ' && c <= '~' ? c : '?';
-  return out;
-}
 
 }  // namespace
 
@@ -37,8 +31,8 @@ std::vector<std::int32_t> read_lengths(const std::string& path) {
     if (error != std::errc{} || last != line.data() + line.size() || length < 1 ||
         length > kMaxLength) {
       throw Failure(ExitCode::kUsage,
-                    fmt::format("{}:{}: found \"{}\", expected a number of tokens from 1 to {}",
-                                path, lengths.size() + 1, printable(line), kMaxLength));
+                    fmt::format("{}:{}: found {}, expected a number of tokens from 1 to {}", path,
+                                lengths.size() + 1, quoted_excerpt(line), kMaxLength));
     }
     if (lengths.size() == kMaxLengths) {
       throw Failure(ExitCode::kUsage,

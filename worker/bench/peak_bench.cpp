@@ -17,14 +17,14 @@ PeakBench bench_peak(const PeakBenchOptions& options) {
   for (const int threads : options.threads) {
     runtime::ThreadPool pool(threads);
     for (const runtime::Isa isa : options.isas) {
-      for (const bool bf16 : {true, false}) {
+      for (const auto precision : {runtime::Precision::kBf16, runtime::Precision::kFp32}) {
         std::vector<double> values;
         values.reserve(static_cast<std::size_t>(options.repetitions));
         for (int i = 0; i < options.repetitions; ++i) {
-          values.push_back(kernels::measure_peak_gflops(isa, bf16, pool));
+          values.push_back(kernels::measure_peak_gflops(isa, precision, pool));
         }
         bench.rows.push_back({.isa = std::string(runtime::name(isa)),
-                              .bf16 = bf16,
+                              .precision = precision,
                               .threads = threads,
                               .gflops = *std::max_element(values.begin(), values.end()),
                               .median_gflops = median(values)});
@@ -43,7 +43,7 @@ std::string PeakBench::to_json() const {
   json["peak"] = nlohmann::ordered_json::array();
   for (const PeakBenchRow& row : rows) {
     json["peak"].push_back({{"isa", row.isa},
-                            {"dtype", row.bf16 ? "bf16" : "fp32"},
+                            {"dtype", name(row.precision)},
                             {"threads", row.threads},
                             {"gflops", row.gflops},
                             {"median_gflops", row.median_gflops}});
@@ -60,7 +60,7 @@ std::string PeakBench::to_text() const {
   std::string out = fmt::format("{}\n{:<14}{:<6}{:>8}{:>10}{:>10}\n", cpu, "", "", "threads",
                                 "GFLOP/s", "median");
   for (const PeakBenchRow& row : rows) {
-    out += fmt::format("{:<14}{:<6}{:>8}{:>10.0f}{:>10.0f}\n", row.isa, row.bf16 ? "bf16" : "fp32",
+    out += fmt::format("{:<14}{:<6}{:>8}{:>10.0f}{:>10.0f}\n", row.isa, name(row.precision),
                        row.threads, row.gflops, row.median_gflops);
   }
   for (const CopyRow& row : copies) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/runtime/cpu.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::bench {
 
@@ -17,7 +18,7 @@ struct PeakBenchOptions {
 
 struct PeakBenchRow {
   std::string isa;
-  bool bf16 = false;
+  runtime::Precision precision = runtime::Precision::kFp32;
   int threads = 1;
   double gflops = 0;  // the largest of the repetitions: a busy CPU only lowers it
   double median_gflops = 0;

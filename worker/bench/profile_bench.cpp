@@ -34,7 +34,7 @@ void run(const ProfileBenchOptions& options, runtime::Isa isa, ProfileBench& ben
   bench.profile.sort_by_time();
   bench.profile.seconds =
       std::accumulate(bench.times.a.begin(), bench.times.a.end(), 0.0) / options.steps;
-  kernels::PeakMeter peak(isa, options.workload.bf16, setup.pool());
+  kernels::PeakMeter peak(isa, options.workload.precision, setup.pool());
   for (const KernelTime& kernel : bench.profile.kernels) {
     peak.peak_for(kernel.operations / kernel.seconds * 1e-9);
   }

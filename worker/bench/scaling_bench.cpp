@@ -21,6 +21,7 @@
 #include "worker/collectives/hosts.h"
 #include "worker/collectives/reducer.h"
 #include "worker/collectives/sum.h"
+#include "worker/runtime/available_memory.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::bench {
@@ -359,7 +360,7 @@ std::string ScalingBench::to_text() const {
   std::string text = fmt::format(
       "{} {} {} on {} of {}, links of {}\n"
       "links, computation and communication threads slowed {:g} times, times divided by it\n",
-      options.workload.description(), options.workload.bf16 ? "bf16" : "fp32", isa,
+      options.workload.description(), name(options.workload.precision), isa,
       counted(static_cast<std::size_t>(threads), "thread"), cpu,
       format_link_rate(options.link_rate), options.slowdown);
   if (options.bf16_gradients) text += "gradients rounded to bf16 and sent as such\n";

@@ -7,7 +7,7 @@
 #include "worker/bench/training_setup.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/nn/flops.h"
-#include "worker/runtime/memory.h"
+#include "worker/runtime/available_memory.h"
 
 namespace tilewright::bench {
 namespace {
@@ -27,7 +27,7 @@ void run(const StepBenchOptions& options, runtime::Isa isa, StepBench& bench) {
   bench.tokens_per_second = static_cast<double>(batch.T()) / bench.median;
   bench.gflops = nn::step_flops(setup.config(), batch) / bench.median * 1e-9;
   bench.peak_gflops =
-      kernels::PeakMeter(isa, options.workload.bf16, setup.pool()).peak_for(bench.gflops);
+      kernels::PeakMeter(isa, options.workload.precision, setup.pool()).peak_for(bench.gflops);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::string StepBench::to_text() const {
   return fmt::format(
       "{} {} {} {} on {}, {} shards: {:.3f} s/step, {:.2f} examples/s, {:.0f} GFLOP/s "
       "({:.0f} % of {:.0f}), {:.2f} GB\n",
-      options.workload.description(), options.workload.bf16 ? "bf16" : "fp32", isa,
+      options.workload.description(), name(options.workload.precision), isa,
       options.workload.backend == kernels::GemmBackend::kNative ? "native" : "onednn",
       counted(static_cast<std::size_t>(threads), "thread"), options.shards, median,
       examples_per_second, gflops, 100 * gflops / peak_gflops, peak_gflops,

@@ -45,7 +45,7 @@ void Workload::add_to(nlohmann::ordered_json& json) const {
   const LengthRange range(lengths);
   json["model"] = model;
   json["head"] = question_answering ? "question_answering" : "classification";
-  json["dtype"] = bf16 ? "bf16" : "fp32";
+  json["dtype"] = name(precision);
   json["gradient_checkpointing"] = gradient_checkpointing;
   json["gemm_backend"] = backend == kernels::GemmBackend::kNative ? "native" : "onednn";
   json["examples"] = lengths.size();

@@ -11,6 +11,7 @@
 #include "worker/nn/encoder_config.h"
 #include "worker/runtime/bf16.h"
 #include "worker/runtime/cpu.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::bench {
 
@@ -18,7 +19,7 @@ struct Workload {
   std::string model = "bert-base";  // one of the names of model_config()
   bool question_answering = false;  // otherwise classification
   std::vector<std::int32_t> lengths = std::vector<std::int32_t>(32, 128);  // tokens per example
-  bool bf16 = true;
+  runtime::Precision precision = runtime::Precision::kBf16;
   bool gradient_checkpointing = false;
   int threads = 0;  // 0: one per physical core
   kernels::GemmBackend backend = kernels::GemmBackend::kNative;
@@ -47,7 +48,7 @@ Bench run_workload(const Options& options, runtime::Isa isa, Run run) {
   bench.options = options;
   bench.cpu = runtime::detect_cpu().model;
   bench.isa = runtime::name(isa);
-  if (options.workload.bf16) {
+  if (options.workload.precision == runtime::Precision::kBf16) {
     run.template operator()<runtime::bf16>(bench);
   } else {
     run.template operator()<float>(bench);

@@ -4,9 +4,10 @@
 #include <charconv>
 #include <set>
 
+#include "common/base/printable.h"
+#include "common/contract/model_files.h"
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
-#include "worker/checkpoint/file_names.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
@@ -49,14 +50,15 @@ void require_matching_tensors(const SafetensorsFile& file, const std::vector<Ten
   for (const TensorView& view : views) {
     const Tensor& tensor = file.at(view.name, view.shape);
     if (tensor.dtype != DType::kF32) {
-      file.fail(fmt::format("tensor {}: found dtype {}, expected F32", quote(view.name),
+      file.fail(fmt::format("tensor {}: found dtype {}, expected F32", quoted_excerpt(view.name),
                             dtype_name(tensor.dtype)));
     }
     wanted.insert(view.name);
   }
   for (const auto& [name, unused] : file.tensors()) {
     if (!wanted.contains(name)) {
-      file.fail(fmt::format("found tensor {}, which this model does not have", quote(name)));
+      file.fail(
+          fmt::format("found tensor {}, which this model does not have", quoted_excerpt(name)));
     }
   }
 }
@@ -67,6 +69,18 @@ void read_views(const SafetensorsFile& file, const std::vector<TensorView>& view
   }
 }
 
+// A checkpoint that could not be read must not replace one that can.
+std::string bounded_state_json(const fs::path& checkpoint, const TrainerState& state) {
+  std::string json = trainer_state_json(state);
+  if (json.size() <= kMaxTrainerStateBytes) return json;
+  throw Failure(
+      ExitCode::kOutput,
+      fmt::format("{}: has {} bytes, expected at most {}; the log history has {} entries, "
+                  "use a larger --logging_steps",
+                  (checkpoint / kStateFile).string(), json.size(), kMaxTrainerStateBytes,
+                  state.log_history.size()));
+}
+
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string digits = name.substr(kPrefix.size());
@@ -75,6 +89,12 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   const auto [stop, error] = std::from_chars(digits.data(), end, step);
   if (error != std::errc() || stop != end || std::to_string(step) != digits) return std::nullopt;
   return step < 0 ? std::nullopt : std::optional(step);
+}
+
+[[noreturn]] void fail_missing(const fs::path& checkpoint, const char* file) {
+  throw Failure(ExitCode::kCheckpoint,
+                fmt::format("{}: {} is missing; expected it in every checkpoint",
+                            (checkpoint / kChecksumsFile).string(), file));
 }
 
 ValidCheckpoint first_valid(const std::vector<fs::path>& checkpoints) {
@@ -106,12 +126,14 @@ std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{}", kPre
 
 fs::path write_checkpoint(const OutputWriter& output, const CheckpointContent& content) {
   const std::string name = checkpoint_name(content.state.global_step);
+  const std::string state = bounded_state_json(output.directory() / name, content.state);
   AtomicDirectory directory(output, name);
   Checksums checksums;
   directory.fill([&](const fs::path& staging) {
-    checksums[kModelFile] = write_views(staging / kModelFile, content.tensors.weights);
+    checksums[model_files::kSafetensors] =
+        write_views(staging / model_files::kSafetensors, content.tensors.weights);
     checksums[kOptimizerFile] = write_views(staging / kOptimizerFile, moments(content.tensors));
-    checksums[kStateFile] = write_hashed(staging / kStateFile, trainer_state_json(content.state));
+    checksums[kStateFile] = write_hashed(staging / kStateFile, state);
     for (const auto& [file, bytes] : content.extra_files) {
       checksums[file] = write_hashed(staging / file, bytes);
     }
@@ -122,6 +144,14 @@ fs::path write_checkpoint(const OutputWriter& output, const CheckpointContent& c
   return output.directory() / name;
 }
 
+TrainerState read_checkpoint_state(const fs::path& checkpoint) {
+  const Checksums checksums = read_checksums(checkpoint);
+  const auto state = checksums.find(kStateFile);
+  if (state == checksums.end()) fail_missing(checkpoint, kStateFile);
+  verify_content(checkpoint, {*state});
+  return read_trainer_state(checkpoint / kStateFile);
+}
+
 TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& expected_settings,
                              const TrainingTensors& into) {
   std::error_code ignored;
@@ -130,18 +160,15 @@ TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& e
                   fmt::format("{}: checkpoint directory not found", checkpoint.string()));
   }
   const Checksums checksums = read_checksums(checkpoint);
-  for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
-    if (checksums.contains(name)) continue;
-    throw Failure(ExitCode::kCheckpoint,
-                  fmt::format("{}: {} is missing; expected it in every checkpoint",
-                              (checkpoint / kChecksumsFile).string(), name));
+  for (const char* name : {model_files::kSafetensors, kOptimizerFile, kStateFile}) {
+    if (!checksums.contains(name)) fail_missing(checkpoint, name);
   }
   verify_content(checkpoint, checksums);
   TrainerState state = read_trainer_state(checkpoint / kStateFile);
   if (!expected_settings.is_null()) {
     require_same_settings(state, expected_settings, checkpoint / kStateFile);
   }
-  const SafetensorsFile weights(checkpoint / kModelFile, ExitCode::kCheckpoint);
+  const SafetensorsFile weights(checkpoint / model_files::kSafetensors, ExitCode::kCheckpoint);
   const SafetensorsFile optimizer(checkpoint / kOptimizerFile, ExitCode::kCheckpoint);
   const auto moment_views = moments(into);
   require_matching_tensors(weights, into.weights);
@@ -168,6 +195,14 @@ std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
   paths.reserve(found.size());
   for (auto& [step, path] : found) paths.push_back(std::move(path));
   return paths;
+}
+
+bool is_checkpoint_of(const fs::path& path, const fs::path& output_dir) {
+  std::error_code error;
+  fs::path own = path;
+  if (!own.has_filename()) own = own.parent_path();  // of a name that ends with a slash
+  return step_of(own.filename()).has_value() && fs::is_directory(own, error) &&
+         fs::equivalent(fs::absolute(own).parent_path(), output_dir, error);
 }
 
 ValidCheckpoint latest_valid_checkpoint(const fs::path& output_dir) {

@@ -36,9 +36,14 @@ struct CheckpointContent {
 std::string checkpoint_name(std::int64_t step);
 
 // Writes OUTPUT/checkpoint-<state.global_step>, replacing one of the same step, and returns its
-// path. Failures have output_error_code(), or kSuperseded, and leave no files.
+// path. Failures have output_error_code(), kSuperseded, or kOutput for a state of more than
+// kMaxTrainerStateBytes, and leave no files.
 std::filesystem::path write_checkpoint(const OutputWriter& output,
                                        const CheckpointContent& content);
+
+// Reads the state of a checkpoint after a check of this file's checksum. Throws Failure with
+// ExitCode::kCheckpoint.
+TrainerState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 // Verifies every file, compares settings (unless `expected_settings` is null) and tensors with
 // those of this job, then fills `into`. Throws Failure with ExitCode::kCheckpoint and then leaves
@@ -61,6 +66,9 @@ ValidCheckpoint latest_valid_checkpoint(const std::filesystem::path& output_dir)
 // wrote. The Failures of write_checkpoint().
 std::vector<std::filesystem::path> prune(const OutputWriter& output, int keep,
                                          std::int64_t best_step = 0);
+
+// Whether `path` is a checkpoint-<step> directory of `output_dir`.
+bool is_checkpoint_of(const std::filesystem::path& path, const std::filesystem::path& output_dir);
 
 // All checkpoint-<step> directories with a checksums.json, highest step first.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);

@@ -13,6 +13,18 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 53;
   throw Failure(ExitCode::kCheckpoint, fmt::format("{}: {}", path.string(), what));
 }
 
+// The Trainer keeps its state in pickled files, which are not read.
+void refuse_trainer_checkpoint(const fs::path& directory) {
+  for (const char* name : {"optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"}) {
+    std::error_code ignored;
+    if (!fs::exists(directory / name, ignored)) continue;
+    fail(directory, fmt::format("is a checkpoint of Hugging Face's Trainer (it contains {}), "
+                                "expected one of Tilewright; to train its weights further, use "
+                                "them as --model_name_or_path",
+                                name));
+  }
+}
+
 }  // namespace
 
 std::string checksums_json(const Checksums& checksums) {
@@ -25,6 +37,8 @@ std::string checksums_json(const Checksums& checksums) {
 
 Checksums read_checksums(const fs::path& directory) {
   const fs::path path = directory / kChecksumsFile;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) refuse_trainer_checkpoint(directory);
   const JsonFields files = JsonFields(path, ExitCode::kCheckpoint).object("files");
   Checksums checksums;
   for (const auto& [name, unused] : files.json().items()) {

@@ -15,7 +15,8 @@ using Checksums = std::map<std::string, FileDigest>;  // by file name
 
 std::string checksums_json(const Checksums& checksums);
 
-// Throws Failure with ExitCode::kCheckpoint; the message names the file.
+// Throws Failure with ExitCode::kCheckpoint; the message names the file, or says that the directory
+// is a checkpoint of Hugging Face's Trainer.
 Checksums read_checksums(const std::filesystem::path& directory);
 
 // Checks that every file exists with its size. Fast; detects truncated files.

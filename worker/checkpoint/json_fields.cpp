@@ -1,19 +1,42 @@
 #include "worker/checkpoint/json_fields.h"
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 
 namespace tilewright::checkpoint {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = 16u << 20;
 constexpr int kMaxJsonDepth = 64;  // limits the parser's memory
 
-// A field's value, truncated for a message.
+// Ends the parsing of text that nests deeper. A callback of parse() would take quadratic time for a
+// list of objects, such as a log history of 100,000 entries.
+class DepthLimit : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool exceeded() const { return depth_ > kMaxJsonDepth; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;  // parse() throws it
+  }
+
+ private:
+  int depth_ = 0;
+};
+
+// A field's value for a message.
 std::string format_value(const nlohmann::json& value) {
-  constexpr std::size_t kMaxLength = 80;
-  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kMaxLength) text = text.substr(0, kMaxLength) + "...";
-  return text;
+  return excerpt(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -23,18 +46,17 @@ bool is_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-JsonFields::JsonFields(std::filesystem::path path, ExitCode code)
+JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes)
     : path_(std::move(path)), code_(code) {
-  const std::string content = read_file(path_, kMaxFileBytes, code).or_throw();
-  const auto depth_bound = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMaxJsonDepth) {
-      throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
-                                      kMaxJsonDepth));
-    }
-    return true;
-  };
+  const std::string content = read_file(path_, max_bytes, code).or_throw();
+  DepthLimit limit;
+  nlohmann::json::sax_parse(content, &limit);
+  if (limit.exceeded()) {
+    throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
+                                    kMaxJsonDepth));
+  }
   try {
-    json_ = nlohmann::json::parse(content, depth_bound);
+    json_ = nlohmann::json::parse(content);
   } catch (const nlohmann::json::parse_error& error) {
     throw Failure(code,
                   fmt::format("{}: is not valid JSON at byte {}", path_.string(), error.byte));
@@ -93,6 +115,13 @@ bool JsonFields::boolean(const std::string& name, bool fallback) const {
   if (!has(name)) return fallback;
   if (!json_[name].is_boolean()) fail(name, "true or false");
   return json_[name].get<bool>();
+}
+
+std::string JsonFields::text(const std::string& name) const {
+  if (!has(name) || json_[name].is_structured()) fail(name, "a string, a number or a boolean");
+  const nlohmann::json& value = json_[name];
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 void JsonFields::fail(const std::string& name, const std::string& expected) const {

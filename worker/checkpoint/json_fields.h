@@ -2,6 +2,7 @@
 // the expected value.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,8 +19,10 @@ bool is_file_name(std::string_view name);
 
 class JsonFields {
  public:
-  // Reads a file of at most 16 MiB that contains one object. Throws Failure with `code`.
-  JsonFields(std::filesystem::path path, ExitCode code);
+  static constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 20;
+
+  // Reads a file of at most `max_bytes` that contains one object. Throws Failure with `code`.
+  JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes = kMaxFileBytes);
   // The object in field `name`.
   JsonFields object(const std::string& name) const;
 
@@ -30,6 +33,8 @@ class JsonFields {
                 std::optional<double> fallback = {}) const;
   std::string string(const std::string& name, std::optional<std::string> fallback = {}) const;
   bool boolean(const std::string& name, bool fallback) const;
+  // A string, or the text of a number or boolean as Python prints it: "0", "1.5", "True".
+  std::string text(const std::string& name) const;
 
   bool has(const std::string& name) const;  // present and not null
   const nlohmann::json& json() const { return json_; }

@@ -1,5 +1,6 @@
 #include "worker/checkpoint/model_config.h"
 
+#include "common/contract/model_files.h"
 #include "worker/checkpoint/json_fields.h"
 
 namespace tilewright::checkpoint {
@@ -25,7 +26,8 @@ std::vector<std::string> labels_of(const JsonFields& fields) {
     fields.fail("id2label", fmt::format("1 to {} labels", kMaxLabels));
   }
   std::vector<std::string> labels;
-  for (std::size_t i = 0; i < count; ++i) labels.push_back(names.string(std::to_string(i)));
+  // run_glue.py writes labels that are numbers or booleans in the data as such.
+  for (std::size_t i = 0; i < count; ++i) labels.push_back(names.text(std::to_string(i)));
   return labels;
 }
 
@@ -66,7 +68,7 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
                                                 path.string()));
   }
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  const JsonFields fields(is_directory ? path / "config.json" : path, ExitCode::kModel);
+  const JsonFields fields(is_directory ? path / model_files::kConfig : path, ExitCode::kModel);
   const nn::ModelFamily& family = require_architecture(fields);
   const nn::ConfigFields& names = family.fields;
   // A field that the family does not have has the value `fallback`.
@@ -141,7 +143,7 @@ std::string model_config_json(const std::string& source_json,
 }
 
 std::string read_finetuning_task(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "config.json";
+  const std::filesystem::path path = directory / model_files::kConfig;
   std::error_code error;
   if (directory.empty() || !std::filesystem::exists(path, error)) return "";
   const nlohmann::json json = JsonFields(path, ExitCode::kModel).json();

@@ -12,8 +12,9 @@ namespace tilewright::checkpoint {
 
 struct ModelConfig {
   nn::EncoderConfig encoder;
-  std::vector<std::string> labels;  // id2label in order; default: "LABEL_0", "LABEL_1", ...
-  std::string json;                 // the whole object, as JSON
+  // id2label in order, numbers and booleans as their text; default: "LABEL_0", "LABEL_1", ...
+  std::vector<std::string> labels;
+  std::string json;  // the whole object, as JSON
 };
 
 // `path` is a model directory or its config.json. The head is that of a classification; the caller

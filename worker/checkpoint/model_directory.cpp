@@ -1,8 +1,8 @@
 #include "worker/checkpoint/model_directory.h"
 
 #include "common/base/files.h"
+#include "common/contract/model_files.h"
 #include "worker/checkpoint/atomic_directory.h"
-#include "worker/checkpoint/file_names.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
 namespace tilewright::checkpoint {
@@ -16,8 +16,7 @@ constexpr std::uint64_t kMaxTokenizerBytes = 256u << 20;
 
 std::map<std::string, std::string> tokenizer_files(const fs::path& model_directory) {
   std::map<std::string, std::string> files;
-  for (const char* name : {"vocab.txt", "tokenizer.json", "tokenizer_config.json",
-                           "special_tokens_map.json", "added_tokens.json"}) {
+  for (const char* name : model_files::kTokenizerFiles) {
     std::error_code ignored;
     if (!fs::exists(model_directory / name, ignored)) continue;
     files[name] =
@@ -29,7 +28,7 @@ std::map<std::string, std::string> tokenizer_files(const fs::path& model_directo
 FileDigest write_model_directory(const OutputWriter& output, const ModelDirectoryContent& content) {
   auto files = tokenizer_files(content.tokenizer_source);
   for (const auto& [name, bytes] : content.extra_files) files[name] = bytes;
-  files["config.json"] = content.config_json;
+  files[model_files::kConfig] = content.config_json;
   std::vector<NamedTensor> tensors;
   tensors.reserve(content.weights.size());
   for (const TensorView& view : content.weights) {
@@ -39,21 +38,12 @@ FileDigest write_model_directory(const OutputWriter& output, const ModelDirector
   AtomicDirectory directory(output, "model");
   FileDigest digest;
   directory.fill([&](const std::filesystem::path& staging) {
-    digest = write_safetensors(staging / kModelFile, std::move(tensors));
+    digest = write_safetensors(staging / model_files::kSafetensors, std::move(tensors));
     for (const auto& [name, bytes] : files) write_hashed(staging / name, bytes);
   });
   if (content.before_commit) content.before_commit();
-  directory.commit_files(kModelFile);
+  directory.commit_files(model_files::kSafetensors);
   return digest;
-}
-
-void write_files(const OutputWriter& output, const std::map<std::string, std::string>& files,
-                 const std::string& last) {
-  AtomicDirectory directory(output, "results");
-  directory.fill([&](const std::filesystem::path& staging) {
-    for (const auto& [name, bytes] : files) write_hashed(staging / name, bytes);
-  });
-  directory.commit_files(last);
 }
 
 }  // namespace tilewright::checkpoint

@@ -31,9 +31,4 @@ std::map<std::string, std::string> tokenizer_files(const std::filesystem::path& 
 // output_error_code(), or kSuperseded.
 FileDigest write_model_directory(const OutputWriter& output, const ModelDirectoryContent& content);
 
-// Adds the files (name -> content) to the output directory. `last`, one of them, is removed first and
-// moved into place last. The same Failures.
-void write_files(const OutputWriter& output, const std::map<std::string, std::string>& files,
-                 const std::string& last);
-
 }  // namespace tilewright::checkpoint

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/ownership_marker.h"
@@ -70,7 +71,9 @@ std::optional<std::string> foreign_entry(const fs::path& directory) {
   return std::nullopt;
 }
 
-void require_writable(const fs::path& directory) {
+void require_writable_directory(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) refuse(directory, "is a file, expected a directory");
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     refuse(directory,
            fmt::format("the output directory cannot be written: {}", std::strerror(errno)));
@@ -109,8 +112,8 @@ OutputStatus check_marker(const fs::path& directory, const OutputRequest& reques
     refuse(directory,
            fmt::format("belongs to job {}, but this is job {}{}; use another --output_dir, or "
                        "--overwrite_output_dir to replace its content",
-                       quote(status.marker ? status.marker->writer.job_uid : ""),
-                       quote(request.job_uid),
+                       quoted_excerpt(status.marker ? status.marker->writer.job_uid : ""),
+                       quoted_excerpt(request.job_uid),
                        request.job_uid.starts_with(kHashedUidPrefix)
                            ? ", which has other flags, data or starting weights"
                            : ""));
@@ -120,9 +123,8 @@ OutputStatus check_marker(const fs::path& directory, const OutputRequest& reques
 
 // The status of an existing directory. Throws all Failures that can be detected without writing.
 OutputStatus check_existing(const fs::path& directory, const OutputRequest& request) {
+  require_writable_directory(directory);
   std::error_code error;
-  if (!fs::is_directory(directory, error)) refuse(directory, "is a file, expected a directory");
-  require_writable(directory);
   if (fs::exists(directory / kOwnershipMarkerFile, error)) return check_marker(directory, request);
   const auto foreign = foreign_entry(directory);
   // Another process may have written the first marker since.
@@ -166,14 +168,33 @@ OwnershipMarker write_marker(const fs::path& directory, const OutputRequest& req
 
 // Until the marker says that this is done, a restarted process continues here and does not resume
 // from another job's checkpoints.
-void remove_checkpoints(const OutputWriter& output, const OwnershipMarker& marker) {
-  for (const fs::path& checkpoint : list_checkpoints(output.directory())) {
-    remove_atomically(output, checkpoint.filename());
+void finish_overwriting(const OutputWriter& output, const OwnershipMarker& marker,
+                        bool keep_checkpoints) {
+  if (!keep_checkpoints) {
+    for (const fs::path& checkpoint : list_checkpoints(output.directory())) {
+      remove_atomically(output, checkpoint.filename());
+    }
   }
   if (!replace_marker(output.directory(), marker, {marker.writer, false})) output.check();
 }
 
 }  // namespace
+
+void require_usable_output_dir(const fs::path& output_dir) {
+  std::error_code error;
+  if (fs::exists(output_dir, error)) return require_writable_directory(output_dir);
+  // acquire_output_dir() creates it in the nearest directory that exists.
+  fs::path parent = output_dir;
+  while (!parent.empty() && !fs::exists(parent, error) && parent != parent.parent_path()) {
+    parent = parent.parent_path();
+  }
+  if (parent.empty()) parent = ".";
+  if (!fs::is_directory(parent, error)) refuse(parent, "is a file, expected a directory");
+  if (access(parent.c_str(), W_OK | X_OK) != 0) {
+    refuse(output_dir, fmt::format("cannot create the output directory in {}: {}", parent.string(),
+                                   std::strerror(errno)));
+  }
+}
 
 OutputOwnership check_output_dir(const fs::path& output_dir, const OutputRequest& request) {
   std::error_code error;
@@ -187,7 +208,7 @@ OutputWriter acquire_output_dir(const fs::path& output_dir, const OutputRequest&
   const OwnershipMarker marker = write_marker(output_dir, request);
   created.keep();
   OutputWriter output(output_dir, marker.writer);
-  if (marker.overwriting) remove_checkpoints(output, marker);
+  if (marker.overwriting) finish_overwriting(output, marker, request.keep_checkpoints);
   return output;
 }
 

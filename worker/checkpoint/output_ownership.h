@@ -18,13 +18,20 @@ struct OutputRequest {
   // coordinator, which takes the directory over in the epoch after that one.
   std::optional<std::uint64_t> membership_epoch;
   bool overwrite = false;
+  // Whether an overwritten directory keeps its checkpoints, because the training continues from one
+  // of them.
+  bool keep_checkpoints = false;
 };
 
 enum class OutputOwnership {
   kNew,          // created or empty
   kResumed,      // belongs to this job
-  kOverwritten,  // belonged to another job or had other content; its checkpoints are removed
+  kOverwritten,  // belonged to another job or had other content
 };
+
+// Throws Failure with ExitCode::kOutput if `output_dir` is a file or a directory that cannot be
+// written, or is missing and cannot be created. Creates nothing.
+void require_usable_output_dir(const std::filesystem::path& output_dir);
 
 // Returns what acquire_output_dir() would return, but writes nothing, so that a training can run
 // its other checks before it changes the directory. Throws Failure with ExitCode::kOutput if

@@ -1,5 +1,6 @@
 #include "worker/checkpoint/output_writer.h"
 
+#include "common/base/printable.h"
 #include "worker/checkpoint/ownership_marker.h"
 #include "worker/checkpoint/safetensors_header.h"
 
@@ -16,7 +17,7 @@ void OutputWriter::check() const {
   }
   const std::string found =
       marker->writer.job_uid != writer_.job_uid
-          ? fmt::format("job {} has taken it over", quote(marker->writer.job_uid))
+          ? fmt::format("job {} has taken it over", quoted_excerpt(marker->writer.job_uid))
           : fmt::format("a newer process of this job (epoch {}) writes to it",
                         marker->writer.epoch);
   throw Failure(ExitCode::kSuperseded,

@@ -1,16 +1,15 @@
-// The ownership marker of an output directory, .tilewright-job.json: the writer that owns it. It is
-// always complete, also on file systems without RENAME_NOREPLACE (NFS), and at most one of several
-// processes creates it or replaces the same one.
+// The ownership marker of an output directory: the writer that owns it. It is always complete, also
+// on file systems without RENAME_NOREPLACE (NFS), and at most one of several processes creates it or
+// replaces the same one.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 
+#include "common/contract/output_owner.h"
 #include "worker/checkpoint/writer.h"
 
 namespace tilewright::checkpoint {
-
-inline constexpr const char* kOwnershipMarkerFile = ".tilewright-job.json";
 
 struct OwnershipMarker {
   Writer writer;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/printable.h"
+#include "common/contract/model_files.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/sharded_weights.h"
 #include "worker/checkpoint/torch_file.h"
@@ -49,9 +51,17 @@ std::string require_parameter(const WeightSource& source, const std::string& hf_
                               const Shape& shape) {
   if (auto name = find_parameter(source, hf_name)) return *std::move(name);
   std::string also;
-  if (const auto base = base_name(hf_name)) also = fmt::format(" (nor {})", quote(*base));
-  source.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quote(hf_name), also,
-                          to_string(shape)));
+  if (const auto base = base_name(hf_name)) also = fmt::format(" (nor {})", quoted_excerpt(*base));
+  source.fail(fmt::format("has no tensor {}{}, expected one of shape {}", quoted_excerpt(hf_name),
+                          also, to_string(shape)));
+}
+
+// The head is that of another task or of other labels.
+[[noreturn]] void fail_mismatched(const WeightSource& source, const std::string& name,
+                                  const Shape& found, const Shape& expected) {
+  source.fail(name, fmt::format("found shape {}, expected {}; --ignore_mismatched_sizes "
+                                "initialises it at random",
+                                to_string(found), to_string(expected)));
 }
 
 }  // namespace
@@ -69,18 +79,15 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_di
     return std::filesystem::exists(
         std::filesystem::symlink_status(model_directory / name, ignored));
   };
-  constexpr const char* kSafetensors = "model.safetensors";
-  constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
-  constexpr const char* kTorch = "pytorch_model.bin";
-  constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
-  if (exists(kSafetensors))
-    return std::make_unique<SafetensorsFile>(model_directory / kSafetensors);
-  if (exists(kSafetensorsIndex)) {
-    return std::make_unique<ShardedWeights>(model_directory / kSafetensorsIndex, parse_safetensors);
-  }
-  if (exists(kTorch)) return std::make_unique<TorchFile>(model_directory / kTorch);
-  if (exists(kTorchIndex)) {
-    return std::make_unique<ShardedWeights>(model_directory / kTorchIndex, parse_torch_file);
+  for (const model_files::Weights& weights : model_files::kWeights) {
+    if (!exists(weights.name)) continue;
+    const std::filesystem::path path = model_directory / weights.name;
+    if (weights.is_index) {
+      return std::make_unique<ShardedWeights>(
+          path, weights.is_safetensors ? parse_safetensors : parse_torch_file);
+    }
+    if (weights.is_safetensors) return std::make_unique<SafetensorsFile>(path);
+    return std::make_unique<TorchFile>(path);
   }
   std::string found = "none";
   for (const char* other : {"tf_model.h5", "flax_model.msgpack", "model.ckpt.index",
@@ -89,8 +96,9 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_di
   }
   throw Failure(ExitCode::kWeights,
                 fmt::format("{}: found {} of the weight files, expected {}, {}, {} or {}",
-                            model_directory.string(), found, kSafetensors, kSafetensorsIndex,
-                            kTorch, kTorchIndex));
+                            model_directory.string(), found, model_files::kWeights[0].name,
+                            model_files::kWeights[1].name, model_files::kWeights[2].name,
+                            model_files::kWeights[3].name));
 }
 
 ParameterDifferences check_parameters(const WeightSource& source,
@@ -105,8 +113,14 @@ ParameterDifferences check_parameters(const WeightSource& source,
       continue;
     }
     const std::string name = require_parameter(source, parameter.name, parameter.shape);
-    source.check_floats(name, parameter.shape);
     used.insert(name);
+    const Shape& shape = source.find(name)->shape;
+    if (parameter.optional && shape != parameter.shape) {
+      if (!parameter.ignores_shape) fail_mismatched(source, name, shape, parameter.shape);
+      differences.missing.push_back(parameter.name);
+      continue;
+    }
+    source.check_floats(name, parameter.shape);
     found.emplace_back(name, parameter.shape);
   }
   runtime::for_each_index(pool, std::ssize(found), [&](std::int64_t i) {
@@ -155,9 +169,7 @@ std::string abbreviated_list(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
-    // A name from a file may contain control characters.
-    const std::string quoted = quote(names[i]);
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", quoted.substr(1, quoted.size() - 2));
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", excerpt(names[i]));
   }
   if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
   return text;

@@ -33,11 +33,14 @@ struct ExpectedParameter {
   std::string name;
   Shape shape;
   bool optional = false;  // if it is missing, the caller initialises it
+  // Of an optional parameter: a tensor of another shape counts as missing. Without it, the Failure
+  // names --ignore_mismatched_sizes.
+  bool ignores_shape = false;
 };
 
 // How the files and the model differ. Buffers that are no parameters (position_ids) are left out.
 struct ParameterDifferences {
-  std::vector<std::string> missing;     // optional parameters that no file has
+  std::vector<std::string> missing;     // optional parameters that the caller initialises
   std::vector<std::string> unexpected;  // tensors of the files that are no parameter of the model
 };
 

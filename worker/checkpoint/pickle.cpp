@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <map>
 #include <optional>
+
+#include "common/base/printable.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -63,15 +64,6 @@ std::optional<Global> find_global(std::string_view name) {
 std::string_view global_name(std::uint32_t global) {
   constexpr auto kFirst = static_cast<std::uint32_t>(Global::kFirstStorage);
   return global < kFirst ? kGlobals[global].name : kStorageTypes[global - kFirst].name;
-}
-
-// A global's name for a message: as it is if it is an ordinary one, else quoted.
-std::string printable(std::string_view name) {
-  const bool ordinary =
-      name.size() <= 200 && std::all_of(name.begin(), name.end(), [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_';
-      });
-  return ordinary ? std::string(name) : quote(name);
 }
 
 class Machine {
@@ -205,7 +197,7 @@ class Machine {
     push({Kind::kGlobal, static_cast<std::uint32_t>(*global), 0});
   }
   [[noreturn]] void refuse(std::string_view global) const {
-    fail(fmt::format("calls {}; expected only tensors", printable(global)));
+    fail(fmt::format("calls {}; expected only tensors", excerpt(global)));
   }
 
   void append(const std::vector<Value>& values) {
@@ -273,7 +265,7 @@ class Machine {
     const std::string_view* key = out_.string(tuple[2]);
     if (key == nullptr) invalid("the key of a storage is not a string");
     if (tuple.size() == 6 && tuple[5].kind != Kind::kNone) {
-      fail(fmt::format("has a view of storage {}; expected whole storages", quote(*key)));
+      fail(fmt::format("has a view of storage {}; expected whole storages", quoted_excerpt(*key)));
     }
     PickledStorage storage{*key, kStorageTypes[tuple[1].index - kFirst].dtype,
                            integer(tuple[4], "the size of a storage")};
@@ -317,7 +309,7 @@ class Machine {
         fmt::format("has a tensor of shape {} with strides {} at offset {}, which is outside "
                     "storage {} of {} elements",
                     to_string(tensor.shape), to_string(tensor.strides), tensor.offset,
-                    quote(storage.key), storage.size));
+                    quoted_excerpt(storage.key), storage.size));
   }
 
   void call() {

@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "common/base/printable.h"
+
 namespace tilewright::checkpoint {
 namespace {
 
@@ -43,7 +45,7 @@ class HeaderParser {
     throw Failure(code_, fmt::format("{}: {}", path_.string(), what));
   }
   [[noreturn]] void fail(const std::string& tensor, const std::string& what) const {
-    fail(fmt::format("tensor {}: {}", quote(tensor), what));
+    fail(fmt::format("tensor {}: {}", quoted_excerpt(tensor), what));
   }
 
   std::string_view header_text() {
@@ -77,7 +79,7 @@ class HeaderParser {
       if (event == Event::key) {
         const auto& key = value.get_ref<const std::string&>();
         if (!keys[depth - 1].insert(key).second) {
-          fail(fmt::format("the header has {} twice", quote(key)));
+          fail(fmt::format("the header has {} twice", quoted_excerpt(key)));
         }
       }
       return true;
@@ -85,7 +87,8 @@ class HeaderParser {
     try {
       return Json::parse(text.begin(), text.end(), watch);
     } catch (const Json::exception& error) {
-      fail(fmt::format("the header is not valid JSON: {}", quote(error.what())));
+      fail(fmt::format("the header is not valid JSON: {}",
+                       quoted_excerpt(error.what(), kLineExcerpt)));
     }
   }
 
@@ -94,7 +97,7 @@ class HeaderParser {
     if (!value.is_object()) fail("__metadata__ is not an object");
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) {
-        fail(fmt::format("__metadata__: the value of {} is not a string", quote(key)));
+        fail(fmt::format("__metadata__: the value of {} is not a string", quoted_excerpt(key)));
       }
     }
   }
@@ -103,7 +106,7 @@ class HeaderParser {
     if (!value.is_object()) fail(name, "the description is not an object");
     for (const auto& [key, unused] : value.items()) {
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
-        fail(name, fmt::format("unknown field {}", quote(key)));
+        fail(name, fmt::format("unknown field {}", quoted_excerpt(key)));
       }
     }
     for (const char* key : {"dtype", "shape", "data_offsets"}) {
@@ -143,7 +146,7 @@ class HeaderParser {
       const auto& text = value.get_ref<const std::string&>();
       if (const auto known = parse_dtype(text)) return *known;
       fail(name, fmt::format("dtype is {}, expected a safetensors dtype such as F32, F16 or BF16",
-                             quote(text)));
+                             quoted_excerpt(text)));
     }
     fail(name, "dtype is not a string");
   }
@@ -157,8 +160,9 @@ class HeaderParser {
     std::vector<std::uint64_t> numbers;
     for (const Json& number : value) {
       if (!number.is_number_unsigned() || number.get<std::uint64_t>() > INT64_MAX) {
-        fail(name, fmt::format("{} contains {}, expected non-negative integers", field,
-                               quote(number.dump(-1, ' ', true, Json::error_handler_t::replace))));
+        fail(name, fmt::format(
+                       "{} contains {}, expected non-negative integers", field,
+                       quoted_excerpt(number.dump(-1, ' ', true, Json::error_handler_t::replace))));
       }
       numbers.push_back(number.get<std::uint64_t>());
     }
@@ -175,7 +179,7 @@ class HeaderParser {
     for (const Extent& extent : extents_) {
       if (extent.begin < end) {
         fail(extent.name, fmt::format("begins at byte {} and overlaps tensor {}, which ends at {}",
-                                      extent.begin, quote(*before), end));
+                                      extent.begin, quoted_excerpt(*before), end));
       }
       if (extent.begin > end) {
         fail(extent.name,

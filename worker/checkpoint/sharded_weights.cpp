@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "common/base/printable.h"
 #include "worker/checkpoint/json_fields.h"
 
 namespace tilewright::checkpoint {
@@ -16,10 +17,10 @@ ShardedWeights::ShardedWeights(const std::filesystem::path& index, ParseTensors 
   for (const auto& [tensor, value] : map.json().items()) {
     const std::string file = value.is_string() ? value.get<std::string>() : "";
     if (!is_file_name(file)) {
-      fail(
-          fmt::format("weight_map has {} for tensor {}, expected the name of a file in the same "
-                      "directory",
-                      value.is_string() ? quote(file) : "no string", quote(tensor)));
+      fail(fmt::format(
+          "weight_map has {} for tensor {}, expected the name of a file in the same "
+          "directory",
+          value.is_string() ? quoted_excerpt(file) : "no string", quoted_excerpt(tensor)));
     }
     files.insert(file);
     file_by_tensor.emplace(tensor, file);
@@ -30,8 +31,8 @@ ShardedWeights::ShardedWeights(const std::filesystem::path& index, ParseTensors 
   for (const std::string& file : files) add_file(index.parent_path() / file, parse);
   for (const auto& [tensor, file] : file_by_tensor) {
     if (find(tensor) != nullptr && file_of(tensor).filename() == file) continue;
-    fail(fmt::format("tensor {} is not in {}, where the index expects it", quote(tensor),
-                     quote(file)));
+    fail(fmt::format("tensor {} is not in {}, where the index expects it", quoted_excerpt(tensor),
+                     quoted_excerpt(file)));
   }
 }
 

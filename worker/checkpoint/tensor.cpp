@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "common/base/check.h"
 #include "worker/runtime/bf16.h"
@@ -139,12 +138,6 @@ void copy_floats(const Tensor& tensor, std::int64_t first, std::span<float> out)
     default:
       TW_CHECK(false, "copy_floats() of dtype {}", dtype_name(tensor.dtype));
   }
-}
-
-std::string quote(std::string_view name) {
-  constexpr std::size_t kLongest = 200;
-  return nlohmann::json(std::string(name.substr(0, kLongest)))
-      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tilewright::checkpoint

@@ -46,7 +46,4 @@ bool is_floating_point(DType dtype);
 // nearest and becomes infinite outside the range of fp32.
 void copy_floats(const Tensor& tensor, std::int64_t first, std::span<float> out);
 
-// Quotes a name from a file for a message: escapes control characters and truncates it.
-std::string quote(std::string_view name);
-
 }  // namespace tilewright::checkpoint

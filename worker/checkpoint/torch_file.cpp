@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "common/base/printable.h"
 #include "worker/checkpoint/pickle.h"
 #include "worker/checkpoint/zip_archive.h"
 
@@ -67,7 +68,7 @@ class TorchFileParser {
     const auto order = entries.find(prefix + "/byteorder");
     if (order != entries.end() && text_of(order->second) != "little") {
       fail(fmt::format("found the byte order {}, expected \"little\"",
-                       quote(text_of(order->second))));
+                       quoted_excerpt(text_of(order->second))));
     }
     if (found->second.size() > kMaxPickleBytes) {
       fail(fmt::format("found a pickle of {} bytes, expected at most {}", found->second.size(),
@@ -106,7 +107,7 @@ class TorchFileParser {
     const std::string_view begin = text_of(content_.first(std::min(content_.size(), kNear)));
     if (begin.find(kMagicNumber) == std::string_view::npos) {
       fail(fmt::format("begins with {}, expected a file written by torch.save",
-                       quote(begin.substr(0, 16))));
+                       quoted_excerpt(begin.substr(0, 16))));
     }
     const Pickle magic = next_pickle();
     if (magic.result.kind != PickleValue::Kind::kLong ||
@@ -153,7 +154,7 @@ class TorchFileParser {
   }
 
   Bytes read_storage(const PickledStorage& storage) {
-    const std::string what = fmt::format("storage {}", quote(storage.key));
+    const std::string what = fmt::format("storage {}", quoted_excerpt(storage.key));
     std::int64_t count = 0;
     std::memcpy(&count, take(sizeof count, what).data(), sizeof count);
     if (count != storage.size) {
@@ -175,13 +176,13 @@ class TorchFileParser {
       if (name == nullptr) fail("the pickle has a key that is not a string; expected names");
       if (value.kind != PickleValue::Kind::kTensor) {
         fail(fmt::format("the pickle has {}, which is not a tensor; expected only tensors",
-                         quote(*name)));
+                         quoted_excerpt(*name)));
       }
       const PickledTensor& tensor = pickle.tensors[value.index];
       const bool added =
           tensors.emplace(*name, locate(*name, tensor, pickle.storages[tensor.storage], storages))
               .second;
-      if (!added) fail(fmt::format("the pickle has {} twice", quote(*name)));
+      if (!added) fail(fmt::format("the pickle has {} twice", quoted_excerpt(*name)));
     }
     return tensors;
   }
@@ -191,14 +192,15 @@ class TorchFileParser {
                 const Storages& storages) const {
     const auto found = storages.find(storage.key);
     if (found == storages.end()) {
-      fail(fmt::format("tensor {}: the file has no storage {}", quote(name), quote(storage.key)));
+      fail(fmt::format("tensor {}: the file has no storage {}", quoted_excerpt(name),
+                       quoted_excerpt(storage.key)));
     }
     const std::size_t element = dtype_size(storage.dtype);
     std::uint64_t bytes = 0;
     if (__builtin_mul_overflow(storage.size, element, &bytes) || bytes != found->second.size()) {
       fail(fmt::format("tensor {}: storage {} has {} bytes, expected {} elements of {}",
-                       quote(name), quote(storage.key), found->second.size(), storage.size,
-                       dtype_name(storage.dtype)));
+                       quoted_excerpt(name), quoted_excerpt(storage.key), found->second.size(),
+                       storage.size, dtype_name(storage.dtype)));
     }
     Tensor out{storage.dtype, tensor.shape, {}, {}};
     if (out.size() == 0) return out;

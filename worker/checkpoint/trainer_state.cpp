@@ -52,7 +52,7 @@ std::string trainer_state_json(const TrainerState& state) {
 }
 
 TrainerState read_trainer_state(const std::filesystem::path& path) {
-  const JsonFields fields(path, ExitCode::kCheckpoint);
+  const JsonFields fields(path, ExitCode::kCheckpoint, kMaxTrainerStateBytes);
   TrainerState state;
   state.global_step = fields.integer("global_step", 0, kMaxJsonInteger);
   state.max_steps = fields.integer("max_steps", 0, kMaxJsonInteger);

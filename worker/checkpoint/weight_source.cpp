@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/printable.h"
 #include "common/base/sha256.h"
 #include "worker/runtime/parallel.h"
 
@@ -15,8 +16,9 @@ void WeightSource::add_file(const std::filesystem::path& path, ParseTensors pars
   auto file = std::make_unique<const MappedFile>(path, code_);
   for (auto& [name, tensor] : parse(file->content(), path, code_)) {
     if (!tensors_.emplace(name, std::move(tensor)).second) {
-      fail(fmt::format("tensor {} is in {} and in {}, expected it in one file", quote(name),
-                       file_of(name).filename().string(), path.filename().string()));
+      fail(fmt::format("tensor {} is in {} and in {}, expected it in one file",
+                       quoted_excerpt(name), file_of(name).filename().string(),
+                       path.filename().string()));
     }
     file_of_.emplace(name, file.get());
   }
@@ -36,7 +38,8 @@ const Tensor* WeightSource::find(const std::string& name) const {
 const Tensor& WeightSource::at(const std::string& name, const Shape& shape) const {
   const Tensor* tensor = find(name);
   if (tensor == nullptr) {
-    fail(fmt::format("has no tensor {}, expected one of shape {}", quote(name), to_string(shape)));
+    fail(fmt::format("has no tensor {}, expected one of shape {}", quoted_excerpt(name),
+                     to_string(shape)));
   }
   if (tensor->shape != shape) {
     fail(name,
@@ -118,7 +121,8 @@ void WeightSource::fail(const std::string& what) const {
 }
 
 void WeightSource::fail(const std::string& name, const std::string& what) const {
-  throw Failure(code_, fmt::format("{}: tensor {}: {}", file_of(name).string(), quote(name), what));
+  throw Failure(
+      code_, fmt::format("{}: tensor {}: {}", file_of(name).string(), quoted_excerpt(name), what));
 }
 
 }  // namespace tilewright::checkpoint

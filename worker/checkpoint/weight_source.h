@@ -54,6 +54,8 @@ class WeightSource {
 
   // Throws Failure; the message begins with the path.
   [[noreturn]] void fail(const std::string& what) const;
+  // The same about the tensor of this name: the message begins with its file and the name.
+  [[noreturn]] void fail(const std::string& name, const std::string& what) const;
 
  protected:
   WeightSource(std::filesystem::path path, ExitCode code) : path_(std::move(path)), code_(code) {}
@@ -63,7 +65,6 @@ class WeightSource {
   const std::filesystem::path& file_of(const std::string& name) const;
 
  private:
-  [[noreturn]] void fail(const std::string& name, const std::string& what) const;
   const Tensor& floating_point(const std::string& name, const Shape& shape) const;
 
   std::filesystem::path path_;

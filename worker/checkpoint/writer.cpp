@@ -1,6 +1,7 @@
 #include "worker/checkpoint/writer.h"
 
 #include "common/base/random.h"
+#include "common/contract/output_owner.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -15,11 +16,11 @@ Writer new_writer(const std::string& job_uid, std::uint64_t epoch) {
 }
 
 nlohmann::json to_json(const Writer& writer) {
-  return {{"job_uid", writer.job_uid}, {"epoch", writer.epoch}, {"writer", writer.id}};
+  return {{kOwnerUidField, writer.job_uid}, {"epoch", writer.epoch}, {"writer", writer.id}};
 }
 
 Writer writer_from(const JsonFields& fields) {
-  return {fields.string("job_uid"),
+  return {fields.string(kOwnerUidField),
           static_cast<std::uint64_t>(fields.integer("epoch", 0, kMaxEpoch, 0)),
           fields.string("writer", "")};
 }

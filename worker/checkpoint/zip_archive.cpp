@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/checkpoint/tensor.h"
+#include "common/base/printable.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -43,7 +43,7 @@ class ZipReader {
     for (std::uint64_t i = 0; i < directory.entries; ++i) {
       const auto [name, data] = read_entry(directory.offset);
       if (!entries.emplace(name, data).second) {
-        fail(fmt::format("the archive has the entry {} twice", quote(name)));
+        fail(fmt::format("the archive has the entry {} twice", quoted_excerpt(name)));
       }
     }
     return entries;
@@ -124,7 +124,7 @@ class ZipReader {
     const std::uint64_t comment_bytes = integer(header, 32, 2);
     offset += kCentralHeaderBytes;
     const std::string_view name = text(bytes(offset, name_bytes, "the central directory"));
-    const std::string entry = fmt::format("the entry {}", quote(name));
+    const std::string entry = fmt::format("the entry {}", quoted_excerpt(name));
     const auto extra = bytes(offset + name_bytes, extra_bytes, entry);
     offset += name_bytes + extra_bytes + comment_bytes;
 

@@ -18,6 +18,7 @@
 #include "common/base/strings.h"
 #include "common/base/version.h"
 #include "common/contract/environment.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
 #include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"

@@ -19,6 +19,7 @@
 #include "worker/bench/step_bench.h"
 #include "worker/bench/tokenize_bench.h"
 #include "worker/cli/commands.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::cli {
 namespace {
@@ -38,6 +39,14 @@ std::shared_ptr<bool> add_json(CLI::App& command) {
   return json;
 }
 
+// For bench/run.py, not in the help.
+std::shared_ptr<bool> add_list_shapes(CLI::App& command) {
+  auto list = std::make_shared<bool>(false);
+  command.add_flag("--list-shapes", *list, "Print the default shapes as JSON and measure nothing")
+      ->group("");
+  return list;
+}
+
 void add_repetitions(CLI::App& command, int& repetitions) {
   command.add_option("--repetitions", repetitions, "Timed runs; the median is reported")
       ->check(CLI::Range(1, 1000))
@@ -51,6 +60,11 @@ void add_shards(CLI::App& command, std::int64_t& shards) {
                   "measure without exact mode")
       ->check(CLI::IsMember({1, 2, 4, 8, 16, 32}))
       ->capture_default_str();
+}
+
+// The value of --fp32.
+runtime::Precision read_precision(bool fp32) {
+  return fp32 ? runtime::Precision::kFp32 : runtime::Precision::kBf16;
 }
 
 // The flags of the benchmarks of training steps.
@@ -68,7 +82,7 @@ struct WorkloadFlags {
     result.question_answering = task == "qa";
     result.lengths = lengths.empty() ? std::vector<std::int32_t>(batch, seq)
                                      : bench::sample_lengths(bench::read_lengths(lengths), batch);
-    result.bf16 = !fp32;
+    result.precision = read_precision(fp32);
     result.backend =
         backend == "onednn" ? kernels::GemmBackend::kOneDnn : kernels::GemmBackend::kNative;
     return result;
@@ -260,16 +274,21 @@ void add_gemm(CLI::App& bench, int& exit_code) {
   add_repetitions(*gemm, options->repetitions);
   add_shards(*gemm, options->shards);
   gemm->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
+  const auto list = add_list_shapes(*gemm);
   const auto json = add_json(*gemm);
   gemm->callback([=, &exit_code] {
-    options->bf16 = !*fp32;
+    exit_code = 0;
+    if (*list) {
+      std::fputs(bench::shapes_to_json(options->shapes).c_str(), stdout);
+      return;
+    }
+    options->precision = read_precision(*fp32);
     options->isa = isa_from_environment();
     if (!shapes->empty()) options->shapes.clear();
     for (const std::string& shape : *shapes) {
       options->shapes.push_back(bench::parse_gemm_shape(shape));
     }
     print(bench::bench_gemm(*options), *json);
-    exit_code = 0;
   });
 }
 
@@ -317,9 +336,15 @@ void add_attention(CLI::App& bench, int& exit_code) {
       ->capture_default_str();
   add_repetitions(*attention, options->repetitions);
   attention->add_flag("--fp32", *fp32, "Use fp32 instead of bf16");
+  const auto list = add_list_shapes(*attention);
   const auto json = add_json(*attention);
   attention->callback([=, &exit_code] {
-    options->bf16 = !*fp32;
+    exit_code = 0;
+    if (*list) {
+      std::fputs(bench::shapes_to_json(bench::model_attention_shapes()).c_str(), stdout);
+      return;
+    }
+    options->precision = read_precision(*fp32);
     options->isa = isa_from_environment();
     for (const std::int32_t tokens : shape->sequences) {
       options->shapes.push_back(
@@ -331,7 +356,6 @@ void add_attention(CLI::App& bench, int& exit_code) {
            shape->head_size});
     }
     print(bench::bench_attention(*options), *json);
-    exit_code = 0;
   });
 }
 

@@ -15,7 +15,8 @@ int run_worker(int argc, char** argv);
 // Writes the message to standard error.
 void report_failure(const Failure& failure);
 
-// Each adds a subcommand whose callback sets exit_code.
+// The following functions add a subcommand whose callback sets exit_code.
+
 // train, eval and predict.
 void add_train_commands(CLI::App& app, int& exit_code);
 // Only for the list of commands: run_agent_command() parses the flags, which are torchrun's.

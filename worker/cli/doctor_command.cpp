@@ -10,7 +10,8 @@
 #include "worker/cli/commands.h"
 #include "worker/cli/doctor_report.h"
 #include "worker/kernels/gemm/peak.h"
-#include "worker/runtime/memory.h"
+#include "worker/runtime/available_memory.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::cli {
 namespace {
@@ -39,8 +40,8 @@ void run_doctor() {
   }
   const int threads = host::plan_cpus(findings.host, 1).of(0).threads;
   runtime::ThreadPool pool(threads);
-  const auto peak = [&](bool bf16) {
-    return fmt::format("{:.0f} GFLOP/s with {}", kernels::measure_peak_gflops(isa, bf16, pool),
+  const auto peak = [&](runtime::Precision precision) {
+    return fmt::format("{:.0f} GFLOP/s with {}", kernels::measure_peak_gflops(isa, precision, pool),
                        counted(static_cast<std::size_t>(threads), "thread"));
   };
   const auto line = [](const char* what, const std::string& value) {
@@ -51,8 +52,8 @@ void run_doctor() {
   line("selected kernels",
        std::string(runtime::name(isa)) + (forced.empty() ? "" : " (TILEWRIGHT_ISA)"));
   for (const auto& [what, value] : describe_cpus(findings)) line(what.c_str(), value);
-  line("bf16 peak", peak(true));
-  line("fp32 peak", peak(false));
+  line("bf16 peak", peak(runtime::Precision::kBf16));
+  line("fp32 peak", peak(runtime::Precision::kFp32));
   line("memory available", fmt::format("{} MiB", runtime::available_memory() >> 20));
 }
 

@@ -44,7 +44,7 @@ std::vector<std::string> worker_command(const std::vector<std::string>& words) {
     if (worker.back() != "--") worker.emplace_back("--");
   }
   worker.emplace_back("train");
-  worker.insert(worker.end(), command.arguments.begin(), command.arguments.end());
+  for (std::string& word : launch::train_arguments(command)) worker.push_back(std::move(word));
   return worker;
 }
 

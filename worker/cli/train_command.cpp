@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <iostream>
@@ -15,13 +16,13 @@
 #include "common/base/log.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
-#include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/unknown_variables.h"
 #include "common/contract/unneeded_variables.h"
 #include "common/host/binding.h"
 #include "common/process/signals.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/flag_help.h"
 #include "worker/cli/process_plan.h"
 #include "worker/cli/variables.h"
 #include "worker/collectives/mpi_library.h"
@@ -40,50 +41,29 @@ int count_of(const char* name, int if_not_set) {
   return integer_variable(environment_variable, name, 1, if_not_set);
 }
 
-// The value of a command's own option, which is removed from `words`; empty if it is not there.
-std::string take_option(std::vector<std::string>& words, const std::string& option) {
-  for (auto word = words.begin(); word != words.end(); ++word) {
-    if (word->starts_with(option + "=")) {
-      std::string value = word->substr(option.size() + 1);
-      words.erase(word);
-      return value;
-    }
-    if (*word != option) continue;
-    if (word + 1 == words.end()) {
-      throw Failure(ExitCode::kUsage, fmt::format("{}: found no value, expected a file", option));
-    }
-    std::string value = *(word + 1);
-    words.erase(word, word + 2);
-    return value;
+// The file of predict's own option, which is removed from `words`; empty if it is not there.
+std::string take_input(std::vector<std::string>& words) {
+  const std::string option = "--input";
+  const auto is_option = [&](const std::string& word) {
+    return word == option || word.starts_with(option + "=");
+  };
+  const auto word = std::ranges::find_if(words, is_option);
+  if (word == words.end()) return "";
+  const bool separate = *word == option;
+  if (separate && word + 1 == words.end()) {
+    throw Failure(ExitCode::kUsage, fmt::format("{}: found no value, expected a file", option));
   }
-  return "";
+  std::string value = separate ? *(word + 1) : word->substr(option.size() + 1);
+  words.erase(word, word + (separate ? 2 : 1));
+  if (std::ranges::any_of(words, is_option)) {
+    throw Failure(ExitCode::kUsage, fmt::format("{}: found it twice, expected one file", option));
+  }
+  return value;
 }
 
-std::string flag_help() {
-  std::string text = "Flags, as --name=value or --name value:\n";
-  for (const TrainingFlag& flag : training_flags()) {
-    if (!flag.works()) continue;
-    const std::string value = describe_default(flag);
-    const std::string expected =
-        flag.type == FlagType::kString ? "" : describe_expected(flag) + "; ";
-    text += fmt::format(
-        "  --{:<30} {} ({}{})\n", flag.name, flag.help, expected,
-        flag.required ? "required"
-                      : fmt::format("default {}", value.empty() ? std::string("empty") : value));
-  }
-  text += "\nTasks:\n";
-  for (const TaskDescription& task : task_descriptions()) {
-    text += fmt::format("  {:<32} {}\n", task.name, task.summary);
-  }
-  for (const QuestionAnsweringTask& task : question_answering_tasks()) {
-    text += fmt::format("  {:<32} {}\n", task.name, task.summary);
-  }
-  return text;
-}
-
-// `notes`: lines about variables, for the log of the job's first process.
+// `notes`: lines about variables and --threads, for the log of the job's first process.
 train::RunOptions make_options(
-    std::vector<std::string>& notes,
+    const TrainingArguments& arguments, std::vector<std::string>& notes,
     const std::optional<elastic::LaunchedProcess>& launched = std::nullopt) {
   const runtime::CpuInfo cpu = runtime::detect_cpu();
   train::RunOptions options;
@@ -95,7 +75,8 @@ train::RunOptions make_options(
   host::ProcessPlan plan =
       process_plan(host::this_host(), launched, bound_by_launcher, environment_variable);
   host::bind_process(plan);
-  ThreadCount threads = thread_count(plan, environment_variable(env::kOmpNumThreads));
+  ThreadCount threads =
+      thread_count(plan, arguments.settings().threads, environment_variable(env::kOmpNumThreads));
   options.threads = threads.threads;
   options.thread_cpus = std::move(plan.thread_cpus);
   if (!threads.note.empty()) notes.push_back(std::move(threads.note));
@@ -175,11 +156,11 @@ void wait_until_stderr_is_read() {
 
 int train(const std::vector<std::string>& flags) {
   const ExpandedArguments expanded = expand_arguments(flags, environment_variable);
-  const TrainingArguments arguments = TrainingArguments::parse(expanded.arguments).or_throw();
+  const TrainingArguments arguments = parse_arguments(expanded.arguments, environment_variable);
   const std::optional<elastic::LaunchedProcess> launched =
       elastic::detect_launcher(environment_variable);
   std::vector<std::string> notes;
-  train::RunOptions options = make_options(notes, launched);
+  train::RunOptions options = make_options(arguments, notes, launched);
   options.output_dir_of_rank0 = expanded.dates;
   LogLevel level = log_level(environment_variable(env::kLogLevel));
   if (!level.note.empty()) notes.push_back(std::move(level.note));
@@ -251,10 +232,10 @@ std::vector<std::string> as_train(std::vector<std::string> words, const char* ac
 // say otherwise.
 struct PrintingCommand {
   explicit PrintingCommand(const std::vector<std::string>& words)
-      : arguments(TrainingArguments::parse(words).or_throw()),
+      : arguments(parse_arguments(words, environment_variable)),
         log(make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : "warn")) {
     std::vector<std::string> notes;
-    options = make_options(notes);
+    options = make_options(arguments, notes);
     for (const std::string& note : notes) log->warn("{}", note);
   }
   TrainingArguments arguments;
@@ -263,10 +244,13 @@ struct PrintingCommand {
 };
 
 int predict(std::vector<std::string> words) {
-  const std::string input = take_option(words, "--input");
+  const std::string input = take_input(words);
   words = as_train(std::move(words), "do_predict");
   if (input.empty()) return train(words);
   const PrintingCommand command(words);
+  if (command.arguments.is_set("output_dir")) {
+    command.log->warn("--output_dir: no effect with --input, whose results are printed");
+  }
   const std::string lines =
       train::predict_lines(command.arguments, command.options, read_input(input),
                            input == "-" ? "standard input" : input, *command.log);
@@ -302,33 +286,38 @@ int bench_start(std::vector<std::string> words) {
   return 0;
 }
 
-CLI::App* add_command(CLI::App& app, const char* name, const char* summary) {
+// `help`: see flag_help.h.
+CLI::App* add_command(CLI::App& app, const char* name, const char* summary,
+                      const std::string& help) {
   CLI::App* command = app.add_subcommand(name, summary);
   command->allow_extras();
-  command->footer(flag_help());
+  command->footer(help);
   return command;
 }
 
 }  // namespace
 
 void add_train_commands(CLI::App& app, int& exit_code) {
-  CLI::App* train_command = add_command(app, "train", "Train a model and evaluate it");
+  CLI::App* train_command =
+      add_command(app, "train", "Train a model and evaluate it", train_help());
   train_command->callback([=, &exit_code] { exit_code = train(train_command->remaining()); });
-  CLI::App* eval_command =
-      add_command(app, "eval", "Evaluate a trained model; the same as train --do_eval");
+  CLI::App* eval_command = add_command(
+      app, "eval", "Evaluate a trained model; the same as train --do_eval", eval_help());
   eval_command->callback(
       [=, &exit_code] { exit_code = train(as_train(eval_command->remaining(), "do_eval")); });
   CLI::App* predict_command = add_command(app, "predict",
                                           "Predict the test examples of a task or, with --input "
                                           "FILE (-: standard input), the sentences "
-                                          "or questions in JSON lines");
+                                          "or questions in JSON lines",
+                                          predict_help());
   predict_command->callback([=, &exit_code] { exit_code = predict(predict_command->remaining()); });
 }
 
 void add_start_bench(CLI::App& bench, int& exit_code) {
   CLI::App* start = add_command(bench, "start",
                                 "Start-up time of a training by phase, until the first step ends; "
-                                "takes the flags of train, and --json");
+                                "takes the flags of train, and --json",
+                                bench_start_help());
   start->callback([=, &exit_code] { exit_code = bench_start(start->remaining()); });
 }
 

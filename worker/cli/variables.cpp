@@ -61,7 +61,17 @@ int integer_variable(const GetVariable& variable, const char* name, int least, i
   return value;
 }
 
-ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_num_threads) {
+ThreadCount thread_count(const host::ProcessPlan& plan, std::int64_t flag,
+                         const std::string& omp_num_threads) {
+  const int most = plan.max_threads;
+  const auto limited = [&](const char* source, std::int64_t asked, std::string_view written) {
+    if (asked <= most) return ThreadCount{static_cast<int>(asked), ""};
+    const auto available = static_cast<std::size_t>(most);
+    return ThreadCount{
+        most, fmt::format("{}: found {}, but this process may use {}; using {}", source, written,
+                          counted(available, "CPU"), counted(available, "thread"))};
+  };
+  if (flag > 0) return limited("--threads", flag, fmt::format("{}", flag));
   ThreadCount standard = {plan.threads, ""};
   if (omp_num_threads.empty()) return standard;
   const std::string first = omp_num_threads.substr(0, omp_num_threads.find(','));
@@ -78,12 +88,7 @@ ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_n
                         env::kOmpNumThreads, printable(omp_num_threads),
                         counted(static_cast<std::size_t>(standard.threads), "thread"))};
   }
-  const int most = plan.max_threads;
-  if (asked <= most) return {asked, ""};
-  const auto available = static_cast<std::size_t>(most);
-  return {most,
-          fmt::format("{}: found {}, but this process may use {}; using {}", env::kOmpNumThreads,
-                      first, counted(available, "CPU"), counted(available, "thread"))};
+  return limited(env::kOmpNumThreads, asked, first);
 }
 
 LogLevel log_level(const std::string& loglevel) {
@@ -112,6 +117,13 @@ ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
     expanded.arguments.push_back("--output_dir=" + kept);  // the last value wins
   }
   return expanded;
+}
+
+TrainingArguments parse_arguments(std::span<const std::string> arguments,
+                                  const GetVariable& variable) {
+  TrainingArguments parsed = TrainingArguments::parse(arguments).or_throw();
+  parsed.expand_home(variable);
+  return parsed;
 }
 
 }  // namespace tilewright::cli

@@ -1,15 +1,17 @@
-// What a training takes from variables of OpenMP and PyTorch, and from the start of its job.
+// What a training takes from variables of OpenMP and PyTorch, from --threads and from the start of
+// its job.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "common/base/strings.h"
+#include "common/contract/training_flags.h"
 #include "common/host/cpu_plan.h"
 
 namespace tilewright::cli {
-
-using GetVariable = std::function<std::string(const char* name)>;  // empty: not set
 
 // The value of a variable, an integer from `least` to 65536. Throws Failure(kUsage).
 int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set);
@@ -18,9 +20,12 @@ struct ThreadCount {
   int threads = 1;
   std::string note;  // a line for the log; empty: none
 };
-// `omp_num_threads`: the value of OMP_NUM_THREADS, a count or a list for nested loops, whose first
-// number counts; empty: the threads of the plan.
-ThreadCount thread_count(const host::ProcessPlan& plan, const std::string& omp_num_threads);
+// At most one for each CPU that the process may use: more would only wait for each other.
+// `flag`: the value of --threads, which has precedence; 0: not given. `omp_num_threads`: the value of
+// OMP_NUM_THREADS, a count or a list for nested loops, whose first number counts; empty: the threads
+// of the plan.
+ThreadCount thread_count(const host::ProcessPlan& plan, std::int64_t flag,
+                         const std::string& omp_num_threads);
 
 struct LogLevel {
   std::string name = "info";  // of make_logger()
@@ -37,5 +42,9 @@ struct ExpandedArguments {
 // with a date becomes TILEWRIGHT_OUTPUT_DIR if that is set. Throws Failure(kUsage).
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
                                    const GetVariable& variable);
+
+// TrainingArguments::parse(), with the home directory in paths. Throws Failure(kUsage).
+TrainingArguments parse_arguments(std::span<const std::string> arguments,
+                                  const GetVariable& variable);
 
 }  // namespace tilewright::cli

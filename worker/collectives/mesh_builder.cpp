@@ -16,6 +16,7 @@
 #include <cstring>
 #include <list>
 #include <optional>
+#include <utility>
 
 #include "common/net/handshake.h"
 #include "common/net/message.h"
@@ -45,7 +46,9 @@ constexpr char kOtherVersion = 'V';  // permanent
 constexpr char kShared = 'S';
 constexpr char kNotShared = 'T';
 constexpr std::size_t kMaxReplyBytes = 1000;
-constexpr std::size_t kMaxPending = 64;
+// Connections that have not proved the secret, in addition to one of each rank. The queue of the
+// listener is shorter.
+constexpr std::size_t kMaxStrangers = 256;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(20);
 // Limit of one connection attempt. The builder does nothing else during an attempt.
 constexpr Duration kConnectTimeout = std::chrono::seconds(1);
@@ -104,13 +107,14 @@ class MeshBuilder {
 
   std::unique_ptr<Mesh> build() {
     for (int peer = 0; peer < mesh_->rank(); ++peer) outgoing_.emplace_back().peer = peer;
-    while (missing() > 0) {
+    // connect() may wait for a rank that waits for this one, because a queue is full of connections
+    // that were made before this loop accepted any.
+    for (accept_connections(); missing() > 0; accept_connections()) {
       throw_if_cancelled_or_expired();
       for (PendingConnection& one : outgoing_) connect(one);
       wait_for_events();
       throw_if_lost();
       for (PendingConnection& one : outgoing_) advance_outgoing(one);
-      if (pending_.size() < kMaxPending) accept_connection();
       for (auto one = pending_.begin(); one != pending_.end();) {
         one = advance_pending(*one) ? std::next(one) : pending_.erase(one);
       }
@@ -146,7 +150,7 @@ class MeshBuilder {
 
   void wait_for_events() {
     std::vector<pollfd> fds;
-    fds.push_back({pending_.size() < kMaxPending ? listener_.fd() : -1, POLLIN, 0});
+    fds.push_back({listener_.fd(), POLLIN, 0});
     fds.push_back({wait_.cancel ? wait_.cancel->fd() : -1, POLLIN, 0});
     for (int peer = 0; peer < mesh_->world(); ++peer)
       fds.push_back({links_->socket(peer).fd(), POLLRDHUP, 0});
@@ -314,20 +318,41 @@ class MeshBuilder {
     return true;
   }
 
-  // Server side.
-  void accept_connection() {
-    auto socket = listener_.try_accept().or_throw();
-    if (!socket.connected()) return;
+  // Server side. Accepts the connections in the queue; those that arrive meanwhile, perhaps without
+  // end, wait for the next call.
+  void accept_connections() {
+    for (std::size_t i = 0; i < kMaxStrangers; ++i) {
+      auto socket = listener_.try_accept().or_throw();
+      if (!socket.connected()) return;
+      add_pending(std::move(socket));
+    }
+  }
+
+  void add_pending(net::Socket socket) {
     if (tls()) {
       if (!send(socket, std::string(net::kTlsGreeting))) return;
       socket.accept_tls([this](std::string_view identity) {
         return identity == tls_key_.identity() ? &tls_key_ : nullptr;
       });
     }
-    pending_.push_back({.socket = std::move(socket),
-                        .handshake = net::Handshake(net::Role::kServer, key_, context_),
-                        .deadline = monotonic_now() + config_.handshake_timeout,
-                        .input = {}});
+    make_room();
+    Pending& one =
+        pending_.emplace_back(Pending{.socket = std::move(socket),
+                                      .handshake = {net::Role::kServer, key_, context_},
+                                      .deadline = monotonic_now() + config_.handshake_timeout,
+                                      .input = {}});
+    if (!advance_pending(one)) pending_.pop_back();
+  }
+
+  // Closes the oldest connection that has not proved the secret if there are too many. A rank needs
+  // one round trip for its proof, and connects again if its connection is closed.
+  void make_room() {
+    const auto is_stranger = [](const Pending& one) { return !one.handshake.complete(); };
+    const auto strangers = std::ranges::count_if(pending_, is_stranger);
+    if (std::cmp_less(strangers, kMaxStrangers + config_.peers.size())) return;
+    const auto oldest = std::ranges::find_if(pending_, is_stranger);
+    reject(*oldest, "did not send its rank before many others connected");
+    pending_.erase(oldest);
   }
 
   // Sends the server's first message. Returns false if that is not yet possible. On an Error the

@@ -170,7 +170,7 @@ void Reducer::run_step() {
     // While no bucket is pending, the next event depends on the computation, which has no timeout.
     const bool waits = exchange_->is_waiting_for_peers();
     const MonotonicTime deadline =
-        waits ? last_progress + options_.idle_timeout : monotonic_now() + std::chrono::hours(1);
+        waits ? last_progress + options_.idle_timeout : monotonic_now() + kLongestWait;
     if (monotonic_now() >= deadline) {
       throw Failure(ExitCode::kPeerLost,
                     fmt::format("rank {}: no data transferred for {} in membership epoch {}; "

@@ -8,11 +8,12 @@
 #include "worker/collectives/gradient_parts.h"
 #include "worker/collectives/shard_tree.h"
 #include "worker/runtime/bf16.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::collectives {
 
 // What each sum is rounded to.
-enum class Precision { kFp32, kBf16 };
+using runtime::Precision;
 
 // Of the sums of elements that are all within bf16_count or all beyond it.
 Precision precision_of(const GradientParts& parts, Range elements);

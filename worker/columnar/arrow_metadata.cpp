@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "common/base/printable.h"
+
 namespace tilewright::columnar {
 namespace {
 
@@ -124,8 +126,8 @@ class SchemaReader {
       field.children.push_back(read(children.table(i), depth + 1));
     }
     if (field.kind == ArrowKind::kList && field.children.size() != 1) {
-      location.fail(fmt::format("the list {} has {} children, expected 1", quote(field.name),
-                                field.children.size()));
+      location.fail(fmt::format("the list {} has {} children, expected 1",
+                                quoted_excerpt(field.name), field.children.size()));
     }
     return field;
   }

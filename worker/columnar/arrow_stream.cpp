@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/mapped_file.h"
+#include "common/base/printable.h"
 #include "worker/columnar/arrow_metadata.h"
 #include "worker/columnar/selection.h"
 #include "worker/text/utf8.h"
@@ -177,7 +178,7 @@ class BatchReader {
         location_.fail(
             fmt::format("column {} is {}, expected strings, integers, floating-point "
                         "numbers, booleans, or lists of them",
-                        quote(field.name), field.type));
+                        quoted_excerpt(field.name), field.type));
     }
     const bool is_column =
         field.kind != ArrowKind::kStruct && (field.kind != ArrowKind::kList || in_list);
@@ -198,7 +199,7 @@ class BatchReader {
     // A list's child may have elements that no row uses.
     if (scope.in_list ? node.length < scope.length : node.length != scope.length) {
       location_.fail(fmt::format("an array of column {} has {} elements, expected {}",
-                                 quote(field.name), node.length, scope.length));
+                                 quoted_excerpt(field.name), node.length, scope.length));
     }
     const Validity validity = next_validity(node);
     switch (field.kind) {
@@ -314,7 +315,7 @@ class BatchReader {
       if (const auto bad = text::find_invalid_utf8(string)) {
         limit.location.fail(
             fmt::format("byte {} of string {} is not valid UTF-8, expected text in UTF-8", *bad + 1,
-                        quote(string)));
+                        quoted_excerpt(string, kLineExcerpt)));
       }
       column.add_string(string, limit);
     });
@@ -322,7 +323,7 @@ class BatchReader {
 
   void read_leaf(const ArrowField& field, const Node& node, const Scope& scope) {
     Column& column = *columns_[leaf_++];
-    const Location location = location_.at(fmt::format("column {}", quote(column.name())));
+    const Location location = location_.at(fmt::format("column {}", quoted_excerpt(column.name())));
     const Column::Limit limit{budget_, location};
     switch (field.kind) {
       case ArrowKind::kString:
@@ -393,7 +394,7 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!selected[i]) continue;
     if (!leaves[i].unsupported.empty()) {
-      location.at(fmt::format("column {}", quote(names[i])))
+      location.at(fmt::format("column {}", quoted_excerpt(names[i])))
           .fail(fmt::format("found {}, expected strings, integers, floating-point numbers, "
                             "booleans, or lists of them",
                             leaves[i].unsupported));

@@ -20,7 +20,4 @@ class Location {
   std::string text_;
 };
 
-// Quotes text of a file for a message: escapes control characters and truncates it.
-std::string quote(std::string_view text);
-
 }  // namespace tilewright::columnar

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/mapped_file.h"
+#include "common/base/printable.h"
 #include "worker/columnar/parquet_chunk.h"
 #include "worker/columnar/parquet_metadata.h"
 #include "worker/columnar/selection.h"
@@ -25,7 +26,7 @@ class LeafReader {
 
   Column read(std::size_t index) {
     const Leaf& leaf = metadata_.leaves[index];
-    const Location location = file_.at(fmt::format("column {}", quote(leaf.name)));
+    const Location location = file_.at(fmt::format("column {}", quoted_excerpt(leaf.name)));
     if (!leaf.unsupported.empty()) {
       location.fail(
           fmt::format("found {}, expected strings, integers, floating-point numbers, "

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "common/base/printable.h"
 #include "worker/columnar/rle.h"
 #include "worker/text/utf8.h"
 
@@ -191,7 +192,7 @@ class PlainValues {
     if (const auto bad = text::find_invalid_utf8(string)) {
       limit.location.fail(
           fmt::format("byte {} of string {} is not valid UTF-8, expected text in UTF-8", *bad + 1,
-                      quote(string)));
+                      quoted_excerpt(string, kLineExcerpt)));
     }
     out.add_string(string, limit);
   }

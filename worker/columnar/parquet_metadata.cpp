@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/base/printable.h"
+
 namespace tilewright::columnar {
 namespace {
 
@@ -68,7 +70,7 @@ std::string_view footer_bytes(Bytes content, const Location& location) {
     location.fail("is an encrypted Parquet file, expected no encryption");
   if (!text.starts_with(kMagic)) {
     location.fail(fmt::format("begins with {}, expected the \"PAR1\" of a Parquet file",
-                              quote(text.substr(0, kMagic.size()))));
+                              quoted_excerpt(text.substr(0, kMagic.size()))));
   }
   if (text.size() < kMagic.size() + kTail || !text.ends_with(kMagic)) {
     location.fail(

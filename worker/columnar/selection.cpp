@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/printable.h"
+
 namespace tilewright::columnar {
 
 std::vector<bool> select_columns(const std::vector<std::string>& names,
@@ -18,8 +20,9 @@ std::vector<bool> select_columns(const std::vector<std::string>& names,
       found = true;
     }
     if (!found) {
-      location.fail(fmt::format("has no column {}, found {}", quote(wanted),
-                                quote(fmt::format("{}", fmt::join(names, ", ")))));
+      location.fail(
+          fmt::format("has no column {}, found {}", quoted_excerpt(wanted),
+                      quoted_excerpt(fmt::format("{}", fmt::join(names, ", ")), kLineExcerpt)));
     }
   }
   return chosen;

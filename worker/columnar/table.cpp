@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "common/base/printable.h"
+
 namespace tilewright::columnar {
 
 Table::Table(std::filesystem::path path, std::size_t rows, std::vector<Column> columns)
@@ -13,7 +15,8 @@ Table::Table(std::filesystem::path path, std::size_t rows, std::vector<Column> c
     TW_CHECK(column.rows() == rows_, "column {} has {} rows, the table {}", column.name(),
              column.rows(), rows_);
     if (!names.insert(column.name()).second) {
-      Location(path_.string()).fail(fmt::format("has two columns {}", quote(column.name())));
+      Location(path_.string())
+          .fail(fmt::format("has two columns {}", quoted_excerpt(column.name())));
     }
   }
 }
@@ -30,13 +33,14 @@ const Column& Table::column(std::string_view name) const {
   std::vector<std::string> names;
   for (const Column& column : columns_) names.push_back(column.name());
   Location(path_.string())
-      .fail(fmt::format("has no column {}, found {}", quote(name),
-                        quote(fmt::format("{}", fmt::join(names, ", ")))));
+      .fail(fmt::format("has no column {}, found {}", quoted_excerpt(name),
+                        quoted_excerpt(fmt::format("{}", fmt::join(names, ", ")), kLineExcerpt)));
 }
 
 const Column& Table::checked(std::string_view name, ValueType type, bool list) const {
   const Column& found = column(name);
-  const Location location = Location(path_.string()).at(fmt::format("column {}", quote(name)));
+  const Location location =
+      Location(path_.string()).at(fmt::format("column {}", quoted_excerpt(name)));
   if (found.type() != type || found.is_list() != list) {
     location.fail(fmt::format("found {}{}, expected {}{}", found.is_list() ? "lists of " : "",
                               to_string(found.type()), list ? "lists of " : "", to_string(type)));

@@ -31,6 +31,7 @@ struct LocalWorker {
   LinePrefixer output, error;
   std::unique_ptr<ProcessLogs> logs;  // null: no stream goes to a file
   std::optional<MonotonicTime> restart_at;
+  int failure_code = 0;  // of the last exit that a restart follows
 };
 
 class Agent {
@@ -134,12 +135,36 @@ class Agent {
     command.arguments.assign(options_.command.begin() + 1, options_.command.end());
     command.environment = environment_with_overrides(environment(i));
     command.separate_error = true;
-    if (!run_directory_.empty())
-      local_workers_[i].logs = std::make_unique<ProcessLogs>(options_.logs, run_directory_,
-                                                             restarts_, static_cast<int>(i));
+    local_workers_[i].logs = open_logs(i);
     local_workers_[i].process =
         std::make_unique<ChildProcess>(ChildProcess::start(command).or_throw());
     log_->debug("agent: process {} is {}", i, local_workers_[i].process->pid());
+  }
+
+  // The logs of the present attempt. A restart continues without them, because an error would end
+  // the other processes.
+  std::unique_ptr<ProcessLogs> open_logs(std::size_t i) const {
+    if (run_directory_.empty()) return nullptr;
+    try {
+      return std::make_unique<ProcessLogs>(options_.logs, run_directory_, restarts_,
+                                           static_cast<int>(i));
+    } catch (const Failure& failure) {
+      if (restarts_ == 0) throw;
+      log_->warn("agent: {}; the output of process {} is not stored", failure.what(), i);
+      return nullptr;
+    }
+  }
+
+  // A process that cannot be started counts as one that failed again: the machine may have too many
+  // processes for a moment.
+  void restart(LocalWorker& worker, std::size_t i) {
+    try {
+      start(i);
+    } catch (const Failure& failure) {
+      handle_failure(worker, worker.failure_code,
+                     fmt::format("process {} of worker {} cannot be restarted: {}", i, index(),
+                                 failure.what()));
+    }
   }
 
   void wait() {
@@ -148,7 +173,7 @@ class Agent {
       fds.push_back({signals_.cancel_token().fd(), POLLIN, 0});
       fds.push_back({options_.control_fd, POLLIN, 0});
     }
-    MonotonicTime wake = kill_at_.value_or(monotonic_now() + std::chrono::hours(1));
+    MonotonicTime wake = kill_at_.value_or(monotonic_now() + kLongestWait);
     for (const LocalWorker& worker : local_workers_) {
       if (worker.restart_at) wake = std::min(wake, *worker.restart_at);
       if (!worker.process) continue;
@@ -162,7 +187,7 @@ class Agent {
 
   void poll_worker(std::size_t i) {
     LocalWorker& worker = local_workers_[i];
-    if (worker.restart_at && monotonic_now() >= *worker.restart_at) start(i);
+    if (worker.restart_at && monotonic_now() >= *worker.restart_at) restart(worker, i);
     if (!worker.process) return;
     // Checked before the output is read, so that the pipes hold everything it wrote.
     const std::optional<int> code = worker.process->poll_exit();
@@ -197,11 +222,15 @@ class Agent {
   void handle_exit(LocalWorker& worker, std::size_t i, int code) {
     if (code == 0 || stopping_) return;
     rendezvous_.process_exited(static_cast<int>(i));
-    const std::string what =
-        fmt::format("process {} of worker {} exited with code {}{}", i, index(), code,
-                    code > kSignalExitCodeBase && code <= kSignalExitCodeBase + 64
-                        ? fmt::format(" (signal {})", code - kSignalExitCodeBase)
-                        : "");
+    handle_failure(worker, code,
+                   fmt::format("process {} of worker {} exited with code {}{}", i, index(), code,
+                               code > kSignalExitCodeBase && code <= kSignalExitCodeBase + 64
+                                   ? fmt::format(" (signal {})", code - kSignalExitCodeBase)
+                                   : ""));
+  }
+
+  // Restarts the process after a delay, or stops all processes.
+  void handle_failure(LocalWorker& worker, int code, const std::string& what) {
     if (code >= kFirstRetryableExitCode && restarts_ < options_.max_restarts &&
         !signals_.stopped()) {
       const Duration delay = std::min(options_.restart_delay * (1 << std::min(restarts_, 16)),
@@ -209,6 +238,7 @@ class Agent {
       ++restarts_;
       log_->warn("agent: {}; restart {} of {}", what, restarts_, options_.max_restarts);
       worker.restart_at = monotonic_now() + delay;
+      worker.failure_code = code;
       rendezvous_.expect_restart(delay + kRestartTimeout);
       return;
     }

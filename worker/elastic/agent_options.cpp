@@ -226,7 +226,7 @@ void set_torchrun_options(AgentOptions& options, const launch::TorchrunOptions& 
   }
 }
 
-void complete_options(AgentOptions& options, const Environment& environment) {
+void complete_options(AgentOptions& options, const GetVariable& environment) {
   const SessionSettings given = settings_from_environment(environment);
   if (given.coordinator) {
     if (options.max_nodes > 1 || options.rdzv_endpoint)

@@ -87,6 +87,6 @@ void set_torchrun_options(AgentOptions& options, const launch::TorchrunOptions& 
 
 // Uses the rendezvous that the environment names, whatever the flags say: in a pod the operator
 // serves it. Throws Failure(kUsage) for options that exclude each other.
-void complete_options(AgentOptions& options, const Environment& environment);
+void complete_options(AgentOptions& options, const GetVariable& environment);
 
 }  // namespace tilewright::elastic

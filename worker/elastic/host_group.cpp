@@ -152,7 +152,7 @@ class HostGroup {
   void wait() {
     std::vector<pollfd> fds;
     if (!stopping_) fds.push_back({signals_.cancel_token().fd(), POLLIN, 0});
-    MonotonicTime wake = kill_at_.value_or(monotonic_now() + std::chrono::hours(1));
+    MonotonicTime wake = kill_at_.value_or(monotonic_now() + kLongestWait);
     if (!start_judged_ && !stopping_) wake = std::min(wake, start_deadline_);
     for (const HostAgent& agent : agents_) {
       if (!agent.process) continue;

@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
 #include "common/net/key_file.h"
 #include "common/rendezvous/index_request.h"

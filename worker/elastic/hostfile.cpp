@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "common/base/printable.h"
 #include "common/rendezvous/types.h"
 
 namespace tilewright::elastic {
@@ -85,8 +86,8 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::strin
     if (words.empty()) continue;
     std::optional<Host> host = parse_line(words);
     if (!host)
-      return Error{ExitCode::kUsage, fmt::format("{}:{}: found \"{}\", expected {}", where, number,
-                                                 line.substr(0, kMaxNameBytes), kForms)};
+      return Error{ExitCode::kUsage, fmt::format("{}:{}: found {}, expected {}", where, number,
+                                                 quoted_excerpt(line, kLineExcerpt), kForms)};
     const auto known = std::ranges::find(hosts, host->name, &Host::name);
     if (known == hosts.end()) {
       hosts.push_back(std::move(*host));

@@ -27,7 +27,7 @@ constexpr std::size_t kMaxAddresses = 16;
 constexpr Duration kAttemptTimeout = std::chrono::seconds(2);
 constexpr Duration kAttemptPause = std::chrono::milliseconds(200);
 
-std::uint16_t port_from(const Environment& environment) {
+std::uint16_t port_from(const GetVariable& environment) {
   const std::string text = environment(env::kMasterPort);
   if (text.empty()) return 0;
   std::uint16_t port = 0;
@@ -94,7 +94,7 @@ Result<SharedRendezvous> decode_rendezvous(std::string_view text) {
   return shared;
 }
 
-LaunchedGroup::LaunchedGroup(LaunchedProcess process, const Environment& environment,
+LaunchedGroup::LaunchedGroup(LaunchedProcess process, const GetVariable& environment,
                              std::unique_ptr<ProcessManager> manager, const Options& options,
                              std::shared_ptr<Logger> log)
     : process_(std::move(process)),
@@ -135,7 +135,7 @@ void LaunchedGroup::serve(const net::Address& listen, const net::SecretKey& key)
 }
 
 // The addresses at which other hosts may reach rank 0, without a port.
-std::vector<net::Address> LaunchedGroup::own_addresses(const Environment& environment) const {
+std::vector<net::Address> LaunchedGroup::own_addresses(const GetVariable& environment) const {
   if (process_.on_one_host()) return {{"127.0.0.1", 0}};
   if (const std::string master = environment(env::kMasterAddr); !master.empty()) {
     // Only an address of this host can be bound.
@@ -160,7 +160,7 @@ std::vector<net::Address> LaunchedGroup::own_addresses(const Environment& enviro
   return addresses;
 }
 
-void LaunchedGroup::share_through_manager(const Environment& environment) {
+void LaunchedGroup::share_through_manager(const GetVariable& environment) {
   const net::Wait wait = net::within(options_.start_timeout, options_.cancel);
   settings_.key_file = environment(env::kJobKeyFile);
   if (process_.rank == 0) {
@@ -190,7 +190,7 @@ std::shared_ptr<const net::SecretKey> LaunchedGroup::key_of(const std::string& s
                            : net::SecretKey::from_bytes(secret).or_throw());
 }
 
-net::SecretKey LaunchedGroup::read_or_make_key(const Environment& environment) {
+net::SecretKey LaunchedGroup::read_or_make_key(const GetVariable& environment) {
   const std::filesystem::path named = environment(env::kJobKeyFile);
   if (!named.empty()) return net::SecretKey::from_file(named).or_throw();
   if (!process_.on_one_host()) {
@@ -206,7 +206,7 @@ net::SecretKey LaunchedGroup::read_or_make_key(const Environment& environment) {
   return net::SecretKey::from_file(local_key_file_).or_throw();
 }
 
-void LaunchedGroup::use_master_address(const Environment& environment) {
+void LaunchedGroup::use_master_address(const GetVariable& environment) {
   const bool one_host = process_.on_one_host();
   net::Address address{environment(env::kMasterAddr), port_from(environment)};
   if (address.host.empty() && !one_host) {

@@ -31,7 +31,7 @@ class LaunchedGroup {
   // `manager` may be null: then MASTER_ADDR names the host of rank 0, and on several hosts
   // TILEWRIGHT_JOB_KEY_FILE names the same secret. Throws Failure: kUsage for such a variable,
   // kPeerLost if not all processes start or rank 0 cannot be reached.
-  LaunchedGroup(LaunchedProcess process, const Environment& environment,
+  LaunchedGroup(LaunchedProcess process, const GetVariable& environment,
                 std::unique_ptr<ProcessManager> manager, const Options& options,
                 std::shared_ptr<Logger> log);
   ~LaunchedGroup();
@@ -46,11 +46,11 @@ class LaunchedGroup {
 
  private:
   void serve(const net::Address& listen, const net::SecretKey& key);
-  std::vector<net::Address> own_addresses(const Environment& environment) const;
+  std::vector<net::Address> own_addresses(const GetVariable& environment) const;
   std::shared_ptr<const net::SecretKey> key_of(const std::string& secret) const;
-  net::SecretKey read_or_make_key(const Environment& environment);
-  void share_through_manager(const Environment& environment);
-  void use_master_address(const Environment& environment);
+  net::SecretKey read_or_make_key(const GetVariable& environment);
+  void share_through_manager(const GetVariable& environment);
+  void use_master_address(const GetVariable& environment);
   net::Address first_reachable(const std::vector<net::Address>& addresses) const;
 
   const LaunchedProcess process_;

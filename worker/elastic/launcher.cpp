@@ -24,7 +24,7 @@ std::optional<int> integer_in(std::string_view text, int least, int most) {
   return value;
 }
 
-int required_integer(const Environment& environment, const char* name, int least, int most) {
+int required_integer(const GetVariable& environment, const char* name, int least, int most) {
   const std::string text = environment(name);
   const std::optional<int> value = integer_in(text, least, most);
   if (value) return *value;
@@ -34,7 +34,7 @@ int required_integer(const Environment& environment, const char* name, int least
 }
 
 // A variable of the launcher that may be missing: `otherwise`.
-int optional_integer(const Environment& environment, const char* name, int least, int most,
+int optional_integer(const GetVariable& environment, const char* name, int least, int most,
                      int otherwise) {
   if (environment(name).empty()) return otherwise;
   return required_integer(environment, name, least, most);
@@ -49,7 +49,7 @@ struct Names {
 
 int most_local_processes(int world) { return std::min(world, rendezvous::kMaxLocalRank + 1); }
 
-LaunchedProcess read_launcher(const Environment& environment, std::string launcher,
+LaunchedProcess read_launcher(const GetVariable& environment, std::string launcher,
                               const Names& names) {
   LaunchedProcess process;
   process.launcher = std::move(launcher);
@@ -62,13 +62,13 @@ LaunchedProcess read_launcher(const Environment& environment, std::string launch
 }
 
 // The number of processes that a variable counts; 0 if it is no integer: another program's.
-int processes(const Environment& environment, const char* name) {
+int processes(const GetVariable& environment, const char* name) {
   return integer_in(environment(name), 0, 1 << 30).value_or(0);
 }
 
 }  // namespace
 
-std::optional<LaunchedProcess> detect_launcher(const Environment& environment) {
+std::optional<LaunchedProcess> detect_launcher(const GetVariable& environment) {
   if (!environment(env::kRendezvous).empty()) return std::nullopt;
   LaunchedProcess process;
   if (processes(environment, env::kPmiSize) > 1) {

@@ -32,7 +32,7 @@ struct LaunchedProcess {
 // nullopt: the environment names a rendezvous, or this is the only process. Throws Failure(kUsage),
 // with the variable, for a value that is out of bounds, and if several processes cannot form one
 // job: torchrun's, or processes without a rank.
-std::optional<LaunchedProcess> detect_launcher(const Environment& environment);
+std::optional<LaunchedProcess> detect_launcher(const GetVariable& environment);
 
 // "2(x3),1" on host 3: 1. nullopt if the text has another form or fewer hosts. Slurm's variables
 // SLURM_STEP_TASKS_PER_NODE and SLURM_TASKS_PER_NODE have this form.

@@ -57,7 +57,7 @@ std::vector<NetworkInterface> network_interfaces() {
   return interfaces;
 }
 
-InterfaceChoice interface_choice(const std::function<std::string(const char* name)>& environment) {
+InterfaceChoice interface_choice(const GetVariable& environment) {
   for (const char* variable : {env::kGlooSocketIfname, env::kNcclSocketIfname}) {
     if (std::string value = environment(variable); !value.empty()) return {variable, value};
   }

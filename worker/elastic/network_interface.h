@@ -2,11 +2,11 @@
 // choose it: GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright::elastic {
 
@@ -24,7 +24,7 @@ struct InterfaceChoice {
   std::string variable;  // empty: none is set
   std::string value;
 };
-InterfaceChoice interface_choice(const std::function<std::string(const char* name)>& environment);
+InterfaceChoice interface_choice(const GetVariable& environment);
 
 // The address of the chosen interface, of the same family as `default_address`, which is returned
 // if no variable is set. GLOO_SOCKET_IFNAME: names separated by commas; NCCL_SOCKET_IFNAME: prefixes

@@ -14,7 +14,7 @@ namespace tilewright::elastic {
 namespace {
 
 // The descriptor of PMI_FD, which no child of this process inherits.
-FileDescriptor pmi_connection(const Environment& environment) {
+FileDescriptor pmi_connection(const GetVariable& environment) {
   const std::string text = environment(env::kPmiFd);
   int fd = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
@@ -33,7 +33,7 @@ FileDescriptor pmi_connection(const Environment& environment) {
 }  // namespace
 
 std::unique_ptr<ProcessManager> connect_process_manager(const LaunchedProcess& process,
-                                                        const Environment& environment,
+                                                        const GetVariable& environment,
                                                         const net::Wait& wait) {
   switch (process.space) {
     case KeyValueSpace::kNone:

@@ -29,7 +29,7 @@ class ProcessManager {
 // Connects to the process manager that started this process; nullptr with KeyValueSpace::kNone.
 // Throws Failure(kUsage): the variables name none, or libpmix.so.2 is missing.
 std::unique_ptr<ProcessManager> connect_process_manager(const LaunchedProcess& process,
-                                                        const Environment& environment,
+                                                        const GetVariable& environment,
                                                         const net::Wait& wait);
 
 }  // namespace tilewright::elastic

@@ -11,7 +11,7 @@
 namespace tilewright::elastic {
 namespace {
 
-int integer_from_environment(const Environment& environment, const char* name, int most) {
+int integer_from_environment(const GetVariable& environment, const char* name, int most) {
   const std::string text = environment(name);
   if (text.empty()) return 0;
   int value = 0;
@@ -22,7 +22,7 @@ int integer_from_environment(const Environment& environment, const char* name, i
   return value;
 }
 
-std::string required_variable(const Environment& environment, const char* name) {
+std::string required_variable(const GetVariable& environment, const char* name) {
   std::string text = environment(name);
   if (text.empty())
     throw Failure(ExitCode::kUsage, fmt::format("{} is not set, expected a value because {} is set",
@@ -32,7 +32,7 @@ std::string required_variable(const Environment& environment, const char* name) 
 
 }  // namespace
 
-std::uint16_t transport_port_from(const Environment& environment, int local_rank) {
+std::uint16_t transport_port_from(const GetVariable& environment, int local_rank) {
   constexpr int kMaxPort = 65535;
   const int first = integer_from_environment(environment, env::kTransportPort, kMaxPort);
   if (first == 0) return 0;
@@ -44,7 +44,7 @@ std::uint16_t transport_port_from(const Environment& environment, int local_rank
   return static_cast<std::uint16_t>(first + local_rank);
 }
 
-bool tls_from(const Environment& environment) {
+bool tls_from(const GetVariable& environment) {
   const std::string tls = environment(env::kTls);
   if (!tls.empty() && tls != "true" && tls != "false")
     throw Failure(ExitCode::kUsage,
@@ -52,7 +52,7 @@ bool tls_from(const Environment& environment) {
   return tls == "true";
 }
 
-SessionSettings settings_from_environment(const Environment& environment) {
+SessionSettings settings_from_environment(const GetVariable& environment) {
   SessionSettings settings;
   settings.job_uid = environment(env::kJobUid);
   settings.process.worker_index =

@@ -14,12 +14,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "common/base/log.h"
+#include "common/base/strings.h"
 #include "common/net/connect.h"
 #include "common/net/secret.h"
 #include "common/net/socket.h"
@@ -28,9 +28,6 @@
 #include "worker/elastic/network_interface.h"
 
 namespace tilewright::elastic {
-
-// A variable's value; empty when it is not set.
-using Environment = std::function<std::string(const char* name)>;
 
 struct SessionSettings {
   std::optional<net::Address> coordinator;  // nullopt: standalone
@@ -55,12 +52,12 @@ struct SessionSettings {
 
 // From the variables of common/contract/environment.h. Throws Failure(kUsage) that names the
 // variable, what was found and what was expected.
-SessionSettings settings_from_environment(const Environment& environment);
+SessionSettings settings_from_environment(const GetVariable& environment);
 
 // TILEWRIGHT_TRANSPORT_PORT is the port of local rank 0; local rank i uses that port + i. 0: not set.
-std::uint16_t transport_port_from(const Environment& environment, int local_rank);
+std::uint16_t transport_port_from(const GetVariable& environment, int local_rank);
 // TILEWRIGHT_TLS.
-bool tls_from(const Environment& environment);
+bool tls_from(const GetVariable& environment);
 
 class Session {
  public:

@@ -6,6 +6,9 @@
 #include <charconv>
 #include <optional>
 
+#include "common/base/printable.h"
+#include "common/contract/environment.h"
+
 namespace tilewright::hub {
 namespace {
 
@@ -14,16 +17,6 @@ using Problem = HttpResponse::Problem;
 constexpr int kMaxRedirects = 10;
 // A connection that breaks after it brought so much does not count as a failed attempt.
 constexpr std::uint64_t kProgressBytes = 1 << 20;
-constexpr std::size_t kMaxQuotedBytes = 200;
-
-// Text of a server for a message.
-std::string printable(std::string_view text) {
-  std::string clean(text.substr(0, kMaxQuotedBytes));
-  for (char& c : clean) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = ' ';
-  }
-  return clean;
-}
 
 // `W/"abc"` and `"abc"` to `abc`.
 std::string plain_etag(std::string_view etag) {
@@ -105,7 +98,8 @@ HttpResponse HubClient::follow(const Repository& repository, HttpRequest request
     const std::string& location = response.head.field("location");
     const auto next = resolve_location(request.url, location);
     if (!next) {
-      reject(repository, response, fmt::format("with the redirect \"{}\"", printable(location)));
+      reject(repository, response,
+             fmt::format("with the redirect {}", quoted_excerpt(location, kLineExcerpt)));
     }
     if (request.url.starts_with("https:") && !next->starts_with("https:")) {
       reject(repository, response,
@@ -128,9 +122,8 @@ std::string HubClient::describe_failure(const HttpResponse& response) const {
       return fmt::format("{} breaks off its response: {}", options_.endpoint, response.reason);
     case Problem::kCertificate:
       return fmt::format(
-          "the certificate of {} does not verify: {}; SSL_CERT_FILE names other "
-          "certificate authorities",
-          options_.endpoint, response.reason);
+          "the certificate of {} does not verify: {}; {} names other certificate authorities",
+          options_.endpoint, response.reason, env::kSslCertFile);
     case Problem::kMalformed:
       return fmt::format("{} sends no valid response: {}", options_.endpoint, response.reason);
     case Problem::kNone:
@@ -200,7 +193,7 @@ bool HubClient::wait_to_retry(const Repository& repository, const HttpResponse& 
                     options_.endpoint, status, error == "GatedRepo" ? ", gated" : "",
                     error == "GatedRepo" ? "accept the conditions on its page, and " : "", token));
   }
-  reject(repository, response, printable(response.head.field("x-error-message")));
+  reject(repository, response, excerpt(response.head.field("x-error-message"), kLineExcerpt));
 }
 
 void HubClient::pause(Duration duration) const {
@@ -228,8 +221,8 @@ RemoteFile HubClient::head(const Repository& repository, const std::string& revi
   remote.commit = head.field("x-repo-commit");
   if (!remote.commit.empty() && !is_commit(remote.commit)) {
     reject(repository, response,
-           fmt::format("with the commit \"{}\", expected 40 hexadecimal digits",
-                       printable(remote.commit)));
+           fmt::format("with the commit {}, expected 40 hexadecimal digits",
+                       quoted_excerpt(remote.commit)));
   }
   if (is_missing_file(response)) return remote;
   const std::string& linked = head.field("x-linked-etag");
@@ -238,8 +231,8 @@ RemoteFile HubClient::head(const Repository& repository, const std::string& revi
   const auto size = head.number(linked.empty() ? "content-length" : "x-linked-size");
   if (remote.commit.empty() || !is_etag(remote.etag) || !size) {
     reject(repository, response,
-           fmt::format("for {} with the commit \"{}\", the ETag \"{}\" and {}, expected all three",
-                       file, printable(remote.commit), printable(remote.etag),
+           fmt::format("for {} with the commit {}, the ETag {} and {}, expected all three", file,
+                       quoted_excerpt(remote.commit), quoted_excerpt(remote.etag),
                        size ? fmt::format("the size {}", *size) : "no size"));
   }
   remote.size = *size;
@@ -254,7 +247,8 @@ nlohmann::json HubClient::info(const Repository& repository, const std::string& 
   nlohmann::json answer = nlohmann::json::parse(response.body, nullptr, false);
   if (!answer.is_object()) {
     reject(repository, response,
-           fmt::format("with \"{}\", expected a JSON object", printable(response.body)));
+           fmt::format("with {}, expected a JSON object",
+                       quoted_excerpt(response.body, kLineExcerpt)));
   }
   return answer;
 }
@@ -278,7 +272,7 @@ void HubClient::download(const Repository& repository, const std::string& commit
                         fmt::format("{}: {} sends \"Content-Range: {}\" for {}, expected the bytes "
                                     "from {}",
                                     repository.description(), options_.endpoint,
-                                    printable(head.field("content-range")), file, asked));
+                                    excerpt(head.field("content-range")), file, asked));
         }
       }
       if (bytes.size() > size - sink.received()) {

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/files.h"
+#include "common/contract/model_files.h"
 #include "worker/hub/client.h"
 #include "worker/hub/download.h"
 #include "worker/hub/repository_cache.h"
@@ -16,18 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfigFile = "config.json";
-constexpr std::array kTokenizerFiles = {"tokenizer_config.json", "tokenizer.json", "vocab.txt",
-                                        "special_tokens_map.json", "added_tokens.json"};
-
-struct WeightsFile {
-  const char* name;
-  bool index;  // a JSON file that names shards
-};
-// In order of preference.
-constexpr std::array kWeightsFiles = {
-    WeightsFile{"model.safetensors", false}, WeightsFile{"model.safetensors.index.json", true},
-    WeightsFile{"pytorch_model.bin", false}, WeightsFile{"pytorch_model.bin.index.json", true}};
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
 constexpr std::size_t kMaxWeightFiles = 1000;
 
@@ -69,14 +57,14 @@ std::set<std::string> shards_of(const fs::path& index) {
 
 // Returns what is missing; empty: the parts are complete.
 std::string get_parts(const ModelParts& parts, Source& source) {
-  if (parts.config && !source.get(kConfigFile)) return kConfigFile;
+  if (parts.config && !source.get(model_files::kConfig)) return model_files::kConfig;
   if (parts.tokenizer) {
-    for (const char* file : kTokenizerFiles) source.get(file);
+    for (const char* file : model_files::kTokenizerFiles) source.get(file);
   }
   if (!parts.weights) return {};
-  for (const WeightsFile& weights : kWeightsFiles) {
+  for (const model_files::Weights& weights : model_files::kWeights) {
     if (!source.get(weights.name)) continue;
-    if (weights.index) {
+    if (weights.is_index) {
       for (const std::string& shard : shards_of(source.path(weights.name))) {
         if (!source.get(shard)) return fmt::format("{}, which {} names", shard, weights.name);
       }
@@ -113,7 +101,7 @@ class RemoteSource : public Source {
   RemoteSource(const RepositoryCache& cache, const std::string& revision, const HubOptions& options)
       : cache_(cache), options_(options), client_(options) {
     // Whether the commit has the file or not, the answer names the commit.
-    first_ = client_.head(cache.repository(), revision, kConfigFile);
+    first_ = client_.head(cache.repository(), revision, model_files::kConfig);
     if (first_.commit.empty()) {
       throw Failure(ExitCode::kModel,
                     fmt::format("{}: {} has no config.json and names no commit",
@@ -125,7 +113,7 @@ class RemoteSource : public Source {
     const Presence presence = cache_.find(commit(), file);
     if (presence != Presence::kUnknown) return presence == Presence::kPresent;
     const RemoteFile remote =
-        file == kConfigFile ? first_ : client_.head(cache_.repository(), commit(), file);
+        file == model_files::kConfig ? first_ : client_.head(cache_.repository(), commit(), file);
     if (!remote.exists) {
       cache_.mark_absent(commit(), file);
       return false;
@@ -177,7 +165,7 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
                 "a model directory or a name on the hub such as google-bert/bert-base-uncased");
   const RepositoryCache cache(options.model_cache(), {RepositoryType::kModel, name});
   std::optional<fs::path> cached;
-  std::string missing = "no snapshot of this revision";
+  std::string missing = fmt::format("no snapshot of the revision {}", request.revision);
   if (const auto commit = cache.commit_of(request.revision)) {
     CachedSource source(cache, *commit);
     missing = get_parts(request.parts, source);
@@ -188,8 +176,9 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
   if (options.offline) {
     if (cached) return *cached;
     throw Failure(ExitCode::kModel,
-                  fmt::format("model {}: found {} in the cache {}, expected a cached model or a "
-                              "model directory, because HF_HUB_OFFLINE forbids a download",
+                  fmt::format("model {}: found no local directory of this name and {} in the cache "
+                              "{}, expected a cached model or a model directory, because "
+                              "HF_HUB_OFFLINE forbids a download",
                               name, missing, cache.folder().string()));
   }
   try {

@@ -1,11 +1,8 @@
 #include "worker/hub/options.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 #include "common/base/files.h"
@@ -32,19 +29,9 @@ std::string first_set(const GetVariable& variable, std::initializer_list<const c
   return {};
 }
 
-std::string home_directory(const GetVariable& variable) {
-  if (std::string home = variable("HOME"); !home.empty()) return home;
-  std::array<char, 4096> buffer{};
-  passwd entry{};
-  passwd* found = nullptr;
-  getpwuid_r(getuid(), &entry, buffer.data(), buffer.size(), &found);
-  return found == nullptr ? "/" : found->pw_dir;
-}
-
 // Replaces a leading ~ and $NAME or ${NAME} as huggingface_hub does. An unknown name stays.
 fs::path expand(const std::string& value, const GetVariable& variable) {
-  std::string path = value;
-  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home_directory(variable));
+  const std::string path = expand_home(value, variable);
   std::string expanded;
   for (std::size_t i = 0; i < path.size();) {
     const std::size_t begin = i + (path.compare(i, 2, "${") == 0 ? 2 : 1);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/strings.h"
 #include "common/net/wait.h"
 
 namespace tilewright::hub {
@@ -46,9 +47,6 @@ struct HubOptions {
     if (progress) progress(line);
   }
 };
-
-// The value of an environment variable; empty if it is not set.
-using GetVariable = std::function<std::string(const char*)>;
 
 // Reads the variables of huggingface_hub, transformers and datasets with their meanings
 // (common/contract/environment.h lists them). `cache_dir`: the flag --cache_dir, which overrides

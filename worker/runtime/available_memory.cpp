@@ -1,5 +1,5 @@
-// Determines the memory that a process uses and may still use: the limits that it shares with other
-// processes (the machine and its cgroups) and its address space limit.
+#include "worker/runtime/available_memory.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,7 +9,6 @@
 #include <string>
 
 #include "common/host/cgroups.h"
-#include "worker/runtime/memory.h"
 
 namespace tilewright::runtime {
 namespace {

@@ -168,9 +168,8 @@ Result<Isa> choose_isa(const CpuInfo& cpu, std::string_view forced) {
   };
   const std::optional<Isa> isa = parse_isa(forced);
   if (!isa) {
-    return Error{
-        ExitCode::kUnsupported,
-        fmt::format("TILEWRIGHT_ISA: found \"{}\", expected one of {}", forced, names(kAllIsas))};
+    return Error{ExitCode::kUsage, fmt::format("TILEWRIGHT_ISA: found \"{}\", expected one of {}",
+                                               forced, names(kAllIsas))};
   }
   if (std::find(cpu.isas.begin(), cpu.isas.end(), *isa) == cpu.isas.end()) {
     return Error{ExitCode::kUnsupported,

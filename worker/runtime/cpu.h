@@ -44,8 +44,8 @@ AmxSupport detect_amx();
 std::string describe_missing_amx(const AmxSupport& support);
 
 // Returns the fastest ISA of `cpu`, or `forced` (the value of TILEWRIGHT_ISA; empty: not forced).
-// Error kUnsupported if `forced` is unknown or the CPU does not support it; the message lists the
-// supported ones.
+// Error kUsage if `forced` is no instruction set, kUnsupported if the CPU does not support it; the
+// message lists those that are allowed.
 Result<Isa> choose_isa(const CpuInfo& cpu, std::string_view forced);
 
 }  // namespace tilewright::runtime

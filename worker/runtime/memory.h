@@ -1,38 +1,14 @@
-// Memory of a run: zeroed blocks on huge pages where the system allows them, an arena over one
-// block so that a step in steady state does not allocate, and the memory that is still available.
+// Memory of a run: zeroed blocks on huge pages where the system allows them, and an arena over one
+// block so that a step in steady state does not allocate.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "common/base/check.h"
 
 namespace tilewright::runtime {
-
-// Memory that several processes share: the machine's, or that of a cgroup with a limit. Processes
-// with the same pool name share the pool; names of different machines differ.
-struct MemoryPool {
-  std::string name;
-  std::uint64_t left = 0;  // bytes; inactive file cache does not count as used
-};
-
-// The pools of this process: the machine (MemAvailable in /proc/meminfo), then its cgroups with a
-// limit (v1 and v2). `root` replaces / in the paths of /proc and /sys, for tests.
-std::vector<MemoryPool> memory_pools(const std::filesystem::path& root = "/");
-
-// Bytes that this process may still use: the minimum over its pools and its address space limit
-// (`ulimit -v`).
-std::uint64_t available_memory(const std::filesystem::path& root = "/");
-
-// Bytes of the pools that this process already uses: resident memory that is not file-backed.
-std::uint64_t anonymous_rss(const std::filesystem::path& root = "/");
-
-// The largest resident memory of this process so far, in bytes.
-std::uint64_t peak_rss(const std::filesystem::path& root = "/");
 
 // A zeroed block of memory. Blocks of 2 MiB and more request huge pages.
 class Block {

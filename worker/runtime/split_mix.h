@@ -7,20 +7,21 @@
 
 namespace tilewright::runtime {
 
+// Always inlined: the files of one instruction set use this class too (see bf16.h).
 class SplitMix64 {
  public:
   // 2^64 divided by the golden ratio, odd.
   static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;
 
-  explicit constexpr SplitMix64(std::uint64_t seed) : state_(seed) {}
-  constexpr std::uint64_t next() { return mix(state_ += kStep); }
+  [[gnu::always_inline]] explicit constexpr SplitMix64(std::uint64_t seed) : state_(seed) {}
+  [[gnu::always_inline]] constexpr std::uint64_t next() { return mix(state_ += kStep); }
   // Returns the n-th number of SplitMix64(seed), with n starting at 1.
-  static constexpr std::uint64_t nth(std::uint64_t seed, std::uint64_t n) {
+  [[gnu::always_inline]] static constexpr std::uint64_t nth(std::uint64_t seed, std::uint64_t n) {
     return mix(seed + n * kStep);
   }
 
  private:
-  static constexpr std::uint64_t mix(std::uint64_t z) {
+  [[gnu::always_inline]] static constexpr std::uint64_t mix(std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);

@@ -48,14 +48,14 @@ void Dataset::append_all(std::size_t count, runtime::ThreadPool* pool,
   for (const text::Encoding& encoding : encodings) append(encoding);
 }
 
-void check_ids(const Dataset& dataset, std::int64_t vocab_size) {
+void check_ids(const Dataset& dataset, std::int64_t vocab_size, const std::string& config) {
   for (std::size_t example = 0; example < dataset.size(); ++example) {
     for (const std::int32_t id : dataset.ids_of(example)) {
       if (id >= 0 && id < vocab_size) continue;
-      throw Failure(ExitCode::kData,
-                    fmt::format("example {} has the token id {}, expected ids below the model's "
-                                "vocab_size {}: tokenizer and model do not belong together",
-                                example, id, vocab_size));
+      throw Failure(ExitCode::kModel,
+                    fmt::format("{}: vocab_size is {}, expected more than {}, the id of a token in "
+                                "example {}: tokenizer and model do not belong together",
+                                config, vocab_size, id, example));
     }
   }
 }

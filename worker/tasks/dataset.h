@@ -52,8 +52,8 @@ struct Dataset {
                   const std::function<text::Encoding(std::size_t)>& encode);
 };
 
-// Throws Failure(kData) if a token id is not below vocab_size, the rows of the model's word
-// embeddings: tokenizer and model then do not match.
-void check_ids(const Dataset& dataset, std::int64_t vocab_size);
+// Throws Failure(kModel) if a token id is not below vocab_size, the rows of the model's word
+// embeddings: tokenizer and model then do not match. `config`: the file that has vocab_size.
+void check_ids(const Dataset& dataset, std::int64_t vocab_size, const std::string& config);
 
 }  // namespace tilewright::tasks

@@ -10,6 +10,8 @@
 #include <unordered_set>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
+#include "common/contract/model_files.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::text {
@@ -55,7 +57,7 @@ struct Document {
   [[noreturn]] void reject(std::string_view where, const Json& found, const char* expected) const {
     const std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
     fail(path, fmt::format("{} is {}, expected {}", where,
-                           found.is_null() ? "missing or null" : text.substr(0, 60), expected));
+                           found.is_null() ? "missing or null" : excerpt(text), expected));
   }
 
   bool boolean(std::string_view keys, bool default_value) const {
@@ -365,9 +367,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
     fail(model_dir,
          "directory not found; expected a model directory with tokenizer.json or vocab.txt");
   }
-  const fs::path json = model_dir / "tokenizer.json";
-  const fs::path vocab = model_dir / "vocab.txt";
-  const fs::path config_path = model_dir / "tokenizer_config.json";
+  const fs::path json = model_dir / model_files::kTokenizer;
+  const fs::path vocab = model_dir / model_files::kVocabulary;
+  const fs::path config_path = model_dir / model_files::kTokenizerConfig;
   Document config{config_path, Json::object()};
   if (fs::exists(config_path, ignored)) config = read_json(config_path);
   TokenNames names;

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
-#include "worker/train/collective_timeout.h"
+#include "worker/train/collective_limits.h"
 #include "worker/train/memory_plan.h"
 
 namespace tilewright::train {
@@ -169,7 +169,7 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
   const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
       compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples));
-  const std::vector<float> logits = gather_logits(mesh, own, monotonic_now() + kCollectiveTimeout);
+  const std::vector<float> logits = gather_logits(mesh, own, collective_deadline());
   EvaluationResult result;
   if (mesh.rank() == 0) {
     result =
@@ -178,7 +178,7 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
     result.suffix = set.suffix;
     result.examples = set.data.size();
   }
-  share_result(mesh, monotonic_now() + kCollectiveTimeout, result);
+  share_result(mesh, collective_deadline(), result);
   result.seconds = in_seconds(monotonic_now() - begin);
   const std::int64_t batch = job_.settings.per_device_eval_batch_size;
   result.steps = ((examples + mesh.world() - 1) / mesh.world() + batch - 1) / batch;

@@ -1,13 +1,26 @@
 #include "worker/train/inputs.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/hub/dataset.h"
 #include "worker/hub/model.h"
 #include "worker/tasks/registry.h"
+#include "worker/tasks/squad/layout.h"
 
 namespace tilewright::train {
+
+std::string find_question_file(const TrainingSettings& settings) {
+  if (!settings.task_name.empty() || !settings.dataset_name.empty()) return "";
+  for (const std::string& file :
+       {settings.train_file, settings.validation_file, settings.test_file}) {
+    if (!file.empty()) return tasks::squad::holds_questions(file) ? file : "";
+  }
+  return "";
+}
 
 void resolve_model_names(Settings& settings, const hub::HubOptions& options) {
   const auto resolve = [&](std::string& name, const hub::ModelParts& parts) {
@@ -21,6 +34,17 @@ void resolve_model_names(Settings& settings, const hub::HubOptions& options) {
                                         .weights = true});
   resolve(settings.config_name, {.config = true, .tokenizer = false, .weights = false});
   resolve(settings.tokenizer_name, {.config = false, .tokenizer = true, .weights = false});
+}
+
+void check_start_is_kept(const Settings& settings) {
+  if (!settings.do_train || !settings.overwrite_output_dir ||
+      !checkpoint::is_checkpoint_of(settings.model_name_or_path, settings.output_dir)) {
+    return;
+  }
+  throw Failure(ExitCode::kUsage,
+                fmt::format("--overwrite_output_dir removes the checkpoints of {}, but {} is the "
+                            "--model_name_or_path; use another --output_dir",
+                            settings.output_dir, settings.model_name_or_path));
 }
 
 std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settings,

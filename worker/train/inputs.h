@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "worker/hub/options.h"
 #include "worker/tasks/rows/tables.h"
@@ -9,9 +10,17 @@
 
 namespace tilewright::train {
 
+// The first of train_file, validation_file and test_file, if it holds question answering (see
+// tasks::squad::holds_questions()) and no flag names the task or data set; else empty.
+std::string find_question_file(const TrainingSettings& settings);
+
 // Replaces the names in model_name_or_path, config_name and tokenizer_name by directories, from the
 // cache or the hub. Failures have kModel, kHubUnavailable or those of the cache.
 void resolve_model_names(Settings& settings, const hub::HubOptions& options);
+
+// Throws Failure with kUsage if the training starts from a checkpoint in the output directory that
+// overwrite_output_dir removes.
+void check_start_is_kept(const Settings& settings);
 
 // The tables of dataset_name or, for a task without data_dir and files, of the hub's data set of
 // the task; null if the data are in files. Failures have kData, kHubUnavailable or those of the

@@ -28,7 +28,7 @@ std::optional<Recorded> find_recorded(const Job& job) {
   }
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     try {
-      const auto state = checkpoint::read_trainer_state(checkpoints[i] / checkpoint::kStateFile);
+      const auto state = checkpoint::read_checkpoint_state(checkpoints[i]);
       if (i < own_checkpoints && state.job_uid != job.uid) continue;
       return Recorded{checkpoints[i], state.settings.value(kInstructionSetSetting, "(none)")};
     } catch (const Failure&) {

@@ -5,6 +5,8 @@
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
+#include "common/contract/tasks.h"
+#include "common/contract/training_report.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/kernels/numerics_version.h"
 #include "worker/nn/parameters.h"
@@ -30,13 +32,24 @@ std::string digest_of(const tasks::Dataset& data) {
   return sha.hex();
 }
 
+// Whether the labels are numbers determines the metric of the user's own files.
+void check_metric_of_own_files(const Settings& settings, nn::Head head) {
+  constexpr std::string_view kPrefix = training_report::kEvaluationPrefix;
+  std::string_view metric = settings.metric_for_best_model;
+  if (metric.starts_with(kPrefix)) metric.remove_prefix(kPrefix.size());
+  check_metric(settings, metric,
+               {to_string(head == nn::Head::kRegression ? TaskMetric::kMeanSquaredError
+                                                        : TaskMetric::kAccuracy)});
+}
+
 // Checks all tensors before the output directory is touched; reading them later cannot fail.
 checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& weights,
                                                const nn::EncoderConfig& config,
+                                               bool ignore_mismatched_sizes,
                                                runtime::ThreadPool* pool) {
   std::vector<checkpoint::ExpectedParameter> expected;
   for (const nn::Tensor& tensor : nn::ParameterLayout(config).tensors) {
-    expected.push_back({tensor.name, tensor.shape, tensor.head});
+    expected.push_back({tensor.name, tensor.shape, tensor.head, ignore_mismatched_sizes});
   }
   return checkpoint::check_parameters(weights, expected, pool);
 }
@@ -45,7 +58,8 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
 
 void open_starting_weights(Job& job, runtime::ThreadPool* pool) {
   job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
-  job.weight_differences = check_weights(*job.weights, job.model.encoder, pool);
+  job.weight_differences =
+      check_weights(*job.weights, job.model.encoder, job.settings.ignore_mismatched_sizes, pool);
   job.fingerprint[kStartingWeights] = job.weights->digest(pool);
 }
 
@@ -74,8 +88,10 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                               "config.json, weights and a tokenizer",
                               settings.model_name_or_path));
   }
-  job.model = checkpoint::read_model_config(
-      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name));
+  std::filesystem::path config =
+      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name);
+  job.model = checkpoint::read_model_config(config);
+  if (std::filesystem::is_directory(config)) config /= "config.json";
   nn::EncoderConfig& encoder = job.model.encoder;
   job.task = sources.task != nullptr
                  ? std::move(sources.task)
@@ -92,6 +108,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                               "--do_train=false and --do_eval=false",
                               settings.task_name));
   }
+  if (settings.task_name.empty()) check_metric_of_own_files(settings, job.task->head());
   encoder.head = job.task->head();
   encoder.num_labels = job.task->num_labels();
   job.model.labels = job.task->label_names();
@@ -139,7 +156,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
         .n_best_size = static_cast<std::size_t>(settings.n_best_size),
         .max_answer_length = static_cast<std::size_t>(settings.max_answer_length)};
     tasks::Dataset data = job.task->read(part, tokenizer, options);
-    tasks::check_ids(data, encoder.vocab_size);
+    tasks::check_ids(data, encoder.vocab_size, config.string());
     return data;
   };
   job.fingerprint = fingerprint(job.settings);

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/result.h"
+#include "worker/collectives/exchange.h"
+#include "worker/train/collective_limits.h"
 
 namespace tilewright::train {
 namespace {
@@ -96,6 +98,15 @@ MemoryDemand decode_demand(const std::string& text) {
                   fmt::format("a worker sent an invalid memory demand: {}", error.what()));
   }
   return demand;
+}
+
+std::vector<MemoryDemand> gather_demands(collectives::Mesh& mesh, std::uint64_t total) {
+  std::vector<MemoryDemand> demands;
+  for (const std::string& text : collectives::all_gather(
+           mesh, encode(current_demand(total)), kMaxCollectiveBytes, collective_deadline())) {
+    demands.push_back(decode_demand(text));
+  }
+  return demands;
 }
 
 void check_shared_memory(const MemoryEstimate& need, const std::vector<MemoryDemand>& by_rank,

@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/runtime/memory.h"
+#include "worker/collectives/mesh.h"
+#include "worker/runtime/available_memory.h"
 
 namespace tilewright::train {
 
@@ -42,6 +43,9 @@ MemoryDemand current_demand(std::uint64_t total);
 std::string encode(const MemoryDemand& demand);
 // Throws Failure(kPeerLost) for a string that encode() cannot have made.
 MemoryDemand decode_demand(const std::string& text);
+
+// The demands of all ranks, by rank; this one needs `total` bytes. Collective.
+std::vector<MemoryDemand> gather_demands(collectives::Mesh& mesh, std::uint64_t total);
 
 // Throws Failure(kMemory) if one of the pools of `rank` has less left than the processes that share
 // it have yet to allocate. `need` is the estimate of `rank`. All processes that share a pool get

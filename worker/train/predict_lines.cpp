@@ -8,8 +8,9 @@
 #include <span>
 
 #include "common/base/check.h"
-#include "worker/checkpoint/parameters.h"
+#include "common/contract/tasks.h"
 #include "worker/tasks/squad/squad.h"
+#include "worker/text/utf8.h"
 #include "worker/train/inputs.h"
 #include "worker/train/summary.h"
 #include "worker/train/trainer.h"
@@ -83,11 +84,30 @@ void parse_lines(std::string_view input, const std::string& name, std::string_vi
                        kMaxInputLineBytes));
     }
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (const auto bad = text::find_invalid_utf8(line)) {
+      fail(name, number,
+           fmt::format("byte {} of the line is not valid UTF-8, expected text in UTF-8", *bad + 1));
+    }
     take(Line(line, name, number, expected));
   }
 }
 
-Sentences sentences_of(const Line& line) {
+// The GLUE task that the model was trained for, from --task_name or config.json; nullptr: unknown, as
+// for a model of the user's own files.
+const TaskDescription* task_of_model(const Settings& settings) {
+  const std::string& directory =
+      settings.config_name.empty() ? settings.model_name_or_path : settings.config_name;
+  const std::string name =
+      known_task(settings.task_name.empty() ? checkpoint::read_finetuning_task(directory)
+                                            : settings.task_name);
+  for (const TaskDescription& task : task_descriptions()) {
+    if (task.name == name) return &task;
+  }
+  return nullptr;
+}
+
+// `task`: of the model; may be null.
+Sentences sentences_of(const Line& line, const TaskDescription* task) {
   if (line.contains("question") || line.contains("context")) {
     line.fail(
         "found a question, expected a sentence: the model in --model_name_or_path is a classifier");
@@ -95,7 +115,15 @@ Sentences sentences_of(const Line& line) {
   const std::optional<std::string> single = line.text("sentence");
   const std::optional<std::string> first = single ? single : line.text("sentence1");
   if (!first) line.fail(fmt::format("found neither sentence nor sentence1, {}", kSentences));
-  return {*first, single ? std::nullopt : line.text("sentence2")};
+  Sentences sentences{*first, single ? std::nullopt : line.text("sentence2")};
+  const bool is_pair = sentences.second.has_value();
+  if (task != nullptr && is_pair != (task->sentences.size() == 2)) {
+    line.fail(fmt::format("found {}, expected {}: the model's task {} takes {}",
+                          is_pair ? "sentence2" : "no sentence2",
+                          is_pair ? "one sentence" : "sentence1 and sentence2", task->name,
+                          is_pair ? "single sentences" : "pairs of sentences"));
+  }
+  return sentences;
 }
 
 // Adds the line's question and returns its id; null: it has none.
@@ -242,7 +270,7 @@ bool answers_questions(const checkpoint::ModelConfig& config) {
 Settings prediction_settings(const TrainingArguments& arguments, const RunOptions& options) {
   Settings settings{arguments.settings()};
   if (settings.model_name_or_path.empty()) {
-    throw Failure(ExitCode::kUsage, fmt::format("--model_name_or_path is missing; expected the {}",
+    throw Failure(ExitCode::kUsage, fmt::format("--model_name_or_path is missing, expected the {}",
                                                 find_training_flag("model_name_or_path")->help));
   }
   settings.do_train = settings.do_eval = false;
@@ -275,23 +303,23 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
     if (ids.empty()) return "";
     task = std::make_unique<QuestionLines>(std::move(builder).finish(), std::move(ids), name);
   } else {
+    const TaskDescription* const glue_task = task_of_model(settings);
     std::vector<Sentences> sentences;
     parse_lines(input, name, kSentences,
-                [&](const Line& line) { sentences.push_back(sentences_of(line)); });
+                [&](const Line& line) { sentences.push_back(sentences_of(line, glue_task)); });
     if (sentences.empty()) return "";
     task = std::make_unique<SentenceLines>(std::move(sentences), config.labels, name);
   }
-  runtime::ThreadPool pool(
-      settings.threads > 0 ? static_cast<int>(settings.threads) : options.threads,
-      options.thread_cpus);
+  runtime::ThreadPool pool(options.threads, options.thread_cpus);
   const Job job =
       load_job(settings, "predict", {.task = std::move(task), .tables = nullptr, .pool = &pool});
   if (const std::string line = max_seq_length_line(settings, job); !line.empty()) {
     log.warn("{}", line);
   }
+  const std::vector<std::string>& missing = job.weight_differences.missing;
   const std::string layer = questions ? "qa_outputs" : "classifier";
   for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
-    if (checkpoint::find_parameter(*job.weights, tensor)) continue;
+    if (std::ranges::find(missing, tensor) == missing.end()) continue;
     throw Failure(ExitCode::kWeights,
                   fmt::format("{}: the weights lack {}, expected those of a trained {}",
                               settings.model_name_or_path, tensor,

@@ -19,7 +19,8 @@ inline constexpr std::size_t kMaxInputLineBytes = std::size_t{1} << 20;
 //
 // A classifier takes {"sentence": ...} or {"sentence1": ..., "sentence2": ...} and gives
 // {"label": ..., "score": ...}, with the probability of the most probable label of config.json; a
-// regression, which has one label, gives {"score": ...}.
+// regression, which has one label, gives {"score": ...}. If --task_name or finetuning_task in
+// config.json is a GLUE task, a line must have as many sentences as that task.
 //
 // A model whose architecture in config.json is one for question answering takes {"question": ...,
 // "context": ...} and gives {"answer": ..., "score": ..., "start": ..., "end": ...}: the answer that
@@ -29,7 +30,7 @@ inline constexpr std::size_t kMaxInputLineBytes = std::size_t{1} << 20;
 // string or a number, is repeated.
 //
 // `name`: of the input, in messages. Uses the flags model_name_or_path, config_name, tokenizer_name,
-// max_seq_length, per_device_eval_batch_size, bf16, threads, gemm_backend and, for questions,
+// task_name, max_seq_length, per_device_eval_batch_size, bf16, threads, gemm_backend and, for questions,
 // doc_stride, n_best_size, max_answer_length, version_2_with_negative and null_score_diff_threshold.
 // Throws Failure (kData with the line; kUsage, kModel, kWeights).
 std::string predict_lines(const TrainingArguments& arguments, const RunOptions& options,

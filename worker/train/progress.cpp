@@ -75,9 +75,9 @@ void ProgressPrinter::show(const StepReport& report, const Rates& rates, double 
                            MonotonicTime now) {
   const bool last = report.step == report.total_steps;
   if (!options_.terminal) {
-    const bool due =
-        options_.schedule->is_due(options_.logging_strategy, options_.logging_steps, report.step) ||
-        last || (report.step == 1 && options_.logging_first_step);
+    const bool due = options_.schedule->is_due(options_.logging_strategy,
+                                               options_.schedule->logging_steps, report.step) ||
+                     last || (report.step == 1 && options_.logging_first_step);
     if (due) logger_.info("{}", describe(report, rates, peak_gflops));
     return;
   }

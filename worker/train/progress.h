@@ -69,7 +69,6 @@ struct ProgressOptions {
   bool terminal = false;               // draw a bar on standard error instead of logging lines
   const Schedule* schedule = nullptr;  // outlives the printer
   std::string_view logging_strategy = "steps";
-  std::int64_t logging_steps = 1;
   bool logging_first_step = false;
 };
 

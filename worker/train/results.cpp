@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/files.h"
 #include "common/base/strings.h"
 #include "common/contract/training_report.h"
+#include "worker/checkpoint/checkpoint.h"
 
 namespace tilewright::train {
 namespace {
+
+// The prefix of the metrics when run_qa.py predicts: it calls predict() without one. It has no loss.
+constexpr const char* kQuestionAnsweringPrediction = "test";
 
 // Mean loss of all steps. An entry of the log history holds the mean of the steps since the entry
 // before it.
@@ -39,27 +44,39 @@ void add_speed(MetricsJson& metrics, const std::string& prefix, double seconds, 
   metrics[prefix + "_steps_per_second"] = rounded(steps / seconds, 3);
 }
 
-// Adds the metrics of one evaluation. `prefix`: "eval" or "predict". Without labels there is only
-// the speed.
+// The numbers of examples that SQuAD's metrics count: "total", "HasAns_total", "NoAns_total".
+bool is_count(std::string_view metric) { return metric.ends_with("total"); }
+
+// Adds the metrics of one evaluation. `prefix`: "eval", "predict" or "test". Without labels there is
+// only the speed.
 void add_evaluation(MetricsJson& metrics, const std::string& prefix,
                     const EvaluationResult& evaluation) {
   MetricsJson own;
-  for (const auto& [name, value] : evaluation.metrics)
-    own[fmt::format("{}_{}", prefix, name)] = value;
-  if (!evaluation.metrics.empty()) own[prefix + "_loss"] = evaluation.loss;
+  for (const auto& [name, value] : evaluation.metrics) {
+    MetricsJson& metric = own[fmt::format("{}_{}", prefix, name)];
+    if (is_count(name)) {
+      metric = static_cast<std::int64_t>(value);
+    } else {
+      metric = value;
+    }
+  }
+  if (!evaluation.metrics.empty() && prefix != kQuestionAnsweringPrediction) {
+    own[prefix + "_loss"] = evaluation.loss;
+  }
   add_speed(own, prefix, evaluation.seconds, static_cast<double>(evaluation.examples),
             static_cast<double>(evaluation.steps));
   for (const auto& [name, value] : own.items()) metrics[name + evaluation.suffix] = value;
 }
 
-// `trained`: the state after a training, whose epoch the Trainer adds; nullptr: without one.
+// `samples`: the name of the number of examples. `trained`: the state after a training, whose epoch
+// the Trainer adds; nullptr: without one.
 void add_evaluations(Results& results, MetricsJson& metrics, const std::string& prefix,
-                     const checkpoint::TrainerState* trained,
+                     const std::string& samples, const checkpoint::TrainerState* trained,
                      std::span<const EvaluationResult> evaluations) {
   for (const EvaluationResult& evaluation : evaluations) {
     if (trained != nullptr) metrics["epoch" + evaluation.suffix] = trained->epoch;
     add_evaluation(metrics, prefix, evaluation);
-    metrics[prefix + "_samples" + evaluation.suffix] = evaluation.examples;
+    metrics[samples + evaluation.suffix] = evaluation.examples;
     results.files.insert(evaluation.prediction_files.begin(), evaluation.prediction_files.end());
   }
 }
@@ -123,7 +140,48 @@ std::string format_metric(const std::string& name, const nlohmann::ordered_json&
   return value.is_number_float() ? format_number(value.get<double>()) : value.dump();
 }
 
+// As Trainer.save_metrics writes it: sorted by name.
+std::string file_content(const nlohmann::json& metrics) { return metrics.dump(4) + "\n"; }
+
+// The metrics in a file of an earlier run; none if it has no metrics.
+nlohmann::json earlier_metrics(const std::filesystem::path& file) {
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
+  const Result<std::string> text = read_file(file, kMaxBytes, ExitCode::kOutput);
+  nlohmann::json metrics =
+      text.ok() ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json::object();
+  return metrics.is_object() ? metrics : nlohmann::json::object();
+}
+
 }  // namespace
+
+void write_result_files(const std::filesystem::path& directory,
+                        std::map<std::string, std::string> files) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    throw Failure(output_error_code(error.value()),
+                  fmt::format("{}: cannot create the output directory: {}", directory.string(),
+                              error.message()));
+  }
+  const auto all = files.extract(training_report::kAllResultsFile);
+  for (const auto& [name, content] : files) {
+    write_file_atomically(directory / name, content).or_throw();
+  }
+  if (all.empty()) return;
+  nlohmann::json metrics = earlier_metrics(directory / all.key());
+  metrics.update(nlohmann::json::parse(all.mapped()));
+  write_file_atomically(directory / all.key(), file_content(metrics)).or_throw();
+}
+
+std::string metrics_blocks(const Results& results) {
+  std::string text;
+  for (const auto& [split, metrics] :
+       {std::pair("train", &results.train), std::pair("eval", &results.eval),
+        std::pair("predict", &results.predict)}) {
+    for (const std::string& line : metrics_block(split, *metrics)) text += line + "\n";
+  }
+  return text;
+}
 
 nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
                                 const checkpoint::TrainerState& state) {
@@ -141,7 +199,7 @@ Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
   MetricsJson all;
   const auto add_file = [&](const char* name, const MetricsJson& content) {
     all.update(content);
-    results.files[name] = content.dump(2) + "\n";
+    results.files[name] = file_content(content);
   };
   if (job.settings.do_train) {
     results.train = train_metrics(job, trainer);
@@ -151,19 +209,21 @@ Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
     content["train_instruction_set"] = runtime::name(isa);
     content["train_exact"] = job.settings.exact;
     add_file("train_results.json", content);
-    results.files["trainer_state.json"] =
+    results.files[checkpoint::kStateFile] =
         final_state_json(trainer.state(), results.train, evaluations);
   }
   if (!evaluations.empty()) {
-    add_evaluations(results, results.eval, "eval",
+    add_evaluations(results, results.eval, "eval", "eval_samples",
                     job.settings.do_train ? &trainer.state() : nullptr, evaluations);
     add_file(training_report::kEvaluationFile, results.eval);
   }
   if (!predictions.empty()) {
-    add_evaluations(results, results.predict, "predict", nullptr, predictions);
+    const bool answers = job.task != nullptr && job.task->head() == nn::Head::kQuestionAnswering;
+    add_evaluations(results, results.predict, answers ? kQuestionAnsweringPrediction : "predict",
+                    "predict_samples", nullptr, predictions);
     add_file("predict_results.json", results.predict);
   }
-  results.files["all_results.json"] = all.dump(2) + "\n";
+  results.files[training_report::kAllResultsFile] = file_content(all);
   return results;
 }
 

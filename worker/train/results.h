@@ -1,8 +1,9 @@
 // The results of a training in Hugging Face's form: train_results.json, eval_results.json,
 // predict_results.json, all_results.json and trainer_state.json in the output directory, and the
-// blocks of metrics in the log.
+// blocks of metrics on standard output.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -30,6 +31,15 @@ struct Results {
 Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
                      std::span<const EvaluationResult> evaluations,
                      std::span<const EvaluationResult> predictions);
+
+// Adds the files (name -> content) of a run without a training to a directory, which may be that of a
+// training: its model and checkpoints stay. all_results.json keeps the metrics of earlier runs, as
+// with Trainer.save_metrics, and is written last. Failures have output_error_code().
+void write_result_files(const std::filesystem::path& directory,
+                        std::map<std::string, std::string> files);
+
+// The blocks that Trainer.log_metrics prints, in the order train, eval, predict.
+std::string metrics_blocks(const Results& results);
 
 // The lines that Trainer.log_metrics prints for `split` ("train"), with the numbers of `metrics`
 // sorted by name; empty if there are none.

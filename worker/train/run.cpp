@@ -12,7 +12,7 @@
 #include "worker/collectives/exchange.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/train/checkpoint_writer.h"
-#include "worker/train/collective_timeout.h"
+#include "worker/train/collective_limits.h"
 #include "worker/train/connector.h"
 #include "worker/train/inputs.h"
 #include "worker/train/instruction_set.h"
@@ -25,7 +25,6 @@
 namespace tilewright::train {
 namespace {
 
-constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
 constexpr char kLeaves[] = "leaves";       // a worker's report at a step boundary
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
@@ -58,7 +57,7 @@ std::string run_on_rank0(collectives::Mesh& mesh, const std::function<std::strin
   }
   const std::string text = collectives::broadcast_string(
       mesh, 0, outcome.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-      kMaxMessageBytes, monotonic_now() + kCollectiveTimeout);
+      kMaxCollectiveBytes, collective_deadline());
   outcome = nlohmann::json::parse(text);
   if (!outcome.contains("error")) return outcome.at("result");
   throw Failure(static_cast<ExitCode>(outcome.at("code").get<int>()), outcome.at("error"));
@@ -96,8 +95,7 @@ elastic::StateReport decode_report(const std::string& text) {
 // Throws a Failure that names the first setting in which a rank differs from rank 0.
 [[noreturn]] void refuse_inconsistent(const Job& job, collectives::Mesh& mesh, ExitCode code) {
   const std::string own = job.fingerprint.dump();
-  const auto all =
-      collectives::all_gather(mesh, own, kMaxMessageBytes, monotonic_now() + kCollectiveTimeout);
+  const auto all = collectives::all_gather(mesh, own, kMaxCollectiveBytes, collective_deadline());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const auto expected = nlohmann::json::parse(all[0], nullptr, false);
@@ -120,12 +118,7 @@ elastic::StateReport decode_report(const std::string& text) {
 // membership epoch have allocated their memory already; only a new worker can be refused.
 void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, bool new_worker) {
   if (mesh.world() == 1) return;
-  std::vector<MemoryDemand> demands;
-  for (const std::string& text :
-       collectives::all_gather(mesh, encode(current_demand(trainer.memory_estimate().total())),
-                               kMaxMessageBytes, monotonic_now() + kCollectiveTimeout)) {
-    demands.push_back(decode_demand(text));
-  }
+  const std::vector<MemoryDemand> demands = gather_demands(mesh, trainer.memory_estimate().total());
   if (!new_worker) return;
   check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
 }
@@ -148,20 +141,33 @@ class TrainingRun {
         session_(session),
         log_(log),
         arguments_(arguments),
-        settings_(make_settings(arguments, {.world = options.default_world_size,
-                                            .virtual_shards = options.default_virtual_shards,
-                                            .has_bf16 = has_bf16(options.isas),
-                                            .model_task = checkpoint::read_finetuning_task(
-                                                arguments.settings().model_name_or_path)})),
+        settings_(
+            make_settings(arguments, {.world = options.default_world_size,
+                                      .virtual_shards = options.default_virtual_shards,
+                                      .has_bf16 = has_bf16(options.isas),
+                                      .model_task = checkpoint::read_finetuning_task(
+                                          arguments.settings().model_name_or_path),
+                                      .question_file = find_question_file(arguments.settings())})),
         faults_(Faults::parse(options.fault).or_throw()) {
     if (options.metrics_address) {
       exposition_ =
           metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
     }
+    // Before the data are read, whose errors depend on it.
+    if (!settings_.task_choice.empty() && options.identity.worker == 0 &&
+        options.identity.process == 0) {
+      log.info("{}", settings_.task_choice);
+    }
+    // Before downloads and the data, which take long. All pods of a job mount the same volume; on
+    // the other hosts of a launcher the directory need not exist.
+    if (!settings_.output_dir.empty() && options.identity.worker == 0 &&
+        options.identity.process == 0) {
+      checkpoint::require_usable_output_dir(settings_.output_dir);
+    }
     const hub::HubOptions hub = hub_options(arguments, options, log);
     resolve_model_names(settings_, hub);
-    pool_.emplace(settings_.threads > 0 ? static_cast<int>(settings_.threads) : options.threads,
-                  options.thread_cpus);
+    check_start_is_kept(settings_);
+    pool_.emplace(options.threads, options.thread_cpus);
     job_ = load_job(settings_, session.output_uid(),
                     {.task = nullptr, .tables = resolve_data_set(settings_, hub), .pool = &*pool_});
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
@@ -270,7 +276,7 @@ class TrainingRun {
     trainer_.reset();  // frees its memory first
     trainer_ = make_trainer(job_, isa, *pool_, faults_, log_);
     if (state) trainer_->load_state(*state);
-    peak_.emplace(isa, settings_.bf16, *pool_);
+    peak_.emplace(isa, settings_.precision(), *pool_);
     start_logged_ = false;
   }
 
@@ -280,8 +286,8 @@ class TrainingRun {
     const elastic::StateReport own{sha256_hex(job_.fingerprint.dump()), trainer_->position(),
                                    trainer_->last_checkpoint_step()};
     std::vector<elastic::StateReport> reports;
-    for (const std::string& text : collectives::all_gather(mesh, encode(own), kMaxReportBytes,
-                                                           monotonic_now() + kCollectiveTimeout)) {
+    for (const std::string& text :
+         collectives::all_gather(mesh, encode(own), kMaxReportBytes, collective_deadline())) {
       reports.push_back(decode_report(text));
     }
     elastic::StateAgreement agreement = elastic::agree_on_state(reports, resume_step);
@@ -311,11 +317,11 @@ class TrainingRun {
     const std::int64_t lost_before = trainer_->recovery_counts().steps_lost;
     RestoreFrom from{false, connection.resume_step, agreement, broken_};
     Restored restored;
-    if (settings_.output_dir.empty()) {
+    if (settings_.do_train && !settings_.output_dir.empty()) {
+      restored = restore_and_acquire_output_dir(mesh, from);
+    } else {  // results are added to a directory that may be that of a training
       from.required_step = -1;
       restored = trainer_->restore(mesh, from);
-    } else {
-      restored = restore_and_acquire_output_dir(mesh, from);
     }
     if (restored.from_memory && mesh.rank() == agreement.senders.front()) {
       log_continuation(connection, connected, agreed, restored,
@@ -325,7 +331,6 @@ class TrainingRun {
     ProgressPrinter printer(log_, {.terminal = options_.terminal,
                                    .schedule = &job_.schedule,
                                    .logging_strategy = settings_.logging_strategy,
-                                   .logging_steps = settings_.logging_steps,
                                    .logging_first_step = settings_.logging_first_step});
     ProgressReporter reporter(job_, *trainer_, session_, exposition_.get(),
                               is_rank0 ? &printer : nullptr, *peak_, mesh.world());
@@ -337,7 +342,8 @@ class TrainingRun {
         return false;
       }
       if (is_rank0) {
-        log_.info("{}: {} steps in {}{}", log_lines::kTrained, trainer_->step(),
+        log_.info("{}: {} in {}{}", log_lines::kTrained,
+                  counted(static_cast<std::size_t>(trainer_->step()), "step"),
                   format_duration(std::chrono::duration<double>(trainer_->train_seconds())),
                   mesh.world() > 1 ? ", " + describe_exchange(reporter.rates()) : "");
       }
@@ -351,7 +357,7 @@ class TrainingRun {
     std::vector<EvaluationResult> predictions;
     if (settings_.do_predict) predictions = predict(mesh, reporter);
     if (is_rank0) write_output(evaluations, predictions, reporter);
-    collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);
+    collectives::barrier(mesh, collective_deadline());
     reporter.begin_phase("finished");
     return true;
   }
@@ -364,7 +370,7 @@ class TrainingRun {
     bool all_leave = session_.has_single_epoch();
     if (!all_leave) {
       const auto leaving = collectives::all_gather(mesh, leaves ? kLeaves : "", sizeof kLeaves,
-                                                   monotonic_now() + kCollectiveTimeout);
+                                                   collective_deadline());
       all_leave = std::ranges::all_of(leaving, [](const std::string& one) { return !one.empty(); });
     }
     if (all_leave) {
@@ -410,7 +416,7 @@ class TrainingRun {
 
   void adopt_output_dir(collectives::Mesh& mesh) {
     settings_.output_dir = job_.settings.output_dir = collectives::broadcast_string(
-        mesh, 0, settings_.output_dir, PATH_MAX, monotonic_now() + kCollectiveTimeout);
+        mesh, 0, settings_.output_dir, PATH_MAX, collective_deadline());
   }
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
@@ -419,7 +425,8 @@ class TrainingRun {
     const checkpoint::OutputRequest request{
         job_.uid,
         session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
-        settings_.overwrite_output_dir};
+        settings_.overwrite_output_dir,
+        checkpoint::is_checkpoint_of(settings_.resume_from_checkpoint, settings_.output_dir)};
     const std::string found = run_on_rank0(mesh, [&] {
       const auto ownership = checkpoint::check_output_dir(settings_.output_dir, request);
       return std::string(ownership == checkpoint::OutputOwnership::kResumed ? kResume : "");
@@ -510,7 +517,9 @@ class TrainingRun {
       if (mesh.rank() == 0) log_.info("{}", results_line(evaluations.back()));
     }
     if (mesh.rank() == 0) {
-      const auto baselines = job_.task->baselines(settings_.data_dir);
+      const std::int64_t limit = settings_.max_eval_samples;
+      const auto baselines =
+          job_.task->baselines(settings_.data_dir, limit > 0 ? static_cast<std::size_t>(limit) : 0);
       if (!baselines.empty()) log_.info("{}", baselines_line(baselines));
     }
     return evaluations;
@@ -532,32 +541,23 @@ class TrainingRun {
                 settings_.metric_for_best_model);
       return;
     }
+    if (step != trainer_->state().best_global_step) return;  // its checkpoint is missing
     log_.info("the best model is that of step {}: {} {:.4f}", step, settings_.metric_for_best_model,
               *metric);
   }
 
-  // On a terminal the summary lines have the results.
-  void log_metrics(const Results& results) {
-    if (options_.terminal) return;
-    for (const auto& [split, metrics] :
-         {std::pair("train", &results.train), std::pair("eval", &results.eval),
-          std::pair("predict", &results.predict)}) {
-      for (const std::string& line : metrics_block(split, *metrics)) log_.info("{}", line);
-    }
-  }
-
-  // Rank 0 only. A run without a training leaves the model as it is.
+  // Rank 0 only.
   void write_output(std::span<const EvaluationResult> evaluations,
                     std::span<const EvaluationResult> predictions, ProgressReporter& reporter) {
     const Results results = make_results(job_, *trainer_, isa_, evaluations, predictions);
-    log_metrics(results);
     if (settings_.output_dir.empty()) {
-      printed_results_ = results.files.at("all_results.json");
+      printed_results_ = results.files.at(training_report::kAllResultsFile);
       return;
     }
+    printed_results_ = metrics_blocks(results);
     if (!settings_.do_train) {
       reporter.begin_phase("writing the results");
-      retry_output([&] { trainer_->write_results(results.files); });
+      retry_output([&] { write_result_files(settings_.output_dir, results.files); });
       log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);
       return;
     }
@@ -588,7 +588,7 @@ class TrainingRun {
   bool state_is_kept_ = false;                 // by other workers or in a checkpoint
   MonotonicTime epoch_ended_;
   MonotonicTime last_boundary_;  // the end of the last step, or the beginning of the training
-  std::string printed_results_;  // without an output directory
+  std::string printed_results_;  // on standard output at the end
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/strings.h"
 #include "common/contract/training_flags.h"
 #include "worker/collectives/mpi_port.h"
 #include "worker/elastic/session.h"
@@ -19,8 +20,8 @@ namespace tilewright::train {
 struct RunOptions {
   std::vector<runtime::Isa> isas;  // that this process can use, slowest first
   std::string cpu_model;
-  int threads = 1;
-  std::vector<int> thread_cpus;    // see ThreadPool; used if --threads does not change `threads`
+  int threads = 1;                 // of this process; --threads is already applied
+  std::vector<int> thread_cpus;    // see ThreadPool; used if it has one for each thread
   int default_world_size = 1;      // if --nominal_workers is 0
   int default_virtual_shards = 0;  // if --virtual_shards is 0; 0: automatic
   std::int64_t worker_index = 0;
@@ -36,7 +37,7 @@ struct RunOptions {
   collectives::MpiPort* mpi = nullptr;
   bool terminal = false;  // standard error is a terminal
   // Reads the environment, for the hub.
-  hub::GetVariable variable = [](const char*) { return std::string(); };
+  GetVariable variable = [](const char*) { return std::string(); };
   const net::WakeUp* cancel = nullptr;  // ends downloads; may be null
 };
 
@@ -44,8 +45,9 @@ struct RunOptions {
 hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions& options,
                             Logger& log);
 
-// Throws Failure if the training cannot complete. Returns the content of all_results.json on rank 0
-// if there is no output directory, else nothing.
+// Throws Failure if the training cannot complete. Returns what rank 0 prints on standard output: the
+// blocks of metrics, or without an output directory the content of all_results.json. Nothing on
+// other ranks.
 std::string run_training(const TrainingArguments& arguments, const RunOptions& options,
                          elastic::Session& session, Logger& log);
 

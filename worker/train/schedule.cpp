@@ -20,6 +20,12 @@ Decay decay_of(std::string_view name) {
   TW_CHECK(false, "unknown lr_scheduler_type {}", name);
 }
 
+// A number of steps, or the steps of a fraction below 1.
+std::int64_t count_steps(double setting, std::int64_t total_steps) {
+  if (setting < 1) setting = std::ceil(static_cast<double>(total_steps) * std::max(setting, 0.0));
+  return static_cast<std::int64_t>(setting);
+}
+
 // One half of a cosine: 1 at 0, 0 at 1.
 double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
 
@@ -49,7 +55,7 @@ double Schedule::learning_rate(std::int64_t step) const {
 }
 
 bool Schedule::is_due(std::string_view strategy, std::int64_t interval, std::int64_t step) const {
-  if (strategy == "steps") return step % interval == 0;
+  if (strategy == "steps") return interval > 0 && step % interval == 0;
   return strategy == "epoch" && (step % steps_per_epoch == 0 || step == total_steps);
 }
 
@@ -76,6 +82,9 @@ Schedule make_schedule(const TrainingSettings& settings, std::int64_t examples,
                 std::ceil(settings.warmup_ratio * static_cast<double>(schedule.total_steps)));
   // As in transformers, only the others have a warm-up.
   if (settings.lr_scheduler_type == "constant") schedule.warmup_steps = 0;
+  schedule.logging_steps = count_steps(settings.logging_steps, schedule.total_steps);
+  schedule.eval_steps = count_steps(settings.eval_steps, schedule.total_steps);
+  schedule.save_steps = count_steps(settings.save_steps, schedule.total_steps);
   schedule.peak = settings.learning_rate;
   schedule.decay = decay_of(settings.lr_scheduler_type);
   return schedule;

@@ -1,5 +1,5 @@
-// The number of optimizer steps and the learning rate of each, computed as by Hugging Face's
-// Trainer.
+// The number of optimizer steps, the learning rate of each, and the steps between log lines,
+// evaluations and checkpoints, computed as by Hugging Face's Trainer.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,12 @@ struct Schedule {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;   // max_steps, or ceil(epochs * steps_per_epoch)
   std::int64_t warmup_steps = 0;  // warmup_steps, or ceil(warmup_ratio * total_steps)
-  double peak = 0;                // learning rate after the warm-up
+  // Steps between log lines, evaluations and checkpoints: the settings, of which a fraction is
+  // ceil(fraction * total_steps), as in TrainerState.compute_steps(). 0: never.
+  std::int64_t logging_steps = 0;
+  std::int64_t eval_steps = 0;
+  std::int64_t save_steps = 0;
+  double peak = 0;  // learning rate after the warm-up
   Decay decay = Decay::kLinear;
 
   // Learning rate of step `step`, counted from 0. It rises linearly during the warm-up. Formulas:

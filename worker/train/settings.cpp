@@ -1,14 +1,18 @@
 #include "worker/train/settings.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/contract/environment.h"
 #include "common/contract/tasks.h"
+#include "common/contract/training_checks.h"
+#include "common/contract/training_report.h"
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/shard_tree.h"
 #include "worker/kernels/gemm/onednn.h"
@@ -17,30 +21,86 @@
 namespace tilewright::train {
 namespace {
 
-constexpr std::string_view kCommHookSetting = "ddp_comm_hook";
+using training_report::kEvaluationPrefix;
 
+constexpr std::string_view kCommHookSetting = "ddp_comm_hook";
+constexpr double kDefaultEvalSteps = 500;  // the default of logging_steps in TrainingArguments
+
+[[noreturn]] void refuse(const FlagProblem& problem) {
+  throw Failure(ExitCode::kUsage, problem.sentence());
+}
+
+// Throws one Failure that names all flags that are missing.
 void check_required(const Settings& settings) {
-  for (const TrainingFlag& flag : training_flags()) {
-    const auto* member = std::get_if<std::string TrainingSettings::*>(&flag.member);
-    if (!flag.required || member == nullptr || !(settings.**member).empty()) continue;
-    // Without it, an evaluation only prints its results.
-    if (flag.name == "output_dir" && !settings.do_train && !settings.do_predict) continue;
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("--{} is missing; expected {}", flag.name,
-                              flag.type == FlagType::kChoice ? describe_expected(flag)
-                                                             : fmt::format("the {}", flag.help)));
+  std::string missing;
+  for (const FlagProblem& problem : missing_flags(settings)) {
+    missing += (missing.empty() ? "" : "; ") + problem.sentence();
   }
+  if (!missing.empty()) throw Failure(ExitCode::kUsage, missing);
 }
 
 // The task of run_qa.py's and run_glue.py's --dataset_name.
 std::string task_of_dataset(const Settings& settings) {
-  DatasetTask found =
-      tilewright::task_of_dataset(settings.dataset_name, settings.dataset_config_name);
+  DatasetTask found = tilewright::task_of_dataset(settings.dataset_name,
+                                                  settings.dataset_config_name, settings.task_name);
   if (!found.task.empty()) return std::move(found.task);
   throw Failure(ExitCode::kUsage, fmt::format("--{}: {}", found.wrong_flag, found.message));
 }
 
-// "mrpc" for "MRPC", "sst2" for the older spelling "sst-2"; empty if there is no such task.
+// Files of the user's own are question answering if they look like it, or if a flag is given that
+// only run_qa.py has.
+void infer_question_answering(const TrainingArguments& arguments, const Machine& machine,
+                              Settings& settings) {
+  std::string reason;
+  if (!machine.question_file.empty()) {
+    reason = fmt::format("{} has questions, contexts and answers", machine.question_file);
+  }
+  if (const std::string_view flag = run_qa_flag(arguments); reason.empty() && !flag.empty()) {
+    reason = fmt::format("--{} is a flag of run_qa.py", flag);
+  }
+  if (reason.empty()) return;
+  settings.task_name = question_answering_task(settings.version_2_with_negative);
+  settings.task_choice =
+      fmt::format("question answering, as with --task_name={}: {}", settings.task_name, reason);
+}
+
+void resolve_task(const TrainingArguments& arguments, const Machine& machine, Settings& settings) {
+  if (!settings.dataset_name.empty()) settings.task_name = task_of_dataset(settings);
+  const bool own_files = !own_file_flag(settings).empty();
+  if (settings.task_name.empty() && !own_files && !settings.do_train) {
+    settings.task_name = known_task(machine.model_task);
+  }
+  if (settings.task_name.empty() && own_files) {
+    infer_question_answering(arguments, machine, settings);
+  }
+  if (settings.task_name.empty()) return;
+  const auto task = tasks::find_task(settings.task_name);
+  settings.task_name = task->name();
+  // The default of run_qa.py.
+  if (!arguments.is_set("max_seq_length") && task->head() == nn::Head::kQuestionAnswering) {
+    settings.max_seq_length = 384;
+  }
+}
+
+// As TrainingArguments does, but load_best_model_at_end needs no equal intervals.
+void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) {
+  if (settings.eval_steps == 0) {
+    const bool logged = settings.eval_strategy == "steps" && arguments.is_set("logging_steps");
+    settings.eval_steps = logged ? settings.logging_steps : kDefaultEvalSteps;
+  }
+  const bool best = settings.needs_best_model();
+  std::string& metric = settings.metric_for_best_model;
+  if (metric.empty() && best) metric = "loss";
+  if (metric.empty()) return;
+  check_metric(settings, metric,
+               evaluation_metrics(settings.task_name, settings.version_2_with_negative));
+  if (!arguments.is_set("greater_is_better"))
+    settings.greater_is_better = !metric.ends_with("loss");
+  if (!metric.starts_with(kEvaluationPrefix)) metric.insert(0, kEvaluationPrefix);
+}
+
+}  // namespace
+
 std::string known_task(std::string name) {
   std::erase(name, '-');
   for (char& c : name) {
@@ -50,88 +110,25 @@ std::string known_task(std::string name) {
   return std::ranges::find(known, name) == known.end() ? "" : name;
 }
 
-void resolve_task(const TrainingArguments& arguments, const Machine& machine, Settings& settings) {
-  if (settings.task_name.empty() && !settings.dataset_name.empty()) {
-    settings.task_name = task_of_dataset(settings);
-  }
-  const bool own_files = !settings.train_file.empty() || !settings.validation_file.empty() ||
-                         !settings.test_file.empty();
-  if (settings.task_name.empty() && !own_files && !settings.do_train) {
-    settings.task_name = known_task(machine.model_task);
-  }
-  if (settings.task_name.empty()) {
-    if (own_files) return;
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("--task_name is missing; expected {}, --dataset_name, or files of "
-                              "your own with --train_file and --validation_file",
-                              describe_expected(*find_training_flag("task_name"))));
-  }
-  const auto task = tasks::find_task(settings.task_name);
-  settings.task_name = task->name();
-  // The default of run_qa.py.
-  if (!arguments.is_set("max_seq_length") && task->head() == nn::Head::kQuestionAnswering) {
-    settings.max_seq_length = 384;
-  }
+void check_metric(const Settings& settings, std::string_view written,
+                  std::vector<std::string_view> names) {
+  if (const auto problem = unknown_metric(settings, written, std::move(names))) refuse(*problem);
 }
-
-void resolve_actions(const TrainingArguments& arguments, Settings& settings) {
-  const auto asked = [&](const char* flag, bool value) { return arguments.is_set(flag) && value; };
-  const bool any = asked("do_train", settings.do_train) || asked("do_eval", settings.do_eval) ||
-                   asked("do_predict", settings.do_predict);
-  if (any) {
-    if (!arguments.is_set("do_train")) settings.do_train = false;
-    if (!arguments.is_set("do_eval")) settings.do_eval = false;
-  }
-  if (settings.do_train && settings.eval_strategy != "no") settings.do_eval = true;
-  if (settings.do_train || settings.do_eval || settings.do_predict) return;
-  throw Failure(ExitCode::kUsage,
-                "found --do_train=false and --do_eval=false, expected at least one of them, or "
-                "--do_predict, true");
-}
-
-// As TrainingArguments does, but load_best_model_at_end needs no equal intervals.
-void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) {
-  if (settings.eval_steps == 0) settings.eval_steps = settings.logging_steps;
-  const bool best = settings.needs_best_model();
-  if (best && settings.do_train && settings.eval_strategy == "no") {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("found {} with --eval_strategy=no, expected steps or epoch: the best "
-                              "model is found by evaluations during the training",
-                              settings.load_best_model_at_end ? "--load_best_model_at_end"
-                                                              : "--save_strategy=best"));
-  }
-  if (settings.load_best_model_at_end && settings.save_strategy == "no") {
-    throw Failure(
-        ExitCode::kUsage,
-        "found --load_best_model_at_end with --save_strategy=no, expected steps, epoch or "
-        "best: the best model is loaded from a checkpoint");
-  }
-  std::string& metric = settings.metric_for_best_model;
-  if (metric.empty() && best) metric = "loss";
-  if (metric.empty()) return;
-  if (!arguments.is_set("greater_is_better"))
-    settings.greater_is_better = !metric.ends_with("loss");
-  if (!metric.starts_with("eval_")) metric = "eval_" + metric;
-}
-
-}  // namespace
 
 Settings make_settings(const TrainingArguments& arguments, const Machine& machine) {
   Settings settings{arguments.settings()};
   resolve_actions(arguments, settings);
   resolve_task(arguments, machine, settings);
+  for (const FlagProblem& problem : conflicting_flags(arguments, settings)) refuse(problem);
   check_required(settings);
   resolve_evaluation(arguments, settings);
   if (!arguments.is_set("bf16")) {
     settings.chooses_data_type = true;
     settings.bf16 = machine.has_bf16;
   }
-  if (settings.uses_onednn() && settings.exact && arguments.is_set("exact")) {
-    throw Failure(ExitCode::kUsage,
-                  "found --gemm_backend=onednn with --exact=true, expected --exact=false: oneDNN "
-                  "does not guarantee the same bits for different numbers of rows and threads");
-  }
   if (settings.uses_onednn()) settings.exact = false;
+  if (settings.max_grad_norm < 0) settings.max_grad_norm = 0;
+  if (settings.save_total_limit < 0) settings.save_total_limit = 0;
   if (settings.init_seed < 0) settings.init_seed = settings.seed;
   if (settings.data_seed < 0) settings.data_seed = settings.seed;
   if (settings.nominal_workers == 0) settings.nominal_workers = machine.world;
@@ -147,7 +144,11 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
           collectives::check_shards(static_cast<int>(settings.virtual_shards),
                                     static_cast<int>(settings.max_workers), settings.global_batch);
       !status.ok()) {
-    throw Failure(status.error());
+    const std::string source = arguments.is_set("virtual_shards") ? "--virtual_shards: "
+                               : machine.virtual_shards > 0
+                                   ? fmt::format("{}: ", env::kVirtualShards)
+                                   : "";
+    throw Failure(status.error().code, source + status.error().message);
   }
   return settings;
 }
@@ -175,16 +176,16 @@ std::string describe_data_type(const TrainingArguments& arguments, const Setting
 }
 
 void check_gemm_backend(const Settings& settings, runtime::Isa isa) {
-  if (!settings.uses_onednn() || kernels::limit_onednn_isa(isa, settings.bf16)) return;
-  const bool fp32_works = settings.bf16 && kernels::has_onednn(isa, false);
+  if (!settings.uses_onednn() || kernels::limit_onednn_isa(isa, settings.precision())) return;
+  const bool fp32_works = settings.bf16 && kernels::has_onednn(isa, runtime::Precision::kFp32);
   const auto lowest = std::ranges::find_if(runtime::kAllIsas, [&](runtime::Isa each) {
-    return kernels::has_onednn(each, settings.bf16);
+    return kernels::has_onednn(each, settings.precision());
   });
   throw Failure(
       ExitCode::kUnsupported,
       fmt::format("--gemm_backend=onednn: found {} on {}, for which oneDNN has no kernels, "
                   "expected {}--gemm_backend=native or TILEWRIGHT_ISA={} or above",
-                  settings.bf16 ? "bf16" : "fp32", runtime::name(isa),
+                  runtime::name(settings.precision()), runtime::name(isa),
                   fp32_works ? "--bf16=false, " : "", runtime::name(*lowest)));
 }
 

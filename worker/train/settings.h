@@ -6,19 +6,23 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/contract/training_flags.h"
 #include "worker/runtime/cpu.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::train {
 
 // make_settings() resolves these flags in place:
 // - nominal_workers, max_workers and virtual_shards are never 0, init_seed and data_seed never -1;
 // - exact is false with the oneDNN backend;
-// - task_name follows from dataset_name if it is not given, without a training from the model;
+// - task_name follows from dataset_name if it is not given, without a training from the model, and
+//   with files of the user's own from their layout and from flags that only run_qa.py has;
 // - do_train, do_eval and do_predict say what is done;
 // - max_seq_length has the default of the task's script;
-// - eval_steps is above 0 with eval_strategy steps;
+// - eval_steps is above 0, max_grad_norm and save_total_limit are not below 0;
 // - metric_for_best_model begins with "eval_", unless nothing needs it, and greater_is_better
 //   belongs to it.
 struct Settings : TrainingSettings {
@@ -28,10 +32,15 @@ struct Settings : TrainingSettings {
   // Without --bf16 the data type follows from the instruction set of the membership epoch: bf16 if
   // it has bf16 instructions. bf16 then holds the choice of this machine alone.
   bool chooses_data_type = false;
+  // For the log: the task that was chosen for files of the user's own, and why. Empty: the flags
+  // name the task, or it is the one of run_glue.py.
+  std::string task_choice = {};
 
+  runtime::Precision precision() const {
+    return bf16 ? runtime::Precision::kBf16 : runtime::Precision::kFp32;
+  }
   bool uses_onednn() const { return gemm_backend == "onednn"; }
   bool rounds_gradients() const { return ddp_comm_hook == "bf16"; }
-  bool needs_best_model() const { return load_best_model_at_end || save_strategy == "best"; }
 };
 
 // What determines the settings, besides the flags.
@@ -42,10 +51,20 @@ struct Machine {
   // finetuning_task of the model's config.json: the task of an evaluation or a prediction without
   // --task_name. Ignored if it is no known task.
   std::string model_task = {};
+  // See find_question_file().
+  std::string question_file = {};
 };
 
 // Throws Failure(kUsage) for a missing flag and for flags that exclude each other.
 Settings make_settings(const TrainingArguments& arguments, const Machine& machine);
+
+// "mrpc" for "MRPC", "sst2" for the older spelling "sst-2"; empty if there is no such task.
+std::string known_task(std::string name);
+
+// Throws Failure(kUsage) if the training selects its best model by a metric that is neither the loss
+// nor one of `names`. `written`: the metric as the user wrote it, with or without "eval_".
+void check_metric(const Settings& settings, std::string_view written,
+                  std::vector<std::string_view> names);
 
 // Whether one of the CPU's instruction sets computes on bf16.
 bool has_bf16(std::span<const runtime::Isa> isas);

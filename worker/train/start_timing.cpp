@@ -18,14 +18,15 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
     last = now;
   };
   Settings settings =
-      make_settings(arguments, {.world = 1, .has_bf16 = has_bf16(options.isas), .model_task = ""});
+      make_settings(arguments, {.world = 1,
+                                .has_bf16 = has_bf16(options.isas),
+                                .model_task = "",
+                                .question_file = find_question_file(arguments.settings())});
   settings.output_dir.clear();
   const hub::HubOptions hub = hub_options(arguments, options, log);
   resolve_model_names(settings, hub);
   auto tables = resolve_data_set(settings, hub);
-  runtime::ThreadPool pool(
-      settings.threads > 0 ? static_cast<int>(settings.threads) : options.threads,
-      options.thread_cpus);
+  runtime::ThreadPool pool(options.threads, options.thread_cpus);
   end_part("settings, model and data set names");
   const Job job =
       load_job(settings, "",
@@ -34,7 +35,7 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
   Faults faults;
   const auto trainer = make_trainer(job, isa, pool, faults, log);
   end_part("memory allocation");
-  const kernels::PeakMeter peak(isa, settings.bf16, pool);
+  const kernels::PeakMeter peak(isa, settings.precision(), pool);
   end_part("CPU peak measurement");
   const auto mesh = collectives::Mesh::single_rank();
   trainer->begin_epoch(*mesh);

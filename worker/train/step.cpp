@@ -8,7 +8,7 @@
 #include "worker/collectives/buckets.h"
 #include "worker/collectives/tree_accumulator.h"
 #include "worker/nn/flops.h"
-#include "worker/train/collective_timeout.h"
+#include "worker/train/collective_limits.h"
 
 namespace tilewright::train {
 namespace {
@@ -256,7 +256,7 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                ? run_one_micro_batch(plan, examples, key, buckets)
                                : run_micro_batches(plan, examples, key, buckets);
   faults_.hit("step.after_backward");
-  reducer.wait(monotonic_now() + kCollectiveTimeout);
+  reducer.wait(collective_deadline());
   const auto [exchange, wait] = reducer.times();
   report.exchange_seconds = in_seconds(exchange);
   report.hidden_exchange_seconds = in_seconds(exchange - wait);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/clock.h"
+#include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "common/contract/log_lines.h"
 #include "worker/nn/parameters.h"
@@ -27,7 +28,7 @@ std::string short_cpu_model(std::string model) {
       model.erase(at, word.size());
     }
   }
-  if (model.size() > kMaxColumns) model.resize(kMaxColumns);
+  model.resize(utf8_prefix_length(model, kMaxColumns));
   return model;
 }
 
@@ -88,11 +89,12 @@ std::string data_line(const Job& job) {
         s.do_eval && s.do_predict ? fmt::format(", {} to predict", predicted(job)) : "";
     return line(
         log_lines::kData,
-        fmt::format("{} examples to {} ({}){}", s.do_eval ? evaluated(job) : predicted(job),
+        fmt::format("{} to {} ({}){}",
+                    counted(s.do_eval ? evaluated(job) : predicted(job), "example"),
                     s.do_eval ? "evaluate" : "predict", describe_lengths(sets.front().data), also));
   }
-  std::string text =
-      fmt::format("{} examples ({})", job.train_data.size(), describe_lengths(job.train_data));
+  std::string text = fmt::format("{} ({})", counted(job.train_data.size(), "example"),
+                                 describe_lengths(job.train_data));
   if (s.do_eval) text += fmt::format(", {} to evaluate", evaluated(job));
   if (s.do_predict) text += fmt::format(", {} to predict", predicted(job));
   return line(log_lines::kData, text);
@@ -108,17 +110,19 @@ std::string model_line(const Job& job) {
 
 std::string training_line(const Job& job) {
   const Settings& s = job.settings;
-  return line(
-      log_lines::kTraining,
-      fmt::format("{} steps of {} examples, {} virtual shards, {}{}", job.schedule.total_steps,
-                  s.global_batch, s.virtual_shards, s.exact ? "exact" : "not exact",
-                  s.run_name.empty() ? "" : ", run " + s.run_name.substr(0, 30)));
+  return line(log_lines::kTraining,
+              fmt::format("{} of {}, {}, {}{}",
+                          counted(static_cast<std::size_t>(job.schedule.total_steps), "step"),
+                          counted(static_cast<std::size_t>(s.global_batch), "example"),
+                          counted(static_cast<std::size_t>(s.virtual_shards), "virtual shard"),
+                          s.exact ? "exact" : "not exact",
+                          s.run_name.empty() ? "" : ", run " + excerpt(s.run_name)));
 }
 
 std::string results_line(const EvaluationResult& evaluation) {
   return line(log_lines::kResults,
-              fmt::format("{}; loss {:.4f}; {} examples", format_metrics(evaluation.metrics),
-                          evaluation.loss, evaluation.examples));
+              fmt::format("{}; loss {:.4f}; {}", format_metrics(evaluation.metrics),
+                          evaluation.loss, counted(evaluation.examples, "example")));
 }
 
 std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t step) {

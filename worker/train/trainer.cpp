@@ -12,7 +12,8 @@
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/hosts.h"
 #include "worker/collectives/reducer.h"
-#include "worker/train/collective_timeout.h"
+#include "worker/runtime/available_memory.h"
+#include "worker/train/collective_limits.h"
 #include "worker/train/memory_plan.h"
 #include "worker/train/step.h"
 
@@ -27,6 +28,17 @@ std::string join_distinct(const std::vector<std::string>& names) {
     joined += (joined.empty() ? "" : "/") + *name;
   }
   return joined;
+}
+
+// Throws Failure(kPeerLost) for a string that no worker can have sent.
+int decode_buffer_count(const std::string& text) {
+  int count = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || rest != end || count < 0) {
+    throw Failure(ExitCode::kPeerLost, "a worker sent an invalid number of gradient buffers");
+  }
+  return count;
 }
 
 template <typename Activation>
@@ -90,7 +102,10 @@ class TypedTrainer final : public Trainer {
       outcome = run_steps(mesh, hooks, begin);
     } catch (const Failure& failure) {
       add_train_seconds();
-      if (failure.code() == ExitCode::kDiverged) wait_for_all(mesh);
+      if (failure.code() == ExitCode::kDiverged) {
+        state_.invalidate();  // AdamW may have changed the weights
+        wait_for_all(mesh);
+      }
       throw;
     }
     add_train_seconds();
@@ -114,10 +129,9 @@ class TypedTrainer final : public Trainer {
   std::string write_model(const std::map<std::string, std::string>& results) override {
     return state_.write_model(results);
   }
-  void write_results(const std::map<std::string, std::string>& results) override {
-    state_.write_results(results);
-  }
   void save_checkpoint(std::uint64_t membership_epoch) override {
+    // The step may be one after which the membership epoch ended before they were checked.
+    if (!weights_are_finite()) throw Failure(ExitCode::kDiverged, "a weight is not finite");
     state_.save_checkpoint(membership_epoch);
   }
   void finish_checkpoint(Duration timeout) override { state_.finish_checkpoint(timeout); }
@@ -178,14 +192,8 @@ class TypedTrainer final : public Trainer {
 
   // The gradient buffers for which each rank has memory, by rank. Collective.
   std::vector<int> gradient_limits(collectives::Mesh& mesh) const {
-    constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
     const std::uint64_t total = memory_estimate_.total();
-    std::vector<MemoryDemand> demands;
-    for (const std::string& text :
-         collectives::all_gather(mesh, encode(current_demand(total)), kMaxBytes,
-                                 monotonic_now() + kCollectiveTimeout)) {
-      demands.push_back(decode_demand(text));
-    }
+    const std::vector<MemoryDemand> demands = gather_demands(mesh, total);
     const std::uint64_t available = runtime::available_memory() + held_memory();
     const std::uint64_t spare =
         std::min(spare_memory(demands, static_cast<std::size_t>(mesh.rank())),
@@ -194,15 +202,9 @@ class TypedTrainer final : public Trainer {
         std::min<std::uint64_t>(spare / step_->gradient_buffer_bytes(), kMaxVirtualShards);
     std::vector<int> limits;
     for (const std::string& text :
-         collectives::all_gather(mesh, std::to_string(step_->gradient_buffers() + more), kMaxBytes,
-                                 monotonic_now() + kCollectiveTimeout)) {
-      int limit = 0;
-      const char* end = text.data() + text.size();
-      const auto [rest, error] = std::from_chars(text.data(), end, limit);
-      if (error != std::errc() || rest != end || limit < 0) {
-        throw Failure(ExitCode::kPeerLost, "a worker sent an invalid number of gradient buffers");
-      }
-      limits.push_back(limit);
+         collectives::all_gather(mesh, std::to_string(step_->gradient_buffers() + more),
+                                 kMaxCollectiveBytes, collective_deadline())) {
+      limits.push_back(decode_buffer_count(text));
     }
     return limits;
   }
@@ -249,7 +251,7 @@ class TypedTrainer final : public Trainer {
   // If this worker exited first, the others would report a lost peer instead of the divergence.
   void wait_for_all(collectives::Mesh& mesh) {
     try {
-      collectives::barrier(mesh, monotonic_now() + kCollectiveTimeout);
+      collectives::barrier(mesh, collective_deadline());
     } catch (const Failure& failure) {
       log_.debug("the other workers stopped first: {}", failure.what());
     }
@@ -294,7 +296,7 @@ class TypedTrainer final : public Trainer {
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
-    hosts_ = collectives::agree_on_hosts(mesh, monotonic_now() + kCollectiveTimeout);
+    hosts_ = collectives::agree_on_hosts(mesh, collective_deadline());
     if (mesh.rank() == 0 && hosts_.ranks_per_host > 1) {
       log_.info("gradients are summed on each host first: {} hosts with {} processes each",
                 mesh.world() / hosts_.ranks_per_host, hosts_.ranks_per_host);

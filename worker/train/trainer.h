@@ -56,8 +56,8 @@ class Trainer {
   // Trains to the last step, evaluates and writes checkpoints when they are due. Collective. Throws
   // Failure(kPeerLost): the state is that after the last completed step, from which restore()
   // continues. Throws Failure(kDiverged) on all workers if the loss or the gradient is not finite,
-  // or the weights before an evaluation or a checkpoint; weights that are not finite are never
-  // written.
+  // or the weights before an evaluation or a checkpoint; then the state is not complete. Weights
+  // that are not finite are never written.
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // See TrainingState. Collective.
   virtual std::int64_t load_best_model(collectives::Mesh& mesh) = 0;
@@ -66,7 +66,7 @@ class Trainer {
   // Rank 0 only; see TrainingState.
   virtual void set_output(checkpoint::OutputWriter output) = 0;
   virtual std::string write_model(const std::map<std::string, std::string>& results) = 0;
-  virtual void write_results(const std::map<std::string, std::string>& results) = 0;
+  // Throws Failure(kDiverged) too, if a weight is not finite.
   virtual void save_checkpoint(std::uint64_t membership_epoch) = 0;
   // See TrainingState; without effect on other ranks.
   virtual void finish_checkpoint(Duration timeout) = 0;

@@ -3,19 +3,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
 
+#include "common/contract/model_files.h"
+#include "common/contract/training_report.h"
+#include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/model_directory.h"
 #include "worker/collectives/exchange.h"
-#include "worker/train/collective_timeout.h"
+#include "worker/runtime/available_memory.h"
+#include "worker/train/collective_limits.h"
 #include "worker/train/results.h"
 
 namespace tilewright::train {
 namespace {
 
-constexpr std::size_t kMaxStateBytes = std::size_t{64} << 20;
+// MessagePack is shorter than the JSON of a checkpoint.
+constexpr std::size_t kMaxStateBytes = checkpoint::kMaxTrainerStateBytes;
 // Memory that the copy for checkpoints leaves to what allocates later.
 constexpr std::uint64_t kReservedBytes = std::uint64_t{256} << 20;
 
@@ -48,6 +54,23 @@ checkpoint::TrainerState trainer_state_from(const nlohmann::json& json) {
   json.at("best_global_step").get_to(state.best_global_step);
   json.at("best_model_checkpoint").get_to(state.best_model_checkpoint);
   return state;
+}
+
+// resume_from_checkpoint, which is set, must name a checkpoint. Its content is checked later.
+void check_is_checkpoint(const Settings& settings) {
+  const std::filesystem::path path = settings.resume_from_checkpoint;
+  std::error_code ignored;
+  if (std::filesystem::exists(path / checkpoint::kChecksumsFile, ignored)) return;
+  throw Failure(
+      ExitCode::kCheckpoint,
+      fmt::format("--resume_from_checkpoint: {}: {}, expected a checkpoint of "
+                  "tilewright-worker such as {}",
+                  path.string(),
+                  std::filesystem::is_directory(path, ignored)
+                      ? fmt::format("has no {}", checkpoint::kChecksumsFile)
+                      : "no such directory",
+                  (std::filesystem::path(settings.output_dir) / checkpoint::checkpoint_name(500))
+                      .string()));
 }
 
 // A job that has progressed must not start again at an earlier step without a word.
@@ -97,7 +120,8 @@ template <typename Activation>
 void TrainingState<Activation>::log_weight_differences() {
   const auto& [missing, unexpected] = job_.weight_differences;
   if (!missing.empty()) {
-    log_.info("not in the model's weights, initialised at random: {} (seed {})",
+    log_.info("not in the model's weights{}, initialised at random: {} (seed {})",
+              job_.settings.ignore_mismatched_sizes ? " with this shape" : "",
               fmt::join(missing, ", "), job_.settings.init_seed);
   }
   if (!unexpected.empty()) {
@@ -116,6 +140,7 @@ std::optional<std::filesystem::path> TrainingState<Activation>::find_checkpoint(
     if (valid.path) return valid.path;
   }
   if (s.resume_from_checkpoint.empty()) return std::nullopt;
+  check_is_checkpoint(s);
   return s.resume_from_checkpoint;
 }
 
@@ -147,8 +172,8 @@ template <typename Activation>
 bool TrainingState<Activation>::load_newer_checkpoint(const RestoreFrom& from) {
   try {
     const auto path = find_checkpoint(from);
-    if (!path || checkpoint::read_trainer_state(*path / checkpoint::kStateFile).global_step <=
-                     from.agreement.position.step) {
+    if (!path ||
+        checkpoint::read_checkpoint_state(*path).global_step <= from.agreement.position.step) {
       return false;
     }
     return load_checkpoint({from.resume, -1, {}, false});
@@ -217,11 +242,15 @@ void TrainingState<Activation>::describe_job() {
   state_.job_uid = job_.uid;
   state_.settings = job_.fingerprint;
   state_.max_steps = job_.schedule.total_steps;
-  state_.num_train_epochs = static_cast<std::int64_t>(s.num_train_epochs + 0.999);
+  // As the Trainer counts them: with max_steps, the epochs that it begins.
+  const std::int64_t per_epoch = job_.schedule.steps_per_epoch;
+  state_.num_train_epochs = s.max_steps > 0 && per_epoch > 0
+                                ? (s.max_steps + per_epoch - 1) / per_epoch
+                                : static_cast<std::int64_t>(std::ceil(s.num_train_epochs));
   state_.train_batch_size = s.per_device_train_batch_size;
-  state_.logging_steps = s.logging_steps;
-  state_.save_steps = s.save_steps;
-  state_.eval_steps = s.eval_steps;
+  state_.logging_steps = job_.schedule.logging_steps;
+  state_.save_steps = job_.schedule.save_steps;
+  state_.eval_steps = job_.schedule.eval_steps;
 }
 
 template <typename Activation>
@@ -241,7 +270,7 @@ Restored TrainingState<Activation>::restore(collectives::Mesh& mesh, const Resto
 template <typename Activation>
 bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
                                                      const RestoreFrom& from) {
-  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  const MonotonicTime deadline = collective_deadline();
   const bool has_memory = from.agreement.source == elastic::StateSource::kCheckpoint;
   const bool is_rank0 = mesh.rank() == 0;
   // A checkpoint is verified before it changes anything, so what is in memory stays complete.
@@ -285,7 +314,7 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
 template <typename Activation>
 std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
                                                             const RestoreFrom& from) {
-  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  const MonotonicTime deadline = collective_deadline();
   const elastic::StateAgreement& agreement = from.agreement;
   // A checkpoint that could not be read is written again.
   last_checkpoint_step_ = std::min(agreement.checkpoint_step, agreement.position.step);
@@ -357,8 +386,9 @@ void TrainingState<Activation>::add(const StepReport& report) {
   loss_sum_ += report.loss;
   loss_count_ += 1;
   const Settings& s = job_.settings;
-  const bool due = job_.schedule.is_due(s.logging_strategy, s.logging_steps, report.step) ||
-                   report.step == report.total_steps || (report.step == 1 && s.logging_first_step);
+  const bool due =
+      job_.schedule.is_due(s.logging_strategy, job_.schedule.logging_steps, report.step) ||
+      report.step == report.total_steps || (report.step == 1 && s.logging_first_step);
   if (checkpoint_due()) save_step_ = report.step;
   if (due || checkpoint_due()) append_to_log_history();
 }
@@ -373,7 +403,8 @@ void TrainingState<Activation>::add_evaluation(const EvaluationResult& evaluatio
   if (!entry.contains(metric)) {
     std::string names;
     for (const auto& [name, unused] : entry.items()) {
-      if (name.starts_with("eval_")) names += (names.empty() ? "" : ", ") + name;
+      if (!name.starts_with(training_report::kEvaluationPrefix)) continue;
+      names += (names.empty() ? "" : ", ") + name;
     }
     throw Failure(
         ExitCode::kUsage,
@@ -398,15 +429,31 @@ void TrainingState<Activation>::add_evaluation(const EvaluationResult& evaluatio
 template <typename Activation>
 bool TrainingState<Activation>::best_checkpoint_due() const {
   return job_.settings.needs_best_model() && state_.global_step > 0 &&
-         state_.best_global_step == state_.global_step &&
-         state_.global_step < job_.schedule.total_steps;
+         state_.best_global_step == state_.global_step;
 }
 
 template <typename Activation>
 bool TrainingState<Activation>::evaluation_pending() const {
   const Settings& s = job_.settings;
   return state_.global_step > 0 && evaluated_step_ != state_.global_step &&
-         job_.schedule.is_due(s.eval_strategy, s.eval_steps, state_.global_step);
+         job_.schedule.is_due(s.eval_strategy, job_.schedule.eval_steps, state_.global_step);
+}
+
+// nullopt: it was not written, for example because the storage was full, or was removed.
+template <typename Activation>
+std::optional<std::filesystem::path> TrainingState<Activation>::best_checkpoint() const {
+  const std::filesystem::path own = std::filesystem::path(job_.settings.output_dir) /
+                                    checkpoint::checkpoint_name(state_.best_global_step);
+  for (const std::filesystem::path& path :
+       {own, std::filesystem::path(state_.best_model_checkpoint)}) {
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) return path;
+    if (error) {
+      throw Failure(ExitCode::kOutputUnavailable,
+                    fmt::format("{}: {}", path.string(), error.message()));
+    }
+  }
+  return std::nullopt;
 }
 
 template <typename Activation>
@@ -415,27 +462,26 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   // The last weights are the best, or no evaluation had a number for the metric.
   if (step == state_.global_step || step == 0) return state_.global_step;
   if (best_model_loaded_) return step;
+  std::int64_t loaded = step;
   if (mesh.rank() == 0) {
     finish_checkpoint(kCheckpointTimeout);  // perhaps that of the best model
-    std::filesystem::path path =
-        std::filesystem::path(job_.settings.output_dir) / checkpoint::checkpoint_name(step);
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) path = state_.best_model_checkpoint;
-    try {
-      checkpoint::load_checkpoint(path, job_.fingerprint, tensors());
-    } catch (const Failure& failure) {
-      throw Failure(
-          ExitCode::kCheckpointMissing,
-          fmt::format("the best model, of step {}, cannot be loaded: {}", step, failure.what()));
+    if (const auto path = best_checkpoint()) {
+      checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
+      model_.pack_weights();
+      best_model_loaded_ = true;
+    } else {
+      loaded = state_.global_step;
+      log_.warn(
+          "the checkpoint of the best model, of step {}, is missing; the model is that of the last "
+          "step",
+          step);
     }
-    model_.pack_weights();
-    best_model_loaded_ = true;
   }
-  const MonotonicTime deadline = monotonic_now() + kCollectiveTimeout;
+  const MonotonicTime deadline = collective_deadline();
   // No step needs the moments any more. The weights stay complete until all have arrived.
   const std::span<float> received = mesh.rank() == 0 ? model_.parameters() : optimizer_.exp_avg();
   collectives::broadcast(mesh, 0, bytes_of(received), deadline);
-  if (mesh.rank() == 0) return step;
+  if (mesh.rank() == 0) return loaded;
   std::ranges::copy(received, model_.parameters().begin());
   model_.pack_weights();
   best_model_loaded_ = true;
@@ -458,8 +504,10 @@ template <typename Activation>
 bool TrainingState<Activation>::checkpoint_due() const {
   const Settings& s = job_.settings;
   const std::int64_t step = state_.global_step;
-  return step > 0 && step < job_.schedule.total_steps &&
-         job_.schedule.is_due(s.save_strategy, s.save_steps, step);
+  // The Trainer saves after the last step, too.
+  const bool last = s.save_strategy == "steps" && step == job_.schedule.total_steps;
+  return step > 0 &&
+         (last || job_.schedule.is_due(s.save_strategy, job_.schedule.save_steps, step));
 }
 
 template <typename Activation>
@@ -485,7 +533,8 @@ bool TrainingState<Activation>::checkpoint_follows() const {
   if (s.needs_best_model()) return true;
   if (s.save_strategy == "no") return false;
   for (std::int64_t step = state_.global_step; step < job_.schedule.total_steps; ++step) {
-    if (step > 0 && job_.schedule.is_due(s.save_strategy, s.save_steps, step)) return true;
+    if (step > 0 && job_.schedule.is_due(s.save_strategy, job_.schedule.save_steps, step))
+      return true;
   }
   return false;
 }
@@ -594,7 +643,7 @@ CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membersh
   } else {
     content.tensors = tensors();
   }
-  content.extra_files["config.json"] = checkpoint::model_config_json(
+  content.extra_files[model_files::kConfig] = checkpoint::model_config_json(
       job_.model.json, job_.model.labels, job_.model.encoder, s.task_name);
   return {.output = output(),
           .content = std::move(content),
@@ -656,13 +705,6 @@ std::string TrainingState<Activation>::write_model(
   std::string digest = checkpoint::write_model_directory(output(), content).sha256;
   faults_.hit("output.done");
   return digest;
-}
-
-template <typename Activation>
-void TrainingState<Activation>::write_results(const std::map<std::string, std::string>& results) {
-  faults_.hit("output.begin");
-  checkpoint::write_files(output(), results, "all_results.json");
-  faults_.hit("output.done");
 }
 
 template class TrainingState<float>;

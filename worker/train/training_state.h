@@ -69,6 +69,8 @@ class TrainingState {
   // The position of the state in memory. Between steps it is complete; while it is received it
   // counts as none.
   elastic::TrainingPosition position() const;
+  // The weights are not those of step() any more: the state is not complete until restore().
+  void invalidate() { complete_ = false; }
   // Brings all workers to the same state. With a state in memory (`from.agreement`) those that have
   // the most advanced one send it to the others. Otherwise rank 0 reads its newest valid checkpoint
   // if `from.resume` is true, else the one named by resume_from_checkpoint, and sends it to the
@@ -92,8 +94,8 @@ class TrainingState {
   // metric_for_best_model says so. Throws Failure(kUsage) if the evaluation lacks that metric.
   void add_evaluation(const EvaluationResult& evaluation);
   // With load_best_model_at_end: brings the weights of the best evaluation to all workers. Returns
-  // its step. Throws Failure(kCheckpointMissing) on rank 0 if its checkpoint was not written.
-  // Collective.
+  // its step on rank 0. If its checkpoint is missing, warns and leaves the weights of the last step,
+  // as Hugging Face's Trainer does. Collective.
   std::int64_t load_best_model(collectives::Mesh& mesh);
   // Whether save_strategy asks for a checkpoint at the current step; the same on all workers, apart
   // from that of a new best evaluation.
@@ -126,8 +128,6 @@ class TrainingState {
   // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`
   // (name -> content). Returns the SHA-256 of model.safetensors.
   std::string write_model(const std::map<std::string, std::string>& results);
-  // Rank 0 only: writes only the files of `results`.
-  void write_results(const std::map<std::string, std::string>& results);
 
   const checkpoint::TrainerState& trainer_state() const { return state_; }
   std::int64_t step() const { return state_.global_step; }  // completed steps
@@ -144,6 +144,7 @@ class TrainingState {
  private:
   // At a new best evaluation, if the training needs its weights later.
   bool best_checkpoint_due() const;
+  std::optional<std::filesystem::path> best_checkpoint() const;
   bool checkpoint_follows() const;
   // The newest step whose checkpoint is written or being written.
   std::int64_t newest_checkpoint_step() const {

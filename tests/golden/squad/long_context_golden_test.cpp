@@ -11,6 +11,7 @@
 
 #include "common/base/sha256.h"
 #include "tests/golden/squad/squad_golden.h"
+#include "worker/runtime/split_mix.h"
 #include "worker/tasks/squad/features.h"
 #include "worker/tasks/squad/postprocess.h"
 #include "worker/tasks/squad/prediction_files.h"
@@ -28,9 +29,11 @@ const std::map<std::size_t, std::string> kAnswers = {
     {0, "Saffron"}, {5'000, "three green herons"}, {9'999, "Quetzal"}};
 
 Examples long_examples() {
-  testing::SplitMix64 random(10'000);
+  runtime::SplitMix64 random(10'000);
   std::vector<std::string> words;
-  for (std::size_t i = 0; i < kCount; ++i) words.emplace_back(kWords[random.below(kWords.size())]);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    words.emplace_back(kWords[random.next() % kWords.size()]);
+  }
   for (const auto& [first, answer] : kAnswers) {
     std::istringstream in(answer);
     std::size_t at = first;

@@ -11,6 +11,7 @@
 #include "common/base/sha256.h"
 #include "tests/golden/squad/squad_golden.h"
 #include "tests/golden/text/fuzz.h"
+#include "worker/runtime/split_mix.h"
 #include "worker/tasks/squad/features.h"
 #include "worker/tasks/squad/metrics.h"
 #include "worker/tasks/squad/postprocess.h"
@@ -96,10 +97,10 @@ TEST(SquadMetrics, EqualTheReferenceForPerturbedAnswers) {
   const Examples examples = testing::squad_examples("dev-v2.0.json");
   const std::vector<std::string> predictions = make_predictions(examples);
   expect_metrics(score_v2(examples, predictions), golden.at("v2"), "v2");
-  testing::SplitMix64 random(2016);
+  runtime::SplitMix64 random(2016);
   std::vector<double> probabilities;
   for (std::size_t i = 0; i < predictions.size(); ++i) {
-    probabilities.push_back(static_cast<double>(random.below(64)) / 64);
+    probabilities.push_back(static_cast<double>(random.next() % 64) / 64);
   }
   expect_metrics(score_v2(examples, predictions, probabilities), golden.at("v2_with_probabilities"),
                  "v2 with probabilities");

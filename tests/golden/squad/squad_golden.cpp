@@ -1,5 +1,6 @@
 #include "tests/golden/squad/squad_golden.h"
 
+#include "worker/runtime/split_mix.h"
 #include "worker/tasks/squad/json_reader.h"
 #include "worker/text/tokenizer_files.h"
 
@@ -54,12 +55,12 @@ std::vector<std::string> feature_hashes(const tasks::squad::Examples& examples,
 }
 
 std::vector<float> make_logits(const tasks::squad::Features& made) {
-  SplitMix64 random(2018);
+  runtime::SplitMix64 random(2018);
   std::vector<float> logits;
   for (std::size_t i = 0; i < made.features.size(); ++i) {
     const std::size_t begin = logits.size();
     for (std::size_t k = 0; k < 2 * made.tokens.length(i); ++k) {
-      const auto draw = static_cast<std::int64_t>(random.below(1 << 24)) - (1 << 23);
+      const auto draw = static_cast<std::int64_t>(random.next() % (1 << 24)) - (1 << 23);
       logits.push_back(static_cast<float>(draw) / static_cast<float>(1 << 20));
     }
     if (i % 3 == 0) {
@@ -72,14 +73,6 @@ std::vector<float> make_logits(const tasks::squad::Features& made) {
     }
   }
   return logits;
-}
-
-std::uint64_t SplitMix64::below(std::uint64_t n) {
-  state_ += 0x9E3779B97F4A7C15U;
-  std::uint64_t z = state_;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBU;
-  return (z ^ z >> 31) % n;
 }
 
 }  // namespace tilewright::testing

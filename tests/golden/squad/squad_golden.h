@@ -1,7 +1,6 @@
 // The content of squad_goldens.json, and what several tests compare with it.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -35,15 +34,5 @@ std::vector<std::string> feature_hashes(const tasks::squad::Examples& examples,
 
 // make_logits of write_squad_goldens.py.
 std::vector<float> make_logits(const tasks::squad::Features& made);
-
-// SplitMix64 (Steele, Lea, Flood 2014), as in tests/golden/text/fuzz.py.
-class SplitMix64 {
- public:
-  explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t below(std::uint64_t n);
-
- private:
-  std::uint64_t state_;
-};
 
 }  // namespace tilewright::testing

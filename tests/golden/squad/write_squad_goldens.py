@@ -33,7 +33,6 @@ import json
 import os
 import platform
 import re
-import struct
 import sys
 import unicodedata
 from pathlib import Path
@@ -48,6 +47,7 @@ from transformers.data.metrics import squad_metrics
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "text"))
 from fuzz import Random, fuzz_string  # noqa: E402
+from sequence_hash import SequenceHash  # noqa: E402
 
 OPTIONS = {
     "as_configured": {},
@@ -76,21 +76,6 @@ LONG_COUNT = 10_000
 # The answers: the index of the first word, the words. No other word equals one of them.
 LONG_ANSWERS = [(0, "Saffron"), (5_000, "three green herons"), (9_999, "Quetzal")]
 Example = collections.namedtuple("Example", "qas_id question_text context_text answers")
-
-
-class Hash:
-    def __init__(self):
-        self.sha = hashlib.sha256()
-
-    def sequence(self, numbers):
-        self.sha.update(struct.pack(f"<{len(numbers) + 1}i", len(numbers), *numbers))
-
-    def text(self, text):
-        data = text.encode()
-        self.sha.update(struct.pack("<i", len(data)) + data)
-
-    def hex(self):
-        return self.sha.hexdigest()
 
 
 def read_examples(path):
@@ -166,7 +151,7 @@ def make_features(tokenizer, examples, max_length, stride):
 
 
 def hash_features(examples, features):
-    hashes = [Hash() for _ in range((len(examples) + 99) // 100)]
+    hashes = [SequenceHash() for _ in range((len(examples) + 99) // 100)]
     for feature in features:
         result = hashes[feature["question"] // 100]
         result.sequence(feature["ids"])
@@ -316,7 +301,7 @@ def hash_offsets(model_dir):
         backend.no_padding()
         result[name] = []
         for first in range(0, 5000, 100):
-            part = Hash()
+            part = SequenceHash()
             for encoding in backend.encode_batch([fuzz_string(i) for i in range(first, first + 100)],
                                                  add_special_tokens=False):
                 part.sequence(encoding.ids)
@@ -337,12 +322,12 @@ def hash_python_text():
         else:
             unassigned.append([c, c])
     word = re.compile(r"\w")
-    hashes = {name: Hash() for name in ("lower", "sigma_after", "sigma_before")}
+    hashes = {name: SequenceHash() for name in ("lower", "sigma_after", "sigma_before")}
     for c in assigned:
         hashes["lower"].text(c.lower())
         hashes["sigma_after"].text(("a" + c + "\u03a3").lower() + (c + "\u03a3").lower())
         hashes["sigma_before"].text(("A\u03a3" + c).lower() + ("A\u03a3" + c + "b").lower())
-    classes = Hash()
+    classes = SequenceHash()
     classes.sequence([2 * bool(word.match(c)) + c.isspace() for c in assigned])
     return {"unassigned": " ".join(f"{a:x}-{b:x}" for a, b in unassigned),
             "classes": classes.hex(), **{name: h.hex() for name, h in hashes.items()}}

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/runtime/split_mix.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::testing {
@@ -73,15 +74,10 @@ const std::vector<Ranges> kScripts = {
      {0xF0000, 0xFFFFD},
      {0x100000, 0x10FFFD}}};
 
-class Random {  // SplitMix64 (Steele, Lea, Flood 2014)
+class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint32_t below(std::uint32_t n) {
-    std::uint64_t z = state_ += 0x9E3779B97F4A7C15U;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return static_cast<std::uint32_t>((z ^ (z >> 31)) % n);
-  }
+  explicit Random(std::uint64_t seed) : numbers_(seed) {}
+  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(numbers_.next() % n); }
   template <typename Item>
   const Item& pick(const std::vector<Item>& items) {
     return items[below(static_cast<std::uint32_t>(items.size()))];
@@ -92,7 +88,7 @@ class Random {  // SplitMix64 (Steele, Lea, Flood 2014)
   }
 
  private:
-  std::uint64_t state_;
+  runtime::SplitMix64 numbers_;
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ nlohmann::json golden_hashes();
 // TILEWRIGHT_DATA_DIR; default: ../shared/data relative to the source tree.
 std::filesystem::path data_dir();
 
-// Hashes sequences with the algorithm of write_token_hashes.py.
+// Hashes sequences with the algorithm of sequence_hash.py.
 class SequenceHash {
  public:
   void sequence(std::span<const std::int32_t> ids);

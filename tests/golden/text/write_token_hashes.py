@@ -19,7 +19,6 @@ little-endian int32. By default a sequence is the ids of one text without [CLS] 
 import hashlib
 import json
 import platform
-import struct
 import sys
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tokenizers import normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
 from fuzz import fuzz_string
+from sequence_hash import SequenceHash
 
 OPTIONS = {
     "as_configured": {},
@@ -50,25 +50,10 @@ CODE_POINT_CASES = {
 }
 
 
-class Hash:
-    def __init__(self):
-        self.sha = hashlib.sha256()
-
-    def sequence(self, ids):
-        self.sha.update(struct.pack(f"<{len(ids) + 1}i", len(ids), *ids))
-
-    def text(self, text):
-        data = text.encode()
-        self.sha.update(struct.pack("<i", len(data)) + data)
-
-    def hex(self):
-        return self.sha.hexdigest()
-
-
 def hash_texts(backend, texts):
     backend.no_truncation()  # a call of the transformers tokenizer sets truncation and padding
     backend.no_padding()
-    result = Hash()
+    result = SequenceHash()
     for encoding in backend.encode_batch(list(texts), add_special_tokens=False):
         result.sequence(encoding.ids)
     return result.hex()
@@ -87,7 +72,7 @@ def sequences_of_pair(tokenizer, texts, max_length):
 
 def hash_examples(tokenizer, task, lines):
     header, columns = EXAMPLE_COLUMNS[task]
-    result = Hash()
+    result = SequenceHash()
     for line in lines[1 if header else 0:]:
         fields = line.split("\t")
         for sequence in sequences_of_pair(tokenizer, [fields[c] for c in columns], 128):
@@ -123,10 +108,10 @@ def with_options(model_dir, options):
 
 def hash_fuzz(tokenizer, model_dir):
     strings = [fuzz_string(seed) for seed in range(5000)]
-    all_strings = Hash()
+    all_strings = SequenceHash()
     for string in strings:
         all_strings.text(string)
-    pairs = Hash()
+    pairs = SequenceHash()
     for k in range(len(strings) // 2):
         for sequence in sequences_of_pair(tokenizer, strings[2 * k:2 * k + 2], 3 + k % 60):
             pairs.sequence(sequence)
@@ -140,7 +125,7 @@ def hash_fuzz(tokenizer, model_dir):
 def hash_truncation(model_dir):
     backend = with_options(model_dir, {})
     backend.no_padding()
-    result = Hash()
+    result = SequenceHash()
     for max_length in range(3, 65):
         backend.enable_truncation(max_length, strategy="longest_first")
         for encoding in backend.encode_batch([("a " * a, "b " * b) for a in range(41)
@@ -157,7 +142,7 @@ def hash_code_points():
     result = {}
     for name, (pattern, options) in CODE_POINT_CASES.items():
         normalizer = normalizers.BertNormalizer(**{**off, **options})
-        case = Hash()
+        case = SequenceHash()
         for c in code_points:
             case.text(normalizer.normalize_str(pattern.format(chr(c))))
         result[name] = case.hex()

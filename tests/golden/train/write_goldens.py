@@ -6,6 +6,8 @@
 schedules.json: the learning rate of every step, as the schedulers of transformers compute it.
 metrics.json: metrics and the lines that Trainer.log_metrics prints for them.
 training_arguments.txt: the names of the fields of TrainingArguments.
+arguments.json: command lines as HfArgumentParser reads them, a TrainingArguments as its to_json_string()
+    writes it, and the steps at which the Trainer's DefaultFlowCallback logs, evaluates and saves.
 vocab.txt: a vocabulary for tests/golden/data/small_d64.
 predictions.json: the predictions of that model for sentences and pairs, computed in float64.
 label_smoothing.json: losses and gradients of torch's cross entropy with label smoothing, and the losses of
@@ -246,6 +248,77 @@ def question_answering(out):
     return {"transformers": transformers.__version__, "questions": QUESTIONS, "cases": cases}
 
 
+COMMAND_LINES = [
+    ["--num_train", "2"], ["--per_device_train_b=4"], ["--learning_r", "1e-4"], ["--overwrite_o", "False"],
+    ["--overwrite-out"], ["--no_remove_unused"], ["--include_num_input_tokens_seen"], ["--save_total_limit", "-1"],
+    ["--save_total_limit", "0"], ["--max_grad_norm", "-1"], ["--max_grad_norm", "0"], ["--logging_steps", "50.0"],
+    ["--eval_steps", "0.25"], ["--save_steps", "-1"], ["--seed", " 8"], ["--learning_rate= 2e-5 "],
+    ["--lr_scheduler_kwargs", "{}"], ["--accelerator_config", '{"split_batches": false}'],
+    # errors
+    ["--eval_s", "5"], ["--lr", "1e-4"], ["--per_device", "4"], ["--seed", "1.5"], ["--logging_steps", "0"],
+    ["--logging_steps", "1.5"], ["--save_steps", "2.5"], ["--eval_strategy", "steps", "--eval_steps", "1.5"],
+]
+STEPS = [  # flags, steps of the training
+    ("--logging_steps 500", 1200),
+    ("--logging_steps 7 --eval_strategy steps", 30),
+    ("--logging_steps 0.05 --eval_strategy steps --eval_steps 0.1 --save_steps 0.1", 345),
+    ("--logging_steps 50.0 --save_steps 100.0", 230),
+    ("--logging_steps 0.5 --eval_strategy steps --save_steps -1", 5),
+    ("--logging_steps 0.999999 --save_steps 0", 7),
+    ("--logging_steps 1 --eval_strategy steps --eval_steps 0 --save_steps 1e-9", 3),
+    ("--logging_steps 3 --eval_strategy epoch --eval_steps 0.4", 10),
+    ("--logging_strategy no --logging_steps 2 --save_strategy no", 10),
+]
+
+
+def parse(words):
+    parser = transformers.HfArgumentParser(transformers.TrainingArguments)
+    words = ["--output_dir", "out", "--report_to", "none", "--use_cpu", *words]
+    return parser.parse_args_into_dataclasses(args=words, look_for_args_file=False)[0]
+
+
+def command_lines():
+    default = parse([]).to_dict()
+    cases = []
+    for words in COMMAND_LINES:
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                fields = parse(words).to_dict()
+        except (SystemExit, ValueError):
+            cases.append({"words": words, "error": True})
+        else:
+            cases.append({"words": words,
+                          "fields": {name: fields[name] for name in fields
+                                     if fields[name] != default[name] and name != "logging_dir"}})
+    return cases
+
+
+def steps():
+    cases = []
+    for flags, total in STEPS:
+        arguments = parse(flags.split())
+        state = transformers.TrainerState(max_steps=total)
+        state.compute_steps(arguments, total)
+        case = {"flags": flags, "max_steps": total, "logging_steps": state.logging_steps,
+                "eval_steps": state.eval_steps, "save_steps": state.save_steps,
+                "logged": [], "evaluated": [], "saved": []}
+        for state.global_step in range(1, total + 1):
+            control = transformers.DefaultFlowCallback().on_step_end(arguments, state, transformers.TrainerControl())
+            for name, done in [("logged", control.should_log), ("evaluated", control.should_evaluate),
+                               ("saved", control.should_save)]:
+                if done:
+                    case[name].append(state.global_step)
+        cases.append(case)
+    return cases
+
+
+def arguments():
+    dumped = transformers.TrainingArguments(output_dir="out", logging_dir="out/runs", report_to="none", use_cpu=True,
+                                            max_steps=10, lr_scheduler_kwargs={})
+    return {"transformers": transformers.__version__, "command_lines": command_lines(),
+            "dumped": json.loads(dumped.to_json_string()), "steps": steps()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -260,6 +333,7 @@ def main():
     fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
               if not field.name.startswith("_")]
     (out / "training_arguments.txt").write_text("\n".join(fields) + "\n")
+    (out / "arguments.json").write_text(json.dumps(arguments(), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class AmxForwardAhead {
     row_ = 0;
     rows_ = rows;
     columns_ = columns;
-    rows_per_step_ = divided_up(kAmxBlock, steps);
+    rows_per_step_ = ceil_div(kAmxBlock, steps);
     bias_ = padded_bias_;
     if (bias != nullptr && columns == kAmxBlock) {
       bias_ = bias;
@@ -94,8 +94,8 @@ void amx_forward(const ForwardBlock<bf16>& block) {
   const std::int64_t row_bytes = block.lda * static_cast<std::int64_t>(sizeof(bf16));
   const std::int64_t panels = amx_blocks(block.columns);
   const std::int64_t panel_bytes = steps * kAmxElements * static_cast<std::int64_t>(sizeof(bf16));
-  const std::int64_t groups = divided_up(panels * panel_bytes, kAmxGroupBytes);
-  const std::int64_t group = groups > 1 ? divided_up(panels, groups) : panels;
+  const std::int64_t groups = ceil_div(panels * panel_bytes, kAmxGroupBytes);
+  const std::int64_t group = groups > 1 ? ceil_div(panels, groups) : panels;
   AmxForwardAhead<Tiles> ahead;
   for (std::int64_t first = 0; first < panels; first += group) {
     const std::int64_t end = smaller(first + group, panels);

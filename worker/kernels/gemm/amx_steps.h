@@ -38,11 +38,7 @@ constexpr std::int64_t kAmxHalf = kAmxElements / 2;              // of a right b
 constexpr std::int64_t kAmxSumRowBytes = kAmxBlock * sizeof(float);
 constexpr std::int64_t kCacheLine = 64;
 
-constexpr std::int64_t divided_up(std::int64_t x, std::int64_t unit) {
-  return (x + unit - 1) / unit;
-}
-constexpr std::int64_t amx_blocks(std::int64_t x) { return divided_up(x, kAmxBlock); }
-constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+constexpr std::int64_t amx_blocks(std::int64_t x) { return ceil_div(x, kAmxBlock); }
 
 // 32 rows of the left operand, `row` bytes apart; the elements of the next step are `step` elements
 // further.

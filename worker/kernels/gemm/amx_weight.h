@@ -37,7 +37,7 @@ class AmxWeightAhead {
     dw_ = dw;
     rows_ = rows;
     columns_ = columns;
-    half_rows_per_step_ = steps > 0 ? divided_up(kHalfRows, steps) : kHalfRows;  // 0: no tokens
+    half_rows_per_step_ = steps > 0 ? ceil_div(kHalfRows, steps) : kHalfRows;  // 0: no tokens
     half_row_ = 0;
     below_count_ = 0;
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/kernels/gemm/plan.h"
+#include "worker/kernels/integers.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -19,7 +20,7 @@ BlockSize plan_forward(const Engine<Activation>& engine, std::int64_t rows, std:
   // A row of tiles and a panel come from the L3 cache once per block.
   const TiledMatrix matrix{rows, columns, engine.mr, engine.nr, 0.5, 1.0};
   if (engine.panels_stay_in_l2) {
-    return fastest_blocks(matrix, {round_up_to(rows, engine.mr), round_up_to(columns, engine.nr)},
+    return fastest_blocks(matrix, {round_up(rows, engine.mr), round_up(columns, engine.nr)},
                           threads);
   }
   const std::int64_t row_bytes = k * static_cast<std::int64_t>(sizeof(Activation));
@@ -32,14 +33,14 @@ BlockSize plan_forward(const Engine<Activation>& engine, std::int64_t rows, std:
     const std::int64_t wanted = 4 * threads;
     row_blocks =
         std::clamp(wanted, row_blocks, std::max(row_blocks, ceil_div(rows, 4 * engine.mr)));
-    row_blocks = std::min(round_up_to(row_blocks, threads),
+    row_blocks = std::min(round_up(row_blocks, threads),
                           std::max<std::int64_t>(1, ceil_div(rows, engine.mr)));
     column_blocks =
         std::clamp<std::int64_t>(ceil_div(wanted, row_blocks), 1, ceil_div(columns, engine.nr));
   }
   return keep_threads_busy(matrix,
-                           {round_up_to(ceil_div(rows, row_blocks), engine.mr),
-                            round_up_to(ceil_div(columns, column_blocks), engine.nr)},
+                           {round_up(ceil_div(rows, row_blocks), engine.mr),
+                            round_up(ceil_div(columns, column_blocks), engine.nr)},
                            threads);
 }
 
@@ -76,8 +77,8 @@ BlockSize plan_weight_blocks(const Engine<Activation>& engine, BlockSize most, s
   // Packing a row of tiles takes as long as the products of several of its tiles.
   const TiledMatrix matrix{n, k, engine.mr, engine.nr, 4, engine.packs_x_once ? 1.0 : 4.0};
   return keep_threads_busy(matrix,
-                           {round_up_to(ceil_div(n, row_blocks), engine.mr),
-                            round_up_to(ceil_div(k, column_blocks), engine.nr)},
+                           {round_up(ceil_div(n, row_blocks), engine.mr),
+                            round_up(ceil_div(k, column_blocks), engine.nr)},
                            threads);
 }
 
@@ -90,9 +91,8 @@ WeightPlan plan_weight(const Engine<Activation>& engine, std::int64_t tokens, st
     // A chunk of two shards of BERT-base at 12 x 384. Packed dy takes 640 KB of the L2 cache.
     constexpr std::int64_t kRows = 256;
     plan.tokens = 1280;
-    block = plan_weight_blocks(engine, {kRows, round_up_to(k, engine.nr)}, k, n, threads);
-    const std::int64_t padded =
-        round_up_to(tokens, engine.granularity) + shards * engine.granularity;
+    block = plan_weight_blocks(engine, {kRows, round_up(k, engine.nr)}, k, n, threads);
+    const std::int64_t padded = round_up(tokens, engine.granularity) + shards * engine.granularity;
     plan.x_stride = padded * engine.nr + kPanelPadding;
     plan.packed_x =
         static_cast<std::size_t>(ceil_div(k, engine.nr) * plan.x_stride) * sizeof(Activation);
@@ -215,8 +215,8 @@ class ChunkReader {
 
 template <typename Activation>
 std::size_t packed_weight_size(const Engine<Activation>& engine, std::int64_t n, std::int64_t k) {
-  const std::int64_t forward = round_up_to(n, engine.nr) * round_up_to(k, engine.granularity);
-  const std::int64_t backward = round_up_to(k, engine.nr) * round_up_to(n, engine.granularity);
+  const std::int64_t forward = round_up(n, engine.nr) * round_up(k, engine.granularity);
+  const std::int64_t backward = round_up(k, engine.nr) * round_up(n, engine.granularity);
   return static_cast<std::size_t>(std::max(forward, backward));
 }
 
@@ -240,7 +240,7 @@ void forward(const Engine<Activation>& engine, ThreadPool& pool, const Activatio
   const BlockSize plan = plan_forward(engine, rows, n, k, pool.size());
   const std::size_t thread_scratch = forward_scratch(engine, k);
   const std::int64_t column_blocks = ceil_div(n, plan.columns);
-  const std::int64_t panel_stride = round_up_to(k, engine.granularity) * engine.nr;
+  const std::int64_t panel_stride = round_up(k, engine.granularity) * engine.nr;
   pool.run(ceil_div(rows, plan.rows) * column_blocks, [&](std::int64_t task, int thread) {
     const std::int64_t row = task / column_blocks * plan.rows;
     const std::int64_t column = task % column_blocks * plan.columns;
@@ -318,7 +318,7 @@ void pack_x_once(const Engine<Activation>& engine, ThreadPool& pool, const Activ
       if (tokens == 0) continue;
       engine.pack_x(x + shards[s] * k + column, k, tokens, std::min(end * engine.nr, k) - column,
                     out, plan.x_stride);
-      out += round_up_to(tokens, engine.granularity) * engine.nr;
+      out += round_up(tokens, engine.granularity) * engine.nr;
     }
   });
 }

@@ -162,17 +162,20 @@ std::size_t linear_backward_weight_scratch(std::int64_t /*rows*/, std::int64_t /
   return static_cast<std::size_t>(n) * sizeof(float);
 }
 
-int onednn_isa(Isa isa, bool bf16) {
+int onednn_isa(Isa isa, runtime::Precision precision) {
   const IsaRow& row = isa_row(isa);
-  return bf16 ? row.gemm_bf16.onednn_isa : row.gemm_fp32.onednn_isa;
+  return precision == runtime::Precision::kBf16 ? row.gemm_bf16.onednn_isa
+                                                : row.gemm_fp32.onednn_isa;
 }
 
 }  // namespace
 
-bool has_onednn(Isa isa, bool bf16) { return onednn_isa(isa, bf16) != kNoOneDnn; }
+bool has_onednn(Isa isa, runtime::Precision precision) {
+  return onednn_isa(isa, precision) != kNoOneDnn;
+}
 
-bool limit_onednn_isa(Isa isa, bool bf16) {
-  const int max_isa = onednn_isa(isa, bf16);
+bool limit_onednn_isa(Isa isa, runtime::Precision precision) {
+  const int max_isa = onednn_isa(isa, precision);
   if (max_isa == kNoOneDnn) return false;
   // Fails if oneDNN has already selected its instruction set; that selection then remains.
   static_cast<void>(dnnl::set_max_cpu_isa(static_cast<dnnl::cpu_isa>(max_isa)));

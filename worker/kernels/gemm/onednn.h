@@ -2,6 +2,7 @@
 #pragma once
 
 #include "worker/kernels/ops.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::kernels {
 
@@ -11,12 +12,12 @@ namespace tilewright::kernels {
 template <typename Activation>
 void fill_gemm_onednn(Ops<Activation>& ops);
 
-// Whether oneDNN has kernels for this type on `isa`.
-bool has_onednn(Isa isa, bool bf16);
+// Whether oneDNN has kernels for activations of this precision on `isa`.
+bool has_onednn(Isa isa, runtime::Precision precision);
 
 // Returns has_onednn(). If true, it limits oneDNN to `isa`, for fair comparisons, unless oneDNN has
 // already run in this process.
-bool limit_onednn_isa(Isa isa, bool bf16);
+bool limit_onednn_isa(Isa isa, runtime::Precision precision);
 
 extern template void fill_gemm_onednn<float>(Ops<float>&);
 extern template void fill_gemm_onednn<bf16>(Ops<bf16>&);

@@ -7,13 +7,12 @@
 #pragma once
 
 #include "worker/kernels/gemm/engine.h"
+#include "worker/kernels/integers.h"
 
 namespace tilewright::kernels {
 namespace {
 
 using runtime::bf16;
-
-constexpr std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
 
 inline void narrow(float x, bf16& out) { out = runtime::to_bf16(x); }
 inline void narrow(float x, float& out) { out = x; }

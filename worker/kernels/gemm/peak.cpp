@@ -10,12 +10,13 @@
 
 namespace tilewright::kernels {
 
-double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool) {
+double measure_peak_gflops(Isa isa, runtime::Precision precision, ThreadPool& pool) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t kRounds = 100'000;  // 0.2 to 2 ms
   constexpr auto kMinTime = std::chrono::milliseconds(15);
   const IsaRow& row = isa_row(isa);
-  const auto peak = bf16 ? row.gemm_bf16.engine->peak : row.gemm_fp32.engine->peak;
+  const auto peak = precision == runtime::Precision::kBf16 ? row.gemm_bf16.engine->peak
+                                                           : row.gemm_fp32.engine->peak;
   std::mutex mutex;
   double total = 0;
   pool.run(pool.size(), [&](std::int64_t, int) {
@@ -36,8 +37,8 @@ double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool) {
 PeakMeter::PeakMeter(std::function<double()> measure)
     : measure_(std::move(measure)), gflops_(measure_()) {}
 
-PeakMeter::PeakMeter(Isa isa, bool bf16, ThreadPool& pool)
-    : PeakMeter([=, &pool] { return measure_peak_gflops(isa, bf16, pool); }) {}
+PeakMeter::PeakMeter(Isa isa, runtime::Precision precision, ThreadPool& pool)
+    : PeakMeter([=, &pool] { return measure_peak_gflops(isa, precision, pool); }) {}
 
 double PeakMeter::peak_for(double achieved, int processes) {
   const double each = achieved / processes;

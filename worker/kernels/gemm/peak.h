@@ -4,20 +4,21 @@
 #include <functional>
 
 #include "worker/kernels/ops.h"
+#include "worker/runtime/precision.h"
 
 namespace tilewright::kernels {
 
 // Returns the GFLOP/s of all threads of the pool together, with the instructions that the linear
-// layers use on `isa` for bf16 or float activations. Takes about 15 ms and counts each thread's
+// layers use on `isa` for activations of this precision. Takes about 15 ms and counts each thread's
 // best slice of 0.2 to 2 ms, which reduces the effect of other processes on the same cores.
-double measure_peak_gflops(Isa isa, bool bf16, ThreadPool& pool);
+double measure_peak_gflops(Isa isa, runtime::Precision precision, ThreadPool& pool);
 
 // The largest peak seen: a measurement on a busy CPU is too low.
 class PeakMeter {
  public:
   // `measure` returns GFLOP/s and is called at once.
   explicit PeakMeter(std::function<double()> measure);
-  PeakMeter(Isa isa, bool bf16, ThreadPool& pool);
+  PeakMeter(Isa isa, runtime::Precision precision, ThreadPool& pool);
 
   double gflops() const { return gflops_; }
 

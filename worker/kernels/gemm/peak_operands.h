@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "worker/runtime/bf16.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::kernels {
 namespace {
@@ -15,11 +16,12 @@ inline void set_operand(runtime::bf16& value, float x) { value = runtime::to_bf1
 
 // Random values of magnitude 1/2 to 1 with random signs. 10^6 sums of their products stay finite.
 template <typename Element>
-void fill_peak_operands(Element* values, int count, std::uint32_t seed) {
+void fill_peak_operands(Element* values, int count, std::uint64_t seed) {
+  runtime::SplitMix64 random(seed);
   for (int i = 0; i < count; ++i) {
-    seed = seed * 1664525u + 1013904223u;  // linear congruential generator of Numerical Recipes
-    // Bits of a float: sign, exponent of [1/2, 1), 23 random bits. The upper 7 also fill a bf16.
-    const std::uint32_t bits = (seed & 0x80000000u) | 0x3f000000u | ((seed >> 8) & 0x7f0000u);
+    // Bits of a float: sign, exponent of [1/2, 1), 7 random bits, which also fill a bf16.
+    const auto drawn = static_cast<std::uint32_t>(random.next() >> 32);
+    const std::uint32_t bits = (drawn & 0x807f0000u) | 0x3f000000u;
     set_operand(values[i], __builtin_bit_cast(float, bits));
   }
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/kernels/integers.h"
+
 namespace tilewright::kernels {
 namespace {
 
@@ -12,6 +14,10 @@ double block_cost(const TiledMatrix& matrix, std::int64_t row_tiles, std::int64_
 }
 
 }  // namespace
+
+std::int64_t BlockSize::count(const TiledMatrix& matrix) const {
+  return ceil_div(matrix.rows, rows) * ceil_div(matrix.columns, columns);
+}
 
 double thread_use(const TiledMatrix& matrix, BlockSize block, int threads) {
   const std::int64_t row_tiles = ceil_div(matrix.rows, matrix.mr);

@@ -5,11 +5,6 @@
 
 namespace tilewright::kernels {
 
-constexpr std::int64_t ceil_div(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
-constexpr std::int64_t round_up_to(std::int64_t x, std::int64_t unit) {
-  return ceil_div(x, unit) * unit;
-}
-
 // A matrix [rows, columns] that is computed in register tiles of mr x nr. A block costs one unit per
 // tile, and additionally `row_cost` per row of tiles and `column_cost` per column of tiles, for
 // operands that are loaded or packed once per block.
@@ -26,9 +21,7 @@ struct TiledMatrix {
 struct BlockSize {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t count(const TiledMatrix& matrix) const {
-    return ceil_div(matrix.rows, rows) * ceil_div(matrix.columns, columns);
-  }
+  std::int64_t count(const TiledMatrix& matrix) const;
 };
 
 // The part of the threads' time that goes into tiles if each thread takes the next block when it has

@@ -1,12 +1,11 @@
 // What all attention kernels share: positions of heads in the activations, scratch, prefetching.
+#include "worker/kernels/integers.h"
 #include "worker/kernels/kernel_table.h"
 
 namespace tilewright::kernels {
 namespace {
 
 inline constexpr float kLog2E = 1.44269504f;
-
-inline std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
 
 // Allocates 64-byte aligned parts of one thread's scratch. With a null base it only sums the sizes.
 class Scratch {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/base/strings.h"
 #include "common/contract/tasks.h"
@@ -201,7 +202,7 @@ class GlueTask : public sentences::SentenceTask {
       expected +=
           fmt::format("{}{} ({})", i == 0 ? "" : " or ", number, description_.label_names[i]);
     }
-    rows.fail(fmt::format("the label is \"{}\", expected {}", text.substr(0, 60), expected));
+    rows.fail(fmt::format("the label is {}, expected {}", quoted_excerpt(text), expected));
   }
 
   static std::int64_t index_of(const RowSource& rows, const Value& value) {
@@ -210,7 +211,7 @@ class GlueTask : public sentences::SentenceTask {
     const auto [stop, error] = std::from_chars(value.text.data(), end, index);
     if (error != std::errc() || stop != end) {
       rows.fail(
-          fmt::format("{} is \"{}\", expected an integer", kHubIndex, value.text.substr(0, 60)));
+          fmt::format("{} is {}, expected an integer", kHubIndex, quoted_excerpt(value.text)));
     }
     return index;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "common/base/printable.h"
 #include "common/base/result.h"
 
 namespace tilewright::tasks::own_files {
@@ -44,7 +45,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
       has_numbers_ || value.kind == ValueKind::kInteger || value.kind == ValueKind::kReal;
   if (has_strings_ && has_numbers_) {
     rows.fail(fmt::format("the label {} is a {}, expected a {} as in the rows before",
-                          value.text.substr(0, 60), is_string ? "string" : "number",
+                          excerpt(value.text), is_string ? "string" : "number",
                           is_string ? "number" : "string"));
   }
   const bool is_number = may_be_number(value.kind) && parse<double>(value.text).has_value();
@@ -52,8 +53,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                   parse<std::int64_t>(value.text).has_value();
   if (!is_number && all_numbers_) {
     all_numbers_ = false;
-    not_a_number_ =
-        fmt::format("{}: the label is \"{}\"", rows.location(), value.text.substr(0, 60));
+    not_a_number_ = fmt::format("{}: the label is {}", rows.location(), quoted_excerpt(value.text));
   }
   if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
 }
@@ -87,8 +87,8 @@ Labels LabelFinder::finish(const RowSource& rows) const {
     labels.names.assign(distinct_.begin(), distinct_.end());
   }
   if (labels.names.size() < 2) {
-    fail(fmt::format("all labels are \"{}\", expected at least two different ones",
-                     std::string_view(labels.names.front()).substr(0, 60)));
+    fail(fmt::format("all labels are {}, expected at least two different ones",
+                     quoted_excerpt(labels.names.front())));
   }
   return labels;
 }

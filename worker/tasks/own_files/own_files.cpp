@@ -6,7 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/contract/training_checks.h"
 #include "worker/tasks/own_files/labels.h"
 #include "worker/tasks/rows/text_file.h"
 #include "worker/tasks/sentences/sentence_task.h"
@@ -20,6 +22,7 @@ using sentences::number_of;
 using sentences::sentence_of;
 
 constexpr std::string_view kLabel = "label";
+constexpr std::string_view kOtherTask = "; for question answering set --task_name squad";
 
 struct SplitFile {
   Split split;
@@ -91,7 +94,7 @@ Table read_training_rows(const TaskOptions& options) {
   const std::unique_ptr<RowSource> rows = open(options, {Split::kTrain});
   Table table;
   table.sentences = sentence_columns(*rows);
-  const std::size_t label = rows->column(kLabel);
+  const std::size_t label = rows->column(kLabel, kOtherTask);
   std::vector<std::size_t> columns;
   for (const std::string& name : table.sentences) columns.push_back(rows->column(name));
   std::vector<bool> has_text(columns.size());
@@ -159,7 +162,7 @@ class OwnFilesTask : public sentences::SentenceTask {
     const bool has_labels = part.split != Split::kTest;
     std::vector<std::size_t> columns;
     for (const std::string& name : table_.sentences) columns.push_back(rows->column(name));
-    const std::size_t label = has_labels ? rows->column(kLabel) : 0;
+    const std::size_t label = has_labels ? rows->column(kLabel, kOtherTask) : 0;
     Examples examples;
     while (rows->next()) {
       Example example;
@@ -184,8 +187,8 @@ class OwnFilesTask : public sentences::SentenceTask {
     const auto found = ids_.find(label_name(table_.labels.type, value));
     if (found != ids_.end()) return found->second;
     const bool is_models = options_.train_file.empty() && !options_.open_rows;
-    rows.fail(fmt::format("the label is \"{}\", expected one of the {}: {}",
-                          value.text.substr(0, 60), is_models ? "model" : "training file",
+    rows.fail(fmt::format("the label is {}, expected one of the {}: {}", quoted_excerpt(value.text),
+                          is_models ? "model" : "training file",
                           sentences::format_labels(label_names())));
   }
 
@@ -204,8 +207,7 @@ std::unique_ptr<const Task> make_task(const TaskOptions& options) {
   for (const SplitFile& file : files_of(options)) {
     if (file.path.empty() || has_row_suffix(file.path)) continue;
     throw Failure(ExitCode::kUsage,
-                  fmt::format("--{}={}: expected a file that ends in .csv, .tsv, .json or .jsonl",
-                              file.flag, file.path));
+                  fmt::format("--{}={}: expected {}", file.flag, file.path, kExpectedRowSuffix));
   }
   Table table = has_training_rows ? read_training_rows(options) : read_header(options);
   return std::make_unique<OwnFilesTask>(options, std::move(table));

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "worker/tasks/rows/text_file.h"
 
@@ -101,7 +102,7 @@ class RowHandler : public nlohmann::json_sax<json> {
     auto& cells = rows_.back().cells;
     if (cells.size() <= column_) cells.resize(column_ + 1);
     if (!seen_.insert(column_).second) {
-      fail(fmt::format("the object has two members \"{}\"", found->first.substr(0, 60)));
+      fail(fmt::format("the object has two members {}", quoted_excerpt(found->first)));
     }
     return true;
   }
@@ -220,7 +221,7 @@ JsonRows::JsonRows(const std::filesystem::path& path) : name_(path.string()) {
     }
     if (position.at == end) handler.fail("the file ends within a JSON value, expected its end");
     handler.fail(
-        fmt::format("found \"{}\", which is not valid JSON", handler.last_token().substr(0, 60)));
+        fmt::format("found {}, which is not valid JSON", quoted_excerpt(handler.last_token())));
   }
   if (rows_.empty()) fail_without_rows(name_);
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/base/result.h"
+#include "common/contract/training_checks.h"
 #include "worker/tasks/rows/csv.h"
 #include "worker/tasks/rows/json.h"
 #include "worker/tasks/rows/tsv.h"
@@ -19,15 +20,15 @@ std::optional<std::size_t> RowSource::find_column(std::string_view name) const {
   return static_cast<std::size_t>(found - columns().begin());
 }
 
-std::size_t RowSource::column(std::string_view wanted) const {
+std::size_t RowSource::column(std::string_view wanted, std::string_view advice) const {
   const std::optional<std::size_t> found = find_column(wanted);
   if (found) return *found;
   std::vector<std::string> listed(
       columns().begin(), columns().begin() + std::min<std::ptrdiff_t>(std::ssize(columns()), 20));
   throw Failure(ExitCode::kData,
-                fmt::format("{}: the column \"{}\" is missing, found \"{}\"{}", name(), wanted,
+                fmt::format("{}: the column \"{}\" is missing, found \"{}\"{}{}", name(), wanted,
                             fmt::join(listed, "\", \""),
-                            listed.size() < columns().size() ? " and others" : ""));
+                            listed.size() < columns().size() ? " and others" : "", advice));
 }
 
 void RowSource::fail(const std::string& message) const {
@@ -39,13 +40,7 @@ std::unique_ptr<RowSource> open_rows(const std::string& path) {
   if (suffix == ".csv") return std::make_unique<CsvRows>(path);
   if (suffix == ".tsv") return std::make_unique<TsvRows>(path);
   if (suffix == ".json" || suffix == ".jsonl") return std::make_unique<JsonRows>(path);
-  throw Failure(ExitCode::kData,
-                fmt::format("{}: expected a file that ends in .csv, .tsv, .json or .jsonl", path));
-}
-
-bool has_row_suffix(std::string_view path) {
-  const std::string suffix = std::filesystem::path(path).extension();
-  return suffix == ".csv" || suffix == ".tsv" || suffix == ".json" || suffix == ".jsonl";
+  throw Failure(ExitCode::kData, fmt::format("{}: expected {}", path, kExpectedRowSuffix));
 }
 
 }  // namespace tilewright::tasks

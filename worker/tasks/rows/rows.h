@@ -53,8 +53,8 @@ class RowSource {
   virtual std::string location() const = 0;
 
   std::optional<std::size_t> find_column(std::string_view name) const;
-  // Throws Failure(kData), which lists the columns, if it is missing.
-  std::size_t column(std::string_view name) const;
+  // Throws Failure(kData), which lists the columns and ends with `advice`, if it is missing.
+  std::size_t column(std::string_view name, std::string_view advice = {}) const;
   // Throws Failure(kData) with the message "LOCATION: MESSAGE".
   [[noreturn]] void fail(const std::string& message) const;
 
@@ -62,10 +62,7 @@ class RowSource {
   RowSource() = default;
 };
 
-// Reads a file as its suffix says: .csv, .tsv, .json or .jsonl. Throws Failure(kData).
+// Reads a file as its suffix says; has_row_suffix() knows the same. Throws Failure(kData).
 std::unique_ptr<RowSource> open_rows(const std::string& path);
-
-// Whether open_rows() knows the suffix.
-bool has_row_suffix(std::string_view path);
 
 }  // namespace tilewright::tasks

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "worker/tasks/rows/rows.h"
 #include "worker/text/utf8.h"
 
@@ -60,8 +61,8 @@ void check_header(const std::string& file, const std::vector<std::string>& colum
   for (const std::string& name : columns) {
     if (name.empty() || names.insert(name).second) continue;
     throw Failure(ExitCode::kData,
-                  fmt::format("{}: two columns are named \"{}\", expected different names", file,
-                              std::string_view(name).substr(0, 60)));
+                  fmt::format("{}: two columns are named {}, expected different names", file,
+                              quoted_excerpt(name)));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 
 namespace tilewright::tasks::sentences {
@@ -58,7 +59,7 @@ Metrics score_all(const std::vector<TaskMetric>& metrics, std::span<const T> pre
     sum += found.back().second;
   }
   if (found.size() > 1) {
-    found.emplace_back("combined_score", sum / static_cast<double>(metrics.size()));
+    found.emplace_back(kCombinedScore, sum / static_cast<double>(metrics.size()));
   }
   return found;
 }
@@ -148,10 +149,11 @@ std::map<std::string, std::string> SentenceTask::prediction_files(
   return files;
 }
 
-std::vector<Baseline> SentenceTask::baselines(const std::filesystem::path& data_dir) const {
+std::vector<Baseline> SentenceTask::baselines(const std::filesystem::path& data_dir,
+                                              std::size_t max_samples) const {
   if (!has_rows({Split::kTrain}, data_dir) || !has_rows({Split::kDev}, data_dir)) return {};
   const std::vector<Example> train = read_examples({Split::kTrain}, data_dir, 0).rows;
-  const std::vector<Example> dev = read_examples({Split::kDev}, data_dir, 0).rows;
+  const std::vector<Example> dev = read_examples({Split::kDev}, data_dir, max_samples).rows;
   if (is_regression()) {
     // A constant has no correlation with anything.
     if (metrics_ != std::vector{TaskMetric::kMeanSquaredError}) return {};
@@ -187,17 +189,16 @@ float number_of(const RowSource& source, std::string_view column, const Value& v
   const bool is_number = value.kind == ValueKind::kField || value.kind == ValueKind::kInteger ||
                          value.kind == ValueKind::kReal;
   if (!is_number || error != std::errc() || stop != end || !std::isfinite(number)) {
-    source.fail(fmt::format("the {} is \"{}\", expected a finite number", column,
-                            value.text.substr(0, 60)));
+    source.fail(
+        fmt::format("the {} is {}, expected a finite number", column, quoted_excerpt(value.text)));
   }
   return number;
 }
 
 std::string_view sentence_of(const RowSource& source, std::string_view column, const Value& value) {
   if (value.kind == ValueKind::kField || value.kind == ValueKind::kString) return value.text;
-  source.fail(fmt::format(
-      "the column \"{}\" is {}, expected a string", column,
-      value.kind == ValueKind::kMissing ? std::string_view("missing") : value.text.substr(0, 60)));
+  source.fail(fmt::format("the column \"{}\" is {}, expected a string", column,
+                          value.kind == ValueKind::kMissing ? "missing" : excerpt(value.text)));
 }
 
 std::string format_labels(std::span<const std::string> labels) {

@@ -42,7 +42,8 @@ class SentenceTask : public Task {
   Scores score(const DataPart& part, std::span<const float> logits,
                const Dataset& dataset) const override;
   // Empty if there are no training rows.
-  std::vector<Baseline> baselines(const std::filesystem::path& data_dir) const override;
+  std::vector<Baseline> baselines(const std::filesystem::path& data_dir,
+                                  std::size_t max_samples) const override;
 
  protected:
   // `label_names`: empty for a regression.

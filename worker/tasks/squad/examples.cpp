@@ -6,20 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/base/result.h"
-#include "common/base/strings.h"
 #include "worker/tasks/squad/python_text.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::tasks::squad {
 namespace {
-
-// Enough of a text to recognise it in a message.
-std::string shortened(std::string_view text) {
-  constexpr std::size_t kShown = 60;
-  if (text.size() <= kShown) return std::string(text);
-  return fmt::format("{}...", text.substr(0, utf8_prefix_length(text, kShown)));
-}
 
 bool is_at(std::string_view context, std::size_t byte, std::string_view text) {
   return byte <= context.size() && context.compare(byte, text.size(), text) == 0;
@@ -44,7 +37,7 @@ ExamplesBuilder::ExamplesBuilder(std::string source, std::size_t max_questions)
 
 void ExamplesBuilder::fail(const std::string& id, const std::string& message) const {
   throw Failure(ExitCode::kData,
-                fmt::format("{}: question \"{}\": {}", source_, shortened(id), message));
+                fmt::format("{}: question {}: {}", source_, quoted_excerpt(id), message));
 }
 
 const std::string& ExamplesBuilder::last_id() const {
@@ -85,19 +78,20 @@ void ExamplesBuilder::check_answer(const Question& question, const Answer& answe
   if (start <= characters.size() && is_at(context, characters.byte_of(start), text)) return;
   const std::size_t found = context.find(text);
   if (found == std::string_view::npos) {
-    fail(id, fmt::format("the answer \"{}\" does not occur in its context", shortened(text)));
+    fail(id, fmt::format("the answer {} does not occur in its context", quoted_excerpt(text)));
   }
   const auto fail_with_unit = [&](const char* unit, std::size_t byte) {
-    fail(id, fmt::format("answer_start {} of \"{}\" is an offset in {}, expected {}, the offset in "
+    fail(id, fmt::format("answer_start {} of {} is an offset in {}, expected {}, the offset in "
                          "Unicode code points",
-                         start, shortened(text), unit, count_code_points(context.substr(0, byte))));
+                         start, quoted_excerpt(text), unit,
+                         count_code_points(context.substr(0, byte))));
   };
   if (is_at(context, start, text)) fail_with_unit("bytes", start);
   const auto utf16 = byte_of_utf16(context, start);
   if (utf16 && is_at(context, *utf16, text)) fail_with_unit("UTF-16 code units", *utf16);
-  fail(id, fmt::format("the answer \"{}\" is not at answer_start {} of its context but at {}; "
+  fail(id, fmt::format("the answer {} is not at answer_start {} of its context but at {}; "
                        "offsets count Unicode code points from 0",
-                       shortened(text), start, count_code_points(context.substr(0, found))));
+                       quoted_excerpt(text), start, count_code_points(context.substr(0, found))));
 }
 
 std::size_t ExamplesBuilder::add_context(std::string context) {

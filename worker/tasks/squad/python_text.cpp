@@ -6,6 +6,7 @@
 #include <array>
 
 #include "common/base/check.h"
+#include "worker/text/characters.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::tasks::squad {
@@ -76,13 +77,7 @@ bool is_final_sigma(std::string_view text, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-bool is_python_space(char32_t c) {
-  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
-  if (c == 0x85) return true;
-  const utf8proc_category_t kind = category(c);
-  return kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL ||
-         kind == UTF8PROC_CATEGORY_ZP;
-}
+bool is_python_space(char32_t c) { return (c >= 0x1C && c <= 0x1F) || text::is_whitespace(c); }
 
 bool is_python_word(char32_t c) {
   switch (category(c)) {

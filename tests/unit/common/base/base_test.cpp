@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/files.h"
+#include "common/base/mapped_file.h"
 #include "common/base/random.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
@@ -38,6 +39,32 @@ TEST(Files, NameTheMissingOrOversizedFile) {
   EXPECT_NE(read_file(path, 100, ExitCode::kData).error().message.find("larger than 100 bytes"),
             std::string::npos);
   EXPECT_FALSE(read_file(directory.path(), 100, ExitCode::kData).ok());
+}
+
+// A clone of a Hugging Face repository that was made without Git LFS.
+TEST(Files, ThatAreGitLfsPointersAreRefused) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model.safetensors";
+  ASSERT_TRUE(write_file_atomically(path,
+                                    "version https://git-lfs.github.com/spec/v1\n"
+                                    "oid sha256:53aa51172d142c89d9012cce15ae4d6cc0ca6895895114\n"
+                                    "size 90868376\n")
+                  .ok());
+  const std::string expected = path.string() +
+                               ": is a Git LFS pointer, expected the file itself: run git lfs pull "
+                               "in its repository, or give the repository's name on the Hugging "
+                               "Face hub";
+  const auto read = read_file(path, 1000, ExitCode::kModel);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ExitCode::kModel);
+  EXPECT_EQ(read.error().message, expected);
+  try {
+    const MappedFile mapped(path, ExitCode::kWeights);
+    ADD_FAILURE() << "mapped";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kWeights);
+    EXPECT_EQ(failure.what(), expected);
+  }
 }
 
 TEST(Files, FailedWriteReturnsAnOutputError) {

@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "common/base/printable.h"
+
 namespace tilewright {
 namespace {
 
@@ -21,6 +23,24 @@ TEST(Utf8PrefixLength, NeverSplitsACharacter) {
     EXPECT_EQ(utf8_prefix_length(text, most), expected[most]) << most;
   }
   EXPECT_EQ(utf8_prefix_length("\x80\x80\x80", 2), 0U) << "continuation bytes without a lead byte";
+}
+
+TEST(Utf8SequenceLength, CountsTheBytesOfAValidSequence) {
+  EXPECT_EQ(utf8_sequence_length("az"), 1U);
+  EXPECT_EQ(utf8_sequence_length("\u00e4z"), 2U);
+  EXPECT_EQ(utf8_sequence_length("\u20acz"), 3U);
+  EXPECT_EQ(utf8_sequence_length("\U0001f600z"), 4U);
+  for (const char* invalid : {"\x80", "\xC1\xBF", "\xE0\x80\x80", "\xE2\x82", "\xE2\x82z",
+                              "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"}) {
+    EXPECT_EQ(utf8_sequence_length(invalid), 0U) << printable(invalid);
+  }
+}
+
+TEST(IsUtf8, LooksAtTheWholeText) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("a\u00e4\u20ac\U0001f600"));
+  EXPECT_FALSE(is_utf8("caf\xE9"));
+  EXPECT_FALSE(is_utf8("\xE9\x63"));
 }
 
 TEST(SubstringBetween, UsesTheFirstStartAndTheNextEnd) {

@@ -38,5 +38,35 @@ TEST(Tasks, EntriesAreComplete) {
   }
 }
 
+TEST(TaskOfDataset, IsItsNameOrItsConfiguration) {
+  EXPECT_EQ(task_of_dataset("rajpurkar/squad_v2", "").task, "squad_v2");
+  EXPECT_EQ(task_of_dataset("data:glue/", "MRPC").task, "mrpc");
+  EXPECT_EQ(task_of_dataset("glue", "squad").wrong_flag, "dataset_config_name");
+  EXPECT_EQ(task_of_dataset("glue", "squad").message,
+            "found squad, expected the task of the data set glue: one of ax, cola, mnli, mrpc, "
+            "qnli, qqp, rte, sst2, stsb, wnli");
+  EXPECT_EQ(task_of_dataset("imdb", "").wrong_flag, "dataset_name");
+}
+
+TEST(TaskOfDataset, IsTheTaskThatIsGivenUnlessItIsKnownToBeAnother) {
+  EXPECT_EQ(task_of_dataset("glue", "", "mrpc").task, "mrpc");
+  EXPECT_EQ(task_of_dataset("my/mirror", "", "mrpc").task, "mrpc");
+  EXPECT_EQ(task_of_dataset("squad", "", "squad").task, "squad");
+  const DatasetTask name = task_of_dataset("squad", "", "mrpc");
+  EXPECT_EQ(name.task, "");
+  EXPECT_EQ(name.wrong_flag, "dataset_name");
+  EXPECT_EQ(name.message, "found squad, expected a data set of the task mrpc");
+  EXPECT_EQ(task_of_dataset("glue", "sst2", "mrpc").wrong_flag, "dataset_config_name");
+}
+
+TEST(EvaluationMetrics, AreThoseOfTheTask) {
+  using Names = std::vector<std::string_view>;
+  EXPECT_EQ(evaluation_metrics("mrpc", false), (Names{"accuracy", "f1", "combined_score"}));
+  EXPECT_EQ(evaluation_metrics("cola", false), (Names{"matthews_correlation"}));
+  EXPECT_EQ(evaluation_metrics("", false), (Names{"accuracy", "mse"}));
+  EXPECT_EQ(evaluation_metrics("squad", false), (Names{"exact_match", "f1"}));
+  EXPECT_EQ(evaluation_metrics("squad", true), evaluation_metrics("squad_v2", false));
+}
+
 }  // namespace
 }  // namespace tilewright

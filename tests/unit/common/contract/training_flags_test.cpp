@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/support/paths.h"
@@ -203,6 +204,101 @@ TEST(TrainingArguments, AcceptTheCommandsOfTheCpuGuides) {
   }
 }
 
+// From tests/golden/train/write_goldens.py.
+nlohmann::json arguments_golden() {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/arguments.json");
+  return nlohmann::json::parse(file);
+}
+
+TEST(TrainingArguments, AreThoseOfHfArgumentParser) {
+  const nlohmann::json golden = arguments_golden();
+  for (const nlohmann::json& one : golden.at("command_lines")) {
+    const auto parsed = parse(one.at("words").get<std::vector<std::string>>());
+    ASSERT_EQ(parsed.ok(), !one.contains("error"))
+        << one.at("words") << (parsed.ok() ? "" : ": " + parsed.error().message);
+    if (!parsed.ok()) continue;
+    for (const auto& [name, value] : one.at("fields").items()) {
+      const TrainingFlag* flag = find_training_flag(name);
+      ASSERT_NE(flag, nullptr) << name;
+      EXPECT_EQ(parsed->is_set(name), !flag->refused) << one.at("words");
+      if (!flag->works()) continue;
+      EXPECT_EQ(parsed->value_of(*flag), *normalize_flag_value(*flag, value.dump()))
+          << one.at("words");
+    }
+  }
+}
+
+TEST(TrainingArguments, AcceptTheBeginningOfANameThatNoOtherNameHas) {
+  const auto parsed =
+      parse({"--task", "mrpc", "--per-gpu-train", "3", "--overwrite_output", "--use_ip", "--no_cud",
+             "True", "--no_use_fast", "--no_pad", "--seed=1"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->settings().task_name, "mrpc");
+  EXPECT_EQ(parsed->settings().per_device_train_batch_size, 3);
+  EXPECT_TRUE(parsed->settings().overwrite_output_dir);
+  EXPECT_FALSE(parsed->settings().pad_to_max_length);
+  EXPECT_TRUE(parsed->is_set("pad_to_max_length"));
+  EXPECT_EQ(parsed->note(),
+            "--no_cuda, --use_ipex, --use_fast_tokenizer: no effect, see docs/reference.md");
+  EXPECT_EQ(parse({"--eval_s=5"}).error().message,
+            "--eval_s: ambiguous flag, expected one of --eval_strategy, --eval_steps");
+  EXPECT_EQ(parse({"--num_train=x"}).error().message,
+            "--num_train: found x, expected a number from 0 to 1000000");
+}
+
+TEST(TrainingArguments, TakeABooleanUseAuthTokenForNoToken) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--use_auth_token"},
+                                                {"--use_auth_token", "True"},
+                                                {"--use_auth_token=no"},
+                                                {"--no_use_auth_token"}}) {
+    const auto parsed = parse(words);
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+    EXPECT_EQ(parsed->settings().token, "");
+    EXPECT_EQ(parsed->note(), "--use_auth_token: no effect, see docs/reference.md");
+  }
+  const auto token = parse({"--use_auth_token", "hf_abc", "--seed=1"});
+  ASSERT_TRUE(token.ok()) << token.error().message;
+  EXPECT_EQ(token->settings().token, "hf_abc");
+  EXPECT_TRUE(token->is_set("token"));
+  EXPECT_EQ(token->note(), "");
+  EXPECT_FALSE(find_training_flag("use_auth_token")->in_manifest()) << "it may be a token";
+}
+
+TEST(TrainingArguments, AcceptSeveralWordsOfReportTo) {
+  const auto parsed = parse({"--report_to", "wandb", "tensorboard", "--seed", "1"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->settings().seed, 1);
+  EXPECT_EQ(parse({"--run_name", "a", "b"}).error().message,
+            "found the argument \"b\", expected --flag=value");
+}
+
+TEST(TrainingArguments, AcceptValuesThatSwitchARefusedFlagOff) {
+  for (const char* value : {"", "None", "{}", "[]", "{ }"}) {
+    EXPECT_TRUE(parse({fmt::format("--lr_scheduler_kwargs={}", value)}).ok()) << value;
+  }
+  EXPECT_TRUE(parse({R"(--accelerator_config={"even_batches": true})"}).ok());
+  for (const char* value : {R"({"split_batches": true})", R"({"batches": false})", R"([false])",
+                            "accelerate.json", "{"}) {
+    EXPECT_EQ(parse({fmt::format("--accelerator_config={}", value)}).error().message,
+              "--accelerator_config: not supported: Tilewright does not use accelerate");
+  }
+}
+
+TEST(TrainingArguments, ExpandTheHomeDirectoryInPathsOnly) {
+  auto parsed = parse({"--output_dir=~/out", "--data_dir=~", "--train_file=a/~/b", "--run_name=~/x",
+                       "--model_name_or_path=~/model", "--cache_dir=~other/cache"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  parsed->expand_home([](const char* name) {
+    return std::string(name) == "HOME" ? std::string("/home/~/me") : std::string();
+  });
+  EXPECT_EQ(parsed->settings().output_dir, "/home/~/me/out");
+  EXPECT_EQ(parsed->settings().data_dir, "/home/~/me");
+  EXPECT_EQ(parsed->settings().train_file, "a/~/b");
+  EXPECT_EQ(parsed->settings().run_name, "~/x");
+  EXPECT_EQ(parsed->settings().model_name_or_path, "/home/~/me/model");
+  EXPECT_EQ(parsed->settings().cache_dir, "~other/cache");
+}
+
 class ArgumentFile : public ::testing::Test {
  protected:
   std::string write(const std::string& text) {
@@ -241,8 +337,10 @@ TEST_F(ArgumentFile, IsReadAsTheFirstWordOrAfterConfig) {
 }
 
 TEST_F(ArgumentFile, RejectsOtherContentWithOneSentence) {
-  EXPECT_EQ(error_of("{"), "found invalid JSON, expected a JSON object of flags");
+  EXPECT_EQ(error_of("{"), "found invalid JSON at byte 2, expected a JSON object of flags");
   EXPECT_EQ(error_of("[1]"), "found array, expected a JSON object of flags");
+  EXPECT_EQ(error_of("{\"run_name\": \"caf\xE9\"}"),
+            "found bytes that are not UTF-8, expected a JSON object of flags");
   EXPECT_EQ(error_of(R"({"max_steps": "10"})"),
             "max_steps: found \"10\", expected an integer of at least 1, or -1; write it without "
             "quotes");
@@ -256,6 +354,30 @@ TEST_F(ArgumentFile, RejectsOtherContentWithOneSentence) {
   EXPECT_EQ(error_of(R"({"fp16": true})"),
             "--fp16: not supported: use bf16, which needs no loss scaling");
   EXPECT_EQ(parse({directory_.path() / "none.json"}).error().code, ExitCode::kUsage);
+}
+
+TEST_F(ArgumentFile, MayBeADumpedTrainingArguments) {
+  const nlohmann::json dumped = arguments_golden().at("dumped");
+  const auto parsed = parse({write(dumped.dump())});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->settings().max_steps, 10);
+  EXPECT_EQ(parsed->settings().logging_steps, 500);
+  EXPECT_EQ(error_of(R"({"fsdp": ["full_shard"]})"),
+            "--fsdp: not supported: each worker holds all weights");
+  EXPECT_EQ(error_of(R"({"accelerator_config": {"split_batches": true}})"),
+            "--accelerator_config: not supported: Tilewright does not use accelerate");
+  EXPECT_EQ(error_of(R"({"seed": []})"),
+            "seed: found [], expected an integer from 0 to 4294967295");
+}
+
+TEST_F(ArgumentFile, NeedsFullNames) {
+  EXPECT_EQ(error_of(R"({"num_train": 2})"),
+            "--num_train: unknown flag; did you mean --num_train_epochs?");
+}
+
+TEST_F(ArgumentFile, TakesABooleanUseAuthTokenForNoToken) {
+  EXPECT_EQ(parse({write(R"({"use_auth_token": true})")})->settings().token, "");
+  EXPECT_EQ(parse({write(R"({"use_auth_token": "hf_abc"})")})->settings().token, "hf_abc");
 }
 
 struct Refusal {
@@ -297,7 +419,16 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
       {{"--seed=1", "arguments.json"},
        "found the argument \"arguments.json\", expected --flag=value"},
       {{"--gemm_backend=mkl"}, "--gemm_backend: found mkl, expected one of native, onednn"},
+      {{"--run_name", "caf\xE9"}, "--run_name: found caf\\xe9, expected UTF-8 text"},
+      {{"--output_dir=\xFF"}, "--output_dir: found \\xff, expected UTF-8 text"},
       {{"--max_steps=0"}, "--max_steps: found 0, expected an integer of at least 1, or -1"},
+      {{"--logging_steps=1.5"},
+       "--logging_steps: found 1.5, expected an integer of at least 1, or a fraction below 1 of "
+       "all steps"},
+      {{"--save_steps=-0.5"},
+       "--save_steps: found -0.5, expected an integer, or a fraction below 1 of all steps"},
+      {{"--max_seq_length=1000001"},
+       "--max_seq_length: found 1000001, expected an integer from 4 to 1000000"},
   };
   for (const Refusal& refusal : refusals) {
     const auto parsed = parse(refusal.words);

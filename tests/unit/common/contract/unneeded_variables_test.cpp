@@ -34,11 +34,11 @@ TEST_P(UnneededVariable, IsNamedWithItsReason) {
 // Each variable of the guides and of issue threads about them that has no effect here.
 INSTANTIATE_TEST_SUITE_P(
     All, UnneededVariable,
-    ::testing::Values(Case{"KMP_HW_SUBSET=1T", "no OpenMP runtime"},
-                      Case{"KMP_AFFINITY=granularity=fine,compact,1,0", "no OpenMP runtime"},
-                      Case{"KMP_BLOCKTIME=1", "no OpenMP runtime"},
-                      Case{"GOMP_CPU_AFFINITY=0-3", "no OpenMP runtime"},
-                      Case{"OMP_PROC_BIND=true", "no OpenMP runtime"},
+    ::testing::Values(Case{"KMP_HW_SUBSET=1T", "only oneDNN uses OpenMP"},
+                      Case{"KMP_AFFINITY=granularity=fine,compact,1,0", "only oneDNN uses OpenMP"},
+                      Case{"KMP_BLOCKTIME=1", "only oneDNN uses OpenMP"},
+                      Case{"GOMP_CPU_AFFINITY=0-3", "only oneDNN uses OpenMP"},
+                      Case{"OMP_PROC_BIND=true", "only oneDNN uses OpenMP"},
                       Case{"CCL_WORKER_COUNT=1", "exchanges gradients itself"},
                       Case{"CCL_WORKER_AFFINITY=0,1,2,3,32,33,34,35", "exchanges gradients"},
                       Case{"CCL_ATL_TRANSPORT=ofi", "exchanges gradients itself"},

@@ -45,6 +45,33 @@ TEST(Interpret, ReadsPythonWithAScript) {
   EXPECT_FALSE(command_of({"python3", "-u", "/workspace/x/run_glue.py"}).question_answering);
 }
 
+// As run_qa.py: question answering, whatever the files hold.
+TEST(Interpret, RunQaWithFilesOfOnesOwnImpliesItsTask) {
+  const auto task_of = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"python", "run_qa.py"});
+    return command_of(words).task;
+  };
+  EXPECT_EQ(task_of({"--train_file", "train.json", "--do_train"}), "squad");
+  EXPECT_EQ(task_of({"--validation-file=dev.json"}), "squad");
+  EXPECT_EQ(task_of({"--test_file=t.json", "--version_2_with_negative"}), "squad_v2");
+  EXPECT_EQ(task_of({"--test_file=t.json", "--version_2_with_negative", "False"}), "squad");
+  EXPECT_EQ(task_of({"--train_file=t.json", "--dataset_name=squad_v2"}), "");
+  EXPECT_EQ(task_of({"--train_file=t.json", "--task_name=squad"}), "");
+  EXPECT_EQ(task_of({"--do_train"}), "") << "run_qa.py needs a data set or files";
+  EXPECT_EQ(task_of({"flags.json", "--train_file=t.json"}), "") << "the file may name the task";
+  EXPECT_EQ(task_of({"--train_file=t.json", "--config", "flags.json"}), "");
+  EXPECT_EQ(command_of({"python", "run_glue.py", "--train_file=t.json"}).task, "");
+
+  const Command command = command_of({"torchrun", "run_qa.py", "--train_file=t.json", "--bf16"});
+  EXPECT_THAT(command.arguments, ElementsAre("--train_file=t.json", "--bf16"));
+  EXPECT_THAT(train_arguments(command),
+              ElementsAre("--train_file=t.json", "--bf16", "--task_name=squad"));
+  EXPECT_EQ(describe(command),
+            "torchrun run_qa.py: runs natively as tilewright-worker train --task_name=squad");
+  EXPECT_THAT(train_arguments(command_of({"python", "run_glue.py", "--bf16"})),
+              ElementsAre("--bf16"));
+}
+
 TEST(Interpret, ReadsTorchrun) {
   for (const std::vector<std::string>& program :
        {std::vector<std::string>{"torchrun"},

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
-Environment environment(const Variables& variables) {
+GetVariable environment(const Variables& variables) {
   return [variables](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::string() : found->second;

@@ -33,7 +33,6 @@ class History {
     settings_.min_world = 1 + pick(2);
     settings_.max_world = settings_.min_world + pick(4);
     settings_.expected = settings_.min_world + pick(settings_.max_world - settings_.min_world + 1);
-    settings_.growth = pick(4) == 0 ? Growth::kAtNextEpoch : Growth::kAtBoundary;
     if (pick(4) == 0) settings_.reconnect_timeout = {};
     settings_.exact = pick(2) == 0;
     highest_ = static_cast<Epoch>(pick(3));
@@ -245,12 +244,12 @@ class History {
     }
   }
 
-  // An epoch runs with all members up to the maximum; with kAtNextEpoch, with at least the minimum.
+  // An epoch runs with all members up to the maximum.
   bool settled() const {
     if (state_.phase != Phase::kRunning) return false;
     const std::size_t all = std::min<std::size_t>(usable_members(), settings_.max_world);
     // An epoch may exceed a maximum that was lowered after it formed.
-    return state_.settings.growth == Growth::kAtNextEpoch || state_.epoch_members.size() >= all ||
+    return state_.epoch_members.size() >= all ||
            std::ranges::any_of(state_.epoch_members, &EpochMember::finished);
   }
 

@@ -530,15 +530,6 @@ TEST(Membership, InvalidBoundsAreClamped) {
   EXPECT_EQ(job.state.settings.max_world, 3);
 }
 
-TEST(Membership, GrowthAtNextEpochRequestsNoReform) {
-  Job job(1, 3, 2);
-  job.settings.growth = Growth::kAtNextEpoch;
-  job.restart(0);
-  for (int i = 0; i < 3; ++i) job.join(member(i));
-  EXPECT_EQ(job.state.phase, Phase::kRunning);
-  EXPECT_TRUE(job.last.empty());
-}
-
 TEST(Membership, ANewInstanceReplacesTheOldOneWhichIsFenced) {
   Job job = running_pair();
   job.join(member(1, 2));
@@ -552,6 +543,46 @@ TEST(Membership, ANewInstanceReplacesTheOldOneWhichIsFenced) {
   job.handle(Heartbeat{member(1, 1), 1, {}});
   job.handle(ConnectionClosed{member(1, 1), "closed"});
   EXPECT_EQ(job.state, before);
+}
+
+// Its node was cut off: its worker was created elsewhere, then the network was back.
+TEST(Membership, ALostProcessThatReturnsDoesNotReplaceItsReplacement) {
+  for (const bool in_epoch : {false, true}) {
+    Job job = running_pair();
+    const Assignment held = *job.assigned(member(1, 1));
+    job.lose(member(1, 1));
+    ASSERT_EQ(job.all<MemberLost>().size(), 1u);
+    job.join(member(1, 2));
+    if (in_epoch) job.join(member(0), 1);
+    ASSERT_EQ(job.state.phase == Phase::kRunning, in_epoch);
+    for (const bool reconnects : {true, false}) {
+      const State before = job.state;
+      if (reconnects) {
+        job.reconnect(member(1, 1), held);
+      } else {
+        job.join(member(1, 1), 1);
+      }
+      ASSERT_EQ(job.all<Refuse>().size(), 1u);
+      EXPECT_EQ(job.all<Refuse>()[0].to, member(1, 1));
+      EXPECT_TRUE(job.all<EndEpoch>().empty());
+      EXPECT_EQ(job.state.members, before.members);
+      EXPECT_EQ(job.state.epoch_members, before.epoch_members);
+    }
+  }
+}
+
+// After a restart of the coordinator, both are there.
+TEST(Membership, TheProcessOfTheLaterEpochIsTheNewer) {
+  for (const bool old_first : {true, false}) {
+    Job job(1, 2, 2);
+    job.restart(3);
+    job.join(member(1, old_first ? 1 : 2), old_first ? 2 : 3);
+    job.join(member(1, old_first ? 2 : 1), old_first ? 3 : 2);
+    ASSERT_EQ(job.all<Refuse>().size(), 1u);
+    EXPECT_EQ(job.all<Refuse>()[0].to, member(1, 1));
+    ASSERT_TRUE(job.state.members.contains(member(1).process));
+    EXPECT_EQ(job.state.members.at(member(1).process).who, member(1, 2));
+  }
 }
 
 TEST(Membership, StaleMessagesChangeNothing) {

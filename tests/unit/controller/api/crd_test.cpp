@@ -117,7 +117,7 @@ TEST(Crd, HasOnlyFieldsThatTheDecoderReads) {
   object["metadata"] = {{"name", "a"}};
   object["spec"]["worker"]["env"][0].erase("valueFrom");
   object["spec"]["trainer"]["args"] = json::array();  // every flag is a field already
-  const DecodeResult decoded = decode_object(object, true);
+  const DecodeResult decoded = decode_object(object, FieldValidation::kStrict);
   for (const FieldError& error : decoded.errors) ADD_FAILURE() << error.sentence();
 }
 
@@ -171,7 +171,7 @@ TEST(Crd, HasTheDefaultsOfApplyDefaults) {
   TrainJob by_operator = decode_object(object).job;
   apply_defaults(by_operator);
   fill_defaults(object, root_schema());
-  TrainJob by_api_server = decode_object(object, true).job;
+  TrainJob by_api_server = decode_object(object, FieldValidation::kStrict).job;
   // The operator applies these defaults, because they depend on other fields.
   EXPECT_FALSE(by_api_server.spec.elastic_policy.min_replicas);
   EXPECT_FALSE(by_api_server.spec.elastic_policy.max_replicas);
@@ -197,7 +197,13 @@ TEST(Crd, HasATypeAndADescriptionForEveryFlag) {
                                                        : "string";
     EXPECT_EQ(schema["type"], type) << flag.name;
     if (flag.type == FlagType::kChoice) {
-      EXPECT_EQ(schema["enum"], json(flag.choices)) << flag.name;
+      // Every word that the worker accepts: log_level has warning for warn.
+      std::vector<std::string_view> words = flag.choices;
+      for (const ChoiceSynonym& synonym : flag.synonyms) words.push_back(synonym.word);
+      EXPECT_EQ(schema["enum"], json(words)) << flag.name;
+      for (const std::string_view word : words) {
+        EXPECT_TRUE(normalize_flag_value(flag, word).ok()) << flag.name << " " << word;
+      }
     }
     const std::string description = schema.value("description", "");
     EXPECT_FALSE(description.empty()) << flag.name;
@@ -213,6 +219,13 @@ TEST(Crd, HasATypeAndADescriptionForEveryFlag) {
   for (const TrainingFlag& flag : training_flags()) {
     EXPECT_THAT(rule, ::testing::HasSubstr(fmt::format("'__{}'", flag.name)));
   }
+}
+
+TEST(Crd, AcceptsStepsAsIntegersAndAsFractions) {
+  const json schema = schema_of("spec.trainer")["properties"]["logging_steps"];
+  EXPECT_EQ(schema["x-kubernetes-validations"][0]["rule"],
+            "self > 0.0 && self < 1.0 || self >= 1.0 && self <= 1000000000000000.0 && self == "
+            "double(int(self))");
 }
 
 TEST(Crd, RejectsTheVariablesOfTheRuntime) {

@@ -76,6 +76,17 @@ TEST(Decode, SuggestsTheNearestKnownField) {
       {"      memory: 2Gi", "      limits: {cpu: 1}",
        "job.yaml:27: spec.worker.resources.limits: unknown field; did you mean "
        "spec.worker.resources.cpu and .memory?"},
+      {"rdzvBackend: c10d", "rdzvId: a",
+       "job.yaml:8: spec.elasticPolicy.rdzvId: only in a PyTorchJob: the workers rendezvous "
+       "through "
+       "the operator"},
+      {"rdzvBackend: c10d", "standalone: true",
+       "job.yaml:8: spec.elasticPolicy.standalone: only in a PyTorchJob: the workers rendezvous "
+       "through the operator"},
+      {"rdzvBackend: c10d", "metrics: []",
+       "job.yaml:8: spec.elasticPolicy.metrics: only in a PyTorchJob: no HorizontalPodAutoscaler "
+       "is "
+       "created; create one whose scaleTargetRef is the TrainJob"},
       {"  nprocPerNode: 1", "  pytorchReplicaSpecs: {}",
        "job.yaml:6: spec.pytorchReplicaSpecs: unknown field; did you mean spec.worker?"},
       {"    replicas: 2", "    replicas: 2\n    num_train_epochs: 3",
@@ -87,13 +98,16 @@ TEST(Decode, SuggestsTheNearestKnownField) {
 TEST(Decode, ReportsTheTypeItFound) {
   expect_errors({
       {"replicas: 2", "replicas: two",
-       "job.yaml:22: spec.worker.replicas: found the string \"two\", expected an integer"},
+       "job.yaml:22: spec.worker.replicas: found the string \"two\", expected an integer from 1 to "
+       "1000"},
       {"replicas: 2", "replicas: 1.5",
-       "job.yaml:22: spec.worker.replicas: found the number 1.5, expected an integer"},
+       "job.yaml:22: spec.worker.replicas: found the number 1.5, expected an integer from 1 to "
+       "1000"},
       {"replicas: 2", "replicas: [2]",
-       "job.yaml:22: spec.worker.replicas: found a list, expected an integer"},
+       "job.yaml:22: spec.worker.replicas: found a list, expected an integer from 1 to 1000"},
       {"replicas: 2", "replicas: 99999999999999999999",
-       "job.yaml:22: spec.worker.replicas: found the number 1e+20, expected an integer"},
+       "job.yaml:22: spec.worker.replicas: found the number 1e+20, expected an integer from 1 to "
+       "1000"},
       {"image: tilewright-worker:0.1.0", "image: 12",
        "job.yaml:23: spec.worker.image: found the number 12, expected a string (put it in quotes)"},
       {"  name: mrpc", "  name: true",
@@ -110,12 +124,19 @@ TEST(Decode, ReportsTheTypeItFound) {
                    fmt::join(enum_names(RestartPolicy()), ", "))},
       {"memory: 2Gi", "memory: 2GiB",
        "job.yaml:27: spec.worker.resources.memory: found the string \"2GiB\", expected a quantity "
-       "such "
-       "as 2, 500m or 2Gi"},
+       "such as 2, 500m or 2Gi; did you mean 2Gi?"},
       {"memory: 2Gi", "memory: -1",
        "job.yaml:27: spec.worker.resources.memory: found the number -1, expected a quantity such "
-       "as "
-       "2, 500m or 2Gi"},
+       "as 2, 500m or 2Gi, above zero"},
+      {"cpu: 1", "cpu: 0.5",
+       "job.yaml:26: spec.worker.resources.cpu: found the number 0.5, expected \"0.5\" in quotes: "
+       "the API server accepts an integer or a string"},
+      {"cpu: 1", "cpu: \"0.5\"", ""},
+      {"    sharedMemory: 64Mi", "    imagePullSecrets: [regcred]",
+       "job.yaml:28: spec.worker.imagePullSecrets: found the string \"regcred\", expected objects "
+       "such as {name: regcred}"},
+      {"    sharedMemory: 64Mi", "    imagePullSecrets: regcred",
+       "job.yaml:28: spec.worker.imagePullSecrets: found the string \"regcred\", expected a list"},
       {"  runPolicy:\n    cleanPodPolicy: Running", "  runPolicy: Running",
        "job.yaml:12: spec.runPolicy: found the string \"Running\", expected an object"},
       {"    sharedMemory: 64Mi", "    env: {A: b}",
@@ -238,6 +259,18 @@ TEST(Decode, RejectsArgumentsThatNoManifestCanHave) {
       {"learning_rate: 1e-4", "args: [\"--lerning_rate=1e-4\"]",
        "job.yaml:19: spec.trainer.args[0]: --lerning_rate: unknown flag; did you mean "
        "--learning_rate?"},
+      {"learning_rate: 1e-4", "args: [\"--num_train=2\"]",
+       "job.yaml:19: spec.trainer.args[0]: --num_train: unknown flag; did you mean "
+       "--num_train_epochs?"},
+      {"learning_rate: 1e-4", "args: [--use_auth_token, hf_1]",
+       "job.yaml:19: spec.trainer.args[0]: --use_auth_token: must not be set; set HF_TOKEN in "
+       "spec.worker.env from a Secret"},
+      {"learning_rate: 1e-4", "args: [--hub_token, hf_1]",
+       "job.yaml:19: spec.trainer.args[0]: --hub_token: must not be set; set HF_TOKEN in "
+       "spec.worker.env from a Secret"},
+      {"learning_rate: 1e-4", "push_to_hub_token: hf_1",
+       "job.yaml:19: spec.trainer.push_to_hub_token: must not be set; set HF_TOKEN in "
+       "spec.worker.env from a Secret"},
       {"learning_rate: 1e-4", "args: [--use_ipex, \"--a_newer_flag=$(HOME)\"]",
        "job.yaml:19: spec.trainer.args[1]: --a_newer_flag: unknown flag"},
       {"learning_rate: 1e-4", "args: [--do_eval, \"--seed=seven\"]",
@@ -271,10 +304,22 @@ TEST(Decode, RejectsArgumentsThatNoManifestCanHave) {
   });
 }
 
+TEST(Decode, AcceptsStepsAsIntegersAndAsFractions) {
+  expect_errors({
+      {"learning_rate: 1e-4", "save_steps: 50.0", ""},
+      {"learning_rate: 1e-4", "save_steps: 0.1", ""},
+      {"learning_rate: 1e-4", "save_steps: -1", ""},
+      {"learning_rate: 1e-4", "save_steps: 1.5",
+       "job.yaml:19: spec.trainer.save_steps: found 1.5, expected an integer, or a fraction below "
+       "1 of all steps"},
+  });
+}
+
 TEST(Decode, ChecksKindAndApiVersionFirst) {
   expect_errors({
       {"kind: TrainJob", "kind: PyTorchJob",
-       "job.yaml:2: kind: found the string \"PyTorchJob\", expected TrainJob"},
+       "job.yaml:2: kind: found the string \"PyTorchJob\", expected TrainJob; tilewright convert "
+       "makes a TrainJob of a PyTorchJob"},
       {"kind: TrainJob\n", "", "job.yaml: kind: found nothing, expected TrainJob"},
       {"tilewright.dev/v1alpha1", "tilewright.dev/v1",
        "job.yaml:1: apiVersion: found the string \"tilewright.dev/v1\", expected "
@@ -291,8 +336,10 @@ TEST(Decode, ReportsAllErrorsInLineOrder) {
   manifest = with("minReplicas: 1", "minReplicas: one", manifest);
   EXPECT_EQ(
       errors_of(manifest),
-      "job.yaml:9: spec.elasticPolicy.minReplicas: found the string \"one\", expected an integer\n"
-      "job.yaml:22: spec.worker.replicas: found the string \"two\", expected an integer");
+      "job.yaml:9: spec.elasticPolicy.minReplicas: found the string \"one\", expected an integer "
+      "from 1 to 1000\n"
+      "job.yaml:22: spec.worker.replicas: found the string \"two\", expected an integer from 1 to "
+      "1000");
 }
 
 TEST(Decode, TreatsEmptyFieldsAsAbsent) {
@@ -311,11 +358,12 @@ TEST(Decode, TruncatesLongStringsAtCharacterBoundaries) {
 TEST(Decode, IgnoresUnknownFieldsUnlessStrict) {
   nlohmann::json object = to_json(decode_manifest(kManifest).job);
   object["metadata"]["managedFields"] = nlohmann::json::array({{{"manager", "kubectl"}}});
-  EXPECT_TRUE(decode_object(object, true).ok());
+  EXPECT_TRUE(decode_object(object, FieldValidation::kStrict).ok());
   object["spec"]["worker"]["novelty"] = 1;
   EXPECT_TRUE(decode_object(object).ok());
-  ASSERT_EQ(decode_object(object, true).errors.size(), 1u);
-  EXPECT_EQ(decode_object(object, true).errors[0].sentence(), "spec.worker.novelty: unknown field");
+  ASSERT_EQ(decode_object(object, FieldValidation::kStrict).errors.size(), 1u);
+  EXPECT_EQ(decode_object(object, FieldValidation::kStrict).errors[0].sentence(),
+            "spec.worker.novelty: unknown field");
 }
 
 // What a tenant may store must not exhaust the operator: each null is an error with its path.
@@ -431,7 +479,7 @@ TEST(Encode, RoundTripsEveryField) {
   TrainJob job = full_job();
   job.status = full_status();
   job.spec.elastic_policy.rdzv_conf = {{"tls", "true"}};
-  const DecodeResult from_json = decode_object(to_json(job), true);
+  const DecodeResult from_json = decode_object(to_json(job), FieldValidation::kStrict);
   ASSERT_TRUE(from_json.ok()) << sentences(from_json.errors);
   EXPECT_EQ(to_json(from_json.job), to_json(job));
   EXPECT_TRUE(from_json.job == job);

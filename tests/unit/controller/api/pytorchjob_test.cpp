@@ -180,7 +180,7 @@ TEST(PyTorchJob, ReadsObjectsOfANewerVersion) {
   json object = to_json(defaulted(manifest()));
   object["spec"]["somethingNew"] = 1;
   EXPECT_TRUE(decode_pytorchjob(object).ok());
-  EXPECT_FALSE(decode_pytorchjob(object, true).ok());
+  EXPECT_FALSE(decode_pytorchjob(object, FieldValidation::kStrict).ok());
   object["spec"]["pytorchReplicaSpecs"]["Evaluator"] = json::object();
   EXPECT_FALSE(decode_pytorchjob(object).ok());
 }
@@ -240,7 +240,7 @@ spec:
 
 TEST(PyTorchJob, ReadsBackWhatItWrites) {
   const PyTorchJob job = full_pytorchjob();
-  const DecodedPyTorchJob read = decode_pytorchjob(to_json(job), true);
+  const DecodedPyTorchJob read = decode_pytorchjob(to_json(job), FieldValidation::kStrict);
   ASSERT_TRUE(read.ok()) << sentences(read.errors);
   EXPECT_EQ(read.job, job) << to_json(read.job) << "\n" << to_json(job);
   EXPECT_EQ(job.spec.run_policy.common().scheduling_policy->queue, "batch");
@@ -264,17 +264,17 @@ TEST(PyTorchJob, WritesTheStatusAsKubeflowDoes) {
 
 TEST(PyTorchJob, BelongsToTheOperatorThatManagedByNames) {
   PyTorchJob job = defaulted(manifest());
-  EXPECT_TRUE(is_managed_here(job, true));
-  EXPECT_FALSE(is_managed_here(job, false));
+  EXPECT_TRUE(is_managed_here(job, KubeflowOperator::kAbsent));
+  EXPECT_FALSE(is_managed_here(job, KubeflowOperator::kPresent));
   job.spec.run_policy.managed_by = "kubeflow.org/training-operator";
-  EXPECT_TRUE(is_managed_here(job, true));
-  EXPECT_FALSE(is_managed_here(job, false));
+  EXPECT_TRUE(is_managed_here(job, KubeflowOperator::kAbsent));
+  EXPECT_FALSE(is_managed_here(job, KubeflowOperator::kPresent));
   job.spec.run_policy.managed_by = "tilewright.dev/operator";
-  EXPECT_TRUE(is_managed_here(job, true));
-  EXPECT_TRUE(is_managed_here(job, false));
+  EXPECT_TRUE(is_managed_here(job, KubeflowOperator::kAbsent));
+  EXPECT_TRUE(is_managed_here(job, KubeflowOperator::kPresent));
   job.spec.run_policy.managed_by = "kueue.x-k8s.io/multikueue";
-  EXPECT_FALSE(is_managed_here(job, true));
-  EXPECT_FALSE(is_managed_here(job, false));
+  EXPECT_FALSE(is_managed_here(job, KubeflowOperator::kAbsent));
+  EXPECT_FALSE(is_managed_here(job, KubeflowOperator::kPresent));
 }
 
 std::string findings_of(const std::string& yaml) {

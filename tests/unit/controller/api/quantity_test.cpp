@@ -62,6 +62,30 @@ TEST(Quantity, RejectsInvalidQuantities) {
   }
 }
 
+TEST(Quantity, SaysWhatIsWrongWithAString) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"2GB", "; did you mean 2G or 2Gi?"},
+      {"2GiB", "; did you mean 2Gi?"},
+      {"2gb", "; did you mean 2G or 2Gi?"},
+      {"1.5mb", "; did you mean 1.5M or 1.5Mi?"},
+      {"1gi", "; did you mean 1Gi?"},
+      {"64K", "; did you mean 64k or 64Ki?"},
+      {"-2Gi", ", above zero"},
+      {"100000Ei", ", at most 9P"},
+      {"9999999999999999P", ", at most 9P"},
+      {"two", ""},
+      {"", ""},
+      {"1.2.3", ""},
+      {"-", ""},
+      {"5x", ""},
+      {"1 Gi", ""},
+  };
+  for (const auto& [text, hint] : cases) {
+    EXPECT_FALSE(parse_quantity(text).has_value()) << text;
+    EXPECT_EQ(quantity_hint(text), hint) << text;
+  }
+}
+
 TEST(Quantity, ComparesAmountsNotStrings) {
   EXPECT_EQ(*parse_quantity("1Gi"), *parse_quantity("1024Mi"));
   EXPECT_FALSE(*parse_quantity("1G") == *parse_quantity("1Gi"));

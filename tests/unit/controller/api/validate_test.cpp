@@ -276,20 +276,65 @@ TEST(Validate, ChecksPathsAfterExpansion) {
 TEST(Validate, ChecksActionsAndFilesOfYourOwn) {
   expect_errors({
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false",
-       "job.yaml:19: spec.trainer.do_train: found do_train and do_eval false, expected at least "
-       "one of them, or do_predict, true"},
+       "job.yaml:19: spec.trainer.do_train: found do_train=false and do_eval=false, expected at "
+       "least one of them, or do_predict, true"},
       {"learning_rate: 1e-4", "do_train: false\n    do_eval: false\n    do_predict: true", ""},
       {"    data: data:MRPC\n", "    train_file: data:train.csv\n",
        "job.yaml:15: spec.trainer.task: must not be set with files of your own: the GLUE "
        "task mrpc has its own files"},
   });
   const std::string own = with("    task: mrpc\n", "", with("    data: data:MRPC\n", ""));
-  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "train_file: data:train.csv", own)), "");
-  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "test_file: /data/test.tsv", own)),
-            "job.yaml:17: spec.trainer.test_file: found /data/test.tsv, expected "
+  const std::string both = "train_file: data:train.csv\n    validation_file: data:dev.json";
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", both, own)), "");
+  EXPECT_EQ(describe_task(job_of(with("learning_rate: 1e-4", both, own))), "own files");
+  EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "do_predict: true\n    test_file: /data/test.tsv",
+                           own)),
+            "job.yaml:18: spec.trainer.test_file: found /data/test.tsv, expected "
             "VOLUME:relative/path");
-  EXPECT_EQ(describe_task(job_of(with("learning_rate: 1e-4", "train_file: data:a.csv", own))),
-            "own files");
+  const auto own_errors = [&](const char* flags) {
+    return errors_of(with("learning_rate: 1e-4", flags, own));
+  };
+  EXPECT_EQ(own_errors("train_file: data:train.csv"),
+            "job.yaml:14: spec.trainer.validation_file: found nothing, expected the file with the "
+            "examples to evaluate on, or do_train without do_eval");
+  EXPECT_EQ(own_errors("train_file: data:train.csv\n    do_train: true"), "");
+  EXPECT_EQ(own_errors("train_file: data:train.txt\n    do_train: true"),
+            "job.yaml:17: spec.trainer.train_file: found data:train.txt, expected a file that ends "
+            "in .csv, .tsv, .json or .jsonl");
+  EXPECT_EQ(own_errors("train_file: data:train.txt\n    do_train: true\n    doc_stride: 64"), "")
+      << "question answering";
+  EXPECT_EQ(own_errors("train_file: data:$(TILEWRIGHT_JOB_NAME)\n    do_train: true"), "");
+}
+
+// The worker refuses these too, before it reads the model and the data.
+TEST(Validate, ChecksFlagsAgainstEachOther) {
+  expect_errors({
+      {"learning_rate: 1e-4", "load_best_model_at_end: true",
+       "job.yaml:19: spec.trainer.load_best_model_at_end: found load_best_model_at_end with "
+       "eval_strategy=no, expected steps or epoch: the best model is found by evaluations during "
+       "the training"},
+      {"learning_rate: 1e-4", "save_strategy: best",
+       "job.yaml:19: spec.trainer.save_strategy: found save_strategy=best with eval_strategy=no, "
+       "expected steps or epoch: the best model is found by evaluations during the training"},
+      {"learning_rate: 1e-4", "args: [--save_strategy=best]",
+       "job.yaml:19: spec.trainer.save_strategy: found save_strategy=best with eval_strategy=no, "
+       "expected steps or epoch: the best model is found by evaluations during the training"},
+      {"learning_rate: 1e-4", "save_strategy: best\n    eval_strategy: epoch", ""},
+      {"learning_rate: 1e-4", "load_best_model_at_end: true\n    do_predict: true", ""},
+      {"learning_rate: 1e-4",
+       "load_best_model_at_end: true\n    eval_strategy: epoch\n    save_strategy: \"no\"",
+       "job.yaml:19: spec.trainer.load_best_model_at_end: found load_best_model_at_end with "
+       "save_strategy=no, expected steps, epoch or best: the best model is loaded from a "
+       "checkpoint"},
+      {"learning_rate: 1e-4", "gemm_backend: onednn\n    exact: true",
+       "job.yaml:20: spec.trainer.exact: found gemm_backend=onednn with exact=true, expected "
+       "exact=false: oneDNN does not guarantee the same bits for different numbers of rows and "
+       "threads"},
+      {"learning_rate: 1e-4", "eval_strategy: epoch\n    metric_for_best_model: bleu",
+       "job.yaml:20: spec.trainer.metric_for_best_model: found bleu, expected one of loss, "
+       "accuracy, f1, combined_score"},
+      {"learning_rate: 1e-4", "eval_strategy: epoch\n    metric_for_best_model: eval_f1", ""},
+  });
 }
 
 std::vector<std::string> warnings_of(const std::string& manifest, Target target) {
@@ -317,7 +362,7 @@ TEST(Validate, AcceptsNamesOfTheHub) {
   EXPECT_EQ(errors_of(glue),
             "job.yaml:14: spec.trainer.dataset_config_name: found nothing, expected the task of "
             "the data set glue: one of " +
-                all_tasks());
+                fmt::format("{}", fmt::join(glue_task_names(), ", ")));
   EXPECT_EQ(errors_of(with("dataset_name: squad", "dataset_name: data:squad", squad)), "");
   EXPECT_EQ(errors_of(with("learning_rate: 1e-4", "tokenizer_name: bert-base-cased", named)), "");
   for (const char* name : {"/models/bert", "./bert", "a/b/c", "-bert", "bert..base", "b ert"}) {
@@ -332,8 +377,8 @@ TEST(Validate, AcceptsNamesOfTheHub) {
        "job.yaml:14: spec.trainer.model: found nothing, expected VOLUME:relative/path or a name on "
        "the hub such as google-bert/bert-base-uncased"},
       {"learning_rate: 1e-4", "dataset_name: squad",
-       "job.yaml:19: spec.trainer.dataset_name: found squad and the directory data:MRPC in "
-       "data, expected only one of them\n"
+       "job.yaml:17: spec.trainer.data: found data:MRPC and dataset_name, expected only one of "
+       "them\n"
        "job.yaml:19: spec.trainer.dataset_name: found squad, expected a data set of the task "
        "mrpc"},
       {"    data: data:MRPC\n", "    dataset_name: imdb\n", ""},
@@ -399,6 +444,17 @@ TEST(Validate, ChecksResourcesForConsistency) {
        "job.yaml:27: spec.worker.resources.memroy: unknown resource; did you mean memory?"},
       {"memory: 2Gi", "memory: 2Gi\n      example.org/device: 1", ""},
   });
+}
+
+TEST(Validate, WarnsAboutGpus) {
+  EXPECT_THAT(
+      warnings_of(with("memory: 2Gi", "memory: 2Gi\n      nvidia.com/gpu: 1"), Target::kAnywhere),
+      ::testing::ElementsAre("job.yaml:28: spec.worker.resources[\"nvidia.com/gpu\"]: found 1: "
+                             "Tilewright computes on CPUs only, so the workers reserve it and do "
+                             "not use it"));
+  EXPECT_THAT(warnings_of(with("memory: 2Gi", "memory: 2Gi\n      example.org/device: 1"),
+                          Target::kAnywhere),
+              ::testing::IsEmpty());
 }
 
 TEST(Validate, WarnsAboutCpusThatCannotBePinned) {

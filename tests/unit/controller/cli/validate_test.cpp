@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -56,9 +57,35 @@ TEST_F(Cli, ValidateContinuesAfterAnInvalidManifest) {
 TEST_F(Cli, ValidateReportsWhereAManifestCannotRun) {
   const auto cluster_only = file("c.yaml", with("      local: data\n", ""));
   EXPECT_EQ(validate({cluster_only}), 0);
-  EXPECT_NE(out_.str().find("runs in a cluster, not on this machine\n"), std::string::npos)
+  EXPECT_NE(out_.str().find("runs in a cluster; for tilewright up the volume data needs local\n"),
+            std::string::npos)
       << out_.str();
-  EXPECT_NE(err_.str().find("c.yaml:33: spec.volumes[1].local: found nothing"), std::string::npos);
+  EXPECT_EQ(err_.str(), "") << "nothing is wrong with it";
+  const auto with_secret = file(
+      "s.yaml", with("    sharedMemory: 64Mi",
+                     "    env: [{name: HF_TOKEN, valueFrom: {secretKeyRef: {name: a, key: b}}}]",
+                     with("      local: data\n", "", with("      local: ../models\n", ""))));
+  EXPECT_EQ(validate({with_secret}), 0) << err_.str();
+  EXPECT_NE(out_.str().find("; for tilewright up the volumes models and data need local and the "
+                            "variable HF_TOKEN needs a value\n"),
+            std::string::npos)
+      << out_.str();
+  const auto local_only =
+      file("l.yaml", with("      persistentVolumeClaim: {claimName: tilewright-data}\n", ""));
+  EXPECT_EQ(validate({local_only}), 0);
+  EXPECT_NE(out_.str().find("runs on this machine, not in a cluster\n"), std::string::npos);
+  EXPECT_EQ(err_.str(), local_only.string() +
+                            ":33: spec.volumes[1]: found no volume source for data, expected one "
+                            "such as persistentVolumeClaim (in a cluster)\n");
+}
+
+TEST_F(Cli, ValidateListsTheResourcesOfAWorker) {
+  EXPECT_EQ(
+      validate({file("gpu.yaml", with("memory: 2Gi", "memory: 2Gi\n      nvidia.com/gpu: 1"))}), 0);
+  EXPECT_NE(out_.str().find(" with cpu 1, memory 2Gi and nvidia.com/gpu 1 each, "),
+            std::string::npos)
+      << out_.str();
+  EXPECT_NE(err_.str().find("Tilewright computes on CPUs only"), std::string::npos) << err_.str();
 }
 
 TEST_F(Cli, ValidateRejectsAManifestThatCanRunNowhere) {
@@ -67,6 +94,24 @@ TEST_F(Cli, ValidateRejectsAManifestThatCanRunNowhere) {
                           with("      local: ../models\n", "")));
   EXPECT_EQ(validate({nowhere}), static_cast<int>(ExitCode::kManifest));
   EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(Cli, ValidateSaysOnceWhatIsWrong) {
+  const std::string cluster_only =
+      with("      local: data\n", "",
+           with("      local: ../models\n", "", with("      local: ../output\n", "")));
+  const auto no_source =
+      file("n.yaml",
+           with("      persistentVolumeClaim: {claimName: tilewright-data}\n", "", cluster_only));
+  EXPECT_EQ(validate({no_source}), static_cast<int>(ExitCode::kManifest));
+  EXPECT_EQ(err_.str(), no_source.string() +
+                            ":32: spec.volumes[1]: found no source for data, expected a volume "
+                            "source such as persistentVolumeClaim, a local directory, or both\n");
+  err_.str("");
+  const auto host_path = file("h.yaml", with("persistentVolumeClaim: {claimName: tilewright-data}",
+                                             "hostPath: {path: /d}", cluster_only));
+  EXPECT_EQ(validate({host_path}), static_cast<int>(ExitCode::kManifest));
+  EXPECT_EQ(std::ranges::count(err_.str(), '\n'), 1) << "nothing about local\n" << err_.str();
 }
 
 TEST_F(Cli, ValidateReportsAMissingFile) {
@@ -99,27 +144,131 @@ TEST_F(Cli, ValidateSaysWhatBecomesOfAPyTorchJob) {
   const auto path = file("torch.yaml", kPyTorchJob);
   EXPECT_EQ(validate({path}), 0) << err_.str();
   EXPECT_EQ(out_.str(), path.string() +
-                            ": valid PyTorchJob: on the worker image run_qa.py runs natively on 2 "
-                            "workers; tilewright convert makes a TrainJob of it\n");
+                            ": valid PyTorchJob: in the image tilewright-worker, Tilewright's "
+                            "trainer runs run_qa.py on 2 workers; tilewright convert makes a "
+                            "TrainJob of it\n");
   const std::string place = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]";
   EXPECT_EQ(err_.str(),
             path.string() + ":14: " + place +
                 ".command[6]: --no_cuda: Tilewright computes on CPUs only (warning)\n" +
                 path.string() + ":15: " + place +
                 ".env[0]: LD_PRELOAD libtcmalloc.so: the worker allocates its memory at the start "
-                "and has no OpenMP runtime, so another allocator or runtime has no effect "
-                "(warning)\n");
+                "and uses no OpenMP, so another allocator or runtime has no effect (warning)\n");
 }
 
-TEST_F(Cli, ValidateSaysWhyAPyTorchJobDoesNotRunNatively) {
-  const auto path = file("torch.yaml", with("run_qa.py", "train.py", kPyTorchJob));
+TEST_F(Cli, ValidateSaysWhyTilewrightsTrainerDoesNotRunAPyTorchJob) {
+  const std::string other = with("tilewright-worker:0.1.0", "pytorch/pytorch", kPyTorchJob);
+  const auto path = file("torch.yaml", with("run_qa.py", "train.py", other));
   EXPECT_EQ(validate({path}), 0) << err_.str();
-  EXPECT_NE(out_.str().find("valid PyTorchJob; it does not run natively: "
-                            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: "
-                            "found "),
+  EXPECT_EQ(out_.str(), path.string() +
+                            ": valid PyTorchJob: the operator runs it with its own image; "
+                            "Tilewright's trainer does not run it\n");
+  EXPECT_EQ(err_.str().rfind(path.string() + ":13: spec.pytorchReplicaSpecs.Worker.template.spec."
+                                             "containers[0].command: found \"train.py\"",
+                             0),
+            0U)
+      << err_.str();
+  EXPECT_NE(err_.str().find(" (with Tilewright's trainer)\n"), std::string::npos);
+  err_.str("");
+  out_.str("");
+  const auto flag = file("flag.yaml", with("--no_cuda", "--doc_strife, \"128\"", other));
+  EXPECT_EQ(validate({flag}), 0) << err_.str();
+  EXPECT_EQ(err_.str(), flag.string() +
+                            ":14: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]."
+                            "command[6]: --doc_strife: unknown flag; did you mean --doc_stride? "
+                            "(with Tilewright's trainer)\n");
+}
+
+// The pods would fail at once.
+TEST_F(Cli, ValidateRejectsAWorkerImageWithACommandThatItDoesNotRun) {
+  const std::string place = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command";
+  const struct {
+    const char* what;
+    const char* replacement;
+    std::string message;
+  } cases[] = {
+      {"--no_cuda", "--doc_strife, \"128\"",
+       ":14: " + place + "[6]: --doc_strife: unknown flag; did you mean --doc_stride?"},
+      {"--no_cuda", "--fp16", ":14: " + place + "[6]: --fp16: not supported: "},
+      {"squad,", "imdb,", ":13: " + place + "[4]: --dataset_name: found imdb, expected glue, or "},
+      {"--output_dir, /data/out", "--seed, \"1\"",
+       ":13: " + place + ": --output_dir is missing, expected the "},
+      {"--no_cuda", "--load_best_model_at_end",
+       ":14: " + place + "[6]: found --load_best_model_at_end with --eval_strategy=no, "},
+      {"torchrun, ", "torchrun, --nproc_per_node=gpu, ",
+       ":13: " + place + "[1]: found gpu, expected auto, cpu or an integer from 1 to "},
+      {"spec:\n  pytorch", "spec:\n  nprocPerNode: gpu\n  pytorch",
+       ":5: spec.nprocPerNode: found gpu, expected auto, cpu or an integer from 1 to "},
+      {"run_qa.py", "run_mlm.py", ":13: " + place + ": found \"run_mlm.py\""},
+      {"[torchrun, run_qa.py", "[sleep, run_qa.py", ":13: " + place + ": found "},
+  };
+  for (const auto& c : cases) {
+    err_.str("");
+    const auto path = file("torch.yaml", with(c.what, c.replacement, kPyTorchJob));
+    EXPECT_EQ(validate({path}), static_cast<int>(ExitCode::kManifest)) << c.replacement;
+    EXPECT_EQ(err_.str().rfind(path.string() + c.message, 0), 0U) << c.message << "\n"
+                                                                  << err_.str();
+    EXPECT_EQ(std::ranges::count(err_.str(), '\n'), 1) << err_.str();
+    EXPECT_EQ(out_.str(), "");
+  }
+}
+
+TEST_F(Cli, ValidateDoesNotCheckAWorkerImageThatStartsTheWorkerItself) {
+  const std::string trains = with("[torchrun, run_qa.py", "[tilewright-worker, train", kPyTorchJob);
+  for (const std::string& text :
+       {trains, with("command: [torchrun, run_qa.py", "args: [train", kPyTorchJob)}) {
+    out_.str("");
+    const auto path = file("torch.yaml", text);
+    EXPECT_EQ(validate({path}), 0) << err_.str();
+    EXPECT_EQ(out_.str(), path.string() +
+                              ": valid PyTorchJob: its pods start tilewright-worker themselves; "
+                              "the flags are not checked\n");
+  }
+}
+
+TEST_F(Cli, ValidateNamesTheKindThatWasMeant) {
+  const std::string expected =
+      ", expected TrainJob (tilewright.dev/v1alpha1) or PyTorchJob (kubeflow.org/v1)";
+  const std::pair<std::string, std::string> cases[] = {
+      {with("PyTorchJob", "PytorchJob", kPyTorchJob),
+       ":2: kind: found \"PytorchJob\"" + expected + "; did you mean PyTorchJob?\n"},
+      {with("TrainJob", "Pod", kManifest), ":2: kind: found \"Pod\"" + expected + "\n"},
+      {with("tilewright.dev/v1alpha1", "trainer.kubeflow.org/v1alpha1", kManifest),
+       ":1: apiVersion: found the string \"trainer.kubeflow.org/v1alpha1\", expected "
+       "tilewright.dev/v1alpha1: this is a TrainJob of Kubeflow Trainer v2\n"},
+      {with("PyTorchJob", "PytorchJob", kPyTorchJob) + "---\nkind: Secret\n",
+       ":2: kind: found \"PytorchJob\"" + expected + "; did you mean PyTorchJob?\nkind.yaml:"},
+  };
+  for (const auto& [text, message] : cases) {
+    err_.str("");
+    const auto path = file("kind.yaml", text);
+    EXPECT_EQ(validate({path}), static_cast<int>(ExitCode::kManifest)) << text;
+    std::string said = err_.str();
+    for (std::size_t at = said.find(path.string()); at != std::string::npos;
+         at = said.find(path.string(), at)) {
+      said.replace(at, path.string().size(), at == 0 ? "" : "kind.yaml");
+    }
+    EXPECT_EQ(said.rfind(message, 0), 0U) << said;
+  }
+}
+
+TEST_F(Cli, ValidateReadsTheItemsOfAList) {
+  std::string items;
+  std::istringstream lines(kManifest);
+  for (std::string line; std::getline(lines, line);) {
+    items += (items.empty() ? "- " : "  ") + line + "\n";
+  }
+  const auto list = file("list.yaml", "apiVersion: v1\nkind: List\nitems:\n" + items +
+                                          "- {apiVersion: v1, kind: Secret}\n");
+  EXPECT_EQ(validate({list}), 0) << err_.str();
+  EXPECT_NE(out_.str().find("list.yaml: valid: mrpc on 2 workers"), std::string::npos);
+  EXPECT_NE(err_.str().find(": not checked: the kind is Secret\n"), std::string::npos);
+  const auto bad = file("bad.yaml", with("replicas: 2", "replicas: 0",
+                                         "apiVersion: v1\nkind: List\nitems:\n" + items));
+  EXPECT_EQ(validate({bad}), static_cast<int>(ExitCode::kManifest));
+  EXPECT_NE(err_.str().find("bad.yaml:25: spec.worker.replicas: found 0, expected"),
             std::string::npos)
-      << out_.str();
-  EXPECT_NE(out_.str().find("train.py"), std::string::npos) << out_.str();
+      << err_.str();
 }
 
 TEST_F(Cli, ValidateReportsTheErrorsOfAPyTorchJob) {

@@ -44,7 +44,7 @@ TEST(ApiError, MapsTheReasonsOfStatusObjects) {
 TEST(ApiError, MapsOtherBodiesByHttpCode) {
   const ApiError error = error_from_response(502, "<html>\nBad gateway", {});
   EXPECT_EQ(error.kind, ErrorKind::kServer);
-  EXPECT_EQ(error.message, "<html> Bad gateway");
+  EXPECT_EQ(error.message, "<html>\\nBad gateway");
   EXPECT_EQ(error_from_response(429, "", std::chrono::seconds(3)).retry_after,
             std::chrono::seconds(3));
   EXPECT_EQ(error_from_response(404, "[1", {}).kind, ErrorKind::kNotFound);

@@ -17,6 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using FailureKind = Elector::FailureKind;
 using Kind = Elector::Action::Kind;
 
 ElectorSettings named(const std::string& identity) {
@@ -192,7 +193,7 @@ TEST_F(ElectorTest, StopsLeadingWhenItCannotRenew) {
       ASSERT_LE(action.until, until);
       now = action.until;
     } else {
-      elector.on_failed(now, false);
+      elector.on_failed(now, FailureKind::kOther);
     }
   }
   EXPECT_EQ(now, until);
@@ -203,7 +204,7 @@ TEST_F(ElectorTest, ReadsAtOnceAfterAConflictAndYieldsToTheNewHolder) {
   lead();
   now += seconds(2);
   ASSERT_EQ(next().kind, Kind::kUpdate);
-  elector.on_failed(now, true);
+  elector.on_failed(now, FailureKind::kConflict);
   ASSERT_EQ(next().kind, Kind::kRead);
   EXPECT_TRUE(elector.leading(now));
   elector.on_read(now, held_by("other"), "9");
@@ -217,7 +218,7 @@ TEST_F(ElectorTest, ContinuesAfterARenewalWhoseResponseWasLost) {
   const auto action = next();
   ASSERT_EQ(action.kind, Kind::kUpdate);
   now += seconds(1);
-  elector.on_failed(now, false);
+  elector.on_failed(now, FailureKind::kOther);
   now += seconds(2);
   ASSERT_EQ(next().kind, Kind::kRead);
   elector.on_read(now, action.record, "2");
@@ -278,7 +279,7 @@ TEST(Election, AllowsAtMostOneWriter) {
     now += milliseconds(random() % 300);
     if (action.kind == Kind::kRead) {
       if (lost) {
-        elector.on_failed(now, false);
+        elector.on_failed(now, FailureKind::kOther);
       } else if (!store.record) {
         elector.on_absent(now);
       } else {
@@ -294,7 +295,7 @@ TEST(Election, AllowsAtMostOneWriter) {
         ++store.version;
       }
       if (lost || !fits) {
-        elector.on_failed(now, !fits && !lost);
+        elector.on_failed(now, lost ? FailureKind::kOther : FailureKind::kConflict);
       } else {
         elector.on_written(sent, now, action.record, std::to_string(store.version));
       }

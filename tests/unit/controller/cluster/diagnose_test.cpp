@@ -172,27 +172,18 @@ TEST(Blocked, DoesNotFlapBetweenAlternatingKubeletReasons) {
   }
 }
 
+// Reasons as the sources of Kubernetes 1.34 spell them.
 TEST(DiagnoseFailure, RecognizesInfrastructureReasons) {
-  for (const char* reason : {"Evicted",
-                             "Preempted",
-                             "Preempting",
-                             "PreemptionByScheduler",
-                             "PreemptionByKubeScheduler",
-                             "DisruptionTarget",
-                             "EvictionByEvictionAPI",
-                             "DeletionByTaintManager",
-                             "DeletionByPodGC",
-                             "TerminationByKubelet",
-                             "NodeLost",
-                             "NodeShutdown",
-                             "NodeAffinity",
-                             "Shutdown",
-                             "Terminated",
-                             "UnexpectedAdmissionError",
-                             "OutOfcpu",
-                             "OutOfmemory",
-                             "OutOfpods",
-                             "ContainerStatusUnknown"}) {
+  for (const char* reason : {
+           "Evicted", "Preempting", "OutOfcpu", "OutOfephemeral-storage", "OutOfhugepages-2Mi",
+           "OutOfnvidia.com/gpu", "NodeAffinity", "UnexpectedAdmissionError",
+           "TopologyAffinityError",   // kubelet
+           "Terminated",              // kubelet, shutdown of the node
+           "ContainerStatusUnknown",  // kubelet, after it lost the container
+           "NodeLost",                // node lifecycle controller
+           "PreemptionByScheduler", "DeletionByTaintManager", "DeletionByPodGC",
+           "EvictionByEvictionAPI", "TerminationByKubelet",  // DisruptionTarget condition
+       }) {
     EXPECT_EQ(diagnose_failure(reason), api::FailureCause::kInfrastructure) << reason;
   }
   EXPECT_EQ(diagnose_failure("OOMKilled"), api::FailureCause::kOutOfMemory);

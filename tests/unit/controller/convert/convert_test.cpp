@@ -46,8 +46,8 @@ std::string guide(const char* name) {
 
 constexpr const char* kHead =
     "# Written by `tilewright convert job.yaml`: a TrainJob that runs the training of the "
-    "PyTorchJob\n"
-    "# natively. Comments explain the lines that have no counterpart.\n";
+    "PyTorchJob with\n"
+    "# Tilewright's trainer. Comments explain the lines that have no counterpart.\n";
 
 TEST(Convert, BertLargeOfTheGuides) {
   EXPECT_EQ(manifest_of(guide("pytorchjob-bert-large.yaml")),
@@ -101,10 +101,10 @@ spec:
         value: INFO
       - name: OMP_NUM_THREADS
         value: "56"
-      # CCL_WORKER_COUNT 1: the worker exchanges gradients itself, on its own threads; it uses the
-      # CPUs to which mpiexec has bound it
-      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker
-      # allocates its memory at the start and has no OpenMP runtime, so another allocator or runtime
+      # CCL_WORKER_COUNT 1: the worker exchanges gradients itself, on its own threads; under mpiexec
+      # it uses the CPUs to which mpiexec has bound it
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/lib/libiomp5.so: the
+      # worker allocates its memory at the start and uses no OpenMP, so another allocator or runtime
       # has no effect
     nodeSelector:
       node-type: spr
@@ -131,8 +131,8 @@ spec:
     minReplicas: 1
     maxReplicas: 4
     maxRestarts: 10
-  # pip install -r /workspace/transformers/examples/pytorch/ques...: skipped, the worker image needs
-  # no packages
+  # pip install -r /workspace/transformers/examples/pytorch/question-answering/requirements.txt:
+  # skipped, the worker image needs no packages
   trainer:
     model: distilbert/distilbert-base-uncased
     dataset_name: squad
@@ -169,8 +169,8 @@ spec:
         value: INFO
       - name: OMP_NUM_THREADS
         value: "240"
-      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/li...: the worker
-      # allocates its memory at the start and has no OpenMP runtime, so another allocator or runtime
+      # LD_PRELOAD /usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.9:/usr/local/lib/libiomp5.so: the
+      # worker allocates its memory at the start and uses no OpenMP, so another allocator or runtime
       # has no effect
     nodeSelector:
       node-type: gnr
@@ -258,8 +258,8 @@ TEST(Convert, TheNumberOfProcesses) {
               HasSubstr("spec:\n  nprocPerNode: cpu\n"));
   EXPECT_EQ(
       errors_of(job({.spec = "  nprocPerNode: gpu\n", .command = torchrun})),
-      "job.yaml:5: spec.nprocPerNode: found gpu, expected auto, cpu or an integer: Tilewright "
-      "computes on CPUs only");
+      "job.yaml:5: spec.nprocPerNode: found gpu, expected auto, cpu or an integer from 1 to 256: "
+      "Tilewright computes on CPUs only");
   // Without torchrun each pod runs one process, whatever nprocPerNode says.
   EXPECT_THAT(manifest_of(job({.spec = "  nprocPerNode: \"2\"\n"})),
               HasSubstr("spec:\n  nprocPerNode: 1\n"));
@@ -412,6 +412,21 @@ TEST(Convert, FilesOfOnesOwn) {
       "path below a mountPath of volumeMounts");
 }
 
+TEST(Convert, QuestionsOfOnesOwn) {
+  const auto made = [](const std::string& flag) {
+    return manifest_of(
+        job({.command = "[python, run_qa.py, --model_name_or_path, mini, --train_file, "
+                        "/data/train.json, --do_train, --output_dir, /data/o" +
+                        flag + "]"}));
+  };
+  EXPECT_THAT(made(""),
+              HasSubstr("    model: mini\n    # run_qa.py with files of your own: question "
+                        "answering\n    task: squad\n    train_file: "
+                        "disk:train.json\n"));
+  EXPECT_THAT(made(", --version_2_with_negative"), HasSubstr("    task: squad_v2\n"));
+  EXPECT_THAT(made(", --task_name, squad"), HasSubstr("    model: mini\n    task: squad\n"));
+}
+
 TEST(Convert, AnOutputOnNoVolume) {
   const std::string text =
       manifest_of(job({.command = "[python, run_glue.py, --model_name_or_path, m, --task_name, "
@@ -481,10 +496,10 @@ TEST(Convert, Environment) {
             key: token
       - name: MY_OWN
         value: "1"
-      # I_MPI_PIN_DOMAIN [0xfffffff0]: the worker exchanges gradients itself, on its own threads; it
-      # uses the CPUs to which mpiexec has bound it
-      # KMP_AFFINITY granularity=fine,compact,1,0: the worker has no OpenMP runtime: it runs one
-      # thread on each physical core that it may use
+      # I_MPI_PIN_DOMAIN [0xfffffff0]: the worker exchanges gradients itself, on its own threads;
+      # under mpiexec it uses the CPUs to which mpiexec has bound it
+      # KMP_AFFINITY granularity=fine,compact,1,0: only oneDNN uses OpenMP, with
+      # --gemm_backend=onednn; the worker runs one thread on each physical core that it may use
       # MASTER_PORT 29500: the operator sets it
       # TILEWRIGHT_JOB_NAME x: the operator sets it
 )"));
@@ -500,8 +515,8 @@ TEST(Convert, VariablesOfTheScript) {
       HasSubstr(R"(    env:
       - name: OMP_NUM_THREADS
         value: "8"
-      # KMP_BLOCKTIME 1: the worker has no OpenMP runtime: it runs one thread on each physical core
-      # that it may use
+      # KMP_BLOCKTIME 1: only oneDNN uses OpenMP, with --gemm_backend=onednn; the worker runs one
+      # thread on each physical core that it may use
 )"));
 }
 
@@ -588,11 +603,12 @@ TEST(Convert, SharedMemory) {
 TEST(Convert, Images) {
   EXPECT_THAT(manifest_of(job({.image = "registry.example.org:5000/a/tilewright-worker:7"})),
               HasSubstr("    image: registry.example.org:5000/a/tilewright-worker:7\n"));
-  EXPECT_THAT(manifest_of(job({.image = "intel/intel-optimized-pytorch:latest"})),
-              HasSubstr(std::string("    # image intel/intel-optimized-pytorch:latest: the native "
-                                    "trainer has its own image\n    image: "
-                                    "tilewright-worker:") +
-                        kVersion + "\n"));
+  EXPECT_THAT(
+      manifest_of(job({.image = "intel/intel-optimized-pytorch:latest"})),
+      HasSubstr(std::string("    # image intel/intel-optimized-pytorch:latest: Tilewright's "
+                            "trainer has its own image\n    image: "
+                            "tilewright-worker:") +
+                kVersion + "\n"));
 }
 
 TEST(Convert, Flags) {
@@ -614,9 +630,18 @@ TEST(Convert, Flags) {
     # --ddp_backend: the workers choose shared memory or TCP themselves
     # --no_cuda: Tilewright computes on CPUs only
 )"));
-  EXPECT_THAT(manifest_of(job({.command = flags("--token, hf_secret")})),
-              ::testing::AllOf(HasSubstr("# --token: a manifest must not contain a token"),
-                               Not(HasSubstr("hf_secret"))));
+  for (const char* token : {"--token, hf_secret", "--use_auth_token, hf_secret"}) {
+    EXPECT_THAT(manifest_of(job({.command = flags(token)})),
+                ::testing::AllOf(HasSubstr("# --token: a manifest must not contain a token"),
+                                 Not(HasSubstr("hf_secret"))));
+  }
+  EXPECT_THAT(manifest_of(job({.command = flags("--use_auth_token, 'True'")})),
+              HasSubstr("    # --use_auth_token: the token of HF_TOKEN or of the token file is "));
+  EXPECT_THAT(manifest_of(job({.command = flags("--num_train, '2', --save_ste, '0.1'")})),
+              HasSubstr("    num_train_epochs: 2\n    save_steps: 0.1\n"));
+  EXPECT_THAT(errors_of(job({.command = "[python, run_glue.py, --model_name_or_path, m, --train_f, "
+                                        "/elsewhere/train.csv, --output_dir, /data/o]"})),
+              HasSubstr(".command[4]: --train_file: found /elsewhere/train.csv"));
 }
 
 TEST(Convert, Metadata) {
@@ -643,15 +668,6 @@ TEST(Convert, SaysWhyAJobDoesNotRunNatively) {
   EXPECT_THAT(errors_of(job({.volumes = "[{name: disk, hostPath: {path: /d}}]"})),
               HasSubstr("job.yaml:9: spec.pytorchReplicaSpecs.Worker.template.spec.volumes[0]: "
                         "spec.volumes[0].hostPath of the TrainJob: found hostPath"));
-}
-
-TEST(NativeSummary, NamesTheScriptAndTheWorkers) {
-  const auto summary = [](const std::string& yaml) {
-    return native_summary(api::decode_pytorchjob_document(read_yaml(yaml)).job);
-  };
-  EXPECT_EQ(*summary(guide("pytorchjob-bert-large.yaml")), "run_qa.py runs natively on 4 workers");
-  EXPECT_EQ(*summary(job({})), "run_glue.py runs natively on 1 worker");
-  EXPECT_FALSE(summary(job({.command = "[torchrun, train.py]"})).ok());
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ TEST_P(NativeParity, HasTheSizesOfItsTrainJob) {
   ASSERT_TRUE(decoded.ok()) << sentences(decoded.errors);
   const Conversion conversion = convert(decoded.job, decoded.positions);
   ASSERT_TRUE(conversion.ok()) << sentences(conversion.errors);
-  api::TrainJob made = api::decode_object(nlohmann::json(conversion.tree), true).job;
+  api::TrainJob made =
+      api::decode_object(nlohmann::json(conversion.tree), api::FieldValidation::kStrict).job;
   api::apply_defaults(made);
   api::PyTorchJob job = decoded.job;
   api::apply_defaults(job);

@@ -127,6 +127,9 @@ void train(Console& console) {
   console.worker_line(0, log_line("info", "step 2/2  epoch 1.00  loss 0.4000"));
   console.worker_line(0, log_line("info", "output: out/mrpc"));
   console.worker_line(0, log_line("info", "output: SHA-256 0123"));
+  console.worker_line(0, "***** train metrics *****");
+  console.worker_line(0, "  epoch                    =        1.0");
+  console.worker_line(0, "[worker 0.1]   train_loss = 0.4");
 }
 
 TEST(Console, ShowsTheSummaryOnATerminal) {
@@ -184,6 +187,23 @@ TEST(Console, ShowsWarningsErrorsAndOtherOutputOfEveryWorker) {
             "worker-0 | error: broken\n"
             "worker-0 | terminate called\n"
             "worker-2 | red\n");
+}
+
+// The message of the failure contains it, unless it is too long for the failure history.
+TEST(Console, LeavesTheLastSentenceOfAWorkerToItsFailure) {
+  const Screen screen;
+  const std::string sentence = "tilewright-worker: --seed: found x, expected an integer";
+  Console console({.output = screen.fd()});
+  console.worker_line(0, sentence);
+  EXPECT_EQ(screen.take(), "");
+  console.worker_line(0, "tilewright-workers are busy");
+  EXPECT_EQ(screen.take(), "worker-0 | tilewright-workers are busy\n");
+  const std::string longer = sentence + std::string(300, 'x');
+  console.worker_line(0, longer);
+  EXPECT_EQ(screen.take(), "worker-0 | " + longer + "\n");
+  Console verbose({.output = screen.fd(), .verbose = true});
+  verbose.worker_line(0, sentence);
+  EXPECT_EQ(screen.take(), "worker-0 | " + sentence + "\n");
 }
 
 TEST(Console, ShowsARepeatedSummaryLineOnce) {

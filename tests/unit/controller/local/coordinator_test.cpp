@@ -54,7 +54,7 @@ TEST(Coordinator, FormsAnEpochAndReportsProgress) {
   report.examples_per_second = 64;
   report.last_checkpoint_step = 8;
   report.phase = "training";
-  report.metrics = {{"accuracy", 0.75},
+  report.metrics = {{"eval_accuracy", 0.75},
                     {"gflops", 300},
                     {"peak_gflops", 900},
                     {"eta_seconds", 5},
@@ -76,7 +76,7 @@ TEST(Coordinator, FormsAnEpochAndReportsProgress) {
   EXPECT_EQ(live->progress.loss, 0.5);
   EXPECT_EQ(live->eta_seconds, 5) << "10 steps of 32 examples at 64 examples/s";
   EXPECT_EQ(live->progress.last_checkpoint_step, 8);
-  EXPECT_EQ(live->progress.metrics, (std::map<std::string, double>{{"accuracy", 0.75}}));
+  EXPECT_EQ(live->progress.metrics, (std::map<std::string, double>{{"eval_accuracy", 0.75}}));
   EXPECT_EQ(live->gflops_per_second, 300);
   EXPECT_EQ(live->peak_gflops, 900);
   EXPECT_EQ(live->members.size(), 2U);

@@ -129,6 +129,30 @@ TEST_F(JobStoreTest, RefusesAFinishedJobUnlessItIsReplaced) {
   EXPECT_FALSE(fs::exists(state() / "mrpc/logs/mrpc-worker-0.log"));
 }
 
+TEST_F(JobStoreTest, RemembersDiscardedJobsUntilTheirOutputIsTakenOver) {
+  const auto open = [&](bool replace, std::int64_t epoch) {
+    api::TrainJob opened = job("mrpc");
+    const JobStore store = JobStore::open(state(), opened, replace).or_throw();
+    opened.status.rendezvous_epoch = epoch;
+    EXPECT_TRUE(store.save(opened).ok());
+    return opened.metadata.uid;
+  };
+  const auto has_discarded = [&](const std::string& uid) {
+    api::TrainJob resumed = job("mrpc");
+    return JobStore::open(state(), resumed, false).or_throw().has_discarded(uid);
+  };
+  const std::string first = open(false, 2);
+  EXPECT_FALSE(has_discarded(first));
+  const std::string second = open(true, 0);  // its workers have not met
+  EXPECT_TRUE(has_discarded(first)) << "after a restart of `up`, too";
+  const std::string third = open(true, 2);
+  EXPECT_TRUE(has_discarded(first));
+  EXPECT_TRUE(has_discarded(second));
+  open(true, 0);
+  EXPECT_TRUE(has_discarded(third));
+  EXPECT_FALSE(has_discarded(first));
+}
+
 TEST_F(JobStoreTest, RefusesNamesThatLeaveItsDirectory) {
   const fs::path project = folder_.path() / "project";
   fs::create_directories(project / "logs");

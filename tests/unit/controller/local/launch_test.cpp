@@ -110,23 +110,65 @@ TEST(Launch, RequiresInputFoldersAndCreatesTheOutputVolume) {
   api::TrainJob job = make_job();
   job.spec.volumes[2].local = "results";
   const fs::path manifests = folder.path() / "manifests";
-  Status ready = prepare_folders(job, manifests);
-  ASSERT_FALSE(ready);
-  EXPECT_EQ(ready.error().code, ExitCode::kModel);
-  EXPECT_EQ(ready.error().message, "spec.trainer.model: models:m is " +
-                                       (manifests / "m/m").string() +
-                                       " on this machine, which does not exist");
+  std::optional<FieldProblem> problem = prepare_folders(job, manifests);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->code, ExitCode::kModel);
+  EXPECT_EQ(problem->field, "spec.trainer.model");
+  EXPECT_EQ(problem->message, "models:m is " + (manifests / "m/m").string() +
+                                  " on this machine, which does not exist");
   fs::create_directories(manifests / "m/m");
-  ready = prepare_folders(job, manifests);
-  ASSERT_FALSE(ready);
-  EXPECT_EQ(ready.error().code, ExitCode::kData);
-  EXPECT_THAT(ready.error().message, HasSubstr((folder.path() / "d/mrpc/d").string()));
+  problem = prepare_folders(job, manifests);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->code, ExitCode::kData);
+  EXPECT_EQ(problem->field, "spec.trainer.data");
+  EXPECT_THAT(problem->message, HasSubstr((folder.path() / "d/mrpc/d").string()));
   fs::create_directories(folder.path() / "d/mrpc/d");
   EXPECT_FALSE(fs::exists(manifests / "results"));
-  EXPECT_TRUE(prepare_folders(job, manifests).ok());
+  EXPECT_FALSE(prepare_folders(job, manifests));
   EXPECT_TRUE(fs::is_directory(manifests / "results"));
   EXPECT_FALSE(fs::exists(manifests / "results/o")) << "the worker creates it";
   EXPECT_EQ(output_folder(job, manifests), manifests / "results/o");
+}
+
+TEST(Launch, FindsTheJobThatOwnsTheOutput) {
+  const testing::TemporaryDirectory folder;
+  api::TrainJob job = make_job();
+  job.spec.volumes[2].local = "results";
+  const auto owner = [&] { return foreign_owner(job, folder.path()); };
+  EXPECT_EQ(owner(), "") << "there is no directory";
+  fs::create_directories(folder.path() / "results/o");
+  EXPECT_EQ(owner(), "");
+  const auto mark = [&](const std::string& text) {
+    std::ofstream(folder.path() / "results/o/.tilewright-job.json") << text;
+  };
+  mark(R"({"job_uid": "u-1", "epoch": 3})");
+  EXPECT_EQ(owner(), "") << "this job resumes";
+  mark(R"({"job_uid": "u-0", "epoch": 3})");
+  EXPECT_EQ(owner(), "u-0");
+  for (const char* flag : {"overwrite_output_dir", "do_eval", "do_predict"}) {
+    job.spec.trainer.flags[flag] = "true";
+    EXPECT_EQ(owner(), "") << flag;
+    job.spec.trainer.flags.erase(flag);
+  }
+  job.spec.trainer.flags["resume_from_checkpoint"] = "output:o/checkpoint-5";
+  EXPECT_EQ(owner(), "");
+  job.spec.trainer.flags.erase("resume_from_checkpoint");
+  for (const char* text : {"", "{", "[]", R"({"job_uid": 3})"}) {
+    mark(text);
+    EXPECT_EQ(owner(), "") << "the worker says what is wrong with it";
+  }
+}
+
+TEST(Launch, LetsTheWorkersOverwriteTheOutputOfADiscardedJob) {
+  LaunchConfig config;
+  config.host = four_cpus();
+  config.manifest_folder = "/manifests";
+  const auto arguments = [&] {
+    return command_for(make_job(), {"mrpc-worker-0", 0}, config).arguments;
+  };
+  EXPECT_THAT(arguments(), Not(Contains(HasSubstr("overwrite"))));
+  config.overwrite_output = true;
+  EXPECT_EQ(arguments().back(), "--overwrite_output_dir=true");
 }
 
 TEST(Launch, UsesTheWorkerProgramOfTheUser) {

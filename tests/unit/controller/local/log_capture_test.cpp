@@ -1,4 +1,4 @@
-// LogCapture and printable().
+// LogCapture and strip_terminal_codes().
 #include "controller/local/log_capture.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(LogCapture, NamesAFileThatItCannotWrite) {
   EXPECT_NE(log.error().message.find("/nonexistent/worker.log"), std::string::npos);
 }
 
-TEST(Printable, StripsControlSequencesAndReplacesInvalidUtf8) {
+TEST(StripTerminalCodes, StripsControlSequencesAndReplacesInvalidUtf8) {
   const std::pair<const char*, const char*> cases[] = {
       {"plain", "plain"},
       {"tab\tstays", "tab\tstays"},
@@ -81,7 +81,7 @@ TEST(Printable, StripsControlSequencesAndReplacesInvalidUtf8) {
       {"overlong \xc0\xaf", "overlong \xEF\xBF\xBD\xEF\xBF\xBD"},
       {"surrogate \xed\xa0\x80", "surrogate \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
   };
-  for (const auto& [text, expected] : cases) EXPECT_EQ(printable(text), expected);
+  for (const auto& [text, expected] : cases) EXPECT_EQ(strip_terminal_codes(text), expected);
 }
 
 }  // namespace

@@ -282,7 +282,7 @@ TEST(RuntimeParity, PlansAreEqualThroughFailuresToSuccess) {
 TEST(RuntimeParity, PlansAreEqualUntilTheRestartsAreUsedUp) {
   const Plan last = run_on_both({
       {1, 5, 0, 1, "one"},
-      {10, 5, 1, 2, "two"},
+      {10, 5, 1, 5, "two"},
       {10, 5, 0, 3, "three"},
       {10, 5, -1, 0, ""},
       {10, 5, 2, 4, "four"},

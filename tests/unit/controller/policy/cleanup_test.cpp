@@ -133,7 +133,7 @@ TEST(Suspend, DeletesAllWorkersAndCreatesThemOnResume) {
   sim.job().metadata.generation = 2;
   const Plan plan = sim.step();
   EXPECT_EQ(plan.deletions.size(), 2U);
-  EXPECT_FALSE(plan.membership);
+  EXPECT_TRUE(plan.membership) << "the workers agree on the step of the checkpoint";
   EXPECT_EQ(sim.status().phase, api::Phase::kSuspended);
   EXPECT_EQ(testing::condition(sim.status(), api::condition::kSuspended), "True");
   EXPECT_EQ(testing::condition(sim.status(), api::condition::kRunning), "False");
@@ -151,6 +151,18 @@ TEST(Suspend, DeletesAllWorkersAndCreatesThemOnResume) {
   EXPECT_EQ(testing::condition(sim.status(), api::condition::kSuspended), "False");
   EXPECT_EQ(sim.status().restarts.total(), 0);
   EXPECT_TRUE(sim.status().failures.empty());
+}
+
+TEST(Suspend, RefusesMembersWhenTheLastWorkerHasEnded) {
+  JobSimulator sim;
+  sim.graceful = true;
+  sim.start();
+  sim.job().spec.run_policy.suspend = true;
+  sim.step();
+  sim.fail(0, 143);
+  EXPECT_TRUE(sim.plan().membership);
+  sim.finish_deletions();
+  EXPECT_FALSE(sim.plan().membership);
 }
 
 TEST(Suspend, CreatesNoWorkersForAJobThatStartsSuspended) {

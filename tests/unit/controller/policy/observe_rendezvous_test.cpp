@@ -36,6 +36,8 @@ rendezvous::Snapshot running() {
                                 {"gflops", 300},
                                 {"peak_gflops", 900},
                                 {"compute_seconds", 0.1},
+                                {"exchange_seconds", 0.01},
+                                {"a_figure_of_a_later_worker", 1},
                                 {"shards", 4}};
   return snapshot;
 }

@@ -55,7 +55,7 @@ bool inject_event(JobSimulator& sim, RandomChoices& random) {
     switch (random.up_to(7)) {
       case 0:
         if (!alive) return false;
-        sim.fail(target.index, random.one_of({1, 2, 137, 139, 143}));
+        sim.fail(target.index, random.one_of({1, 3, 137, 139, 143}));
         return true;
       case 1:
         if (!alive) return false;

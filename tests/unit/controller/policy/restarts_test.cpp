@@ -34,7 +34,19 @@ constexpr auto kMemory = FailureCause::kOutOfMemory;
 const Case kCases[] = {
     {"OnFailure, exit 1", RestartPolicy::kOnFailure, 1, kProgram, "Error", true, kProgram, ""},
     {"OnFailure, exit 137", RestartPolicy::kOnFailure, 137, kProgram, "Error", true, kProgram, ""},
-    {"Always, exit 2", RestartPolicy::kAlways, 2, kProgram, "Error", true, kProgram, ""},
+    {"Always, exit 11", RestartPolicy::kAlways, 11, kProgram, "Error", true, kProgram, ""},
+    {"Always, bad flags", RestartPolicy::kAlways, 2, kProgram, "Error", false, kProgram,
+     "InvalidFlags"},
+    {"OnFailure, bad flags", RestartPolicy::kOnFailure, 2, kProgram, "Error", false, kProgram,
+     "InvalidFlags"},
+    {"ExitCode, bad flags", RestartPolicy::kExitCode, 2, kProgram, "Error", false, kProgram,
+     "InvalidFlags"},
+    {"OnFailure, evicted with exit 2", RestartPolicy::kOnFailure, 2, kInfrastructure, "Evicted",
+     true, kInfrastructure, ""},
+    {"OnFailure, output refused", RestartPolicy::kOnFailure, 14, kProgram, "Error", false, kProgram,
+     "OutputRefused"},
+    {"Always, output unavailable", RestartPolicy::kAlways, 200, kProgram, "Error", true, kProgram,
+     ""},
     {"Always, evicted", RestartPolicy::kAlways, 137, kInfrastructure, "Evicted", true,
      kInfrastructure, ""},
     {"Never, exit 1", RestartPolicy::kNever, 1, kProgram, "Error", false, kProgram,
@@ -409,6 +421,58 @@ TEST(Divergence, RestartsAJobThatIsNotExact) {
     sim.fail(0, 21);
     sim.settle();
     EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "BackoffLimitExceeded");
+  }
+}
+
+TEST(PermanentFailure, SaysWhatToChange) {
+  const struct {
+    int exit_code;
+    const char* last_line;
+    const char* reason;
+    const char* message;
+  } cases[] = {
+      {2, "tilewright-worker: --seed: found x, expected an integer", "InvalidFlags",
+       "worker 1 (mrpc-worker-1 on node-a) exited with code 2 (tilewright-worker: --seed: found x, "
+       "expected an integer); every restart fails with it: create a job with another spec.trainer "
+       "or spec.worker.env"},
+      {14, "tilewright-worker: /out: belongs to job \"a\"", "OutputRefused",
+       "worker 1 (mrpc-worker-1 on node-a) exited with code 14 (tilewright-worker: /out: belongs "
+       "to "
+       "job \"a\"); every restart fails with it: create a job whose spec.trainer.output is "
+       "writable "
+       "and belongs to no other job, or set spec.trainer.overwrite_output_dir: true"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.reason);
+    JobSimulator sim;
+    sim.start();
+    sim.fail(0, 144);  // it only sees that its peer is gone
+    sim.fail(1, c.exit_code);
+    sim.worker(1).last_lines = c.last_line;
+    sim.settle();
+    EXPECT_EQ(sim.status().phase, api::Phase::kFailed);
+    EXPECT_EQ(sim.status().restarts.total(), 0);
+    EXPECT_EQ(sim.status().failures.back().reason, c.reason);
+    const api::Condition* failed = sim.status().find_condition(api::condition::kFailed);
+    ASSERT_NE(failed, nullptr);
+    EXPECT_EQ(failed->reason, c.reason);
+    EXPECT_EQ(failed->message, c.message);
+  }
+}
+
+// Its pods can run another program, and kubeflow.org/v1 says what their exit codes mean.
+TEST(PermanentFailure, IsThatOfATrainJobOnly) {
+  for (const bool joined : {false, true}) {
+    for (const int exit_code : {2, 14}) {
+      JobSimulator sim;
+      sim.observed.traits.runs_tilewright = false;
+      if (joined) sim.observed.rendezvous.emplace().latest_epoch = 1;
+      sim.start();
+      sim.fail(1, exit_code);
+      const Plan plan = sim.step();
+      EXPECT_FALSE(plan.finished) << exit_code;
+      EXPECT_EQ(plan.status->failures.at(0).reason, "Error");
+    }
   }
 }
 

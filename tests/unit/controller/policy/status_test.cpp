@@ -49,11 +49,11 @@ TEST(Status, FollowsAJobFromCreationToSuccess) {
   EXPECT_EQ(sim.status().replicas, (api::ReplicaCounts{2, 2, 2, 0, 0}));
 
   sim.pass(seconds(5));
-  sim.fail(1, 2);
+  sim.fail(1, 3);
   const Plan failing = sim.step();
   EXPECT_EQ(reasons(failing), std::vector<std::string>{"WorkerFailed"});
   EXPECT_TRUE(failing.events[0].warning);
-  EXPECT_EQ(failing.events[0].message, "worker 1 (mrpc-worker-1 on node-a) exited with code 2");
+  EXPECT_EQ(failing.events[0].message, "worker 1 (mrpc-worker-1 on node-a) exited with code 3");
   EXPECT_EQ(sim.status().phase, api::Phase::kRestarting);
   EXPECT_EQ(testing::condition(sim.status(), api::condition::kRestarting), "True");
   EXPECT_EQ(testing::condition(sim.status(), api::condition::kRunning), "False");

@@ -17,7 +17,7 @@ TEST(Success, NeedsAllWorkersToExit) {
   sim.start();
   sim.observed.rendezvous = RendezvousView{};
   sim.observed.rendezvous->progress.step = sim.observed.rendezvous->progress.total_steps = 230;
-  sim.observed.rendezvous->progress.metrics = {{"accuracy", 0.8725}, {"f1", 0.9}};
+  sim.observed.rendezvous->progress.metrics = {{"eval_accuracy", 0.8725}, {"eval_f1", 0.9}};
   sim.pass(seconds(60));
   sim.succeed(1);
   sim.settle();
@@ -32,7 +32,8 @@ TEST(Success, NeedsAllWorkersToExit) {
   const api::Condition* succeeded = sim.status().find_condition(api::condition::kSucceeded);
   ASSERT_NE(succeeded, nullptr);
   EXPECT_EQ(succeeded->reason, "TrainingComplete");
-  EXPECT_EQ(succeeded->message, "training completed after 230 steps: accuracy 0.8725, f1 0.9");
+  EXPECT_EQ(succeeded->message,
+            "training completed after 230 steps: eval_accuracy 0.8725, eval_f1 0.9");
   EXPECT_EQ(sim.status().restarts.total(), 0);
   EXPECT_EQ(sim.status().replicas.succeeded, 2);
 }
@@ -43,14 +44,32 @@ TEST(Success, ReportsTheMetricsOfTheStatusAfterTheWorkersExit) {
   sim.observed.rendezvous = RendezvousView{};
   sim.observed.rendezvous->progress.step = sim.observed.rendezvous->progress.total_steps = 230;
   sim.settle();
-  sim.observed.rendezvous->progress.metrics = {{"accuracy", 0.8725}};
+  sim.observed.rendezvous->progress.metrics = {{"eval_accuracy", 0.8725}};
   EXPECT_TRUE(sim.step().status) << "results are written at once";
   sim.observed.rendezvous.reset();
   sim.succeed(0);
   sim.succeed(1);
   sim.settle();
   EXPECT_EQ(sim.status().find_condition(api::condition::kSucceeded)->message,
-            "training completed after 230 steps: accuracy 0.8725");
+            "training completed after 230 steps: eval_accuracy 0.8725");
+}
+
+TEST(Success, ReportsTheLossOfAJobWithoutAnEvaluation) {
+  JobSimulator sim;
+  sim.start();
+  sim.observed.rendezvous = RendezvousView{};
+  rendezvous::Progress& reported = sim.observed.rendezvous->progress;
+  reported.step = reported.total_steps = 40;
+  reported.loss = 0.70371;
+  sim.settle();
+  // Written by an earlier version of the operator.
+  sim.status().progress->metrics = {{"exchange_seconds", 0.25}};
+  sim.observed.rendezvous.reset();
+  sim.succeed(0);
+  sim.succeed(1);
+  sim.settle();
+  EXPECT_EQ(sim.status().find_condition(api::condition::kSucceeded)->message,
+            "training completed after 40 steps: loss 0.7037");
 }
 
 // No leader is reachable while the workers finish; they exit after their finish_timeout.
@@ -73,6 +92,8 @@ TEST(Success, ShowsAllStepsIfTheLastReportsAreLost) {
   EXPECT_EQ(sim.status().progress->step, 12);
   EXPECT_DOUBLE_EQ(sim.status().progress->epoch, 3);
   EXPECT_FALSE(sim.status().progress->loss) << "of the last step, whose report is lost";
+  EXPECT_EQ(sim.status().find_condition(api::condition::kSucceeded)->message,
+            "training completed after 12 steps");
   sim.observed.rendezvous = old;
   sim.pass(seconds(60));
   EXPECT_FALSE(sim.step().status) << "an older report does not return";

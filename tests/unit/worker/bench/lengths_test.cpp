@@ -51,9 +51,9 @@ TEST_F(ReadLengths, NamesTheLineAndWhatItHolds) {
   EXPECT_EQ(error_of("1\n\n2\n"), ":2: found \"\"" + expected);
   EXPECT_EQ(error_of("12 tokens\n"), ":1: found \"12 tokens\"" + expected);
   EXPECT_EQ(error_of("99999999999\n"), ":1: found \"99999999999\"" + expected);
-  EXPECT_EQ(error_of("\x1b[31m\n"), ":1: found \"?[31m\"" + expected);
+  EXPECT_EQ(error_of("\x1b[31m\n"), ":1: found \"\\x1b[31m\"" + expected);
   EXPECT_EQ(error_of(std::string(1000, 'x')),
-            ":1: found \"" + std::string(40, 'x') + "\"" + expected);
+            ":1: found \"" + std::string(100, 'x') + "...\"" + expected);
 }
 
 TEST_F(ReadLengths, RefusesAnEmptyFile) {

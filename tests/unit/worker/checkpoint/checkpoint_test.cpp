@@ -191,6 +191,21 @@ TEST_F(CheckpointTest, RefusesTruncatedAndMissingFiles) {
   expect_refused(output_ / "checkpoint-99", "checkpoint directory not found");
 }
 
+// The files of a checkpoint that the Trainer of transformers 4.57.6 writes.
+TEST_F(CheckpointTest, NamesACheckpointOfTheTrainer) {
+  const auto path = write(3);
+  for (const char* name : {"checksums.json", "optimizer.safetensors"}) {
+    std::filesystem::remove(path / name);
+  }
+  for (const char* name : {"rng_state.pth", "scheduler.pt", "optimizer.pt", "training_args.bin"}) {
+    write_file(path / name, "PK");
+    expect_refused(path, fmt::format("{}: is a checkpoint of Hugging Face's Trainer (it contains "
+                                     "{}), expected one of Tilewright",
+                                     path.string(), name));
+    std::filesystem::remove(path / name);
+  }
+}
+
 TEST_F(CheckpointTest, RefusesChecksumsWithMissingFilesOrFilesElsewhere) {
   const auto path = write(3);
   Checksums sums = read_checksums(path);
@@ -255,6 +270,34 @@ TEST_F(CheckpointTest, RefusesAStateWithMalformedFields) {
   refuses("/stateful_callbacks/tilewright/job_uid", 1,
           "tilewright.job_uid is 1, expected a string");
   refuses("/stateful_callbacks/tilewright/settings", 1, "tilewright.settings is 1, expected an");
+}
+
+// As with --logging_steps 1: MNLI has 147,000 steps in three epochs of batches of eight.
+TEST_F(CheckpointTest, KeepsALogHistoryOf200000Entries) {
+  constexpr int kEntries = 200'000;
+  const nlohmann::json entry = {{"epoch", 2.0 / 3},
+                                {"grad_norm", 1.0 / 3},
+                                {"learning_rate", 2e-5 / 3},
+                                {"loss", 0.1 / 3},
+                                {"step", 100'000}};
+  state_.log_history = nlohmann::json::array_t(kEntries, entry);
+  const auto path = write(kEntries);
+  EXPECT_GT(std::filesystem::file_size(path / kStateFile), std::size_t{32} << 20);
+  Model model(1);
+  const TrainerState state = load_checkpoint(path, state_.settings, model.views());
+  EXPECT_THAT(state.log_history, SizeIs(kEntries));
+  EXPECT_EQ(state.log_history.back(), entry);
+}
+
+TEST_F(CheckpointTest, VerifiesTheStateBeforeItIsRead) {
+  const auto path = write(3);
+  EXPECT_EQ(read_checkpoint_state(path).global_step, 3);
+  flip_bit(path / kStateFile, 40);
+  expect_failure([&] { read_checkpoint_state(path); }, ExitCode::kCheckpoint,
+                 HasSubstr("trainer_state.json: is corrupt: found SHA-256"));
+  std::filesystem::remove(path / kChecksumsFile);
+  expect_failure([&] { read_checkpoint_state(path); }, ExitCode::kCheckpoint,
+                 HasSubstr("checksums.json"));
 }
 
 TEST_F(CheckpointTest, IsTheLatestIfItHasTheHighestStep) {

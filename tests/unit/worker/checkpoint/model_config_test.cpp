@@ -88,6 +88,24 @@ TEST_F(ModelConfigTest, ReadsLabelsFromId2labelOrNumLabels) {
   EXPECT_THAT(read(minimal_).labels, ElementsAre("no", "yes", "maybe"));
 }
 
+// run_glue.py takes the labels of the data as they are: BertConfig.save_pretrained() of transformers
+// 4.57.6 writes these for integers, booleans and floats.
+TEST_F(ModelConfigTest, TakesLabelsThatAreNoStringsAsTheirText) {
+  const auto labels_of = [&](const char* labels) {
+    minimal_.update(nlohmann::json::parse(labels));
+    return read(minimal_).labels;
+  };
+  EXPECT_THAT(labels_of(R"({"id2label": {"0": 0, "1": 1}, "label2id": {"0": 0, "1": 1}})"),
+              ElementsAre("0", "1"));
+  EXPECT_THAT(labels_of(R"({"id2label": {"0": -1, "1": 10}, "label2id": {"-1": 0, "10": 1}})"),
+              ElementsAre("-1", "10"));
+  EXPECT_THAT(
+      labels_of(R"({"id2label": {"0": false, "1": true}, "label2id": {"false": 0, "true": 1}})"),
+      ElementsAre("False", "True"));
+  EXPECT_THAT(labels_of(R"({"id2label": {"0": 1.0, "1": 2.5}, "label2id": {"1.0": 0, "2.5": 1}})"),
+              ElementsAre("1.0", "2.5"));
+}
+
 TEST_F(ModelConfigTest, RefusesAnotherArchitecture) {
   expect_refused({{"model_type", "roberta"}},
                  "model_type is \"roberta\", expected \"bert\" or \"distilbert\"");
@@ -120,7 +138,8 @@ TEST_F(ModelConfigTest, RefusesSizesMissingOutOfRangeOrNotDivisible) {
 
 TEST_F(ModelConfigTest, RefusesLabelsThatAreNotCountedFromZero) {
   expect_refused({{"id2label", {{"1", "a"}, {"2", "b"}}}}, "id2label.0 is missing");
-  expect_refused({{"id2label", {{"0", 7}}}}, "id2label.0 is 7, expected a string");
+  expect_refused({{"id2label", {{"0", {7}}}}},
+                 "id2label.0 is [7], expected a string, a number or a boolean");
   expect_refused({{"id2label", nlohmann::json::object()}}, "id2label is {}, expected 1 to");
   expect_refused({{"num_labels", 0}}, "num_labels is 0");
 }

@@ -129,6 +129,38 @@ TEST_F(OutputOwnershipTest, OverwritesOnlyFilesOfThisProgram) {
   expect_refused("uid-1", "belongs to job \"uid-2\"");
 }
 
+TEST_F(OutputOwnershipTest, KeepsTheCheckpointsOfAnOverwrittenDirectoryIfAsked) {
+  write_checkpoint_of_step(acquire_output_dir(output_, {"uid-1", {}}), 5);
+  EXPECT_TRUE(is_checkpoint_of(output_ / "checkpoint-5", output_));
+  EXPECT_TRUE(is_checkpoint_of(output_ / "checkpoint-5/", output_));
+  EXPECT_FALSE(is_checkpoint_of(output_ / "checkpoint-6", output_));
+  EXPECT_FALSE(is_checkpoint_of(output_, output_.parent_path()));
+  EXPECT_FALSE(is_checkpoint_of("", output_));
+  const OutputRequest request{"uid-2", {}, true, true};
+  EXPECT_EQ(check_output_dir(output_, request), OutputOwnership::kOverwritten);
+  acquire_output_dir(output_, request);
+  EXPECT_EQ(list_checkpoints(output_).size(), 1u);
+  EXPECT_EQ(check_output_dir(output_, request), OutputOwnership::kResumed);
+}
+
+TEST_F(OutputOwnershipTest, IsUsableIfItIsMissingOrAWritableDirectory) {
+  require_usable_output_dir(output_);
+  std::filesystem::create_directories(output_);
+  require_usable_output_dir(output_);
+  std::ofstream(output_ / "file") << "";
+  expect_failure([&] { require_usable_output_dir(output_ / "file"); }, ExitCode::kOutput,
+                 HasSubstr("is a file, expected a directory"));
+}
+
+TEST_F(OutputOwnershipTest, IsNotUsableIfItCannotBeCreated) {
+  std::filesystem::create_directories(output_);
+  write_file(output_ / "file", "");
+  expect_failure([&] { require_usable_output_dir(output_ / "file" / "a" / "b"); },
+                 ExitCode::kOutput, HasSubstr("file: is a file, expected a directory"));
+  require_usable_output_dir(output_ / "a" / "b");
+  EXPECT_THAT(names_in(output_), ElementsAre("file")) << "creates nothing";
+}
+
 TEST_F(OutputOwnershipTest, OverwritesForeignContentWithoutAMarker) {
   write_checkpoint_of_step(own(output_), 5);
   write_file(output_ / "thesis.txt", "");

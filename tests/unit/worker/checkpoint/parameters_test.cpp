@@ -201,7 +201,9 @@ TEST_F(Parameters, AreCheckedBeforeTheyAreRead) {
       [&] {
         check({{"bert.pooler.dense.bias", {3}, true}});
       },
-      ExitCode::kWeights, HasSubstr("found shape [2], expected [3]"));
+      ExitCode::kWeights,
+      HasSubstr(path_.string() + ": tensor \"pooler.dense.bias\": found shape [2], expected [3]; "
+                                 "--ignore_mismatched_sizes initialises it at random"));
   for (const auto& [value, name] : std::vector<std::pair<float, std::string>>{
            {NAN, "NaN"}, {INFINITY, "infinite"}, {-INFINITY, "-infinite"}}) {
     values_[1] = value;
@@ -216,6 +218,28 @@ TEST_F(Parameters, AreCheckedBeforeTheyAreRead) {
     EXPECT_THAT(check_parameters(bad, {}).unexpected, ElementsAre("pooler.dense.bias"))
         << "unused tensors may have any value";
   }
+}
+
+TEST_F(Parameters, OfAHeadOfAnotherShapeCountAsMissingIfAsked) {
+  write_safetensors(path_, {float_tensor("bert.embeddings.LayerNorm.bias", {2}, values_.data()),
+                            float_tensor("classifier.bias", {2}, values_.data()),
+                            float_tensor("classifier.weight", {1, 2}, values_.data())});
+  const auto file = open_weights(directory_.path());
+  const auto check = [&](std::int64_t encoder_size, const Shape& bias) {
+    return check_parameters(*file,
+                            {{{"classifier.weight", {1, 2}, true, true},
+                              {"classifier.bias", bias, true, true},
+                              {"bert.embeddings.LayerNorm.bias", {encoder_size}, false, true}}});
+  };
+  EXPECT_THAT(check(2, {2}).missing, ::testing::IsEmpty()) << "no effect where the shapes fit";
+  for (const Shape& bias : {Shape{3}, Shape{2, 1}}) {
+    const ParameterDifferences differences = check(2, bias);
+    EXPECT_THAT(differences.missing, ElementsAre("classifier.bias"));
+    EXPECT_THAT(differences.unexpected, ::testing::IsEmpty());
+  }
+  expect_failure([&] { check(3, {3}); }, ExitCode::kWeights,
+                 ::testing::EndsWith("tensor \"bert.embeddings.LayerNorm.bias\": found shape [2], "
+                                     "expected [3]"));
 }
 
 TEST(AbbreviatedList, NamesTheFirstFewAndTheNumberOfTheOthers) {

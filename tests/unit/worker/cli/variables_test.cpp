@@ -24,33 +24,41 @@ host::ProcessPlan plan(int threads, int max_threads) {
 }
 
 TEST(ThreadCount, IsThatOfThePlan) {
-  EXPECT_EQ(thread_count(plan(8, 16), "").threads, 8);
-  EXPECT_EQ(thread_count(plan(8, 16), "").note, "");
+  EXPECT_EQ(thread_count(plan(8, 16), 0, "").threads, 8);
+  EXPECT_EQ(thread_count(plan(8, 16), 0, "").note, "");
 }
 
 TEST(ThreadCount, IsThatOfOmpNumThreads) {
   for (const char* value : {"12", "12,2"}) {
-    const ThreadCount count = thread_count(plan(8, 16), value);
+    const ThreadCount count = thread_count(plan(8, 16), 0, value);
     EXPECT_EQ(count.threads, 12);
     EXPECT_EQ(count.note, "");
   }
-  EXPECT_EQ(thread_count(plan(4, 8), "8").threads, 8);
+  EXPECT_EQ(thread_count(plan(4, 8), 0, "8").threads, 8);
 }
 
 TEST(ThreadCount, IsAtMostTheAllowedCpus) {
-  const ThreadCount count = thread_count(plan(2, 2), "240");
+  const ThreadCount count = thread_count(plan(2, 2), 0, "240");
   EXPECT_EQ(count.threads, 2);
   EXPECT_EQ(count.note,
             "OMP_NUM_THREADS: found 240, but this process may use 2 CPUs; using 2 threads");
-  EXPECT_EQ(thread_count(plan(2, 4), "8").note,
+  EXPECT_EQ(thread_count(plan(2, 4), 0, "8").note,
             "OMP_NUM_THREADS: found 8, but this process may use 4 CPUs; using 4 threads");
-  EXPECT_EQ(thread_count(plan(1, 1), "2").threads, 1);
-  EXPECT_EQ(thread_count(plan(2, 2), "99999999999").threads, 2);
+  EXPECT_EQ(thread_count(plan(1, 1), 0, "2").threads, 1);
+  EXPECT_EQ(thread_count(plan(2, 2), 0, "99999999999").threads, 2);
+}
+
+TEST(ThreadCount, IsThatOfTheFlagBeforeOmpNumThreads) {
+  EXPECT_EQ(thread_count(plan(2, 4), 3, "1").threads, 3);
+  EXPECT_EQ(thread_count(plan(2, 4), 4, "all").note, "");
+  const ThreadCount most = thread_count(plan(1, 2), 4096, "");
+  EXPECT_EQ(most.threads, 2);
+  EXPECT_EQ(most.note, "--threads: found 4096, but this process may use 2 CPUs; using 2 threads");
 }
 
 TEST(ThreadCount, SaysWhenTheValueIsNoCount) {
   for (const char* value : {"all", "0", "-1", "4x", ",4"}) {
-    const ThreadCount count = thread_count(plan(8, 16), value);
+    const ThreadCount count = thread_count(plan(8, 16), 0, value);
     EXPECT_EQ(count.threads, 8);
     EXPECT_THAT(count.note, HasSubstr(std::string("found \"") + value + "\", expected an integer"));
   }
@@ -112,6 +120,15 @@ TEST(ExpandArguments, LeavesOtherArguments) {
   const ExpandedArguments expanded = expand_arguments({"a", "$(b)"}, launched_at("no number"));
   EXPECT_THAT(expanded.arguments, ElementsAre("a", "$(b)"));
   EXPECT_FALSE(expanded.dates);
+}
+
+TEST(ParseArguments, ExpandTheHomeDirectory) {
+  const auto variable = [](const char* name) {
+    return std::string(name) == "HOME" ? std::string("/home/me") : std::string();
+  };
+  const std::vector<std::string> words = {"--output_dir=~/out"};
+  EXPECT_EQ(parse_arguments(words, variable).settings().output_dir, "/home/me/out");
+  EXPECT_THROW(parse_arguments(std::vector<std::string>{"--sede=1"}, variable), Failure);
 }
 
 TEST(ExpandArguments, RefusesAStartThatIsNoTime) {

@@ -93,7 +93,7 @@ TEST(Mesh, ConnectsEveryRankWithEveryOther) {
 TEST(Mesh, IsBuiltDespiteUnauthenticatedConnectionsThatSendGarbage) {
   Listeners listeners(2);
   std::vector<net::Socket> strangers;
-  for (int i = 0; i < 100; ++i) {  // more than kMaxPending
+  for (int i = 0; i < 100; ++i) {
     strangers.push_back(net::connect_to(listeners.addresses[0], test_deadline()).or_throw());
     const std::string garbage(static_cast<std::size_t>(i) * 10, 'g');
     EXPECT_TRUE(
@@ -113,6 +113,26 @@ TEST(Mesh, IsBuiltDespiteUnauthenticatedConnectionsThatSendGarbage) {
       EXPECT_FALSE(stranger.read_exact(more, test_deadline()).ok());
     }
   }
+}
+
+// As many as the queue of the listener takes connect before the rank accepts, the others after that:
+// more than the rank holds.
+TEST(Mesh, IsBuiltDespiteManyIdleConnections) {
+  Listeners listeners(2);
+  std::vector<net::Socket> strangers;
+  const auto connect_strangers = [&](std::size_t count) {
+    while (strangers.size() < count) {
+      strangers.push_back(net::connect_to(listeners.addresses[0], test_deadline()).or_throw());
+    }
+  };
+  MeshConfig config = listeners.config(0);
+  config.handshake_timeout = std::chrono::hours(1);
+  connect_strangers(100);
+  auto zero = join(listeners, config);
+  connect_strangers(260);
+  auto one = join(listeners, listeners.config(1));
+  EXPECT_EQ(zero.get(), "");
+  EXPECT_EQ(one.get(), "");
 }
 
 TEST(Mesh, ReportsMissingRanksAtTheDeadline) {

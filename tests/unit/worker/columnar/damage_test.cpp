@@ -1,5 +1,6 @@
 // Truncated files and files with changed bytes give an error of one line that names the file.
 #include "tests/unit/worker/columnar/columnar_testing.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::columnar {
 namespace {
@@ -49,11 +50,8 @@ TEST_P(Damage, EveryChangedByteIsReadOrRefused) {
 
 // Two changes at a time, and runs of equal bytes, which make lengths and offsets extreme.
 TEST_P(Damage, RandomChangesAreReadOrRefused) {
-  std::uint32_t state = 12345;
-  const auto random = [&](std::size_t below) {  // Numerical Recipes' linear congruential generator
-    state = state * 1664525u + 1013904223u;
-    return (state >> 8) % below;
-  };
+  runtime::SplitMix64 numbers(12345);
+  const auto random = [&](std::size_t below) { return numbers.next() % below; };
   for (int round = 0; round < 3000; ++round) {
     SCOPED_TRACE(round);
     std::string damaged = content_;

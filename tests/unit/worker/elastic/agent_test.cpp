@@ -32,7 +32,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using tilewright::testing::make_silent_logger;
 
-Environment no_environment() {
+GetVariable no_environment() {
   return [](const char*) { return std::string(); };
 }
 
@@ -290,6 +290,54 @@ TEST(Agent, WritesLogsInTheLayoutOfTorchrun) {
   EXPECT_THAT(run.output(),
               AllOf(HasSubstr("[worker 0.0] err 0\n"), HasSubstr("[worker 0.1] out 1\n"),
                     HasSubstr("[worker 0.1] err 1\n"), ::testing::Not(HasSubstr("out 0"))));
+}
+
+TEST(Agent, RestartsWithoutLogsThatCannotBeCreated) {
+  AgentRun run({}, 2);
+  run.options.command = AgentRun::shell(
+      fmt::format("if [ $LOCAL_RANK = 0 ]; then until [ -e {0} ]; do sleep 0.01; done; exit 0; fi;"
+                  "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || {{ echo > {0}; exit 0; }};"
+                  "run=$(echo {1}/*); rm -r $run; echo > $run; kill -9 $$",
+                  run.path("restarted"), run.path("logs")));
+  run.options.logs.directory = run.path("logs");
+  run.options.logs.redirects = parse_streams("--redirects", "3");
+  EXPECT_EQ(run(), 0);
+  EXPECT_TRUE(std::filesystem::exists(run.path("restarted")));
+}
+
+// A program that local rank 1 moves away before it dies in its first run.
+class AgentWithAMovedProgram : public ::testing::Test {
+ protected:
+  AgentWithAMovedProgram() {
+    run_.options.command = {run_.path("worker")};
+    run_.options.nproc_per_node = 2;
+  }
+  int run(const std::string& first_rank) {
+    std::ofstream(run_.path("worker"))
+        << "#!/bin/sh\ncd " << run_.folder.path().string() << "\n"
+        << "if [ $LOCAL_RANK = 0 ]; then\n"
+        << first_rank << "\nelif [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then\n"
+        << "until [ -e ready ]; do sleep 0.01; done; mv worker moved; kill -9 $$\nfi\n"
+        << "echo done\n";
+    std::filesystem::permissions(run_.path("worker"), std::filesystem::perms::owner_all);
+    return run_();
+  }
+  AgentRun run_{{}};
+};
+
+TEST_F(AgentWithAMovedProgram, RestartsItWhenTheProgramIsBack) {
+  run_.options.max_restarts = 100;
+  EXPECT_EQ(
+      run("echo > ready; until [ -e moved ]; do sleep 0.01; done; sleep 0.1; mv moved worker"), 0);
+  EXPECT_THAT(run_.output(),
+              AllOf(HasSubstr("[worker 0.0] done\n"), HasSubstr("[worker 0.1] done\n")));
+}
+
+TEST_F(AgentWithAMovedProgram, StopsTheOthersWithASignalWhenNoRestartsAreLeft) {
+  run_.options.max_restarts = 3;
+  EXPECT_EQ(run("trap 'echo stopped; exit 0' TERM; echo > ready; while true; do sleep 0.01; done"),
+            kSignalExitCodeBase + SIGKILL);
+  EXPECT_THAT(run_.output(), HasSubstr("[worker 0.0] stopped\n"));
 }
 
 TEST(Agent, ShowsOnlyTheRanksOfTheFilterUnderTheirRole) {

@@ -9,7 +9,7 @@ namespace tilewright::elastic {
 
 using Variables = std::map<std::string, std::string>;
 
-inline Environment environment_of(Variables variables) {
+inline GetVariable environment_of(Variables variables) {
   return [variables = std::move(variables)](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::string() : found->second;

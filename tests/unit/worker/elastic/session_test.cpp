@@ -21,7 +21,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using tilewright::testing::make_silent_logger;
 
-Environment environment(std::map<std::string, std::string> values) {
+GetVariable environment(std::map<std::string, std::string> values) {
   return [values = std::move(values)](const char* name) {
     const auto found = values.find(name);
     return found == values.end() ? "" : found->second;

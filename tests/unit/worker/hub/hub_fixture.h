@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "tests/support/scoped_variable.h"
 #include "worker/hub/dataset.h"
 #include "worker/hub/model.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::hub {
 
@@ -30,13 +32,10 @@ inline void write_file(const std::filesystem::path& path, const std::string& con
 }
 
 // Bytes that differ between places of a file and between files.
-inline std::string pattern(std::size_t size, unsigned seed = 1) {
+inline std::string pattern(std::size_t size, std::uint64_t seed = 1) {
   std::string bytes(size, '\0');
-  unsigned state = seed * 2654435761u + 1;
-  for (char& byte : bytes) {
-    state = state * 1664525u + 1013904223u;
-    byte = static_cast<char>(state >> 24);
-  }
+  runtime::SplitMix64 random(seed);
+  for (char& byte : bytes) byte = static_cast<char>(random.next() >> 56);
   return bytes;
 }
 

@@ -232,12 +232,13 @@ TEST_F(Model, OfflineComesFromTheCacheOrIsAnError) {
   EXPECT_EQ(resolve(), online);
   const Error error = failure_of([&] { resolve("distilbert/distilbert-base-uncased"); });
   EXPECT_EQ(error.code, ExitCode::kModel);
-  EXPECT_EQ(error.message,
-            "model distilbert/distilbert-base-uncased: found no snapshot of this revision in the "
-            "cache " +
-                (options_.cache_dir / "models--distilbert--distilbert-base-uncased").string() +
-                ", expected a cached model or a model directory, because HF_HUB_OFFLINE forbids a "
-                "download");
+  EXPECT_EQ(
+      error.message,
+      "model distilbert/distilbert-base-uncased: found no local directory of this name and no "
+      "snapshot of the revision main in the cache " +
+          (options_.cache_dir / "models--distilbert--distilbert-base-uncased").string() +
+          ", expected a cached model or a model directory, because HF_HUB_OFFLINE forbids a "
+          "download");
   EXPECT_EQ(server_.requests().size(), requests);
 }
 

@@ -10,6 +10,7 @@
 #include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
 #include "worker/runtime/cpu.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::nn {
 namespace {
@@ -27,10 +28,9 @@ struct Example {
 // n examples of 1 to 20 tokens with the targets of a head.
 std::vector<Example> examples(std::int64_t n, Head head) {
   std::vector<Example> all;
-  std::uint32_t state = 12345;
+  runtime::SplitMix64 random(12345);
   const auto draw = [&](std::uint32_t below) {
-    state = state * 1664525u + 1013904223u;
-    return static_cast<std::int32_t>((state >> 16) % below);
+    return static_cast<std::int32_t>(random.next() % below);
   };
   for (std::int64_t i = 0; i < n; ++i) {
     Example example;

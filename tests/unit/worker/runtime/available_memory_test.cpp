@@ -1,11 +1,12 @@
 // Tests memory limits read from files in the formats of /proc and /sys.
+#include "worker/runtime/available_memory.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "tests/support/paths.h"
-#include "worker/runtime/memory.h"
 
 namespace tilewright::runtime {
 namespace {
@@ -145,6 +146,8 @@ TEST_F(AvailableMemory, IsZeroWhenUsageExceedsTheLimit) {
   write("sys/fs/cgroup/memory.current", mib(130));
   EXPECT_EQ(available(), 0);
 }
+
+TEST_F(AvailableMemory, OfThisMachineIsPositive) { EXPECT_GT(available_memory(), kMib); }
 
 }  // namespace
 }  // namespace tilewright::runtime

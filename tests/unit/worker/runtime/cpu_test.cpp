@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <string>
 
-#include "worker/runtime/memory.h"
-
 namespace tilewright::runtime {
 namespace {
 
@@ -79,28 +77,11 @@ TEST(ChooseIsa, RejectsAnUnsupportedIsaAndListsTheSupported) {
       "no other instruction set");
   const auto unknown = choose_isa(fake_cpu(), "neon");
   ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ExitCode::kUsage);
   std::string all;
   for (const Isa isa : kAllIsas) all += (all.empty() ? "" : ", ") + std::string(name(isa));
   EXPECT_EQ(unknown.error().message, "TILEWRIGHT_ISA: found \"neon\", expected one of " + all);
 }
-
-TEST(Memory, AMeasuringArenaReportsTheSizeOfARealArena) {
-  const auto lay_out = [](Arena& arena) {
-    arena.take<float>(100);
-    return arena.take<double>(3);
-  };
-  Arena measure;
-  EXPECT_EQ(lay_out(measure), nullptr);
-  Arena arena(measure.used());
-  const double* last = lay_out(arena);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(last) % 64, 0u);
-  EXPECT_EQ(arena.used(), measure.used());
-  EXPECT_DEATH(arena.take<float>(1), "arena of 512 bytes: 512 used, 64 requested");
-  arena.reset();
-  EXPECT_NE(arena.take<float>(1), nullptr);
-}
-
-TEST(Memory, AvailableMemoryIsPositive) { EXPECT_GT(available_memory(), 1u << 20); }
 
 }  // namespace
 }  // namespace tilewright::runtime

@@ -20,5 +20,21 @@ TEST(Buffer, IsZeroAtFirstAndAfterClear) {
   }
 }
 
+TEST(Arena, MeasuresTheSizeOfARealArena) {
+  const auto lay_out = [](Arena& arena) {
+    arena.take<float>(100);
+    return arena.take<double>(3);
+  };
+  Arena measure;
+  EXPECT_EQ(lay_out(measure), nullptr);
+  Arena arena(measure.used());
+  const double* last = lay_out(arena);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(last) % 64, 0u);
+  EXPECT_EQ(arena.used(), measure.used());
+  EXPECT_DEATH(arena.take<float>(1), "arena of 512 bytes: 512 used, 64 requested");
+  arena.reset();
+  EXPECT_NE(arena.take<float>(1), nullptr);
+}
+
 }  // namespace
 }  // namespace tilewright::runtime

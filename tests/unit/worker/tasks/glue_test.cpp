@@ -318,7 +318,7 @@ TEST(Glue, AxHasATestSplitOnly) {
   EXPECT_EQ(task->parts(Split::kDev), 0U);
   EXPECT_EQ(task->parts(Split::kTest), 1U);
   const DataFolder folder;
-  EXPECT_TRUE(task->baselines(folder.path()).empty());
+  EXPECT_TRUE(task->baselines(folder.path(), 0).empty());
   try {
     task->read({Split::kTrain}, tiny_tokenizer(), folder.options());
     FAIL() << "read";
@@ -452,14 +452,15 @@ TEST(Dataset, TokenIdsBeyondTheVocabularyAreRefused) {
   Dataset data;
   data.append({.ids = {2, 3}, .types = {0, 0}});
   data.append({.ids = {2, 19, 3}, .types = {0, 0, 0}});
-  EXPECT_NO_THROW(check_ids(data, 20));
+  EXPECT_NO_THROW(check_ids(data, 20, "m/config.json"));
   try {
-    check_ids(data, 19);
+    check_ids(data, 19, "m/config.json");
     FAIL() << "accepted";
   } catch (const Failure& failure) {
-    EXPECT_EQ(failure.code(), ExitCode::kData);
-    EXPECT_THAT(failure.what(), HasSubstr("example 1 has the token id 19"));
-    EXPECT_THAT(failure.what(), HasSubstr("vocab_size 19"));
+    EXPECT_EQ(failure.code(), ExitCode::kModel);
+    EXPECT_STREQ(failure.what(),
+                 "m/config.json: vocab_size is 19, expected more than 19, the id of a token in "
+                 "example 1: tokenizer and model do not belong together");
   }
 }
 

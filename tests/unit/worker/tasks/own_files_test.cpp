@@ -111,7 +111,7 @@ TEST(OwnFiles, RealLabelsMakeARegression) {
   EXPECT_EQ(dev.values, (std::vector<float>{3, 5}));
   EXPECT_THAT(task->score({Split::kDev}, std::vector<float>{4, 3}, dev).metrics,
               ElementsAre(Pair("mse", 2.5)));
-  const auto baselines = task->baselines("");
+  const auto baselines = task->baselines("", 0);
   ASSERT_EQ(baselines.size(), 1U);
   EXPECT_EQ(baselines[0].name, "mean");
   EXPECT_THAT(baselines[0].metrics, ElementsAre(Pair("mse", (1.25 * 1.25 + 3.25 * 3.25) / 2)));
@@ -178,7 +178,7 @@ TEST(OwnFiles, OtherSplitsUseTheColumnsAndLabelsOfTheTrainingFile) {
       ElementsAre(Pair("predict_results_None.txt", "index\tprediction\n0\tyes\n1\tno\n")));
   EXPECT_THAT(files.task()->score({Split::kDev}, std::vector<float>{0, 1}, dev).metrics,
               ElementsAre(Pair("accuracy", 1.0)));
-  EXPECT_THAT(files.task()->baselines("")[0].metrics, ElementsAre(Pair("accuracy", 0.0)));
+  EXPECT_THAT(files.task()->baselines("", 0)[0].metrics, ElementsAre(Pair("accuracy", 0.0)));
 }
 
 TEST(OwnFiles, ALabelThatTheTrainingFileLacksIsRefused) {
@@ -197,7 +197,8 @@ TEST(OwnFiles, ALabelThatTheTrainingFileLacksIsRefused) {
 
 TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
   EXPECT_EQ(OwnFiles().train("train.csv", "text,class\na,1\n").failure(),
-            "train.csv: the column \"label\" is missing, found \"text\", \"class\"");
+            "train.csv: the column \"label\" is missing, found \"text\", \"class\"; for question "
+            "answering set --task_name squad");
   EXPECT_EQ(OwnFiles().train("train.csv", "label\n1\n").failure(),
             "train.csv: has no column except \"label\", expected one or two with sentences");
   EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,1\nb,\n").failure(),
@@ -224,7 +225,7 @@ TEST(OwnFiles, WithoutATrainingFileTheLabelsAreTheModels) {
   auto files = OwnFiles().dev("dev.csv", "text,label\na,yes\nb,no\n");
   files.options().model_labels = {"no", "yes"};
   EXPECT_EQ(files.read(Split::kDev).labels, (Ids{1, 0}));
-  EXPECT_THAT(files.task()->baselines(""), IsEmpty());
+  EXPECT_THAT(files.task()->baselines("", 0), IsEmpty());
   files.options().model_labels = {"LABEL_0"};
   EXPECT_EQ(files.failure(Split::kDev),
             "dev.csv:2: the label is \"yes\", expected a finite number");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/result.h"
+#include "common/contract/tasks.h"
 #include "worker/tasks/squad/metrics.h"
 #include "worker/tasks/squad/python_text.h"
 
@@ -69,6 +70,20 @@ TEST(SquadMetrics, V2SeparatesQuestionsWithAndWithoutAnswers) {
                   Pair("HasAns_total", 2), Pair("NoAns_exact", is(50)), Pair("NoAns_f1", is(50)),
                   Pair("NoAns_total", 2), Pair("best_exact", is(50)), Pair("best_exact_thresh", 0),
                   Pair("best_f1", is(100 * (2 + 2.0 / 3) / 4)), Pair("best_f1_thresh", 0)));
+}
+
+// --metric_for_best_model is checked against this list before a training.
+TEST(SquadMetrics, HaveTheNamesOfTheContract) {
+  const auto names = [](const Metrics& metrics) {
+    std::vector<std::string_view> found;
+    for (const auto& [name, value] : metrics) found.push_back(name);
+    return found;
+  };
+  const std::vector<std::string> predictions = {"b", ""};
+  const Metrics v1 = score_v1(with_golds({{"b"}, {"c"}}), predictions);
+  EXPECT_EQ(names(v1), evaluation_metrics("squad", false));
+  const Metrics v2 = score_v2(with_golds({{"b"}, {}}), predictions);
+  EXPECT_EQ(names(v2), evaluation_metrics("squad_v2", false));
 }
 
 TEST(SquadMetrics, V2OmitsGroupsWithoutQuestions) {

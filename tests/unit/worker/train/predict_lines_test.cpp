@@ -37,14 +37,22 @@ class PredictLines : public ::testing::Test {
     return predict_lines(TrainingArguments::parse(flags).or_throw(), options_, input, "in.jsonl",
                          *log);
   }
-  std::string refusal(const std::string& input, ExitCode code = ExitCode::kData) {
+  std::string refusal(const std::string& input, ExitCode code = ExitCode::kData,
+                      const std::vector<std::string>& flags = {}) {
     try {
-      predict(input);
+      predict(input, flags);
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.code(), code) << failure.what();
       return failure.what();
     }
     return "";
+  }
+
+  void change_config(const char* field, const nlohmann::json& value) {
+    auto config = nlohmann::json::parse(testing::read_text(model_ / "config.json"));
+    config[field] = value;
+    fs::remove(model_ / "config.json");
+    std::ofstream(model_ / "config.json") << config.dump();
   }
 
   // The model of tests/golden/train/question_answering.
@@ -94,7 +102,9 @@ TEST_F(PredictLines, NamesTheLineOfBadInput) {
             "in.jsonl:1: found number as \"sentence\", expected a string");
   EXPECT_THAT(refusal("{\"question\": \"who\", \"context\": \"a cat\"}"),
               StartsWith("in.jsonl:1: found a question, expected a sentence"));
-  EXPECT_THAT(refusal("{\"sentence\": \"\xff\"}"), StartsWith("in.jsonl:1: found invalid JSON"));
+  EXPECT_EQ(refusal("{\"sentence\": \"caf\xe9\"}"),
+            "in.jsonl:1: byte 18 of the line is not valid UTF-8, expected text in UTF-8")
+      << "Latin-1";
   EXPECT_THAT(refusal(good + std::string(kMaxInputLineBytes + 1, 'a')),
               StartsWith("in.jsonl:2: found a line of 1048577 bytes, expected at most 1048576"));
   EXPECT_EQ(predict(" \n\r\n"), "");
@@ -175,6 +185,40 @@ TEST_F(PredictLines, NeedsAModelThatAnswersQuestions) {
   std::ofstream(model_ / "config.json") << config.dump();
   EXPECT_THAT(refusal("{\"question\": \"who\", \"context\": \"a cat\"}", ExitCode::kWeights),
               HasSubstr("the weights lack qa_outputs.weight"));
+}
+
+TEST_F(PredictLines, TakesAsManySentencesAsTheTaskOfTheModel) {
+  const std::string one = "{\"sentence1\": \"a cat\"}";
+  const std::string two = "{\"sentence1\": \"a cat\", \"sentence2\": \"the cat\"}";
+  EXPECT_NE(predict(one + "\n" + two), "") << "the task is not known";
+  change_config("finetuning_task", "mrpc");
+  EXPECT_NE(predict(two), "");
+  EXPECT_EQ(refusal(two + "\n" + one),
+            "in.jsonl:2: found no sentence2, expected sentence1 and sentence2: the model's task "
+            "mrpc takes pairs of sentences");
+  EXPECT_THAT(refusal("{\"sentence\": \"a cat\"}"), StartsWith("in.jsonl:1: found no sentence2"));
+  change_config("finetuning_task", "SST-2");
+  EXPECT_NE(predict(one), "");
+  EXPECT_EQ(refusal(two),
+            "in.jsonl:1: found sentence2, expected one sentence: the model's task sst2 takes "
+            "single sentences");
+  EXPECT_NE(predict(two, {"--task_name=rte"}), "") << "the flag has precedence";
+}
+
+// A config.json as run_glue.py writes it after a training on integer labels.
+TEST_F(PredictLines, NamesLabelsThatAreNumbers) {
+  change_config("id2label", {{"0", 10}, {"1", 20}, {"2", 30}});
+  const auto prediction = nlohmann::json::parse(predict("{\"sentence\": \"a cat\"}"));
+  EXPECT_THAT(prediction.at("label").get<std::string>(), ::testing::AnyOf("10", "20", "30"));
+}
+
+TEST_F(PredictLines, NeedsAClassifierWithTheLabelsOfTheConfig) {
+  change_config("id2label", {{"0", "no"}, {"1", "yes"}});
+  const std::string input = "{\"sentence\": \"a cat\"}";
+  EXPECT_THAT(refusal(input, ExitCode::kWeights), HasSubstr("--ignore_mismatched_sizes"));
+  EXPECT_THAT(refusal(input, ExitCode::kWeights, {"--ignore_mismatched_sizes"}),
+              HasSubstr("the weights lack classifier.weight"))
+      << "a random head predicts nothing";
 }
 
 TEST_F(PredictLines, NeedsAModelWithAClassifier) {

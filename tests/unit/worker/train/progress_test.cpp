@@ -65,8 +65,10 @@ TEST(Describe, LeavesRoomForTheTimestampIn120Columns) {
 }
 
 // The steps whose lines the printer logs off a terminal, in a training of `total` steps.
-std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t total) {
+std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t logging_steps,
+                                       std::int64_t total) {
   Schedule schedule;
+  schedule.logging_steps = logging_steps;
   schedule.steps_per_epoch = 4;
   schedule.total_steps = total;
   options.schedule = &schedule;
@@ -88,12 +90,13 @@ std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t tot
 }
 
 TEST(ProgressPrinter, LogsAtLoggingStepsAndAtTheLastStep) {
-  EXPECT_EQ(logged_steps({.logging_steps = 10}, 25), (std::vector<std::int64_t>{10, 20, 25}));
-  EXPECT_EQ(logged_steps({.logging_steps = 1}, 3), (std::vector<std::int64_t>{1, 2, 3}));
-  EXPECT_EQ(logged_steps({.logging_steps = 10, .logging_first_step = true}, 20),
+  EXPECT_EQ(logged_steps({}, 10, 25), (std::vector<std::int64_t>{10, 20, 25}));
+  EXPECT_EQ(logged_steps({}, 1, 3), (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(logged_steps({.logging_first_step = true}, 10, 20),
             (std::vector<std::int64_t>{1, 10, 20}));
-  EXPECT_EQ(logged_steps({.logging_strategy = "epoch"}, 10), (std::vector<std::int64_t>{4, 8, 10}));
-  EXPECT_EQ(logged_steps({.logging_strategy = "no"}, 10), (std::vector<std::int64_t>{10}));
+  EXPECT_EQ(logged_steps({.logging_strategy = "epoch"}, 1, 10),
+            (std::vector<std::int64_t>{4, 8, 10}));
+  EXPECT_EQ(logged_steps({.logging_strategy = "no"}, 1, 10), (std::vector<std::int64_t>{10}));
 }
 
 }  // namespace

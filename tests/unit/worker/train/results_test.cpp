@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/support/paths.h"
+#include "worker/tasks/registry.h"
 
 namespace tilewright::train {
 namespace {
@@ -42,7 +43,6 @@ class FinishedTrainer : public Trainer {
   EvaluationResult evaluate(collectives::Mesh&, const EvaluationSet&) override { return {}; }
   void set_output(checkpoint::OutputWriter) override {}
   std::string write_model(const std::map<std::string, std::string>&) override { return ""; }
-  void write_results(const std::map<std::string, std::string>&) override {}
   void save_checkpoint(std::uint64_t) override {}
   void finish_checkpoint(Duration) override {}
   void finish_checkpoint_of_epoch() override {}
@@ -150,6 +150,56 @@ TEST_F(ResultsTest, HaveNoEpochWithoutATraining) {
     EXPECT_TRUE(metrics.contains("eval_accuracy_mm")) << name;
     EXPECT_FALSE(metrics.contains("epoch") || metrics.contains("epoch_mm")) << name;
   }
+}
+
+TEST_F(ResultsTest, CountTheQuestionsOfSquadInIntegers) {
+  evaluations_ = {{.metrics = {{"exact", 50.0}, {"total", 30.0}, {"HasAns_total", 15.0}},
+                   .loss = 0.5,
+                   .seconds = 1,
+                   .examples = 30,
+                   .steps = 1}};
+  const auto metrics = nlohmann::json::parse(make().files.at("eval_results.json"));
+  EXPECT_EQ(metrics.at("eval_total").dump(), "30");
+  EXPECT_EQ(metrics.at("eval_HasAns_total").dump(), "15");
+  EXPECT_EQ(metrics.at("eval_exact").dump(), "50.0");
+}
+
+// run_qa.py calls predict() without a prefix, and its test features have no positions.
+TEST_F(ResultsTest, HaveTheNamesOfRunQaForPredictedAnswers) {
+  job_.task = tasks::find_task("squad");
+  evaluations_.clear();
+  const std::vector<EvaluationResult> predictions = {
+      {.metrics = {{"exact_match", 50.0}, {"f1", 60.0}},
+       .loss = 0.5,
+       .seconds = 1,
+       .examples = 2,
+       .steps = 1}};
+  const auto metrics = nlohmann::json::parse(make(predictions).files.at("predict_results.json"));
+  EXPECT_EQ(metrics.at("test_exact_match"), 50.0);
+  EXPECT_EQ(metrics.at("predict_samples"), 2);
+  EXPECT_TRUE(metrics.contains("test_runtime"));
+  EXPECT_FALSE(metrics.contains("test_loss") || metrics.contains("predict_f1"));
+}
+
+// As Trainer.save_metrics: all_results.json holds the metrics of all runs.
+TEST(ResultFiles, KeepWhatOtherRunsHaveWritten) {
+  const tilewright::testing::TemporaryDirectory folder;
+  const std::filesystem::path directory = folder.path() / "a/b";
+  write_result_files(directory, {{"eval_results.json", "{}"},
+                                 {"all_results.json", R"({"eval_f1": 0.5, "eval_loss": 2})"}});
+  std::ofstream(directory / "model.safetensors") << "weights";
+  write_result_files(directory, {{"predict_results.json", "{}"},
+                                 {"all_results.json", R"({"eval_loss": 1, "predict_f1": 0.25})"}});
+  EXPECT_EQ(nlohmann::json::parse(testing::read_text(directory / "all_results.json")),
+            nlohmann::json::parse(R"({"eval_f1": 0.5, "eval_loss": 1, "predict_f1": 0.25})"));
+  for (const char* name : {"eval_results.json", "predict_results.json", "model.safetensors"}) {
+    EXPECT_TRUE(std::filesystem::exists(directory / name)) << name;
+  }
+  std::ofstream(directory / "all_results.json") << "{broken";
+  write_result_files(directory, {{"all_results.json", R"({"eval_loss": 3})"}});
+  EXPECT_EQ(testing::read_text(directory / "all_results.json"), "{\n    \"eval_loss\": 3\n}\n");
+  std::ofstream(folder.path() / "file") << "";
+  EXPECT_THROW(write_result_files(folder.path() / "file", {}), Failure);
 }
 
 TEST_F(ResultsTest, HavePredictionsWithoutLabels) {

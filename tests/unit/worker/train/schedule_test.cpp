@@ -1,13 +1,19 @@
 #include "worker/train/schedule.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
+#include "common/base/result.h"
 #include "tests/support/paths.h"
+#include "worker/train/settings.h"
 
 namespace tilewright::train {
 namespace {
@@ -107,6 +113,40 @@ TEST(Schedule, SaysWhatIsDueAfterAStep) {
   EXPECT_TRUE(s.is_due("epoch", 4, 15)) << "the last step ends an epoch";
   EXPECT_FALSE(s.is_due("no", 1, 10));
   EXPECT_FALSE(s.is_due("best", 1, 10));
+  EXPECT_FALSE(s.is_due("steps", 0, 10));
+}
+
+// From tests/golden/train/write_goldens.py. What the Trainer does after the last step is in
+// training_state_test.cpp.
+TEST(Schedule, LogsEvaluatesAndSavesAtTheStepsOfTheTrainer) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/arguments.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  for (const nlohmann::json& one : golden.at("steps")) {
+    const std::int64_t total = one.at("max_steps");
+    std::istringstream flags(one.at("flags").get<std::string>());
+    std::vector<std::string> words = {"--model_name_or_path=m", "--task_name=mrpc",
+                                      "--output_dir=o", fmt::format("--max_steps={}", total)};
+    for (std::string word; flags >> word;) words.push_back(word);
+    const Settings settings = make_settings(TrainingArguments::parse(words).or_throw(), {});
+    const Schedule s = make_schedule(settings, 3200, 32);
+    SCOPED_TRACE(one.at("flags"));
+    EXPECT_EQ(s.logging_steps, one.at("logging_steps"));
+    EXPECT_EQ(s.eval_steps, one.at("eval_steps"));
+    EXPECT_EQ(s.save_steps, std::max<std::int64_t>(0, one.at("save_steps")));
+    std::vector<std::int64_t> logged, evaluated, saved;
+    for (std::int64_t step = 1; step <= total; ++step) {
+      if (s.is_due(settings.logging_strategy, s.logging_steps, step)) logged.push_back(step);
+      if (settings.eval_strategy == "steps" && s.is_due("steps", s.eval_steps, step)) {
+        evaluated.push_back(step);
+      }
+      const bool last = step == total && settings.save_strategy == "steps";
+      if (last || s.is_due(settings.save_strategy, s.save_steps, step)) saved.push_back(step);
+    }
+    EXPECT_EQ(nlohmann::json(logged), one.at("logged"));
+    EXPECT_EQ(nlohmann::json(evaluated), one.at("evaluated"));
+    EXPECT_EQ(nlohmann::json(saved), one.at("saved"));
+  }
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ Settings resolve(std::vector<std::string> words, const Machine& machine = {}) {
 
 TEST(Settings, TakeTheTaskOfTheModelIfNothingElseNamesOne) {
   const auto task_of = [](std::vector<std::string> words, const std::string& model_task) {
-    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o", "--data_dir=d"});
+    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o"});
     return make_settings(TrainingArguments::parse(words).or_throw(), {.model_task = model_task})
         .task_name;
   };
@@ -76,6 +76,50 @@ TEST(Settings, TakeTheTaskOfTheModelIfNothingElseNamesOne) {
   EXPECT_EQ(task_of({"--do_eval", "--validation_file=a.csv"}, "mrpc"), "");
   EXPECT_THROW(task_of({"--do_train"}, "mrpc"), Failure);
   EXPECT_THROW(task_of({"--do_eval"}, "my-task"), Failure);
+}
+
+// The defaults are those of run_qa.py then.
+TEST(Settings, TakeQuestionAnsweringForFilesOfTheUsersOwn) {
+  const auto settings_of = [](std::vector<std::string> words, const std::string& question_file) {
+    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o", "--train_file=t.json",
+                               "--validation_file=v.json"});
+    return make_settings(TrainingArguments::parse(words).or_throw(),
+                         {.model_task = "mrpc", .question_file = question_file});
+  };
+  Settings s = settings_of({}, "t.json");
+  EXPECT_EQ(s.task_name, "squad");
+  EXPECT_EQ(s.max_seq_length, 384);
+  EXPECT_EQ(s.task_choice,
+            "question answering, as with --task_name=squad: t.json has questions, contexts and "
+            "answers");
+  s = settings_of({"--version_2_with_negative", "--max_seq_length=200"}, "");
+  EXPECT_EQ(s.task_name, "squad_v2");
+  EXPECT_EQ(s.max_seq_length, 200);
+  EXPECT_EQ(s.task_choice,
+            "question answering, as with --task_name=squad_v2: --version_2_with_negative is a flag "
+            "of run_qa.py");
+  for (const char* flag : {"--doc_stride=128", "--n_best_size=20", "--max_answer_length=30",
+                           "--null_score_diff_threshold=0", "--version_2_with_negative=False"}) {
+    EXPECT_EQ(settings_of({flag}, "").task_name, "squad") << flag;
+  }
+  s = settings_of({}, "");
+  EXPECT_EQ(s.task_name, "") << "a classification or regression";
+  EXPECT_EQ(s.max_seq_length, 128);
+  EXPECT_EQ(s.task_choice, "");
+  s = settings_of({"--task_name=squad_v2"}, "t.json");
+  EXPECT_EQ(s.task_name, "squad_v2");
+  EXPECT_EQ(s.task_choice, "");
+}
+
+// Without the flags that resolve() adds.
+std::string refusal_of_only(const std::vector<std::string>& words) {
+  try {
+    make_settings(TrainingArguments::parse(words).or_throw(), {});
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kUsage);
+    return failure.what();
+  }
+  return "";
 }
 
 std::string refusal_of(const std::vector<std::string>& words) {
@@ -163,6 +207,24 @@ TEST(Settings, FollowTheBestModelAsTrainingArgumentsDo) {
               ::testing::StartsWith("found --save_strategy=best with --eval_strategy=no"));
 }
 
+// HF's rule is in training_args.py, TrainingArguments.__post_init__().
+TEST(Settings, EvaluateEvery500StepsUnlessLoggingStepsIsSet) {
+  EXPECT_EQ(resolve({"--eval_strategy=steps"}).eval_steps, 500);
+  EXPECT_EQ(resolve({"--eval_strategy=steps"}).logging_steps, 10);
+  EXPECT_EQ(resolve({"--eval_strategy=steps", "--logging_steps=0.2"}).eval_steps, 0.2);
+  EXPECT_EQ(resolve({"--logging_steps=7"}).eval_steps, 500);
+  EXPECT_EQ(resolve({"--eval_strategy=steps", "--logging_steps=7", "--eval_steps=3"}).eval_steps,
+            3);
+}
+
+// As in the Trainer: optimization clips and checkpoints are removed only for values above 0.
+TEST(Settings, TakeNegativeLimitsForNone) {
+  const Settings s = resolve({"--max_grad_norm=-1", "--save_total_limit=-1"});
+  EXPECT_EQ(s.max_grad_norm, 0);
+  EXPECT_EQ(s.save_total_limit, 0);
+  EXPECT_EQ(fingerprint(s), fingerprint(resolve({"--max_grad_norm=0", "--save_total_limit=0"})));
+}
+
 TEST(Settings, TakeTheTaskFromTheDataSetsName) {
   EXPECT_EQ(resolve({"--dataset_name=glue", "--dataset_config_name=RTE"}).task_name, "rte");
   EXPECT_EQ(resolve({"--dataset_name=nyu-mll/glue", "--dataset_config_name=sst2"}).task_name,
@@ -170,9 +232,108 @@ TEST(Settings, TakeTheTaskFromTheDataSetsName) {
   EXPECT_EQ(refusal_of({"--dataset_name=glue"}),
             fmt::format("--dataset_config_name: found nothing, expected the task of the data set "
                         "glue: one of {}",
-                        fmt::join(task_names(), ", ")));
+                        fmt::join(glue_task_names(), ", ")));
   EXPECT_THAT(refusal_of({"--dataset_name=imdb"}),
               ::testing::StartsWith("--dataset_name: found imdb, expected glue, or one of "));
+}
+
+TEST(Settings, RefuseADataSetOfAnotherTask) {
+  EXPECT_EQ(refusal_of({"--dataset_name=squad", "--task_name=mrpc"}),
+            "--dataset_name: found squad, expected a data set of the task mrpc");
+  EXPECT_EQ(refusal_of({"--dataset_name=glue", "--dataset_config_name=sst2", "--task_name=mrpc"}),
+            "--dataset_config_name: found sst2, expected a data set of the task mrpc");
+  EXPECT_EQ(resolve({"--dataset_name=glue", "--task_name=MRPC"}).task_name, "mrpc");
+  EXPECT_EQ(resolve({"--dataset_name=my/mirror", "--task_name=mrpc"}).task_name, "mrpc");
+}
+
+TEST(Settings, RefuseTwoSourcesOfTheData) {
+  const auto refused = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o", "--data_dir=d"});
+    return refusal_of_only(words);
+  };
+  EXPECT_EQ(refused({"--train_file=t.csv", "--validation_file=v.csv"}),
+            "--data_dir: found d and --train_file, expected only one of them");
+  EXPECT_EQ(refused({"--do_predict", "--test_file=t.csv"}),
+            "--data_dir: found d and --test_file, expected only one of them");
+  EXPECT_EQ(refused({"--dataset_name=squad"}),
+            "--data_dir: found d and --dataset_name, expected only one of them");
+  EXPECT_EQ(refused({"--task_name=squad", "--train_file=t.json"}), "")
+      << "data_dir has the file to evaluate on";
+}
+
+TEST(Settings, NameAllFlagsThatAreMissing) {
+  const std::string model(find_training_flag("model_name_or_path")->help);
+  const std::string tasks = fmt::format("{}", fmt::join(task_names(), ", "));
+  EXPECT_EQ(refusal_of_only({}),
+            "--task_name is missing, expected one of " + tasks +
+                ", --dataset_name, or files of your own with --train_file and --validation_file; "
+                "--model_name_or_path is missing, expected the " +
+                model +
+                "; --output_dir is missing, expected the directory for checkpoints, the trained "
+                "model and its results");
+  EXPECT_EQ(refusal_of_only({"--do_predict", "--model_name_or_path=m", "--output_dir=o"}),
+            "--task_name is missing, expected one of " + tasks +
+                ", --dataset_name, a file of your own with --validation_file or --test_file, or a "
+                "model whose config.json has its task as finetuning_task");
+}
+
+TEST(Settings, NameTheFilesOfTheUsersOwnThatAreMissing) {
+  const auto refused = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o"});
+    return refusal_of_only(words);
+  };
+  EXPECT_EQ(refused({"--train_file=t.csv"}),
+            "--validation_file is missing, expected the file with the examples to evaluate on, or "
+            "--do_train without --do_eval");
+  EXPECT_EQ(refused({"--train_file=t.csv", "--do_train", "--eval_strategy=epoch"}),
+            "--validation_file is missing, expected the file with the examples to evaluate on");
+  EXPECT_EQ(refused({"--train_file=t.csv", "--do_train"}), "");
+  EXPECT_EQ(refused({"--train_file=t.json", "--task_name=squad"}),
+            "--validation_file is missing, expected the file with the examples to evaluate on, or "
+            "--do_train without --do_eval");
+  EXPECT_EQ(refused({"--validation_file=v.csv", "--do_predict"}),
+            "--test_file is missing, expected the file with the examples to predict");
+  EXPECT_EQ(refused({"--validation_file=v.csv", "--do_eval"}), "");
+}
+
+TEST(Settings, RefuseAMetricThatTheTaskDoesNotHave) {
+  const auto refused = [](const std::string& task, const std::string& metric) {
+    return refusal_of({"--task_name=" + task, "--data_dir=d", "--eval_strategy=epoch",
+                       "--metric_for_best_model=" + metric});
+  };
+  EXPECT_EQ(refused("mrpc", "bleu"),
+            "--metric_for_best_model: found bleu, expected one of loss, accuracy, f1, "
+            "combined_score");
+  EXPECT_EQ(refused("cola", "eval_f1"),
+            "--metric_for_best_model: found eval_f1, expected one of loss, matthews_correlation");
+  EXPECT_EQ(refused("squad", "exact"),
+            "--metric_for_best_model: found exact, expected one of loss, exact_match, f1");
+  for (const char* metric : {"loss", "eval_loss", "accuracy", "eval_combined_score"}) {
+    EXPECT_EQ(refused("mrpc", metric), "") << metric;
+  }
+  EXPECT_EQ(refused("squad_v2", "best_f1"), "");
+  EXPECT_EQ(refused("mnli", "accuracy"), "");
+  EXPECT_EQ(refusal_of({"--metric_for_best_model=bleu"}), "") << "no evaluation uses it";
+}
+
+// load_job() does, because the labels say whether the files are a regression.
+TEST(Settings, CheckTheMetricOfTheUsersOwnFiles) {
+  Settings settings;
+  settings.eval_strategy = "epoch";
+  EXPECT_NO_THROW(check_metric(settings, "eval_mse", {"mse"}));
+  EXPECT_NO_THROW(check_metric(settings, "", {"mse"}));
+  EXPECT_THROW(check_metric(settings, "accuracy", {"mse"}), Failure);
+}
+
+TEST(Settings, SayWhereTheNumberOfVirtualShardsIsFrom) {
+  EXPECT_EQ(refusal_of({"--virtual_shards=3"}),
+            "--virtual_shards: found 3 virtual shards, expected a power of two (1, 2, 4, ...)");
+  try {
+    resolve({}, {.virtual_shards = 3});
+    ADD_FAILURE() << "accepted";
+  } catch (const Failure& failure) {
+    EXPECT_THAT(failure.what(), ::testing::StartsWith("TILEWRIGHT_VIRTUAL_SHARDS: found 3 "));
+  }
 }
 
 TEST(Settings, OnlyAnEvaluationNeedsNoOutputDirectory) {
@@ -184,7 +345,7 @@ TEST(Settings, OnlyAnEvaluationNeedsNoOutputDirectory) {
     } catch (const Failure& failure) {
       EXPECT_EQ(
           std::string(failure.what()),
-          "--output_dir is missing; expected the directory for checkpoints, the trained model "
+          "--output_dir is missing, expected the directory for checkpoints, the trained model "
           "and its results");
       return failure.code();
     }

@@ -57,6 +57,22 @@ TEST(Summary, SpeedLinesNameEachRankThatChanges) {
                                       "others 120 ms): shards move only with --exact"}));
 }
 
+TEST(Summary, LinesSayOneInTheSingular) {
+  Job job;
+  job.schedule.total_steps = 1;
+  job.settings.global_batch = job.settings.virtual_shards = 1;
+  EXPECT_EQ(training_line(job), "training: 1 step of 1 example, 1 virtual shard, exact");
+  job.schedule.total_steps = 168;
+  job.settings.global_batch = 32;
+  job.settings.virtual_shards = 8;
+  EXPECT_EQ(training_line(job), "training: 168 steps of 32 examples, 8 virtual shards, exact");
+  EXPECT_EQ(results_line({.metrics = {{"accuracy", 1}}, .loss = 0.5, .examples = 1}),
+            "results: accuracy 1.0000; loss 0.5000; 1 example");
+  job.settings.do_eval = job.settings.do_predict = false;
+  job.train_data.append({.ids = {2, 3}, .types = {0, 0}});
+  EXPECT_EQ(data_line(job), "data: 1 example (2.0 tokens on average, 2 at most)");
+}
+
 TEST(Summary, ResultsAndBaselinesFitOnOneLine) {
   const tasks::Metrics metrics = {{"accuracy", 0.5}, {"f1", 0.25}, {"combined_score", 0.375}};
   const std::string results =

@@ -67,20 +67,27 @@ class TrainerTest : public ::testing::Test {
     flags.insert(flags.end(), more.begin(), more.end());
     return make_settings(TrainingArguments::parse(flags).or_throw(), {});
   }
-  void train(const std::vector<std::string>& more) {
-    const Job job = load_job(settings_of(more), "uid-1");
-    runtime::ThreadPool pool(1);
+  // One process with the starting weights and an output directory.
+  struct Process {
+    explicit Process(const Settings& settings) : job(load_job(settings, "uid-1")) {
+      trainer->begin_epoch(*mesh);
+      trainer->restore(*mesh, {});
+      trainer->set_output(checkpoint::acquire_output_dir(settings.output_dir, {"uid-1", 1}));
+    }
+    const Job job;
+    runtime::ThreadPool pool{1};
     Faults faults;
-    const auto log = make_silent_logger();
-    const auto trainer = make_trainer(job, runtime::Isa::kRef, pool, faults, *log);
-    const auto mesh = collectives::Mesh::single_rank();
-    trainer->begin_epoch(*mesh);
-    trainer->restore(*mesh, {});
-    trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+    std::shared_ptr<Logger> log = make_silent_logger();
+    std::unique_ptr<Trainer> trainer = make_trainer(job, runtime::Isa::kRef, pool, faults, *log);
+    std::unique_ptr<collectives::Mesh> mesh = collectives::Mesh::single_rank();
+  };
+
+  void train(const std::vector<std::string>& more) {
+    const Process process(settings_of(more));
     TrainerHooks hooks;
     hooks.on_step = [&](const StepReport& report, const Rates&) { losses_.push_back(report.loss); };
-    trainer->train(*mesh, hooks);
-    evaluation_ = trainer->evaluate(*mesh, job.evaluation_sets.front());
+    process.trainer->train(*process.mesh, hooks);
+    evaluation_ = process.trainer->evaluate(*process.mesh, process.job.evaluation_sets.front());
   }
   std::string failure(const std::vector<std::string>& more, ExitCode code) {
     try {
@@ -213,6 +220,35 @@ TEST_F(TrainerTest, WritesNoInfiniteWeights) {
   set_weights("classifier.weight", {1e35f});
   EXPECT_THAT(failure(kDiverging, ExitCode::kDiverged),
               StartsWith("step 1: a weight is not finite at learning rate 100, "));
+  EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+TEST_F(TrainerTest, HasNoCompleteStateAfterADivergence) {
+  set_weights("classifier.bias", {-3e38f, 3e38f});
+  const Process process(settings_of({}));
+  EXPECT_TRUE(process.trainer->position().complete());
+  EXPECT_THROW(process.trainer->train(*process.mesh, {}), Failure);
+  EXPECT_FALSE(process.trainer->position().complete());
+}
+
+// The membership epoch ends after a step that made a weight infinite, and no other epoch forms.
+TEST_F(TrainerTest, WritesNoInfiniteWeightsOutsideOfMembershipEpochs) {
+  set_weights("classifier.weight", {1e35f});
+  std::vector<std::string> flags = kDiverging;
+  flags.emplace_back("--save_strategy=no");
+  const Process process(settings_of(flags));
+  TrainerHooks hooks;
+  hooks.on_step = [](const StepReport&, const Rates&) {
+    throw Failure(ExitCode::kPeerLost, "a peer is lost");
+  };
+  EXPECT_THROW(process.trainer->train(*process.mesh, hooks), Failure);
+  EXPECT_EQ(process.trainer->step(), 1);
+  try {
+    process.trainer->save_checkpoint(2);
+    ADD_FAILURE() << "a checkpoint was written";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kDiverged) << failure.what();
+  }
   EXPECT_THAT(checkpoints(), IsEmpty());
 }
 

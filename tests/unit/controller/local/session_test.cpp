@@ -1,0 +1,104 @@
+// Session: what `tilewright up` says about the failures of its workers.
+#include "controller/local/session.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include "controller/api/defaults.h"
+#include "tests/support/paths.h"
+
+namespace tilewright::local {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class IdleCoordinator final : public Coordinator {
+ public:
+  IdleCoordinator() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  std::string endpoint() const override { return "127.0.0.1:29400"; }
+  Status expect(const policy::Membership&) override { return {}; }
+  void close() override {}
+  void worker_exited(int) override {}
+  std::optional<policy::RendezvousView> progress() const override { return std::nullopt; }
+  int changes_fd() const override { return fd_.get(); }
+  void take_changes() override {}
+
+ private:
+  FileDescriptor fd_;
+};
+
+struct Ended {
+  api::TrainJob job;
+  std::string screen;
+};
+
+// Runs a job of one worker, which executes `script` at each start, until it ends.
+Ended run_job(const std::string& script, int max_restarts) {
+  const testing::TemporaryDirectory folder;
+  const std::string screen = folder.path() / "screen";
+  const FileDescriptor output(open(screen.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  api::TrainJob job;
+  job.metadata.name = "mrpc";
+  job.metadata.uid = "11111111-2222-4333-8444-555555555555";
+  job.metadata.generation = 1;
+  job.spec.trainer.task = "mrpc";
+  job.spec.worker.replicas = 1;
+  job.spec.elastic_policy.max_restarts = max_restarts;
+  api::apply_defaults(job);
+
+  Signals signals = Signals::install().or_throw();
+  Console console({.output = output.get()});
+  IdleCoordinator coordinator;
+  Session::Options options;
+  options.workers.log_folder = folder.path();
+  options.workers.node = "node-a";
+  options.workers.grace = std::chrono::seconds(30);
+  options.workers.now = wall_now;
+  options.workers.new_uid = [next = 0]() mutable { return fmt::format("uid-{}", next++); };
+  options.workers.command = [&](const policy::WorkerCreation&) {
+    ChildCommand command;
+    command.program = "/bin/sh";
+    command.arguments = {"-c", script};
+    command.environment = {"PATH=/usr/bin:/bin"};
+    return Result<ChildCommand>(command);
+  };
+  options.save = [](const api::TrainJob&) { return Status(); };
+  Session session(job, coordinator, signals, console, std::move(options));
+  session.run();
+  return {session.job(), testing::read_text(screen)};
+}
+
+int count(std::string_view text, std::string_view part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size())) {
+    ++found;
+  }
+  return found;
+}
+
+// The first restart is immediate, the second waits for up to a second, the third is not allowed.
+TEST(Session, PrintsOneLineForEachFailure) {
+  const Ended run = run_job("echo 'tilewright-worker: no model' >&2; exit 11", 2);
+  ASSERT_EQ(run.job.status.phase, api::Phase::kFailed);
+  EXPECT_EQ(run.job.status.restarts.program, 2);
+  EXPECT_EQ(count(run.screen,
+                  "warning   worker 0 (mrpc-worker-0 on node-a) exited with code 11 "
+                  "(tilewright-worker: no model)"),
+            2)
+      << run.screen;
+  EXPECT_EQ(count(run.screen, "no model"), 2) << run.screen;
+}
+
+TEST(Session, LeavesTheFailureThatEndsTheJobToTheLastLinesOfTheRun) {
+  const Ended run = run_job("echo 'tilewright-worker: --seed: found x' >&2; exit 2", 3);
+  ASSERT_EQ(run.job.status.phase, api::Phase::kFailed);
+  EXPECT_EQ(run.job.status.restarts.total(), 0);
+  EXPECT_THAT(run.screen, Not(HasSubstr("--seed")));
+}
+
+}  // namespace
+}  // namespace tilewright::local

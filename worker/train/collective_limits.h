@@ -1,0 +1,19 @@
+// Limits of the trainer's collective operations.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "common/base/clock.h"
+
+namespace tilewright::train {
+
+// Bounds how much longer one worker may take for a step or an evaluation than another. The death of
+// a peer is detected much earlier, when its connection closes.
+inline constexpr std::chrono::minutes kCollectiveTimeout{10};
+inline MonotonicTime collective_deadline() { return monotonic_now() + kCollectiveTimeout; }
+
+// The longest string that a rank broadcasts or contributes to a gather.
+inline constexpr std::size_t kMaxCollectiveBytes = std::size_t{1} << 20;
+
+}  // namespace tilewright::train
