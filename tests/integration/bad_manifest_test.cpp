@@ -131,10 +131,10 @@ TEST(Version, OfBothProgramsContainsTheCommit) {
 
 TEST(StandardOutput, ThatCannotBeWrittenIsAnError) {
   const Inputs inputs;
-  inputs.write("job.yaml", kManifest);
+  const std::string manifest = testing::source_dir() / "examples/cluster/trainjob.yaml";
   const std::vector<std::vector<std::string>> commands = {{"tilewright", "crd"},
                                                           {"tilewright", "reference"},
-                                                          {"tilewright", "render", "job.yaml"},
+                                                          {"tilewright", "render", manifest},
                                                           {"tilewright-worker", "--version"}};
   for (const std::vector<std::string>& command : commands) {
     std::vector<std::string> arguments = {"-c", "exec \"$0\" \"$@\" > /dev/full",

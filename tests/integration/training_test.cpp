@@ -419,7 +419,7 @@ TEST_F(Training, RejectsBadFlagsAndLeavesNothing) {
   const Bad bads[] = {
       {"--model_name_or_path=no/such/folder", ExitCode::kModel, "no/such/folder"},
       {"--data_dir=nowhere", ExitCode::kData, "nowhere"},
-      {"--learning_rat=1", ExitCode::kUsage, "learning_rate"},
+      {"--learning_rats=1", ExitCode::kUsage, "learning_rate"},
       {"--virtual_shards=64", ExitCode::kUsage, "64"},
       {"--virtual_shards=6", ExitCode::kUsage, "6"},
       {"--output_dir=/proc/tilewright", ExitCode::kOutput, "/proc"},

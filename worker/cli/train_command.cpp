@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/output_queue.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_flags.h"
@@ -35,6 +36,16 @@
 
 namespace tilewright::cli {
 namespace {
+
+// `only_copy`: no file has them, so the process waits for the reader. Otherwise the training ends
+// though its output is not read.
+void print_results(const std::string& text, bool only_copy) {
+  if (only_copy) {
+    std::fputs(text.c_str(), stdout);
+  } else {
+    OutputQueue().write(STDOUT_FILENO, text);
+  }
+}
 
 // The value of a variable that counts processes or shards.
 int count_of(const char* name, int if_not_set) {
@@ -190,7 +201,8 @@ int train(const std::vector<std::string>& flags) {
     options.mpi = open_mpi(arguments, group.get(), *log);
     {
       elastic::Session session(membership, &signals, log);
-      std::fputs(train::run_training(arguments, options, session, *log).c_str(), stdout);
+      print_results(train::run_training(arguments, options, session, *log),
+                    arguments.settings().output_dir.empty());
     }
     // Returns when all ranks have called it. A failure now loses nothing.
     if (options.mpi != nullptr) {
