@@ -205,6 +205,7 @@ Error unknown_flag(std::string_view name) {
   const std::vector<Candidate> candidates = find_abbreviated(name);
   if (candidates.size() > 1) {
     std::vector<std::string> names;
+    names.reserve(candidates.size());
     for (const Candidate& candidate : candidates) names.push_back("--" + candidate.name);
     return {ExitCode::kUsage, fmt::format("--{}: ambiguous flag, expected one of {}", excerpt(name),
                                           fmt::join(names, ", "))};

@@ -298,6 +298,7 @@ class Script {
 
   void start_training(const std::vector<std::string>& words) {
     std::vector<std::string> with;
+    with.reserve(words.size());
     for (const std::string& word : words) with.push_back(to_argument(word));
     for (const std::string& name : exported_) {
       const auto variable = variables_.find(name);

@@ -165,7 +165,7 @@ Status JobStore::discard() {
     if ((*read)->status.rendezvous_epoch == 0) uids = read_lines(folder_ / kDiscardedFile);
     uids.insert(uids.begin(), (*read)->metadata.uid);
     if (uids.size() > kMaxDiscarded) uids.resize(kMaxDiscarded);
-    const Status written =
+    Status written =
         write_file_atomically(folder_ / kDiscardedFile, fmt::format("{}\n", fmt::join(uids, "\n")));
     if (!written) return written;
   }

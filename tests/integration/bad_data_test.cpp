@@ -17,7 +17,6 @@ namespace tilewright {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 // The files of one case, in the working directory of the training.
 class Files {
