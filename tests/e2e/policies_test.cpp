@@ -58,7 +58,7 @@ TEST_F(Policies, AResumedJobHasTheHashOfALocalRun) {
   spec_["trainer"]["save_strategy"] = "no";
   spec_["worker"]["replicas"] = 2;
   create(manifest_);
-  wait_for_training();
+  wait_for_log_line("mrpc-worker-0", "step 20/400");
   patch_job({{"spec", {{"runPolicy", {{"suspend", true}}}}}});
   wait_for_condition("Suspended", "Suspended", HasSubstr("spec.runPolicy.suspend is true"));
   wait_for_deletion("pods");

@@ -47,6 +47,7 @@ std::vector<runtime::Isa> usable_isas(const Job& job, const std::vector<runtime:
   const std::optional<runtime::Isa> isa = runtime::parse_isa(recorded->isa);
   if (isa && std::ranges::find(isas, *isa) != isas.end()) return {*isa};
   std::vector<std::string_view> names;
+  names.reserve(isas.size());
   for (const runtime::Isa each : isas) names.push_back(runtime::name(each));
   throw Failure(ExitCode::kUnsupported,
                 fmt::format("{} was written with the instruction set {}, this process can use {}: "

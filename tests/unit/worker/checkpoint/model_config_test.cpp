@@ -196,7 +196,7 @@ TEST_F(ModelConfigTest, WritesTheArchitectureAndTheProblemOfEachHead) {
   minimal_["finetuning_task"] = "of another head";
   minimal_["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}};
   minimal_["label2id"] = {{"a", 0}, {"b", 1}, {"c", 2}};
-  const auto written = [&](const nlohmann::json& source, std::vector<std::string> labels,
+  const auto written = [&](const nlohmann::json& source, const std::vector<std::string>& labels,
                            nn::Head head) {
     ModelConfig config = read(source);
     config.encoder.head = head;
