@@ -52,12 +52,14 @@ std::shared_ptr<Logger> make_logger(const std::string& level) {
   return logger;
 }
 
+std::string_view without_process_prefix(std::string_view line) {
+  constexpr std::string_view kEnd = "] ";
+  const std::size_t end = line.starts_with('[') ? line.find(kEnd) : std::string_view::npos;
+  return end == std::string_view::npos ? line : line.substr(end + kEnd.size());
+}
+
 std::optional<LogLine> parse_log_line(std::string_view line) {
-  if (line.starts_with('[')) {
-    const std::size_t end = line.find("] ");
-    if (end == std::string_view::npos) return std::nullopt;
-    line.remove_prefix(end + 2);
-  }
+  line = without_process_prefix(line);
   if (!starts_with_timestamp(line)) return std::nullopt;
   line.remove_prefix(kTimestampShape.size() + 1);
   for (const auto level : {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,

@@ -18,6 +18,9 @@ using Logger = spdlog::logger;
 // the pod, `tilewright up` names the worker, and the agent prefixes the lines of its processes.
 std::shared_ptr<Logger> make_logger(const std::string& level = "info");
 
+// The line without the agent's prefix `[worker 0.1] `.
+std::string_view without_process_prefix(std::string_view line);
+
 struct LogLine {
   spdlog::level::level_enum level = spdlog::level::info;
   std::string_view message;  // points into the parsed line

@@ -49,6 +49,14 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+  }
+  return lower;
+}
+
 std::optional<std::string> substring_between(std::string_view text, std::string_view before,
                                              std::string_view after) {
   const std::size_t found = text.find(before);

@@ -23,6 +23,9 @@ std::size_t utf8_sequence_length(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
+// ASCII letters in lower case.
+std::string lower_case(std::string_view text);
+
 // The text between the first `before` and the next `after`; nullopt if either is missing.
 std::optional<std::string> substring_between(std::string_view text, std::string_view before,
                                              std::string_view after);

@@ -4,8 +4,9 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <string_view>
+
+#include "common/base/log.h"
 
 namespace tilewright::log_lines {
 
@@ -31,11 +32,9 @@ inline constexpr std::array kSummaryNames = {kMachine,   kData,    kModel,     k
 inline constexpr std::string_view kStep = "step";
 
 // Whether the line is of a block that rank 0 prints on standard output, "***** train metrics *****"
-// or "  epoch = 3.0". The processes of an agent begin their lines with "[worker 0.1] ".
+// or "  epoch = 3.0".
 inline bool is_metrics_line(std::string_view line) {
-  constexpr std::string_view kPrefixEnd = "] ";
-  const std::size_t end = line.starts_with('[') ? line.find(kPrefixEnd) : std::string_view::npos;
-  if (end != std::string_view::npos) line.remove_prefix(end + kPrefixEnd.size());
+  line = without_process_prefix(line);
   return (line.starts_with("***** ") && line.ends_with(" metrics *****")) ||
          (line.starts_with("  ") && line.find(" = ") != std::string_view::npos);
 }

@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 
 namespace tilewright {
 
@@ -166,26 +167,19 @@ DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view conf
   base.remove_prefix(std::min(base.find_last_of("/:") + 1, base.size()));
   const bool is_glue = base == kGlue;
   const std::vector<std::string_view> known = is_glue ? glue_task_names() : task_names();
-  std::string found(is_glue ? config_name : base);
   // Capitals count as small letters, as in --task_name.
-  for (char& c : found) {
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  }
+  std::string found = lower_case(is_glue ? config_name : base);
   const bool is_known = std::ranges::find(known, found) != known.end();
   const std::string_view flag = is_glue ? "dataset_config_name" : "dataset_name";
   const std::string given =
       config_name.empty() && is_glue ? "nothing" : excerpt(is_glue ? config_name : dataset_name);
   if (!task_name.empty()) {
     if (!is_known || found == task_name) return {std::string(task_name)};
-    return {
-        {}, flag, fmt::format("found {}, expected a data set of the task {}", given, task_name)};
+    return {.problem = {{flag, given, fmt::format("a data set of the task {}", task_name)}}};
   }
   if (is_known) return {std::move(found)};
-  return {{},
-          flag,
-          fmt::format("found {}, expected {} {}", given,
-                      is_glue ? "the task of the data set glue: one of" : "glue, or one of",
-                      fmt::join(known, ", "))};
+  const char* expected = is_glue ? "the task of the data set glue: one of" : "glue, or one of";
+  return {.problem = {{flag, given, fmt::format("{} {}", expected, fmt::join(known, ", "))}}};
 }
 
 std::vector<std::string_view> evaluation_metrics(std::string_view task_name,

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/contract/flag_problem.h"
 
 namespace tilewright {
 
@@ -85,9 +88,9 @@ std::vector<std::string_view> task_names();
 
 // The task of a data set on the hub.
 struct DatasetTask {
-  std::string task;               // empty: the data set has no known task
-  std::string_view wrong_flag{};  // then: dataset_name or dataset_config_name
-  std::string message{};          // "found ..., expected ..."
+  std::string task = {};  // empty: the data set has no known task
+  // Then, of dataset_name or dataset_config_name.
+  std::optional<FlagProblem> problem = {};
 };
 // "squad" for "rajpurkar/squad", and `config_name` for "glue". `task_name`: of --task_name, in lower
 // case; if it is not empty, it is the task, and only a data set of another task is an error.

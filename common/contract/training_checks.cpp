@@ -9,28 +9,11 @@
 #include <utility>
 #include <variant>
 
-#include "common/base/check.h"
 #include "common/base/printable.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_report.h"
 
 namespace tilewright {
-
-std::string FlagProblem::sentence() const {
-  if (found.empty()) return fmt::format("--{} is missing, expected {}", flag, expected);
-  const std::string place = found.starts_with("--") ? "" : fmt::format("--{}: ", flag);
-  return fmt::format("{}found {}, expected {}", place, found, expected);
-}
-
-FlagProblem FlagProblem::from_message(std::string_view flag, std::string_view message) {
-  constexpr std::string_view kFound = "found ";
-  constexpr std::string_view kExpected = ", expected ";
-  const std::size_t end = message.find(kExpected);
-  TW_CHECK(message.starts_with(kFound) && end != std::string_view::npos, "a message \"{}\"",
-           message);
-  return {flag, std::string(message.substr(kFound.size(), end - kFound.size())),
-          std::string(message.substr(end + kExpected.size()))};
-}
 
 void resolve_actions(const TrainingArguments& arguments, TrainingSettings& settings) {
   const auto asked = [&](const char* flag, bool value) { return arguments.is_set(flag) && value; };
@@ -55,10 +38,25 @@ std::string_view run_qa_flag(const TrainingArguments& arguments) {
   return "";
 }
 
+void infer_question_answering(const TrainingArguments& arguments, TrainingSettings& settings) {
+  if (!settings.task_name.empty() || own_file_flag(settings).empty() ||
+      run_qa_flag(arguments).empty()) {
+    return;
+  }
+  settings.task_name = question_answering_task(settings.version_2_with_negative);
+}
+
+std::array<OwnFile, 3> own_files(const TrainingSettings& settings) {
+  return {{{kOwnFileFlags[0], settings.train_file},
+           {kOwnFileFlags[1], settings.validation_file},
+           {kOwnFileFlags[2], settings.test_file}}};
+}
+
 std::string_view own_file_flag(const TrainingSettings& settings) {
-  if (!settings.train_file.empty()) return "train_file";
-  if (!settings.validation_file.empty()) return "validation_file";
-  return settings.test_file.empty() ? "" : "test_file";
+  for (const OwnFile& file : own_files(settings)) {
+    if (!file.path.empty()) return file.flag;
+  }
+  return "";
 }
 
 std::vector<FlagProblem> missing_files(const TrainingSettings& settings) {
@@ -155,11 +153,9 @@ bool has_row_suffix(std::string_view path) {
 std::vector<FlagProblem> unknown_suffixes(const TrainingSettings& settings) {
   std::vector<FlagProblem> problems;
   if (!settings.task_name.empty()) return problems;
-  for (const auto& [flag, file] : {std::pair("train_file", &settings.train_file),
-                                   std::pair("validation_file", &settings.validation_file),
-                                   std::pair("test_file", &settings.test_file)}) {
-    if (file->empty() || has_row_suffix(*file)) continue;
-    problems.push_back({flag, excerpt(*file), std::string(kExpectedRowSuffix)});
+  for (const auto& [flag, path] : own_files(settings)) {
+    if (path.empty() || has_row_suffix(path)) continue;
+    problems.push_back({flag, excerpt(path), std::string(kExpectedRowSuffix)});
   }
   return problems;
 }
@@ -168,14 +164,17 @@ std::optional<FlagProblem> unknown_metric(const TrainingSettings& settings,
                                           std::string_view written,
                                           std::vector<std::string_view> names) {
   if (!settings.do_train || settings.eval_strategy == "no" || written.empty()) return std::nullopt;
-  std::string_view name = written;
-  if (name.starts_with(training_report::kEvaluationPrefix)) {
-    name.remove_prefix(training_report::kEvaluationPrefix.size());
-  }
+  const std::string_view name = training_report::evaluation_result(written).value_or(written);
   names.insert(names.begin(), "loss");
   if (std::ranges::find(names, name) != names.end()) return std::nullopt;
   return FlagProblem{"metric_for_best_model", excerpt(written),
                      fmt::format("one of {}", fmt::join(names, ", "))};
+}
+
+std::optional<FlagProblem> unknown_metric(const TrainingSettings& settings,
+                                          std::string_view written) {
+  return unknown_metric(settings, written,
+                        evaluation_metrics(settings.task_name, settings.version_2_with_negative));
 }
 
 std::vector<FlagProblem> check_flags(const TrainingArguments& arguments) {
@@ -185,13 +184,10 @@ std::vector<FlagProblem> check_flags(const TrainingArguments& arguments) {
   if (!settings.dataset_name.empty()) {
     DatasetTask found =
         task_of_dataset(settings.dataset_name, settings.dataset_config_name, settings.task_name);
-    if (found.task.empty()) return {FlagProblem::from_message(found.wrong_flag, found.message)};
+    if (found.problem) return {*std::move(found.problem)};
     settings.task_name = std::move(found.task);
   }
-  if (settings.task_name.empty() && !own_file_flag(settings).empty() &&
-      !run_qa_flag(arguments).empty()) {
-    settings.task_name = question_answering_task(settings.version_2_with_negative);
-  }
+  infer_question_answering(arguments, settings);
   const auto add = [&](std::vector<FlagProblem> found) {
     std::ranges::move(found, std::back_inserter(problems));
   };
@@ -203,9 +199,7 @@ std::vector<FlagProblem> check_flags(const TrainingArguments& arguments) {
   add(conflicting_flags(arguments, settings));
   add(unknown_suffixes(settings));
   if (!settings.task_name.empty()) {
-    const auto metric =
-        unknown_metric(settings, settings.metric_for_best_model,
-                       evaluation_metrics(settings.task_name, settings.version_2_with_negative));
+    const auto metric = unknown_metric(settings, settings.metric_for_best_model);
     if (metric) problems.push_back(*metric);
   }
   return problems;

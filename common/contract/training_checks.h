@@ -2,26 +2,16 @@
 // and the machine. The worker and `tilewright validate` share these checks.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/contract/flag_problem.h"
 #include "common/contract/training_flags.h"
 
 namespace tilewright {
-
-struct FlagProblem {
-  std::string_view flag;  // the flag to change
-  std::string found;      // empty: the flag is missing
-  std::string expected;
-
-  // "--train_file is missing, expected ...", "--seed: found x, expected ..." or, if `found` begins
-  // with a flag, "found --a with --b, expected ...".
-  std::string sentence() const;
-  // Of a message "found ..., expected ...".
-  static FlagProblem from_message(std::string_view flag, std::string_view message);
-};
 
 // If one of do_train, do_eval and do_predict is set to true, the others are false unless they are
 // set too. A training with an eval_strategy evaluates.
@@ -34,6 +24,17 @@ bool answers_questions(std::string_view task_name);
 // answering. Empty: there is none.
 std::string_view run_qa_flag(const TrainingArguments& arguments);
 
+// Sets the task of files of the user's own if run_qa_flag() tells it.
+void infer_question_answering(const TrainingArguments& arguments, TrainingSettings& settings);
+
+// The flags with files of the user's own, in the order in which they are looked for.
+inline constexpr std::array<std::string_view, 3> kOwnFileFlags = {"train_file", "validation_file",
+                                                                  "test_file"};
+struct OwnFile {
+  std::string_view flag;
+  std::string_view path;  // empty: not given. Of the settings.
+};
+std::array<OwnFile, 3> own_files(const TrainingSettings& settings);
 // The first flag with a file of the user's own; empty: there is none.
 std::string_view own_file_flag(const TrainingSettings& settings);
 
@@ -61,6 +62,9 @@ std::vector<FlagProblem> unknown_suffixes(const TrainingSettings& settings);
 std::optional<FlagProblem> unknown_metric(const TrainingSettings& settings,
                                           std::string_view written,
                                           std::vector<std::string_view> names);
+// The same with the metrics of the task.
+std::optional<FlagProblem> unknown_metric(const TrainingSettings& settings,
+                                          std::string_view written);
 
 // All that the worker finds before it reads the model and the data.
 std::vector<FlagProblem> check_flags(const TrainingArguments& arguments);

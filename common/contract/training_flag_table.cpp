@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "common/contract/flag_modifiers.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/unused_flags.h"
@@ -71,11 +72,6 @@ TrainingFlag required(TrainingFlag flag) {
   return flag;
 }
 
-TrainingFlag secret(TrainingFlag flag) {
-  flag.secret = true;
-  return flag;
-}
-
 TrainingFlag alias(TrainingFlag flag, std::string_view name) {
   flag.aliases.push_back(name);
   return flag;
@@ -96,11 +92,6 @@ TrainingFlag hub_name(TrainingFlag flag) {
 // The default is not a constant.
 TrainingFlag default_is(TrainingFlag flag, std::string_view description) {
   flag.default_description = description;
-  return flag;
-}
-
-TrainingFlag differs(TrainingFlag flag, std::string_view difference) {
-  flag.difference = difference;
   return flag;
 }
 

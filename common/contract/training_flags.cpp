@@ -25,14 +25,6 @@ constexpr std::uint64_t kMaxArgumentFileBytes = 1 << 20;
 constexpr std::array<std::string_view, 5> kTrueWords = {"true", "yes", "t", "y", "1"};
 constexpr std::array<std::string_view, 5> kFalseWords = {"false", "no", "f", "n", "0"};
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  }
-  return lower;
-}
-
 std::string with_underscores(std::string_view name) {
   std::string text(name);
   std::ranges::replace(text, '-', '_');

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace tilewright::training_report {
@@ -33,6 +34,11 @@ inline constexpr const char* kHiddenExchangeSeconds = "hidden_exchange_seconds";
 
 // Prefix of evaluation results, as in eval_accuracy.
 inline constexpr std::string_view kEvaluationPrefix = "eval_";
+// "accuracy" for "eval_accuracy"; nullopt for the name of another value.
+constexpr std::optional<std::string_view> evaluation_result(std::string_view name) {
+  if (!name.starts_with(kEvaluationPrefix)) return std::nullopt;
+  return name.substr(kEvaluationPrefix.size());
+}
 // The file in the output directory that contains the evaluation results.
 inline constexpr const char* kEvaluationFile = "eval_results.json";
 inline constexpr const char* kAllResultsFile = "all_results.json";

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/contract/flag_modifiers.h"
+
 namespace tilewright {
 namespace {
 
@@ -41,18 +43,8 @@ TrainingFlag value_optional(TrainingFlag flag) {
   return flag;
 }
 
-TrainingFlag holds_token(TrainingFlag flag) {
-  flag.secret = true;
-  return flag;
-}
-
 TrainingFlag takes_words(TrainingFlag flag) {
   flag.takes_words = true;
-  return flag;
-}
-
-TrainingFlag with_difference(TrainingFlag flag, std::string_view difference) {
-  flag.difference = difference;
   return flag;
 }
 
@@ -63,7 +55,7 @@ TrainingFlag use_auth_token() {
       "the token of HF_TOKEN or of the token file is always used; a value that is no boolean is "
       "that of token");
   flag.string_flag = "token";
-  return holds_token(std::move(flag));
+  return secret(std::move(flag));
 }
 
 }  // namespace
@@ -99,11 +91,10 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("ddp_broadcast_buffers", kBool, kOwnTransport),
       without_effect("ddp_timeout", kInt, "each operation has its own timeout"),
       without_effect("local_rank", kInt, "the rank comes from the rendezvous"),
-      with_difference(
-          without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
-                         "all three are AdamW"),
-          "The Trainer has some 40 optimizers, such as adafactor, sgd and lion. Only AdamW is "
-          "implemented."),
+      differs(without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
+                             "all three are AdamW"),
+              "The Trainer has some 40 optimizers, such as adafactor, sgd and lion. Only AdamW is "
+              "implemented."),
       without_effect("full_determinism", kBool, "an exact training is deterministic"),
       without_effect("use_fast_tokenizer", kBool, "there is one tokenizer"),
       without_effect("trust_remote_code", kBool, "no code is loaded"),
@@ -143,13 +134,13 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("trackio_space_id", kString, kReports),
       without_effect("hub_model_id", kString, kNothingUploaded),
       without_effect("hub_strategy", kString, kNothingUploaded),
-      holds_token(without_effect("hub_token", kString, kNothingUploaded)),
+      secret(without_effect("hub_token", kString, kNothingUploaded)),
       without_effect("hub_private_repo", kBool, kNothingUploaded),
       without_effect("hub_always_push", kBool, kNothingUploaded),
       without_effect("hub_revision", kString, kNothingUploaded),
       without_effect("push_to_hub_model_id", kString, kNothingUploaded),
       without_effect("push_to_hub_organization", kString, kNothingUploaded),
-      holds_token(without_effect("push_to_hub_token", kString, kNothingUploaded)),
+      secret(without_effect("push_to_hub_token", kString, kNothingUploaded)),
       without_effect("use_legacy_prediction_loop", kBool, "there is one prediction loop"),
       without_effect("restore_callback_states_from_checkpoint", kBool, "there are no callbacks"),
       without_effect("ray_scope", kString, "there is no hyper-parameter search"),

@@ -9,6 +9,7 @@
 
 #include "common/base/printable.h"
 #include "common/contract/tasks.h"
+#include "common/contract/training_checks.h"
 #include "common/contract/training_flags.h"
 #include "common/launch/shell.h"
 
@@ -62,7 +63,7 @@ std::string implied_task(const std::vector<std::string>& arguments) {
     if (argument.flag == nullptr || !argument.has_value || argument.value.empty()) continue;
     const std::string_view name = argument.flag->name;
     if (name == "task_name" || name == "dataset_name") return "";
-    if (name == "train_file" || name == "validation_file" || name == "test_file") own_files = true;
+    if (is_one_of(name, kOwnFileFlags)) own_files = true;
     if (name == "version_2_with_negative") {
       const Result<std::string> value = normalize_flag_value(*argument.flag, argument.value);
       negative = value.ok() && *value == "true";

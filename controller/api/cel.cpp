@@ -6,6 +6,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/labels.h"
 #include "common/contract/repository_id.h"
+#include "common/contract/training_checks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 #include "controller/api/command.h"
@@ -161,8 +162,8 @@ std::string in_arguments(const std::vector<std::string_view>& flags) {
 }
 
 Rule some_task() {
-  const std::vector<std::string_view> flags = {"task_name", "dataset_name", "train_file",
-                                               "validation_file", "test_file"};
+  std::vector<std::string_view> flags = {"task_name", "dataset_name"};
+  flags.insert(flags.end(), kOwnFileFlags.begin(), kOwnFileFlags.end());
   std::string fields = "has(self.task)";
   for (const std::string_view flag : flags) fields += fmt::format(" || has(self.{})", flag);
   return {.rule = fmt::format("{} || {}", fields, in_arguments(flags)),

@@ -38,11 +38,10 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
   const auto add_path = [&](std::string_view name, const std::string& value) {
     if (!value.empty()) add(name, resolve_path(resolve, value));
   };
-  if (!trainer.task.empty()) add("task_name", trainer.task);
-  add_path("model_name_or_path", trainer.model);
-  add_path("data_dir", trainer.data);
-  add_path("output_dir", trainer.output);
-  add_path("cache_dir", trainer.cache);
+  // The name of a task is no path, so it stays as it is.
+  for (const RenamedFlag& renamed : kRenamedFlags) {
+    add_path(renamed.flag, trainer.*renamed.member);
+  }
   for (const auto& [name, value] : trainer.flags) {
     if (name == "virtual_shards") continue;  // added below with the effective value
     const TrainingFlag* flag = find_training_flag(name);
@@ -66,11 +65,7 @@ Result<TrainingArguments> training_arguments(const TrainJob& job) {
   const auto add = [&words](std::string_view name, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("--{}={}", name, value));
   };
-  add("task_name", trainer.task);
-  add("model_name_or_path", trainer.model);
-  add("data_dir", trainer.data);
-  add("output_dir", trainer.output);
-  add("cache_dir", trainer.cache);
+  for (const RenamedFlag& renamed : kRenamedFlags) add(renamed.flag, trainer.*renamed.member);
   for (const auto& [name, value] : trainer.flags) add(name, value);
   return TrainingArguments::parse(words);
 }

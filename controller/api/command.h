@@ -1,6 +1,7 @@
 // The command line and the environment of a worker, in a pod and under `tilewright up`.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <initializer_list>
 #include <span>
@@ -23,6 +24,19 @@ using PathResolver = std::function<std::string(const TrainerPath&)>;
 // tilewright-worker agent --nproc_per_node=N -- train ... . The job must be valid and have defaults
 // applied. $(VAR) is not expanded: the kubelet expands it in a pod, expand_command() elsewhere.
 std::vector<std::string> worker_command(const TrainJob& job, const PathResolver& resolve);
+
+// A field of spec.trainer with another name than the flag that it sets.
+struct RenamedFlag {
+  std::string_view flag;
+  std::string_view field;
+  std::string Trainer::*member;
+};
+inline constexpr std::array<RenamedFlag, 5> kRenamedFlags = {
+    {{"task_name", "task", &Trainer::task},
+     {"model_name_or_path", "model", &Trainer::model},
+     {"data_dir", "data", &Trainer::data},
+     {"output_dir", "output", &Trainer::output},
+     {"cache_dir", "cache", &Trainer::cache}}};
 
 // The flags of the training, with paths and variables as the manifest has them. Error (kUsage): a
 // value that the decoder would have refused.

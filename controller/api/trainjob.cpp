@@ -11,6 +11,7 @@
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/contract/tasks.h"
+#include "common/contract/training_checks.h"
 #include "common/contract/training_flags.h"
 #include "common/contract/virtual_shards.h"
 #include "common/json/members.h"
@@ -121,8 +122,8 @@ std::string describe_task(const TrainJob& job) {
 }
 
 bool has_own_files(const TrainJob& job) {
-  return std::ranges::any_of(std::array{"train_file", "validation_file", "test_file"},
-                             [&](const char* flag) { return !flag_value(job, flag).empty(); });
+  return std::ranges::any_of(kOwnFileFlags,
+                             [&](std::string_view flag) { return !flag_value(job, flag).empty(); });
 }
 
 std::vector<std::string> names_on_hub(const TrainJob& job) {

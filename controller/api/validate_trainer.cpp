@@ -1,6 +1,5 @@
 // Checks spec.trainer: task, paths on volumes, names on the hub, flags.
 #include <algorithm>
-#include <array>
 
 #include "common/contract/environment.h"
 #include "common/contract/nearest.h"
@@ -16,6 +15,12 @@
 
 namespace tilewright::api {
 namespace {
+
+// The field of spec.trainer that has the value of a flag.
+std::string field_of(std::string_view flag) {
+  const auto renamed = std::ranges::find(kRenamedFlags, flag, &RenamedFlag::flag);
+  return fmt::format("spec.trainer.{}", renamed == kRenamedFlags.end() ? flag : renamed->field);
+}
 
 // The variables of a worker. Placeholders stand for a generated name, the UID and the index, which
 // are not known yet.
@@ -142,8 +147,8 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
       dataset_name.empty() ? DatasetTask()
                            : task_of_dataset(dataset_name, flag_value(job, "dataset_config_name"));
   if (task.empty()) {
-    if (!of_dataset.message.empty()) {
-      collector.error(fmt::format("spec.trainer.{}", of_dataset.wrong_flag), of_dataset.message);
+    if (of_dataset.problem) {
+      collector.error(field_of(of_dataset.problem->flag), of_dataset.problem->message());
     } else if (dataset_name.empty() && !has_own_files(job)) {
       collector.error("spec.trainer.task",
                       fmt::format("found nothing, expected {}", describe_expected(task_flag)));
@@ -164,8 +169,8 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
   if (!dataset_name.empty()) {
     const DatasetTask conflict =
         task_of_dataset(dataset_name, flag_value(job, "dataset_config_name"), task);
-    if (!conflict.message.empty()) {
-      collector.error(fmt::format("spec.trainer.{}", conflict.wrong_flag), conflict.message);
+    if (conflict.problem) {
+      collector.error(field_of(conflict.problem->flag), conflict.problem->message());
     }
   }
   if (has_own_files(job) && !answers_questions(task)) {
@@ -174,19 +179,6 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
                                 "own files",
                                 task));
   }
-}
-
-// The field of spec.trainer that has the value of a flag.
-std::string field_of(std::string_view flag) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kFields = {
-      {{"task_name", "task"},
-       {"model_name_or_path", "model"},
-       {"data_dir", "data"},
-       {"output_dir", "output"},
-       {"cache_dir", "cache"}}};
-  const auto renamed =
-      std::ranges::find(kFields, flag, [](const auto& pair) { return pair.first; });
-  return fmt::format("spec.trainer.{}", renamed == kFields.end() ? flag : renamed->second);
 }
 
 // Flags in a sentence, without the dashes of a command line.
@@ -207,15 +199,11 @@ void validate_flags_together(const TrainJob& job, FindingCollector& collector) {
   TrainingSettings settings = arguments->settings();
   resolve_actions(*arguments, settings);
   settings.task_name = task_name(job);
-  if (settings.task_name.empty() && has_own_files(job) && !run_qa_flag(*arguments).empty()) {
-    settings.task_name = question_answering_task(settings.version_2_with_negative);
-  }
+  infer_question_answering(*arguments, settings);
   std::vector<FlagProblem> problems = conflicting_flags(*arguments, settings);
   for (FlagProblem& file : missing_files(settings)) problems.push_back(std::move(file));
   if (!settings.task_name.empty()) {
-    const auto metric =
-        unknown_metric(settings, settings.metric_for_best_model,
-                       evaluation_metrics(settings.task_name, settings.version_2_with_negative));
+    const auto metric = unknown_metric(settings, settings.metric_for_best_model);
     if (metric) problems.push_back(*metric);
   }
   for (FlagProblem& file : unknown_suffixes(settings)) {
@@ -225,10 +213,7 @@ void validate_flags_together(const TrainJob& job, FindingCollector& collector) {
     }
   }
   for (const FlagProblem& problem : problems) {
-    collector.error(field_of(problem.flag),
-                    without_dashes(fmt::format("found {}, expected {}",
-                                               problem.found.empty() ? "nothing" : problem.found,
-                                               problem.expected)));
+    collector.error(field_of(problem.flag), without_dashes(problem.message()));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "common/base/files.h"
@@ -197,15 +196,13 @@ bool validate_pytorchjob(Document document, const std::string& file, std::ostrea
   return true;
 }
 
-// The error of an object that is no job; nullopt if its kind is that of a job or is missing.
-std::optional<FieldError> kind_error(const Document& object) {
-  const std::string kind = string_member(object.tree, "kind");
-  if (kind.empty() || kind == kTrainJobKind || kind == kPyTorchJobKind) return std::nullopt;
-  const std::string_view near = nearest_name(kind, {kTrainJobKind, kPyTorchJobKind});
-  return FieldError{"kind", object.positions.line_of("kind"),
-                    fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind),
-                                kTrainJobKind, kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion,
-                                near.empty() ? "" : fmt::format("; did you mean {}?", near))};
+// Of a file with other objects, one that is no job is not checked, unless its kind is misspelt: then
+// `near` is the kind that was meant.
+FieldError kind_error(const Document& object, const std::string& kind, std::string_view near) {
+  return {"kind", object.positions.line_of("kind"),
+          fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind),
+                      kTrainJobKind, kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion,
+                      near.empty() ? "" : fmt::format("; did you mean {}?", near))};
 }
 
 // Prints the findings. Returns true if all jobs in the file are valid.
@@ -218,10 +215,10 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
   std::size_t jobs = 0;
   for (Document& document : documents) {
     const std::string kind = string_member(document.tree, "kind");
-    if (const auto error = kind_error(document)) {
-      const bool misspelt = !nearest_name(kind, {kTrainJobKind, kPyTorchJobKind}).empty();
-      if (documents.size() == 1 || misspelt) {
-        print(err, error->sentence(file));
+    if (!kind.empty() && kind != kTrainJobKind && kind != kPyTorchJobKind) {
+      const std::string_view near = nearest_name(kind, {kTrainJobKind, kPyTorchJobKind});
+      if (documents.size() == 1 || !near.empty()) {
+        print(err, kind_error(document, kind, near).sentence(file));
         all = false;
         ++jobs;
         continue;

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/kubeflow.h"
 #include "common/contract/labels.h"
@@ -27,14 +28,6 @@ using nlohmann::json;
 
 // Readable by every user of the pod: the template decides which user runs, and may set no fsGroup.
 constexpr int kKeyMode = 0444;
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return lower;
-}
 
 std::map<std::string, std::string> labels_of(const api::PyTorchJob& job, std::string_view type) {
   return {{kubeflow::kOperatorName, kubeflow::kOperatorNameValue},

@@ -37,9 +37,8 @@ std::shared_ptr<const JobResults> results_of(const json& status) {
                        integer_member(restarts, "infrastructure"),
                        integer_member(restarts, "outOfMemory")};
   for (const auto& [name, value] : member(member(status, "progress"), "metrics").items()) {
-    if (!name.starts_with(training_report::kEvaluationPrefix) || !value.is_number()) continue;
-    results->evaluation.emplace(name.substr(training_report::kEvaluationPrefix.size()),
-                                value.get<double>());
+    const auto result = training_report::evaluation_result(name);
+    if (result && value.is_number()) results->evaluation.emplace(*result, value.get<double>());
   }
   return results;
 }

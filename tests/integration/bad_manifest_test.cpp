@@ -151,11 +151,13 @@ TEST(StandardOutput, ThatCannotBeWrittenIsAnError) {
 TEST(StandardOutput, MayBeClosedByItsReader) {
   const Inputs inputs;
   for (const char* command : {"crd", "--version"}) {
-    RunningProgram program(
-        "/bin/bash",
-        {"-c", "trap '' PIPE; { sleep 0.1; \"$0\" \"$@\"; echo $? >&2; } | exit 3",
-         testing::program("tilewright"), command},
-        inputs.folder());
+    // A pipe whose only reader has closed it.
+    RunningProgram program("/bin/bash",
+                           {"-c",
+                            "trap '' PIPE; mkfifo pipe; exec 3<>pipe 4>pipe 3>&-; "
+                            "\"$0\" \"$@\" >&4; echo $? >&2; rm pipe",
+                            testing::program("tilewright"), command},
+                           inputs.folder());
     program.wait();
     EXPECT_EQ(program.output(), "0\n");
   }

@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// The duration of a job whose deadline fires by a timer, on a busy machine; a resync comes after ten minutes.
+// The duration of a job whose deadline fires by a timer, on a busy machine. A resync comes after ten
+// minutes.
 constexpr std::chrono::seconds kWithoutResync{60};
 
 TEST_F(ControllerTest, RunsAJobToSuccess) {

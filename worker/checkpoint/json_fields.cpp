@@ -1,6 +1,7 @@
 #include "worker/checkpoint/json_fields.h"
 
 #include "common/base/files.h"
+#include "common/base/json_events.h"
 #include "common/base/printable.h"
 
 namespace tilewright::checkpoint {
@@ -10,25 +11,14 @@ constexpr int kMaxJsonDepth = 64;  // limits the parser's memory
 
 // Ends the parsing of text that nests deeper. A callback of parse() would take quadratic time for a
 // list of objects, such as a log history of 100,000 entries.
-class DepthLimit : public nlohmann::json_sax<nlohmann::json> {
+class DepthLimit : public JsonEvents {
  public:
   bool exceeded() const { return depth_ > kMaxJsonDepth; }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
   bool start_object(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
   bool end_object() override { return --depth_ >= 0; }
   bool start_array(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
   bool end_array() override { return --depth_ >= 0; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;  // parse() throws it
-  }
 
  private:
   int depth_ = 0;
@@ -50,7 +40,7 @@ JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t 
     : path_(std::move(path)), code_(code) {
   const std::string content = read_file(path_, max_bytes, code).or_throw();
   DepthLimit limit;
-  nlohmann::json::sax_parse(content, &limit);
+  nlohmann::json::sax_parse(content, &limit);  // parse() throws its errors
   if (limit.exceeded()) {
     throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
                                     kMaxJsonDepth));

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <exception>
 
 #include "common/base/check.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/base/version.h"
 
 namespace tilewright::hub {
@@ -68,8 +68,7 @@ struct Exchange {
     }
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) return size;
-    std::string name(line.substr(0, colon));
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string name = lower_case(line.substr(0, colon));
     std::string_view value = line.substr(colon + 1);
     const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
     while (!value.empty() && is_space(value.front())) value.remove_prefix(1);
@@ -295,8 +294,7 @@ std::optional<std::string> resolve_location(const std::string& url, const std::s
 std::string origin_of(const std::string& url) {
   const Url parsed(curl_url());
   if (!parsed || curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK) return {};
-  std::string host = url_part(parsed, CURLUPART_HOST);
-  std::ranges::transform(host, host.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string host = lower_case(url_part(parsed, CURLUPART_HOST));
   return fmt::format("{}://{}:{}", url_part(parsed, CURLUPART_SCHEME), host,
                      url_part(parsed, CURLUPART_PORT, CURLU_DEFAULT_PORT));
 }

@@ -164,9 +164,8 @@ class Exposition::Impl {
       counters_[i]->Increment(kCounterSpecs[i].value(progress) - counters_[i]->Value());
     }
     for (const auto& [name, value] : progress.metrics) {
-      if (!name.starts_with(training_report::kEvaluationPrefix)) continue;
-      const std::string result = name.substr(training_report::kEvaluationPrefix.size());
-      evaluation_.Add({{"metric", result}}).Set(value);
+      const auto result = training_report::evaluation_result(name);
+      if (result) evaluation_.Add({{"metric", std::string(*result)}}).Set(value);
     }
     if (progress.phase == last_phase_ || progress.phase.empty()) return;
     if (current_phase_ != nullptr) phase_.Remove(current_phase_);

@@ -2,13 +2,9 @@
 
 #include <map>
 
-namespace tilewright::tasks {
+#include "common/base/strings.h"
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
-}
+namespace tilewright::tasks {
 
 std::vector<std::string> in_model_order(std::vector<std::string> task_labels,
                                         const std::vector<std::string>& model_labels) {

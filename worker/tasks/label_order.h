@@ -2,13 +2,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tilewright::tasks {
-
-// ASCII letters in lower case.
-std::string lower_case(std::string_view text);
 
 // As in run_glue: the task's labels in the order of the model's if both have the same ones, except
 // for their case; else in their own order.

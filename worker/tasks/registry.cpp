@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "worker/tasks/glue/glue.h"
-#include "worker/tasks/label_order.h"
 #include "worker/tasks/own_files/own_files.h"
 #include "worker/tasks/squad/squad.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/contract/training_checks.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/hub/dataset.h"
 #include "worker/hub/model.h"
@@ -15,9 +16,9 @@ namespace tilewright::train {
 
 std::string find_question_file(const TrainingSettings& settings) {
   if (!settings.task_name.empty() || !settings.dataset_name.empty()) return "";
-  for (const std::string& file :
-       {settings.train_file, settings.validation_file, settings.test_file}) {
-    if (!file.empty()) return tasks::squad::holds_questions(file) ? file : "";
+  for (const OwnFile& file : own_files(settings)) {
+    if (file.path.empty()) continue;
+    return tasks::squad::holds_questions(file.path) ? std::string(file.path) : "";
   }
   return "";
 }

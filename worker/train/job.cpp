@@ -5,6 +5,7 @@
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
+#include "common/contract/model_files.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/writer.h"
@@ -34,10 +35,8 @@ std::string digest_of(const tasks::Dataset& data) {
 
 // Whether the labels are numbers determines the metric of the user's own files.
 void check_metric_of_own_files(const Settings& settings, nn::Head head) {
-  constexpr std::string_view kPrefix = training_report::kEvaluationPrefix;
-  std::string_view metric = settings.metric_for_best_model;
-  if (metric.starts_with(kPrefix)) metric.remove_prefix(kPrefix.size());
-  check_metric(settings, metric,
+  const std::string_view metric = settings.metric_for_best_model;
+  check_metric(settings, training_report::evaluation_result(metric).value_or(metric),
                {to_string(head == nn::Head::kRegression ? TaskMetric::kMeanSquaredError
                                                         : TaskMetric::kAccuracy)});
 }
@@ -91,7 +90,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   std::filesystem::path config =
       settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name);
   job.model = checkpoint::read_model_config(config);
-  if (std::filesystem::is_directory(config)) config /= "config.json";
+  if (std::filesystem::is_directory(config)) config /= model_files::kConfig;
   nn::EncoderConfig& encoder = job.model.encoder;
   job.task = sources.task != nullptr
                  ? std::move(sources.task)

@@ -30,8 +30,9 @@ inline constexpr std::size_t kMaxInputLineBytes = std::size_t{1} << 20;
 // string or a number, is repeated.
 //
 // `name`: of the input, in messages. Uses the flags model_name_or_path, config_name, tokenizer_name,
-// task_name, max_seq_length, per_device_eval_batch_size, bf16, threads, gemm_backend and, for questions,
-// doc_stride, n_best_size, max_answer_length, version_2_with_negative and null_score_diff_threshold.
+// task_name, max_seq_length, per_device_eval_batch_size, bf16, threads, gemm_backend and, for
+// questions, doc_stride, n_best_size, max_answer_length, version_2_with_negative and
+// null_score_diff_threshold.
 // Throws Failure (kData with the line; kUsage, kModel, kWeights).
 std::string predict_lines(const TrainingArguments& arguments, const RunOptions& options,
                           std::string_view input, const std::string& name, Logger& log);

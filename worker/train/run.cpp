@@ -153,15 +153,12 @@ class TrainingRun {
       exposition_ =
           metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
     }
+    const bool is_first_process = options.identity.worker == 0 && options.identity.process == 0;
     // Before the data are read, whose errors depend on it.
-    if (!settings_.task_choice.empty() && options.identity.worker == 0 &&
-        options.identity.process == 0) {
-      log.info("{}", settings_.task_choice);
-    }
+    if (is_first_process && !settings_.task_choice.empty()) log.info("{}", settings_.task_choice);
     // Before downloads and the data, which take long. All pods of a job mount the same volume; on
     // the other hosts of a launcher the directory need not exist.
-    if (!settings_.output_dir.empty() && options.identity.worker == 0 &&
-        options.identity.process == 0) {
+    if (is_first_process && !settings_.output_dir.empty()) {
       checkpoint::require_usable_output_dir(settings_.output_dir);
     }
     const hub::HubOptions hub = hub_options(arguments, options, log);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_checks.h"
@@ -43,14 +44,14 @@ void check_required(const Settings& settings) {
 std::string task_of_dataset(const Settings& settings) {
   DatasetTask found = tilewright::task_of_dataset(settings.dataset_name,
                                                   settings.dataset_config_name, settings.task_name);
-  if (!found.task.empty()) return std::move(found.task);
-  throw Failure(ExitCode::kUsage, fmt::format("--{}: {}", found.wrong_flag, found.message));
+  if (found.problem) refuse(*found.problem);
+  return std::move(found.task);
 }
 
 // Files of the user's own are question answering if they look like it, or if a flag is given that
 // only run_qa.py has.
-void infer_question_answering(const TrainingArguments& arguments, const Machine& machine,
-                              Settings& settings) {
+void choose_question_answering(const TrainingArguments& arguments, const Machine& machine,
+                               Settings& settings) {
   std::string reason;
   if (!machine.question_file.empty()) {
     reason = fmt::format("{} has questions, contexts and answers", machine.question_file);
@@ -71,7 +72,7 @@ void resolve_task(const TrainingArguments& arguments, const Machine& machine, Se
     settings.task_name = known_task(machine.model_task);
   }
   if (settings.task_name.empty() && own_files) {
-    infer_question_answering(arguments, machine, settings);
+    choose_question_answering(arguments, machine, settings);
   }
   if (settings.task_name.empty()) return;
   const auto task = tasks::find_task(settings.task_name);
@@ -92,8 +93,7 @@ void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) 
   std::string& metric = settings.metric_for_best_model;
   if (metric.empty() && best) metric = "loss";
   if (metric.empty()) return;
-  check_metric(settings, metric,
-               evaluation_metrics(settings.task_name, settings.version_2_with_negative));
+  if (const auto problem = unknown_metric(settings, metric)) refuse(*problem);
   if (!arguments.is_set("greater_is_better"))
     settings.greater_is_better = !metric.ends_with("loss");
   if (!metric.starts_with(kEvaluationPrefix)) metric.insert(0, kEvaluationPrefix);
@@ -103,9 +103,7 @@ void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) 
 
 std::string known_task(std::string name) {
   std::erase(name, '-');
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  }
+  name = lower_case(name);
   const std::vector<std::string_view> known = task_names();
   return std::ranges::find(known, name) == known.end() ? "" : name;
 }

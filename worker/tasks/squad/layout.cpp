@@ -1,10 +1,12 @@
 #include "worker/tasks/squad/layout.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <system_error>
+#include <utility>
+
+#include "common/base/json_events.h"
 
 namespace tilewright::tasks::squad {
 namespace {
@@ -13,20 +15,12 @@ namespace {
 constexpr std::size_t kProbedBytes = std::size_t{4} << 20;
 
 // Receives the parser's events up to the end of the first row.
-class FirstRow : public nlohmann::json_sax<nlohmann::json> {
+class FirstRow : public JsonEvents {
  public:
   bool holds_questions() const {
     return paragraphs_ || (keys_.contains("question") && keys_.contains("context") &&
                            keys_.contains("answers") && !keys_.contains("label"));
   }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
 
   bool start_object(std::size_t) override {
     ++depth_;
@@ -58,9 +52,6 @@ class FirstRow : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override {
     --depth_;
     return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
   }
 
  private:

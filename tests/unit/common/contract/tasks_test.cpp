@@ -41,11 +41,11 @@ TEST(Tasks, EntriesAreComplete) {
 TEST(TaskOfDataset, IsItsNameOrItsConfiguration) {
   EXPECT_EQ(task_of_dataset("rajpurkar/squad_v2", "").task, "squad_v2");
   EXPECT_EQ(task_of_dataset("data:glue/", "MRPC").task, "mrpc");
-  EXPECT_EQ(task_of_dataset("glue", "squad").wrong_flag, "dataset_config_name");
-  EXPECT_EQ(task_of_dataset("glue", "squad").message,
+  EXPECT_EQ(task_of_dataset("glue", "squad").problem->flag, "dataset_config_name");
+  EXPECT_EQ(task_of_dataset("glue", "squad").problem->message(),
             "found squad, expected the task of the data set glue: one of ax, cola, mnli, mrpc, "
             "qnli, qqp, rte, sst2, stsb, wnli");
-  EXPECT_EQ(task_of_dataset("imdb", "").wrong_flag, "dataset_name");
+  EXPECT_EQ(task_of_dataset("imdb", "").problem->flag, "dataset_name");
 }
 
 TEST(TaskOfDataset, IsTheTaskThatIsGivenUnlessItIsKnownToBeAnother) {
@@ -54,9 +54,10 @@ TEST(TaskOfDataset, IsTheTaskThatIsGivenUnlessItIsKnownToBeAnother) {
   EXPECT_EQ(task_of_dataset("squad", "", "squad").task, "squad");
   const DatasetTask name = task_of_dataset("squad", "", "mrpc");
   EXPECT_EQ(name.task, "");
-  EXPECT_EQ(name.wrong_flag, "dataset_name");
-  EXPECT_EQ(name.message, "found squad, expected a data set of the task mrpc");
-  EXPECT_EQ(task_of_dataset("glue", "sst2", "mrpc").wrong_flag, "dataset_config_name");
+  ASSERT_TRUE(name.problem);
+  EXPECT_EQ(name.problem->flag, "dataset_name");
+  EXPECT_EQ(name.problem->message(), "found squad, expected a data set of the task mrpc");
+  EXPECT_EQ(task_of_dataset("glue", "sst2", "mrpc").problem->flag, "dataset_config_name");
 }
 
 TEST(EvaluationMetrics, AreThoseOfTheTask) {

@@ -12,6 +12,14 @@ namespace {
 using std::chrono::seconds;
 using testing::JobSimulator;
 
+// No leader hears the last reports; then both workers exit.
+void finish_without_reports(JobSimulator& sim) {
+  sim.observed.rendezvous.reset();
+  sim.succeed(0);
+  sim.succeed(1);
+  sim.settle();
+}
+
 TEST(Success, NeedsAllWorkersToExit) {
   JobSimulator sim;
   sim.start();
@@ -46,10 +54,7 @@ TEST(Success, ReportsTheMetricsOfTheStatusAfterTheWorkersExit) {
   sim.settle();
   sim.observed.rendezvous->progress.metrics = {{"eval_accuracy", 0.8725}};
   EXPECT_TRUE(sim.step().status) << "results are written at once";
-  sim.observed.rendezvous.reset();
-  sim.succeed(0);
-  sim.succeed(1);
-  sim.settle();
+  finish_without_reports(sim);
   EXPECT_EQ(sim.status().find_condition(api::condition::kSucceeded)->message,
             "training completed after 230 steps: eval_accuracy 0.8725");
 }
@@ -64,10 +69,7 @@ TEST(Success, ReportsTheLossOfAJobWithoutAnEvaluation) {
   sim.settle();
   // Written by an earlier version of the operator.
   sim.status().progress->metrics = {{"exchange_seconds", 0.25}};
-  sim.observed.rendezvous.reset();
-  sim.succeed(0);
-  sim.succeed(1);
-  sim.settle();
+  finish_without_reports(sim);
   EXPECT_EQ(sim.status().find_condition(api::condition::kSucceeded)->message,
             "training completed after 40 steps: loss 0.7037");
 }
@@ -84,10 +86,7 @@ TEST(Success, ShowsAllStepsIfTheLastReportsAreLost) {
   reported.loss = 0.5;
   sim.settle();
   const RendezvousView old = *sim.observed.rendezvous;
-  sim.observed.rendezvous.reset();
-  sim.succeed(0);
-  sim.succeed(1);
-  sim.settle();
+  finish_without_reports(sim);
   ASSERT_EQ(sim.status().phase, api::Phase::kSucceeded);
   EXPECT_EQ(sim.status().progress->step, 12);
   EXPECT_DOUBLE_EQ(sim.status().progress->epoch, 3);
