@@ -211,6 +211,91 @@ TEST_F(Training, HasTheSameHashWhenTerminatedAndResumed) {
   EXPECT_THAT(output_, ::testing::HasSubstr("resuming from"));
 }
 
+// What has been trained after the last checkpoint is not lost while the processes evaluate.
+class Evaluation : public Training {
+ protected:
+  void SetUp() override {
+    Training::SetUp();
+    train_ = flags("out");
+    train_.back() = "--do_eval=true";
+    train_.insert(train_.end(), {"--do_train", "--save_strategy=no", "--threads=1"});
+  }
+  // Sends SIGTERM in the first evaluation, whose batches take a second. Returns the exit code.
+  int terminate(const std::vector<std::string>& arguments, const std::string& line_before) {
+    const ScopedFault fault("evaluate.batch,delay=1000");
+    RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
+    EXPECT_TRUE(running.wait_for_output(line_before)) << running.output();
+    running.send(SIGTERM);
+    const int code = running.wait();
+    output_ = running.output();
+    return code;
+  }
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder() / "out")) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("checkpoint-")) names.push_back(name);
+    }
+    return names;
+  }
+  // The steps of the evaluations in the log history.
+  std::vector<int> evaluated_steps(const std::string& directory) const {
+    std::ifstream in(folder() / directory / "trainer_state.json");
+    const auto state = nlohmann::json::parse(in);
+    std::vector<int> steps;
+    for (const auto& entry : state.at("log_history")) {
+      if (entry.contains("eval_loss")) steps.push_back(entry.at("step"));
+    }
+    return steps;
+  }
+
+  std::vector<std::string> train_;
+};
+
+TEST_F(Evaluation, AtTheEndLeavesACheckpointOfTheLastStepWhenTerminated) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  EXPECT_EQ(terminate(train_, "trained: 12 steps"), static_cast<int>(ExitCode::kTerminated))
+      << output_;
+  EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("results:")));
+  EXPECT_THAT(checkpoints(), ::testing::ElementsAre("checkpoint-12"));
+  EXPECT_EQ(run(train_), 0) << output_;
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-12 (step 12 of 12)"));
+  EXPECT_EQ(digest(), reference);
+}
+
+TEST_F(Evaluation, BetweenStepsLeavesACheckpointAndIsRepeated) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  train_.insert(train_.end(), {"--eval_strategy=steps", "--eval_steps=4", "--logging_steps=1"});
+  EXPECT_EQ(terminate(train_, "step 4/12"), static_cast<int>(ExitCode::kTerminated)) << output_;
+  EXPECT_THAT(checkpoints(), ::testing::ElementsAre("checkpoint-4"));
+  EXPECT_THAT(evaluated_steps("out/checkpoint-4"), ::testing::IsEmpty());
+  EXPECT_EQ(run(train_), 0) << output_;
+  EXPECT_EQ(digest(), reference);
+  EXPECT_THAT(evaluated_steps("out"), ::testing::ElementsAre(4, 8, 12));
+}
+
+TEST_F(Evaluation, OfSeveralProcessesLeavesACheckpointWhenAllAreTerminated) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--rdzv_id=stopped", "--"};
+  agent.insert(agent.end(), train_.begin(), train_.end());
+  EXPECT_EQ(terminate(agent, "trained: 12 steps"), static_cast<int>(ExitCode::kTerminated))
+      << output_;
+  EXPECT_THAT(checkpoints(), ::testing::ElementsAre("checkpoint-12"));
+  EXPECT_EQ(run(agent), 0) << output_;
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-12 (step 12 of 12)"));
+  EXPECT_EQ(digest(), reference);
+}
+
+TEST_F(Evaluation, AloneStopsWhenTerminated) {
+  train_.push_back("--save_strategy=steps");
+  ASSERT_EQ(run(train_), 0) << output_;
+  std::vector<std::string> evaluate = flags("results");
+  evaluate[2] = "--model_name_or_path=" + (folder() / "out").string();
+  evaluate.back() = "--do_eval=true";
+  EXPECT_EQ(terminate(evaluate, "model"), static_cast<int>(ExitCode::kTerminated)) << output_;
+  EXPECT_FALSE(fs::exists(folder() / "results/eval_results.json"));
+}
+
 TEST_F(Training, HasTheSameHashWhenKilledWhileSaving) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   for (const char* point : {"checkpoint.before_rename@7", "output.before_rename"}) {

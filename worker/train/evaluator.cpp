@@ -128,10 +128,12 @@ EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
 }
 
 template <typename Activation>
-std::vector<float> Evaluator<Activation>::compute_logits(const tasks::Dataset& data,
-                                                         collectives::Range range) {
+std::vector<float> Evaluator<Activation>::compute_logits(
+    const tasks::Dataset& data, collectives::Range range,
+    const std::function<void()>& before_batch) {
   std::vector<float> logits;
   for (std::int64_t at = range.begin; at < range.end;) {
+    before_batch();
     const std::int64_t end = evaluation_batch_end(job_, data, at, range.end);
     batch_.clear();
     for (; at < end; ++at) {
@@ -163,12 +165,12 @@ void Evaluator<Activation>::append_logits(std::span<const Activation> found,
 }
 
 template <typename Activation>
-EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh,
-                                                 const EvaluationSet& set) {
+EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh, const EvaluationSet& set,
+                                                 const std::function<void()>& before_batch) {
   const MonotonicTime begin = monotonic_now();
   const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
-      compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples));
+      compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples), before_batch);
   const std::vector<float> logits = gather_logits(mesh, own, collective_deadline());
   EvaluationResult result;
   if (mesh.rank() == 0) {

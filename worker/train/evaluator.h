@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -40,12 +41,15 @@ class Evaluator {
   // `job` and `model` outlive the evaluator.
   Evaluator(const Job& job, nn::Model<Activation>& model) : job_(job), model_(model) {}
 
-  // Collective; every rank gets the result, rank 0 alone the files. Throws Failure(kPeerLost).
-  EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set);
+  // Collective; every rank gets the result, rank 0 alone the files. Throws Failure(kPeerLost), and
+  // what `before_batch` throws, which is called before each batch.
+  EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set,
+                            const std::function<void()>& before_batch);
 
  private:
   // Logits of examples [range.begin, range.end) in rows as in Task::score().
-  std::vector<float> compute_logits(const tasks::Dataset& data, collectives::Range range);
+  std::vector<float> compute_logits(const tasks::Dataset& data, collectives::Range range,
+                                    const std::function<void()>& before_batch);
 
   void append_logits(std::span<const Activation> found, std::vector<float>& logits) const;
 

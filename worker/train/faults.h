@@ -33,6 +33,7 @@ inline constexpr std::string_view kFaultPoints[] = {
     "checkpoint.before_rename",
     "checkpoint.done",
     "evaluate.begin",
+    "evaluate.batch",  // before each batch of an evaluation
     "output.begin",
     "output.before_rename",
     "output.done",

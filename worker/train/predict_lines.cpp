@@ -330,7 +330,7 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
   const auto mesh = collectives::Mesh::single_rank();
   trainer->begin_epoch(*mesh);
   trainer->restore(*mesh, {});
-  return trainer->evaluate(*mesh, job.prediction_sets.front()).prediction_files.at(kOutput);
+  return trainer->evaluate(*mesh, job.prediction_sets.front(), {}).prediction_files.at(kOutput);
 }
 
 }  // namespace tilewright::train

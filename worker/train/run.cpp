@@ -236,26 +236,49 @@ class TrainingRun {
     throw Failure(*code, "stopped by a signal");
   }
 
+  // Waits for the checkpoint that is being written. Whether what has been trained would be lost with
+  // this process.
+  bool has_unsaved_step() {
+    trainer_->finish_checkpoint(kCheckpointTimeout);
+    return settings_.do_train && !settings_.output_dir.empty() && !output_is_complete_ &&
+           trainer_->can_save() && trainer_->step() > trainer_->last_checkpoint_step();
+  }
+
+  void save_checkpoint_or_warn(std::uint64_t membership_epoch) {
+    try {
+      trainer_->save_checkpoint(membership_epoch);
+    } catch (const Failure& failure) {
+      log_.warn("checkpoint of step {} not written: {}", trainer_->step(), failure.what());
+    }
+  }
+
+  // Before a batch of an evaluation, which can take longer than a process has to stop. A worker that
+  // leaves has left its state with rank 0, which writes it if it must stop too.
+  void end_evaluation_if_stopped(const collectives::Mesh& mesh) {
+    if (session_.epoch_ended()) throw Failure(ExitCode::kPeerLost, session_.reason());
+    const std::optional<ExitCode> code = session_.stopped();
+    const bool is_rank0 = mesh.rank() == 0;
+    // Without another epoch the others could not complete the evaluation.
+    if (!code || (session_.has_single_epoch() && !is_rank0)) return;
+    if (is_rank0 && has_unsaved_step()) save_checkpoint_or_warn(mesh.epoch());
+    state_is_kept_ = !is_rank0;
+    throw Failure(*code, "stopped by a signal");
+  }
+
   // Before this process ends between two membership epochs: perhaps no other worker has the state. Other
   // workers may do the same; the first one writes.
   void save_outside_of_epochs() {
-    trainer_->finish_checkpoint(kCheckpointTimeout);
-    const bool unsaved = trainer_->position().complete() &&
-                         trainer_->step() > trainer_->last_checkpoint_step() &&
-                         trainer_->step() < job_.schedule.total_steps;
-    if (!unsaved || state_is_kept_ || epoch_ == 0 || !settings_.do_train ||
-        settings_.output_dir.empty() || session_.has_single_epoch()) {
-      return;
-    }
+    if (!has_unsaved_step() || state_is_kept_ || epoch_ == 0 || session_.has_single_epoch()) return;
     // A later epoch, if there is one, has its own rank 0 with this state.
     const std::uint64_t next_epoch = epoch_ + 1;
     try {
       trainer_->set_output(checkpoint::acquire_output_dir(
           settings_.output_dir, {job_.uid, next_epoch, settings_.overwrite_output_dir}));
-      trainer_->save_checkpoint(next_epoch);
     } catch (const Failure& failure) {
       log_.warn("checkpoint of step {} not written: {}", trainer_->step(), failure.what());
+      return;
     }
+    save_checkpoint_or_warn(next_epoch);
   }
 
   // Makes the trainer that computes with `isa`, unless it exists.
@@ -353,8 +376,12 @@ class TrainingRun {
     if (settings_.do_eval) evaluations = evaluate(mesh, reporter);
     std::vector<EvaluationResult> predictions;
     if (settings_.do_predict) predictions = predict(mesh, reporter);
-    if (is_rank0) write_output(evaluations, predictions, reporter);
+    if (is_rank0) {
+      write_output(evaluations, predictions, reporter);
+      output_is_complete_ = true;
+    }
     collectives::barrier(mesh, collective_deadline());
+    output_is_complete_ = true;
     reporter.begin_phase("finished");
     return true;
   }
@@ -496,6 +523,7 @@ class TrainingRun {
       }
       speeds = now;
     };
+    hooks.before_evaluation_batch = [&] { end_evaluation_if_stopped(mesh); };
     hooks.on_evaluation = [&](const EvaluationResult& evaluation) {
       reporter.add_evaluation(evaluation);
       if (mesh.rank() != 0) return;
@@ -509,7 +537,8 @@ class TrainingRun {
     reporter.begin_phase("evaluating");
     std::vector<EvaluationResult> evaluations;
     for (const EvaluationSet& set : job_.evaluation_sets) {
-      evaluations.push_back(trainer_->evaluate(mesh, set));
+      evaluations.push_back(
+          trainer_->evaluate(mesh, set, [&] { end_evaluation_if_stopped(mesh); }));
       reporter.add_evaluation(evaluations.back());
       if (mesh.rank() == 0) log_.info("{}", results_line(evaluations.back()));
     }
@@ -526,7 +555,8 @@ class TrainingRun {
     reporter.begin_phase("predicting");
     std::vector<EvaluationResult> predictions;
     for (const EvaluationSet& set : job_.prediction_sets) {
-      predictions.push_back(trainer_->evaluate(mesh, set));
+      predictions.push_back(
+          trainer_->evaluate(mesh, set, [&] { end_evaluation_if_stopped(mesh); }));
     }
     return predictions;
   }
@@ -583,6 +613,7 @@ class TrainingRun {
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
   bool broken_ = false;                        // the last membership epoch ended with a failure
   bool state_is_kept_ = false;                 // by other workers or in a checkpoint
+  bool output_is_complete_ = false;            // as far as this process knows
   MonotonicTime epoch_ended_;
   MonotonicTime last_boundary_;  // the end of the last step, or the beginning of the training
   std::string printed_results_;  // on standard output at the end

@@ -83,6 +83,7 @@ class TypedTrainer final : public Trainer {
   }
 
   elastic::TrainingPosition position() const override { return state_.position(); }
+  bool can_save() const override { return state_.can_save(); }
   Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) override {
     finite_step_ = -1;
     return state_.restore(mesh, from);
@@ -114,9 +115,13 @@ class TypedTrainer final : public Trainer {
     return outcome;
   }
 
-  EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set) override {
+  EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set,
+                            const std::function<void()>& before_batch) override {
     faults_.hit("evaluate.begin");
-    return evaluator_.evaluate(mesh, set);
+    return evaluator_.evaluate(mesh, set, [&] {
+      faults_.hit("evaluate.batch");
+      if (before_batch) before_batch();
+    });
   }
 
   std::int64_t load_best_model(collectives::Mesh& mesh) override {
@@ -280,7 +285,8 @@ class TypedTrainer final : public Trainer {
     // Before the checkpoint of this step, which has the best metric and the log history.
     if (state_.evaluation_pending()) {
       // One set, as the Trainer of run_glue.py has: MNLI's matched examples.
-      const EvaluationResult result = evaluate(mesh, job_.evaluation_sets.front());
+      const EvaluationResult result =
+          evaluate(mesh, job_.evaluation_sets.front(), hooks.before_evaluation_batch);
       state_.add_evaluation(result);
       if (hooks.on_evaluation) hooks.on_evaluation(result);
       meter.restart(monotonic_now());

@@ -33,6 +33,9 @@ struct TrainerHooks {
   // Called before the first step and whenever a rank has become slow or has recovered, or shards
   // have moved.
   std::function<void(const RankSpeeds&)> on_speeds;
+  // Called before each batch of an evaluation that eval_strategy asks for. May throw a Failure,
+  // which train() passes on.
+  std::function<void()> before_evaluation_batch;
   // Called after each evaluation that eval_strategy asks for.
   std::function<void(const EvaluationResult&)> on_evaluation;
 };
@@ -50,6 +53,7 @@ class Trainer {
   virtual void begin_epoch(const collectives::Mesh& mesh) = 0;
   // See TrainingState. restore() is collective.
   virtual elastic::TrainingPosition position() const = 0;
+  virtual bool can_save() const = 0;
   virtual Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) = 0;
   virtual SavedState save_state() const = 0;
   virtual void load_state(const SavedState& saved) = 0;
@@ -61,8 +65,10 @@ class Trainer {
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // See TrainingState. Collective.
   virtual std::int64_t load_best_model(collectives::Mesh& mesh) = 0;
-  // Collective; every rank gets the result. Throws Failure(kPeerLost).
-  virtual EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set) = 0;
+  // Collective; every rank gets the result. Throws Failure(kPeerLost), and what `before_batch`, which
+  // may be empty, throws.
+  virtual EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set,
+                                    const std::function<void()>& before_batch) = 0;
   // Rank 0 only; see TrainingState.
   virtual void set_output(checkpoint::OutputWriter output) = 0;
   virtual std::string write_model(const std::map<std::string, std::string>& results) = 0;

@@ -83,6 +83,18 @@ void require_step(std::int64_t required, std::int64_t found, const std::string& 
                             checkpoint::checkpoint_name(required)));
 }
 
+// Whether the evaluation at the state's step precedes it. It is missing from a checkpoint that was
+// written because the process had to stop.
+bool has_evaluation_of_step(const checkpoint::TrainerState& state) {
+  for (const nlohmann::json& entry : state.log_history) {
+    if (entry.value("step", std::int64_t{0}) != state.global_step) continue;
+    for (const auto& [name, value] : entry.items()) {
+      if (name.starts_with(training_report::kEvaluationPrefix)) return true;
+    }
+  }
+  return false;
+}
+
 std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable_bytes(values); }
 
 }  // namespace
@@ -281,8 +293,7 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
   }
   if (loaded) {
     count_lost_steps(from);
-    // An evaluation that is due at a step precedes its checkpoint.
-    evaluated_step_ = state_.global_step;
+    evaluated_step_ = has_evaluation_of_step(state_) ? state_.global_step : 0;
     best_model_loaded_ = false;
     loss_sum_ = 0;
     loss_count_ = 0;

@@ -69,6 +69,8 @@ class TrainingState {
   // The position of the state in memory. Between steps it is complete; while it is received it
   // counts as none.
   elastic::TrainingPosition position() const;
+  // Whether a checkpoint can be written: the weights are those of step(), not of the best model.
+  bool can_save() const { return complete_ && !best_model_loaded_; }
   // The weights are not those of step() any more: the state is not complete until restore().
   void invalidate() { complete_ = false; }
   // Brings all workers to the same state. With a state in memory (`from.agreement`) those that have

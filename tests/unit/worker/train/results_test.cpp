@@ -35,12 +35,16 @@ class FinishedTrainer : public Trainer {
  public:
   void begin_epoch(const collectives::Mesh&) override {}
   elastic::TrainingPosition position() const override { return {state_.global_step, 0}; }
+  bool can_save() const override { return true; }
   Restored restore(collectives::Mesh&, const RestoreFrom&) override { return {}; }
   SavedState save_state() const override { return {}; }
   void load_state(const SavedState&) override {}
   Outcome train(collectives::Mesh&, const TrainerHooks&) override { return Outcome::kComplete; }
   std::int64_t load_best_model(collectives::Mesh&) override { return 0; }
-  EvaluationResult evaluate(collectives::Mesh&, const EvaluationSet&) override { return {}; }
+  EvaluationResult evaluate(collectives::Mesh&, const EvaluationSet&,
+                            const std::function<void()>&) override {
+    return {};
+  }
   void set_output(checkpoint::OutputWriter) override {}
   std::string write_model(const std::map<std::string, std::string>&) override { return ""; }
   void save_checkpoint(std::uint64_t) override {}

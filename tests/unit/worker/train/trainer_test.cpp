@@ -87,7 +87,7 @@ class TrainerTest : public ::testing::Test {
     TrainerHooks hooks;
     hooks.on_step = [&](const StepReport& report, const Rates&) { losses_.push_back(report.loss); };
     process.trainer->train(*process.mesh, hooks);
-    evaluation_ = process.trainer->evaluate(*process.mesh, process.job.evaluation_sets.front());
+    evaluation_ = process.trainer->evaluate(*process.mesh, process.job.evaluation_sets.front(), {});
   }
   std::string failure(const std::vector<std::string>& more, ExitCode code) {
     try {
