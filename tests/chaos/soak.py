@@ -571,6 +571,7 @@ class Soak:
     # --- the whole
 
     def run(self):
+        self.commit = checkout_commit()
         self.say(f"seed {self.args.seed}; details in {self.folder / f'{self.args.seed}.log'}")
         self.prepare()
         self.hashes = self.undisturbed()
@@ -585,9 +586,6 @@ class Soak:
         self.check_operator_usage()
 
     def result(self):
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=CHECKOUT, capture_output=True, text=True
-        ).stdout.strip()
         sys.path.insert(0, str(CHECKOUT / "bench"))
         import support
 
@@ -595,7 +593,7 @@ class Soak:
         return {
             "date": datetime.date.today().isoformat(),
             "cpu": support.cpu_name(),
-            "commit": commit,
+            "commit": self.commit,
             "seed": self.args.seed,
             "minutes": rounded((time.monotonic() - self.start) / 60),
             "passed": not self.violations,
@@ -617,6 +615,13 @@ class Soak:
             "cpu_seconds": {name: rounded(usage.total()) for name, usage in self.cpu.items()},
             "mean_load": rounded(sum(self.loads) / max(1, len(self.loads))),
         }
+
+
+def checkout_commit():
+    """Of the programs under test, if it is called before the checkout changes."""
+    return subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=CHECKOUT, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def append_result(path, result):
