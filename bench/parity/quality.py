@@ -47,6 +47,7 @@ SIDES = ("tilewright", "trainer")
 DATA_TYPES = ("bf16", "fp32")
 MAX_ERROR = 0.7  # points, standard error of the difference
 MAX_SEEDS = 100
+SECONDS = ("seconds", "train_seconds")
 RESULTS = support.results_file("parity")
 
 
@@ -290,6 +291,8 @@ def run_all(args):
         task, side, seed = found
         print(f"{task}, {side}, seed {seed}", flush=True)
         result = runner[side](args, task, seed)
+        if args.no_seconds:
+            result = {name: value for name, value in result.items() if name not in SECONDS}
         record({"task": task, "data_type": args.data_type, "side": side, "seed": seed, **result,
                 "cpu": support.cpu_name()})
         print(f"{task}, {side}, seed {seed}: {result['metrics']}", flush=True)
@@ -341,6 +344,8 @@ def main():
     run.add_argument("--side", choices=(*SIDES, "both"), default="both")
     run.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     run.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this")
+    run.add_argument("--no_seconds", action="store_true",
+                     help="record no durations, because other programs use the cores")
     run.set_defaults(call=run_all)
 
     one = commands.add_parser("trainer", help="one run of the Trainer (used by run)")
