@@ -25,8 +25,8 @@ KEYS = {
     "checkpoint": ("model", "threads", "dtype"),
     "tokenize": ("file", "threads"),
     "allreduce": ("ranks", "megabytes", "transport"),
-    "scaling": ("model", "task", "batch", "length", "threads", "dtype", "link", "ddp_comm_hook", "host_speed",
-                "nodes"),
+    "scaling": ("model", "task", "batch", "length", "threads", "dtype", "link", "ddp_comm_hook",
+                "ddp_streams", "host_speed", "nodes"),
     "start": ("model", "task", "threads"),
 }
 

@@ -35,6 +35,7 @@ SCALING = [
 ]  # fmt: skip
 SCALING_NODES = [1, 2, 4, 8]
 SCALING_LINK = "25Gbit"
+SCALING_STREAMS = [1, 4]
 
 
 class Bench:
@@ -257,14 +258,15 @@ class Bench:
             print("scaling: left out, needs root", file=sys.stderr)
             return
         results = Results("scaling", self.commit)
-        for (text, host_speed), hook in itertools.product(SCALING, ("no", "bf16")):
+        for (text, host_speed), hook, streams in itertools.product(SCALING, ("no", "bf16"),
+                                                                   SCALING_STREAMS):
             shape = step_vs_pytorch.parse_shape(text)
             key = {**shape, "threads": self.threads, "dtype": "bf16", "link": SCALING_LINK,
-                   "ddp_comm_hook": hook, "host_speed": host_speed}
+                   "ddp_comm_hook": hook, "ddp_streams": streams, "host_speed": host_speed}
             if not any(self.due(results, {**key, "nodes": nodes}) for nodes in SCALING_NODES):
                 continue
             said = self.call("scaling", *self.workload(shape), "--link", SCALING_LINK,
-                             "--ddp_comm_hook", hook, "--host_speed", host_speed, "--nodes",
+                             "--ddp_comm_hook", hook, "--ddp_streams", streams, "--host_speed", host_speed, "--nodes",
                              ",".join(str(nodes) for nodes in SCALING_NODES),
                              "--repetitions", min(3, self.args.repetitions))
             for row in scaling_rows(said):

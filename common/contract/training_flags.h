@@ -100,6 +100,7 @@ struct TrainingSettings {
   bool rebalance_shards = true;
   std::int64_t threads = 0;
   std::string ddp_backend = "ccl";
+  std::int64_t ddp_streams = 0;  // at most kMaxDdpStreams
   std::string ddp_comm_hook = "no";
   std::string gemm_backend = "native";
   std::int64_t nominal_workers = 0;
@@ -110,6 +111,7 @@ struct TrainingSettings {
 
 // Means "no maximum". Integers up to this value are exact in a double.
 inline constexpr double kNoMaximum = 1e15;
+inline constexpr std::int64_t kMaxDdpStreams = 16;
 
 enum class FlagType { kBool, kInt, kFloat, kString, kChoice };
 

@@ -70,7 +70,7 @@ struct Input {
   std::vector<std::string> frames;
 };
 
-// The greeting of mesh_builder.cpp: version, epoch, both instances, rank, world.
+// The greeting of mesh_builder.cpp: version, epoch, both instances, rank, world, stream 0.
 std::string hello() {
   const std::uint64_t words[] = {kMeshProtocolVersion, kEpoch, kInstances[1], kInstances[0]};
   const std::int32_t ranks[] = {1, 2};
@@ -113,7 +113,7 @@ void exchange_step(Mesh& mesh, std::int64_t bf16_count) {
   constexpr std::int64_t kElements = 64;
   ReducerOptions options;
   options.chunk_elements = 32;
-  StepExchange exchange(mesh, even_split(2, 4), options);
+  StepExchange exchange(mesh, 0, even_split(2, 4), options);
   std::vector<float> gradient(kElements, 1.0f);
   const std::array<Range, 2> buckets{Range{0, 32}, Range{32, 64}};
   const GradientParts parts{kElements, bf16_count, {{{0, 2}, gradient.data()}}, gradient.data()};

@@ -32,6 +32,21 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(train_in_processes("tcp", 2, {"--ddp_backend=tcp"}), reference);
 }
 
+// With a kill in the middle of an exchange.
+TEST_F(Training, HasTheSameHashWithSeveralStreams) {
+  const std::string reference = train_in_one_process("one", 2);
+  const std::vector<std::string> streams = {"--ddp_backend=tcp", "--ddp_streams=3"};
+  EXPECT_EQ(train_in_processes("two", 2, streams), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("between hosts by 3 threads per process"));
+  for (const char* point : {"reduce_scatter.before_send", "all_gather.before_send"}) {
+    std::ofstream(folder() / "once").put('\n');
+    const ScopedFault fault(fmt::format("{}@6,once={}", point, (folder() / "once").string()));
+    EXPECT_EQ(train_in_processes(point, 2, streams), reference) << point;
+    EXPECT_FALSE(fs::exists(folder() / "once")) << point;
+    EXPECT_THAT(output_, ::testing::HasSubstr("lost worker 0")) << point;
+  }
+}
+
 TEST_F(Training, HasTheSameHashForAnyNumberOfProcessesWithBf16Gradients) {
   const std::vector<std::string> rounded = {"--ddp_comm_hook=bf16"};
   const std::string reference = train_in_one_process("one", 2, rounded);

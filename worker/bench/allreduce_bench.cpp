@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "worker/bench/rank_group.h"
 #include "worker/bench/statistics.h"
 #include "worker/collectives/exchange.h"
@@ -56,7 +57,7 @@ AllreduceBench bench_allreduce(const AllreduceBenchOptions& options) {
   const auto shared_memory = options.transport == "shm" ? collectives::SharedMemory::kRequired
                                                         : collectives::SharedMemory::kNever;
   const std::vector<std::string> results = run_ranks(options.ranks, [&](int rank) {
-    const auto mesh = group.connect(rank, shared_memory);
+    const auto mesh = group.connect(rank, shared_memory, options.streams);
     std::vector<double> times;
     for (const double megabytes : options.megabytes) {
       const auto count = static_cast<std::int64_t>(megabytes * (1 << 20) / sizeof(float));
@@ -65,7 +66,8 @@ AllreduceBench bench_allreduce(const AllreduceBenchOptions& options) {
     return nlohmann::json(times).dump();
   });
   const auto times = nlohmann::json::parse(results.front()).get<std::vector<double>>();
-  AllreduceBench bench{runtime::detect_cpu().model, options.ranks, options.transport, {}};
+  AllreduceBench bench{
+      runtime::detect_cpu().model, options.ranks, options.transport, options.streams, {}};
   for (std::size_t i = 0; i < times.size(); ++i) {
     const double megabytes = options.megabytes[i];
     bench.rows.push_back({megabytes, times[i] * 1e3, megabytes / 1024 / times[i]});
@@ -74,7 +76,8 @@ AllreduceBench bench_allreduce(const AllreduceBenchOptions& options) {
 }
 
 std::string AllreduceBench::to_json() const {
-  nlohmann::ordered_json json{{"cpu", cpu}, {"ranks", ranks}, {"transport", transport}};
+  nlohmann::ordered_json json{
+      {"cpu", cpu}, {"ranks", ranks}, {"transport", transport}, {"streams", streams}};
   for (const AllreduceBenchRow& row : rows) {
     json["rows"].push_back({{"megabytes", row.megabytes},
                             {"milliseconds", row.milliseconds},
@@ -84,8 +87,9 @@ std::string AllreduceBench::to_json() const {
 }
 
 std::string AllreduceBench::to_text() const {
-  std::string text = fmt::format("{}, {} ranks, {}\n{:>10} {:>12} {:>8}\n", cpu, ranks, transport,
-                                 "MiB", "ms", "GiB/s");
+  std::string text =
+      fmt::format("{}, {} ranks, {}, {}\n{:>10} {:>12} {:>8}\n", cpu, ranks, transport,
+                  counted(static_cast<std::size_t>(streams), "stream"), "MiB", "ms", "GiB/s");
   for (const AllreduceBenchRow& row : rows) {
     text += fmt::format("{:>10.4g} {:>12.3f} {:>8.2f}\n", row.megabytes, row.milliseconds,
                         row.gigabytes_per_second);

@@ -10,6 +10,7 @@ struct AllreduceBenchOptions {
   int ranks = 2;
   std::vector<double> megabytes = {0.0625, 1, 25, 100, 400};  // MiB of fp32 gradients
   std::string transport = "shm";                              // or tcp
+  int streams = 1;
   int repetitions = 7;
 };
 
@@ -23,6 +24,7 @@ struct AllreduceBench {
   std::string cpu;
   int ranks = 0;
   std::string transport;
+  int streams = 1;
   std::vector<AllreduceBenchRow> rows;
   std::string to_json() const;
   std::string to_text() const;  // for a terminal, one line per row

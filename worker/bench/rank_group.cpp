@@ -14,6 +14,7 @@
 
 #include "common/base/file_descriptor.h"
 #include "common/base/result.h"
+#include "worker/collectives/exchange.h"
 
 namespace tilewright::bench {
 namespace {
@@ -131,10 +132,14 @@ collectives::MeshConfig RankGroup::config(int rank, collectives::SharedMemory sh
 }
 
 std::unique_ptr<collectives::Mesh> RankGroup::connect(int rank,
-                                                      collectives::SharedMemory shared_memory) {
-  return collectives::build_mesh(listeners_[static_cast<std::size_t>(rank)],
-                                 config(rank, shared_memory), key_,
-                                 monotonic_now() + kConnectTimeout);
+                                                      collectives::SharedMemory shared_memory,
+                                                      int streams) {
+  net::Listener& listener = listeners_[static_cast<std::size_t>(rank)];
+  const MonotonicTime deadline = monotonic_now() + kConnectTimeout;
+  auto mesh = collectives::build_mesh(listener, config(rank, shared_memory), key_, deadline);
+  collectives::barrier(*mesh, deadline);  // now all ranks can accept further streams
+  collectives::add_streams(*mesh, streams, listener, key_, deadline);
+  return mesh;
 }
 
 std::vector<std::string> run_ranks(int ranks, const std::function<std::string(int rank)>& body) {

@@ -22,7 +22,8 @@ class RankGroup {
       : key_(net::SecretKey::random()), listeners_(std::move(listeners)) {}
   collectives::MeshConfig config(int rank, collectives::SharedMemory shared_memory) const;
   // Called by each rank.
-  std::unique_ptr<collectives::Mesh> connect(int rank, collectives::SharedMemory shared_memory);
+  std::unique_ptr<collectives::Mesh> connect(int rank, collectives::SharedMemory shared_memory,
+                                             int streams);
 
  private:
   net::SecretKey key_;

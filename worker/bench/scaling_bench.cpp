@@ -147,16 +147,23 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTimes, exchange, exposed, step, cpu, load
 // One node: the exchange alone, then steps with a computation that takes the times of `timeline`.
 class Rank {
  public:
-  Rank(collectives::Mesh& mesh, collectives::MeshConfig config, const Plan& plan,
+  Rank(collectives::Mesh& mesh, const collectives::MeshConfig& config, const Plan& plan,
        const StepTimeline& timeline, double slowdown)
       : mesh_(mesh),
         plan_(plan),
         timeline_(timeline),
         slowdown_(slowdown),
         gradient_(static_cast<std::size_t>(plan.elements)) {
-    auto slowed = std::make_unique<SlowedTransport>(mesh.transport(), slowdown);
-    transport_ = slowed.get();
-    slowed_mesh_ = std::make_unique<collectives::Mesh>(std::move(config), std::move(slowed));
+    for (int stream = 0; stream < mesh.streams(); ++stream) {
+      auto slowed = std::make_unique<SlowedTransport>(mesh.stream(stream).transport(), slowdown);
+      transports_.push_back(slowed.get());
+      auto slowed_stream = std::make_unique<collectives::Mesh>(config, std::move(slowed));
+      if (stream == 0) {
+        slowed_mesh_ = std::move(slowed_stream);
+      } else {
+        slowed_mesh_->add_stream(std::move(slowed_stream));
+      }
+    }
     const auto shards = static_cast<int>(plan.shards);
     collectives::ReducerOptions options;
     options.idle_timeout = kIdleTimeout;
@@ -206,7 +213,7 @@ class Rank {
   }
 
   void step(RankTimes& times) {
-    const double cpu = transport_->cpu_seconds();
+    const double cpu = communication_cpu_seconds();
     const MonotonicTime begin = monotonic_now();
     reducer_->begin_step(parts_, plan_.buckets);
     for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
@@ -219,7 +226,13 @@ class Rank {
     times.exposed.push_back(in_seconds(monotonic_now() - begin) - timeline_.compute * slowdown_);
     sleep_until(exchanged, timeline_.update);
     times.step.push_back(in_seconds(monotonic_now() - begin));
-    times.cpu.push_back(transport_->cpu_seconds() - cpu);
+    times.cpu.push_back(communication_cpu_seconds() - cpu);
+  }
+
+  double communication_cpu_seconds() const {
+    double sum = 0;
+    for (const SlowedTransport* transport : transports_) sum += transport->cpu_seconds();
+    return sum;
   }
 
   collectives::Mesh& mesh_;
@@ -227,8 +240,8 @@ class Rank {
   const StepTimeline& timeline_;
   const double slowdown_;
   runtime::Buffer<float> gradient_;
-  SlowedTransport* transport_ = nullptr;  // of slowed_mesh_
   std::unique_ptr<collectives::Mesh> slowed_mesh_;
+  std::vector<const SlowedTransport*> transports_;  // of its streams
   std::unique_ptr<collectives::Reducer> reducer_;
   collectives::GradientParts parts_;
 };
@@ -255,7 +268,7 @@ void emulate(const ScalingBenchOptions& options, const Plan& plan, const StepTim
   constexpr auto kTcp = collectives::SharedMemory::kNever;
   const std::vector<std::string> results = run_ranks(plan.nodes, [&](int node) {
     network.enter(node);
-    const auto mesh = group.connect(node, kTcp);
+    const auto mesh = group.connect(node, kTcp, options.streams);
     Rank rank(*mesh, group.config(node, kTcp), plan, timeline, options.slowdown);
     return nlohmann::json(rank.run(options.repetitions)).dump();
   });
@@ -293,7 +306,8 @@ ScalingBench bench_scaling(const ScalingBenchOptions& options, runtime::Isa isa)
   check_nodes(resolved.nodes);
   const auto cpus = static_cast<int>(host::allowed_cpus().size());
   if (resolved.slowdown == 0) {
-    resolved.slowdown = default_slowdown(resolved.nodes.back(), cpus, resolved.link_rate);
+    resolved.slowdown =
+        default_slowdown(resolved.nodes.back(), resolved.streams, cpus, resolved.link_rate);
   }
   std::vector<Plan> plans = make_plans(resolved);
   check_memory(plans.back());
@@ -325,6 +339,7 @@ std::string ScalingBench::to_json() const {
   json["link_bits_per_second"] = options.link_rate;
   json["slowdown"] = options.slowdown;
   json["host_speed"] = options.host_speed;
+  json["ddp_streams"] = options.streams;
   json["ddp_comm_hook"] = options.bf16_gradients ? "bf16" : "no";
   json["repetitions"] = options.repetitions;
   for (const ScalingRow& row : rows) {
@@ -363,6 +378,9 @@ std::string ScalingBench::to_text() const {
       options.workload.description(), name(options.workload.precision), isa,
       counted(static_cast<std::size_t>(threads), "thread"), cpu,
       format_link_rate(options.link_rate), options.slowdown);
+  if (options.streams > 1) {
+    text += fmt::format("{} communication threads per node\n", options.streams);
+  }
   if (options.bf16_gradients) text += "gradients rounded to bf16 and sent as such\n";
   if (options.host_speed != 1) {
     text += fmt::format("hosts that compute {:g} times as fast\n", options.host_speed);

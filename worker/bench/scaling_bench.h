@@ -23,6 +23,7 @@ struct ScalingBenchOptions {
   double link_rate = 25e9;                // bits per second
   double slowdown = 0;                    // 0: default_slowdown()
   double host_speed = 1;                  // of the emulated hosts relative to this machine
+  int streams = 1;                        // --ddp_streams
   bool bf16_gradients = false;            // --ddp_comm_hook=bf16, with one shard per node
   // Timed exchanges and steps, of which the medians are reported. The computation is measured three
   // times as often, and its shortest step emulated.

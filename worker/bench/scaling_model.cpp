@@ -61,9 +61,8 @@ std::string format_link_rate(double bits_per_second) {
   return fmt::format("{:.6g}bit", bits_per_second);
 }
 
-double default_slowdown(int nodes, int cpus, double bits_per_second) {
-  // A node has one communication thread.
-  const double cpus_of_node = std::min(1.0, bits_per_second / 8 * kCpuSecondsPerByte);
+double default_slowdown(int nodes, int streams, int cpus, double bits_per_second) {
+  const double cpus_of_node = std::min<double>(streams, bits_per_second / 8 * kCpuSecondsPerByte);
   return std::max(1.0, std::ceil(nodes * cpus_of_node / (cpus * kMostLoad)));
 }
 

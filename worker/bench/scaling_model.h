@@ -17,9 +17,9 @@ double parse_link_rate(const std::string& text);
 // The same notation: "25Gbit".
 std::string format_link_rate(double bits_per_second);
 
-// The smallest integer factor with which the exchange of `nodes` nodes over such links takes at most
-// half of the CPUs' time.
-double default_slowdown(int nodes, int cpus, double bits_per_second);
+// The smallest integer factor with which the exchange of `nodes` nodes with `streams` communication
+// threads each, over such links, takes at most half of the CPUs' time.
+double default_slowdown(int nodes, int streams, int cpus, double bits_per_second);
 
 // When a node has computed what, in seconds from the start of its step without an exchange.
 struct StepTimeline {

@@ -5,6 +5,7 @@
 #include "common/base/files.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "common/contract/training_flags.h"
 #include "worker/bench/adamw_bench.h"
 #include "worker/bench/allreduce_bench.h"
 #include "worker/bench/attention_bench.h"
@@ -359,6 +360,14 @@ void add_attention(CLI::App& bench, int& exit_code) {
   });
 }
 
+void add_streams(CLI::App& command, int& streams) {
+  command
+      .add_option("--ddp_streams", streams,
+                  "Communication threads per process, each with connections of its own")
+      ->check(CLI::Range(1, static_cast<int>(kMaxDdpStreams)))
+      ->capture_default_str();
+}
+
 void add_allreduce(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<bench::AllreduceBenchOptions>();
   CLI::App* allreduce = bench.add_subcommand(
@@ -377,6 +386,7 @@ void add_allreduce(CLI::App& bench, int& exit_code) {
                    "shm: shared memory, tcp: TCP over the loopback device")
       ->check(CLI::IsMember({"shm", "tcp"}))
       ->capture_default_str();
+  add_streams(*allreduce, options->streams);
   add_repetitions(*allreduce, options->repetitions);
   const auto json = add_json(*allreduce);
   allreduce->callback([=, &exit_code] {
@@ -427,6 +437,7 @@ void add_scaling(CLI::App& bench, int& exit_code) {
                    "per node")
       ->check(CLI::IsMember({"no", "bf16"}))
       ->capture_default_str();
+  add_streams(*scaling, options->streams);
   add_repetitions(*scaling, options->repetitions);
   const auto json = add_json(*scaling);
   scaling->callback([=, &exit_code] {

@@ -20,17 +20,24 @@ std::string Mesh::name(int peer) const {
                      net::to_string(config_.peers[static_cast<std::size_t>(peer)].address));
 }
 
+void Mesh::add_stream(std::unique_ptr<Mesh> stream) {
+  const std::lock_guard lock(abort_mutex_);
+  if (!reason_.empty()) stream->abort(reason_);
+  streams_.push_back(std::move(stream));
+}
+
 void Mesh::abort(const std::string& reason) {
   {
-    const std::lock_guard lock(reason_mutex_);
+    const std::lock_guard lock(abort_mutex_);
     if (reason_.empty()) reason_ = reason.empty() ? "no reason given" : reason;
+    for (const auto& stream : streams_) stream->abort(reason_);
   }
   cancel_token_.signal();
 }
 
 void Mesh::throw_if_aborted() const {
   if (!cancel_token_.signalled()) return;
-  const std::lock_guard lock(reason_mutex_);
+  const std::lock_guard lock(abort_mutex_);
   throw Failure(
       ExitCode::kPeerLost,
       fmt::format("the exchange in membership epoch {} was aborted: {}", epoch(), reason_));

@@ -1,5 +1,5 @@
-// The links of one membership epoch, one between each pair of ranks. Over TCP and shared memory each
-// peer has proved that it has the job's secret, and both ends have checked version, job, epoch, ranks
+// The links of one membership epoch, between each pair of ranks one per stream. Over TCP and shared
+// memory each peer has proved that it has the job's secret, and both ends have checked version, job, epoch, ranks
 // and instances. Over MPI the launcher has connected the ranks.
 #pragma once
 
@@ -26,7 +26,9 @@ namespace tilewright::collectives {
 // Higher after every change of the greeting (mesh_builder.cpp) or of the frames. The proof, the size
 // of the greeting, the place of the version in it and the replies are the same in all versions, so
 // that a process of another version gets a reason.
-inline constexpr std::uint64_t kMeshProtocolVersion = 4;
+inline constexpr std::uint64_t kMeshProtocolVersion = 5;
+
+inline constexpr int kMaxStreams = 16;
 
 struct MeshPeer {
   net::Address address;
@@ -51,7 +53,7 @@ struct MeshConfig {
   SharedMemory shared_memory = SharedMemory::kIfPossible;
 };
 
-// Not thread-safe, except for abort().
+// Not thread-safe, except for abort(); streams may be used by one thread each.
 class Mesh {
  public:
   // A mesh with one rank and no sockets.
@@ -66,9 +68,19 @@ class Mesh {
   std::uint64_t epoch() const { return config_.epoch; }
   Transport& transport() { return *transport_; }
   const Transport& transport() const { return *transport_; }
+  const MeshConfig& config() const { return config_; }
+
+  // Streams are meshes of the same ranks with links of their own. This mesh is stream 0 and owns the
+  // others.
+  int streams() const { return 1 + static_cast<int>(streams_.size()); }
+  Mesh& stream(int index) {
+    return index == 0 ? *this : *streams_[static_cast<std::size_t>(index - 1)];
+  }
+  void add_stream(std::unique_ptr<Mesh> stream);
   std::string name(int peer) const;  // for messages: "rank 2 (10.0.0.3:29500)"
 
-  // Ends all current and later operations with a Failure that contains the reason. Thread-safe.
+  // Ends all current and later operations of all streams with a Failure that contains the reason.
+  // Thread-safe.
   void abort(const std::string& reason);
   const net::WakeUp& cancel_token() const { return cancel_token_; }  // signalled by abort()
   void throw_if_aborted() const;
@@ -97,8 +109,9 @@ class Mesh {
   net::WakeUp cancel_token_;
   Failure read_abort_reason(int peer, const FrameHeader& header);
 
-  mutable std::mutex reason_mutex_;
+  mutable std::mutex abort_mutex_;  // of reason_, and of changes of streams_
   std::string reason_;
+  std::vector<std::unique_ptr<Mesh>> streams_;
 };
 
 // Connects to the lower ranks, accepts the higher ranks and authenticates all of them. Meanwhile it
@@ -109,5 +122,10 @@ class Mesh {
 std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
                                  const net::SecretKey& key, MonotonicTime deadline,
                                  const net::WakeUp* cancel = nullptr);
+
+// Connects the same ranks again, until the mesh has `streams` streams, the same number on all ranks.
+// Throws as build_mesh() does. Collective.
+void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::SecretKey& key,
+                 MonotonicTime deadline, const net::WakeUp* cancel = nullptr);
 
 }  // namespace tilewright::collectives

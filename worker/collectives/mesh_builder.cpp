@@ -1,10 +1,10 @@
-// Builds a mesh: build_mesh(). Each connection is set up as follows:
+// Builds the streams of a mesh: build_mesh(), add_streams(). Each connection is set up as follows:
 //
 //   lower rank (server)                          higher rank (client)
 //     | <--------------------------------------- connects -- |
 //     | -- with TLS: "TWS1", then the TLS handshake -------- |
 //     | -- proof of the secret (common/net/handshake.h) ------- |
-//     | <-- Hello: version, epoch, rank, both instances ---- |
+//     | <-- Hello: version, epoch, rank, stream, instances - |
 //     | -- Reply: accepted, the server's instance and ------> |
 //     |           perhaps an offer of shared memory, or      |
 //     |           the reason for a refusal                   |
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <optional>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "common/net/message.h"
 #include "common/net/tls.h"
 #include "worker/collectives/mesh.h"
+#include "worker/runtime/range.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -32,7 +34,8 @@ struct Hello {
   std::uint64_t client_instance = 0;
   std::uint64_t server_instance = 0;  // that the client expects
   std::int32_t rank = 0;              // of the client
-  std::int32_t world = 0;
+  std::uint16_t world = 0;
+  std::uint16_t stream = 0;
 };
 static_assert(sizeof(Hello) == 40);
 
@@ -46,7 +49,7 @@ constexpr char kOtherVersion = 'V';  // permanent
 constexpr char kShared = 'S';
 constexpr char kNotShared = 'T';
 constexpr std::size_t kMaxReplyBytes = 1000;
-// Connections that have not proved the secret, in addition to one of each rank. The queue of the
+// Connections that have not proved the secret, in addition to one per stream and rank. The queue of the
 // listener is shorter.
 constexpr std::size_t kMaxStrangers = 256;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(20);
@@ -62,6 +65,7 @@ struct Pending {
   std::string input;           // the bytes received so far, of `wanted`
   bool greeting_sent = false;  // with TLS, after the TLS handshake
   int rank = -1;               // accepted as this rank, and waits for the answer to the offer
+  int stream = 0;              // of that rank
   std::unique_ptr<SharedMemoryLink> memory = {};
   std::size_t wanted() const {
     if (rank >= 0) return 1;
@@ -72,6 +76,7 @@ struct Pending {
 // A connection to a lower rank that is being set up. It has no separate deadline.
 struct PendingConnection {
   int peer = 0;
+  int stream = 0;
   net::Socket socket;  // if not connected, connect again at next_try
   std::optional<net::Handshake> handshake;
   std::string input;
@@ -88,25 +93,40 @@ struct PendingConnection {
   }
 };
 
+using runtime::Range;
+
+// The streams of a mesh that are built together, numbered from the first one.
 class MeshBuilder {
  public:
-  MeshBuilder(net::Listener& listener, const MeshConfig& config, const net::SecretKey& key,
-              MonotonicTime deadline, const net::WakeUp* cancel)
+  MeshBuilder(net::Listener& listener, const MeshConfig& config, Range streams,
+              const net::SecretKey& key, MonotonicTime deadline, const net::WakeUp* cancel)
       : listener_(listener),
         key_(key),
         wait_(deadline, cancel),
         context_("tilewright mesh of job " + config.job_uid),
         tls_key_(key, context_),
-        config_(config) {
-    auto links = std::make_unique<PeerTransport>(config.peers.size());
-    links_ = links.get();
-    mesh_ = std::make_unique<Mesh>(config, std::move(links));
+        config_(config),
+        streams_(streams) {
+    for (std::int64_t stream = streams.begin; stream < streams.end; ++stream) {
+      auto links = std::make_unique<PeerTransport>(config.peers.size());
+      links_.push_back(links.get());
+      meshes_.push_back(std::make_unique<Mesh>(config, std::move(links)));
+    }
+    mesh_ = meshes_.front().get();
     TW_CHECK(0 <= config.rank && config.rank < mesh_->world(), "rank {} of {}", config.rank,
+             mesh_->world());
+    TW_CHECK(mesh_->world() <= std::numeric_limits<std::uint16_t>::max(), "{} ranks",
              mesh_->world());
   }
 
-  std::unique_ptr<Mesh> build() {
-    for (int peer = 0; peer < mesh_->rank(); ++peer) outgoing_.emplace_back().peer = peer;
+  std::vector<std::unique_ptr<Mesh>> build() {
+    for (int peer = 0; peer < mesh_->rank(); ++peer) {
+      for (int stream = 0; stream < std::ssize(links_); ++stream) {
+        PendingConnection& one = outgoing_.emplace_back();
+        one.peer = peer;
+        one.stream = stream;
+      }
+    }
     // connect() may wait for a rank that waits for this one, because a queue is full of connections
     // that were made before this loop accepted any.
     for (accept_connections(); missing() > 0; accept_connections()) {
@@ -119,13 +139,23 @@ class MeshBuilder {
         one = advance_pending(*one) ? std::next(one) : pending_.erase(one);
       }
     }
-    return std::move(mesh_);
+    return std::move(meshes_);
   }
 
  private:
+  PeerTransport& links(int stream) const { return *links_[static_cast<std::size_t>(stream)]; }
+  bool is_connected(int stream, int peer) const { return links(stream).socket(peer).connected(); }
+  bool is_connected(const PendingConnection& one) const {
+    return is_connected(one.stream, one.peer);
+  }
+
   int missing() const {
-    int count = -1;  // this rank's own socket
-    for (int peer = 0; peer < mesh_->world(); ++peer) count += !links_->socket(peer).connected();
+    int count = 0;
+    for (PeerTransport* links : links_) {
+      for (int peer = 0; peer < mesh_->world(); ++peer) {
+        count += peer != mesh_->rank() && !links->socket(peer).connected();
+      }
+    }
     return count;
   }
 
@@ -141,9 +171,11 @@ class MeshBuilder {
 
   // A rank that disconnects does not rejoin this membership epoch.
   void throw_if_lost() {
-    for (int peer = 0; peer < mesh_->world(); ++peer) {
-      if (links_->socket(peer).connected() && links_->socket(peer).peer_closed()) {
-        throw mesh_->lost(peer, "closed its connection during the construction of the mesh");
+    for (PeerTransport* links : links_) {
+      for (int peer = 0; peer < mesh_->world(); ++peer) {
+        if (links->socket(peer).connected() && links->socket(peer).peer_closed()) {
+          throw mesh_->lost(peer, "closed its connection during the construction of the mesh");
+        }
       }
     }
   }
@@ -152,15 +184,18 @@ class MeshBuilder {
     std::vector<pollfd> fds;
     fds.push_back({listener_.fd(), POLLIN, 0});
     fds.push_back({wait_.cancel ? wait_.cancel->fd() : -1, POLLIN, 0});
-    for (int peer = 0; peer < mesh_->world(); ++peer)
-      fds.push_back({links_->socket(peer).fd(), POLLRDHUP, 0});
+    for (PeerTransport* links : links_) {
+      for (int peer = 0; peer < mesh_->world(); ++peer) {
+        fds.push_back({links->socket(peer).fd(), POLLRDHUP, 0});
+      }
+    }
     MonotonicTime next = wait_.deadline;
     for (const Pending& one : pending_) {
       fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       next = std::min(next, one.deadline);
     }
     for (const PendingConnection& one : outgoing_) {
-      if (links_->socket(one.peer).connected()) continue;
+      if (is_connected(one)) continue;
       fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
       if (!one.socket.connected()) next = std::min(next, one.next_try);
     }
@@ -170,8 +205,7 @@ class MeshBuilder {
   // Client side.
   void connect(PendingConnection& one) {
     const MonotonicTime now = monotonic_now();
-    if (links_->socket(one.peer).connected() || one.socket.connected() || now < one.next_try)
-      return;
+    if (is_connected(one) || one.socket.connected() || now < one.next_try) return;
     auto socket = net::connect_to(member(one.peer).address,
                                   {std::min(wait_.deadline, now + kConnectTimeout), wait_.cancel});
     if (!socket.ok()) return retry_later(one, socket.error().message);
@@ -238,7 +272,8 @@ class MeshBuilder {
                         .client_instance = member(mesh_->rank()).instance_id,
                         .server_instance = member(one.peer).instance_id,
                         .rank = mesh_->rank(),
-                        .world = mesh_->world()};
+                        .world = static_cast<std::uint16_t>(mesh_->world()),
+                        .stream = static_cast<std::uint16_t>(streams_.begin + one.stream)};
       output.append(reinterpret_cast<const char*>(&hello), sizeof hello);
       one.hello_sent = true;
     }
@@ -268,7 +303,7 @@ class MeshBuilder {
         return retry_later(one, one.socket.peer() + " disconnected");
     }
     if (!memory) check_may_use_tcp(one.peer, problem);
-    links_->connect(one.peer, std::move(one.socket), std::move(memory));
+    links(one.stream).connect(one.peer, std::move(one.socket), std::move(memory));
   }
 
   void check_may_use_tcp(int peer, const std::string& problem) const {
@@ -349,7 +384,7 @@ class MeshBuilder {
   void make_room() {
     const auto is_stranger = [](const Pending& one) { return !one.handshake.complete(); };
     const auto strangers = std::ranges::count_if(pending_, is_stranger);
-    if (std::cmp_less(strangers, kMaxStrangers + config_.peers.size())) return;
+    if (std::cmp_less(strangers, kMaxStrangers + config_.peers.size() * links_.size())) return;
     const auto oldest = std::ranges::find_if(pending_, is_stranger);
     reject(*oldest, "did not send its rank before many others connected");
     pending_.erase(oldest);
@@ -426,23 +461,24 @@ class MeshBuilder {
     if (!accepted) return reject(one, "was refused: " + reason);
     if (!sent) return false;
     one.rank = hello.rank;
+    one.stream = hello.stream - static_cast<int>(streams_.begin);
     if (one.memory) return true;
     check_may_use_tcp(hello.rank, problem);
-    links_->connect(hello.rank, std::move(one.socket), nullptr);
+    links(one.stream).connect(hello.rank, std::move(one.socket), nullptr);
     return false;
   }
 
   bool handle_answer(Pending& one, char answer) {
     if (answer != kShared && answer != kNotShared)
       return reject(one, "did not answer the offer of shared memory");
-    if (links_->socket(one.rank).connected()) return reject(one, "is connected twice");
+    if (is_connected(one.stream, one.rank)) return reject(one, "is connected twice");
     if (answer == kNotShared) {
       check_may_use_tcp(one.rank, "it cannot open the memory");
       one.memory.reset();
     } else {
       one.memory->close_offer();
     }
-    links_->connect(one.rank, std::move(one.socket), std::move(one.memory));
+    links(one.stream).connect(one.rank, std::move(one.socket), std::move(one.memory));
     return false;
   }
 
@@ -484,8 +520,13 @@ class MeshBuilder {
                                      "instance {:016x}",
                                      hello.client_instance, hello.rank, hello.epoch, expected)};
     }
-    if (links_->socket(hello.rank).connected()) {
-      return {kRejected, fmt::format("rank {} is already connected", hello.rank)};
+    if (hello.stream < streams_.begin || hello.stream >= streams_.end) {
+      return {kRejected, fmt::format("found stream {}, expected {} to {}", hello.stream,
+                                     streams_.begin, streams_.end - 1)};
+    }
+    if (is_connected(hello.stream - static_cast<int>(streams_.begin), hello.rank)) {
+      return {kRejected,
+              fmt::format("stream {} of rank {} is already connected", hello.stream, hello.rank)};
     }
     return {kAccepted, ""};
   }
@@ -493,13 +534,17 @@ class MeshBuilder {
   std::string describe_missing() const {
     std::string text = "missing: ";
     const char* separator = "";
+    int named = -1;  // once, not for each stream
     for (const PendingConnection& one : outgoing_) {
-      if (links_->socket(one.peer).connected()) continue;
+      if (is_connected(one) || one.peer == std::exchange(named, one.peer)) continue;
       text += fmt::format("{}{}: {}", separator, mesh_->name(one.peer), one.last_error);
       separator = "; ";
     }
     for (int peer = mesh_->rank() + 1; peer < mesh_->world(); ++peer) {
-      if (links_->socket(peer).connected()) continue;
+      if (std::ranges::all_of(
+              links_, [peer](PeerTransport* links) { return links->socket(peer).connected(); })) {
+        continue;
+      }
       text += separator + mesh_->name(peer);
       separator = ", ";
     }
@@ -516,8 +561,10 @@ class MeshBuilder {
   std::string context_;
   const net::TlsKey tls_key_;
   const MeshConfig config_;
-  std::unique_ptr<Mesh> mesh_;
-  PeerTransport* links_ = nullptr;  // of the mesh
+  const Range streams_;
+  std::vector<std::unique_ptr<Mesh>> meshes_;  // by stream, from streams_.begin
+  std::vector<PeerTransport*> links_;          // of the meshes
+  const Mesh* mesh_ = nullptr;                 // the first of them
   std::vector<PendingConnection> outgoing_;
   std::list<Pending> pending_;
   int rejected_count_ = 0;
@@ -529,7 +576,14 @@ class MeshBuilder {
 std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
                                  const net::SecretKey& key, MonotonicTime deadline,
                                  const net::WakeUp* cancel) {
-  return MeshBuilder(listener, config, key, deadline, cancel).build();
+  return std::move(MeshBuilder(listener, config, {0, 1}, key, deadline, cancel).build().front());
+}
+
+void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::SecretKey& key,
+                 MonotonicTime deadline, const net::WakeUp* cancel) {
+  if (streams <= mesh.streams()) return;
+  MeshBuilder builder(listener, mesh.config(), {mesh.streams(), streams}, key, deadline, cancel);
+  for (std::unique_ptr<Mesh>& stream : builder.build()) mesh.add_stream(std::move(stream));
 }
 
 }  // namespace tilewright::collectives

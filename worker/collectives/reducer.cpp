@@ -18,30 +18,43 @@ Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOp
            "found shards {} to {} on all ranks, expected 0 to {}", split.front().begin,
            split.back().end, shards);
   if (mesh.world() == 1) return;
-  exchange_.emplace(mesh, split, options_);
-  thread_ = std::thread([this] { communication_loop(); });
+  for (int stream = 0; stream < mesh.streams(); ++stream) {
+    channels_.push_back(std::make_unique<Channel>(mesh, stream, split, options_));
+  }
+  for (const auto& channel : channels_) {
+    channel->thread = std::thread([this, &channel = *channel] { communication_loop(channel); });
+  }
 }
 
-Reducer::~Reducer() { stop_thread(); }
+Reducer::~Reducer() { stop_threads(); }
 
-void Reducer::stop_thread() {
-  if (!thread_.joinable()) return;
+void Reducer::wake_threads() {
+  changed_.notify_all();
+  for (const auto& channel : channels_) channel->wake_up.signal();
+}
+
+void Reducer::stop_threads() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
-  wake_up_.signal();
-  thread_.join();
+  wake_threads();
+  for (const auto& channel : channels_) {
+    if (channel->thread.joinable()) channel->thread.join();
+  }
 }
 
 const std::vector<Subtree>& Reducer::local_parts() const {
   return layout_.parts_of[static_cast<std::size_t>(mesh_.rank())];
 }
 
-void Reducer::throw_if_failed() const {
-  const std::lock_guard lock(mutex_);
-  if (failure_) throw Failure(*failure_);
+void Reducer::throw_if_failed() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) return;
+  }
+  stop_threads();  // after this no thread accesses the parts
+  throw Failure(*failure_);
 }
 
 void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buckets) {
@@ -64,21 +77,24 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
     parts_ = parts;
     buckets_.assign(buckets.begin(), buckets.end());
     started_ = 0;
-    step_begun_ = step_active_ = true;
+    step_begun_ = true;
+    ++step_;
+    active_channels_ = static_cast<int>(channels_.size());
+    times_ = {};
   }
   changed_.notify_all();
 }
 
 void Reducer::start(int bucket) {
+  throw_if_failed();
   {
     const std::lock_guard lock(mutex_);
-    if (failure_) throw Failure(*failure_);
     TW_CHECK(step_begun_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
              "start({}), expected {} of {}", bucket, started_, buckets_.size());
     ++started_;
   }
-  if (exchange_) {
-    wake_up_.signal();
+  if (!channels_.empty()) {
+    for (const auto& channel : channels_) channel->wake_up.signal();
     return;
   }
   const Range& range = buckets_[static_cast<std::size_t>(bucket)];
@@ -91,57 +107,59 @@ void Reducer::start(int bucket) {
 
 void Reducer::wait(MonotonicTime deadline) {
   const MonotonicTime begin = monotonic_now();
+  throw_if_failed();
   std::unique_lock lock(mutex_);
-  if (failure_) throw Failure(*failure_);
   TW_CHECK(step_begun_ && started_ == static_cast<int>(buckets_.size()),
            "wait() with {} of {} buckets started", started_, buckets_.size());
-  if (!exchange_) step_active_ = false;
-  if (!changed_.wait_until(lock, deadline, [this] { return !step_active_ || failure_; })) {
+  if (!changed_.wait_until(lock, deadline, [this] { return active_channels_ == 0 || failure_; })) {
     failure_ = Error{ExitCode::kPeerLost,
                      fmt::format("rank {}: the all-reduce of the gradients in membership epoch {} "
                                  "is not finished by the deadline",
                                  mesh_.rank(), mesh_.epoch())};
-    lock.unlock();
-    stop_thread();  // after this no thread accesses the parts
-    if (exchange_) exchange_->send_abort(failure_->message);
-    lock.lock();
   }
-  if (failure_) throw Failure(*failure_);
+  if (failure_) {
+    lock.unlock();
+    throw_if_failed();
+  }
   step_begun_ = false;
   times_.wait = std::clamp<Duration>(exchange_end_ - begin, Duration::zero(), times_.exchange);
 }
 
-// Functions of the communication thread.
+// Functions of the communication threads.
 
-void Reducer::communication_loop() {
+void Reducer::communication_loop(Channel& channel) {
   runtime::flush_denormals();
   try {
-    while (wait_for_step()) run_step();
+    while (wait_for_step(channel)) run_step(channel);
   } catch (const Failure& failure) {
     fail(failure.error());
   } catch (const std::exception& problem) {
     fail({ExitCode::kInternal, fmt::format("all-reduce of the gradients: {}", problem.what())});
   }
+  const std::lock_guard lock(mutex_);
+  if (failure_) channel.exchange.send_abort(failure_->message);
 }
 
+// Ends the other threads, too.
 void Reducer::fail(Error error) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::move(error);
   }
-  changed_.notify_all();
-  exchange_->send_abort(failure_->message);
+  wake_threads();
 }
 
 // Returns false when the thread must end.
-bool Reducer::wait_for_step() {
+bool Reducer::wait_for_step(Channel& channel) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stop_ || step_active_; });
-  return !stop_;
+  changed_.wait(lock, [&] { return stop_ || failure_ || step_ != channel.step; });
+  channel.step = step_;
+  return !stop_ && !failure_;
 }
 
-void Reducer::run_step() {
-  exchange_->begin(parts_, buckets_);
+void Reducer::run_step(Channel& channel) {
+  StepExchange& exchange = channel.exchange;
+  exchange.begin(parts_, buckets_);
   const int all = static_cast<int>(buckets_.size());
   int started = 0;
   std::optional<MonotonicTime> first_start;
@@ -149,26 +167,26 @@ void Reducer::run_step() {
   MonotonicTime last_progress = monotonic_now();
   std::vector<pollfd> fds;
   fds.reserve(static_cast<std::size_t>(mesh_.world()) + 2);
-  while (started < all || !exchange_->complete()) {
-    wake_up_.clear();  // before started_ is read, so that no signal is lost
+  while (started < all || !exchange.complete()) {
+    channel.wake_up.clear();  // before started_ is read, so that no signal is lost
     bool has_new_buckets = false;
     {
       const std::lock_guard lock(mutex_);
-      if (stop_) return;
+      if (stop_ || failure_) return;
       has_new_buckets = started_ > started;
       started = started_;
     }
-    mesh_.throw_if_aborted();
+    channel.mesh.throw_if_aborted();
     if (has_new_buckets) {
       if (!first_start) first_start = monotonic_now();
-      exchange_->start(started);
+      exchange.start(started);
     }
-    if (exchange_->advance() || has_new_buckets) {
+    if (exchange.advance() || has_new_buckets) {
       last_progress = monotonic_now();
       continue;
     }
     // While no bucket is pending, the next event depends on the computation, which has no timeout.
-    const bool waits = exchange_->is_waiting_for_peers();
+    const bool waits = exchange.is_waiting_for_peers();
     const MonotonicTime deadline =
         waits ? last_progress + options_.idle_timeout : monotonic_now() + kLongestWait;
     if (monotonic_now() >= deadline) {
@@ -176,19 +194,25 @@ void Reducer::run_step() {
                     fmt::format("rank {}: no data transferred for {} in membership epoch {}; "
                                 "waiting for {}",
                                 mesh_.rank(), format_duration(options_.idle_timeout), mesh_.epoch(),
-                                exchange_->waiting_for()));
+                                exchange.waiting_for()));
     }
-    fds.assign({{wake_up_.fd(), POLLIN, 0}, {mesh_.cancel_token().fd(), POLLIN, 0}});
-    exchange_->watch(fds);
+    fds.assign({{channel.wake_up.fd(), POLLIN, 0}, {channel.mesh.cancel_token().fd(), POLLIN, 0}});
+    exchange.watch(fds);
     const MonotonicTime sleep = monotonic_now();
-    mesh_.transport().wait(fds, deadline);
+    channel.mesh.transport().wait(fds, deadline);
     if (!waits && first_start) idle += monotonic_now() - sleep;
   }
+  finish_step(first_start, idle);
+}
+
+void Reducer::finish_step(std::optional<MonotonicTime> first_start, Duration idle) {
   {
     const std::lock_guard lock(mutex_);
     exchange_end_ = monotonic_now();
-    times_.exchange = first_start ? exchange_end_ - *first_start - idle : Duration::zero();
-    step_active_ = false;
+    if (first_start) {
+      times_.exchange = std::max<Duration>(times_.exchange, exchange_end_ - *first_start - idle);
+    }
+    --active_channels_;
   }
   changed_.notify_all();
 }

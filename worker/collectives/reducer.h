@@ -1,6 +1,6 @@
 // The all-reduce of a step's gradient, overlapped with backward. The compute thread starts each
-// bucket when its gradients are final, a communication thread transfers it, and wait() returns when
-// the sums of all ranks have arrived. In exact mode the result has the same bits for any number of
+// bucket when its gradients are final, a communication thread per stream of the mesh transfers it,
+// and wait() returns when the sums of all ranks have arrived. In exact mode the result has the same bits for any number of
 // ranks and any split of the shards among them.
 #pragma once
 
@@ -28,7 +28,7 @@ class Reducer {
   // `split`: the shards of every rank, usually even_split(mesh.world(), shards). In plain mode each
   // rank has one part. With one rank there is no thread and no socket.
   Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOptions options = {});
-  // Stops the communication thread, even in the middle of a step.
+  // Stops the communication threads, even in the middle of a step.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -51,14 +51,27 @@ class Reducer {
   // begin_step, start and wait throw Failure(kPeerLost), which names the rank, if a peer is lost,
   // Mesh::abort() was called, no byte was transferred for idle_timeout, or wait() reached its
   // deadline. Destroy the mesh soon afterwards: that tells the other ranks.
-  void throw_if_failed() const;
+  void throw_if_failed();
 
  private:
-  void communication_loop();
-  void run_step();
-  bool wait_for_step();
+  // A stream with its thread.
+  struct Channel {
+    Channel(Mesh& all, int stream, std::span<const Range> split, const ReducerOptions& options)
+        : mesh(all.stream(stream)), exchange(all, stream, split, options) {}
+    Mesh& mesh;
+    StepExchange exchange;
+    net::WakeUp wake_up;     // interrupts the thread's poll
+    std::uint64_t step = 0;  // that the thread has begun
+    std::thread thread;
+  };
+
+  void communication_loop(Channel& channel);
+  void run_step(Channel& channel);
+  bool wait_for_step(Channel& channel);
+  void finish_step(std::optional<MonotonicTime> first_start, Duration idle);
   void fail(Error error);
-  void stop_thread();
+  void wake_threads();
+  void stop_threads();
   int parts_expected() const { return layout_.slots_of(mesh_.rank()); }
 
   Mesh& mesh_;
@@ -71,17 +84,16 @@ class Reducer {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool step_begun_ = false;   // between begin_step() and the end of wait()
-  bool step_active_ = false;  // the communication of a step is not complete
-  ExchangeTimes times_;
+  bool step_begun_ = false;  // between begin_step() and the end of wait()
+  std::uint64_t step_ = 0;   // number of begin_step() calls
+  int active_channels_ = 0;  // whose communication of the step is not complete
+  ExchangeTimes times_;      // of the channel that took longest
   MonotonicTime exchange_end_{};
   int started_ = 0;
   bool stop_ = false;
   std::optional<Error> failure_;
 
-  net::WakeUp wake_up_;  // interrupts the communication thread's poll
-  std::optional<StepExchange> exchange_;
-  std::thread thread_;
+  std::vector<std::unique_ptr<Channel>> channels_;  // by stream; none with one rank
 };
 
 }  // namespace tilewright::collectives

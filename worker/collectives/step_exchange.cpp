@@ -16,8 +16,11 @@ std::span<const Range> ranks_of(std::span<const Range> split, Range ranks) {
 
 }  // namespace
 
-StepExchange::StepExchange(Mesh& mesh, std::span<const Range> split, const ReducerOptions& options)
-    : mesh_(mesh),
+StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
+                           const ReducerOptions& options)
+    : mesh_(mesh.stream(stream)),
+      stream_(stream),
+      streams_(mesh.streams()),
       options_(options),
       grid_(mesh.world(), options.ranks_per_host),
       host_(grid_.host_of(mesh.rank())),
@@ -37,11 +40,11 @@ StepExchange::StepExchange(Mesh& mesh, std::span<const Range> split, const Reduc
     link.same_host = same_host;
     // With several ranks per host the buffers of a chunk are in use until other hosts have sent their
     // sums, so a link with one buffer would idle meanwhile.
-    const bool returns_soon = mesh.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
+    const bool returns_soon = mesh_.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
     link.window = returns_soon ? options_.shared_memory_window : options_.window;
     link.slots = slots;
     link.widest_slice = widest_slice;
-    link.packs = !mesh.transport().shares_memory(peer);
+    link.packs = !mesh_.transport().shares_memory(peer);
     link.iovecs.reserve(static_cast<std::size_t>(rank_layout_.slots()) + 1);
     link.partials = runtime::Buffer<float>(
         static_cast<std::size_t>(std::int64_t{link.window} * slots * widest_slice));
@@ -64,14 +67,16 @@ void StepExchange::begin(const GradientParts& parts, std::span<const Range> buck
   chunks_.clear();
   chunks_before_.assign(1, 0);
   buckets_ = static_cast<int>(buckets.size());
+  int turn = 0;  // the stream of the next chunk
   for (int bucket = 0; bucket < buckets_; ++bucket) {
     const Range& range = buckets[static_cast<std::size_t>(bucket)];
     const int count = chunks_in(range, options_.chunk_elements);
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i, turn = (turn + 1) % streams_) {
+      if (turn != stream_) continue;
       const std::int64_t begin = range.begin + i * options_.chunk_elements;
       chunks_.push_back({{begin, std::min(begin + options_.chunk_elements, range.end)},
                          bucket,
-                         i == 0,
+                         chunks() == chunks_before_.back(),
                          precision_of(parts, range)});
     }
     chunks_before_.push_back(chunks());

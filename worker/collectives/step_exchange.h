@@ -1,6 +1,6 @@
-// The all-reduce of one step as a state machine over a non-blocking transport, driven by the
-// communication thread of a Reducer. A bucket of the gradient is sent in chunks, each with one
-// slice per rank:
+// A stream's share of the all-reduce of one step as a state machine over a non-blocking transport,
+// driven by a communication thread of a Reducer. A bucket of the gradient is sent in chunks, which go
+// to the streams in turns. Each chunk has one slice per rank:
 //   1. Reduce-scatter: each rank sends its parts of slice r to rank r.
 //   2. Rank r adds them in the order of the tree (shard_tree.h).
 //   3. All-gather: rank r sends the sum to all ranks.
@@ -51,8 +51,8 @@ struct ReducerOptions {
 
 class StepExchange {
  public:
-  // `split`: the shards of each rank, which cover all shards.
-  StepExchange(Mesh& mesh, std::span<const Range> split, const ReducerOptions& options);
+  // `split`: the shards of each rank, which cover all shards. `mesh` is that of all streams.
+  StepExchange(Mesh& mesh, int stream, std::span<const Range> split, const ReducerOptions& options);
 
   // Begins a step; the previous one must be complete. Allocates memory only if the step has more
   // chunks than all before, or is the first with bf16 numbers.
@@ -62,7 +62,7 @@ class StepExchange {
   // Sends, receives and sums as far as possible without blocking; true if it made progress. Throws
   // Failure(kPeerLost) that names the rank.
   bool advance();
-  // True when all buckets are summed on this rank and all data for other ranks is sent.
+  // True when all its chunks are summed on this rank and all data for other ranks is sent.
   bool complete() const;
   // True while a started bucket is incomplete or data is unsent: only a peer can make progress.
   bool is_waiting_for_peers() const { return buckets_done_ < started_ || unsent(); }
@@ -77,7 +77,7 @@ class StepExchange {
   struct Chunk {
     Range elements;
     int bucket = 0;
-    bool first = false;  // the first chunk of its bucket
+    bool first = false;  // the first of this stream in its bucket
     Precision precision = Precision::kFp32;
   };
   // The state of the connection to one peer. Counters count chunks.
@@ -153,7 +153,8 @@ class StepExchange {
   float* partials_at(const Link& link, int chunk) const;
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
 
-  Mesh& mesh_;
+  Mesh& mesh_;  // the stream
+  const int stream_, streams_;
   const ReducerOptions options_;
   const HostGrid grid_;
   const int host_, place_;    // of this rank
@@ -164,7 +165,7 @@ class StepExchange {
   std::vector<float*> slots_, host_slots_, payload_;
   const GradientParts* parts_ = nullptr;
   std::uint64_t operation_ = 0;
-  std::vector<Chunk> chunks_;
+  std::vector<Chunk> chunks_;       // of this stream
   std::vector<int> chunks_before_;  // by bucket, then the number of chunks
   int buckets_ = 0;
   int started_ = 0;  // buckets

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "worker/collectives/mpi_transport.h"
+#include "worker/collectives/streams.h"
 
 namespace tilewright::train {
 namespace {
@@ -21,24 +22,34 @@ runtime::Isa isa_of(const rendezvous::Assignment& assignment) {
 }  // namespace
 
 Connector::Connector(elastic::Session& session, collectives::MpiPort* mpi, std::string_view backend,
-                     Logger& log)
+                     int streams, Logger& log)
     : session_(session),
       mpi_(mpi),
       shared_memory_(backend == "shm"   ? collectives::SharedMemory::kRequired
                      : backend == "tcp" ? collectives::SharedMemory::kNever
                                         : collectives::SharedMemory::kIfPossible),
+      streams_(streams),
       log_(log) {
   if (session.is_standalone()) return;
   listener_.emplace(net::Listener::bind(session.address()).or_throw());
   session.advertise_address(listener_->local_address());
 }
 
-std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::MeshConfig& config) {
-  if (mpi_ == nullptr) {
-    return collectives::build_mesh(*listener_, config, session_.key(),
-                                   monotonic_now() + kConnectTimeout,
-                                   &session_.epoch_cancel_token());
+std::unique_ptr<collectives::Mesh> Connector::build_mesh(const collectives::MeshConfig& config) {
+  const MonotonicTime deadline = monotonic_now() + kConnectTimeout;
+  const net::WakeUp* const cancel = &session_.epoch_cancel_token();
+  auto mesh = collectives::build_mesh(*listener_, config, session_.key(), deadline, cancel);
+  const AbortOnEpochEnd abort(session_, *mesh);
+  const int streams = collectives::agree_on_streams(*mesh, streams_, deadline);
+  collectives::add_streams(*mesh, streams, *listener_, session_.key(), deadline, cancel);
+  if (config.rank == 0 && streams > 1) {
+    log_.info("gradients are exchanged between hosts by {} threads per process", streams);
   }
+  return mesh;
+}
+
+std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::MeshConfig& config) {
+  if (mpi_ == nullptr) return build_mesh(config);
   const auto world = static_cast<int>(config.peers.size());
   if (mpi_->rank() != config.rank || mpi_->world() != world) {
     throw Failure(ExitCode::kInternal,

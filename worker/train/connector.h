@@ -15,6 +15,20 @@
 
 namespace tilewright::train {
 
+// Aborts the waits of the mesh when the membership epoch ends.
+class AbortOnEpochEnd {
+ public:
+  AbortOnEpochEnd(elastic::Session& session, collectives::Mesh& mesh) : session_(session) {
+    session.on_epoch_end([&mesh](const std::string& reason) { mesh.abort(reason); });
+  }
+  ~AbortOnEpochEnd() { session_.on_epoch_end({}); }
+  AbortOnEpochEnd(const AbortOnEpochEnd&) = delete;
+  AbortOnEpochEnd& operator=(const AbortOnEpochEnd&) = delete;
+
+ private:
+  elastic::Session& session_;
+};
+
 // A membership epoch of this worker.
 struct Connection {
   std::unique_ptr<collectives::Mesh> mesh;
@@ -27,9 +41,10 @@ struct Connection {
 // Uses one listening socket for all membership epochs.
 class Connector {
  public:
-  // `mpi`: see RunOptions. `backend`: --ddp_backend.
+  // `mpi`: see RunOptions. `backend`: --ddp_backend. `streams`: that this process wants, see
+  // collectives/streams.h.
   Connector(elastic::Session& session, collectives::MpiPort* mpi, std::string_view backend,
-            Logger& log);
+            int streams, Logger& log);
   // Waits for the next membership epoch and connects its workers. nullopt: the job is finished.
   // Calls `on_assignment` with the number of each epoch before it connects.
   std::optional<Connection> connect(std::int64_t last_checkpoint_step,
@@ -37,10 +52,12 @@ class Connector {
 
  private:
   std::unique_ptr<collectives::Mesh> connect_peers(const collectives::MeshConfig& config);
+  std::unique_ptr<collectives::Mesh> build_mesh(const collectives::MeshConfig& config);
 
   elastic::Session& session_;
   collectives::MpiPort* mpi_;
   collectives::SharedMemory shared_memory_;
+  int streams_;
   Logger& log_;
   std::optional<net::Listener> listener_;
 };

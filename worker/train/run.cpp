@@ -10,6 +10,7 @@
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/streams.h"
 #include "worker/kernels/gemm/peak.h"
 #include "worker/train/checkpoint_writer.h"
 #include "worker/train/collective_limits.h"
@@ -29,20 +30,6 @@ constexpr char kLeaves[] = "leaves";       // a worker's report at a step bounda
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
 constexpr std::size_t kMaxReportBytes = 512;
-
-// Aborts the waits of the mesh when the membership epoch ends.
-class AbortOnEpochEnd {
- public:
-  AbortOnEpochEnd(elastic::Session& session, collectives::Mesh& mesh) : session_(session) {
-    session.on_epoch_end([&mesh](const std::string& reason) { mesh.abort(reason); });
-  }
-  ~AbortOnEpochEnd() { session_.on_epoch_end({}); }
-  AbortOnEpochEnd(const AbortOnEpochEnd&) = delete;
-  AbortOnEpochEnd& operator=(const AbortOnEpochEnd&) = delete;
-
- private:
-  elastic::Session& session_;
-};
 
 // Runs `call` on rank 0 and sends its result to all ranks. If it throws a Failure, all ranks throw
 // the same.
@@ -177,7 +164,10 @@ class TrainingRun {
   }
 
   std::string run() {
-    Connector connector(session_, options_.mpi, settings_.ddp_backend, log_);
+    static_assert(kMaxDdpStreams == collectives::kMaxStreams);
+    const int streams = settings_.ddp_streams > 0 ? static_cast<int>(settings_.ddp_streams)
+                                                  : collectives::default_streams(pool_->size());
+    Connector connector(session_, options_.mpi, settings_.ddp_backend, streams, log_);
     for (;;) {
       const std::optional<Connection> connection = connect(connector);
       if (!connection) return printed_results_;

@@ -42,16 +42,17 @@ TEST(LinkRate, IsPrintedAsItIsRead) {
 // At 25 Gbit/s (3.1 GB/s and 0.5 CPU seconds per GB) a communication thread is always busy, at
 // 10 Gbit/s for 0.625 of the time, at 1 Gbit/s for 0.0625. Half of the CPUs may be.
 TEST(DefaultSlowdown, LeavesHalfOfTheCpusIdle) {
-  EXPECT_EQ(default_slowdown(8, 2, 25e9), 8);
-  EXPECT_EQ(default_slowdown(8, 2, 10e9), 5);
-  EXPECT_EQ(default_slowdown(2, 2, 25e9), 2);
-  EXPECT_EQ(default_slowdown(8, 4, 25e9), 4);
+  EXPECT_EQ(default_slowdown(8, 1, 2, 25e9), 8);
+  EXPECT_EQ(default_slowdown(8, 1, 2, 10e9), 5);
+  EXPECT_EQ(default_slowdown(2, 1, 2, 25e9), 2);
+  EXPECT_EQ(default_slowdown(8, 1, 4, 25e9), 4);
+  EXPECT_GT(default_slowdown(8, 4, 2, 100e9), 4 * default_slowdown(8, 1, 2, 25e9) - 1);
 }
 
 TEST(DefaultSlowdown, IsOneIfTheMachineIsFastEnough) {
-  EXPECT_EQ(default_slowdown(8, 2, 1e9), 1);
-  EXPECT_EQ(default_slowdown(8, 64, 25e9), 1);
-  EXPECT_EQ(default_slowdown(1, 2, 25e9), 1);
+  EXPECT_EQ(default_slowdown(8, 1, 2, 1e9), 1);
+  EXPECT_EQ(default_slowdown(8, 1, 64, 25e9), 1);
+  EXPECT_EQ(default_slowdown(1, 1, 2, 25e9), 1);
 }
 
 TEST(BucketTimes, AreOfTheFirstEventThatCompletesTheBucket) {

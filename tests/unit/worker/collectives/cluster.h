@@ -18,6 +18,7 @@
 #include "common/base/file_descriptor.h"
 #include "common/net/connect.h"
 #include "tests/unit/common/net/relay.h"
+#include "worker/collectives/exchange.h"
 #include "worker/collectives/mesh.h"
 
 namespace tilewright::collectives {
@@ -36,19 +37,36 @@ inline net::SecretKey test_key(const std::string& text = "a secret of enough byt
 // How the ranks of a test are connected: over TCP, unless a fixture says otherwise. Tests that write
 // to a connection or alter its bytes need TCP.
 inline SharedMemory tested_links = SharedMemory::kNever;
+inline int tested_streams = 1;
 
-// Runs a test over TCP and over shared memory.
-class WithLinks : public ::testing::TestWithParam<SharedMemory> {
- protected:
-  WithLinks() { tested_links = GetParam(); }
-  ~WithLinks() override { tested_links = SharedMemory::kNever; }
+struct TestedLinks {
+  SharedMemory shared_memory = SharedMemory::kNever;
+  int streams = 1;
 };
 
-inline std::string name_of_links(const ::testing::TestParamInfo<SharedMemory>& tested) {
-  return tested.param == SharedMemory::kNever ? "Tcp" : "SharedMemory";
+// Runs a test over TCP, over shared memory, and with several streams.
+class WithLinks : public ::testing::TestWithParam<TestedLinks> {
+ protected:
+  WithLinks() {
+    tested_links = GetParam().shared_memory;
+    tested_streams = GetParam().streams;
+  }
+  ~WithLinks() override {
+    tested_links = SharedMemory::kNever;
+    tested_streams = 1;
+  }
+};
+
+inline std::string name_of_links(const ::testing::TestParamInfo<TestedLinks>& tested) {
+  return std::string(tested.param.shared_memory == SharedMemory::kNever ? "Tcp" : "SharedMemory") +
+         (tested.param.streams == 1 ? "" : std::to_string(tested.param.streams));
 }
 
-inline const auto kAllLinks = ::testing::Values(SharedMemory::kNever, SharedMemory::kRequired);
+inline const auto kAllLinks = ::testing::Values(TestedLinks{SharedMemory::kNever, 1},
+                                                TestedLinks{SharedMemory::kRequired, 1});
+inline const auto kLinksWithStreams = ::testing::Values(
+    TestedLinks{SharedMemory::kNever, 1}, TestedLinks{SharedMemory::kRequired, 1},
+    TestedLinks{SharedMemory::kNever, 3}, TestedLinks{SharedMemory::kRequired, 2});
 
 struct Listeners {
   explicit Listeners(int world, bool with_tls = false) : tls(with_tls) {
@@ -79,6 +97,17 @@ inline net::Socket& socket_of(Mesh& mesh, int peer) {
   return dynamic_cast<PeerTransport&>(mesh.transport()).socket(peer);
 }
 
+// With the tested number of streams.
+inline std::unique_ptr<Mesh> connect(net::Listener& listener, const MeshConfig& config,
+                                     const net::SecretKey& key) {
+  auto mesh = build_mesh(listener, config, key, test_deadline());
+  if (tested_streams > 1) {
+    barrier(*mesh, test_deadline());  // now all ranks can accept further streams
+    add_streams(*mesh, tested_streams, listener, key, test_deadline());
+  }
+  return mesh;
+}
+
 using RankBody = std::function<void(Mesh&)>;
 
 // Runs `body` on every rank, each in a thread. Returns each rank's exception message, or "".
@@ -91,8 +120,7 @@ inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool 
     threads.emplace_back([&, rank] {
       try {
         const auto mesh =
-            build_mesh(listeners.listeners[rank], listeners.config(static_cast<int>(rank)), key,
-                       test_deadline());
+            connect(listeners.listeners[rank], listeners.config(static_cast<int>(rank)), key);
         body(*mesh);
       } catch (const std::exception& problem) {
         errors[rank] = problem.what();

@@ -27,11 +27,11 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   for (int other = 0; other < static_cast<int>(listeners.listeners.size()); ++other) {
     if (other != rank) auto gone = std::move(listeners.listeners[static_cast<std::size_t>(other)]);
   }
-  auto mesh = build_mesh(listeners.listeners[static_cast<std::size_t>(rank)],
-                         listeners.config(rank), test_key(), test_deadline());
+  const auto mesh = connect(listeners.listeners[static_cast<std::size_t>(rank)],
+                            listeners.config(rank), test_key());
   ReducerOptions options;
   options.chunk_elements = 5'000;
-  int hits = 0;
+  std::atomic<int> hits = 0;
   options.faults.hook = [&](const char* name) {
     if (stop_at != name || ++hits < 3) return;  // in the middle of the second step
     RankProcess::report(fd, place(name));
@@ -56,13 +56,17 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   }
 }
 
-enum class Links { kTcp, kTls, kSharedMemory };
+enum class Links { kTcp, kTls, kSharedMemory, kStreams };
 class RankDeath : public ::testing::TestWithParam<std::tuple<std::string, Links>> {
  protected:
   RankDeath() {
     if (std::get<1>(GetParam()) == Links::kSharedMemory) tested_links = SharedMemory::kRequired;
+    if (std::get<1>(GetParam()) == Links::kStreams) tested_streams = 2;
   }
-  ~RankDeath() override { tested_links = SharedMemory::kNever; }
+  ~RankDeath() override {
+    tested_links = SharedMemory::kNever;
+    tested_streams = 1;
+  }
 };
 
 TEST_P(RankDeath, AtAnyFaultPointIsReportedByEveryOtherRank) {
@@ -92,6 +96,7 @@ std::string name_of(const ::testing::TestParamInfo<RankDeath::ParamType>& tested
   const auto& [point, links] = tested.param;
   std::string name = point + (links == Links::kTls            ? "_with_tls"
                               : links == Links::kSharedMemory ? "_over_shared_memory"
+                              : links == Links::kStreams      ? "_with_two_streams"
                                                               : "");
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
@@ -103,11 +108,12 @@ const std::vector<std::string> kFaultPoints = {"reduce_scatter.before_send",
 INSTANTIATE_TEST_SUITE_P(FaultPoints, RankDeath,
                          ::testing::Combine(::testing::ValuesIn(kFaultPoints),
                                             ::testing::Values(Links::kTcp, Links::kTls,
-                                                              Links::kSharedMemory)),
+                                                              Links::kSharedMemory,
+                                                              Links::kStreams)),
                          name_of);
 
 class FailuresTest : public WithLinks {};
-INSTANTIATE_TEST_SUITE_P(Links, FailuresTest, kAllLinks, name_of_links);
+INSTANTIATE_TEST_SUITE_P(Links, FailuresTest, kLinksWithStreams, name_of_links);
 
 TEST_P(FailuresTest, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
   const auto gradients = shard_gradients(2, 1000);

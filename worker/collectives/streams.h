@@ -1,0 +1,16 @@
+// How many streams a mesh has: one thread sends and sums less than a fast link carries.
+#pragma once
+
+#include "worker/collectives/mesh.h"
+
+namespace tilewright::collectives {
+
+// For a process that computes with `threads` threads. Fewer than eight cores have no time for more
+// than one communication thread.
+int default_streams(int threads);
+
+// The number for all ranks: the smallest that one of them wants, and 1 if all share memory, which one
+// thread can saturate. Collective.
+int agree_on_streams(Mesh& mesh, int wanted, MonotonicTime deadline);
+
+}  // namespace tilewright::collectives
