@@ -29,13 +29,11 @@ EXACTNESS = ["minilm:cls:32:128", "bert-base:cls:32:128"]
 ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
 CHECKPOINT_MODELS = ["bert-base"]
 # Shapes, and how many times as fast as this machine the emulated hosts are.
-SCALING = [
-    ("distilbert:qa:32:384", 1), ("distilbert:qa:32:384", 4), ("bert-base:qa:12:384", 1),
-    ("bert-large:qa:12:384", 1), ("bert-large:qa:12:384", 8),
-]  # fmt: skip
+SCALING = [("distilbert:qa:32:384", 8), ("bert-base:qa:12:384", 8), ("bert-large:qa:12:384", 8)]
 SCALING_NODES = [1, 2, 4, 8]
 SCALING_LINK = "25Gbit"
-SCALING_STREAMS = [1, 4]
+# --ddp_comm_hook and --ddp_streams.
+SCALING_EXCHANGES = [("no", 1), ("no", 4), ("bf16", 4)]
 
 
 class Bench:
@@ -258,8 +256,7 @@ class Bench:
             print("scaling: left out, needs root", file=sys.stderr)
             return
         results = Results("scaling", self.commit)
-        for (text, host_speed), hook, streams in itertools.product(SCALING, ("no", "bf16"),
-                                                                   SCALING_STREAMS):
+        for (text, host_speed), (hook, streams) in itertools.product(SCALING, SCALING_EXCHANGES):
             shape = step_vs_pytorch.parse_shape(text)
             key = {**shape, "threads": self.threads, "dtype": "bf16", "link": SCALING_LINK,
                    "ddp_comm_hook": hook, "ddp_streams": streams, "host_speed": host_speed}
