@@ -158,7 +158,8 @@ class Bench:
         step_vs_pytorch.run(args, self.commit, shapes)
         rows = Results("step", self.commit).rows()
         path = support.results_file("step").with_suffix(".svg")
-        path.write_text(step_figure([row for row in rows if "pytorch" in row], support.cpu_name()))
+        path.write_text(step_figure(
+            [row for row in rows if "pytorch" in row and row["dtype"] == "bf16"], support.cpu_name()))
 
     def profile(self):
         results = Results("profile", self.commit)

@@ -3,10 +3,11 @@
     python bench/step_vs_pytorch.py --worker build/release/bin/tilewright-worker \
         --peer ../shared/peers/torch_step.py --peer-python python3
 
-The peer is a script outside the project. It accepts --model, --task, --bs, --seq, --steps and
---threads, and prints a line with "times [seconds, ...]", rounded to hundredths. The first two times
+The peer is a script outside the project. It accepts --model, --task, --bs, --seq, --steps, --dtype
+and --threads, and prints a line with "times [seconds, ...]", rounded to hundredths. The first two times
 are warm-up. Its DistilBERT has only the head for question answering. Both sides have the same head
-and compute all positions of equally long examples.
+and compute all positions of equally long examples. A shape with an instruction set is computed in
+fp32, and both sides use no later one.
 
 Each shape replaces its row in bench/results/step-CPU.json; a row that this commit has measured is
 kept unless --again is given. Run it on an idle machine.
@@ -29,24 +30,43 @@ SHAPES = [
     "bert-base:cls:32:128",
     "bert-large:qa:12:384",
     "minilm:cls:32:128",
+    "minilm:cls:32:128:avx2",
+    "minilm:cls:32:128:avx512",
+    "bert-base:cls:8:128:avx2",
+    "bert-base:cls:8:128:avx512",
 ]
+SHAPE = "MODEL:cls|qa:BATCH:LENGTH[:avx2|avx512]"
 PEER_WARM_UP = 2
+# Instruction set -> variables that hold both sides to it.
+HELD_TO = {
+    "avx2": {"TILEWRIGHT_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2",
+             "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "avx512": {"TILEWRIGHT_ISA": "avx512", "ATEN_CPU_CAPABILITY": "avx512",
+               "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+}
 
 
 def parse_shape(text):
     parts = text.split(":")
-    good = len(parts) == 4 and parts[1] in ("cls", "qa") and parts[2].isdigit() and parts[3].isdigit()
+    good = (len(parts) in (4, 5) and parts[1] in ("cls", "qa") and parts[2].isdigit()
+            and parts[3].isdigit() and (len(parts) == 4 or parts[4] in HELD_TO))
     if not good:
-        raise argparse.ArgumentTypeError(f'found "{text}", expected MODEL:cls|qa:BATCH:LENGTH')
-    return {"model": parts[0], "task": parts[1], "batch": int(parts[2]), "length": int(parts[3])}
+        raise argparse.ArgumentTypeError(f'found "{text}", expected {SHAPE}')
+    shape = {"model": parts[0], "task": parts[1], "batch": int(parts[2]), "length": int(parts[3])}
+    return {**shape, "isa": parts[4]} if len(parts) == 5 else shape
+
+
+def environment(shape):
+    return {**os.environ, **HELD_TO.get(shape.get("isa"), {})}
 
 
 def run_tilewright(args, shape):
     command = [args.worker, "bench", "step", "--json", "--model", shape["model"]]
     command += ["--task", shape["task"], "--batch", str(shape["batch"])]
     command += ["--seq", str(shape["length"]), "--steps", str(args.steps)]
-    command += ["--threads", str(args.threads)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command += ["--threads", str(args.threads)] + (["--fp32"] if "isa" in shape else [])
+    said = subprocess.run(command, check=True, capture_output=True, text=True,
+                          env=environment(shape)).stdout
     return json.loads(said)
 
 
@@ -62,8 +82,10 @@ def run_pytorch(args, shape):
     command = [args.peer_python, args.peer, "--model", shape["model"], "--task", shape["task"]]
     command += ["--bs", str(shape["batch"]), "--seq", str(shape["length"])]
     command += ["--steps", str(args.steps), "--threads", str(args.threads)]
+    command += ["--dtype", "fp32" if "isa" in shape else "bf16"]
     said = subprocess.run(
-        command, check=True, capture_output=True, text=True, env=support.with_tcmalloc(os.environ)
+        command, check=True, capture_output=True, text=True,
+        env=support.with_tcmalloc(environment(shape))
     ).stdout
     times = peer_times(said)
     if not times:
@@ -136,8 +158,9 @@ def run(args, commit, shapes):
     """Measures the shapes that this commit has not measured, or all of them with --again."""
     results = Results("step", commit, peer_versions(args) if args.peer else {})
     for shape in shapes:
-        key = {**shape, "threads": args.threads, "dtype": "bf16",
-               "peer": "pytorch" if args.peer else "none"}
+        dtype = f"fp32 {shape['isa']}" if "isa" in shape else "bf16"
+        key = {**{name: shape[name] for name in ("model", "task", "batch", "length")},
+               "threads": args.threads, "dtype": dtype, "peer": "pytorch" if args.peer else "none"}
         if results.has(key) and not args.again:
             continue
         row = results.put(key, measure(args, shape))
@@ -161,7 +184,7 @@ def main():
     parser.add_argument("--worker", required=True)
     parser.add_argument("--shapes", nargs="+", type=parse_shape,
                         default=[parse_shape(shape) for shape in SHAPES],
-                        help="MODEL:cls|qa:BATCH:LENGTH")
+                        help=SHAPE)
     parser.add_argument("--threads", type=int, default=2)
     add_arguments(parser)
     args = parser.parse_args()

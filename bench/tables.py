@@ -46,6 +46,7 @@ def step_cells(row):
     speed = row.get("speed_up")
     return [
         workload(row) + (f" ({row['note']})" if "note" in row else ""),
+        row["dtype"],
         row["threads"],
         seconds(tilewright["median_seconds"]),
         share_of(row, "tilewright"),
@@ -107,7 +108,7 @@ COLUMNS = {
                    percent(r["share_of_peak"])],
     ),
     "step": (
-        ["step", "threads", "Tilewright s", "of peak", "PyTorch s", "of peak", "speedup"],
+        ["step", "type", "threads", "Tilewright s", "of peak", "PyTorch s", "of peak", "speedup"],
         step_cells,
     ),
     "profile": (

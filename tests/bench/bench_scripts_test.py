@@ -133,9 +133,9 @@ class TablesTest(unittest.TestCase):
 
     def test_a_step_without_its_peer_has_empty_cells(self):
         row = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "threads": 2,
-               "tilewright": {"median_seconds": 1.5, "share_of_peak": 0.25}}
+               "dtype": "bf16", "tilewright": {"median_seconds": 1.5, "share_of_peak": 0.25}}
         self.assertEqual(tables.step_cells(row),
-                         ["bert-base QA 12 x 384", 2, "1.500", "25 %", "", "", ""])
+                         ["bert-base QA 12 x 384", "bf16", 2, "1.500", "25 %", "", "", ""])
 
 
 class ElasticReportTest(unittest.TestCase):
@@ -164,7 +164,9 @@ class StepTest(unittest.TestCase):
     def test_reads_shapes(self):
         self.assertEqual(step_vs_pytorch.parse_shape("minilm:cls:32:128"),
                          {"model": "minilm", "task": "cls", "batch": 32, "length": 128})
-        for bad in ("minilm", "minilm:ner:32:128", "minilm:cls:x:128", "minilm:cls:32"):
+        self.assertEqual(step_vs_pytorch.parse_shape("minilm:cls:32:128:avx2")["isa"], "avx2")
+        for bad in ("minilm", "minilm:ner:32:128", "minilm:cls:x:128", "minilm:cls:32",
+                    "minilm:cls:32:128:amx"):
             with self.assertRaises(argparse.ArgumentTypeError):
                 step_vs_pytorch.parse_shape(bad)
 
@@ -204,15 +206,15 @@ class PeersTest(unittest.TestCase):
         self.assertEqual(one["published"], [])
         self.assertEqual(two["published"], said["published"][:1])
         key = {"model": "bert-base", "task": "qa", "batch": 12, "length": 384, "link": "25Gbit",
-               "ddp_comm_hook": "bf16", "host_speed": 1}
+               "ddp_comm_hook": "bf16", "ddp_streams": 4, "host_speed": 1}
         self.assertEqual(
             tables.COLUMNS["scaling"][1]({**key, **two}),
-            ["bert-base QA 12 x 384", "25Gbit", "bf16", "1", "8 x", 2, "1.000", "0.500", "90 %", "1.90 x",
+            ["bert-base QA 12 x 384", "25Gbit", "bf16", 4, "1", "8 x", 2, "1.000", "0.500", "90 %", "1.90 x",
              "95 %", "0.250", "85 %", "30 %", "1.7 x (MRPC)"],
         )
         self.assertEqual(
             tables.COLUMNS["scaling"][1]({**key, **one}),
-            ["bert-base QA 12 x 384", "25Gbit", "bf16", "1", "8 x", 1, "1.000", *[""] * 8],
+            ["bert-base QA 12 x 384", "25Gbit", "bf16", 4, "1", "8 x", 1, "1.000", *[""] * 8],
         )
 
     def test_writes_one_context_per_line(self):
