@@ -43,7 +43,7 @@ std::unique_ptr<collectives::Mesh> Connector::build_mesh(const collectives::Mesh
   const int streams = collectives::agree_on_streams(*mesh, streams_, deadline);
   collectives::add_streams(*mesh, streams, *listener_, session_.key(), deadline, cancel);
   if (config.rank == 0 && streams > 1) {
-    log_.info("gradients are exchanged between hosts by {} threads per process", streams);
+    log_.info("gradients are exchanged by {} threads per process", streams);
   }
   return mesh;
 }

@@ -15,6 +15,7 @@
 #include "worker/train/checkpoint_writer.h"
 #include "worker/train/collective_limits.h"
 #include "worker/train/connector.h"
+#include "worker/train/epoch_limit.h"
 #include "worker/train/inputs.h"
 #include "worker/train/instruction_set.h"
 #include "worker/train/output_retry.h"
@@ -203,6 +204,12 @@ class TrainingRun {
         // A standalone worker has one membership epoch.
         faults_.enter(options_.worker_index, session_.is_standalone() ? 1 : epoch);
         faults_.hit("epoch.connect");
+        if (const auto time = epoch_limit_.begin_epoch(trainer_->step(), monotonic_now())) {
+          throw Failure(ExitCode::kPeerLost,
+                        fmt::format("no step was completed in {} membership epochs, over {}: the "
+                                    "warnings above say how they ended",
+                                    epoch_limit_.epochs() - 1, format_duration(*time)));
+        }
       });
     } catch (const Failure& failure) {
       // No epoch could form, or a signal ends the wait for one.
@@ -599,6 +606,7 @@ class TrainingRun {
   std::optional<kernels::PeakMeter> peak_;  // of this worker's CPUs
   bool new_worker_ = true;                  // until the first check of the memory of all processes
   bool start_logged_ = false;
+  EpochLimit epoch_limit_;
   std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
   bool broken_ = false;                        // the last membership epoch ended with a failure
