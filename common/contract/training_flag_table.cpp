@@ -399,9 +399,8 @@ std::vector<TrainingFlag> working_flags() {
           "same weights; oneCCL and Gloo are not used."),
       integer(
           "ddp_streams", &Settings::ddp_streams, 0, kMaxDdpStreams,
-          "threads that exchange gradients with other hosts over TCP, each with connections of "
-          "its own; all processes use the smallest of their numbers; 0: 1 to 4, by the number of "
-          "threads"),
+          "threads that exchange gradients, each with connections of its own; all processes use "
+          "the smallest of their numbers; 0: 1 to 4, by the number of threads"),
       differs(determines_weights(choice(
                   "ddp_comm_hook", &Settings::ddp_comm_hook, {"no", "bf16"},
                   "how gradients are rounded; bf16: that of each virtual shard, and each sum of "

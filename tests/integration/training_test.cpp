@@ -37,7 +37,7 @@ TEST_F(Training, HasTheSameHashWithSeveralStreams) {
   const std::string reference = train_in_one_process("one", 2);
   const std::vector<std::string> streams = {"--ddp_backend=tcp", "--ddp_streams=3"};
   EXPECT_EQ(train_in_processes("two", 2, streams), reference);
-  EXPECT_THAT(output_, ::testing::HasSubstr("between hosts by 3 threads per process"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("exchanged by 3 threads per process"));
   for (const char* point : {"reduce_scatter.before_send", "all_gather.before_send"}) {
     std::ofstream(folder() / "once").put('\n');
     const ScopedFault fault(fmt::format("{}@6,once={}", point, (folder() / "once").string()));

@@ -9,17 +9,6 @@
 #include "worker/collectives/exchange.h"
 
 namespace tilewright::collectives {
-namespace {
-
-bool shares_memory_with_all(const Mesh& mesh) {
-  for (int peer = 0; peer < mesh.world(); ++peer) {
-    if (peer != mesh.rank() && !mesh.transport().shares_memory(peer)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 int default_streams(int threads) {
   if (threads < 8) return 1;
   return threads < 16 ? 2 : 4;
@@ -28,9 +17,8 @@ int default_streams(int threads) {
 int agree_on_streams(Mesh& mesh, int wanted, MonotonicTime deadline) {
   if (mesh.world() == 1) return 1;
   constexpr std::size_t kMaxDigits = 2;
-  const int own = shares_memory_with_all(mesh) ? 1 : std::clamp(wanted, 1, kMaxStreams);
-  int agreed = own;
-  const auto all = all_gather(mesh, std::to_string(own), kMaxDigits, deadline);
+  int agreed = std::clamp(wanted, 1, kMaxStreams);
+  const auto all = all_gather(mesh, std::to_string(agreed), kMaxDigits, deadline);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::string& text = all[rank];
     int streams = 0;

@@ -1,4 +1,5 @@
-// How many streams a mesh has: one thread sends and sums less than a fast link carries.
+// How many streams a mesh has: one thread sends and sums less than a fast link or the memory of a
+// large host carries.
 #pragma once
 
 #include "worker/collectives/mesh.h"
@@ -9,8 +10,7 @@ namespace tilewright::collectives {
 // than one communication thread.
 int default_streams(int threads);
 
-// The number for all ranks: the smallest that one of them wants, and 1 if all share memory, which one
-// thread can saturate. Collective.
+// The number for all ranks: the smallest that one of them wants. Collective.
 int agree_on_streams(Mesh& mesh, int wanted, MonotonicTime deadline);
 
 }  // namespace tilewright::collectives

@@ -28,11 +28,7 @@ TEST(Streams, AreAsManyAsTheRankWithTheFewestWants) {
   EXPECT_EQ(right, 9);
 }
 
-TEST(Streams, OfRanksThatShareMemoryAreOne) {
-  tested_links = SharedMemory::kRequired;
-  expect_no_errors(
-      run_ranks(3, [](Mesh& mesh) { EXPECT_EQ(agree_on_streams(mesh, 4, test_deadline()), 1); }));
-  tested_links = SharedMemory::kNever;
+TEST(Streams, OfASingleRankAreOne) {
   EXPECT_EQ(agree_on_streams(*Mesh::single_rank(), 4, test_deadline()), 1);
 }
 
