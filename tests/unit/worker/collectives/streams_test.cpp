@@ -60,6 +60,7 @@ TEST(Streams, HaveConnectionsOfTheirOwn) {
     }
     EXPECT_EQ(sockets.size(), 6u);
     std::vector<std::thread> threads;
+    threads.reserve(3);
     for (int stream = 0; stream < mesh.streams(); ++stream) {
       threads.emplace_back([&mesh, stream] {
         for (int round = 0; round <= 10 * stream; ++round) {
@@ -81,6 +82,7 @@ TEST(Streams, HaveConnectionsOfTheirOwn) {
 TEST(Streams, AreAddedUntilThereAreEnough) {
   Listeners listeners(2);
   std::vector<std::thread> ranks;
+  ranks.reserve(2);
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&listeners, rank] {
       net::Listener& listener = listeners.listeners[static_cast<std::size_t>(rank)];
