@@ -1,6 +1,6 @@
 // Ends a training whose membership epochs all end before a step completes, for example because the
-// workers cannot connect to each other. Otherwise it would go on for ever, and nothing would report
-// a failed job.
+// workers cannot connect to each other. Otherwise it would never end, and nothing would report a
+// failed job.
 #pragma once
 
 #include <cstdint>
