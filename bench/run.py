@@ -264,8 +264,9 @@ class Bench:
             if not any(self.due(results, {**key, "nodes": nodes}) for nodes in SCALING_NODES):
                 continue
             said = self.call("scaling", *self.workload(shape), "--link", SCALING_LINK,
-                             "--ddp_comm_hook", hook, "--ddp_streams", streams, "--host_speed", host_speed, "--nodes",
-                             ",".join(str(nodes) for nodes in SCALING_NODES),
+                             "--ddp_comm_hook", hook, "--ddp_streams", streams,
+                             "--host_speed", host_speed,
+                             "--nodes", ",".join(str(nodes) for nodes in SCALING_NODES),
                              "--repetitions", min(3, self.args.repetitions))
             for row in scaling_rows(said):
                 results.put({**key, "nodes": row.pop("nodes")}, row)

@@ -14,7 +14,7 @@
 
 #include "common/base/file_descriptor.h"
 #include "common/base/result.h"
-#include "worker/collectives/exchange.h"
+#include "worker/collectives/streams.h"
 
 namespace tilewright::bench {
 namespace {
@@ -137,8 +137,7 @@ std::unique_ptr<collectives::Mesh> RankGroup::connect(int rank,
   net::Listener& listener = listeners_[static_cast<std::size_t>(rank)];
   const MonotonicTime deadline = monotonic_now() + kConnectTimeout;
   auto mesh = collectives::build_mesh(listener, config(rank, shared_memory), key_, deadline);
-  collectives::barrier(*mesh, deadline);  // now all ranks can accept further streams
-  collectives::add_streams(*mesh, streams, listener, key_, deadline);
+  collectives::open_streams(*mesh, streams, listener, key_, deadline);
   return mesh;
 }
 

@@ -1,6 +1,6 @@
 // The links of one membership epoch, between each pair of ranks one per stream. Over TCP and shared
-// memory each peer has proved that it has the job's secret, and both ends have checked version, job, epoch, ranks
-// and instances. Over MPI the launcher has connected the ranks.
+// memory each peer has proved that it has the job's secret, and both ends have checked version, job,
+// epoch, ranks and instances. Over MPI the launcher has connected the ranks.
 #pragma once
 
 #include <poll.h>
@@ -124,7 +124,7 @@ std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& conf
                                  const net::WakeUp* cancel = nullptr);
 
 // Connects the same ranks again, until the mesh has `streams` streams, the same number on all ranks.
-// Throws as build_mesh() does. Collective.
+// All must have built the mesh; open_streams() waits for that. Throws as build_mesh() does. Collective.
 void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::SecretKey& key,
                  MonotonicTime deadline, const net::WakeUp* cancel = nullptr);
 

@@ -1,7 +1,7 @@
 // The all-reduce of a step's gradient, overlapped with backward. The compute thread starts each
 // bucket when its gradients are final, a communication thread per stream of the mesh transfers it,
-// and wait() returns when the sums of all ranks have arrived. In exact mode the result has the same bits for any number of
-// ranks and any split of the shards among them.
+// and wait() returns when the sums of all ranks have arrived. In exact mode the result has the same
+// bits for any number of ranks and any split of the shards among them.
 #pragma once
 
 #include <condition_variable>

@@ -34,4 +34,11 @@ int agree_on_streams(Mesh& mesh, int wanted, MonotonicTime deadline) {
   return agreed;
 }
 
+void open_streams(Mesh& mesh, int wanted, net::Listener& listener, const net::SecretKey& key,
+                  MonotonicTime deadline, const net::WakeUp* cancel) {
+  // After the agreement no rank is still building the mesh, where it would refuse further streams.
+  const int streams = agree_on_streams(mesh, wanted, deadline);
+  add_streams(mesh, streams, listener, key, deadline, cancel);
+}
+
 }  // namespace tilewright::collectives

@@ -40,10 +40,9 @@ std::unique_ptr<collectives::Mesh> Connector::build_mesh(const collectives::Mesh
   const net::WakeUp* const cancel = &session_.epoch_cancel_token();
   auto mesh = collectives::build_mesh(*listener_, config, session_.key(), deadline, cancel);
   const AbortOnEpochEnd abort(session_, *mesh);
-  const int streams = collectives::agree_on_streams(*mesh, streams_, deadline);
-  collectives::add_streams(*mesh, streams, *listener_, session_.key(), deadline, cancel);
-  if (config.rank == 0 && streams > 1) {
-    log_.info("gradients are exchanged by {} threads per process", streams);
+  collectives::open_streams(*mesh, streams_, *listener_, session_.key(), deadline, cancel);
+  if (config.rank == 0 && mesh->streams() > 1) {
+    log_.info("gradients are exchanged by {} threads per process", mesh->streams());
   }
   return mesh;
 }

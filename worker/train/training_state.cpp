@@ -89,7 +89,7 @@ bool has_evaluation_of_step(const checkpoint::TrainerState& state) {
   for (const nlohmann::json& entry : state.log_history) {
     if (entry.value("step", std::int64_t{0}) != state.global_step) continue;
     for (const auto& [name, value] : entry.items()) {
-      if (name.starts_with(training_report::kEvaluationPrefix)) return true;
+      if (training_report::evaluation_result(name)) return true;
     }
   }
   return false;

@@ -18,8 +18,8 @@
 #include "common/base/file_descriptor.h"
 #include "common/net/connect.h"
 #include "tests/unit/common/net/relay.h"
-#include "worker/collectives/exchange.h"
 #include "worker/collectives/mesh.h"
+#include "worker/collectives/streams.h"
 
 namespace tilewright::collectives {
 
@@ -102,8 +102,7 @@ inline std::unique_ptr<Mesh> connect(net::Listener& listener, const MeshConfig& 
                                      const net::SecretKey& key) {
   auto mesh = build_mesh(listener, config, key, test_deadline());
   if (tested_streams > 1) {
-    barrier(*mesh, test_deadline());  // now all ranks can accept further streams
-    add_streams(*mesh, tested_streams, listener, key, test_deadline());
+    open_streams(*mesh, tested_streams, listener, key, test_deadline());
   }
   return mesh;
 }

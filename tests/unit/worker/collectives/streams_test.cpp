@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/unit/worker/collectives/cluster.h"
+#include "worker/collectives/exchange.h"
 
 namespace tilewright::collectives {
 namespace {
