@@ -8,8 +8,61 @@
 namespace tilewright::kernels {
 namespace {
 
+struct Packing256 : PortablePacking {
+  static constexpr int kBlockColumns = 16;
+
+  // Packs 16 rows by 16 columns of W: into `forward` 16 columns of 16 rows each, into `backward` 16
+  // rows. Two stores in succession fill 64 bytes, as in Packing512.
+  static void pack_weight_block(const float* w, std::int64_t ld, float* forward, float* backward) {
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(forward) | reinterpret_cast<std::uintptr_t>(backward);
+    if (address % 32 == 0) {
+      pack_16x16(w, ld, forward, backward, [](float* p, __m256 x) { _mm256_stream_ps(p, x); });
+    } else {
+      pack_16x16(w, ld, forward, backward, [](float* p, __m256 x) { _mm256_storeu_ps(p, x); });
+    }
+  }
+  template <typename Store>
+  __attribute__((always_inline)) static void pack_16x16(const float* w, std::int64_t ld,
+                                                        float* forward, float* backward,
+                                                        Store store) {
+    for (int r = 0; r < 16; ++r) {
+      store(backward + r * 16, _mm256_loadu_ps(w + r * ld));
+      store(backward + r * 16 + 8, _mm256_loadu_ps(w + r * ld + 8));
+    }
+    for (int c = 0; c < 16; c += 4) {
+      __m256 columns[2][4];
+      transpose_8x4(w + c, ld, columns[0]);
+      transpose_8x4(w + 8 * ld + c, ld, columns[1]);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        store(forward + (c + i) * 16, columns[0][i]);
+        store(forward + (c + i) * 16 + 8, columns[1][i]);
+      }
+    }
+  }
+  // columns[c]: column c of 8 rows.
+  static void transpose_8x4(const float* in, std::int64_t ld, __m256 (&columns)[4]) {
+    __m256 rows[4];  // r: rows r and r + 4
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      rows[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(in + r * ld)),
+                                     _mm_loadu_ps(in + (r + 4) * ld), 1);
+    }
+    const __m256d low01 = _mm256_castps_pd(_mm256_unpacklo_ps(rows[0], rows[1]));
+    const __m256d low23 = _mm256_castps_pd(_mm256_unpacklo_ps(rows[2], rows[3]));
+    const __m256d high01 = _mm256_castps_pd(_mm256_unpackhi_ps(rows[0], rows[1]));
+    const __m256d high23 = _mm256_castps_pd(_mm256_unpackhi_ps(rows[2], rows[3]));
+    columns[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(low01, low23));
+    columns[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low01, low23));
+    columns[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high01, high23));
+    columns[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high01, high23));
+  }
+  static void store_fence() { _mm_sfence(); }
+};
+
 struct Vectors256 {
-  using Packing = PortablePacking;
+  using Packing = Packing256;
   using Vec = __m256;
   using Left = __m256;
   using Right = __m256;

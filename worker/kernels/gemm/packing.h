@@ -43,11 +43,9 @@ void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t p
 
 // Packing in plain code. An instruction set may replace it by a type with the same functions.
 // Packing::interleave_rows<W>(row, next_row, out) may write up to one vector past its group: the
-// next group, or the gap behind the panel (kPanelPadding), takes it. Packing::pack_weight_block
-// and Packing::store_fence exist if kWeightBlocks is true.
+// next group, or the gap behind the panel (kPanelPadding), takes it. Packing::pack_weight_block,
+// for panels of Packing::kBlockColumns columns, is optional.
 struct PortablePacking {
-  static constexpr bool kWeightBlocks = false;
-
   static void transpose_block(const bf16* in, std::int64_t ld, bf16* out) {
     for (int r = 0; r < 32; ++r) {
       for (int c = 0; c < 32; ++c) out[c * 32 + r] = in[r * ld + c];
@@ -157,10 +155,11 @@ void pack_weight_panels(const float* w, std::int64_t n, std::int64_t k, std::int
                         std::int64_t end, Element* forward, Element* backward) {
   const std::int64_t padded_k = round_up(k, kGranularity);
   const std::int64_t padded_n = round_up(n, kGranularity);
-  if constexpr (Packing::kWeightBlocks && W == 32 && G == 2) {
-    if (n % 32 == 0 && k % 32 == 0) {  // no padding
+  if constexpr (requires { Packing::pack_weight_block(w, k, forward, backward); }) {
+    static_assert(W == Packing::kBlockColumns);
+    if (n % W == 0 && k % W == 0) {  // no padding
       for (std::int64_t row = begin; row < end; row += 16) {
-        for (std::int64_t c = 0; c < k; c += 32) {
+        for (std::int64_t c = 0; c < k; c += W) {
           Packing::pack_weight_block(w + row * k + c, k,
                                      forward + row / W * W * k + c * W + row % W * G,
                                      backward + c * n + row * W);

@@ -125,10 +125,20 @@ struct Tile {
   }
 };
 
+// Prefetches data that will be written.
+template <int kBytes>
+inline void prefetch(const void* p) {
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i, 1);
+}
+
 template <class P, int MR>
 void forward_tile(const ForwardBlock<typename P::Element>& block, const typename P::Element* a,
                   const typename P::Element* panel, const float* bias, typename P::Element* y,
                   std::int64_t columns) {
+  // The rows of y are seldom in the cache. Without a prefetch their stores follow one another from
+  // memory, for short K longer than a tile takes.
+  constexpr int kRowBytes = P::kVectors * P::kLanes * sizeof(typename P::Element);
+  for (int r = 0; r < MR; ++r) prefetch<kRowBytes>(y + r * block.ldy);
   Tile<P, MR> tile;
   tile.clear();
   const MatrixRows<P> rows{block.lda};
@@ -199,16 +209,12 @@ void forward_block(const ForwardBlock<typename P::Element>& block) {
   }
 }
 
-template <int kFloats>
-inline void prefetch(const float* slot) {
-  for (int i = 0; i < kFloats; i += 16) __builtin_prefetch(slot + i, 1);
-}
-
 template <class P, int MR>
 void weight_tile(const WeightBlock<typename P::Element>& block, const typename P::Element* a,
                  const typename P::Element* b, float* slots, float* dw, std::int64_t columns) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   constexpr int kSlot = P::kRows * kColumns;
+  constexpr int kTileBytes = MR * kColumns * sizeof(float);
   for (std::int64_t s = 0; s < block.segment_count; ++s) {
     const Segment& segment = block.segments[s];
     Tile<P, MR> tile;
@@ -223,13 +229,13 @@ void weight_tile(const WeightBlock<typename P::Element>& block, const typename P
     // continues.
     if (!segment.local) {
       for (int m = segment.merges > 0 ? 1 : 0; m <= segment.merges; ++m) {
-        prefetch<MR * kColumns>(slot - m * kSlot);
+        prefetch<kTileBytes>(slot - m * kSlot);
       }
     }
     if (direct) {
-      for (int r = 0; r < MR; ++r) prefetch<kColumns>(dw + r * block.ldw);
+      for (int r = 0; r < MR; ++r) prefetch<kTileBytes / MR>(dw + r * block.ldw);
     }
-    if (s == 0 && !segment.fresh) prefetch<MR * kColumns>(slot + block.slot_count * kSlot);
+    if (s == 0 && !segment.fresh) prefetch<kTileBytes>(slot + block.slot_count * kSlot);
     tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
                     b + segment.first_group * kColumns * P::kGroup, segment.groups);
     for (int m = 1; m <= segment.local_merges; ++m) {

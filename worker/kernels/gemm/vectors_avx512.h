@@ -41,7 +41,7 @@ inline void transpose(__m512i (&m)[16]) {
 }
 
 struct Packing512 {
-  static constexpr bool kWeightBlocks = true;
+  static constexpr int kBlockColumns = 32;
 
   // Packs 16 rows by 32 columns of W: into `forward` 16 pairs of columns, 64 words apart, of 16
   // rows each; into `backward` 8 pairs of rows of 32 columns each. Every store fills 64 bytes. On
@@ -62,15 +62,31 @@ struct Packing512 {
       for (int pair = 0; pair < 16; ++pair) store(forward + pair * 64, rows[pair]);
     });
   }
+  // The same in fp32, single columns in place of pairs.
+  static void pack_weight_block(const float* w, std::int64_t ld, float* forward, float* backward) {
+    with_weight_store(forward, backward, [&](auto store) {
+      for (int half = 0; half < 32; half += 16) {
+        __m512i rows[16];
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) {
+          rows[r] = _mm512_loadu_si512(w + r * ld + half);
+          store(backward + r * 32 + half, rows[r]);
+        }
+        transpose(rows);
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; ++c) store(forward + (half + c) * 32, rows[c]);
+      }
+    });
+  }
   // Calls body(store), where store(p, x) writes 64 bytes.
   template <typename Body>
-  static void with_weight_store(const bf16* forward, const bf16* backward, Body&& body) {
+  static void with_weight_store(const void* forward, const void* backward, Body&& body) {
     const auto address =
         reinterpret_cast<std::uintptr_t>(forward) | reinterpret_cast<std::uintptr_t>(backward);
     if (address % 64 == 0) {
-      body([](bf16* p, __m512i x) { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x); });
+      body([](void* p, __m512i x) { _mm512_stream_si512(static_cast<__m512i*>(p), x); });
     } else {
-      body([](bf16* p, __m512i x) { _mm512_storeu_si512(p, x); });
+      body([](void* p, __m512i x) { _mm512_storeu_si512(p, x); });
     }
   }
 
