@@ -83,7 +83,7 @@ elastic-report: build model ## trains MRPC and SQuAD while workers are killed, f
 	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA) $(ELASTIC_FLAGS)
 
 BENCH_PYTHON ?= python3
-bench: build model ## every benchmark of the worker, compared with PyTorch, oneDNN, Gloo and tokenizers where installed: tables and plots in bench/results (an hour and a half; an idle machine; resumes; BENCH_PYTHON has PyTorch; BENCH_FLAGS="--kinds step gemm")
+bench: build model ## every benchmark of the worker, compared with PyTorch, oneDNN, Gloo and tokenizers where installed: tables and plots in bench/results (three hours; an idle machine; resumes; BENCH_PYTHON has PyTorch; BENCH_FLAGS="--kinds step gemm")
 	python3 bench/run.py --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) --peer-python $(BENCH_PYTHON) $(BENCH_FLAGS)
 
 bench-controller: ## the operator under load: 200 jobs at once, 2,000 stored (needs an idle machine)

@@ -19,6 +19,7 @@ KEYS = {
     "attention": ("examples", "tokens", "heads", "head_size", "threads", "dtype"),
     "layers": ("model", "batch", "length", "threads", "dtype"),
     "step": ("model", "task", "batch", "length", "threads", "dtype", "peer"),
+    "training": ("task", "padding", "model", "threads", "dtype"),
     "profile": ("model", "task", "batch", "length", "threads", "dtype"),
     "exactness": ("model", "task", "batch", "length", "threads", "dtype", "shards"),
     "adamw": ("model", "threads", "dtype"),

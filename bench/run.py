@@ -21,6 +21,7 @@ import tempfile
 import step_vs_pytorch
 import support
 import tables
+import trainings
 from results import KEYS, Results, commit_of
 from svg import step_figure
 
@@ -160,6 +161,15 @@ class Bench:
         path = support.results_file("step").with_suffix(".svg")
         path.write_text(step_figure(
             [row for row in rows if "pytorch" in row and row["dtype"] == "bf16"], support.cpu_name()))
+
+    def training(self):
+        if reason := step_vs_pytorch.missing_torch(self.args.peer_python):
+            print(f"training: left out, without transformers: {reason}", file=sys.stderr)
+            return
+        args = argparse.Namespace(**{**vars(self.args), "threads": self.threads,
+                                     "turns": trainings.TURNS, "data_type": support.data_type()})
+        trainings.run(args, self.commit,
+                      [trainings.parse_training(text) for text in trainings.TRAININGS])
 
     def profile(self):
         results = Results("profile", self.commit)

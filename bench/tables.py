@@ -13,6 +13,7 @@ TITLES = {
     "attention": "Attention",
     "layers": "Encoder layer",
     "step": "Training step",
+    "training": "Trainings and evaluations",
     "profile": "Profiles",
     "exactness": "Cost of exact mode in one process",
     "adamw": "AdamW and packing of weights",
@@ -54,6 +55,15 @@ def step_cells(row):
         share_of(row, "pytorch"),
         f"{speed:.2f} x" if speed else "",
     ]
+
+
+def training_cells(row):
+    tilewright, peer = row["tilewright"], row["transformers"]
+    cells = [row["task"], row["padding"], row["model"], row["dtype"], row["threads"]]
+    for name, speed_up in (("train", "speed_up"), ("eval", "eval_speed_up")):
+        median = f"median_{name}_seconds"
+        cells += [f"{tilewright[median]:.1f}", f"{peer[median]:.1f}", f"{row[speed_up]:.2f} x"]
+    return cells
 
 
 def interval(row):
@@ -110,6 +120,11 @@ COLUMNS = {
     "step": (
         ["step", "type", "threads", "Tilewright s", "of peak", "PyTorch s", "of peak", "speedup"],
         step_cells,
+    ),
+    "training": (
+        ["task", "padding of transformers", "model", "type", "threads", "training s",
+         "transformers s", "speedup", "evaluation s", "transformers s", "speedup"],
+        training_cells,
     ),
     "profile": (
         ["step", "threads", "ms", "largest kernels", "profiled / plain", "95 % interval", "plot"],

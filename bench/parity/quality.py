@@ -47,7 +47,8 @@ SIDES = ("tilewright", "trainer")
 DATA_TYPES = ("bf16", "fp32")
 MAX_ERROR = 0.7  # points, standard error of the difference
 MAX_SEEDS = 100
-SECONDS = ("seconds", "train_seconds")
+SECONDS = ("seconds", "train_seconds", "eval_seconds")
+PADDINGS = ("dynamic", "grouped", "full")
 RESULTS = support.results_file("parity")
 
 
@@ -66,25 +67,29 @@ def data_flags(data, task):
     return {**files, "doc_stride": TASKS[task]["doc_stride"]}
 
 
-def run_tilewright(args, task, seed):
+def run_tilewright(args, task, seed, **flags):
+    """`flags`: of `train`, in addition or instead."""
     settings = TASKS[task]
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         peak_mib = support.train(
             args.worker,
-            task_name=task,
-            model_name_or_path=args.model,
-            **data_flags(args.data, task),
-            output_dir=f"{folder}/out",
-            num_train_epochs=settings["epochs"],
-            learning_rate=settings["learning_rate"],
-            max_train_samples=settings.get("rows", -1),
-            max_seq_length=settings["max_seq_length"],
-            per_device_train_batch_size=settings["batch"],
-            seed=seed,
-            bf16=args.data_type == "bf16",
-            save_strategy="no",
-            threads=args.threads,
+            **{
+                "task_name": task,
+                "model_name_or_path": args.model,
+                **data_flags(args.data, task),
+                "output_dir": f"{folder}/out",
+                "num_train_epochs": settings["epochs"],
+                "learning_rate": settings["learning_rate"],
+                "max_train_samples": settings.get("rows", -1),
+                "max_seq_length": settings["max_seq_length"],
+                "per_device_train_batch_size": settings["batch"],
+                "seed": seed,
+                "bf16": args.data_type == "bf16",
+                "save_strategy": "no",
+                "threads": args.threads,
+                **flags,
+            },
         )
         return {
             "seconds": time.monotonic() - began,
@@ -101,18 +106,20 @@ def result_of(found):
         "metrics": {name: found[f"eval_{name}"] for name in names if f"eval_{name}" in found},
         "train_loss": found["train_loss"],
         "train_seconds": found["train_runtime"],
+        "eval_seconds": found["eval_runtime"],
     }
 
 
-def run_trainer(args, task, seed):
-    """Runs the Trainer in a subprocess, with tcmalloc if installed, because it is faster."""
+def run_trainer(args, task, seed, python=sys.executable, **options):
+    """Runs the Trainer in a subprocess, with tcmalloc if installed, because it is faster.
+    `options`: of the command `trainer`, in addition."""
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/result.json"
         began = time.monotonic()
         subprocess.run(
-            [sys.executable, __file__, "trainer", "--task", task, "--seed", str(seed), "--out", out,
+            [python, __file__, "trainer", "--task", task, "--seed", str(seed), "--out", out,
              "--model", args.model, "--data", args.data, "--threads", str(args.threads),
-             "--data_type", args.data_type],
+             "--data_type", args.data_type, *support.flags_of(options)],
             check=True,
             env=support.with_tcmalloc(os.environ),
         )
@@ -124,17 +131,19 @@ def trainer_process(args):
     import transformers
 
     settings = TASKS[args.task]
+    rows = args.rows or settings.get("rows")
     torch.set_num_threads(args.threads)
     transformers.set_seed(args.seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
     prepare = prepare_squad if is_squad(args.task) else prepare_glue
-    model, train, dev, metrics = prepare(args, transformers, tokenizer)
+    model, train, dev, metrics = prepare(args, transformers, tokenizer, rows)
     with tempfile.TemporaryDirectory() as folder:
         trainer = transformers.Trainer(
             model=model,
             args=transformers.TrainingArguments(
                 output_dir=folder,
-                num_train_epochs=settings["epochs"],
+                num_train_epochs=args.epochs or settings["epochs"],
+                group_by_length=args.padding == "grouped",
                 learning_rate=settings["learning_rate"],
                 per_device_train_batch_size=settings["batch"],
                 lr_scheduler_type="linear",
@@ -151,7 +160,11 @@ def trainer_process(args):
             ),
             train_dataset=train,
             eval_dataset=dev,
-            data_collator=transformers.DataCollatorWithPadding(tokenizer),
+            data_collator=transformers.DataCollatorWithPadding(
+                tokenizer,
+                padding="max_length" if args.padding == "full" else "longest",
+                max_length=settings["max_seq_length"],
+            ),
             compute_metrics=metrics,
         )
         trained = trainer.train().metrics
@@ -166,8 +179,9 @@ def trainer_process(args):
     )
 
 
-def prepare_glue(args, transformers, tokenizer):
-    """Returns the model, the training and the development examples, and the metrics function."""
+def prepare_glue(args, transformers, tokenizer, rows):
+    """Returns the model, the first `rows` training examples (None: all), the development examples,
+    and the metrics function."""
     import numpy as np
 
     settings = TASKS[args.task]
@@ -194,11 +208,11 @@ def prepare_glue(args, transformers, tokenizer):
             found["f1"] = 2 * hits / max(1, int((picked == 1).sum() + (truth == 1).sum()))
         return found
 
-    return model, examples("train", settings.get("rows")), examples("dev", None), metrics
+    return model, examples("train", rows), examples("dev", None), metrics
 
 
-def prepare_squad(args, transformers, tokenizer):
-    """The same for run_qa's windows."""
+def prepare_squad(args, transformers, tokenizer, rows):
+    """The same for run_qa's windows, of the first `rows` questions."""
     sys.path.insert(0, str(BENCH.parent / "tests/golden/squad"))
     import write_squad_goldens as squad
 
@@ -206,8 +220,8 @@ def prepare_squad(args, transformers, tokenizer):
     negative = settings.get("version_2_with_negative", False)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(args.model)
 
-    def windows(name):
-        questions = squad.read_examples(squad_file(args.data, args.task, name))
+    def windows(name, limit):
+        questions = squad.read_examples(squad_file(args.data, args.task, name))[:limit]
         features = squad.make_features(tokenizer, questions, settings["max_seq_length"],
                                        settings["doc_stride"])
         return questions, features, [
@@ -217,8 +231,8 @@ def prepare_squad(args, transformers, tokenizer):
             for feature in features
         ]
 
-    _, _, train = windows("train_file")
-    questions, features, dev = windows("validation_file")
+    _, _, train = windows("train_file", rows)
+    questions, features, dev = windows("validation_file", None)
 
     def metrics(evaluated):
         starts, ends = evaluated.predictions
@@ -352,6 +366,9 @@ def main():
     one.add_argument("--task", choices=TASKS, required=True)
     one.add_argument("--seed", type=int, required=True)
     one.add_argument("--out", required=True)
+    one.add_argument("--padding", choices=PADDINGS, default=PADDINGS[0])
+    one.add_argument("--epochs", type=int)
+    one.add_argument("--rows", type=int)
     one.set_defaults(call=trainer_process)
     for command in (run, one):
         command.add_argument("--model", required=True)

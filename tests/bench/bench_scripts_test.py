@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 import unittest
+from unittest import mock
 from xml.dom import minidom
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,6 +20,7 @@ import step_vs_pytorch  # noqa: E402
 import support  # noqa: E402
 import svg  # noqa: E402
 import tables  # noqa: E402
+import trainings  # noqa: E402
 
 HEAD = "0123456789ab"
 
@@ -184,6 +186,27 @@ class StepTest(unittest.TestCase):
         self.assertEqual([bar.getAttribute("width") for bar in bars], ["190.0", "380.0"])
         self.assertIn("1.500 s; 2.00 x", figure)
         minidom.parseString(svg.step_figure([], "X"))
+
+
+class TrainingsTest(unittest.TestCase):
+    def test_reads_trainings(self):
+        self.assertEqual(trainings.parse_training("mrpc:full"), {"task": "mrpc", "padding": "full"})
+        for bad in ("mrpc", "mrpc:", "wnli:full", "mrpc:longest"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                trainings.parse_training(bad)
+
+    def test_compares_the_medians_of_both_sides(self):
+        times = {"tilewright": [(2, 1), (9, 1), (3, 1)], "transformers": [(6, 4), (12, 3), (99, 2)]}
+        runs = {name: iter({"train_seconds": train, "eval_seconds": evaluation}
+                           for train, evaluation in values) for name, values in times.items()}
+        with mock.patch.object(trainings, "run_tilewright", lambda *_: next(runs["tilewright"])), \
+             mock.patch.object(trainings, "run_trainer", lambda *_: next(runs["transformers"])):
+            row = trainings.measure(argparse.Namespace(turns=3), {"task": "mrpc", "padding": "full"})
+        self.assertEqual((row["speed_up"], row["eval_speed_up"]), (4, 3))
+        key = {"task": "mrpc", "padding": "full", "model": "minilm", "dtype": "bf16", "threads": 2}
+        self.assertEqual(tables.training_cells({**key, **row}),
+                         ["mrpc", "full", "minilm", "bf16", 2, "3.0", "12.0", "4.00 x", "1.0", "3.0",
+                          "3.00 x"])
 
 
 class PeersTest(unittest.TestCase):
