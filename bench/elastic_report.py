@@ -84,7 +84,7 @@ def job_of(args, replicas, save_steps):
 
 STEP = re.compile(r"^(\S+) info step (\d+)/(\d+) ")
 CONTINUED = re.compile(
-    r"^(\S+) info (recovered|resized): (.*); \d+ workers? continues? after step (\d+) in ([0-9.]+) s "
+    r"^(\S+) info (recovered|resized): (.*); (\d+) workers? continues? after step (\d+) in ([0-9.]+) s "
     r"\(join ([0-9.]+), connect ([0-9.]+), agree ([0-9.]+), state ([0-9.]+) s(.*)\)$"
 )
 RESUMED = re.compile(r" info resuming from ")
@@ -132,11 +132,11 @@ class Training:
         continued = []
         for line in lines:
             if m := CONTINUED.match(line):
-                noticed = re.search(r"noticed ([0-9.]+) s", m[10])
+                noticed = re.search(r"noticed ([0-9.]+) s", m[11])
                 continued.append({
-                    "at": seconds_of(m[1]), "kind": m[2], "change": m[3], "step": int(m[4]),
-                    "seconds": float(m[5]), "join": float(m[6]), "connect": float(m[7]),
-                    "agree": float(m[8]), "state": float(m[9]),
+                    "at": seconds_of(m[1]), "kind": m[2], "change": m[3], "workers": int(m[4]),
+                    "step": int(m[5]), "seconds": float(m[6]), "join": float(m[7]),
+                    "connect": float(m[8]), "agree": float(m[9]), "state": float(m[10]),
                     "steps_lost": 1 if "runs again" in m[3] else 0,
                     "noticed": float(noticed[1]) if noticed else None,
                 })
@@ -366,16 +366,23 @@ def mixed(args, folder):
     events = []
 
     def settle(world):
-        return up.wait_until(lambda: up.world() == world and len(up.workers()) >= world, 60)
+        """Waits until `world` workers train."""
+        def settled():
+            continued = up.summary()["continued"]
+            trains = continued[-1]["workers"] if continued else up.world()
+            return trains == world and len(up.workers()) >= world
+        return up.wait_until(settled, 60)
 
-    def event(name, act, world, limit=60):
+    def event(name, act, change, world):
+        """`change`: of the continuation that `act` causes; `world`: the workers at the end."""
         if not up.running():
             return
         known = len(up.summary()["continued"])
         begin = time.time()
         act()
-        up.wait_until(lambda: len(up.summary()["continued"]) > known, limit)
-        found = up.summary()["continued"][known:]
+        caused = lambda: [c for c in up.summary()["continued"][known:] if change in c["change"]]
+        up.wait_until(caused, 60)
+        found = caused()
         events.append({"fault": name, "seconds": round(found[0]["at"] - begin, 3) if found else None,
                        "stall": found[0]["seconds"] if found else None,
                        "steps_lost": found[0]["steps_lost"] if found else None,
@@ -384,12 +391,15 @@ def mixed(args, folder):
 
     settle(2)
     up.wait_until(lambda: up.last_step() >= 3)
-    event("SIGTERM to a worker (drain)", lambda: os.kill(up.workers()[1], signal.SIGTERM), 2)
-    event("a worker added (2 to 3)", lambda: up.scale(3), 3)
-    event("a worker removed (3 to 2)", lambda: up.scale(2), 2)
+    event("SIGTERM to a worker (drain)", lambda: os.kill(up.workers()[1], signal.SIGTERM),
+          "worker 1 left", 2)
+    event("a worker added (2 to 3)", lambda: up.scale(3), "worker 2 joined", 3)
+    event("a worker removed (3 to 2)", lambda: up.scale(2), "worker 2 left", 2)
     frozen = up.workers().get(0)
-    event("SIGSTOP of a worker (rank 0)", lambda: os.kill(frozen, signal.SIGSTOP), 1)
-    event("SIGCONT: it gets the missed steps", lambda: os.kill(frozen, signal.SIGCONT), 2)
+    event("SIGSTOP of a worker (rank 0)", lambda: os.kill(frozen, signal.SIGSTOP),
+          "worker 0 lost", 1)
+    event("SIGCONT: it gets the missed steps", lambda: os.kill(frozen, signal.SIGCONT),
+          "worker 0 joined", 2)
     # The coordinator: training continues while it is stopped. It writes the logs, so they are read later.
     begin, before = time.time(), up.last_step()
     up.process.send_signal(signal.SIGSTOP)
@@ -401,7 +411,7 @@ def mixed(args, folder):
     events.append({"fault": f"SIGSTOP of the coordinator for {COORDINATOR_STOP} s",
                    "stall": 0 if done > 2 else None, "seconds": None, "steps_lost": 0,
                    "change": f"{done} steps were trained meanwhile"})
-    event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), 2)
+    event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), "worker 1 lost", 2)
     summary = up.summary()
     # It ends all workers: none has the state.
     begin, at = time.time(), up.last_step()

@@ -199,7 +199,8 @@ std::vector<TrainingFlag> working_flags() {
               "trains and evaluates."),
       differs(default_is(boolean("do_eval", &Settings::do_eval,
                                  "evaluate the model, after the training if there is one"),
-                         "as do_train; true with eval_strategy"),
+                         "true if none of do_train, do_eval and do_predict is true, or with "
+                         "eval_strategy"),
               "See do_train."),
       boolean("do_predict", &Settings::do_predict,
               "predict the test examples and write the predictions"),
@@ -220,7 +221,9 @@ std::vector<TrainingFlag> working_flags() {
       differs(determines_weights(boolean("pad_to_max_length", &Settings::pad_to_max_length,
                                          "pad every example to max_seq_length tokens; slower, for "
                                          "comparisons")),
-              "The scripts pad by default. Padding changes no result, so it is skipped here."),
+              "The scripts pad by default. Here padding changes nothing but rounding, so it is "
+              "skipped. In "
+              "question answering the scripts' loss also counts the scores of the padding tokens."),
       alias(integer("per_device_train_batch_size", &Settings::per_device_train_batch_size, 1, 65536,
                     "examples per process and micro-batch in training"),
             "per_gpu_train_batch_size"),

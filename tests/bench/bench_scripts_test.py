@@ -148,8 +148,8 @@ class ElasticReportTest(unittest.TestCase):
         line = "2026-11-25T09:12:21.947 info " + example.replace("\n// ", " ")
         found = elastic_report.CONTINUED.match(line)
         self.assertIsNotNone(found, line)
-        self.assertEqual(found.groups()[1:9],
-                         ("recovered", "worker 1 lost in step 58, which runs again", "57", "0.12",
+        self.assertEqual(found.groups()[1:10],
+                         ("recovered", "worker 1 lost in step 58, which runs again", "1", "57", "0.12",
                           "0.05", "0.01", "0.01", "0.00"))
         self.assertEqual(elastic_report.world_after(line), 1)
 

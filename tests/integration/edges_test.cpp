@@ -144,6 +144,15 @@ TEST_F(Edges, ASavedModelNamesItsTask) {
   for (const char* name : {"eval_accuracy", "eval_f1", "eval_loss"}) {
     EXPECT_EQ(evaluated.at(name), trained.at(name)) << name;
   }
+  // The same model on the hub.
+  for (const std::string& file : files_of("trained")) {
+    if (!fs::is_regular_file(path("trained") / file)) continue;
+    hub_->add_file(testing::HubServer::Type::kModel, "org/mrpc", file,
+                   testing::read_text(path("trained") / file));
+  }
+  ASSERT_EQ(run("--model_name_or_path org/mrpc --log_level error", "eval"), 0) << output_;
+  EXPECT_EQ(nlohmann::json::parse(output_, nullptr, false).at("eval_loss"),
+            trained.at("eval_loss"));
   ASSERT_EQ(run("--model_name_or_path trained --do_predict --output_dir /tmp/predicted"), 0)
       << output_;
   EXPECT_TRUE(fs::exists(path("predicted/predict_results_mrpc.txt")));
@@ -165,6 +174,11 @@ TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
   ASSERT_EQ(run(flags + "--max_eval_samples 1"), 0) << output_;
   EXPECT_THAT(output_, HasSubstr("baselines: majority accuracy 1.0000"));
   EXPECT_THAT(output_, HasSubstr("; 1 example\n"));
+  // Training rows that nothing else reads do not cost the results.
+  write("data/train.tsv", header + "1\t1\t2\tOne.\tOne.\nbad\n");
+  ASSERT_EQ(run(flags + "--output_dir /tmp/evaluated"), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("no baselines: "));
+  EXPECT_EQ(json("evaluated/all_results.json").at("eval_samples"), 2);
 }
 
 TEST_F(Edges, PredictTakesOneInput) {
@@ -205,11 +219,13 @@ class EdgesOfTasks : public Edges, public ::testing::WithParamInterface<EdgeTask
       } else if (task == "stsb") {
         rows += fmt::format("{}\tnews\tnone\t2015\t{}\tnone\tnone\t{}\t{}{}\n", i, i, one, two,
                             split == "test" ? "" : fmt::format("\t{}", 4.5 - i));
-      } else if (task == "squad") {
+      } else if (answers_questions()) {
+        const bool has_answer = task == "squad" || i % 2 == 0;
         rows += fmt::format(
             R"({}{{"context": "{}", "qas": [{{"id": "q{}", "question": "What did he say?", )"
-            R"("answers": [{{"text": "so", "answer_start": 8}}]}}]}})",
-            i == 0 ? "" : ", ", one, i);
+            R"("is_impossible": {}, "answers": [{}]}}]}})",
+            i == 0 ? "" : ", ", one, i, !has_answer,
+            has_answer ? R"({"text": "so", "answer_start": 8})" : "");
       } else {
         rows += fmt::format("{}{}\n", one, split == "test" ? "" : label == 1 ? ",yes" : ",no");
       }
@@ -220,16 +236,18 @@ class EdgesOfTasks : public Edges, public ::testing::WithParamInterface<EdgeTask
     } else if (task == "stsb") {
       rows = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2" +
              std::string(split == "test" ? "" : "\tscore") + "\n" + rows;
-    } else if (task == "squad") {
+    } else if (answers_questions()) {
       rows = R"({"data": [{"paragraphs": [)" + rows + "]}]}";
     } else {
       rows = std::string(split == "test" ? "sentence1" : "sentence1,label") + "\n" + rows;
     }
     write(file_of(split), rows);
   }
+  static bool answers_questions() { return std::string(GetParam().name).starts_with("squad"); }
   static std::string file_of(const std::string& split) {
     const std::string task = GetParam().name;
     if (task == "squad") return "data/" + split + "-v1.1.json";
+    if (task == "squad_v2") return "data/" + split + "-v2.0.json";
     return "data/" + split + (task.empty() ? ".csv" : ".tsv");
   }
   // The flags that name the data of these splits.
@@ -277,6 +295,13 @@ INSTANTIATE_TEST_SUITE_P(EveryHead, EdgesOfTasks,
                                                     "distilbert-base-uncased",
                                                     "predict_predictions.json",
                                                     {"eval_exact_match", "eval_f1"},
+                                                    R"({"question": "What?", "context": "So."})",
+                                                    "answer"},
+                                           EdgeTask{"squad_v2",
+                                                    "distilbert-base-uncased",
+                                                    "predict_predictions.json",
+                                                    {"eval_exact", "eval_f1", "eval_HasAns_f1",
+                                                     "eval_best_f1", "eval_best_f1_thresh"},
                                                     R"({"question": "What?", "context": "So."})",
                                                     "answer"},
                                            EdgeTask{"",
@@ -329,7 +354,10 @@ TEST_P(EdgesOfTasks, ASavedModelIsEvaluatedAndPredictsWithoutTheOtherSplits) {
   expect_metrics(nlohmann::json::parse(output_, nullptr, false), trained);
   fs::remove_all(path("data"));
   write_split("test", 3);
-  const std::string test_flags = saved + data_flags({"test"});
+  // The file of a split that is not used need not exist.
+  const std::string test_flags =
+      saved + data_flags({"test"}) +
+      (*GetParam().name == 0 ? "--validation_file /tmp/data/none.csv " : "");
   for (const std::string command : {"train", "predict"}) {
     const std::string output = "predicted-by-" + command;
     ASSERT_EQ(run(fmt::format("{}{} --output_dir /tmp/{}", test_flags,
@@ -346,6 +374,15 @@ TEST_P(EdgesOfTasks, ASavedModelIsEvaluatedAndPredictsWithoutTheOtherSplits) {
   ASSERT_EQ(run(saved + "--input /tmp/lines.jsonl", "predict"), 0) << output_;
   const auto line = nlohmann::json::parse(output_, nullptr, false);
   EXPECT_TRUE(line.contains(GetParam().field)) << output_;
+  if (std::string(GetParam().name) != "squad_v2") return;
+  for (const char* file :
+       {"trained/eval_null_odds.json", "predicted-by-predict/predict_null_odds.json"}) {
+    EXPECT_EQ(json(file).size(), 3u) << file;
+  }
+  // The model's config.json says that a question may have no answer.
+  ASSERT_EQ(run(saved + "--input /tmp/lines.jsonl --null_score_diff_threshold=-1000", "predict"), 0)
+      << output_;
+  EXPECT_EQ(nlohmann::json::parse(output_, nullptr, false).value("answer", "none"), "") << output_;
 }
 
 // Files that pyarrow wrote in the format of the datasets library; they have the rows of the hub's.

@@ -149,6 +149,7 @@ TEST_F(GuideCommand, TrainsBertOnSquadFromShards) {
 }
 
 TEST_F(GuideCommand, TrainsBertOnMrpcFromAPickledFile) {
+  fs::create_directories(path("glue"));  // is not the data set, which the command does not name
   train_twice(kMrpc, "mrpc");
   expect_results("mrpc", "BertForSequenceClassification", {"eval_accuracy", "eval_f1"}, 6);
   const nlohmann::json config = json("mrpc/config.json");

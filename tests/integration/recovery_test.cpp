@@ -171,7 +171,7 @@ TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
     greater_is_better: true)"};
   expect_same_hash(job,
                    "evaluate.begin@5,worker=0;step.begin@7,worker=0,epoch=2;"
-                   "output.begin,worker=0,epoch=3",
+                   "best_model.loaded,worker=0,epoch=3;output.begin,worker=0,epoch=4",
                    reference(best));
   const auto evaluated_steps = [&](const char* output) {
     const auto found =
@@ -183,6 +183,12 @@ TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
     return steps;
   };
   EXPECT_EQ(evaluated_steps("up"), evaluated_steps("reference"));
+  // The last checkpoint has the weights and moments of the last step, not of the best model.
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_TRUE(testing::read_text(folder() / "up/checkpoint-8" / file) ==
+                testing::read_text(folder() / "reference/checkpoint-8" / file))
+        << file;
+  }
 }
 
 // Ctrl-C reaches all workers: none keeps the state in memory, so it is written.

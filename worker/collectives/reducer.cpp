@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "worker/collectives/sum.h"
 #include "worker/runtime/float_mode.h"
@@ -21,8 +22,14 @@ Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOp
   for (int stream = 0; stream < mesh.streams(); ++stream) {
     channels_.push_back(std::make_unique<Channel>(mesh, stream, split, options_));
   }
-  for (const auto& channel : channels_) {
-    channel->thread = std::thread([this, &channel = *channel] { communication_loop(channel); });
+  try {
+    for (const auto& channel : channels_) {
+      channel->thread = std::thread([this, &channel = *channel] { communication_loop(channel); });
+    }
+  } catch (const std::system_error& error) {
+    stop_threads();
+    throw Failure(ExitCode::kMemory,
+                  fmt::format("cannot start a communication thread: {}", error.code().message()));
   }
 }
 

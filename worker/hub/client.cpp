@@ -40,8 +40,8 @@ bool may_pass(const HttpResponse& response) {
       break;
   }
   const int status = response.head.status;
-  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
-         status == 504;
+  constexpr int kNotImplemented = 501;
+  return status == 408 || status == 429 || (status >= 500 && status != kNotImplemented);
 }
 
 bool is_missing_file(const HttpResponse& response) {

@@ -166,7 +166,7 @@ std::optional<DatasetFiles> find_cached(const DatasetRequest& request, const Hub
 DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& options) {
   const std::string& name = request.name;
   std::error_code ignored;
-  if (fs::is_directory(name, ignored)) {
+  if (request.may_be_directory && fs::is_directory(name, ignored)) {
     return parquet_files(find_parquet_splits(list_directory(name), request.config, name), name);
   }
   check_request({RepositoryType::kDataset, name}, request.revision,

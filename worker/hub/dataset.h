@@ -14,6 +14,7 @@ struct DatasetRequest {
   std::string name;               // a directory, "squad", "rajpurkar/squad"
   std::string config = {};        // "mrpc"; empty: the only one of the data set
   std::string revision = "main";  // a branch, a tag or a commit; unused for a directory
+  bool may_be_directory = true;   // false: the name is one of the hub
 };
 
 struct DatasetFiles {
@@ -25,7 +26,7 @@ struct DatasetFiles {
 };
 
 // Finds the files of a data set:
-// 1. in a directory of this path: CONFIG/SPLIT-00000-of-00001.parquet (parquet_splits.h);
+// 1. in a directory of this path, if it may be one: CONFIG/SPLIT-00000-of-00001.parquet (parquet_splits.h);
 // 2. in the cache of the datasets library, for the revision main: Arrow files;
 // 3. on the hub: the Parquet files of the revision's latest commit, downloaded into the cache if
 //    they are not there. Only the hub knows which files belong to a data set, so it is asked even

@@ -1,7 +1,11 @@
 #include "worker/runtime/thread_pool.h"
 
-#include <chrono>
+#include <fmt/format.h>
 
+#include <chrono>
+#include <system_error>
+
+#include "common/base/result.h"
 #include "common/host/binding.h"
 #include "worker/runtime/float_mode.h"
 
@@ -36,17 +40,26 @@ bool poll(Condition&& condition) {
 ThreadPool::ThreadPool(int threads, const std::vector<int>& cpus) {
   flush_denormals();
   const bool bind = cpus.size() == static_cast<std::size_t>(threads);
-  for (int thread = 1; thread < threads; ++thread) {
-    const int cpu = bind ? cpus[static_cast<std::size_t>(thread)] : kAnyCpu;
-    workers_.emplace_back([this, thread, cpu] {
-      // Runs unbound if the kernel refuses.
-      if (cpu != kAnyCpu) static_cast<void>(host::bind_thread({cpu}));
-      worker_loop(thread);
-    });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      const int cpu = bind ? cpus[static_cast<std::size_t>(thread)] : kAnyCpu;
+      workers_.emplace_back([this, thread, cpu] {
+        // Runs unbound if the kernel refuses.
+        if (cpu != kAnyCpu) static_cast<void>(host::bind_thread({cpu}));
+        worker_loop(thread);
+      });
+    }
+  } catch (const std::system_error& error) {
+    const int started = size();
+    stop();
+    throw Failure(ExitCode::kMemory, fmt::format("cannot start thread {} of {}: {}", started + 1,
+                                                 threads, error.code().message()));
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

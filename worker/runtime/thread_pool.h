@@ -16,7 +16,8 @@ namespace tilewright::runtime {
 class ThreadPool {
  public:
   // `threads` includes the calling thread, which must be the one that constructs the pool: 1 starts
-  // no thread. Sets the floating-point mode of all of them (float_mode.h).
+  // no thread. Sets the floating-point mode of all of them (float_mode.h). Throws Failure(kMemory) if
+  // the system refuses a thread.
   // `cpus`: if it has one CPU for each thread, thread i runs on cpus[i] only. The calling thread is
   // not bound, because threads that it starts later would inherit its mask; the CPU of thread 0 is
   // the one that the others leave to it.
@@ -57,6 +58,7 @@ class ThreadPool {
     void* object = nullptr;
   };
   void dispatch(std::int64_t tasks, Job job);
+  void stop();
   // Runs unclaimed tasks until there is none; returns how many it ran.
   std::int64_t run_tasks(int thread);
   void worker_loop(int thread);

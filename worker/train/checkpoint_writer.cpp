@@ -82,6 +82,8 @@ CheckpointOutcome CheckpointWriter::write(CheckpointRequest request) {
     outcome.removed = checkpoint::prune(request.output, request.keep, request.best_step);
   } catch (const Failure& failure) {
     outcome.prune_failure = failure;
+  } catch (const std::exception& error) {
+    outcome.prune_failure = Failure(ExitCode::kOutputUnavailable, error.what());
   }
   request.faults.hit("checkpoint.done");
   return outcome;

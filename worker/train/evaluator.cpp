@@ -43,9 +43,14 @@ void share_result(collectives::Mesh& mesh, MonotonicTime deadline, EvaluationRes
   }
   text = collectives::broadcast_string(mesh, 0, text, kMaxResultBytes, deadline);
   if (mesh.rank() == 0) return;
-  const nlohmann::json shared = nlohmann::json::from_msgpack(text);
-  result.metrics = shared.at("metrics").get<tasks::Metrics>();
-  result.loss = shared.at("loss").get<double>();
+  try {
+    const nlohmann::json shared = nlohmann::json::from_msgpack(text);
+    result.metrics = shared.at("metrics").get<tasks::Metrics>();
+    result.loss = shared.at("loss").get<double>();
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ExitCode::kPeerLost,
+                  fmt::format("rank 0 sent an invalid evaluation: {}", error.what()));
+  }
 }
 
 // log(sum of exp(logits)) of `count` logits with a distance of `stride`.

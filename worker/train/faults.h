@@ -33,7 +33,8 @@ inline constexpr std::string_view kFaultPoints[] = {
     "checkpoint.before_rename",
     "checkpoint.done",
     "evaluate.begin",
-    "evaluate.batch",  // before each batch of an evaluation
+    "evaluate.batch",     // before each batch of an evaluation
+    "best_model.loaded",  // by rank 0, the others have not got it
     "output.begin",
     "output.before_rename",
     "output.done",

@@ -7,6 +7,7 @@
 
 #include "common/contract/training_checks.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/model_config.h"
 #include "worker/hub/dataset.h"
 #include "worker/hub/model.h"
 #include "worker/tasks/registry.h"
@@ -21,6 +22,22 @@ std::string find_question_file(const TrainingSettings& settings) {
     return tasks::squad::holds_questions(file.path) ? std::string(file.path) : "";
   }
   return "";
+}
+
+std::string find_model_task(const TrainingArguments& arguments, const hub::HubOptions& options) {
+  TrainingSettings settings = arguments.settings();
+  resolve_actions(arguments, settings);
+  const std::string& name =
+      settings.config_name.empty() ? settings.model_name_or_path : settings.config_name;
+  const bool needed = !settings.do_train && (settings.do_eval || settings.do_predict) &&
+                      settings.task_name.empty() && settings.dataset_name.empty() &&
+                      own_file_flag(settings).empty();
+  if (!needed || name.empty()) return "";
+  return checkpoint::read_finetuning_task(
+      hub::resolve_model({.name_or_path = name,
+                          .revision = settings.model_revision,
+                          .parts = {.config = true, .tokenizer = false, .weights = false}},
+                         options));
 }
 
 void resolve_model_names(Settings& settings, const hub::HubOptions& options) {
@@ -53,8 +70,10 @@ std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settin
   const bool has_files = !settings.data_dir.empty() || !settings.train_file.empty() ||
                          !settings.validation_file.empty() || !settings.test_file.empty();
   if (settings.dataset_name.empty() && has_files) return nullptr;
+  // The user has not named a directory that happens to have the name of the task's data set.
   hub::DatasetRequest request{.name = settings.dataset_name,
-                              .config = settings.dataset_config_name};
+                              .config = settings.dataset_config_name,
+                              .may_be_directory = !settings.dataset_name.empty()};
   const bool answers_questions =
       tasks::find_task(settings.task_name)->head() == nn::Head::kQuestionAnswering;
   if (request.name.empty()) request.name = answers_questions ? settings.task_name : "glue";

@@ -14,6 +14,10 @@ namespace tilewright::train {
 // tasks::squad::holds_questions()) and no flag names the task or data set; else empty.
 std::string find_question_file(const TrainingSettings& settings);
 
+// finetuning_task in the config.json of the model or of config_name, which may be names on the hub;
+// empty unless it is the task of an evaluation or a prediction. Failures as resolve_model_names().
+std::string find_model_task(const TrainingArguments& arguments, const hub::HubOptions& options);
+
 // Replaces the names in model_name_or_path, config_name and tokenizer_name by directories, from the
 // cache or the hub. Failures have kModel, kHubUnavailable or those of the cache.
 void resolve_model_names(Settings& settings, const hub::HubOptions& options);

@@ -92,14 +92,15 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   job.model = checkpoint::read_model_config(config);
   if (std::filesystem::is_directory(config)) config /= model_files::kConfig;
   nn::EncoderConfig& encoder = job.model.encoder;
-  job.task = sources.task != nullptr
-                 ? std::move(sources.task)
-                 : tasks::make_task({.name = settings.task_name,
-                                     .train_file = settings.train_file,
-                                     .validation_file = settings.validation_file,
-                                     .test_file = settings.test_file,
-                                     .model_labels = job.model.labels,
-                                     .tables = std::move(sources.tables)});
+  job.task =
+      sources.task != nullptr
+          ? std::move(sources.task)
+          : tasks::make_task({.name = settings.task_name,
+                              .train_file = settings.train_file,
+                              .validation_file = settings.do_eval ? settings.validation_file : "",
+                              .test_file = settings.do_predict ? settings.test_file : "",
+                              .model_labels = job.model.labels,
+                              .tables = std::move(sources.tables)});
   if ((settings.do_train && job.task->parts(tasks::Split::kTrain) == 0) ||
       (settings.do_eval && job.task->parts(tasks::Split::kDev) == 0)) {
     throw Failure(ExitCode::kUsage,

@@ -92,14 +92,17 @@ void parse_lines(std::string_view input, const std::string& name, std::string_vi
   }
 }
 
-// The GLUE task that the model was trained for, from --task_name or config.json; nullptr: unknown, as
-// for a model of the user's own files.
-const TaskDescription* task_of_model(const Settings& settings) {
+// The task that the model was trained for, from --task_name or config.json; empty or nullptr: unknown,
+// as for a model of the user's own files. The description is that of a GLUE task.
+std::string task_name_of_model(const Settings& settings) {
   const std::string& directory =
       settings.config_name.empty() ? settings.model_name_or_path : settings.config_name;
-  const std::string name =
-      known_task(settings.task_name.empty() ? checkpoint::read_finetuning_task(directory)
-                                            : settings.task_name);
+  return known_task(settings.task_name.empty() ? checkpoint::read_finetuning_task(directory)
+                                               : settings.task_name);
+}
+
+const TaskDescription* task_of_model(const Settings& settings) {
+  const std::string name = task_name_of_model(settings);
   for (const TaskDescription& task : task_descriptions()) {
     if (task.name == name) return &task;
   }
@@ -294,6 +297,10 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
   const bool questions = answers_questions(config);
   // The default of run_qa.py.
   if (questions && !arguments.is_set("max_seq_length")) settings.max_seq_length = 384;
+  if (questions && !arguments.is_set("version_2_with_negative")) {
+    settings.version_2_with_negative =
+        task_name_of_model(settings) == question_answering_task(true);
+  }
   std::unique_ptr<const tasks::Task> task;
   if (questions) {
     tasks::squad::ExamplesBuilder builder(name);

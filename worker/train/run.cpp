@@ -46,9 +46,14 @@ std::string run_on_rank0(collectives::Mesh& mesh, const std::function<std::strin
   const std::string text = collectives::broadcast_string(
       mesh, 0, outcome.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
       kMaxCollectiveBytes, collective_deadline());
-  outcome = nlohmann::json::parse(text);
-  if (!outcome.contains("error")) return outcome.at("result");
-  throw Failure(static_cast<ExitCode>(outcome.at("code").get<int>()), outcome.at("error"));
+  try {
+    outcome = nlohmann::json::parse(text);
+    if (!outcome.contains("error")) return outcome.at("result");
+    throw Failure(static_cast<ExitCode>(outcome.at("code").get<int>()), outcome.at("error"));
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ExitCode::kPeerLost,
+                  fmt::format("rank 0 sent an invalid result: {}", error.what()));
+  }
 }
 
 // Whether a failure ends only the membership epoch: a peer was lost, or a newer process writes to
@@ -129,13 +134,13 @@ class TrainingRun {
         session_(session),
         log_(log),
         arguments_(arguments),
-        settings_(
-            make_settings(arguments, {.world = options.default_world_size,
-                                      .virtual_shards = options.default_virtual_shards,
-                                      .has_bf16 = has_bf16(options.isas),
-                                      .model_task = checkpoint::read_finetuning_task(
-                                          arguments.settings().model_name_or_path),
-                                      .question_file = find_question_file(arguments.settings())})),
+        settings_(make_settings(
+            arguments,
+            {.world = options.default_world_size,
+             .virtual_shards = options.default_virtual_shards,
+             .has_bf16 = has_bf16(options.isas),
+             .model_task = find_model_task(arguments, hub_options(arguments, options, log)),
+             .question_file = find_question_file(arguments.settings())})),
         faults_(Faults::parse(options.fault).or_throw()) {
     if (options.metrics_address) {
       exposition_ =
@@ -539,13 +544,21 @@ class TrainingRun {
       reporter.add_evaluation(evaluations.back());
       if (mesh.rank() == 0) log_.info("{}", results_line(evaluations.back()));
     }
-    if (mesh.rank() == 0) {
-      const std::int64_t limit = settings_.max_eval_samples;
+    if (mesh.rank() == 0) log_baselines();
+    return evaluations;
+  }
+
+  // Their training rows are read for nothing else, perhaps for the first time: rows that are missing
+  // or wrong must not cost the results.
+  void log_baselines() {
+    const std::int64_t limit = settings_.max_eval_samples;
+    try {
       const auto baselines =
           job_.task->baselines(settings_.data_dir, limit > 0 ? static_cast<std::size_t>(limit) : 0);
       if (!baselines.empty()) log_.info("{}", baselines_line(baselines));
+    } catch (const Failure& failure) {
+      log_.warn("no baselines: {}", failure.what());
     }
-    return evaluations;
   }
 
   std::vector<EvaluationResult> predict(collectives::Mesh& mesh, ProgressReporter& reporter) {

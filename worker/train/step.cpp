@@ -142,10 +142,8 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
   model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
   compute_seconds_ += in_seconds(monotonic_now() - begin);
   const std::int64_t end = stop_index_ + 1 + static_cast<std::int64_t>(costs_.size());
-  for (float* gradient : sink.groups) {
-    gradient[stop_index_] = stop_value_;
-    std::fill(gradient + stop_index_ + 1, gradient + end, 0.0f);
-  }
+  for (float* gradient : sink.groups) std::fill(gradient + stop_index_, gradient + end, 0.0f);
+  if (last && stop_requested_ && stop_requested_()) sink.groups.front()[stop_index_] = 1;
   if (last && job_.settings.rebalance_shards) {
     sink.groups.front()[stop_index_ + 1 + rank_] = static_cast<float>(compute_seconds_);
   }
@@ -225,7 +223,8 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
 template <typename Activation>
 StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::Mesh& mesh,
                                          collectives::Reducer& reducer,
-                                         std::span<const Range> split, bool stop_requested) {
+                                         std::span<const Range> split,
+                                         const std::function<bool()>& stop_requested) {
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
@@ -234,7 +233,7 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   // The stop request is one more element of the gradient: all workers get the same sum, so all stop
   // after the same step.
   stop_index_ = model_.gradient_count(touched_.R());
-  stop_value_ = stop_requested ? 1.0f : 0.0f;
+  stop_requested_ = stop_requested;
   rank_ = mesh.rank();
   compute_seconds_ = 0;
   costs_.assign(split.size(), {});

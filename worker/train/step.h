@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -38,12 +39,13 @@ class TrainingStep {
   void reserve_gradients(std::size_t buffers);
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
-  // reducer. `stop_requested`: this worker asks to stop after the step; the report's stop_requested
-  // is the same on all workers. Throws Failure(kPeerLost) before anything of the step has changed
-  // weights or moments, and Failure(kDiverged) if the loss or the norm of the gradient is not
-  // finite. Both are sums over all workers, so all throw in the same step.
+  // reducer. `stop_requested`, called at the end of backward: whether this worker asks to stop after
+  // the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost)
+  // before anything of the step has changed weights or moments, and Failure(kDiverged) if the loss or
+  // the norm of the gradient is not finite. Both are sums over all workers, so all throw in the same
+  // step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
-                 std::span<const Range> split, bool stop_requested);
+                 std::span<const Range> split, const std::function<bool()>& stop_requested);
 
   // Of the last step, by rank; the same on all ranks.
   const std::vector<RankCost>& costs() const { return costs_; }
@@ -90,8 +92,8 @@ class TrainingStep {
   // The elements of the gradient behind the loss: the sum of the stop requests (1 or 0), then the
   // seconds that each rank has computed. Only that rank has another number than 0 there, so the sum
   // is exact.
-  float stop_value_ = 0;
   std::int64_t stop_index_ = 0;
+  std::function<bool()> stop_requested_;
   int rank_ = 0;
   double compute_seconds_ = 0;
   std::vector<RankCost> costs_;

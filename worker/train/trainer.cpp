@@ -318,9 +318,9 @@ class TypedTrainer final : public Trainer {
       finish_step(mesh, hooks, meter);
       if (state_.step() == job_.schedule.total_steps) return Outcome::kComplete;
       if (stop) return Outcome::kStopped;
-      stop = hooks.stop_requested && hooks.stop_requested();
       state_.begin_step();
-      const StepReport report = step_->run(state_.step(), mesh, *reducer, balancer.split(), stop);
+      const StepReport report =
+          step_->run(state_.step(), mesh, *reducer, balancer.split(), hooks.stop_requested);
       state_.add(report);
       stop = report.stop_requested;
       // All workers have the same weights and come to the same result.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -27,7 +28,8 @@ constexpr std::uint64_t kReservedBytes = std::uint64_t{256} << 20;
 
 // Stages of TrainingPosition.
 constexpr int kEvaluated = 1;        // the evaluation that is due at the step has been made
-constexpr int kBestModelLoaded = 2;  // the weights are those of the best model
+constexpr int kMomentsUnused = 2;    // the moments may have other values
+constexpr int kBestModelLoaded = 3;  // the weights are those of the best model
 
 nlohmann::json to_json(const checkpoint::TrainerState& state) {
   return {
@@ -96,6 +98,23 @@ bool has_evaluation_of_step(const checkpoint::TrainerState& state) {
 }
 
 std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable_bytes(values); }
+
+// Calls body(piece) for consecutive pieces of `values`. Each one is sent with a deadline of its
+// own, because the time for all of a state grows with its size and the number of workers.
+template <typename Body>
+void for_pieces(std::span<float> values, Body&& body) {
+  constexpr std::size_t kPiece = std::size_t{16} << 20;
+  for (std::size_t begin = 0; begin < values.size(); begin += kPiece) {
+    body(values.subspan(begin, std::min(kPiece, values.size() - begin)));
+  }
+}
+
+// From rank 0 to all. Collective.
+void broadcast_values(collectives::Mesh& mesh, std::span<float> values) {
+  for_pieces(values, [&](std::span<float> piece) {
+    collectives::broadcast(mesh, 0, bytes_of(piece), collective_deadline());
+  });
+}
 
 }  // namespace
 
@@ -200,6 +219,7 @@ template <typename Activation>
 elastic::TrainingPosition TrainingState<Activation>::position() const {
   if (!complete_) return {};
   if (best_model_loaded_) return {state_.global_step, kBestModelLoaded};
+  if (moments_unused_) return {state_.global_step, kMomentsUnused};
   const bool evaluated = state_.global_step > 0 && evaluated_step_ == state_.global_step;
   return {state_.global_step, evaluated ? kEvaluated : 0};
 }
@@ -216,6 +236,7 @@ std::string TrainingState<Activation>::progress() const {
                               {"last_grad_norm", last_report_.grad_norm},
                               {"last_learning_rate", last_report_.learning_rate},
                               {"evaluated_step", evaluated_step_},
+                              {"moments_unused", moments_unused_},
                               {"best_model_loaded", best_model_loaded_},
                               {"train_seconds", train_seconds_},
                               {"save_step", save_step_},
@@ -237,6 +258,7 @@ void TrainingState<Activation>::set_progress(const std::string& text) {
     json.at("last_grad_norm").get_to(last_report_.grad_norm);
     json.at("last_learning_rate").get_to(last_report_.learning_rate);
     json.at("evaluated_step").get_to(evaluated_step_);
+    json.at("moments_unused").get_to(moments_unused_);
     json.at("best_model_loaded").get_to(best_model_loaded_);
     json.at("train_seconds").get_to(train_seconds_);
     json.at("save_step").get_to(save_step_);
@@ -282,7 +304,6 @@ Restored TrainingState<Activation>::restore(collectives::Mesh& mesh, const Resto
 template <typename Activation>
 bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
                                                      const RestoreFrom& from) {
-  const MonotonicTime deadline = collective_deadline();
   const bool has_memory = from.agreement.source == elastic::StateSource::kCheckpoint;
   const bool is_rank0 = mesh.rank() == 0;
   // A checkpoint is verified before it changes anything, so what is in memory stays complete.
@@ -294,13 +315,13 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
   if (loaded) {
     count_lost_steps(from);
     evaluated_step_ = has_evaluation_of_step(state_) ? state_.global_step : 0;
-    best_model_loaded_ = false;
+    moments_unused_ = best_model_loaded_ = false;
     loss_sum_ = 0;
     loss_count_ = 0;
     save_step_ = 0;
   }
   const std::string text = collectives::broadcast_string(
-      mesh, 0, loaded ? progress() : std::string(), kMaxStateBytes, deadline);
+      mesh, 0, loaded ? progress() : std::string(), kMaxStateBytes, collective_deadline());
   if (text.empty() && has_memory) return false;
   complete_ = false;
   if (text.empty()) {
@@ -308,14 +329,14 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
     loss_sum_ = 0;
     loss_count_ = 0;
     evaluated_step_ = 0;
-    best_model_loaded_ = false;
+    moments_unused_ = best_model_loaded_ = false;
     save_step_ = 0;
     last_checkpoint_step_ = -1;
   } else {
     if (!is_rank0) set_progress(text);
-    collectives::broadcast(mesh, 0, bytes_of(model_.parameters()), deadline);
-    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg()), deadline);
-    collectives::broadcast(mesh, 0, bytes_of(optimizer_.exp_avg_sq()), deadline);
+    broadcast_values(mesh, model_.parameters());
+    broadcast_values(mesh, optimizer_.exp_avg());
+    broadcast_values(mesh, optimizer_.exp_avg_sq());
     last_checkpoint_step_ = state_.global_step;
   }
   model_.pack_weights();
@@ -325,7 +346,6 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
 template <typename Activation>
 std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
                                                             const RestoreFrom& from) {
-  const MonotonicTime deadline = collective_deadline();
   const elastic::StateAgreement& agreement = from.agreement;
   // A checkpoint that could not be read is written again.
   last_checkpoint_step_ = std::min(agreement.checkpoint_step, agreement.position.step);
@@ -345,13 +365,15 @@ std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& m
   if (receives) complete_ = false;
   const std::string text = collectives::broadcast_string(mesh, agreement.senders.front(),
                                                          receives ? std::string() : progress(),
-                                                         kMaxStateBytes, deadline);
+                                                         kMaxStateBytes, collective_deadline());
   if (receives) set_progress(text);
   std::int64_t bytes = 0;
   for (const std::span<float> values :
        {model_.parameters(), optimizer_.exp_avg(), optimizer_.exp_avg_sq()}) {
-    collectives::copy_bytes(mesh, agreement.senders, agreement.receivers, bytes_of(values),
-                            deadline);
+    for_pieces(values, [&](std::span<float> piece) {
+      collectives::copy_bytes(mesh, agreement.senders, agreement.receivers, bytes_of(piece),
+                              collective_deadline());
+    });
     bytes += static_cast<std::int64_t>(values.size_bytes());
     faults_.hit("state.transfer");
   }
@@ -473,27 +495,30 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   // The last weights are the best, or no evaluation had a number for the metric.
   if (step == state_.global_step || step == 0) return state_.global_step;
   if (best_model_loaded_) return step;
-  std::int64_t loaded = step;
+  std::optional<std::filesystem::path> path;
   if (mesh.rank() == 0) {
-    finish_checkpoint(kCheckpointTimeout);  // perhaps that of the best model
-    if (const auto path = best_checkpoint()) {
-      checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
-      model_.pack_weights();
-      best_model_loaded_ = true;
-    } else {
-      loaded = state_.global_step;
+    finish_checkpoint(kCheckpointTimeout);  // that of the last step, perhaps of the best model
+    path = best_checkpoint();
+    if (!path) {
       log_.warn(
           "the checkpoint of the best model, of step {}, is missing; the model is that of the last "
           "step",
           step);
     }
   }
-  const MonotonicTime deadline = collective_deadline();
-  // No step needs the moments any more. The weights stay complete until all have arrived.
+  const std::string found = collectives::broadcast_string(mesh, 0, path ? path->string() : "",
+                                                          PATH_MAX, collective_deadline());
+  if (found.empty()) return state_.global_step;
+  // From here on no step and no checkpoint needs the moments.
+  moments_unused_ = true;
+  if (mesh.rank() == 0) {
+    checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
+    faults_.hit("best_model.loaded");
+  }
+  // The weights stay complete until all have arrived.
   const std::span<float> received = mesh.rank() == 0 ? model_.parameters() : optimizer_.exp_avg();
-  collectives::broadcast(mesh, 0, bytes_of(received), deadline);
-  if (mesh.rank() == 0) return loaded;
-  std::ranges::copy(received, model_.parameters().begin());
+  broadcast_values(mesh, received);
+  if (mesh.rank() != 0) std::ranges::copy(received, model_.parameters().begin());
   model_.pack_weights();
   best_model_loaded_ = true;
   return step;
@@ -530,7 +555,7 @@ const checkpoint::OutputWriter& TrainingState<Activation>::output() const {
 template <typename Activation>
 bool TrainingState<Activation>::save_due(MonotonicTime now) const {
   const std::int64_t newest = newest_checkpoint_step();
-  if (state_.global_step <= newest) return false;
+  if (!can_save() || state_.global_step <= newest) return false;
   // The worker that began it was lost, or not the writer any more.
   const bool missed = save_step_ > std::max(newest, attempted_save_step_) &&
                       state_.global_step < job_.schedule.total_steps;

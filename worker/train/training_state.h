@@ -69,8 +69,9 @@ class TrainingState {
   // The position of the state in memory. Between steps it is complete; while it is received it
   // counts as none.
   elastic::TrainingPosition position() const;
-  // Whether a checkpoint can be written: the weights are those of step(), not of the best model.
-  bool can_save() const { return complete_ && !best_model_loaded_; }
+  // Whether a checkpoint can be written: weights and moments are those of step(), and load_best_model()
+  // has not begun to replace them.
+  bool can_save() const { return complete_ && !moments_unused_; }
   // The weights are not those of step() any more: the state is not complete until restore().
   void invalidate() { complete_ = false; }
   // Brings all workers to the same state. With a state in memory (`from.agreement`) those that have
@@ -96,7 +97,7 @@ class TrainingState {
   // metric_for_best_model says so. Throws Failure(kUsage) if the evaluation lacks that metric.
   void add_evaluation(const EvaluationResult& evaluation);
   // With load_best_model_at_end: brings the weights of the best evaluation to all workers. Returns
-  // its step on rank 0. If its checkpoint is missing, warns and leaves the weights of the last step,
+  // its step. If its checkpoint is missing, warns and leaves the weights of the last step,
   // as Hugging Face's Trainer does. Collective.
   std::int64_t load_best_model(collectives::Mesh& mesh);
   // Whether save_strategy asks for a checkpoint at the current step; the same on all workers, apart
@@ -201,6 +202,7 @@ class TrainingState {
   bool complete_ = false;            // weights, moments and trainer state belong together
   std::int64_t attempted_step_ = 0;  // completed or begun
   std::int64_t evaluated_step_ = 0;  // of the last evaluation; 0: none
+  bool moments_unused_ = false;      // the moments may have other values
   bool best_model_loaded_ = false;   // the weights are those of the best model
   RecoveryCounts counts_;
   double train_seconds_ = 0;

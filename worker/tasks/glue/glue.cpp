@@ -38,6 +38,7 @@ class GlueTask : public sentences::SentenceTask {
                      in_model_order(to_strings(description.label_names), options.model_labels),
                      description.sentences.size() == 2, description.metrics),
         description_(description),
+        tables_(options.tables),
         open_rows_(options.open_rows) {
     for (const std::string_view label : description.label_names) {
       const auto found = std::find(label_names().begin(), label_names().end(), label);
@@ -89,6 +90,7 @@ class GlueTask : public sentences::SentenceTask {
   bool has_rows(const DataPart& part, const std::filesystem::path& data_dir) const override {
     if (files(part.split).empty()) return false;
     std::error_code ignored;
+    if (tables_ != nullptr) return tables_->has(part);
     return open_rows_ || std::filesystem::exists(path_of(part, data_dir), ignored);
   }
 
@@ -236,6 +238,7 @@ class GlueTask : public sentences::SentenceTask {
   }
 
   const TaskDescription& description_;  // in the constant list of tasks
+  const std::shared_ptr<const DataTables> tables_;
   const RowOpener open_rows_;
   std::vector<std::int32_t> ids_;  // of the description's labels, in the task's order
 };

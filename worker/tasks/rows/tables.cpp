@@ -68,7 +68,7 @@ class TableRows : public RowSource {
   std::string name() const override { return tables_.front().path().string(); }
   std::string location() const override {
     const std::size_t table = std::min(table_, tables_.size() - 1);
-    return fmt::format("{}: row {}", tables_[table].path().string(), row_);
+    return fmt::format("{}: row {}", tables_[table].path().string(), row_ + 1);
   }
 
  private:

@@ -104,11 +104,11 @@ TEST_F(Download, VerifiesSmallFilesByTheirGitObjectId) {
 }
 
 TEST_F(Download, RetriesServerErrorsAndBrokenConnections) {
-  server_.add_fault({.kind = Fault::kStatus, .target = "config.json", .status = 502});
+  server_.add_fault({.kind = Fault::kStatus, .target = "config.json", .status = 520});
   server_.add_fault({.kind = Fault::kReset, .target = "vocab.txt", .times = 2});
   server_.add_fault({.kind = Fault::kStatus, .method = "GET", .target = "/blob/", .status = 503});
   expect_weights();
-  EXPECT_TRUE(reported("answers 502; attempt 2 of 5"));
+  EXPECT_TRUE(reported("answers 520; attempt 2 of 5"));
 }
 
 TEST_F(Download, GivesUpAfterTheLastAttempt) {

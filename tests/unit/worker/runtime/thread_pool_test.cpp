@@ -1,13 +1,18 @@
 #include "worker/runtime/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "common/base/result.h"
 #include "common/host/binding.h"
 
 namespace tilewright::runtime {
@@ -23,6 +28,26 @@ TEST(ThreadPool, RunsEveryTaskOnceForAnyNumberOfThreads) {
       for (const auto& count : runs) EXPECT_EQ(count, 1);
     }
   }
+}
+
+// The address space holds the stacks of some threads only.
+TEST(ThreadPoolDeathTest, SaysThatAThreadCannotStart) {
+  const auto construct = [] {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t used = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+    const rlimit limit{used + (rlim_t{64} << 20), RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+    try {
+      const ThreadPool pool(1000);
+    } catch (const Failure& failure) {
+      std::fputs(failure.what(), stderr);
+      _exit(static_cast<int>(failure.code()));
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(construct(), ::testing::ExitedWithCode(static_cast<int>(ExitCode::kMemory)),
+              "cannot start thread [0-9]+ of 1000: ");
 }
 
 TEST(ThreadPool, GivesConcurrentTasksDifferentThreadIndices) {

@@ -312,6 +312,14 @@ TEST(Glue, MnliHasTwoDevAndTwoTestFiles) {
   EXPECT_EQ(task->file_name({Split::kTest, 1}), "test_mismatched.tsv");
 }
 
+TEST(Glue, TablesWithoutTrainingRowsHaveNoBaselines) {
+  const auto tables = std::make_shared<DataTables>(
+      "glue/mrpc", DataTables::Format::kParquet,
+      DataTables::Splits{{"validation", {"validation-00000-of-00001.parquet"}}});
+  const auto task = make_task({.name = "mrpc", .tables = tables});
+  EXPECT_TRUE(task->baselines("", 0).empty());
+}
+
 TEST(Glue, AxHasATestSplitOnly) {
   const auto task = find_task("ax");
   EXPECT_EQ(task->parts(Split::kTrain), 0U);

@@ -387,6 +387,21 @@ TEST_F(MemoryTest, AStateReceivedInPartIsNone) {
   EXPECT_LE(c->trainer->recovery_counts().steps_lost, 1);
 }
 
+// Also if it is asked for while a step runs, which then is the last one.
+TEST_F(MemoryTest, StopsAfterTheStepInWhichItIsAsked) {
+  const auto one = make_worker();
+  const std::filesystem::path signal = directory_.path() / "signal";
+  std::ofstream(signal) << "pending";
+  one->faults = Faults::parse("step.begin@2,once=" + signal.string() + ",delay=1").value();
+  const auto mesh = collectives::Mesh::single_rank();
+  one->trainer->begin_epoch(*mesh);
+  one->trainer->restore(*mesh, {});
+  TrainerHooks hooks;
+  hooks.stop_requested = [&] { return !std::filesystem::exists(signal); };
+  EXPECT_EQ(one->trainer->train(*mesh, hooks), Outcome::kStopped);
+  EXPECT_EQ(one->trainer->step(), 3) << "steps are counted from 0 in faults";
+}
+
 // The mesh breaks during a step: nothing of it is in the state.
 TEST_F(MemoryTest, ABrokenStepChangesNothing) {
   const std::vector<float> expected = undisturbed();
