@@ -478,6 +478,7 @@ class Report:
     def run(self, parts, folder):
         for part in parts:
             getattr(self, part)(folder)
+            self.result.setdefault("versions", {})[part] = support.worker_version(self.args.worker)
         if len(set(self.runs.values())) != 1:
             self.failures.append("the SHA-256 differ")
 
@@ -527,7 +528,7 @@ def main():
                         help="the others are kept from the results file")
     args = parser.parse_args()
     results = support.read_json(args.out, {})
-    results.update({"cpu": support.cpu_name(), "version": support.worker_version(args.worker)})
+    results["cpu"] = support.cpu_name()
     failed = False
     for name in args.tasks:
         task = TASKS[name]
