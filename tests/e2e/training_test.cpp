@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <regex>
 #include <thread>
 
 #include "tests/e2e/training_job.h"
@@ -20,7 +21,7 @@ json two_workers() {
   json& spec = job["spec"];
   spec["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", 2}, {"maxRestarts", 3}};
   spec["worker"]["replicas"] = 2;
-  spec["trainer"].update({{"max_steps", 40}, {"save_steps", 8}, {"logging_steps", 2}});
+  spec["trainer"].update({{"max_steps", 40}, {"save_steps", 8}, {"logging_steps", 1}});
   return job;
 }
 
@@ -31,6 +32,21 @@ class TrainingOnACluster : public testing::TrainingJobTest {
   // The hash of `tilewright up` on this machine.
   std::string hash_of_local_run() const {
     return TrainingJobTest::hash_of_local_run(two_workers());
+  }
+  // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed at
+  // most one step again.
+  void expect_state_kept() const {
+    const std::string log = kubectl_ok({"logs", "mrpc-worker-0"});
+    EXPECT_THAT(log, Not(HasSubstr("resuming from")));
+    EXPECT_THAT(log, HasSubstr("worker 1 joined"));
+    const std::regex line("info step +([0-9]+)/40 ");
+    int last = 0;
+    for (std::sregex_iterator at(log.begin(), log.end(), line), end; at != end; ++at) {
+      const int step = std::stoi((*at)[1]);
+      EXPECT_GE(step, last) << log;
+      last = step;
+    }
+    EXPECT_EQ(last, 40) << log;
   }
 };
 
@@ -91,6 +107,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAPodIsDeleted) {
   EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
   EXPECT_EQ(status["restarts"]["program"], 0);
   EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
+  expect_state_kept();
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
@@ -115,6 +132,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAProcessIsKilled) {
   EXPECT_EQ(status["failures"][0]["signal"], 9);
   EXPECT_EQ(status["failures"][0]["index"], 1);
   EXPECT_EQ(status["failures"][0]["rank"], 1) << "the socket closes before the pod fails";
+  expect_state_kept();
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 

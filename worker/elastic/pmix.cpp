@@ -5,7 +5,9 @@
 #include <pmix.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -19,6 +21,12 @@ constexpr std::size_t kMaxText = 2000;
 
 Failure problem(const std::string& what) {
   return {ExitCode::kPeerLost, "the launcher's process manager (PMIx) " + what};
+}
+
+// At least 1: 0 is no limit.
+int seconds_until(MonotonicTime deadline) {
+  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - monotonic_now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 1, 1'000'000));
 }
 
 // The functions of the library. It stays loaded, because its threads may run until the end.
@@ -108,7 +116,13 @@ class Pmix : public ProcessManager {
     pmix_proc_t rank0 = self_;
     rank0.rank = 0;
     pmix_value_t* value = nullptr;
-    check(library_.get(&rank0, kKey, nullptr, 0, &value), "has no value of rank 0");
+    // Rank 0 may be lost since the fence.
+    pmix_info_t limit;
+    std::memset(&limit, 0, sizeof limit);
+    std::memcpy(limit.key, PMIX_TIMEOUT, sizeof PMIX_TIMEOUT);
+    limit.value.type = PMIX_INT;
+    limit.value.data.integer = seconds_until(wait.deadline);
+    check(library_.get(&rank0, kKey, &limit, 1, &value), "has no value of rank 0");
     if (value == nullptr || value->type != PMIX_STRING || value->data.string == nullptr) {
       throw problem("has no text of rank 0");
     }
