@@ -205,7 +205,7 @@ TEST_F(MpiTraining, ResumesFromTheCheckpointOfARunThatWasKilled) {
   const std::string expected = reference();
   const Words options = {"-f", hostfile(), "-n", "2", "-ppn", "1"};
   Words killed = options;
-  killed.insert(killed.end(), {"-genv", "TILEWRIGHT_FAULT=step.after_exchange@5,worker=1"});
+  killed.insert(killed.end(), {"-genv", "TILEWRIGHT_FAULT=checkpoint.done,worker=0"});
   EXPECT_NE(launch(kHydra, killed, "resumed"), 0);
   EXPECT_EQ(hash_of(kHydra, options, "resumed"), expected);
   EXPECT_THAT(output_, HasSubstr("resuming from"));
