@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "common/base/exit_codes.h"
 #include "tests/integration/hub_fixture.h"
@@ -252,6 +254,67 @@ TEST_F(GuideCommand, PredictsBothTestPartsOfMnli) {
   }
   EXPECT_FALSE(fs::exists(path("out/eval_results.json")));
   EXPECT_FALSE(fs::exists(path("out/model.safetensors")));
+  // The diagnostic pairs, which only a model of mnli predicts.
+  ASSERT_EQ(run("--model_name_or_path mnli --task_name ax --do_predict --output_dir /tmp/ax"), 0)
+      << output_;
+  EXPECT_THAT(testing::read_text(path("ax/AX.tsv")),
+              ::testing::MatchesRegex("index\tprediction\n([0-7]\t(entailment|neutral|"
+                                      "contradiction)\n){8}"));
+}
+
+struct GlueByName {
+  const char* task;
+  std::map<std::string, std::string> id2label;
+  const char* metric;
+  const char* submission;
+};
+
+void PrintTo(const GlueByName& task, std::ostream* out) { *out << task.task; }
+
+class GlueTaskByName : public GuideCommand, public ::testing::WithParamInterface<GlueByName> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Tasks, GlueTaskByName,
+    ::testing::Values(
+        GlueByName{
+            "cola", {{"0", "unacceptable"}, {"1", "acceptable"}}, "matthews_correlation", "CoLA"},
+        GlueByName{"sst2", {{"0", "negative"}, {"1", "positive"}}, "accuracy", "SST-2"},
+        GlueByName{"qnli", {{"0", "entailment"}, {"1", "not_entailment"}}, "accuracy", "QNLI"},
+        GlueByName{"rte", {{"0", "entailment"}, {"1", "not_entailment"}}, "accuracy", "RTE"},
+        GlueByName{"wnli", {{"0", "not_entailment"}, {"1", "entailment"}}, "accuracy", "WNLI"}),
+    [](const auto& tested) { return std::string(tested.param.task); });
+
+TEST_P(GlueTaskByName, TrainsEvaluatesAndPredicts) {
+  const std::string task = GetParam().task;
+  ASSERT_EQ(run("--model_name_or_path bert-base-cased --task_name " + task +
+                " --do_train --do_eval --do_predict --num_train_epochs 1 --output_dir /tmp/out"),
+            0)
+      << output_;
+  EXPECT_EQ(json("out/config.json").at("id2label"), nlohmann::json(GetParam().id2label));
+  const nlohmann::json results = json("out/all_results.json");
+  EXPECT_TRUE(results.contains(std::string("eval_") + GetParam().metric)) << results;
+  EXPECT_EQ(results.at("train_samples"), 40);
+  EXPECT_EQ(results.at("eval_samples"), 8);
+  const auto rows = [&](const std::string& file) {
+    return std::ranges::count(testing::read_text(path("out/" + file)), '\n');
+  };
+  EXPECT_EQ(rows("predict_results_" + task + ".txt"), 9);
+  EXPECT_EQ(rows(GetParam().submission + std::string(".tsv")), 9);
+}
+
+// The command of the guides with the other SQuAD.
+TEST_F(GuideCommand, TrainsDistilBertOnQuestionsWithoutAnswers) {
+  std::string line = kDistilBertSquad;
+  const std::string name = "--dataset_name squad";
+  line.replace(line.find(name), name.size(), name + "_v2 --version_2_with_negative");
+  train_twice(line.c_str(), "debug_squad");
+  expect_results("debug_squad", "DistilBertForQuestionAnswering",
+                 {"eval_exact", "eval_f1", "eval_HasAns_exact", "eval_HasAns_f1",
+                  "eval_NoAns_exact", "eval_NoAns_f1", "eval_best_exact", "eval_best_f1"},
+                 1);
+  EXPECT_EQ(json("debug_squad/all_results.json").at("eval_NoAns_total"), 3);
+  EXPECT_EQ(json("debug_squad/eval_null_odds.json").size(), 8u);
+  EXPECT_EQ(json("debug_squad/config.json").at("finetuning_task"), "squad_v2");
 }
 
 TEST_F(GuideCommand, EvaluatesASavedQuestionAnsweringModel) {

@@ -30,6 +30,7 @@ inline std::unique_ptr<HubServer> make_hub() {
   hub->add_alias(model, "distilbert-base-uncased", "distilbert/distilbert-base-uncased");
   hub->add_alias(model, "bert-base-cased", "google-bert/bert-base-cased");
   hub->add_alias(dataset, "squad", "rajpurkar/squad");
+  hub->add_alias(dataset, "squad_v2", "rajpurkar/squad_v2");
   hub->add_alias(dataset, "glue", "nyu-mll/glue");
   return hub;
 }

@@ -9,10 +9,10 @@
   models/google-bert/bert-base-uncased   BERT in three shards of safetensors with their index
   models/google-bert/bert-base-cased
       BERT in pytorch_model.bin, pickled, with LayerNorm's old names gamma and beta; vocab.txt only
-  datasets/rajpurkar/squad   24 and 8 questions of examples/data/questions
+  datasets/rajpurkar/squad, squad_v2   24 and 8 questions of examples/data/questions
   datasets/nyu-mll/glue
-      mrpc, qqp, mnli, stsb: 40 rows to train, 8 to evaluate and 8 to predict (of mnli twice 8), from
-      examples/data/paraphrase; labels of mnli and scores of stsb are made up
+      every task: 40 rows to train, 8 to evaluate and 8 to predict (of mnli twice 8, of ax only 8 to
+      predict), from examples/data/paraphrase; only the labels of mrpc and qqp have a meaning
 
 The models have random weights of hidden size 32, 2 layers, 2 heads; their vocabularies are the
 characters and frequent words of the data. Two runs with the same versions write the same
@@ -84,6 +84,7 @@ def write_card(folder, splits_of):
 
 
 def write_squad(out):
+    """squad, and squad_v2, in which every third question has no answer."""
     features = datasets.Features({
         "id": datasets.Value("string"),
         "title": datasets.Value("string"),
@@ -91,40 +92,49 @@ def write_squad(out):
         "question": datasets.Value("string"),
         "answers": datasets.Sequence({"text": datasets.Value("string"), "answer_start": datasets.Value("int32")}),
     })
-    folder = out / "datasets/rajpurkar/squad/plain_text"
-    folder.mkdir(parents=True)
-    for split in QUESTIONS:
-        rows = datasets.Dataset.from_list(questions(split), features=features)
-        rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
-    write_card(folder.parent, {"plain_text": list(QUESTIONS)})
+    for name, config in (("squad", "plain_text"), ("squad_v2", "squad_v2")):
+        folder = out / "datasets/rajpurkar" / name / config
+        folder.mkdir(parents=True)
+        for split in QUESTIONS:
+            rows = questions(split)
+            if name == "squad_v2":
+                for row in rows[::3]:
+                    row["answers"] = {"text": [], "answer_start": []}
+            table = datasets.Dataset.from_list(rows, features=features)
+            table.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+        write_card(folder.parent, {config: list(QUESTIONS)})
+
+
+# Of each configuration: its columns with sentences and the names of its labels; stsb has numbers.
+GLUE = {
+    "ax": (("premise", "hypothesis"), ["entailment", "neutral", "contradiction"]),
+    "cola": (("sentence",), ["unacceptable", "acceptable"]),
+    "mnli": (("premise", "hypothesis"), ["entailment", "neutral", "contradiction"]),
+    "mrpc": (("sentence1", "sentence2"), ["not_equivalent", "equivalent"]),
+    "qnli": (("question", "sentence"), ["entailment", "not_entailment"]),
+    "qqp": (("question1", "question2"), ["not_duplicate", "duplicate"]),
+    "rte": (("sentence1", "sentence2"), ["entailment", "not_entailment"]),
+    "sst2": (("sentence",), ["negative", "positive"]),
+    "stsb": (("sentence1", "sentence2"), None),
+    "wnli": (("sentence1", "sentence2"), ["not_entailment", "entailment"]),
+}
+SPLITS = {
+    "ax": ["test"],
+    "mnli": ["train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"],
+}
 
 
 def write_glue(out):
-    """mrpc, qqp, mnli and stsb; the test rows have the label -1, as on the hub."""
+    """The rows of all configurations; test rows have the label -1, as on the hub."""
     source = pairs()
-
-    def part(name, label, first, length):
-        columns = {"qqp": ("question1", "question2"), "mnli": ("premise", "hypothesis")}
-        left, right = columns.get(name, ("sentence1", "sentence2"))
-        return [
-            {left: source[i][0], right: source[i][1], "label": label(i), "idx": i - first}
-            for i in range(first, first + length)
-        ]
-
-    class_names = {
-        "mrpc": ["not_equivalent", "equivalent"],
-        "qqp": ["not_duplicate", "duplicate"],
-        "mnli": ["entailment", "neutral", "contradiction"],
-    }
     splits_of = {}
-    for name in ("mrpc", "qqp", "mnli", "stsb"):
+    for name, (sentences, classes) in GLUE.items():
         folder = out / "datasets/nyu-mll/glue" / name
         folder.mkdir(parents=True)
-        columns = list(part(name, lambda i: 0, 0, 1)[0])
-        kind = datasets.ClassLabel(names=class_names[name]) if name in class_names else datasets.Value("float32")
         features = datasets.Features({
-            column: kind if column == "label" else datasets.Value("int32" if column == "idx" else "string")
-            for column in columns
+            **{column: datasets.Value("string") for column in sentences},
+            "label": datasets.ClassLabel(names=classes) if classes else datasets.Value("float32"),
+            "idx": datasets.Value("int32"),
         })
 
         def label(i):
@@ -134,17 +144,18 @@ def write_glue(out):
                 return (5 if source[i][2] else 1) - i % 4 * 0.2
             return source[i][2]
 
-        splits = ["train", "validation", "test"]
-        if name == "mnli":
-            splits = ["train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"]
-        splits_of[name] = splits
+        splits_of[name] = SPLITS.get(name, ["train", "validation", "test"])
         first = 0
-        for split in splits:
+        for split in splits_of[name]:
             length = PAIRS[split.split("_")[0]]
             assert first + length <= len(source)
-            values = (lambda i: -1) if split.startswith("test") else label
-            rows = datasets.Dataset.from_list(part(name, values, first, length), features=features)
-            rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+            rows = [
+                {**dict(zip(sentences, source[i])), "label": -1 if split.startswith("test") else label(i),
+                 "idx": i - first}
+                for i in range(first, first + length)
+            ]
+            table = datasets.Dataset.from_list(rows, features=features)
+            table.to_parquet(folder / f"{split}-00000-of-00001.parquet")
             first += length
     write_card(out / "datasets/nyu-mll/glue", splits_of)
 
