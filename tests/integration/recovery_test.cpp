@@ -157,6 +157,20 @@ TEST_F(Recovery, ContinuesWhenRank0IsKilledWhileItWritesACheckpoint) {
   EXPECT_GE(complete, 1) << logs();
 }
 
+// The checkpoint of step 4 takes longer than the step after which the other worker is lost.
+TEST_F(Recovery, DoesNotWaitForACheckpointThatRank0Writes) {
+  expect_same_hash({.max_steps = 12, .save_steps = 4},
+                   "checkpoint.before_rename,worker=0,delay=5000;"
+                   "step.after_backward@5,worker=1",
+                   reference({"--max_steps=12"}));
+  const std::string lines = logs();
+  const auto written = lines.find("checkpoint-4 in ");
+  ASSERT_NE(written, std::string::npos) << lines;
+  EXPECT_LT(lines.find("recovered: worker 1 lost"), written) << lines;
+  EXPECT_TRUE(fs::exists(folder() / "up/checkpoint-12/checksums.json"));
+  EXPECT_THAT(lines, Not(HasSubstr("not written")));
+}
+
 // The best model, its metric and the evaluations are not only in rank 0's memory.
 TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
   const std::vector<std::string> best = {

@@ -326,7 +326,9 @@ class TrainingRun {
     collectives::Mesh& mesh = *connection.mesh;
     faults_.hit("epoch.begin");
     const MonotonicTime connected = monotonic_now();
-    trainer_->finish_checkpoint_of_epoch();
+    // A rank 0 that stays rank 0 continues to write, and the others do not wait for it.
+    const bool keeps_output = mesh.rank() == 0 && trainer_->keeps_output();
+    if (!keeps_output) trainer_->finish_checkpoint_of_epoch();
     const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
     if (options_.output_dir_of_rank0) adopt_output_dir(mesh);
     trainer_->begin_epoch(mesh);
@@ -340,7 +342,7 @@ class TrainingRun {
     RestoreFrom from{false, connection.resume_step, agreement, broken_};
     Restored restored;
     if (settings_.do_train && !settings_.output_dir.empty()) {
-      restored = restore_and_acquire_output_dir(mesh, from);
+      restored = restore_and_acquire_output_dir(mesh, from, keeps_output);
     } else {  // results are added to a directory that may be that of a training
       from.required_step = -1;
       restored = trainer_->restore(mesh, from);
@@ -447,7 +449,9 @@ class TrainingRun {
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
   // files.
-  Restored restore_and_acquire_output_dir(collectives::Mesh& mesh, RestoreFrom from) {
+  // `keeps_output`: of rank 0.
+  Restored restore_and_acquire_output_dir(collectives::Mesh& mesh, RestoreFrom from,
+                                          bool keeps_output) {
     const checkpoint::OutputRequest request{
         job_.uid,
         session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
@@ -459,10 +463,15 @@ class TrainingRun {
     });
     from.resume = found == kResume;
     const Restored restored = trainer_->restore(mesh, from);
+    const auto acquire = [request, directory = settings_.output_dir] {
+      return checkpoint::acquire_output_dir(directory, request);
+    };
     run_on_rank0(mesh, [&] {
-      retry_output([&] {
-        trainer_->set_output(checkpoint::acquire_output_dir(settings_.output_dir, request));
-      });
+      if (keeps_output) {
+        trainer_->set_output_later(acquire);
+      } else {
+        retry_output([&] { trainer_->set_output(acquire()); });
+      }
       return std::string();
     });
     return restored;

@@ -131,6 +131,10 @@ class TypedTrainer final : public Trainer {
   void set_output(checkpoint::OutputWriter output) override {
     state_.set_output(std::move(output));
   }
+  void set_output_later(std::function<checkpoint::OutputWriter()> take) override {
+    state_.set_output_later(std::move(take));
+  }
+  bool keeps_output() const override { return state_.keeps_output(); }
   std::string write_model(const std::map<std::string, std::string>& results) override {
     return state_.write_model(results);
   }

@@ -547,9 +547,21 @@ bool TrainingState<Activation>::checkpoint_due() const {
 }
 
 template <typename Activation>
-const checkpoint::OutputWriter& TrainingState<Activation>::output() const {
+const checkpoint::OutputWriter& TrainingState<Activation>::output() {
+  if (take_output_) set_output(take_output_());
   TW_CHECK(output_.has_value(), "output() without set_output()");
   return *output_;
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::keeps_output() const {
+  if (!writer_.step() || !output_) return false;
+  try {
+    output_->check();
+  } catch (const Failure&) {
+    return false;
+  }
+  return true;
 }
 
 template <typename Activation>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -85,7 +86,17 @@ class TrainingState {
   SavedState save() const;
   void load(const SavedState& saved);
   // Rank 0 only: where checkpoints and the model are written in this membership epoch.
-  void set_output(checkpoint::OutputWriter output) { output_ = std::move(output); }
+  void set_output(checkpoint::OutputWriter output) {
+    output_ = std::move(output);
+    take_output_ = nullptr;
+  }
+  // The same after the checkpoint that is being written, which the present right to write covers:
+  // `take` is called before the next one or the model is written, and can fail as acquire_output_dir().
+  void set_output_later(std::function<checkpoint::OutputWriter()> take) {
+    take_output_ = std::move(take);
+  }
+  // Whether a checkpoint is being written and this process still has the right to write it.
+  bool keeps_output() const;
 
   // The next step begins: if the membership epoch breaks before add(), the step is lost.
   void begin_step() { attempted_step_ = state_.global_step + 1; }
@@ -158,7 +169,7 @@ class TrainingState {
   void handle(const CheckpointOutcome& outcome);
   void handle_failure(std::int64_t step, const Failure& failure);
   void append_to_log_history();
-  const checkpoint::OutputWriter& output() const;
+  const checkpoint::OutputWriter& output();
   void load_initial_weights(bool log_differences);
   void log_weight_differences();
   // Rank 0 only. False: there is no checkpoint to resume from.
@@ -185,6 +196,7 @@ class TrainingState {
   Faults& faults_;
   Logger& log_;
   std::optional<checkpoint::OutputWriter> output_;
+  std::function<checkpoint::OutputWriter()> take_output_;  // of set_output_later()
   CheckpointRetry retry_;
   CheckpointWriter writer_;
   bool copy_considered_ = false;  // reserve_checkpoint_copy() has decided
