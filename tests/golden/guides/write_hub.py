@@ -74,15 +74,6 @@ def pairs():
         return [(row[3], row[4], int(row[0])) for row in table]
 
 
-def write_card(folder, splits_of):
-    """README.md, from which the datasets library takes configurations and splits."""
-    lines = ["---", "configs:"]
-    for config, splits in splits_of.items():
-        lines += [f"- config_name: {config}", "  data_files:"]
-        lines += [line for split in splits for line in (f"  - split: {split}", f"    path: {config}/{split}-*")]
-    (folder / "README.md").write_text("\n".join(lines + ["---"]) + "\n")
-
-
 def write_squad(out):
     """squad, and squad_v2, in which every third question has no answer."""
     features = datasets.Features({
@@ -102,7 +93,6 @@ def write_squad(out):
                     row["answers"] = {"text": [], "answer_start": []}
             table = datasets.Dataset.from_list(rows, features=features)
             table.to_parquet(folder / f"{split}-00000-of-00001.parquet")
-        write_card(folder.parent, {config: list(QUESTIONS)})
 
 
 # Of each configuration: its columns with sentences and the names of its labels; stsb has numbers.
@@ -127,7 +117,6 @@ SPLITS = {
 def write_glue(out):
     """The rows of all configurations; test rows have the label -1, as on the hub."""
     source = pairs()
-    splits_of = {}
     for name, (sentences, classes) in GLUE.items():
         folder = out / "datasets/nyu-mll/glue" / name
         folder.mkdir(parents=True)
@@ -144,9 +133,8 @@ def write_glue(out):
                 return (5 if source[i][2] else 1) - i % 4 * 0.2
             return source[i][2]
 
-        splits_of[name] = SPLITS.get(name, ["train", "validation", "test"])
         first = 0
-        for split in splits_of[name]:
+        for split in SPLITS.get(name, ["train", "validation", "test"]):
             length = PAIRS[split.split("_")[0]]
             assert first + length <= len(source)
             rows = [
@@ -157,7 +145,6 @@ def write_glue(out):
             table = datasets.Dataset.from_list(rows, features=features)
             table.to_parquet(folder / f"{split}-00000-of-00001.parquet")
             first += length
-    write_card(out / "datasets/nyu-mll/glue", splits_of)
 
 
 def vocabulary(lower_case):
