@@ -513,12 +513,15 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   moments_unused_ = true;
   if (mesh.rank() == 0) {
     checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
+    model_.pack_weights();
+    best_model_loaded_ = true;  // before a peer can be lost: the others still have other weights
     faults_.hit("best_model.loaded");
   }
   // The weights stay complete until all have arrived.
   const std::span<float> received = mesh.rank() == 0 ? model_.parameters() : optimizer_.exp_avg();
   broadcast_values(mesh, received);
-  if (mesh.rank() != 0) std::ranges::copy(received, model_.parameters().begin());
+  if (mesh.rank() == 0) return step;
+  std::ranges::copy(received, model_.parameters().begin());
   model_.pack_weights();
   best_model_loaded_ = true;
   return step;

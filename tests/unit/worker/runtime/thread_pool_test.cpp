@@ -1,19 +1,17 @@
 #include "worker/runtime/thread_pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <numeric>
 #include <thread>
 #include <vector>
 
 #include "common/base/result.h"
 #include "common/host/binding.h"
+#include "tests/support/limited_memory.h"
 
 namespace tilewright::runtime {
 namespace {
@@ -31,23 +29,15 @@ TEST(ThreadPool, RunsEveryTaskOnceForAnyNumberOfThreads) {
 }
 
 // The address space holds the stacks of some threads only.
-TEST(ThreadPoolDeathTest, SaysThatAThreadCannotStart) {
-  const auto construct = [] {
-    std::int64_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlim_t used = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
-    const rlimit limit{used + (rlim_t{64} << 20), RLIM_INFINITY};
-    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
-    try {
-      const ThreadPool pool(1000);
-    } catch (const Failure& failure) {
-      std::fputs(failure.what(), stderr);
-      _exit(static_cast<int>(failure.code()));
-    }
-    _exit(0);
-  };
-  EXPECT_EXIT(construct(), ::testing::ExitedWithCode(static_cast<int>(ExitCode::kMemory)),
-              "cannot start thread [0-9]+ of 1000: ");
+TEST(ThreadPool, SaysThatAThreadCannotStart) {
+  const testing::LimitedMemory limited;
+  try {
+    const ThreadPool pool(1000);
+    ADD_FAILURE() << "1000 threads have started";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kMemory);
+    EXPECT_THAT(failure.what(), ::testing::ContainsRegex("cannot start thread [0-9]+ of 1000: "));
+  }
 }
 
 TEST(ThreadPool, GivesConcurrentTasksDifferentThreadIndices) {

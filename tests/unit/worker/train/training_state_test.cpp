@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/limited_memory.h"
 #include "tests/support/paths.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/checkpoint/safetensors_writer.h"
@@ -407,30 +407,11 @@ TEST_F(TrainingStateTest, ReservesNoCopyIfNoCheckpointFollows) {
   }
 }
 
-// Limits the address space of this process to what it uses and 64 MiB more.
-class LimitedMemory {
- public:
-  LimitedMemory() {
-    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
-    rlim_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    rlimit limited = before_;
-    limited.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
-  }
-  ~LimitedMemory() { setrlimit(RLIMIT_AS, &before_); }
-  LimitedMemory(const LimitedMemory&) = delete;
-  LimitedMemory& operator=(const LimitedMemory&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(TrainingStateTest, WritesCheckpointsBetweenStepsIfNoMemoryIsLeftForACopy) {
   restore();
   own_output(1);
   {
-    const LimitedMemory limited;
+    const testing::LimitedMemory limited;
     EXPECT_EQ(state_.reserve_checkpoint_copy(), 0u);
   }
   EXPECT_THAT(log_text_.str(), HasSubstr("checkpoints are written between steps: "));
