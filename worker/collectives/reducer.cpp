@@ -87,6 +87,7 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
     step_begun_ = true;
     ++step_;
     active_channels_ = static_cast<int>(channels_.size());
+    idle_ = Duration::max();
     times_ = {};
   }
   changed_.notify_all();
@@ -98,7 +99,7 @@ void Reducer::start(int bucket) {
     const std::lock_guard lock(mutex_);
     TW_CHECK(step_begun_ && bucket == started_ && bucket < static_cast<int>(buckets_.size()),
              "start({}), expected {} of {}", bucket, started_, buckets_.size());
-    ++started_;
+    if (started_++ == 0) exchange_begin_ = monotonic_now();
   }
   if (!channels_.empty()) {
     for (const auto& channel : channels_) channel->wake_up.signal();
@@ -129,6 +130,8 @@ void Reducer::wait(MonotonicTime deadline) {
     throw_if_failed();
   }
   step_begun_ = false;
+  if (channels_.empty() || started_ == 0) return;
+  times_.exchange = exchange_end_ - exchange_begin_ - idle_;
   times_.wait = std::clamp<Duration>(exchange_end_ - begin, Duration::zero(), times_.exchange);
 }
 
@@ -169,8 +172,7 @@ void Reducer::run_step(Channel& channel) {
   exchange.begin(parts_, buckets_);
   const int all = static_cast<int>(buckets_.size());
   int started = 0;
-  std::optional<MonotonicTime> first_start;
-  Duration idle{};  // since then
+  Duration idle{};  // since the first bucket started
   MonotonicTime last_progress = monotonic_now();
   std::vector<pollfd> fds;
   fds.reserve(static_cast<std::size_t>(mesh_.world()) + 2);
@@ -184,10 +186,7 @@ void Reducer::run_step(Channel& channel) {
       started = started_;
     }
     channel.mesh.throw_if_aborted();
-    if (has_new_buckets) {
-      if (!first_start) first_start = monotonic_now();
-      exchange.start(started);
-    }
+    if (has_new_buckets) exchange.start(started);
     if (exchange.advance() || has_new_buckets) {
       last_progress = monotonic_now();
       continue;
@@ -207,18 +206,16 @@ void Reducer::run_step(Channel& channel) {
     exchange.watch(fds);
     const MonotonicTime sleep = monotonic_now();
     channel.mesh.transport().wait(fds, deadline);
-    if (!waits && first_start) idle += monotonic_now() - sleep;
+    if (!waits && started > 0) idle += monotonic_now() - sleep;
   }
-  finish_step(first_start, idle);
+  finish_step(idle);
 }
 
-void Reducer::finish_step(std::optional<MonotonicTime> first_start, Duration idle) {
+void Reducer::finish_step(Duration idle) {
   {
     const std::lock_guard lock(mutex_);
     exchange_end_ = monotonic_now();
-    if (first_start) {
-      times_.exchange = std::max<Duration>(times_.exchange, exchange_end_ - *first_start - idle);
-    }
+    idle_ = std::min(idle_, idle);
     --active_channels_;
   }
   changed_.notify_all();

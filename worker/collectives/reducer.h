@@ -68,7 +68,7 @@ class Reducer {
   void communication_loop(Channel& channel);
   void run_step(Channel& channel);
   bool wait_for_step(Channel& channel);
-  void finish_step(std::optional<MonotonicTime> first_start, Duration idle);
+  void finish_step(Duration idle);
   void fail(Error error);
   void wake_threads();
   void stop_threads();
@@ -87,8 +87,10 @@ class Reducer {
   bool step_begun_ = false;  // between begin_step() and the end of wait()
   std::uint64_t step_ = 0;   // number of begin_step() calls
   int active_channels_ = 0;  // whose communication of the step is not complete
-  ExchangeTimes times_;      // of the channel that took longest
-  MonotonicTime exchange_end_{};
+  ExchangeTimes times_;
+  MonotonicTime exchange_begin_{};  // of the first start()
+  MonotonicTime exchange_end_{};    // of the last channel
+  Duration idle_{};                 // of the channel that was idle the shortest time
   int started_ = 0;
   bool stop_ = false;
   std::optional<Error> failure_;
