@@ -50,6 +50,10 @@ class Model {
   // Allocates memory for batches within these limits. A larger batch is a programming error.
   // Training and inference use the same memory.
   void reserve(const BatchLimits& training, std::int64_t shards, const BatchLimits& inference = {});
+  // All of this memory.
+  std::vector<std::span<std::byte>> memory() const {
+    return {parameters_.bytes(), packed_.bytes(), arena_.bytes()};
+  }
   // Returns the logits, valid until the next forward(): [B, num_labels], or [T, 2] for question
   // answering.
   std::span<const Element> forward(const Batch& batch, const DropoutKey& key, bool training);

@@ -53,6 +53,8 @@ Optimizer<Element>::Optimizer(Model<Element>& model, const Context<Element>& con
 
 template <typename Element>
 void Optimizer<Element>::clear() {
+  if (is_clear_) return;  // clearing gives the pages back
+  is_clear_ = true;
   m_.clear();
   v_.clear();
   forget_idle_words();
@@ -128,6 +130,7 @@ double Optimizer<Element>::step(std::int64_t step, float learning_rate,
   TW_CHECK(static_cast<std::int64_t>(gradient.size()) == model_.gradient_count(touched.R()),
            "gradient of {} elements, expected {}", gradient.size(),
            model_.gradient_count(touched.R()));
+  is_clear_ = false;
   const double norm_before = norm(gradient.first(gradient.size() - 1));
   kernels::AdamW adamw;
   adamw.learning_rate = learning_rate;

@@ -27,17 +27,19 @@ class Optimizer {
   // First and second moments, laid out like the parameters. The caller may change them before the
   // next step.
   std::span<float> exp_avg() {
-    forget_idle_words();
+    moments_may_change();
     return m_.span();
   }
   std::span<float> exp_avg_sq() {
-    forget_idle_words();
+    moments_may_change();
     return v_.span();
   }
   std::span<const float> exp_avg() const { return m_.span(); }
   std::span<const float> exp_avg_sq() const { return v_.span(); }
   // Sets both to zero, as in a new optimizer.
   void clear();
+  // Of both.
+  std::vector<std::span<std::byte>> memory() const { return {m_.bytes(), v_.bytes()}; }
 
   // Performs one update with the compact gradient of parameters.h; ignores its last element, the
   // loss. `step` counts from 1. Returns the gradient norm before clipping: blocks of kNormBlock
@@ -60,6 +62,10 @@ class Optimizer {
   // not change a row whose moments are zero.
   enum class WordMoments : std::uint8_t { kUnknown, kZero, kNonZero };
   void forget_idle_words() { std::ranges::fill(words_, WordMoments::kUnknown); }
+  void moments_may_change() {
+    forget_idle_words();
+    is_clear_ = false;
+  }
   bool has_zero_moments(std::int64_t word);
   double norm(std::span<const float> gradient);
   void update_word_embeddings(const Task& task, const kernels::AdamW& adamw, const float* gradient,
@@ -70,6 +76,7 @@ class Optimizer {
   AdamWSettings settings_;
   runtime::Buffer<float> m_;
   runtime::Buffer<float> v_;
+  bool is_clear_ = true;  // the moments are zero
   std::vector<Task> tasks_;
   std::vector<WordMoments> words_;  // of each row of the word embeddings
   std::vector<double> block_sums_;

@@ -7,13 +7,26 @@
 #include <utility>
 
 #include "common/base/result.h"
+#include "worker/runtime/thread_pool.h"
 
 namespace tilewright::runtime {
 namespace {
 
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
+
+void touch_pages(std::span<std::byte> memory, ThreadPool& pool) {
+  pool.for_ranges(static_cast<std::int64_t>(memory.size()), kHugePage,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (auto at = static_cast<std::size_t>(begin);
+                         at < static_cast<std::size_t>(end); at += kPage) {
+                      volatile std::byte& first = memory[at];
+                      first = first;
+                    }
+                  });
+}
 
 Block::Block(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;

@@ -10,6 +10,12 @@
 
 namespace tilewright::runtime {
 
+class ThreadPool;
+
+// Gives memory its pages now, with all threads of the pool, instead of at the first access to each.
+// Keeps the content.
+void touch_pages(std::span<std::byte> memory, ThreadPool& pool);
+
 // A zeroed block of memory. Blocks of 2 MiB and more request huge pages.
 class Block {
  public:
@@ -20,6 +26,7 @@ class Block {
   Block& operator=(Block&& other) noexcept;
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
   // Sets all bytes to zero. Gives the pages back instead of writing to them, so that the threads
   // that use the block touch it first.
   void clear();
@@ -38,6 +45,7 @@ class Buffer {
   Element* data() const { return reinterpret_cast<Element*>(block_.data()); }
   std::size_t size() const { return count_; }
   std::span<Element> span() const { return {data(), count_}; }
+  std::span<std::byte> bytes() const { return block_.bytes(); }
   Element& operator[](std::size_t i) const { return data()[i]; }
   void clear() { block_.clear(); }
 
@@ -65,6 +73,7 @@ class Arena {
   }
   std::size_t used() const { return used_; }
   std::size_t size() const { return block_.size(); }
+  std::span<std::byte> bytes() const { return block_.bytes(); }
   void reset() { used_ = 0; }
 
  private:

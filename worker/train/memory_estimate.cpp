@@ -6,6 +6,7 @@
 
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
+#include "worker/runtime/memory.h"
 #include "worker/train/collective_limits.h"
 
 namespace tilewright::train {
@@ -13,6 +14,7 @@ namespace {
 
 // What the estimate does not itemize: exchange buffers, the data set, the program itself.
 constexpr std::uint64_t kOverheadBytes = std::uint64_t{128} << 20;
+constexpr std::size_t kTouchedAtOnce = std::size_t{32} << 20;
 
 std::uint64_t to_mib(std::uint64_t bytes) { return bytes >> 20; }
 
@@ -72,6 +74,24 @@ void check_memory(const MemoryEstimate& need, std::uint64_t available) {
                             "more{}",
                             describe_estimate(need), to_mib(available),
                             suggestion(need, smaller_batch_fits)));
+}
+
+std::uint64_t touch_buffers(const std::vector<std::span<std::byte>>& buffers,
+                            runtime::ThreadPool& pool,
+                            const std::function<std::uint64_t()>& available) {
+  std::uint64_t total = 0;
+  for (const auto buffer : buffers) total += buffer.size();
+  std::uint64_t touched = 0;
+  for (auto buffer : buffers) {
+    while (!buffer.empty()) {
+      if (available() < total - touched) return touched;
+      const auto piece = buffer.first(std::min(buffer.size(), kTouchedAtOnce));
+      runtime::touch_pages(piece, pool);
+      touched += piece.size();
+      buffer = buffer.subspan(piece.size());
+    }
+  }
+  return touched;
 }
 
 MemoryDemand current_demand(std::uint64_t total) {

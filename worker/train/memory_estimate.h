@@ -1,13 +1,17 @@
 // The memory that a training needs, estimated before it starts, and the check that it is available.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "worker/collectives/mesh.h"
 #include "worker/runtime/available_memory.h"
+#include "worker/runtime/thread_pool.h"
 
 namespace tilewright::train {
 
@@ -29,6 +33,13 @@ struct MemoryEstimate {
 
 // Throws Failure(kMemory) if the total is more than `available` bytes.
 void check_memory(const MemoryEstimate& need, std::uint64_t available);
+
+// Gives `buffers` their pages, in pieces, before they are used. Ends as soon as `available` is less
+// than the bytes that are left, so that processes that start together do not use up the memory before
+// check_shared_memory() refuses them. Returns the bytes that have pages.
+std::uint64_t touch_buffers(const std::vector<std::span<std::byte>>& buffers,
+                            runtime::ThreadPool& pool,
+                            const std::function<std::uint64_t()>& available);
 
 // The memory needs of one process, as the other processes receive them.
 struct MemoryDemand {

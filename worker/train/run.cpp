@@ -167,6 +167,8 @@ class TrainingRun {
     session.set_isas(names);
     // Before the first join, so that a machine with too little memory disturbs no other worker.
     use_isa(isas.back());
+    // If this worker joins a training, the others wait for its first step.
+    if (!session.has_single_epoch()) trainer_->touch_memory();
   }
 
   std::string run() {

@@ -83,6 +83,13 @@ void TrainingStep<Activation>::reserve_gradients(std::size_t buffers) {
 }
 
 template <typename Activation>
+std::vector<std::span<std::byte>> TrainingStep<Activation>::memory() const {
+  std::vector<std::span<std::byte>> memory;
+  for (const auto& gradient : gradients_) memory.push_back(gradient.bytes());
+  return memory;
+}
+
+template <typename Activation>
 StepReport TrainingStep<Activation>::begin_report(std::int64_t step,
                                                   std::span<const std::int32_t> examples) {
   StepReport report;

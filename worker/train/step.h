@@ -52,6 +52,9 @@ class TrainingStep {
   // This worker's forward and backward passes in the last step.
   double compute_seconds() const { return compute_seconds_; }
 
+  // Of the gradient buffers.
+  std::vector<std::span<std::byte>> memory() const;
+
   // Tokens of this worker's examples in all steps so far, without padding.
   std::int64_t local_tokens() const { return local_tokens_; }
 

@@ -65,6 +65,16 @@ class TypedTrainer final : public Trainer {
     if (job.settings.do_train) step_.emplace(job, model_, optimizer_, pool, faults, plan_);
   }
 
+  void touch_memory() override {
+    std::vector<std::span<std::byte>> buffers = model_.memory();
+    const auto append = [&](const std::vector<std::span<std::byte>>& more) {
+      buffers.insert(buffers.end(), more.begin(), more.end());
+    };
+    append(optimizer_.memory());
+    if (step_) append(step_->memory());
+    touch_buffers(buffers, context_.pool, [] { return runtime::available_memory(); });
+  }
+
   void begin_epoch(const collectives::Mesh& mesh) override {
     const Settings& s = job_.settings;
     if (!s.do_train) return;

@@ -47,6 +47,9 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
+  // Gives the buffers their pages now, not in the transfer of the state and the first step, when all
+  // workers wait for it. See touch_buffers().
+  virtual void touch_memory() = 0;
   // Call it first in each membership epoch. Allocates the gradient buffers that this world size
   // needs in addition to those for max_workers. Throws Failure(kMemory), and Failure(kUsage) if
   // exact mode has fewer virtual shards than processes.

@@ -1,8 +1,12 @@
 #include "worker/runtime/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <vector>
+
+#include "worker/runtime/thread_pool.h"
 
 namespace tilewright::runtime {
 namespace {
@@ -18,6 +22,22 @@ TEST(Buffer, IsZeroAtFirstAndAfterClear) {
     }
     EXPECT_EQ(std::ranges::count(buffer.span(), 0), static_cast<std::ptrdiff_t>(count));
   }
+}
+
+TEST(TouchPages, MakesAllPagesResidentAndKeepsTheContent) {
+  ThreadPool pool(2);
+  const Buffer<int> buffer((std::size_t{5} << 20) + 1);  // more than two huge pages
+  const auto resident = [&] {
+    std::vector<unsigned char> pages((buffer.bytes().size() + 4095) / 4096);
+    EXPECT_EQ(mincore(buffer.data(), buffer.bytes().size(), pages.data()), 0);
+    return std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; });
+  };
+  buffer[7] = 42;
+  EXPECT_LE(resident(), 512);  // a huge page
+  touch_pages(buffer.bytes(), pool);
+  EXPECT_EQ(resident(), (static_cast<std::ptrdiff_t>(buffer.bytes().size()) + 4095) / 4096);
+  EXPECT_EQ(buffer[7], 42);
+  EXPECT_EQ(std::ranges::count(buffer.span(), 0), static_cast<std::ptrdiff_t>(buffer.size()) - 1);
 }
 
 TEST(Arena, MeasuresTheSizeOfARealArena) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/base/result.h"
+#include "worker/runtime/memory.h"
 
 namespace tilewright::train {
 namespace {
@@ -45,6 +48,25 @@ TEST(MemoryEstimate, IncludesTheCopyForCheckpoints) {
                   .starts_with("not enough memory: this training needs about 1578 MiB (weights and "
                                "moments 300, packed weights 50, activations of 4096 tokens 700, "
                                "gradients 100, copy for checkpoints 300), found 1577 MiB"));
+}
+
+TEST(TouchBuffers, EndsWhenLessMemoryIsAvailableThanIsLeft) {
+  runtime::ThreadPool pool(1);
+  const runtime::Buffer<char> first(96 * kMib), second(64 * kMib);
+  const auto touched = [&](std::uint64_t available, std::uint64_t others) {
+    return touch_buffers({first.bytes(), second.bytes()}, pool,
+                         [&, before = available]() mutable {
+                           const std::uint64_t now = before;
+                           before -= std::min(before, 32 * kMib + others);
+                           return now;
+                         }) /
+           kMib;
+  };
+  EXPECT_EQ(touched(160 * kMib, 0), 160);
+  EXPECT_EQ(touched(160 * kMib - 1, 0), 0);
+  // Another process takes as much in the same time.
+  EXPECT_EQ(touched(300 * kMib, 32 * kMib), 160);
+  EXPECT_EQ(touched(250 * kMib, 32 * kMib), 96);
 }
 
 TEST(MemoryEstimate, ErrorSuggestsASmallerBatch) {

@@ -33,6 +33,7 @@ TEST(MetricsBlock, IsEmptyWithoutMetricsAndLeavesOutStrings) {
 // A trainer that has done nothing but has a state.
 class FinishedTrainer : public Trainer {
  public:
+  void touch_memory() override {}
   void begin_epoch(const collectives::Mesh&) override {}
   elastic::TrainingPosition position() const override { return {state_.global_step, 0}; }
   bool can_save() const override { return true; }

@@ -150,6 +150,21 @@ TEST_F(TrainerTest, SmoothsLabelsAsTheTrainerOfTransformers) {
   EXPECT_NEAR(evaluation_.loss, loss, 1e-4 * loss);
 }
 
+TEST_F(TrainerTest, TouchesItsMemoryBeforeItIsUsed) {
+  const nlohmann::json rows = golden_.at("rows");
+  for (int copy = 0; copy < 63; ++copy) {
+    golden_.at("rows").insert(golden_.at("rows").end(), rows.begin(), rows.end());
+  }
+  write_rows([](const nlohmann::json& row) { return row; });
+  const Process process(settings_of({"--per_device_train_batch_size=256"}));
+  const std::uint64_t before = runtime::anonymous_rss();
+  process.trainer->touch_memory();
+  const MemoryEstimate& need = process.trainer->memory_estimate();
+  const std::uint64_t buffers = need.activations + need.gradients;  // the weights are loaded
+  EXPECT_GT(buffers, std::uint64_t{16} << 20) << "large enough to be seen";
+  EXPECT_GT(runtime::anonymous_rss() - before, buffers * 9 / 10);
+}
+
 TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
   write_rows([](nlohmann::json row) {
     row["label"] = 0.5;
