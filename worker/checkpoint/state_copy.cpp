@@ -1,6 +1,6 @@
 #include "worker/checkpoint/state_copy.h"
 
-#include <unistd.h>
+#include <algorithm>
 
 #include "common/base/check.h"
 
@@ -32,11 +32,12 @@ StateCopy::StateCopy(std::size_t elements)
                runtime::Buffer<float>(elements)} {}
 
 void StateCopy::touch_pages() {
-  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / sizeof(float);
   for (const runtime::Buffer<float>& vector : vectors_) {
-    for (std::size_t at = 0; at < vector.size(); at += page) {
+    for (auto left = vector.bytes(); !left.empty();) {
       if (stopped_.load(std::memory_order_relaxed)) return;
-      *const_cast<volatile float*>(vector.data() + at) = 0;
+      const auto piece = left.first(std::min(left.size(), runtime::kHugePage));
+      runtime::touch_pages(piece);
+      left = left.subspan(piece.size());
     }
   }
 }

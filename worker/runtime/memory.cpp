@@ -1,6 +1,7 @@
 #include "worker/runtime/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -10,21 +11,20 @@
 #include "worker/runtime/thread_pool.h"
 
 namespace tilewright::runtime {
-namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
-}  // namespace
+void touch_pages(std::span<std::byte> memory) {
+  static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (std::size_t at = 0; at < memory.size(); at += page) {
+    volatile std::byte& first = memory[at];
+    first = first;
+  }
+}
 
 void touch_pages(std::span<std::byte> memory, ThreadPool& pool) {
   pool.for_ranges(static_cast<std::int64_t>(memory.size()), kHugePage,
                   [&](std::int64_t begin, std::int64_t end) {
-                    for (auto at = static_cast<std::size_t>(begin);
-                         at < static_cast<std::size_t>(end); at += kPage) {
-                      volatile std::byte& first = memory[at];
-                      first = first;
-                    }
+                    touch_pages(memory.subspan(static_cast<std::size_t>(begin),
+                                               static_cast<std::size_t>(end - begin)));
                   });
 }
 

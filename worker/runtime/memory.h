@@ -12,9 +12,11 @@ namespace tilewright::runtime {
 
 class ThreadPool;
 
-// Gives memory its pages now, with all threads of the pool, instead of at the first access to each.
-// Keeps the content.
-void touch_pages(std::span<std::byte> memory, ThreadPool& pool);
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Gives memory its pages now instead of at the first access to each. Keeps the content.
+void touch_pages(std::span<std::byte> memory);
+void touch_pages(std::span<std::byte> memory, ThreadPool& pool);  // with all of its threads
 
 // A zeroed block of memory. Blocks of 2 MiB and more request huge pages.
 class Block {
