@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 
 #include "common/base/exit_codes.h"
 #include "tests/integration/training_fixture.h"
@@ -203,6 +204,30 @@ TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
                 testing::read_text(folder() / "reference/checkpoint-8" / file))
         << file;
   }
+}
+
+// Also if the others hear of it late, because the machine is busy.
+TEST_F(Recovery, AWorkerThatIsToldToStopIsNotLost) {
+  write_job({.replicas = 3, .max_steps = 5000});
+  RunningProgram up(testing::program("tilewright"), {"up", "job.yaml"}, folder());
+  std::vector<std::jthread> busy;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+    busy.emplace_back([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+      }
+    });
+  }
+  ASSERT_TRUE(up.wait_for_output("step      10/5000")) << up.output();
+  for (const int replicas : {2, 1}) {
+    write_job({.replicas = replicas, .max_steps = 5000});
+    up.send(SIGUSR1);
+    ASSERT_TRUE(up.wait_for_output(replicas == 2 ? "; 2 workers continue after"
+                                                 : "; 1 worker continues after"))
+        << up.output();
+  }
+  up.send(SIGTERM);
+  EXPECT_EQ(up.wait(), static_cast<int>(ExitCode::kTerminated)) << up.output();
+  EXPECT_THAT(logs(), AllOf(Not(HasSubstr("recovered: ")), Not(HasSubstr(" lost"))));
 }
 
 // Ctrl-C reaches all workers: none keeps the state in memory, so it is written.

@@ -12,6 +12,13 @@
 
 namespace tilewright::train {
 
+// What a worker asks for in a step.
+enum class StopRequest {
+  kNone,
+  kStop,   // all workers stop after the step
+  kLeave,  // and this one does not continue
+};
+
 // One optimizer step of the whole job, all workers together.
 struct StepReport {
   std::int64_t step = 0;  // completed steps
@@ -27,6 +34,7 @@ struct StepReport {
   double exchange_seconds = 0;
   double hidden_exchange_seconds = 0;
   bool stop_requested = false;  // by any worker: all stop after this step
+  int leaving = 0;              // workers that then leave
 };
 
 // Rates over the last kWindow steps.

@@ -396,12 +396,20 @@ class TrainingRun {
   // none does, rank 0 writes a checkpoint.
   void hand_over_state(collectives::Mesh& mesh) {
     // Read once: a signal that comes later is not in what the others hear.
-    const bool leaves = session_.stopped().has_value();
+    bool leaves = session_.stopped().has_value();
     bool all_leave = session_.has_single_epoch();
     if (!all_leave) {
-      const auto leaving = collectives::all_gather(mesh, leaves ? kLeaves : "", sizeof kLeaves,
-                                                   collective_deadline());
-      all_leave = std::ranges::all_of(leaving, [](const std::string& one) { return !one.empty(); });
+      try {
+        const auto said = collectives::all_gather(mesh, leaves ? kLeaves : "", sizeof kLeaves,
+                                                  collective_deadline());
+        all_leave = std::ranges::all_of(said, [](const std::string& one) { return !one.empty(); });
+      } catch (const Failure&) {
+        // Another worker has heard all and has ended the membership epoch. Then what was said in the
+        // step counts; a worker with a later signal writes its state itself.
+        if (!session_.epoch_ended()) throw;
+        leaves = said_to_leave_;
+        all_leave = leaving_ == mesh.world();
+      }
     }
     if (all_leave) {
       trainer_->finish_checkpoint(kCheckpointTimeout);
@@ -518,10 +526,15 @@ class TrainingRun {
     collectives::Mesh& mesh = *connection.mesh;
     reporter.begin_phase(training_report::kTrainingPhase);
     TrainerHooks hooks;
-    hooks.stop_requested = [&] { return session_.stop_requested(); };
+    hooks.stop_requested = [&] {
+      said_to_leave_ = session_.stopped().has_value();
+      if (said_to_leave_) return StopRequest::kLeave;
+      return session_.stop_requested() ? StopRequest::kStop : StopRequest::kNone;
+    };
     last_boundary_ = monotonic_now();
     hooks.on_step = [&](const StepReport& report, const Rates& rates) {
       last_boundary_ = monotonic_now();
+      leaving_ = report.leaving;
       reporter.add_step(report, rates);
     };
     RankSpeeds speeds;
@@ -637,6 +650,9 @@ class TrainingRun {
   bool state_is_kept_ = false;                 // by other workers or in a checkpoint
   bool output_is_complete_ = false;            // as far as this process knows
   MonotonicTime epoch_ended_;
+  // Said in the last step: that this worker leaves, and how many leave.
+  bool said_to_leave_ = false;
+  int leaving_ = 0;
   MonotonicTime last_boundary_;  // the end of the last step, or the beginning of the training
   std::string printed_results_;  // on standard output at the end
 };

@@ -47,7 +47,7 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
     if (first) end_part("first step");
     first = false;
   };
-  hooks.stop_requested = [&] { return !first; };
+  hooks.stop_requested = [&] { return first ? StopRequest::kNone : StopRequest::kStop; };
   trainer->train(*mesh, hooks);
   return parts;
 }

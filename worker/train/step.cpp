@@ -148,11 +148,15 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
   model_.forward(batch_, key, true);
   model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
   compute_seconds_ += in_seconds(monotonic_now() - begin);
-  const std::int64_t end = stop_index_ + 1 + static_cast<std::int64_t>(costs_.size());
+  const std::int64_t end = times_index() + static_cast<std::int64_t>(costs_.size());
   for (float* gradient : sink.groups) std::fill(gradient + stop_index_, gradient + end, 0.0f);
-  if (last && stop_requested_ && stop_requested_()) sink.groups.front()[stop_index_] = 1;
+  if (last && stop_requested_) {
+    const StopRequest request = stop_requested_();
+    if (request != StopRequest::kNone) sink.groups.front()[stop_index_] = 1;
+    if (request == StopRequest::kLeave) sink.groups.front()[stop_index_ + 1] = 1;
+  }
   if (last && job_.settings.rebalance_shards) {
-    sink.groups.front()[stop_index_ + 1 + rank_] = static_cast<float>(compute_seconds_);
+    sink.groups.front()[times_index() + rank_] = static_cast<float>(compute_seconds_);
   }
   sink.ready(stop_index_, end);
 }
@@ -231,21 +235,21 @@ template <typename Activation>
 StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::Mesh& mesh,
                                          collectives::Reducer& reducer,
                                          std::span<const Range> split,
-                                         const std::function<bool()>& stop_requested) {
+                                         const std::function<StopRequest()>& stop_requested) {
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
   StepReport report = begin_report(step, examples);
   find_touched_rows(examples);
-  // The stop request is one more element of the gradient: all workers get the same sum, so all stop
-  // after the same step.
+  // The stop requests are elements of the gradient: all workers get the same sum, so all stop after
+  // the same step.
   stop_index_ = model_.gradient_count(touched_.R());
   stop_requested_ = stop_requested;
   rank_ = mesh.rank();
   compute_seconds_ = 0;
   costs_.assign(split.size(), {});
   count_flops(split, examples);
-  const std::int64_t count = stop_index_ + 1 + mesh.world();
+  const std::int64_t count = times_index() + mesh.world();
   TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
            elements_);
   const MicroBatchPlan plan = plan_step(job_.settings, split, mesh.rank(), report.examples);
@@ -274,8 +278,9 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
     throw diverged(report, std::isnan(report.loss) ? "the loss is NaN" : "the loss is infinite");
   }
   report.stop_requested = sum[stop_index_] > 0;
+  report.leaving = static_cast<int>(sum[stop_index_ + 1]);
   for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
-    costs_[rank].seconds = sum[static_cast<std::size_t>(stop_index_) + 1 + rank];
+    costs_[rank].seconds = sum[static_cast<std::size_t>(times_index()) + rank];
   }
   report.grad_norm =
       optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);

@@ -39,13 +39,13 @@ class TrainingStep {
   void reserve_gradients(std::size_t buffers);
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
-  // reducer. `stop_requested`, called at the end of backward: whether this worker asks to stop after
-  // the step; the report's stop_requested is the same on all workers. Throws Failure(kPeerLost)
+  // reducer. `stop_requested`, called at the end of backward: what this worker asks for after the
+  // step; what the report says of that is the same on all workers. Throws Failure(kPeerLost)
   // before anything of the step has changed weights or moments, and Failure(kDiverged) if the loss or
   // the norm of the gradient is not finite. Both are sums over all workers, so all throw in the same
   // step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
-                 std::span<const Range> split, const std::function<bool()>& stop_requested);
+                 std::span<const Range> split, const std::function<StopRequest()>& stop_requested);
 
   // Of the last step, by rank; the same on all ranks.
   const std::vector<RankCost>& costs() const { return costs_; }
@@ -92,11 +92,12 @@ class TrainingStep {
   std::vector<runtime::Buffer<float>> gradients_;  // never shrinks
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
-  // The elements of the gradient behind the loss: the sum of the stop requests (1 or 0), then the
-  // seconds that each rank has computed. Only that rank has another number than 0 there, so the sum
-  // is exact.
+  // The elements of the gradient behind the loss: the numbers of ranks that ask to stop and to leave,
+  // then the seconds that each rank has computed. Only that rank has another number than 0 there, so
+  // the sum is exact.
   std::int64_t stop_index_ = 0;
-  std::function<bool()> stop_requested_;
+  std::int64_t times_index() const { return stop_index_ + 2; }
+  std::function<StopRequest()> stop_requested_;
   int rank_ = 0;
   double compute_seconds_ = 0;
   std::vector<RankCost> costs_;

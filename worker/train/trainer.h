@@ -27,9 +27,8 @@ namespace tilewright::train {
 // Each may be empty.
 struct TrainerHooks {
   std::function<void(const StepReport&, const Rates&)> on_step;  // called after each step
-  // Called once per step. True asks all workers to stop after that step (membership change,
-  // signal).
-  std::function<bool()> stop_requested;
+  // Called once per step, at the end of backward.
+  std::function<StopRequest()> stop_requested;
   // Called before the first step and whenever a rank has become slow or has recovered, or shards
   // have moved.
   std::function<void(const RankSpeeds&)> on_speeds;

@@ -316,7 +316,9 @@ class MemoryTest : public TrainerTest {
       if (disturb) disturb(mesh.rank(), mesh);
       trainer.restore(mesh, {false, -1, agreement_, after_loss});
       TrainerHooks hooks;
-      hooks.stop_requested = [&] { return trainer.step() + 1 >= steps; };
+      hooks.stop_requested = [&] {
+        return trainer.step() + 1 >= steps ? StopRequest::kStop : StopRequest::kNone;
+      };
       if (mesh.rank() == 0) {
         hooks.on_speeds = [&](const RankSpeeds& speeds) { speeds_.push_back(speeds); };
       }
@@ -412,9 +414,34 @@ TEST_F(MemoryTest, StopsAfterTheStepInWhichItIsAsked) {
   one->trainer->begin_epoch(*mesh);
   one->trainer->restore(*mesh, {});
   TrainerHooks hooks;
-  hooks.stop_requested = [&] { return !std::filesystem::exists(signal); };
+  hooks.stop_requested = [&] {
+    return std::filesystem::exists(signal) ? StopRequest::kNone : StopRequest::kStop;
+  };
   EXPECT_EQ(one->trainer->train(*mesh, hooks), Outcome::kStopped);
   EXPECT_EQ(one->trainer->step(), 3) << "steps are counted from 0 in faults";
+}
+
+TEST_F(MemoryTest, AllWorkersKnowHowManyLeave) {
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  const std::vector<Worker*> workers = {a.get(), b.get(), c.get()};
+  std::vector<elastic::StateReport> reports(3, {"settings", a->trainer->position(), -1});
+  std::vector<std::vector<int>> leaving(3);
+  collectives::expect_no_errors(collectives::run_ranks(3, [&](collectives::Mesh& mesh) {
+    const auto rank = static_cast<std::size_t>(mesh.rank());
+    Trainer& trainer = *workers[rank]->trainer;
+    trainer.begin_epoch(mesh);
+    trainer.restore(mesh, {false, -1, elastic::agree_on_state(reports, -1), false});
+    TrainerHooks hooks;
+    hooks.stop_requested = [&] {
+      if (trainer.step() < 2) return StopRequest::kNone;
+      return rank == 0 ? StopRequest::kStop : StopRequest::kLeave;
+    };
+    hooks.on_step = [&](const StepReport& report, const Rates&) {
+      leaving[rank].push_back(report.stop_requested ? report.leaving : -1);
+    };
+    EXPECT_EQ(trainer.train(mesh, hooks), Outcome::kStopped);
+  }));
+  EXPECT_EQ(leaving, std::vector<std::vector<int>>(3, {-1, -1, 2}));
 }
 
 // The mesh breaks during a step: nothing of it is in the state.
@@ -429,9 +456,9 @@ TEST_F(MemoryTest, ABrokenStepChangesNothing) {
     trainer.begin_epoch(mesh);
     trainer.restore(mesh, {false, -1, elastic::agree_on_state(reports, -1), false});
     TrainerHooks hooks;
-    hooks.stop_requested = [&]() -> bool {
+    hooks.stop_requested = [&] {
       if (mesh.rank() == 1) throw Failure(ExitCode::kPeerLost, "killed");
-      return false;
+      return StopRequest::kNone;
     };
     trainer.train(mesh, hooks);
   });
