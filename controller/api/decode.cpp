@@ -370,7 +370,7 @@ bool check_spec_size(const DecodeContext& context, const json& object) {
 // A status that someone else has written must not overflow the arithmetic of the policies.
 void bound_status(TrainJobStatus& status) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 47;  // above any step, and kMaxStoredEpoch
-  constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;
+  constexpr std::int64_t kMaxCount = RestartCounts::kMax;
   const auto bound = [](std::int64_t& number, std::int64_t least, std::int64_t most) {
     number = std::clamp(number, least, most);
   };

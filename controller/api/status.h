@@ -58,8 +58,9 @@ struct ReplicaCounts {
   bool operator==(const ReplicaCounts&) const = default;
 };
 
-// Never reset.
+// Never reset. No count becomes larger than kMax: a larger one in a stored status reads as kMax.
 struct RestartCounts {
+  static constexpr std::int64_t kMax = std::int64_t{1} << 30;
   std::int64_t program = 0;
   std::int64_t infrastructure = 0;
   std::int64_t out_of_memory = 0;

@@ -135,16 +135,16 @@ bool waits_for_change(const JobState& state, const api::TrainJobStatus& status,
 }
 
 void count_restart(api::RestartCounts& restarts, FailureCause cause) {
+  const auto count = [](std::int64_t& number) {
+    number = std::min(number + 1, api::RestartCounts::kMax);
+  };
   switch (cause) {
     case FailureCause::kProgram:
-      ++restarts.program;
-      return;
+      return count(restarts.program);
     case FailureCause::kInfrastructure:
-      ++restarts.infrastructure;
-      return;
+      return count(restarts.infrastructure);
     case FailureCause::kOutOfMemory:
-      ++restarts.out_of_memory;
-      return;
+      return count(restarts.out_of_memory);
   }
 }
 

@@ -220,6 +220,20 @@ TEST(Restarts, AfterInfrastructureFailuresHaveNoLimit) {
   EXPECT_EQ(sim.status().failures.size(), api::kFailureHistoryLength);
 }
 
+// A larger number would change when the status is read again.
+TEST(Restarts, AreCountedUpToTheLargestNumberThatAStatusHolds) {
+  JobSimulator sim(make_job());
+  sim.start();
+  sim.status().restarts.infrastructure = api::RestartCounts::kMax - 1;
+  for (int round = 0; round < 2; ++round) {
+    sim.fail(0, 137, kInfrastructure, "Evicted");
+    sim.settle();
+    sim.pass(seconds(300));
+    sim.start();
+    EXPECT_EQ(sim.status().restarts.infrastructure, api::RestartCounts::kMax);
+  }
+}
+
 TEST(Restarts, WaitLongerEachTime) {
   JobSimulator sim;
   sim.job().spec.elastic_policy.max_restarts = 100;
