@@ -77,6 +77,8 @@ class TrainingStep {
   void forward_and_backward(std::span<const std::int32_t> examples,
                             const std::vector<Group>& groups, const nn::DropoutKey& key,
                             const nn::GradientSink& sink, bool last);
+  // Of the first rank's seconds; see stop_index_.
+  std::int64_t times_index() const { return stop_index_ + 2; }
   // The parts of the FLOPs in the costs of the step.
   void count_flops(std::span<const Range> split, std::span<const std::int32_t> examples);
 
@@ -96,7 +98,6 @@ class TrainingStep {
   // then the seconds that each rank has computed. Only that rank has another number than 0 there, so
   // the sum is exact.
   std::int64_t stop_index_ = 0;
-  std::int64_t times_index() const { return stop_index_ + 2; }
   std::function<StopRequest()> stop_requested_;
   int rank_ = 0;
   double compute_seconds_ = 0;
