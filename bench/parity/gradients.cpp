@@ -73,8 +73,9 @@ nn::Batch read_batch(const std::string& path) {
       if (!values.empty()) target.value = values[b];
       const auto begin = static_cast<std::size_t>(offsets[b]);
       const auto length = static_cast<std::size_t>(offsets[b + 1]) - begin;
-      batch.add(std::span(ids).subspan(begin, length), std::span(types).subspan(begin, length),
-                target, static_cast<std::int32_t>(b));
+      const auto zeros = std::ranges::count(std::span(types).subspan(begin, length), 0);
+      batch.add(std::span(ids).subspan(begin, length), static_cast<std::size_t>(zeros), target,
+                static_cast<std::int32_t>(b));
     }
     batch.close_shard();
   }

@@ -137,7 +137,8 @@ inline constexpr Variable kVariables[] = {
      "Cache of models. As in transformers 4, it comes before HF_HUB_CACHE; data sets do not use "
      "it."},
     {"HF_DATASETS_CACHE", "tilewright-worker", "", "`$HF_HOME/datasets`",
-     "Cache of the datasets library, whose Arrow files are read if they hold the data set."},
+     "Cache of the datasets library, whose Arrow files are read if they hold the data set. Its "
+     "directory `tilewright` keeps the tokens of training data."},
     {"XDG_CACHE_HOME", "tilewright-worker", "", "~/.cache",
      "Parent of `huggingface`, the default of HF_HOME."},
     {"HF_TOKEN", "tilewright-worker", "", "the content of HF_TOKEN_PATH",

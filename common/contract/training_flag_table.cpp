@@ -187,6 +187,8 @@ std::vector<TrainingFlag> working_flags() {
               "refused."),
       volume_path(string("cache_dir", &Settings::cache_dir,
                          "directory for downloads; empty: Hugging Face's cache directory")),
+      boolean("overwrite_cache", &Settings::overwrite_cache,
+              "tokenize the training data even if the cache has their tokens"),
       secret(string("token", &Settings::token,
                     "access token of the hub; prefer the variable HF_TOKEN")),
       differs(required(string("output_dir", &Settings::output_dir,

@@ -33,6 +33,7 @@ struct TrainingSettings {
   std::string tokenizer_name;
   bool ignore_mismatched_sizes = false;
   std::string cache_dir;
+  bool overwrite_cache = false;
   std::string token;
   std::string output_dir;
   // As given; train::make_settings() resolves them: if one of the three is true on the command

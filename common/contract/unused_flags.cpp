@@ -64,7 +64,6 @@ std::vector<TrainingFlag> flags_without_effect() {
   using enum FlagType;
   constexpr std::string_view kCpu = "Tilewright computes on CPUs only";
   constexpr std::string_view kKernels = "the kernels are chosen by the CPU's instruction set";
-  constexpr std::string_view kReading = "reading the data takes seconds and is not cached";
   constexpr std::string_view kBatches = "batches are views of the data in memory";
   constexpr std::string_view kReports =
       "results are in the log, in trainer_state.json and at /metrics";
@@ -101,8 +100,7 @@ std::vector<TrainingFlag> flags_without_effect() {
       use_auth_token(),
       without_effect("save_safetensors", kBool, "weights are always written as safetensors"),
       without_effect("remove_unused_columns", kBool, "only the columns of the task are read"),
-      without_effect("preprocessing_num_workers", kInt, kReading),
-      without_effect("overwrite_cache", kBool, kReading),
+      without_effect("preprocessing_num_workers", kInt, "all threads of a worker tokenize"),
       without_effect("dataloader_num_workers", kInt, kBatches),
       without_effect("dataloader_prefetch_factor", kInt, kBatches),
       without_effect("dataloader_pin_memory", kBool, kBatches),

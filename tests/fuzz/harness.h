@@ -23,6 +23,8 @@ int fuzz_watch_stream(const std::uint8_t* data, std::size_t size);
 int fuzz_kubeconfig(const std::uint8_t* data, std::size_t size);
 // A safetensors file.
 int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
+// A data set of the cache.
+int fuzz_dataset_file(const std::uint8_t* data, std::size_t size);
 // A model's config.json.
 int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 // Files of a tokenizer (fuzz_files.h), then the text "input".
@@ -68,6 +70,7 @@ inline constexpr NamedHarness kHarnesses[] = {
     {"watch_stream", fuzz_watch_stream},
     {"kubeconfig", fuzz_kubeconfig},
     {"safetensors", fuzz_safetensors},
+    {"dataset_file", fuzz_dataset_file},
     {"model_config", fuzz_model_config},
     {"tokenizer", fuzz_tokenizer},
     {"columnar", fuzz_columnar},

@@ -32,6 +32,44 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(train_in_processes("tcp", 2, {"--ddp_backend=tcp"}), reference);
 }
 
+std::size_t count_of(const std::string& line, const std::string& text) {
+  std::size_t count = 0;
+  for (auto at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) ++count;
+  return count;
+}
+
+// The cache is used for more than 4 MiB of training data.
+TEST_F(Training, TokenizesOnceForAllProcessesAndRestarts) {
+  const testing::ScopedVariable cache("HF_DATASETS_CACHE", (folder() / "cache").string());
+  fs::create_directories(folder() / "data");
+  const std::string rows =
+      testing::read_text(testing::source_dir() / "examples/data/paraphrase/train.tsv");
+  const std::size_t header = rows.find('\n') + 1;
+  std::string content = rows;
+  while (content.size() <= std::size_t{4} << 20) content += rows.substr(header);
+  std::ofstream(folder() / "data/train.tsv") << content;
+  const std::vector<std::string> flags = {"--data_dir=" + (folder() / "data").string(),
+                                          "--max_steps=2"};
+  const std::string cached = "training data: cached in";
+  const std::string found = "examples from the cache";
+
+  const std::string reference = train_in_processes("two", 2, flags);
+  EXPECT_EQ(count_of(cached, output_), 1U) << output_;
+  EXPECT_EQ(count_of(found, output_), 1U) << output_;
+  {
+    std::ofstream(folder() / "once").put('\n');
+    const ScopedFault fault(fmt::format("step.begin@1,once={}", (folder() / "once").string()));
+    EXPECT_EQ(train_in_processes("killed", 2, flags), reference);
+  }
+  EXPECT_EQ(count_of(cached, output_), 0U) << output_;
+  EXPECT_EQ(count_of(found, output_), 3U) << output_;
+  std::vector<std::string> again = flags;
+  again.push_back("--overwrite_cache");
+  EXPECT_EQ(train_in_one_process("overwritten", 2, again), reference);
+  EXPECT_EQ(count_of(cached, output_), 1U) << output_;
+  EXPECT_EQ(count_of(found, output_), 0U) << output_;
+}
+
 // With a kill in the middle of an exchange.
 TEST_F(Training, HasTheSameHashWithSeveralStreams) {
   const std::string reference = train_in_one_process("one", 2);

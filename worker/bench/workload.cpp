@@ -110,7 +110,7 @@ nn::Batch random_batch(const Workload& workload, std::int64_t shards) {
       const std::int32_t length = workload.lengths[static_cast<std::size_t>(b)];
       std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
       for (std::int32_t& id : ids) id = next_id(state);
-      batch.add(ids, std::vector<std::int32_t>(ids.size(), 0),
+      batch.add(ids, ids.size(),
                 {.label = answers ? 0 : static_cast<std::int32_t>(b % 2),
                  .last = answers ? length - 1 : 0},
                 static_cast<std::int32_t>(b));

@@ -14,7 +14,7 @@
 #include "common/base/files.h"
 #include "common/base/random.h"
 #include "worker/hub/blob_digest.h"
-#include "worker/hub/file_lock.h"
+#include "worker/hub/download_lock.h"
 
 namespace tilewright::hub {
 namespace {
@@ -188,13 +188,14 @@ void download_file(const RepositoryCache& cache, const RemoteFile& remote, const
   cache.create_blob_directory();
   const fs::path blob = cache.blob(remote.etag);
   const fs::path incomplete = blob.string() + ".incomplete";
-  const FileLock lock(cache.lock_file(remote.etag), options, [&]() -> std::uintmax_t {
-    std::error_code error;
-    const std::uintmax_t size = fs::file_size(incomplete, error);
-    return error ? 0 : size;
-  });
+  const FileLock lock =
+      lock_download(cache.lock_file(remote.etag), options, [&]() -> std::uintmax_t {
+        std::error_code error;
+        const std::uintmax_t size = fs::file_size(incomplete, error);
+        return error ? 0 : size;
+      });
   if (!has_blob(cache, remote)) {
-    if (lock.locked()) {
+    if (lock.state() == FileLock::State::kLocked) {
       download_blob(cache, remote, file, client, options, incomplete);
     } else {
       const fs::path own = fmt::format("{}.{}.incomplete", blob.string(), random_hex(8));

@@ -34,13 +34,13 @@ void Batch::clear() {
   groups.clear();
 }
 
-void Batch::add(std::span<const std::int32_t> example_ids,
-                std::span<const std::int32_t> example_types, const Target& target,
-                std::int32_t index_in_global_batch, const Padding& padding) {
-  TW_CHECK(example_ids.size() == example_types.size() && !example_ids.empty(),
-           "{} ids and {} token types in one example", example_ids.size(), example_types.size());
+void Batch::add(std::span<const std::int32_t> example_ids, std::size_t first_segment,
+                const Target& target, std::int32_t index_in_global_batch, const Padding& padding) {
+  TW_CHECK(first_segment <= example_ids.size() && !example_ids.empty(),
+           "{} tokens of type 0 in an example of {}", first_segment, example_ids.size());
   ids.insert(ids.end(), example_ids.begin(), example_ids.end());
-  types.insert(types.end(), example_types.begin(), example_types.end());
+  types.insert(types.end(), first_segment, 0);
+  types.insert(types.end(), example_ids.size() - first_segment, 1);
   const auto rows = std::max(example_ids.size(),
                              static_cast<std::size_t>(std::max<std::int64_t>(padding.length, 0)));
   ids.insert(ids.end(), rows - example_ids.size(), padding.id);

@@ -65,7 +65,8 @@ struct Batch {
   BatchLimits limits() const { return {T(), B(), max_seqlen}; }
   kernels::RowIdentity identity(Rows rows) const;
   void clear();
-  void add(std::span<const std::int32_t> example_ids, std::span<const std::int32_t> example_types,
+  // The first `first_segment` tokens have type 0, the others type 1.
+  void add(std::span<const std::int32_t> example_ids, std::size_t first_segment,
            const Target& target, std::int32_t index_in_global_batch, const Padding& padding = {});
   // Starts a group at shard `first_shard`. Call close_shard() after the last example of each shard.
   void open_group(std::int64_t first_shard);

@@ -65,13 +65,19 @@ class Task {
   // Relative to the data directory: "train.tsv".
   virtual std::string file_name(const DataPart& part) const = 0;
 
+  // The files from which read() takes the examples of a part; empty if they are not in files.
+  virtual std::vector<std::filesystem::path> input_files(
+      const DataPart& /*part*/, const std::filesystem::path& /*data_dir*/) const {
+    return {};
+  }
+
   // Throws Failure with ExitCode::kData; the message names the file, the line, what was found and
   // what was expected.
   virtual Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
                        const ReadOptions& options) const = 0;
 
   // `logits`: [rows, num_labels] in the order of the dataset. A row is an example, or a token for
-  // question answering.
+  // question answering. Training splits are not scored.
   virtual Scores score(const DataPart& part, std::span<const float> logits,
                        const Dataset& dataset) const = 0;
 

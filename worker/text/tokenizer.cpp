@@ -388,7 +388,7 @@ Encoding Tokenizer::encode(std::string_view text, std::size_t max_length) const 
   tokenize(text, encoding.ids);
   encoding.ids.resize(std::min(encoding.ids.size(), max_length - 1));
   encoding.ids.push_back(special_.sep);
-  encoding.types.assign(encoding.ids.size(), 0);
+  encoding.first_segment = encoding.ids.size();
   return encoding;
 }
 
@@ -405,11 +405,10 @@ Encoding Tokenizer::encode_pair(std::string_view a, std::string_view b,
       longest_first(encoding.ids.size() - 1, second.size(), max_length - 3);
   encoding.ids.resize(1 + keep_a);
   encoding.ids.push_back(special_.sep);
-  encoding.types.assign(encoding.ids.size(), 0);
+  encoding.first_segment = encoding.ids.size();
   encoding.ids.insert(encoding.ids.end(), second.begin(),
                       second.begin() + static_cast<std::ptrdiff_t>(keep_b));
   encoding.ids.push_back(special_.sep);
-  encoding.types.resize(encoding.ids.size(), 1);
   return encoding;
 }
 

@@ -47,10 +47,10 @@ struct CharacterSpan {
   bool operator==(const CharacterSpan&) const = default;
 };
 
-// One input sequence of the model: type 0 for [CLS] a [SEP], type 1 for b [SEP].
+// One input sequence of the model: [CLS] a [SEP], of type 0, and b [SEP], of type 1.
 struct Encoding {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> types;
+  std::size_t first_segment = 0;  // tokens of type 0
 };
 
 // Immutable after construction, so threads can share one.

@@ -143,7 +143,7 @@ std::vector<float> Evaluator<Activation>::compute_logits(
     batch_.clear();
     for (; at < end; ++at) {
       const auto example = static_cast<std::size_t>(at);
-      batch_.add(data.ids_of(example), data.types_of(example), data.target_of(example),
+      batch_.add(data.ids_of(example), data.first_segment_of(example), data.target_of(example),
                  static_cast<std::int32_t>(at), job_.padding);
     }
     append_logits(model_.forward(batch_, {}, false), logits);

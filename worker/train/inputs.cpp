@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/build_id.h"
 #include "common/contract/training_checks.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/model_config.h"
@@ -84,6 +85,15 @@ std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settin
       found.format == hub::DatasetFiles::Format::kArrow ? tasks::DataTables::Format::kArrow
                                                         : tasks::DataTables::Format::kParquet,
       std::move(found.splits));
+}
+
+FeatureCache feature_cache(const Settings& settings, const hub::HubOptions& options, Logger& log) {
+  FeatureCacheOptions cache;
+  cache.directory = options.datasets_cache / "tilewright";
+  cache.overwrite = settings.overwrite_cache;
+  cache.program = build_id();
+  cache.cancel = options.cancel;
+  return {std::move(cache), log};
 }
 
 }  // namespace tilewright::train

@@ -6,6 +6,7 @@
 
 #include "worker/hub/options.h"
 #include "worker/tasks/rows/tables.h"
+#include "worker/train/feature_cache.h"
 #include "worker/train/settings.h"
 
 namespace tilewright::train {
@@ -31,5 +32,8 @@ void check_start_is_kept(const Settings& settings);
 // cache.
 std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settings,
                                                           const hub::HubOptions& options);
+
+// The cache of tokenized training data, `tilewright` in the cache of Hugging Face's datasets.
+FeatureCache feature_cache(const Settings& settings, const hub::HubOptions& options, Logger& log);
 
 }  // namespace tilewright::train

@@ -19,20 +19,6 @@ namespace {
 
 constexpr const char* kStartingWeights = "starting_weights";  // in the fingerprint
 
-std::string digest_of(const tasks::Dataset& data) {
-  Sha256 sha;
-  const auto add = [&](const auto& list) {
-    sha.update(list.data(), list.size() * sizeof(list[0]));
-  };
-  add(data.ids);
-  add(data.types);
-  add(data.offsets);
-  add(data.labels);
-  add(data.last_labels);
-  add(data.values);
-  return sha.hex();
-}
-
 // Whether the labels are numbers determines the metric of the user's own files.
 void check_metric_of_own_files(const Settings& settings, nn::Head head) {
   const std::string_view metric = settings.metric_for_best_model;
@@ -51,6 +37,35 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
     expected.push_back({tensor.name, tensor.shape, tensor.head, ignore_mismatched_sizes});
   }
   return checkpoint::check_parameters(weights, expected, pool);
+}
+
+// What determines the tokens and labels of a part.
+FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
+                              const tasks::ReadOptions& options) {
+  FeatureCache::Key key;
+  key.files = job.task->input_files(part, options.data_dir);
+  if (key.files.empty()) return key;
+  for (const char* name : model_files::kTokenizerFiles) {
+    const std::filesystem::path file =
+        std::filesystem::path(tokenizer_directory(job.settings)) / name;
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) key.files.push_back(file);
+  }
+  nlohmann::json settings = {
+      {"task", job.task->name()},
+      {"labels", job.task->label_names()},
+      {"max_seq_length", options.max_seq_length},
+      {"max_samples", options.max_samples},
+      {"doc_stride", options.question_answering.doc_stride},
+      {"version_2_with_negative", options.question_answering.version_2_with_negative}};
+  for (const std::filesystem::path& file : key.files) {
+    settings["names"].push_back(file.filename().string());
+  }
+  key.settings = settings.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  key.limits = {.head = job.task->head(),
+                .num_labels = job.task->num_labels(),
+                .max_seq_length = static_cast<std::int64_t>(options.max_seq_length)};
+  return key;
 }
 
 }  // namespace
@@ -143,7 +158,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                       settings.model_name_or_path, job.padding.id, encoder.vocab_size));
     }
   }
-  const auto read = [&](const tasks::DataPart& part, std::int64_t limit) {
+  const auto read_options = [&](std::int64_t limit) {
     tasks::ReadOptions options;
     options.data_dir = settings.data_dir;
     options.pool = sources.pool;
@@ -155,14 +170,21 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
         .null_score_diff_threshold = settings.null_score_diff_threshold,
         .n_best_size = static_cast<std::size_t>(settings.n_best_size),
         .max_answer_length = static_cast<std::size_t>(settings.max_answer_length)};
-    tasks::Dataset data = job.task->read(part, tokenizer, options);
+    return options;
+  };
+  const auto check = [&](tasks::Dataset data) {
     tasks::check_ids(data, encoder.vocab_size, config.string());
     return data;
   };
   job.fingerprint = fingerprint(job.settings);
   if (settings.do_train) {
-    job.train_data = read({tasks::Split::kTrain}, settings.max_train_samples);
-    job.fingerprint["train_data"] = digest_of(job.train_data);
+    const tasks::DataPart part{tasks::Split::kTrain};
+    const tasks::ReadOptions options = read_options(settings.max_train_samples);
+    const auto read = [&] { return job.task->read(part, tokenizer, options); };
+    job.train_data = check(sources.features == nullptr
+                               ? read()
+                               : sources.features->get(feature_key(job, part, options), read));
+    job.fingerprint["train_data"] = job.train_data.digest();
     job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),
                                  settings.global_batch);
     if (job.schedule.steps_per_epoch == 0) {
@@ -177,7 +199,8 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     for (std::size_t i = 0; i < job.task->parts(split); ++i) {
       const tasks::DataPart part{split, i};
       const std::string name = job.task->part_name(part);
-      sets.push_back({part, name.empty() ? "" : "_" + name, read(part, limit)});
+      sets.push_back({part, name.empty() ? "" : "_" + name,
+                      check(job.task->read(part, tokenizer, read_options(limit)))});
     }
     return sets;
   };
@@ -188,7 +211,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     job.prediction_sets = read_parts(tasks::Split::kTest, settings.max_predict_samples);
   }
   if (settings.do_train && settings.load_best_model_at_end) {
-    job.fingerprint["evaluation_data"] = digest_of(job.evaluation_sets.front().data);
+    job.fingerprint["evaluation_data"] = job.evaluation_sets.front().data.digest();
   }
   end_part("data reading and tokenization");
   open_starting_weights(job, sources.pool);

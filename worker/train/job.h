@@ -15,6 +15,7 @@
 #include "worker/nn/encoder_config.h"
 #include "worker/tasks/rows/tables.h"
 #include "worker/tasks/task.h"
+#include "worker/train/feature_cache.h"
 #include "worker/train/schedule.h"
 #include "worker/train/settings.h"
 
@@ -69,6 +70,7 @@ struct JobSources {
   std::unique_ptr<const tasks::Task> task;          // null: that of task_name and the files
   std::shared_ptr<const tasks::DataTables> tables;  // null: the data are in files
   runtime::ThreadPool* pool = nullptr;              // reads on its threads; null: on this thread
+  const FeatureCache* features = nullptr;           // of the training data; null: none
   // Called with the name of each part of load_job() at its end, to measure them; may be empty.
   std::function<void(std::string_view)> end_part = {};
 };

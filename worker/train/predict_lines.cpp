@@ -176,13 +176,13 @@ class SentenceLines final : public tasks::Task {
 
   tasks::Dataset read(const tasks::DataPart&, const text::Tokenizer& tokenizer,
                       const tasks::ReadOptions& options) const override {
-    tasks::Dataset data;
-    data.append_all(sentences_.size(), options.pool, [&](std::size_t i) {
+    tasks::DatasetLists lists;
+    lists.append_all(sentences_.size(), options.pool, [&](std::size_t i) {
       const Sentences& one = sentences_[i];
       return one.second ? tokenizer.encode_pair(one.first, *one.second, options.max_seq_length)
                         : tokenizer.encode(one.first, options.max_seq_length);
     });
-    return data;
+    return tasks::Dataset(std::move(lists));
   }
 
   tasks::Scores score(const tasks::DataPart&, std::span<const float> logits,

@@ -158,8 +158,12 @@ class TrainingRun {
     resolve_model_names(settings_, hub);
     check_start_is_kept(settings_);
     pool_.emplace(options.threads, options.thread_cpus);
+    const FeatureCache features = feature_cache(settings_, hub, log);
     job_ = load_job(settings_, session.output_uid(),
-                    {.task = nullptr, .tables = resolve_data_set(settings_, hub), .pool = &*pool_});
+                    {.task = nullptr,
+                     .tables = resolve_data_set(settings_, hub),
+                     .pool = &*pool_,
+                     .features = &features});
     const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
     std::vector<std::string> names;
     names.reserve(isas.size());

@@ -28,9 +28,13 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
   auto tables = resolve_data_set(settings, hub);
   runtime::ThreadPool pool(options.threads, options.thread_cpus);
   end_part("settings, model and data set names");
-  const Job job =
-      load_job(settings, "",
-               {.task = nullptr, .tables = std::move(tables), .pool = &pool, .end_part = end_part});
+  const FeatureCache features = feature_cache(settings, hub, log);
+  const Job job = load_job(settings, "",
+                           {.task = nullptr,
+                            .tables = std::move(tables),
+                            .pool = &pool,
+                            .features = &features,
+                            .end_part = end_part});
   const runtime::Isa isa = usable_isas(job, options.isas).back();
   Faults faults;
   const auto trainer = make_trainer(job, isa, pool, faults, log);

@@ -125,7 +125,7 @@ void TrainingStep<Activation>::fill_batch(std::span<const std::int32_t> examples
     for (const Range& shard : group.shards) {
       for (std::int64_t index = shard.begin; index < shard.end; ++index) {
         const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(index)]);
-        batch_.add(job_.train_data.ids_of(example), job_.train_data.types_of(example),
+        batch_.add(job_.train_data.ids_of(example), job_.train_data.first_segment_of(example),
                    job_.train_data.target_of(example), static_cast<std::int32_t>(index),
                    job_.padding);
         local_tokens_ += batch_.lengths.back();

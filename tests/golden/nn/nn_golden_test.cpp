@@ -109,10 +109,13 @@ struct Run {
       for (std::int64_t b = 0; b < n; ++b) {
         if (b * kShards / n != shard) continue;
         const auto at = static_cast<std::size_t>(b);
-        batch.add(
-            std::vector<std::int32_t>(ids.begin() + offsets[at], ids.begin() + offsets[at + 1]),
-            std::vector<std::int32_t>(types.begin() + offsets[at], types.begin() + offsets[at + 1]),
-            targets[at], static_cast<std::int32_t>(b));
+        const auto of_example = [&](const auto& list) {
+          return std::vector<std::int32_t>(list.begin() + offsets[at],
+                                           list.begin() + offsets[at + 1]);
+        };
+        const auto zeros = std::ranges::count(of_example(types), 0);
+        batch.add(of_example(ids), static_cast<std::size_t>(zeros), targets[at],
+                  static_cast<std::int32_t>(b));
       }
       batch.close_shard();
     }

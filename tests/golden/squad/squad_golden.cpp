@@ -33,13 +33,14 @@ std::vector<std::string> feature_hashes(const tasks::squad::Examples& examples,
   constexpr std::size_t kQuestionsPerHash = 100;
   std::vector<SequenceHash> hashes((examples.questions.size() + kQuestionsPerHash - 1) /
                                    kQuestionsPerHash);
+  const tasks::Dataset tokens(made.tokens);
   for (std::size_t i = 0; i < made.features.size(); ++i) {
     const tasks::squad::Feature& feature = made.features[i];
     SequenceHash& hash = hashes[feature.question / kQuestionsPerHash];
-    hash.sequence(made.tokens.ids_of(i));
-    hash.sequence(made.tokens.types_of(i));
+    hash.sequence(tokens.ids_of(i));
+    hash.sequence(token_types(tokens.length(i), tokens.first_segment_of(i)));
     std::vector<std::int32_t> offsets;
-    for (std::size_t token = 0; token < made.tokens.length(i); ++token) {
+    for (std::size_t token = 0; token < feature.length(); ++token) {
       const auto span = made.span(examples, i, token);
       offsets.push_back(span ? static_cast<std::int32_t>(span->begin) : -1);
       offsets.push_back(span ? static_cast<std::int32_t>(span->end) : -1);
@@ -59,7 +60,7 @@ std::vector<float> make_logits(const tasks::squad::Features& made) {
   std::vector<float> logits;
   for (std::size_t i = 0; i < made.features.size(); ++i) {
     const std::size_t begin = logits.size();
-    for (std::size_t k = 0; k < 2 * made.tokens.length(i); ++k) {
+    for (std::size_t k = 0; k < 2 * made.features[i].length(); ++k) {
       const auto draw = static_cast<std::int64_t>(random.next() % (1 << 24)) - (1 << 23);
       logits.push_back(static_cast<float>(draw) / static_cast<float>(1 << 20));
     }

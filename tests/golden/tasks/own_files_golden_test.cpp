@@ -28,9 +28,9 @@ void check_split(const Task& task, Split split, const json& expected) {
     const auto ids = data.ids_of(i);
     EXPECT_EQ(std::vector<std::int32_t>(ids.begin(), ids.end()), encoding.ids) << i;
     if (task.head() == nn::Head::kRegression) {
-      EXPECT_EQ(data.values.at(i), expected[i].at("label").get<float>()) << i;
+      EXPECT_EQ(data.values[i], expected[i].at("label").get<float>()) << i;
     } else {
-      EXPECT_EQ(data.labels.at(i), expected[i].at("label").get<std::int32_t>()) << i;
+      EXPECT_EQ(data.labels[i], expected[i].at("label").get<std::int32_t>()) << i;
     }
   }
 }

@@ -32,7 +32,7 @@ TEST(Examples, EqualTheReferenceForEveryTask) {
       SequenceHash hash;
       for (std::size_t example = 0; example < data.size(); ++example) {
         hash.sequence(data.ids_of(example));
-        hash.sequence(data.types_of(example));
+        hash.sequence(testing::token_types(data.length(example), data.first_segment_of(example)));
       }
       const std::string file = "glue/" + directory + "/" + task->file_name({split});
       EXPECT_EQ(hash.hex(), golden.at(file).at("examples").get<std::string>()) << file;

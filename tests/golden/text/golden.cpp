@@ -1,5 +1,6 @@
 #include "tests/golden/text/golden.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 
@@ -21,6 +22,12 @@ void SequenceHash::sequence(std::span<const std::int32_t> ids) {
   const auto length = static_cast<std::int32_t>(ids.size());
   sha_.update(&length, sizeof length);
   sha_.update(ids.data(), ids.size_bytes());
+}
+
+std::vector<std::int32_t> token_types(std::size_t tokens, std::size_t first_segment) {
+  std::vector<std::int32_t> types(tokens, 1);
+  std::fill_n(types.begin(), first_segment, 0);
+  return types;
 }
 
 void SequenceHash::text(std::string_view bytes) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "common/base/sha256.h"
 #include "tests/support/paths.h"
@@ -28,6 +29,9 @@ class SequenceHash {
  private:
   Sha256 sha_;
 };
+
+// token_type_ids of an input.
+std::vector<std::int32_t> token_types(std::size_t tokens, std::size_t first_segment);
 
 }  // namespace tilewright::testing
 

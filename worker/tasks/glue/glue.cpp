@@ -53,6 +53,12 @@ class GlueTask : public sentences::SentenceTask {
   std::string file_name(const DataPart& part) const override {
     return std::string(file(part).name);
   }
+  std::vector<std::filesystem::path> input_files(
+      const DataPart& part, const std::filesystem::path& data_dir) const override {
+    if (tables_ != nullptr) return tables_->files(part);
+    if (open_rows_) return {};
+    return {path_of(part, data_dir)};
+  }
 
  private:
   const std::vector<TaskFile>& files(Split split) const {

@@ -150,6 +150,11 @@ class OwnFilesTask : public sentences::SentenceTask {
     }
     return "";
   }
+  std::vector<std::filesystem::path> input_files(const DataPart& part,
+                                                 const std::filesystem::path&) const override {
+    if (options_.open_rows) return {};
+    return {file_name(part)};
+  }
 
  private:
   bool has_rows(const DataPart& part, const std::filesystem::path&) const override {

@@ -112,6 +112,11 @@ DataTables::Splits::const_iterator DataTables::find(const DataPart& part) const 
 
 bool DataTables::has(const DataPart& part) const { return find(part) != splits_.end(); }
 
+std::vector<std::filesystem::path> DataTables::files(const DataPart& part) const {
+  const auto found = find(part);
+  return found == splits_.end() ? std::vector<std::filesystem::path>() : found->second;
+}
+
 std::vector<columnar::Table> DataTables::read(const DataPart& part,
                                               std::span<const std::string> columns) const {
   const auto found = find(part);

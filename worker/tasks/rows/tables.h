@@ -27,6 +27,8 @@ class DataTables {
   // The split of a part: train, validation or test; of a task with two parts, the "matched" and the
   // "mismatched" one. False if the data set does not have it.
   bool has(const DataPart& part) const;
+  // The files of the part; empty if the data set does not have it.
+  std::vector<std::filesystem::path> files(const DataPart& part) const;
   // The tables of the part, with the named columns; all columns if `columns` is empty. Throws
   // Failure(kData), for a missing split with a list of those that exist.
   std::vector<columnar::Table> read(const DataPart& part,

@@ -81,9 +81,8 @@ Dataset SentenceTask::read(const DataPart& part, const text::Tokenizer& tokenize
                               options.max_seq_length));
   }
   Examples examples = read_examples(part, options.data_dir, options.max_samples);
-  Dataset dataset;
-  dataset.warnings = std::move(examples.warnings);
-  dataset.append_all(examples.rows.size(), options.pool, [&](std::size_t i) {
+  DatasetLists lists;
+  lists.append_all(examples.rows.size(), options.pool, [&](std::size_t i) {
     const Example& example = examples.rows[i];
     return is_pair_ ? tokenizer.encode_pair(example.first, example.second, options.max_seq_length)
                     : tokenizer.encode(example.first, options.max_seq_length);
@@ -91,11 +90,13 @@ Dataset SentenceTask::read(const DataPart& part, const text::Tokenizer& tokenize
   for (const Example& example : examples.rows) {
     if (part.split == Split::kTest) continue;
     if (is_regression()) {
-      dataset.values.push_back(example.value);
+      lists.values.push_back(example.value);
     } else {
-      dataset.labels.push_back(example.label);
+      lists.labels.push_back(example.label);
     }
   }
+  Dataset dataset(std::move(lists));
+  dataset.warnings = std::move(examples.warnings);
   if (part.split == Split::kTest) {
     auto source = std::make_shared<RowIndices>();
     source->indices = std::move(examples.indices);

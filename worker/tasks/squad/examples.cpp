@@ -18,6 +18,15 @@ bool is_at(std::string_view context, std::size_t byte, std::string_view text) {
   return byte <= context.size() && context.compare(byte, text.size(), text) == 0;
 }
 
+// The byte offset of a code point, or of the end; nullopt beyond the end.
+std::optional<std::size_t> byte_of_code_point(std::string_view context, std::size_t index) {
+  for (std::size_t at = 0; at < context.size(); ++at) {
+    const bool continues = (static_cast<unsigned char>(context[at]) & 0xC0U) == 0x80;
+    if (!continues && index-- == 0) return at;
+  }
+  return index == 0 ? std::optional(context.size()) : std::nullopt;
+}
+
 // The byte offset of the character at an offset in UTF-16 code units; nullopt if there is none.
 std::optional<std::size_t> byte_of_utf16(std::string_view context, std::size_t units) {
   std::size_t seen = 0;
@@ -74,8 +83,8 @@ void ExamplesBuilder::check_answer(const Question& question, const Answer& answe
     fail(id, fmt::format("answer_start is {}, expected at least 0", answer.start));
   }
   const auto start = static_cast<std::size_t>(answer.start);
-  const CodePoints characters(context);
-  if (start <= characters.size() && is_at(context, characters.byte_of(start), text)) return;
+  const auto begin = byte_of_code_point(context, start);
+  if (begin && is_at(context, *begin, text)) return;
   const std::size_t found = context.find(text);
   if (found == std::string_view::npos) {
     fail(id, fmt::format("the answer {} does not occur in its context", quoted_excerpt(text)));

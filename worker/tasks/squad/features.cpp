@@ -49,6 +49,7 @@ class Builder {
   }
 
   Features make() && {
+    reserve();
     for (std::size_t question = 0; question < question_ids_.size() && !full(); ++question) {
       add_question(question);
     }
@@ -81,6 +82,26 @@ class Builder {
             tokenizer_.tokenize(python_lstrip(examples_.questions[i].text), question_ids_[i]);
           }
         });
+  }
+
+  // Allocates the tokens of all windows at once.
+  void reserve() {
+    std::size_t tokens = 0;
+    for (std::size_t i = 0; i < question_ids_.size(); ++i) {
+      const std::size_t context = ids_[examples_.questions[i].context].size();
+      const std::size_t used = question_ids_[i].size() + kSpecialTokens;
+      const std::size_t shared = used + options_.doc_stride;  // by neighbouring windows
+      if (used + context <= options_.max_seq_length) {
+        tokens += used + context;
+      } else if (shared < options_.max_seq_length) {
+        const std::size_t step = options_.max_seq_length - shared;
+        tokens += options_.max_seq_length * ((context - options_.doc_stride + step - 1) / step);
+      }
+    }
+    if (options_.max_features > 0) {
+      tokens = std::min(tokens, options_.max_features * options_.max_seq_length);
+    }
+    made_.tokens.ids.reserve(tokens);
   }
 
   bool full() const {
@@ -118,13 +139,13 @@ class Builder {
   void add_window(std::size_t index, std::size_t begin, std::size_t end) {
     const Question& question = examples_.questions[index];
     const std::vector<std::int32_t>& context = ids_[question.context];
-    Dataset& tokens = made_.tokens;
+    DatasetLists& tokens = made_.tokens;
     const std::size_t before = tokens.ids.size();
     tokens.ids.push_back(tokenizer_.special().cls);
     const std::vector<std::int32_t>& question_ids = question_ids_[index];
     tokens.ids.insert(tokens.ids.end(), question_ids.begin(), question_ids.end());
     tokens.ids.push_back(tokenizer_.special().sep);
-    tokens.types.resize(tokens.ids.size(), 0);
+    tokens.first_segments.push_back(static_cast<std::int32_t>(tokens.ids.size() - before));
     Feature feature = {.question = static_cast<std::uint32_t>(index),
                        .first_token = static_cast<std::uint32_t>(tokens.ids.size() - before),
                        .window_begin = static_cast<std::uint32_t>(begin),
@@ -132,7 +153,6 @@ class Builder {
     tokens.ids.insert(tokens.ids.end(), context.begin() + static_cast<std::ptrdiff_t>(begin),
                       context.begin() + static_cast<std::ptrdiff_t>(end));
     tokens.ids.push_back(tokenizer_.special().sep);
-    tokens.types.resize(tokens.ids.size(), 1);
     tokens.offsets.push_back(static_cast<std::int64_t>(tokens.ids.size()));
     if (!question.answers.empty()) {
       const Answer& answer = question.answers.front();

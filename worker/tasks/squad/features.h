@@ -38,7 +38,7 @@ struct Feature {
 };
 
 struct Features {
-  Dataset tokens;                 // ids and types; one example per feature
+  DatasetLists tokens;            // one example per feature, without labels
   std::vector<Feature> features;  // ordered by question, then by window
   // By context: the spans of its tokens; empty for contexts without features.
   std::vector<std::vector<text::CharacterSpan>> spans;

@@ -44,6 +44,12 @@ class SquadTask : public Task {
     TW_CHECK(false, "unknown split {}", static_cast<int>(part.split));
   }
 
+  std::vector<std::filesystem::path> input_files(
+      const DataPart& part, const std::filesystem::path& data_dir) const override {
+    if (options_.tables != nullptr) return options_.tables->files(part);
+    return {path_of(part, data_dir)};
+  }
+
   Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,
                const ReadOptions& options) const override {
     ReadOptions changed = options;
@@ -118,13 +124,15 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
                                      .max_features = options.max_samples,
                                      .pool = options.pool},
                                     source);
-  Dataset dataset = std::move(features.tokens);
+  DatasetLists lists = std::move(features.tokens);
   features.tokens = {};
   for (const Feature& feature : features.features) {
     if (!labelled) break;
-    dataset.labels.push_back(feature.start);
-    dataset.last_labels.push_back(feature.end);
+    lists.labels.push_back(feature.start);
+    lists.last_labels.push_back(feature.end);
   }
+  Dataset dataset(std::move(lists));
+  if (split == Split::kTrain) return dataset;  // training examples are not scored
   auto kept = std::make_shared<SquadSource>();
   kept->examples = std::move(examples);
   kept->features = std::move(features);

@@ -7,7 +7,7 @@
 #include "tests/support/running_program.h"
 #include "tests/support/scoped_variable.h"
 #include "tests/unit/worker/hub/hub_fixture.h"
-#include "worker/hub/file_lock.h"
+#include "worker/hub/download_lock.h"
 
 namespace tilewright::hub {
 namespace {
@@ -92,33 +92,33 @@ class Lock : public HubTest {
 };
 
 TEST_F(Lock, HasADeadline) {
-  const FileLock held(path_, options_, [] { return 0; });
-  EXPECT_TRUE(held.locked());
+  const FileLock held = lock_download(path_, options_, [] { return 0; });
+  EXPECT_EQ(held.state(), FileLock::State::kLocked);
   options_.limits.lock = std::chrono::milliseconds(1);
-  const Error error = failure_of([&] { FileLock(path_, options_, [] { return 0; }); });
+  const Error error = failure_of([&] { lock_download(path_, options_, [] { return 0; }); });
   EXPECT_EQ(error.code, ExitCode::kHubUnavailable);
   EXPECT_THAT(error.message,
               HasSubstr("another process holds the lock and has downloaded nothing"));
 }
 
 TEST_F(Lock, IsWaitedForWhileItsHolderWorks) {
-  auto held = std::make_unique<FileLock>(path_, options_, [] { return 0; });
+  std::optional<FileLock> held(lock_download(path_, options_, [] { return 0; }));
   options_.limits.lock = std::chrono::milliseconds(1);
   std::uintmax_t size = 0;
-  const FileLock next(path_, options_, [&] {
+  const FileLock next = lock_download(path_, options_, [&] {
     if (++size == 4) held.reset();  // the holder is done
     return size;
   });
-  EXPECT_TRUE(next.locked());
+  EXPECT_EQ(next.state(), FileLock::State::kLocked);
   EXPECT_GE(size, 4U);
 }
 
 TEST_F(Lock, WaitCanBeCancelled) {
-  const FileLock held(path_, options_, [] { return 0; });
+  const FileLock held = lock_download(path_, options_, [] { return 0; });
   net::WakeUp cancel;
   cancel.signal();
   options_.cancel = &cancel;
-  EXPECT_EQ(failure_of([&] { FileLock(path_, options_, [] { return 0; }); }).code,
+  EXPECT_EQ(failure_of([&] { lock_download(path_, options_, [] { return 0; }); }).code,
             ExitCode::kTerminated);
 }
 

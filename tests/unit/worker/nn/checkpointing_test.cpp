@@ -25,7 +25,7 @@ Batch make_checkpointing_batch() {
     const std::int32_t length = 2 + 11 * example % 30;
     ids.reserve(static_cast<std::size_t>(length));
     for (std::int32_t i = 0; i < length; ++i) ids.push_back((7 * i + 13 * example) % 50);
-    batch.add(ids, std::vector<std::int32_t>(ids.size(), example % 2),
+    batch.add(ids, example % 2 == 0 ? ids.size() : 0,
               {.label = example % 2, .last = length - 1, .value = 0.3f}, example);
     if (example == 4) batch.close_shard();
   }

@@ -52,7 +52,7 @@ bool drops(const Variant& variant, Place place) {
 
   Batch batch;
   batch.open_group(0);
-  batch.add(std::vector<std::int32_t>{3, 14, 15}, std::vector<std::int32_t>{0, 0, 1}, {}, 0);
+  batch.add(std::vector<std::int32_t>{3, 14, 15}, 2, {}, 0);
   batch.close_shard();
   model.reserve(batch.limits(), 1, batch.limits());
   const auto logits = [&](bool training) {

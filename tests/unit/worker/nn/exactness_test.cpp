@@ -60,8 +60,7 @@ Batch make_micro_batch(const std::vector<Example>& all, std::int64_t begin, std:
       for (std::int64_t i = 0; i < n; ++i) {
         if (i * kEightShards / n != shard) continue;
         const Example& e = all[static_cast<std::size_t>(i)];
-        batch.add(e.ids, std::vector<std::int32_t>(e.ids.size(), static_cast<std::int32_t>(i % 2)),
-                  e.target, static_cast<std::int32_t>(i));
+        batch.add(e.ids, i % 2 == 0 ? e.ids.size() : 0, e.target, static_cast<std::int32_t>(i));
       }
       batch.close_shard();
     }

@@ -172,10 +172,8 @@ TEST(TouchedRows, NumbersTheIdsOfTheBatchInAscendingOrder) {
 
 TEST(Flops, CountRealTokensOnly) {
   Batch batch;
-  const std::vector<std::int32_t> three(3, 1);
-  const std::vector<std::int32_t> five(5, 1);
-  batch.add(three, three, {}, 0);
-  batch.add(five, five, {.label = 1}, 1);
+  batch.add(std::vector<std::int32_t>(3, 1), 3, {}, 0);
+  batch.add(std::vector<std::int32_t>(5, 1), 5, {.label = 1}, 1);
   // L = 2, P = 4 * 256 + 2 * 384 = 1792: 2 L P (3 + 5) + 4 L H (9 + 25) + 2 * 2 (256 + 32), less
   // 2 (256 + 2 * 384) (2 + 4) of the last layer
   EXPECT_DOUBLE_EQ(forward_flops(small(), batch), 57344.0 + 4352.0 + 1152.0 - 12288.0);

@@ -65,7 +65,7 @@ inline void add_example(Batch& batch, Head head, std::int32_t b, std::int32_t le
   for (std::int32_t i = 0; i < length; ++i) ids.push_back((7 * i + 13 * b) % 50);
   Target target = {.label = b % 3, .value = 0.5f * static_cast<float>(b) - 2};
   if (head == Head::kQuestionAnswering) target = {.label = length / 3, .last = length - 1};
-  batch.add(ids, std::vector<std::int32_t>(ids.size(), b % 2), target, b, padding);
+  batch.add(ids, b % 2 == 0 ? ids.size() : 0, target, b, padding);
 }
 
 struct IsaCase {

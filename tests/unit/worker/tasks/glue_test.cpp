@@ -15,6 +15,7 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
@@ -55,10 +56,10 @@ TEST(Glue, AnyNumberOfThreadsReadsTheSameDataset) {
   })
       .join();
   ASSERT_EQ(expected.size(), 300U);
-  EXPECT_EQ(found.ids, expected.ids);
-  EXPECT_EQ(found.types, expected.types);
-  EXPECT_EQ(found.offsets, expected.offsets);
-  EXPECT_EQ(found.labels, expected.labels);
+  EXPECT_THAT(found.ids, ElementsAreArray(expected.ids));
+  EXPECT_THAT(found.first_segments, ElementsAreArray(expected.first_segments));
+  EXPECT_THAT(found.offsets, ElementsAreArray(expected.offsets));
+  EXPECT_THAT(found.labels, ElementsAreArray(expected.labels));
 }
 
 TEST(Glue, LabelsHaveTheOrderOfHuggingFacesDataset) {
@@ -96,7 +97,8 @@ TEST(Glue, TheOrderOfAModelsLabelsIsKeptIfTheyAreTheTasks) {
   folder.write("train.tsv", "sentence1\tsentence2\tgold_label\na\tb\tneutral\na\tb\t0\n");
   const auto task =
       make_task({.name = "mnli", .model_labels = {"CONTRADICTION", "NEUTRAL", "ENTAILMENT"}});
-  EXPECT_EQ(task->read({Split::kTrain}, tiny_tokenizer(), folder.options()).labels, (Ids{1, 2}));
+  EXPECT_THAT(task->read({Split::kTrain}, tiny_tokenizer(), folder.options()).labels,
+              ElementsAre(1, 2));
 }
 
 TEST(Glue, MrpcSkipsAByteOrderMarkAndReadsQuotesAsText) {
@@ -104,30 +106,29 @@ TEST(Glue, MrpcSkipsAByteOrderMarkAndReadsQuotesAsText) {
   folder.write("train.tsv",
                "\xEF\xBB\xBF" + kMrpcHeader + "1\t7\t8\ta b\tx\n0\t9\t10\t\" a\tb\"\n");
   const Dataset data = find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.ids, (Ids{2, 8, 16, 3, 19, 3, 2, 1, 8, 3, 16, 1, 3}));
-  EXPECT_EQ(data.types, (Ids{0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1}));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 16, 3, 19, 3, 2, 1, 8, 3, 16, 1, 3));
+  EXPECT_THAT(data.first_segments, ElementsAre(4, 4));
   EXPECT_THAT(data.offsets, ElementsAre(0, 6, 13));
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
   EXPECT_EQ(data.size(), 2U);
   EXPECT_EQ(data.tokens(), 13U);
   EXPECT_THAT(data.ids_of(1), ElementsAre(2, 1, 8, 3, 16, 1, 3));
-  EXPECT_THAT(data.types_of(0), ElementsAre(0, 0, 0, 0, 1, 1));
 }
 
 TEST(Glue, ColumnsAreFoundByNameInAnyOrder) {
   const DataFolder folder;
   folder.write("dev.tsv", "label\tsentence\n1\ta\n0\tb\n");
   const Dataset data = find_task("sst2")->read({Split::kDev}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 2, 16, 3}));
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 3, 2, 16, 3));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
 }
 
 TEST(Glue, ColaHasNoHeader) {
   const DataFolder folder;
   folder.write("train.tsv", "gj04\t1\t\ta\ngj04\t0\t*\tb\n");
   const Dataset data = find_task("cola")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 2, 16, 3}));
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 3, 2, 16, 3));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
 }
 
 TEST(Glue, RteLabelsAreWords) {
@@ -136,15 +137,15 @@ TEST(Glue, RteLabelsAreWords) {
       "train.tsv",
       "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tnot_entailment\n1\ta\tb\tentailment\n");
   const Dataset data = find_task("rte")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
-  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 3, 16, 3, 2, 8, 3, 16, 3));
 }
 
 TEST(Glue, AcceptsCrlfEmptyLinesAndNoFinalNewline) {
   const DataFolder folder;
   folder.write("train.tsv", "sentence\tlabel\r\na\t1\r\n\r\nb\t0");
   const Dataset data = find_task("sst2")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
 }
 
 TEST(Glue, MaxSeqLengthTruncatesExamplesAndMaxSamplesLimitsRows) {
@@ -154,7 +155,7 @@ TEST(Glue, MaxSeqLengthTruncatesExamplesAndMaxSamplesLimitsRows) {
   options.max_seq_length = 6;
   options.max_samples = 2;
   const Dataset data = find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), options);
-  EXPECT_EQ(data.ids, (Ids{2, 8, 8, 3, 19, 3, 2, 16, 3, 19, 3}));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 8, 3, 19, 3, 2, 16, 3, 19, 3));
   options.max_seq_length = 2;
   EXPECT_THROW(find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), options), Failure);
 }
@@ -216,9 +217,10 @@ TEST(Glue, ATooLongLineIsRefused) {
 }
 
 TEST(Glue, MetricsAreThoseOfRunGlue) {
-  Dataset data;
-  data.offsets = {0, 1, 2, 3, 4};
-  data.labels = {1, 1, 0, 0};
+  const Dataset data({.ids = {5, 5, 5, 5},
+                      .offsets = {0, 1, 2, 3, 4},
+                      .first_segments = {1, 1, 1, 1},
+                      .labels = {1, 1, 0, 0}});
   const std::vector<float> logits = {0, 1, 1, 0, 1, 0, 0, 1};  // predicts 1 0 0 1
   EXPECT_THAT(find_task("mrpc")->score({Split::kDev}, logits, data).metrics,
               ElementsAre(Pair("accuracy", 0.5), Pair("f1", 0.5), Pair("combined_score", 0.5)));
@@ -295,8 +297,9 @@ TEST(Glue, PublicFilesOfEveryTaskAreRead) {
     const auto task = find_task(file.task);
     const Dataset data = task->read(file.part, tiny_tokenizer(), folder.options());
     const bool is_pair = std::string(file.task) != "cola" && std::string(file.task) != "sst2";
-    EXPECT_EQ(data.ids, is_pair ? (Ids{2, 8, 3, 16, 3}) : (Ids{2, 8, 3})) << file.task;
-    EXPECT_EQ(data.labels, file.labels) << file.task;
+    EXPECT_THAT(data.ids, ElementsAreArray(is_pair ? Ids{2, 8, 3, 16, 3} : Ids{2, 8, 3}))
+        << file.task;
+    EXPECT_THAT(data.labels, ElementsAreArray(file.labels)) << file.task;
     EXPECT_EQ(data.has_labels(), !file.labels.empty()) << file.task;
   }
 }
@@ -343,8 +346,8 @@ TEST(Glue, StsbScoresAreNumbers) {
   const std::string begin = "0\tmain-captions\tMSRvid\t2012test\t0001\tnone\tnone\t";
   folder.write("dev.tsv", header + begin + "a\tb\t5.000\n" + begin + "a\tb\t3.8\n");
   const Dataset data = find_task("stsb")->read({Split::kDev}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
-  EXPECT_EQ(data.values, (std::vector<float>{5.0F, 3.8F}));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 3, 16, 3, 2, 8, 3, 16, 3));
+  EXPECT_THAT(data.values, ElementsAre(5.0F, 3.8F));
   EXPECT_TRUE(data.labels.empty());
   EXPECT_TRUE(data.has_labels());
   for (const char* bad : {"high", "", "nan", "inf", "1e99", "3.8x"}) {
@@ -364,8 +367,9 @@ TEST(Glue, QqpRowsWithMissingFieldsAreSkippedAndCounted) {
                "3\t3\t4\ta\tb\t\n"
                "4\t5\t6\tb\t\t0\n");
   const Dataset data = find_task("qqp")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
-  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 16, 3, 2, 16, 3, 3})) << "an empty question is not missing";
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 3, 16, 3, 2, 16, 3, 3))
+      << "an empty question is not missing";
   const std::string path = (folder.path() / "train.tsv").string();
   EXPECT_THAT(data.warnings, ElementsAre(path +
                                          ": skipped 2 rows with missing fields, the first "
@@ -377,7 +381,7 @@ TEST(Glue, MnliRowsWithoutAgreementAreSkippedAndCounted) {
   const DataFolder folder;
   folder.write("train.tsv", "sentence1\tsentence2\tgold_label\na\tb\t-\na\tb\tcontradiction\n");
   const Dataset data = find_task("mnli")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.labels, (Ids{2}));
+  EXPECT_THAT(data.labels, ElementsAre(2));
   EXPECT_THAT(data.warnings, ElementsAre(HasSubstr("skipped 1 row with the label \"-\"")));
 }
 
@@ -386,7 +390,7 @@ TEST(Glue, ACarriageReturnEndsALine) {
   const DataFolder folder;
   folder.write("train.tsv", "sentence\tlabel\ra\t1\rb\t0\r");
   const Dataset data = find_task("sst2")->read({Split::kTrain}, tiny_tokenizer(), folder.options());
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
 }
 
 // Rows in memory with the columns of the hub's data set.
@@ -418,8 +422,8 @@ TEST(Glue, RowsMayComeWithTheColumnsOfTheHub) {
   };
   const auto task = make_task({.name = "mnli", .open_rows = open});
   const Dataset train = task->read({Split::kTrain}, tiny_tokenizer(), {});
-  EXPECT_EQ(train.ids, (Ids{2, 8, 3, 16, 3}));
-  EXPECT_EQ(train.labels, (Ids{2}));
+  EXPECT_THAT(train.ids, ElementsAre(2, 8, 3, 16, 3));
+  EXPECT_THAT(train.labels, ElementsAre(2));
   const Dataset test = task->read({Split::kTest, 1}, tiny_tokenizer(), {});
   EXPECT_FALSE(test.has_labels());
   const std::vector<float> logits = {0, 1, 0};
@@ -442,10 +446,26 @@ TEST(Glue, ARowOfTheHubWithoutALabelIsRefused) {
   }
 }
 
+TEST(Glue, NamesItsInputFiles) {
+  const DataFolder folder;
+  const std::filesystem::path directory = folder.options().data_dir;
+  EXPECT_THAT(find_task("mnli")->input_files({Split::kDev, 1}, directory),
+              ElementsAre(directory / "dev_mismatched.tsv"));
+  const auto tables = std::make_shared<DataTables>("glue/mrpc", DataTables::Format::kParquet,
+                                                   DataTables::Splits{{"train", {"a", "b"}}});
+  const auto from_hub = make_task({.name = "mrpc", .tables = tables});
+  EXPECT_THAT(from_hub->input_files({Split::kTrain}, directory), ElementsAre("a", "b"));
+  EXPECT_THAT(from_hub->input_files({Split::kDev}, directory), ElementsAre());
+  const auto from_rows = make_task(
+      {.name = "mrpc", .open_rows = [](const DataPart&) { return std::unique_ptr<RowSource>(); }});
+  EXPECT_THAT(from_rows->input_files({Split::kTrain}, directory), ElementsAre());
+}
+
 TEST(Glue, StsbMetricsAreCorrelationsAndTheirMean) {
-  Dataset data;
-  data.offsets = {0, 1, 2, 3, 4};
-  data.values = {0, 1, 2, 5};
+  const Dataset data({.ids = {5, 5, 5, 5},
+                      .offsets = {0, 1, 2, 3, 4},
+                      .first_segments = {1, 1, 1, 1},
+                      .values = {0, 1, 2, 5}});
   const std::vector<float> logits = {0.5F, 0.25F, 3, 4};
   const Metrics found = find_task("stsb")->score({Split::kDev}, logits, data).metrics;
   ASSERT_EQ(found.size(), 3U);
@@ -457,9 +477,10 @@ TEST(Glue, StsbMetricsAreCorrelationsAndTheirMean) {
 }
 
 TEST(Dataset, TokenIdsBeyondTheVocabularyAreRefused) {
-  Dataset data;
-  data.append({.ids = {2, 3}, .types = {0, 0}});
-  data.append({.ids = {2, 19, 3}, .types = {0, 0, 0}});
+  DatasetLists lists;
+  lists.append({.ids = {2, 3}, .first_segment = 2});
+  lists.append({.ids = {2, 19, 3}, .first_segment = 3});
+  const Dataset data(std::move(lists));
   EXPECT_NO_THROW(check_ids(data, 20, "m/config.json"));
   try {
     check_ids(data, 19, "m/config.json");

@@ -8,7 +8,6 @@
 namespace tilewright::tasks {
 namespace {
 
-using Ids = std::vector<std::int32_t>;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -68,19 +67,20 @@ std::string usage_error(const TaskOptions& options) {
 }
 
 TEST(OwnFiles, StringLabelsAreSorted) {
-  const auto files =
-      OwnFiles().train("train.csv", "text,label\na,pear\nb,Zebra\nx,apple\na,pear\n");
+  auto files = OwnFiles().train("train.csv", "text,label\na,pear\nb,Zebra\nx,apple\na,pear\n");
   EXPECT_THAT(files.task()->label_names(), ElementsAre("Zebra", "apple", "pear"));
   const Dataset data = files.read(Split::kTrain);
-  EXPECT_EQ(data.labels, (Ids{2, 0, 1, 2}));
-  EXPECT_EQ(data.ids, (Ids{2, 8, 3, 2, 16, 3, 2, 19, 3, 2, 8, 3}));
+  EXPECT_THAT(data.labels, ElementsAre(2, 0, 1, 2));
+  EXPECT_THAT(data.ids, ElementsAre(2, 8, 3, 2, 16, 3, 2, 19, 3, 2, 8, 3));
   EXPECT_EQ(files.task()->num_labels(), 3);
+  EXPECT_THAT(files.task()->input_files({Split::kTrain}, ""),
+              ElementsAre(files.options().train_file));
 }
 
 TEST(OwnFiles, IntegerLabelsAreSortedByValue) {
   const auto csv = OwnFiles().train("train.csv", "label,text\n10,a\n-1,b\n9,x\n010,a\n");
   EXPECT_THAT(csv.task()->label_names(), ElementsAre("-1", "9", "10"));
-  EXPECT_EQ(csv.read(Split::kTrain).labels, (Ids{2, 0, 1, 2}));
+  EXPECT_THAT(csv.read(Split::kTrain).labels, ElementsAre(2, 0, 1, 2));
   const auto json = OwnFiles().train(
       "train.jsonl", "{\"text\": \"a\", \"label\": 10}\n{\"text\": \"b\", \"label\": 9}\n");
   EXPECT_THAT(json.task()->label_names(), ElementsAre("9", "10"));
@@ -95,7 +95,7 @@ TEST(OwnFiles, BooleanLabelsAreClasses) {
   const auto json = OwnFiles().train(
       "train.json", "[{\"text\": \"a\", \"label\": true}, {\"text\": \"b\", \"label\": false}]");
   EXPECT_THAT(json.task()->label_names(), ElementsAre("False", "True"));
-  EXPECT_EQ(json.read(Split::kTrain).labels, (Ids{1, 0}));
+  EXPECT_THAT(json.read(Split::kTrain).labels, ElementsAre(1, 0));
 }
 
 TEST(OwnFiles, RealLabelsMakeARegression) {
@@ -106,9 +106,9 @@ TEST(OwnFiles, RealLabelsMakeARegression) {
   EXPECT_EQ(task->head(), nn::Head::kRegression);
   EXPECT_EQ(task->num_labels(), 1);
   EXPECT_THAT(task->label_names(), IsEmpty());
-  EXPECT_EQ(csv.read(Split::kTrain).values, (std::vector<float>{1, 2.5F}));
+  EXPECT_THAT(csv.read(Split::kTrain).values, ElementsAre(1, 2.5F));
   const Dataset dev = csv.read(Split::kDev);
-  EXPECT_EQ(dev.values, (std::vector<float>{3, 5}));
+  EXPECT_THAT(dev.values, ElementsAre(3, 5));
   EXPECT_THAT(task->score({Split::kDev}, std::vector<float>{4, 3}, dev).metrics,
               ElementsAre(Pair("mse", 2.5)));
   const auto baselines = task->baselines("", 0);
@@ -123,7 +123,7 @@ TEST(OwnFiles, RealLabelsMakeARegression) {
 TEST(OwnFiles, IntegersMakeARegressionIfTheOptionsSaySo) {
   auto files = OwnFiles().train("train.csv", "text,label\na,1\nb,2\n");
   files.options().is_regression = true;
-  EXPECT_EQ(files.read(Split::kTrain).values, (std::vector<float>{1, 2}));
+  EXPECT_THAT(files.read(Split::kTrain).values, ElementsAre(1, 2));
   auto names = OwnFiles().train("train.csv", "text,label\na,1\nb,two\n");
   names.options().is_regression = true;
   EXPECT_EQ(names.failure(),
@@ -138,15 +138,15 @@ TEST(OwnFiles, IntegersMakeARegressionIfTheOptionsSaySo) {
 TEST(OwnFiles, Sentence1AndSentence2AreTheSentences) {
   const auto files =
       OwnFiles().train("train.csv", "id,sentence2,label,sentence1\n0,b,1,a\n1,x,0,a\n");
-  EXPECT_EQ(files.read(Split::kTrain).ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 19, 3}));
+  EXPECT_THAT(files.read(Split::kTrain).ids, ElementsAre(2, 8, 3, 16, 3, 2, 8, 3, 19, 3));
 }
 
 TEST(OwnFiles, OtherwiseTheFirstTwoColumnsAreTheSentences) {
   const auto two =
       OwnFiles().train("train.tsv", "question\tlabel\tanswer\tsource\na\t1\tb\tx\na\t0\tb\tx\n");
-  EXPECT_EQ(two.read(Split::kTrain).ids, (Ids{2, 8, 3, 16, 3, 2, 8, 3, 16, 3}));
+  EXPECT_THAT(two.read(Split::kTrain).ids, ElementsAre(2, 8, 3, 16, 3, 2, 8, 3, 16, 3));
   const auto one = OwnFiles().train("train.tsv", "label\tsentence1\n1\ta\n0\tb\n");
-  EXPECT_EQ(one.read(Split::kTrain).ids, (Ids{2, 8, 3, 2, 16, 3}));
+  EXPECT_THAT(one.read(Split::kTrain).ids, ElementsAre(2, 8, 3, 2, 16, 3));
 }
 
 TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {
@@ -169,8 +169,8 @@ TEST(OwnFiles, OtherSplitsUseTheColumnsAndLabelsOfTheTrainingFile) {
           .dev("dev.json", "[{\"label\": \"yes\", \"other\": \"x\", \"text\": \"b\"}]")
           .test("test.tsv", "other\ttext\nx\ta\nx\tb\n");
   const Dataset dev = files.read(Split::kDev);
-  EXPECT_EQ(dev.ids, (Ids{2, 16, 3}));
-  EXPECT_EQ(dev.labels, (Ids{1}));
+  EXPECT_THAT(dev.ids, ElementsAre(2, 16, 3));
+  EXPECT_THAT(dev.labels, ElementsAre(1));
   const Dataset test = files.read(Split::kTest);
   EXPECT_FALSE(test.has_labels());
   EXPECT_THAT(
@@ -224,7 +224,7 @@ TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
 TEST(OwnFiles, WithoutATrainingFileTheLabelsAreTheModels) {
   auto files = OwnFiles().dev("dev.csv", "text,label\na,yes\nb,no\n");
   files.options().model_labels = {"no", "yes"};
-  EXPECT_EQ(files.read(Split::kDev).labels, (Ids{1, 0}));
+  EXPECT_THAT(files.read(Split::kDev).labels, ElementsAre(1, 0));
   EXPECT_THAT(files.task()->baselines("", 0), IsEmpty());
   files.options().model_labels = {"LABEL_0"};
   EXPECT_EQ(files.failure(Split::kDev),
@@ -255,7 +255,7 @@ TEST(OwnFiles, MaxSamplesLimitsTheRows) {
   const auto files = OwnFiles().train("train.csv", "text,label\na,1\nb,0\nx,1\n");
   const Dataset data =
       files.task()->read({Split::kTrain}, tiny_tokenizer(), {.data_dir = "", .max_samples = 2});
-  EXPECT_EQ(data.labels, (Ids{1, 0}));
+  EXPECT_THAT(data.labels, ElementsAre(1, 0));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(SquadFeatures, PutTheQuestionFirstAndMapTokensToCharacters) {
   const Features made = make_features(examples, tiny_tokenizer(), {}, "f");
   ASSERT_EQ(made.features.size(), 1U);
   EXPECT_EQ(made.tokens.ids, (Ids{2, 19, 3, 16, 10, 13, 8, 3}));
-  EXPECT_EQ(made.tokens.types, (Ids{0, 0, 0, 1, 1, 1, 1, 1}));
+  EXPECT_THAT(made.tokens.first_segments, ElementsAre(3));
   EXPECT_EQ(made.features[0].length(), 8U);
   EXPECT_EQ(made.span(examples, 0, 2), std::nullopt);
   EXPECT_EQ(made.span(examples, 0, 3), (CharacterSpan{0, 1}));
@@ -69,9 +69,10 @@ TEST(SquadFeatures, OverlapWindowsAndLabelThoseWithTheWholeAnswer) {
   const Features made =
       make_features(examples, tiny_tokenizer(), {.max_seq_length = 8, .doc_stride = 2}, "f");
   ASSERT_EQ(made.features.size(), 6U);
-  EXPECT_THAT(made.tokens.ids_of(0), ElementsAre(2, 19, 3, 8, 16, 8, 16, 3));
-  EXPECT_THAT(made.tokens.ids_of(1), ElementsAre(2, 19, 3, 8, 16, 19, 16, 3));
-  EXPECT_THAT(made.tokens.ids_of(2), ElementsAre(2, 19, 3, 19, 16, 8, 16, 3));
+  const Dataset data(made.tokens);
+  EXPECT_THAT(data.ids_of(0), ElementsAre(2, 19, 3, 8, 16, 8, 16, 3));
+  EXPECT_THAT(data.ids_of(1), ElementsAre(2, 19, 3, 8, 16, 19, 16, 3));
+  EXPECT_THAT(data.ids_of(2), ElementsAre(2, 19, 3, 19, 16, 8, 16, 3));
   EXPECT_EQ(made.features[0].start, 0) << "the answer is not in the window";
   EXPECT_EQ(made.features[0].end, 0);
   EXPECT_EQ(made.features[1].start, 5);
@@ -97,7 +98,7 @@ TEST(SquadFeatures, KeepTheFirstFeaturesOnly) {
   const Features made = make_features(
       examples, tiny_tokenizer(), {.max_seq_length = 8, .doc_stride = 2, .max_features = 2}, "f");
   EXPECT_EQ(made.features.size(), 2U);
-  EXPECT_EQ(made.tokens.size(), 2U);
+  EXPECT_EQ(made.tokens.first_segments.size(), 2U);
 }
 
 TEST(SquadFeatures, RefuseALongQuestionOnlyIfItsContextDoesNotFit) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/tasks/squad_builders.h"
+#include "worker/tasks/registry.h"
 
 namespace tilewright::tasks::squad {
 namespace {
@@ -29,6 +30,25 @@ TEST(SquadTask, HasTheHeadAndTheFilesOfTheDataSet) {
   EXPECT_THAT(task->label_names(), SizeIs(0));
   EXPECT_EQ(task->file_name({Split::kTrain}), "train-v1.1.json");
   EXPECT_EQ(find_task("SQUAD_V2")->file_name({Split::kDev}), "dev-v2.0.json");
+}
+
+TEST(SquadTask, NamesItsInputFiles) {
+  EXPECT_THAT(find_task("squad")->input_files({Split::kTrain}, "data"),
+              ElementsAre("data/train-v1.1.json"));
+  TaskOptions own;
+  own.name = "squad";
+  own.train_file = "own.json";
+  EXPECT_THAT(tasks::make_task(own)->input_files({Split::kTrain}, "data"), ElementsAre("own.json"));
+}
+
+// Training examples are not scored.
+TEST(SquadTask, KeepsNoTextOfATrainingSplit) {
+  const DataFolder folder;
+  folder.write("train-v1.1.json", kAnswered);
+  const Dataset data =
+      find_task("squad")->read({Split::kTrain}, tiny_tokenizer(), options_of(folder));
+  EXPECT_THAT(data.ids, ElementsAre(2, 19, 3, 8, 16, 3));
+  EXPECT_EQ(data.source, nullptr);
 }
 
 TEST(SquadTask, ReadsTargetsAndScoresLogits) {

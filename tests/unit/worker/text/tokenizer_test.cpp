@@ -53,7 +53,7 @@ TEST(Tokenizer, EncodesOneTextWithinMaxLength) {
   const Tokenizer tokenizer(tiny_spec());
   const Encoding whole = tokenizer.encode("a b a");
   EXPECT_EQ(whole.ids, (Ids{2, 8, 16, 8, 3}));
-  EXPECT_EQ(whole.types, (Ids{0, 0, 0, 0, 0}));
+  EXPECT_EQ(whole.first_segment, 5U);
   EXPECT_EQ(tokenizer.encode("a b a", 5).ids, whole.ids);
   EXPECT_EQ(tokenizer.encode("a b a", 4).ids, (Ids{2, 8, 16, 3}));
   EXPECT_EQ(tokenizer.encode("a b a", 2).ids, (Ids{2, 3}));
@@ -63,7 +63,7 @@ TEST(Tokenizer, EncodesPairsWithTypes) {
   const Tokenizer tokenizer(tiny_spec());
   const Encoding pair = tokenizer.encode_pair("a b", "x");
   EXPECT_EQ(pair.ids, (Ids{2, 8, 16, 3, 19, 3}));
-  EXPECT_EQ(pair.types, (Ids{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(pair.first_segment, 4U);
   EXPECT_EQ(tokenizer.encode_pair("a a a", "x", 5).ids, (Ids{2, 8, 3, 19, 3}));
   EXPECT_EQ(tokenizer.encode_pair("", "", 3).ids, (Ids{2, 3, 3}));
 }

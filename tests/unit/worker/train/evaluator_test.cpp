@@ -23,9 +23,12 @@ TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
     const auto task = tasks::find_task(classes == 3 ? "mnli" : "mrpc");
     if (classes != task->num_labels()) continue;
     const auto logits = one.at("logits").get<std::vector<float>>();
-    EvaluationSet set{.part = {tasks::Split::kDev, 0}, .suffix = "", .data = {}};
-    set.data.labels = one.at("labels").get<std::vector<std::int32_t>>();
-    set.data.offsets.resize(set.data.labels.size() + 1);
+    tasks::DatasetLists lists;
+    lists.labels = one.at("labels").get<std::vector<std::int32_t>>();
+    lists.offsets.resize(lists.labels.size() + 1);
+    lists.first_segments.resize(lists.labels.size());
+    const EvaluationSet set{
+        .part = {tasks::Split::kDev, 0}, .suffix = "", .data = tasks::Dataset(std::move(lists))};
     const double epsilon = one.at("epsilon");
     // The LabelSmoother sums over the classes in float32.
     const double expected = one.at("trainer_loss");

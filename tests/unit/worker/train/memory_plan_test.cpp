@@ -13,12 +13,13 @@ Job make_job(const std::vector<std::int64_t>& lengths, std::int64_t batch,
   job.settings.do_eval = true;
   job.settings.per_device_eval_batch_size = batch;
   job.padding.length = padded_length;
-  EvaluationSet set{.part = {tasks::Split::kDev, 0}, .suffix = "", .data = {}};
+  tasks::DatasetLists lists;
   for (const std::int64_t length : lengths) {
-    set.data.ids.resize(set.data.ids.size() + static_cast<std::size_t>(length));
-    set.data.offsets.push_back(static_cast<std::int64_t>(set.data.ids.size()));
+    const auto tokens = static_cast<std::size_t>(length);
+    lists.append({.ids = std::vector<std::int32_t>(tokens), .first_segment = tokens});
   }
-  job.evaluation_sets.push_back(std::move(set));
+  job.evaluation_sets.push_back(
+      {.part = {tasks::Split::kDev, 0}, .suffix = "", .data = tasks::Dataset(std::move(lists))});
   return job;
 }
 
@@ -62,7 +63,7 @@ TEST(MemoryPlan, BoundsEveryEvaluationBatch) {
         nn::Batch one;
         for (std::int64_t i = begin; i < end; ++i) {
           const std::vector<std::int32_t> ids(data.length(static_cast<std::size_t>(i)));
-          one.add(ids, ids, {}, 0, job.padding);
+          one.add(ids, ids.size(), {}, 0, job.padding);
         }
         ASSERT_LE(one.T(), limits.tokens);
         ASSERT_LE(one.B(), limits.examples);

@@ -69,7 +69,9 @@ TEST(Summary, LinesSayOneInTheSingular) {
   EXPECT_EQ(results_line({.metrics = {{"accuracy", 1}}, .loss = 0.5, .examples = 1}),
             "results: accuracy 1.0000; loss 0.5000; 1 example");
   job.settings.do_eval = job.settings.do_predict = false;
-  job.train_data.append({.ids = {2, 3}, .types = {0, 0}});
+  tasks::DatasetLists lists;
+  lists.append({.ids = {2, 3}, .first_segment = 2});
+  job.train_data = tasks::Dataset(std::move(lists));
   EXPECT_EQ(data_line(job), "data: 1 example (2.0 tokens on average, 2 at most)");
 }
 
