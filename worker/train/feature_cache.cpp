@@ -58,8 +58,10 @@ std::vector<File> files_in(const fs::path& directory) {
 // The name of an entry. Throws Failure(kData) for a file that cannot be read.
 std::string name_of(const FeatureCache::Key& key, const std::string& program) {
   nlohmann::json all = {{"program", program}, {"settings", key.settings}};
-  for (const fs::path& file : key.files) {
-    all["files"].push_back(checkpoint::digest_of(file, ExitCode::kData).sha256);
+  for (const auto* files : {&key.data_files, &key.tokenizer_files}) {
+    for (const fs::path& file : *files) {
+      all["files"].push_back(checkpoint::digest_of(file, ExitCode::kData).sha256);
+    }
   }
   return sha256_hex(all.dump());
 }
@@ -73,8 +75,8 @@ void remove_file(const fs::path& path) {
 
 tasks::Dataset FeatureCache::get(const Key& key,
                                  const std::function<tasks::Dataset()>& read) const {
-  if (options_.directory.empty() || options_.program.empty() || key.files.empty() ||
-      bytes_of(key.files) < options_.min_input_bytes) {
+  if (options_.directory.empty() || options_.program.empty() || key.data_files.empty() ||
+      bytes_of(key.data_files) < options_.min_input_bytes) {
     return read();
   }
   fs::path path;

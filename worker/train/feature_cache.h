@@ -39,8 +39,9 @@ class FeatureCache {
 
   // What determines a data set besides the program and the content of its files.
   struct Key {
-    std::string settings;                      // any text
-    std::vector<std::filesystem::path> files;  // in order; empty: not in files, so not cached
+    std::string settings;                           // any text
+    std::vector<std::filesystem::path> data_files;  // in order; empty: not in files, so not cached
+    std::vector<std::filesystem::path> tokenizer_files;
     tasks::DatasetLimits limits;
   };
 

@@ -43,13 +43,13 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
 FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
                               const tasks::ReadOptions& options) {
   FeatureCache::Key key;
-  key.files = job.task->input_files(part, options.data_dir);
-  if (key.files.empty()) return key;
+  key.data_files = job.task->input_files(part, options.data_dir);
+  if (key.data_files.empty()) return key;
   for (const char* name : model_files::kTokenizerFiles) {
     const std::filesystem::path file =
         std::filesystem::path(tokenizer_directory(job.settings)) / name;
     std::error_code ignored;
-    if (std::filesystem::exists(file, ignored)) key.files.push_back(file);
+    if (std::filesystem::exists(file, ignored)) key.tokenizer_files.push_back(file);
   }
   nlohmann::json settings = {
       {"task", job.task->name()},
@@ -58,8 +58,10 @@ FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
       {"max_samples", options.max_samples},
       {"doc_stride", options.question_answering.doc_stride},
       {"version_2_with_negative", options.question_answering.version_2_with_negative}};
-  for (const std::filesystem::path& file : key.files) {
-    settings["names"].push_back(file.filename().string());
+  for (const auto* files : {&key.data_files, &key.tokenizer_files}) {
+    for (const std::filesystem::path& file : *files) {
+      settings["names"].push_back(file.filename().string());
+    }
   }
   key.settings = settings.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   key.limits = {.head = job.task->head(),

@@ -72,6 +72,7 @@ class FeatureCacheTest : public ::testing::Test {
     options_.program = "build 1";
     options_.min_input_bytes = 1;
     write_input("text");
+    std::ofstream(vocabulary_) << "[PAD]\n";
     expected_ = tasks::Dataset(small_lists());
     expected_.warnings = {"train.tsv: skipped 1 row"};
   }
@@ -80,7 +81,12 @@ class FeatureCacheTest : public ::testing::Test {
     std::ofstream(input_, std::ios::binary) << content;
   }
 
-  FeatureCache::Key key() const { return {.settings = settings_, .files = {input_}, .limits = {}}; }
+  FeatureCache::Key key() const {
+    return {.settings = settings_,
+            .data_files = {input_},
+            .tokenizer_files = {vocabulary_},
+            .limits = {}};
+  }
   tasks::Dataset get() {
     return FeatureCache(options_, log_).get(key(), [&] {
       ++reads_;
@@ -112,6 +118,7 @@ class FeatureCacheTest : public ::testing::Test {
 
   const testing::TemporaryDirectory folder_;
   const fs::path input_ = folder_.path() / "train.tsv";
+  const fs::path vocabulary_ = folder_.path() / "vocab.txt";
   FeatureCacheOptions options_;
   std::string settings_ = "settings";
   tasks::Dataset expected_;
@@ -142,8 +149,10 @@ TEST_F(FeatureCacheTest, ReadsAgainAfterEachChangeOfItsInput) {
   EXPECT_TRUE(reads());
   write_input("tex_");
   EXPECT_TRUE(reads());
+  std::ofstream(vocabulary_) << "[pad]\n";
+  EXPECT_TRUE(reads());
   EXPECT_FALSE(reads());
-  EXPECT_EQ(names().size(), 4U);
+  EXPECT_EQ(names().size(), 5U);
 }
 
 TEST_F(FeatureCacheTest, KeepsOnlyWhatItCanIdentifyAndIsWorthIt) {
@@ -153,7 +162,8 @@ TEST_F(FeatureCacheTest, KeepsOnlyWhatItCanIdentifyAndIsWorthIt) {
   options_.program.clear();
   EXPECT_TRUE(reads());
   options_.program = "build 1";
-  const FeatureCache::Key without_files{.settings = "", .files = {}, .limits = {}};
+  const FeatureCache::Key without_files{
+      .settings = "", .data_files = {}, .tokenizer_files = {}, .limits = {}};
   FeatureCache(options_, log_).get(without_files, [&] { return expected_; });
   options_.directory.clear();
   EXPECT_TRUE(reads());
