@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 MODEL := .cache/models/all-minilm-l6-v2
 
 .PHONY: help demo crd docs test unit hosts build deps test-deps model cluster-programs cluster cluster-down e2e chaos images tarball \
-  tarball-debian-11 peers peers-kubeflow peers-torchrun bench bench-controller elastic-report parity parity-gradients parity-quality kubeflow-crd \
+  tarball-debian-11 peers peers-kubeflow peers-torchrun bench bench-controller elastic-report parity parity-gradients parity-loss-curves parity-quality kubeflow-crd \
   install asan tsan sanitize fuzz format tidy words clean
 
 help: ## this list
@@ -106,7 +106,7 @@ peers-torchrun: .cache/peers/installed cluster-programs ## real torchrun agents 
 PARITY_PYTHON := .cache/parity/bin/python
 PARITY_DATA ?= ../shared/data
 PARITY_MODELS ?= bert-small distilbert-small bert-base distilbert bert-large
-parity: parity-gradients parity-quality ## compares gradients with PyTorch's and trained models with Hugging Face's Trainer (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
+parity: parity-gradients parity-loss-curves parity-quality ## compares gradients and loss curves with PyTorch's and trained models with Hugging Face's Trainer (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
 
 .cache/parity/installed: bench/parity/requirements.txt
 	python3 -m venv $(@D)
@@ -116,6 +116,9 @@ parity: parity-gradients parity-quality ## compares gradients with PyTorch's and
 parity-gradients: .cache/parity/installed ## gradients of the models PARITY_MODELS, with random weights
 	$(MAKE) build TARGETS=tilewright-parity-gradients
 	$(PARITY_PYTHON) bench/parity/gradients.py --models $(PARITY_MODELS) --json $$(python3 bench/support.py gradients)
+
+parity-loss-curves: build model .cache/parity/installed ## losses of 100 steps on MRPC and SQuAD
+	$(PARITY_PYTHON) bench/parity/loss_curves.py --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA)
 
 parity-quality: build model .cache/parity/installed ## metrics of models trained with several seeds
 	$(PARITY_PYTHON) bench/parity/quality.py run --worker $(BUILD)/bin/tilewright-worker --model $(MODEL) --data $(PARITY_DATA) $(PARITY_FLAGS)

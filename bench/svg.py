@@ -35,14 +35,14 @@ def rule(y):
     return f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dddddd"/>'
 
 
-def loss_figure(curves, reference):
+def loss_figure(title, curves, reference):
     """`curves`: losses by name, of equal length; differences are relative to curves[reference]."""
     steps = len(curves[reference])
 
     def across(step):
         return LEFT + (WIDTH - LEFT - RIGHT) * step / max(1, steps - 1)
 
-    parts = [text(LEFT, 22, f"Loss on MRPC, {steps} steps, no dropout, same order and head")]
+    parts = [text(LEFT, 22, escape(title))]
 
     every = [loss for curve in curves.values() for loss in curve]
     low, high = int(min(every) * 10) / 10, math.ceil(max(every) * 10) / 10

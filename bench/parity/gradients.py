@@ -118,6 +118,20 @@ def compare(found, exact, errors, rows, layers, dtype):
     return worst
 
 
+def row_key(row):
+    return [row[name] for name in ("model", "head", "dtype", "isa")]
+
+
+def record(path, rows):
+    """Adds rows to a file, in place of those with the same key."""
+    found = json.loads(path.read_text())["results"] if path.exists() else []
+    keys = [row_key(row) for row in rows]
+    rows = sorted([row for row in found if row_key(row) not in keys] + rows, key=row_key)
+    staging = path.with_name(path.name + ".staging")
+    staging.write_text(json.dumps({"versions": goldens.versions(), "results": rows}, indent=2) + "\n")
+    staging.replace(path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["bert-small", "distilbert-small"])
@@ -131,10 +145,11 @@ def main():
     transformers.logging.set_verbosity_error()
     goldens.ADAMW_STEPS = arguments.steps
     goldens.ADAMW_LEARNING_RATE = arguments.learning_rate
-    results, failed = [], False
+    failed = False
     for name in arguments.models:
         family, sizes, lengths = MODELS[name]
         for head in arguments.heads:
+            results = []
             with tempfile.TemporaryDirectory() as directory:
                 directory = pathlib.Path(directory)
                 model = make_model(family, head, sizes, 11)
@@ -171,8 +186,8 @@ def main():
                         failed |= ratio > 1
                         results.append(row)
                         print(json.dumps(row), flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"versions": goldens.versions(), "results": results}, indent=2) + "\n")
+            if arguments.json:
+                record(arguments.json, results)
     if failed:
         sys.exit("a gradient differs from PyTorch's by more than is allowed")
 
