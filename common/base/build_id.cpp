@@ -12,6 +12,8 @@
 namespace tilewright {
 namespace {
 
+using namespace std::string_view_literals;
+
 constexpr std::size_t aligned(std::size_t size) { return (size + 3) / 4 * 4; }
 
 // The descriptor of the build ID's note: each note is a header, a name and a descriptor, the latter
@@ -25,7 +27,7 @@ std::string find_build_id(std::span<const std::byte> notes) {
     if (end > notes.size()) break;
     const std::string_view owner(reinterpret_cast<const char*>(notes.data() + name),
                                  header->n_namesz);
-    if (header->n_type == NT_GNU_BUILD_ID && owner == std::string_view("GNU", 4)) {
+    if (header->n_type == NT_GNU_BUILD_ID && owner == "GNU\0"sv) {
       std::string text;
       for (const std::byte byte : notes.subspan(descriptor, header->n_descsz)) {
         text += fmt::format("{:02x}", static_cast<unsigned>(byte));
@@ -41,7 +43,9 @@ std::string find_build_id(std::span<const std::byte> notes) {
 int visit_program(dl_phdr_info* program, std::size_t, void* found) {
   for (const ElfW(Phdr) & segment : std::span(program->dlpi_phdr, program->dlpi_phnum)) {
     if (segment.p_type != PT_NOTE) continue;
-    const auto* begin = reinterpret_cast<const std::byte*>(program->dlpi_addr + segment.p_vaddr);
+    const auto address = program->dlpi_addr + segment.p_vaddr;
+    const auto* begin =
+        reinterpret_cast<const std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
     std::string text = find_build_id({begin, segment.p_memsz});
     if (text.empty()) continue;
     *static_cast<std::string*>(found) = std::move(text);

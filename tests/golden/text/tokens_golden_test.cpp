@@ -104,11 +104,12 @@ TEST(FuzzedStrings, HaveTheReferenceTokensForEverySetOfOptions) {
     const Tokenizer tokenizer(spec);
     for (int first = 0; first < kStrings; first += kStringsPerHash) {
       std::vector<std::string> texts;
-      for (int i = 0; i < kStringsPerHash; ++i) {
-        texts.push_back(testing::fuzz_string(static_cast<std::uint64_t>(first + i)));
+      texts.reserve(kStringsPerHash);
+      for (int i = first; i < first + kStringsPerHash; ++i) {
+        texts.push_back(testing::fuzz_string(static_cast<std::uint64_t>(i)));
       }
-      EXPECT_EQ(hash_of_texts(tokenizer, texts),
-                golden.at(name).at(static_cast<std::size_t>(first / kStringsPerHash)))
+      const int hash = first / kStringsPerHash;
+      EXPECT_EQ(hash_of_texts(tokenizer, texts), golden.at(name).at(static_cast<std::size_t>(hash)))
           << name << ", strings from " << first;
     }
   }
