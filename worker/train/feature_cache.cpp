@@ -71,6 +71,24 @@ void remove_file(const fs::path& path) {
   fs::remove(path, ignored);
 }
 
+fs::path lock_file_of(const fs::path& entry) { return entry.string() + kLockSuffix; }
+
+// Removes a file when it goes out of scope. A process that waits for the lock of a removed file may
+// tokenize at the same time as one that makes a new file, if the entry is not there by then; each
+// adds it in one rename.
+class RemovedAtEnd {
+ public:
+  explicit RemovedAtEnd(fs::path path) : path_(std::move(path)) {}
+  ~RemovedAtEnd() {
+    if (!path_.empty()) remove_file(path_);
+  }
+  RemovedAtEnd(const RemovedAtEnd&) = delete;
+  RemovedAtEnd& operator=(const RemovedAtEnd&) = delete;
+
+ private:
+  fs::path path_;
+};
+
 }  // namespace
 
 tasks::Dataset FeatureCache::get(const Key& key,
@@ -91,6 +109,7 @@ tasks::Dataset FeatureCache::get(const Key& key,
     if (auto found = find(path, key.limits)) return *std::move(found);
   }
   const std::optional<FileLock> locked = lock(path);
+  const RemovedAtEnd lock_file(locked ? lock_file_of(path) : "");
   // Another process may have added it meanwhile.
   if (locked && fs::last_write_time(path, ignored) != before) {
     if (auto found = find(path, key.limits)) return *std::move(found);
@@ -122,7 +141,7 @@ std::optional<FileLock> FeatureCache::lock(const fs::path& path) const {
   try {
     fs::create_directories(options_.directory);
     bool reported = false;
-    FileLock lock(path.string() + kLockSuffix, [&] {
+    FileLock lock(lock_file_of(path), [&] {
       if (!std::exchange(reported, true)) {
         log_.info("waiting for another process that tokenizes the training data");
       }
@@ -181,7 +200,6 @@ void FeatureCache::remove_old(const fs::path& kept) const {
     bytes += file.bytes;
     if (bytes <= options_.max_bytes || file.path == kept) continue;
     remove_file(file.path);
-    remove_file(file.path.string() + kLockSuffix);
   }
 }
 
