@@ -37,19 +37,12 @@ SHAPES = [
 ]
 SHAPE = "MODEL:cls|qa:BATCH:LENGTH[:avx2|avx512]"
 PEER_WARM_UP = 2
-# Instruction set -> variables that hold both sides to it.
-HELD_TO = {
-    "avx2": {"TILEWRIGHT_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2",
-             "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    "avx512": {"TILEWRIGHT_ISA": "avx512", "ATEN_CPU_CAPABILITY": "avx512",
-               "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
-}
 
 
 def parse_shape(text):
     parts = text.split(":")
     good = (len(parts) in (4, 5) and parts[1] in ("cls", "qa") and parts[2].isdigit()
-            and parts[3].isdigit() and (len(parts) == 4 or parts[4] in HELD_TO))
+            and parts[3].isdigit() and (len(parts) == 4 or parts[4] in support.HELD_TO))
     if not good:
         raise argparse.ArgumentTypeError(f'found "{text}", expected {SHAPE}')
     shape = {"model": parts[0], "task": parts[1], "batch": int(parts[2]), "length": int(parts[3])}
@@ -57,7 +50,7 @@ def parse_shape(text):
 
 
 def environment(shape):
-    return {**os.environ, **HELD_TO.get(shape.get("isa"), {})}
+    return {**os.environ, **support.HELD_TO.get(shape.get("isa"), {})}
 
 
 def run_tilewright(args, shape):

@@ -19,6 +19,13 @@ COLUMNS = {
 }
 FOLDERS = {"cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST-2"}
 LABELS = {"rte": ["entailment", "not_entailment"]}  # where the files have names
+# Instruction set -> variables that hold both sides to it.
+HELD_TO = {
+    "avx2": {"TILEWRIGHT_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2",
+             "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "avx512": {"TILEWRIGHT_ISA": "avx512", "ATEN_CPU_CAPABILITY": "avx512",
+               "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+}
 
 
 def glue_folder(data, task):

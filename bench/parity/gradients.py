@@ -7,7 +7,7 @@ the folders that Tilewright writes in transformers.
 
 Models have random weights and are saved by transformers. The reference is float64, one example at a time. A gradient
 may have three times the error of PyTorch in the same dtype (fp32, or bf16 autocast), or the rounding error times the
-root of the number of roundings, as in tests/golden/nn. Needs torch, transformers and
+root of the number of roundings, as in tests/golden/nn; PyTorch is held to the same instruction set. Needs torch, transformers and
 build/release/bin/tilewright-parity-gradients.
 """
 
@@ -25,7 +25,8 @@ import transformers
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/golden"))
+sys.path[:0] = [str(ROOT / "tests/golden"), str(ROOT / "bench")]
+import support  # noqa: E402
 import write_goldens as goldens  # noqa: E402
 
 HEADS = ["classification", "regression", "question_answering"]
@@ -132,6 +133,12 @@ def record(path, rows):
     staging.replace(path)
 
 
+def run_held_to(isa):
+    """Runs this program with this instruction set only; the last --isas counts."""
+    return subprocess.run([sys.executable, *sys.argv, "--isas", isa],
+                          env={**os.environ, **support.HELD_TO.get(isa, {})}).returncode
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["bert-small", "distilbert-small"])
@@ -142,6 +149,10 @@ def main():
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/tilewright-parity-gradients"))
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
+    if not all(support.HELD_TO.get(isa, {}).items() <= os.environ.items() for isa in arguments.isas):
+        # PyTorch reads its instruction set when it starts.
+        codes = [run_held_to(isa) for isa in arguments.isas]
+        sys.exit(max(codes))
     transformers.logging.set_verbosity_error()
     goldens.ADAMW_STEPS = arguments.steps
     goldens.ADAMW_LEARNING_RATE = arguments.learning_rate
