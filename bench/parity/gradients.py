@@ -125,12 +125,11 @@ def row_key(row):
 
 def record(path, rows):
     """Adds rows to a file, in place of those with the same key."""
-    found = json.loads(path.read_text())["results"] if path.exists() else []
     keys = [row_key(row) for row in rows]
-    rows = sorted([row for row in found if row_key(row) not in keys] + rows, key=row_key)
-    staging = path.with_name(path.name + ".staging")
-    staging.write_text(json.dumps({"versions": goldens.versions(), "results": rows}, indent=2) + "\n")
-    staging.replace(path)
+    with support.locked(path):
+        found = support.read_json(path, {"results": []})["results"]
+        rows = sorted([row for row in found if row_key(row) not in keys] + rows, key=row_key)
+        support.write_json(path, {"versions": goldens.versions(), "results": rows})
 
 
 def run_held_to(isa):

@@ -1,13 +1,14 @@
 #include "common/base/build_id.h"
 
 #include <elf.h>
-#include <fmt/format.h>
 #include <link.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "common/base/strings.h"
 
 namespace tilewright {
 namespace {
@@ -28,11 +29,8 @@ std::string find_build_id(std::span<const std::byte> notes) {
     const std::string_view owner(reinterpret_cast<const char*>(notes.data() + name),
                                  header->n_namesz);
     if (header->n_type == NT_GNU_BUILD_ID && owner == "GNU\0"sv) {
-      std::string text;
-      for (const std::byte byte : notes.subspan(descriptor, header->n_descsz)) {
-        text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-      }
-      return text;
+      return to_hex(
+          {reinterpret_cast<const unsigned char*>(notes.data()) + descriptor, header->n_descsz});
     }
     notes = notes.subspan(end);
   }

@@ -236,7 +236,7 @@ class Tokenizer::Output {
   // Ends a part: the next one begins after `text`.
   void skip(std::string_view text) {
     if (spans_ == nullptr) return;
-    for (const char c : text) first_ += (static_cast<unsigned char>(c) & 0xC0U) != 0x80 ? 1 : 0;
+    for (const char c : text) first_ += begins_code_point(c) ? 1 : 0;
   }
 
  private:

@@ -14,6 +14,9 @@ namespace tilewright::text {
 // 3-7).
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
+// Whether a byte of valid text begins a code point; the others continue one.
+constexpr bool begins_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }
+
 struct Decoded {
   char32_t code_point;
   std::uint32_t size;  // bytes of the sequence, 1 to 4

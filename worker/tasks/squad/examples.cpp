@@ -21,8 +21,7 @@ bool is_at(std::string_view context, std::size_t byte, std::string_view text) {
 // The byte offset of a code point, or of the end; nullopt beyond the end.
 std::optional<std::size_t> byte_of_code_point(std::string_view context, std::size_t index) {
   for (std::size_t at = 0; at < context.size(); ++at) {
-    const bool continues = (static_cast<unsigned char>(context[at]) & 0xC0U) == 0x80;
-    if (!continues && index-- == 0) return at;
+    if (text::begins_code_point(context[at]) && index-- == 0) return at;
   }
   return index == 0 ? std::optional(context.size()) : std::nullopt;
 }

@@ -142,9 +142,7 @@ std::vector<std::string_view> python_split(std::string_view text) {
 }
 
 std::size_t count_code_points(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80;
-  }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), text::begins_code_point));
 }
 
 CodePoints::CodePoints(std::string_view text) : text_(text), size_(text.size()) {

@@ -6,6 +6,7 @@
 
 #include "common/base/result.h"
 #include "tests/support/paths.h"
+#include "tests/unit/worker/tasks/dataset_builders.h"
 
 namespace tilewright::tasks {
 namespace {
@@ -13,15 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
-
-// Two examples of a task with two classes.
-DatasetLists small_lists() {
-  DatasetLists lists;
-  lists.append({.ids = {2, 8, 3, 16, 3}, .first_segment = 3});
-  lists.append({.ids = {2, 16, 3}, .first_segment = 3});
-  lists.labels = {1, 0};
-  return lists;
-}
 
 TEST(DatasetFile, HasTheListsOfEachHead) {
   const testing::TemporaryDirectory folder;
@@ -39,13 +31,7 @@ TEST(DatasetFile, HasTheListsOfEachHead) {
     write_dataset(path, expected);
     const Dataset found = open_dataset(path, {.head = head, .num_labels = 2, .max_seq_length = 5});
     EXPECT_EQ(found.size(), 2U);
-    EXPECT_THAT(found.ids, ElementsAreArray(expected.ids));
-    EXPECT_THAT(found.offsets, ElementsAreArray(expected.offsets));
-    EXPECT_THAT(found.first_segments, ElementsAreArray(expected.first_segments));
-    EXPECT_THAT(found.labels, ElementsAreArray(expected.labels));
-    EXPECT_THAT(found.last_labels, ElementsAreArray(expected.last_labels));
-    EXPECT_THAT(found.values, ElementsAreArray(expected.values));
-    EXPECT_EQ(found.warnings, expected.warnings);
+    expect_equal(found, expected);
     EXPECT_EQ(found.digest(), expected.digest());
     EXPECT_EQ(found.source, nullptr);
   }

@@ -11,13 +11,13 @@
 
 #include "common/base/result.h"
 #include "tests/support/paths.h"
+#include "tests/unit/worker/tasks/dataset_builders.h"
 #include "worker/checkpoint/staging.h"
 
 namespace tilewright::train {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -45,26 +45,6 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
   std::condition_variable_any changed_;
 };
 
-// Two examples of a task with two classes.
-tasks::DatasetLists small_lists() {
-  tasks::DatasetLists lists;
-  lists.append({.ids = {2, 8, 3, 16, 3}, .first_segment = 3});
-  lists.append({.ids = {2, 16, 3}, .first_segment = 3});
-  lists.labels = {1, 0};
-  return lists;
-}
-
-void expect_equal(const tasks::Dataset& found, const tasks::Dataset& expected) {
-  EXPECT_THAT(found.ids, ElementsAreArray(expected.ids));
-  EXPECT_THAT(found.offsets, ElementsAreArray(expected.offsets));
-  EXPECT_THAT(found.first_segments, ElementsAreArray(expected.first_segments));
-  EXPECT_THAT(found.labels, ElementsAreArray(expected.labels));
-  EXPECT_THAT(found.last_labels, ElementsAreArray(expected.last_labels));
-  EXPECT_THAT(found.values, ElementsAreArray(expected.values));
-  EXPECT_EQ(found.warnings, expected.warnings);
-  EXPECT_EQ(found.size(), expected.size());
-}
-
 class FeatureCacheTest : public ::testing::Test {
  protected:
   FeatureCacheTest() {
@@ -73,7 +53,7 @@ class FeatureCacheTest : public ::testing::Test {
     options_.min_input_bytes = 1;
     write_input("text");
     std::ofstream(vocabulary_) << "[PAD]\n";
-    expected_ = tasks::Dataset(small_lists());
+    expected_ = tasks::Dataset(tasks::small_lists());
     expected_.warnings = {"train.tsv: skipped 1 row"};
   }
 
