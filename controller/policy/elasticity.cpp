@@ -14,14 +14,19 @@ constexpr std::chrono::seconds kJoinTimeout{30};
 }  // namespace
 
 Sizes sizes_of(const api::TrainJob& job) {
+  // An invalid spec can hold any numbers, and workers that already run are counted with it.
+  const auto bounded = [](std::int64_t number, std::int64_t least, std::int64_t most) {
+    return static_cast<int>(std::clamp(number, least, most));
+  };
+  constexpr std::int64_t kMost = api::kMaxReplicas + 1;  // a PyTorchJob also has a master
   const auto& elastic = job.spec.elastic_policy;
-  const auto replicas = static_cast<int>(job.spec.worker.replicas.value_or(1));
+  const std::int64_t replicas = job.spec.worker.replicas.value_or(1);
   Sizes sizes;
-  sizes.min = std::max(1, static_cast<int>(elastic.min_replicas.value_or(replicas)));
-  sizes.max = std::max(sizes.min, static_cast<int>(elastic.max_replicas.value_or(replicas)));
-  sizes.desired = std::clamp(replicas, sizes.min, sizes.max);
+  sizes.min = bounded(elastic.min_replicas.value_or(replicas), 1, kMost);
+  sizes.max = bounded(elastic.max_replicas.value_or(replicas), sizes.min, kMost);
+  sizes.desired = bounded(replicas, sizes.min, sizes.max);
   const api::ProcessCount processes = job.spec.nproc_per_node.value_or(1);
-  sizes.processes_per_worker = std::max(1, static_cast<int>(processes.number));
+  sizes.processes_per_worker = bounded(processes.number, 1, api::kMaxProcessesPerNode);
   sizes.automatic_processes = processes.automatic;
   return sizes;
 }

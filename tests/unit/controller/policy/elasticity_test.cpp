@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/controller/policy/job_simulator.h"
 
 namespace tilewright::policy {
@@ -12,8 +14,9 @@ using std::chrono::seconds;
 using testing::JobSimulator;
 using testing::make_job;
 
-api::TrainJob elastic_job(int replicas, int min, int max) {
-  api::TrainJob job = make_job(replicas);
+api::TrainJob elastic_job(std::int64_t replicas, std::int64_t min, std::int64_t max) {
+  api::TrainJob job = make_job(1);
+  job.spec.worker.replicas = replicas;
   job.spec.elastic_policy.min_replicas = min;
   job.spec.elastic_policy.max_replicas = max;
   return job;
@@ -26,6 +29,23 @@ TEST(Sizes, ClampReplicasToMinAndMax) {
   for (const auto& c : cases) {
     EXPECT_EQ(sizes_of(elastic_job(c.replicas, c.min, c.max)).desired, c.desired) << c.replicas;
   }
+}
+
+// An invalid spec has sizes too: its workers that run already are counted.
+TEST(Sizes, AreBoundedInAnInvalidSpec) {
+  constexpr std::int64_t kMost = api::kMaxReplicas + 1;
+  for (const std::int64_t huge : {std::int64_t{1} << 32, std::int64_t{23372036854775807},
+                                  std::numeric_limits<std::int64_t>::max()}) {
+    api::TrainJob job = elastic_job(huge, huge, huge);
+    job.spec.nproc_per_node = api::ProcessCount{huge};
+    const Sizes sizes = sizes_of(job);
+    EXPECT_EQ(sizes.min, kMost) << huge;
+    EXPECT_EQ(sizes.max, kMost) << huge;
+    EXPECT_EQ(sizes.desired, kMost) << huge;
+    EXPECT_EQ(sizes.processes_per_worker, api::kMaxProcessesPerNode) << huge;
+  }
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(sizes_of(elastic_job(kLeast, kLeast, kLeast)).desired, 1);
 }
 
 TEST(Elasticity, ScalesUpAndDownWhileTraining) {
