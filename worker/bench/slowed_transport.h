@@ -29,6 +29,10 @@ class SlowedTransport : public collectives::Transport {
   void watch(int peer, short events, std::vector<pollfd>& fds) override {
     inner_.watch(peer, events, fds);
   }
+  void watch_idle(int peer, std::vector<pollfd>& fds) const override {
+    inner_.watch_idle(peer, fds);
+  }
+  void note_ready(std::span<const pollfd> fds) override { inner_.note_ready(fds); }
   void wait(std::vector<pollfd>& fds, MonotonicTime deadline) override {
     slow_down();
     inner_.wait(fds, deadline);

@@ -35,6 +35,8 @@ class MpiTransport : public Transport {
   // the peers why this rank leaves.
   void send_last(int, std::span<iovec>) override {}
   void watch(int, short, std::vector<pollfd>&) override {}
+  void watch_idle(int, std::vector<pollfd>&) const override {}
+  void note_ready(std::span<const pollfd>) override {}
   void wait(std::vector<pollfd>& fds, MonotonicTime deadline) override;
 
  private:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "common/net/wait.h"
 #include "worker/collectives/sum.h"
 #include "worker/runtime/float_mode.h"
 
@@ -85,15 +86,28 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
     buckets_.assign(buckets.begin(), buckets.end());
     started_ = 0;
     step_begun_ = true;
-    ++step_;
-    active_channels_ = static_cast<int>(channels_.size());
+    active_channels_ = buckets.empty() ? 0 : static_cast<int>(channels_.size());
     idle_ = Duration::max();
     times_ = {};
   }
-  changed_.notify_all();
+  if (buckets.empty()) return;
+  for (const auto& channel : channels_) {
+    const std::lock_guard driver(channel->driver);
+    channel->exchange.begin(parts_, buckets_);
+    channel->in_step = true;
+    channel->started = 0;
+    channel->idle_since.reset();
+    channel->idle = {};
+    if (!channel->watches_peers) channel->wake_up.signal();
+  }
 }
 
 void Reducer::start(int bucket) {
+  start_bucket(bucket);
+  for (const auto& channel : channels_) channel->wake_up.signal();
+}
+
+void Reducer::start_bucket(int bucket) {
   throw_if_failed();
   {
     const std::lock_guard lock(mutex_);
@@ -101,10 +115,7 @@ void Reducer::start(int bucket) {
              "start({}), expected {} of {}", bucket, started_, buckets_.size());
     if (started_++ == 0) exchange_begin_ = monotonic_now();
   }
-  if (!channels_.empty()) {
-    for (const auto& channel : channels_) channel->wake_up.signal();
-    return;
-  }
+  if (!channels_.empty()) return;
   const Range& range = buckets_[static_cast<std::size_t>(bucket)];
   std::vector<float*> slots;
   for (const GradientPart& part : parts_.parts) slots.push_back(part.data + range.begin);
@@ -113,8 +124,25 @@ void Reducer::start(int bucket) {
   options_.faults.hit("bucket.done");
 }
 
-void Reducer::wait(MonotonicTime deadline) {
+void Reducer::wait(MonotonicTime deadline) { wait_since(monotonic_now(), deadline); }
+
+void Reducer::finish(MonotonicTime deadline) {
   const MonotonicTime begin = monotonic_now();
+  const int last = static_cast<int>(buckets_.size()) - 1;
+  if (started_ == last) start_bucket(last);
+  for (std::size_t i = 1; i < channels_.size(); ++i) channels_[i]->wake_up.signal();
+  if (!channels_.empty()) {
+    Channel& first = *channels_.front();
+    if (const std::unique_lock driver(first.driver, std::try_to_lock); driver) {
+      drive(first, deadline);
+    } else {
+      first.wake_up.signal();
+    }
+  }
+  wait_since(begin, deadline);
+}
+
+void Reducer::wait_since(MonotonicTime begin, MonotonicTime deadline) {
   throw_if_failed();
   std::unique_lock lock(mutex_);
   TW_CHECK(step_begun_ && started_ == static_cast<int>(buckets_.size()),
@@ -135,22 +163,17 @@ void Reducer::wait(MonotonicTime deadline) {
   times_.wait = std::clamp<Duration>(exchange_end_ - begin, Duration::zero(), times_.exchange);
 }
 
-// Functions of the communication threads.
+// Functions of the thread that transfers.
 
 void Reducer::communication_loop(Channel& channel) {
   runtime::flush_denormals();
-  try {
-    while (wait_for_step(channel)) run_step(channel);
-  } catch (const Failure& failure) {
-    fail(failure.error());
-  } catch (const std::exception& problem) {
-    fail({ExitCode::kInternal, fmt::format("all-reduce of the gradients: {}", problem.what())});
-  }
+  std::unique_lock driver(channel.driver);
+  while (drive(channel, MonotonicTime::max())) sleep_idle(channel, driver);
   const std::lock_guard lock(mutex_);
   if (failure_) channel.exchange.send_abort(failure_->message);
 }
 
-// Ends the other threads, too.
+// Wakes the other threads, too.
 void Reducer::fail(Error error) {
   {
     const std::lock_guard lock(mutex_);
@@ -159,43 +182,54 @@ void Reducer::fail(Error error) {
   wake_threads();
 }
 
-// Returns false when the thread must end.
-bool Reducer::wait_for_step(Channel& channel) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stop_ || failure_ || step_ != channel.step; });
-  channel.step = step_;
-  return !stop_ && !failure_;
+// Transfers until no started bucket is pending, or until the deadline. Returns false if the threads
+// must end.
+bool Reducer::drive(Channel& channel, MonotonicTime deadline) {
+  try {
+    return transfer(channel, deadline);
+  } catch (const Failure& failure) {
+    fail(failure.error());
+  } catch (const std::exception& problem) {
+    fail({ExitCode::kInternal, fmt::format("all-reduce of the gradients: {}", problem.what())});
+  }
+  return false;
 }
 
-void Reducer::run_step(Channel& channel) {
+bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
   StepExchange& exchange = channel.exchange;
-  exchange.begin(parts_, buckets_);
-  const int all = static_cast<int>(buckets_.size());
-  int started = 0;
-  Duration idle{};  // since the first bucket started
   MonotonicTime last_progress = monotonic_now();
+  if (channel.idle_since) channel.idle += last_progress - *channel.idle_since;
+  channel.idle_since.reset();
   std::vector<pollfd> fds;
-  fds.reserve(static_cast<std::size_t>(mesh_.world()) + 2);
-  while (started < all || !exchange.complete()) {
-    channel.wake_up.clear();  // before started_ is read, so that no signal is lost
+  while (true) {
+    // Before started_ is read, so that no signal is lost.
+    if (channel.wake_up.signalled()) channel.wake_up.clear();
     bool has_new_buckets = false;
     {
       const std::lock_guard lock(mutex_);
-      if (stop_ || failure_) return;
-      has_new_buckets = started_ > started;
-      started = started_;
+      if (stop_ || failure_) return false;
+      if (!channel.in_step) return true;
+      has_new_buckets = started_ > channel.started;
+      channel.started = started_;
     }
     channel.mesh.throw_if_aborted();
-    if (has_new_buckets) exchange.start(started);
+    if (has_new_buckets) exchange.start(channel.started);
     if (exchange.advance() || has_new_buckets) {
       last_progress = monotonic_now();
       continue;
     }
-    // While no bucket is pending, the next event depends on the computation, which has no timeout.
-    const bool waits = exchange.is_waiting_for_peers();
-    const MonotonicTime deadline =
-        waits ? last_progress + options_.idle_timeout : monotonic_now() + kLongestWait;
-    if (monotonic_now() >= deadline) {
+    if (exchange.complete()) {
+      finish_step(channel);
+      return true;
+    }
+    const MonotonicTime now = monotonic_now();
+    if (!exchange.is_waiting_for_peers()) {
+      // The next event depends on the computation, which has no timeout.
+      if (channel.started > 0) channel.idle_since = now;
+      return true;
+    }
+    if (now >= deadline) return true;
+    if (now >= last_progress + options_.idle_timeout) {
       throw Failure(ExitCode::kPeerLost,
                     fmt::format("rank {}: no data transferred for {} in membership epoch {}; "
                                 "waiting for {}",
@@ -204,18 +238,31 @@ void Reducer::run_step(Channel& channel) {
     }
     fds.assign({{channel.wake_up.fd(), POLLIN, 0}, {channel.mesh.cancel_token().fd(), POLLIN, 0}});
     exchange.watch(fds);
-    const MonotonicTime sleep = monotonic_now();
-    channel.mesh.transport().wait(fds, deadline);
-    if (!waits && started > 0) idle += monotonic_now() - sleep;
+    channel.mesh.transport().wait(fds, std::min(deadline, last_progress + options_.idle_timeout));
   }
-  finish_step(idle);
 }
 
-void Reducer::finish_step(Duration idle) {
+// Unlocks `driver` until there may be something to transfer.
+void Reducer::sleep_idle(Channel& channel, std::unique_lock<std::mutex>& driver) {
+  std::vector<pollfd> fds{{channel.wake_up.fd(), POLLIN, 0}};
+  if (channel.in_step) {
+    fds.push_back({channel.mesh.cancel_token().fd(), POLLIN, 0});
+    channel.exchange.watch_idle(fds);
+  }
+  channel.watches_peers = channel.in_step;
+  driver.unlock();
+  poll(fds.data(), fds.size(), net::poll_timeout(MonotonicTime::max()));
+  driver.lock();
+  channel.watches_peers = false;
+  if (channel.in_step) channel.mesh.transport().note_ready(fds);
+}
+
+void Reducer::finish_step(Channel& channel) {
+  channel.in_step = false;
   {
     const std::lock_guard lock(mutex_);
     exchange_end_ = monotonic_now();
-    idle_ = std::min(idle_, idle);
+    idle_ = std::min(idle_, channel.idle);
     --active_channels_;
   }
   changed_.notify_all();

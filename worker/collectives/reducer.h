@@ -1,7 +1,7 @@
 // The all-reduce of a step's gradient, overlapped with backward. The compute thread starts each
 // bucket when its gradients are final, a communication thread per stream of the mesh transfers it,
-// and wait() returns when the sums of all ranks have arrived. In exact mode the result has the same
-// bits for any number of ranks and any split of the shards among them.
+// and wait() or finish() returns when the sums of all ranks have arrived. In exact mode the result
+// has the same bits for any number of ranks and any split of the shards among them.
 #pragma once
 
 #include <condition_variable>
@@ -45,30 +45,44 @@ class Reducer {
   void start(int bucket);
   // Call after the last start(). Returns when parts.sum holds the sum over all ranks.
   void wait(MonotonicTime deadline);
-  // Of the last step, after wait(). Zero with one rank.
+  // Starts the last bucket, unless it is started, and waits. While the communication thread of the
+  // first stream is idle, the calling thread transfers in its place: switching to it and back takes
+  // longer than an exchange of some 100 KiB.
+  void finish(MonotonicTime deadline);
+  // Of the last step, after wait() or finish(). Zero with one rank.
   const ExchangeTimes& times() const { return times_; }
 
-  // begin_step, start and wait throw Failure(kPeerLost), which names the rank, if a peer is lost,
-  // Mesh::abort() was called, no byte was transferred for idle_timeout, or wait() reached its
-  // deadline. Destroy the mesh soon afterwards: that tells the other ranks.
+  // These functions throw Failure(kPeerLost), which names the rank, if a peer is lost,
+  // Mesh::abort() was called, no byte was transferred for idle_timeout, or a deadline has passed.
+  // Destroy the mesh soon afterwards: that tells the other ranks.
   void throw_if_failed();
 
  private:
-  // A stream with its thread.
+  // A stream with its thread. In a step the thread that has locked `driver` transfers: the
+  // communication thread, which unlocks it while no started bucket is pending, or that in finish().
   struct Channel {
     Channel(Mesh& all, int stream, std::span<const Range> split, const ReducerOptions& options)
         : mesh(all.stream(stream)), exchange(all, stream, split, options) {}
     Mesh& mesh;
+    net::WakeUp wake_up;  // interrupts the driver's poll, and that of the idle communication thread
+    std::mutex driver;    // locked before mutex_; guards what follows
     StepExchange exchange;
-    net::WakeUp wake_up;     // interrupts the thread's poll
-    std::uint64_t step = 0;  // that the thread has begun
+    bool in_step = false;  // from begin_step() until the exchange is complete
+    bool watches_peers =
+        false;        // the idle communication thread wakes up if a peer sends or is lost
+    int started = 0;  // buckets
+    std::optional<MonotonicTime> idle_since;
+    Duration idle{};  // between buckets, since the first one
     std::thread thread;
   };
 
   void communication_loop(Channel& channel);
-  void run_step(Channel& channel);
-  bool wait_for_step(Channel& channel);
-  void finish_step(Duration idle);
+  void start_bucket(int bucket);
+  void wait_since(MonotonicTime begin, MonotonicTime deadline);
+  bool drive(Channel& channel, MonotonicTime deadline);
+  bool transfer(Channel& channel, MonotonicTime deadline);
+  void sleep_idle(Channel& channel, std::unique_lock<std::mutex>& driver);
+  void finish_step(Channel& channel);
   void fail(Error error);
   void wake_threads();
   void stop_threads();
@@ -85,7 +99,6 @@ class Reducer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool step_begun_ = false;  // between begin_step() and the end of wait()
-  std::uint64_t step_ = 0;   // number of begin_step() calls
   int active_channels_ = 0;  // whose communication of the step is not complete
   ExchangeTimes times_;
   MonotonicTime exchange_begin_{};  // of the first start()

@@ -385,6 +385,12 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
   }
 }
 
+void StepExchange::watch_idle(std::vector<pollfd>& fds) const {
+  for (const Link& link : links_) {
+    if (expects(link)) mesh_.transport().watch_idle(link.peer, fds);
+  }
+}
+
 void StepExchange::send_abort(std::string_view reason) {
   for (const Link& link : links_) mesh_.send_abort(link.peer, !link.left.empty(), reason);
 }

@@ -83,6 +83,20 @@ void PeerTransport::watch(int peer, short events, std::vector<pollfd>& fds) {
   fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
 }
 
+void PeerTransport::watch_idle(int peer, std::vector<pollfd>& fds) const {
+  const net::Socket& socket = link(peer).socket;
+  fds.push_back({socket.fd(), socket.poll_events(POLLIN), 0});
+}
+
+void PeerTransport::note_ready(std::span<const pollfd> fds) {
+  for (Link& one : links_) {
+    if (!one.memory || one.signalled) continue;
+    one.signalled = std::ranges::any_of(fds, [&](const pollfd& entry) {
+      return entry.fd == one.socket.fd() && entry.revents != 0;
+    });
+  }
+}
+
 bool PeerTransport::has_input_or_space() const {
   return std::ranges::any_of(links_, [](const Link& one) {
     if (!one.memory) return false;
@@ -110,15 +124,13 @@ void PeerTransport::wait(std::vector<pollfd>& fds, MonotonicTime deadline) {
     while (!(ready = has_input_or_space()) && monotonic_now() < end) sched_yield();
     ready = ready || !may_sleep();
   }
-  poll(fds.data(), fds.size(), ready ? 0 : net::poll_timeout(deadline));
+  if (!ready) poll(fds.data(), fds.size(), net::poll_timeout(deadline));
   for (Link& one : links_) {
     if (!one.memory || one.awaited == SharedMemoryLink::kNothing) continue;
     one.memory->wake();
     one.awaited = SharedMemoryLink::kNothing;
-    one.signalled = one.signalled || std::ranges::any_of(fds, [&](const pollfd& entry) {
-                      return entry.fd == one.socket.fd() && entry.revents != 0;
-                    });
   }
+  note_ready(fds);
 }
 
 }  // namespace tilewright::collectives

@@ -41,6 +41,12 @@ class Transport {
   // Appends the poll(2) entry of a caller that waits for `events` (POLLIN, POLLOUT) of a peer, if
   // the peer has one.
   virtual void watch(int peer, short events, std::vector<pollfd>& fds) = 0;
+  // Appends the poll(2) entry, if there is one, of a thread that waits without wait() until a peer
+  // sends or is lost, while other threads may call the other functions. What the peer writes to
+  // shared memory does not end such a wait.
+  virtual void watch_idle(int peer, std::vector<pollfd>& fds) const = 0;
+  // Call with those entries after the wait, before the next call of the other functions.
+  virtual void note_ready(std::span<const pollfd> fds) = 0;
   // Returns when one of the entries is ready, when a peer without an entry may be, or at the
   // deadline.
   virtual void wait(std::vector<pollfd>& fds, MonotonicTime deadline) = 0;
@@ -69,6 +75,8 @@ class PeerTransport : public Transport {
   }
   void send_last(int peer, std::span<iovec> buffers) override;
   void watch(int peer, short events, std::vector<pollfd>& fds) override;
+  void watch_idle(int peer, std::vector<pollfd>& fds) const override;
+  void note_ready(std::span<const pollfd> fds) override;
   void wait(std::vector<pollfd>& fds, MonotonicTime deadline) override;
 
  private:

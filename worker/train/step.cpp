@@ -48,12 +48,14 @@ class TrainingStep<Activation>::BucketStarter {
       : reducer_(reducer), buckets_(buckets) {}
 
   void begin_step(const collectives::GradientParts& parts) { reducer_.begin_step(parts, buckets_); }
-  // Elements [0, end) of the gradient are final.
+  // Elements [0, end) of the gradient are final. The last bucket is left to finish().
   void start_up_to(std::int64_t end) {
-    while (started_ < buckets_.size() && buckets_[started_].end <= end) {
+    while (started_ + 1 < buckets_.size() && buckets_[started_].end <= end) {
       reducer_.start(static_cast<int>(started_++));
     }
   }
+  // All elements are final; returns when they are summed.
+  void finish() { reducer_.finish(collective_deadline()); }
 
  private:
   collectives::Reducer& reducer_;
@@ -266,7 +268,7 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                ? run_one_micro_batch(plan, examples, key, buckets)
                                : run_micro_batches(plan, examples, key, buckets);
   faults_.hit("step.after_backward");
-  reducer.wait(collective_deadline());
+  buckets.finish();
   const auto [exchange, wait] = reducer.times();
   report.exchange_seconds = in_seconds(exchange);
   report.hidden_exchange_seconds = in_seconds(exchange - wait);

@@ -31,6 +31,8 @@ class BusyTransport : public collectives::Transport {
   bool detects_changes(int peer) const override { return peer == 1; }
   void send_last(int, std::span<iovec>) override {}
   void watch(int, short, std::vector<pollfd>&) override {}
+  void watch_idle(int, std::vector<pollfd>&) const override {}
+  void note_ready(std::span<const pollfd>) override {}
   void wait(std::vector<pollfd>&, MonotonicTime) override {}
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <latch>
 
@@ -21,7 +22,7 @@ constexpr auto kDetectionLimit = std::chrono::seconds(10);
 std::string place(const std::string& name) { return "at " + name; }
 
 // Runs steps until killed or failed. At fault point `stop_at` it reports the point and stops, with
-// its sockets open.
+// its sockets open. Rank 2 leaves the transfer to its communication threads.
 int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at) {
   // Close the listeners of the other ranks, which a real rank does not have.
   for (int other = 0; other < static_cast<int>(listeners.listeners.size()); ++other) {
@@ -44,8 +45,12 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
     while (true) {  // each step sums the result of the previous one; the values do not matter
       reducer.begin_step(own.view, buckets);
       reducer.start(0);
-      reducer.start(1);
-      reducer.wait(test_deadline());
+      if (rank == 2) {
+        reducer.start(1);
+        reducer.wait(test_deadline());
+      } else {
+        reducer.finish(test_deadline());
+      }
     }
   } catch (const Failure& failure) {
     RankProcess::report(fd, failure.code() == ExitCode::kPeerLost
@@ -112,55 +117,66 @@ INSTANTIATE_TEST_SUITE_P(FaultPoints, RankDeath,
                                                               Links::kStreams)),
                          name_of);
 
+// The calls of a step after begin_step(), with one bucket.
+using EndOfStep = void (*)(Reducer&, MonotonicTime);
+void start_and_wait(Reducer& reducer, MonotonicTime deadline) {
+  reducer.start(0);
+  reducer.wait(deadline);
+}
+void only_finish(Reducer& reducer, MonotonicTime deadline) { reducer.finish(deadline); }
+constexpr std::array<EndOfStep, 2> kEndsOfStep{start_and_wait, only_finish};
+
 class FailuresTest : public WithLinks {};
 INSTANTIATE_TEST_SUITE_P(Links, FailuresTest, kLinksWithStreams, name_of_links);
 
 TEST_P(FailuresTest, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
   const auto gradients = shard_gradients(2, 1000);
-  net::WakeUp over;
-  const auto errors = run_ranks(2, [&](Mesh& mesh) {
-    if (mesh.rank() == 1) {  // alive and connected, but sends nothing
-      net::wait_ready(over.fd(), POLLIN, test_deadline());
-      return;
-    }
-    ReducerOptions options;
-    options.idle_timeout = std::chrono::milliseconds(100);
-    Reducer reducer(mesh, even_split(2, 2), 2, options);
-    LocalParts own(gradients, reducer.local_parts());
-    const std::vector<Range> buckets{{0, 1000}};
-    reducer.begin_step(own.view, buckets);
-    reducer.start(0);
-    try {
-      reducer.wait(test_deadline());
-    } catch (...) {
-      over.signal();
-      throw;
-    }
-  });
-  EXPECT_TRUE(mentions(errors[0],
-                       "rank 0: no data transferred for 0.1 s in membership epoch 1; waiting for "
-                       "rank 1 (127.0.0.1"))
-      << errors[0];
+  for (const EndOfStep end_step : kEndsOfStep) {
+    net::WakeUp over;
+    const auto errors = run_ranks(2, [&](Mesh& mesh) {
+      if (mesh.rank() == 1) {  // alive and connected, but sends nothing
+        net::wait_ready(over.fd(), POLLIN, test_deadline());
+        return;
+      }
+      ReducerOptions options;
+      options.idle_timeout = std::chrono::milliseconds(100);
+      Reducer reducer(mesh, even_split(2, 2), 2, options);
+      LocalParts own(gradients, reducer.local_parts());
+      const std::vector<Range> buckets{{0, 1000}};
+      reducer.begin_step(own.view, buckets);
+      try {
+        end_step(reducer, test_deadline());
+      } catch (...) {
+        over.signal();
+        throw;
+      }
+    });
+    EXPECT_TRUE(mentions(errors[0],
+                         "rank 0: no data transferred for 0.1 s in membership epoch 1; waiting for "
+                         "rank 1 (127.0.0.1"))
+        << errors[0];
+  }
 }
 
 TEST_P(FailuresTest, WaitEndsAtItsDeadline) {
   const auto gradients = shard_gradients(2, 1000);
-  net::WakeUp over;
-  const auto errors = run_ranks(2, [&](Mesh& mesh) {
-    if (mesh.rank() == 1) {  // does not begin a step
-      net::wait_ready(over.fd(), POLLIN, test_deadline());
-      return;
-    }
-    Reducer reducer(mesh, even_split(2, 2), 2);
-    LocalParts own(gradients, reducer.local_parts());
-    const std::vector<Range> buckets{{0, 1000}};
-    reducer.begin_step(own.view, buckets);
-    reducer.start(0);
-    EXPECT_THROW(reducer.wait(monotonic_now() + std::chrono::milliseconds(50)), Failure);
-    over.signal();
-    reducer.begin_step(own.view, buckets);  // throws again
-  });
-  EXPECT_TRUE(mentions(errors[0], "is not finished by the deadline")) << errors[0];
+  for (const EndOfStep end_step : kEndsOfStep) {
+    net::WakeUp over;
+    const auto errors = run_ranks(2, [&](Mesh& mesh) {
+      if (mesh.rank() == 1) {  // does not begin a step
+        net::wait_ready(over.fd(), POLLIN, test_deadline());
+        return;
+      }
+      Reducer reducer(mesh, even_split(2, 2), 2);
+      LocalParts own(gradients, reducer.local_parts());
+      const std::vector<Range> buckets{{0, 1000}};
+      reducer.begin_step(own.view, buckets);
+      EXPECT_THROW(end_step(reducer, monotonic_now() + std::chrono::milliseconds(50)), Failure);
+      over.signal();
+      reducer.begin_step(own.view, buckets);  // throws again
+    });
+    EXPECT_TRUE(mentions(errors[0], "is not finished by the deadline")) << errors[0];
+  }
 }
 
 TEST_P(FailuresTest, ADeathIsDetectedDuringTheComputationOfOtherRanks) {
@@ -202,6 +218,33 @@ TEST_P(FailuresTest, AbortEndsAStepAndEveryLaterOne) {
                 mentions(error, "is lost"))
         << error;
   }
+}
+
+TEST_P(FailuresTest, AbortEndsFinish) {
+  const auto gradients = shard_gradients(2, 1000);
+  net::WakeUp over;
+  const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    if (mesh.rank() == 1) {  // does not begin a step
+      net::wait_ready(over.fd(), POLLIN, test_deadline());
+      return;
+    }
+    net::WakeUp started;
+    ReducerOptions options;
+    options.faults.hook = [&started](const char*) { started.signal(); };
+    Reducer reducer(mesh, even_split(2, 2), 2, options);
+    LocalParts own(gradients, reducer.local_parts());
+    std::thread aborter([&] {
+      net::wait_ready(started.fd(), POLLIN, test_deadline());
+      mesh.abort("the membership changed to epoch 2");
+    });
+    const std::vector<Range> buckets{{0, 1000}};
+    reducer.begin_step(own.view, buckets);
+    EXPECT_THROW(reducer.finish(test_deadline()), Failure);
+    aborter.join();
+    over.signal();
+    reducer.begin_step(own.view, buckets);  // throws again
+  });
+  EXPECT_TRUE(mentions(errors[0], "aborted: the membership changed to epoch 2")) << errors[0];
 }
 
 // Rank 1 sends all frames of a step to rank 0 and none to rank 2, then closes its connection to

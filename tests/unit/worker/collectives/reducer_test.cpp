@@ -26,10 +26,19 @@ std::vector<Range> buckets_of(std::int64_t count, std::int64_t size) {
   return buckets;
 }
 
-void reduce(Reducer& reducer, const GradientParts& parts, const std::vector<Range>& buckets) {
+// What a step leaves to finish().
+enum class Finish { kNothing, kWait, kLastBucket };
+
+void reduce(Reducer& reducer, const GradientParts& parts, const std::vector<Range>& buckets,
+            Finish finish = Finish::kNothing) {
   reducer.begin_step(parts, buckets);
-  for (int i = 0; i < static_cast<int>(buckets.size()); ++i) reducer.start(i);
-  reducer.wait(test_deadline());
+  const int starts = static_cast<int>(buckets.size()) - (finish == Finish::kLastBucket ? 1 : 0);
+  for (int i = 0; i < starts; ++i) reducer.start(i);
+  if (finish == Finish::kNothing) {
+    reducer.wait(test_deadline());
+  } else {
+    reducer.finish(test_deadline());
+  }
 }
 
 // The sums of the first elements are rounded to bf16.
@@ -79,6 +88,24 @@ TEST_P(ReducerTest, GivesTheSameBitsForEverySplitOfEightShardsBetweenThreeRanks)
       expect_exact({{0, first}, {first, second}, {second, 8}}, 8, 1003, 400, options, 1);
     }
   }
+}
+
+TEST_P(ReducerTest, GivesTheSameBitsWhicheverThreadTransfers) {
+  constexpr unsigned kSteps = 60;
+  std::atomic<int> right{0};
+  expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
+    std::mt19937 random(static_cast<unsigned>(mesh.rank()));  // the ranks differ
+    Reducer reducer(mesh, even_split(3, 8), 8);
+    for (unsigned step = 0; step < kSteps; ++step) {
+      const auto gradients = shard_gradients(8, 1003, step);
+      LocalParts own(gradients, reducer.local_parts());
+      reduce(reducer, own.view, buckets_of(1003, step % 3 == 0 ? 1003 : 400),
+             Finish{static_cast<int>(random() % 3)});
+      right += same_bits(own.sum(), tree_sum(gradients));
+      if (step % 4 == 0) barrier(mesh, test_deadline());  // between steps the caller has the links
+    }
+  }));
+  EXPECT_EQ(right, 3 * kSteps);
 }
 
 TEST_P(ReducerTest, GivesTheSameBitsForRandomSplits) {
@@ -374,6 +401,7 @@ TEST(ReducerDeathTest, AbortsOnWrongPartsOrBucketOrder) {
   reducer.begin_step(whole.view, buckets_of(16, 8));
   EXPECT_DEATH(reducer.start(1), "start\\(1\\), expected 0 of 2");
   EXPECT_DEATH(reducer.wait(test_deadline()), "0 of 2 buckets started");
+  EXPECT_DEATH(reducer.finish(test_deadline()), "0 of 2 buckets started");
 }
 
 }  // namespace
