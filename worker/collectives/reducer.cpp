@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <system_error>
@@ -98,7 +99,7 @@ void Reducer::begin_step(const GradientParts& parts, std::span<const Range> buck
     channel->started = 0;
     channel->idle_since.reset();
     channel->idle = {};
-    if (!channel->watches_peers) channel->wake_up.signal();
+    watch_peers(*channel);
   }
 }
 
@@ -134,7 +135,9 @@ void Reducer::finish(MonotonicTime deadline) {
   if (!channels_.empty()) {
     Channel& first = *channels_.front();
     if (const std::unique_lock driver(first.driver, std::try_to_lock); driver) {
-      drive(first, deadline);
+      // What TCP carries would wake the communication thread, too.
+      if (first.exchange.uses_sockets()) first.idle_watch.disarm();
+      drive(first, deadline, kSpinTime);
     } else {
       first.wake_up.signal();
     }
@@ -168,7 +171,7 @@ void Reducer::wait_since(MonotonicTime begin, MonotonicTime deadline) {
 void Reducer::communication_loop(Channel& channel) {
   runtime::flush_denormals();
   std::unique_lock driver(channel.driver);
-  while (drive(channel, MonotonicTime::max())) sleep_idle(channel, driver);
+  while (drive(channel, MonotonicTime::max(), {})) sleep_idle(channel, driver);
   const std::lock_guard lock(mutex_);
   if (failure_) channel.exchange.send_abort(failure_->message);
 }
@@ -182,11 +185,11 @@ void Reducer::fail(Error error) {
   wake_threads();
 }
 
-// Transfers until no started bucket is pending, or until the deadline. Returns false if the threads
-// must end.
-bool Reducer::drive(Channel& channel, MonotonicTime deadline) {
+// Transfers until no started bucket is pending, or until the deadline; sleeps only after it has tried
+// in vain for `spin`. Returns false if the threads must end.
+bool Reducer::drive(Channel& channel, MonotonicTime deadline, Duration spin) {
   try {
-    return transfer(channel, deadline);
+    return transfer(channel, deadline, spin);
   } catch (const Failure& failure) {
     fail(failure.error());
   } catch (const std::exception& problem) {
@@ -195,7 +198,7 @@ bool Reducer::drive(Channel& channel, MonotonicTime deadline) {
   return false;
 }
 
-bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
+bool Reducer::transfer(Channel& channel, MonotonicTime deadline, Duration spin) {
   StepExchange& exchange = channel.exchange;
   MonotonicTime last_progress = monotonic_now();
   if (channel.idle_since) channel.idle += last_progress - *channel.idle_since;
@@ -228,6 +231,10 @@ bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
       if (channel.started > 0) channel.idle_since = now;
       return true;
     }
+    if (now < last_progress + spin) {
+      sched_yield();
+      continue;
+    }
     if (now >= deadline) return true;
     if (now >= last_progress + options_.idle_timeout) {
       throw Failure(ExitCode::kPeerLost,
@@ -242,19 +249,23 @@ bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
   }
 }
 
+// Lets the communication thread wake up if a peer sends or is lost, or at Mesh::abort().
+void Reducer::watch_peers(Channel& channel) {
+  if (channel.idle_watch.armed()) return;
+  std::vector<pollfd> fds{{channel.mesh.cancel_token().fd(), POLLIN, 0}};
+  channel.exchange.watch_idle(fds);
+  channel.idle_watch.arm(std::move(fds));
+}
+
 // Unlocks `driver` until there may be something to transfer.
 void Reducer::sleep_idle(Channel& channel, std::unique_lock<std::mutex>& driver) {
-  std::vector<pollfd> fds{{channel.wake_up.fd(), POLLIN, 0}};
-  if (channel.in_step) {
-    fds.push_back({channel.mesh.cancel_token().fd(), POLLIN, 0});
-    channel.exchange.watch_idle(fds);
-  }
-  channel.watches_peers = channel.in_step;
+  if (channel.in_step) watch_peers(channel);
   driver.unlock();
-  poll(fds.data(), fds.size(), net::poll_timeout(MonotonicTime::max()));
+  const std::vector<pollfd> ready = channel.idle_watch.wait();
   driver.lock();
-  channel.watches_peers = false;
-  if (channel.in_step) channel.mesh.transport().note_ready(fds);
+  if (ready.empty()) return;
+  channel.idle_watch.disarm();
+  if (channel.in_step) channel.mesh.transport().note_ready(ready);
 }
 
 void Reducer::finish_step(Channel& channel) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "worker/collectives/idle_watch.h"
 #include "worker/collectives/step_exchange.h"
 
 namespace tilewright::collectives {
@@ -64,13 +65,12 @@ class Reducer {
     Channel(Mesh& all, int stream, std::span<const Range> split, const ReducerOptions& options)
         : mesh(all.stream(stream)), exchange(all, stream, split, options) {}
     Mesh& mesh;
-    net::WakeUp wake_up;  // interrupts the driver's poll, and that of the idle communication thread
+    net::WakeUp wake_up;  // ends the waits of both
     std::mutex driver;    // locked before mutex_; guards what follows
     StepExchange exchange;
-    bool in_step = false;  // from begin_step() until the exchange is complete
-    bool watches_peers =
-        false;        // the idle communication thread wakes up if a peer sends or is lost
-    int started = 0;  // buckets
+    IdleWatch idle_watch{wake_up};  // of the communication thread
+    bool in_step = false;           // from begin_step() until the exchange is complete
+    int started = 0;                // buckets
     std::optional<MonotonicTime> idle_since;
     Duration idle{};  // between buckets, since the first one
     std::thread thread;
@@ -79,9 +79,10 @@ class Reducer {
   void communication_loop(Channel& channel);
   void start_bucket(int bucket);
   void wait_since(MonotonicTime begin, MonotonicTime deadline);
-  bool drive(Channel& channel, MonotonicTime deadline);
-  bool transfer(Channel& channel, MonotonicTime deadline);
-  void sleep_idle(Channel& channel, std::unique_lock<std::mutex>& driver);
+  bool drive(Channel& channel, MonotonicTime deadline, Duration spin);
+  bool transfer(Channel& channel, MonotonicTime deadline, Duration spin);
+  static void watch_peers(Channel& channel);
+  static void sleep_idle(Channel& channel, std::unique_lock<std::mutex>& driver);
   void finish_step(Channel& channel);
   void fail(Error error);
   void wake_threads();

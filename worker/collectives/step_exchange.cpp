@@ -385,6 +385,11 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
   }
 }
 
+bool StepExchange::uses_sockets() const {
+  return std::ranges::any_of(
+      links_, [this](const Link& link) { return !mesh_.transport().shares_memory(link.peer); });
+}
+
 void StepExchange::watch_idle(std::vector<pollfd>& fds) const {
   for (const Link& link : links_) {
     if (expects(link)) mesh_.transport().watch_idle(link.peer, fds);

@@ -70,6 +70,8 @@ class StepExchange {
   void send_abort(std::string_view reason);
   // Appends the poll(2) entries to watch.
   void watch(std::vector<pollfd>& fds) const;
+  // Whether a peer's data does not come through shared memory.
+  bool uses_sockets() const;
   // Appends those of an idle thread; see Transport::watch_idle().
   void watch_idle(std::vector<pollfd>& fds) const;
   // The ranks that this rank waits for: "rank 1 (10.0.0.2:29500), rank 3 (...)".

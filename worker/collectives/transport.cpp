@@ -10,9 +10,6 @@
 namespace tilewright::collectives {
 namespace {
 
-// How long wait() polls the memory before it sleeps: waking a process takes about as long.
-constexpr Duration kSpinTime = std::chrono::microseconds(50);
-
 constexpr std::byte kSignal{1};
 
 }  // namespace

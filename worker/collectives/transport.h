@@ -19,6 +19,10 @@
 
 namespace tilewright::collectives {
 
+// How long a thread that waits for a peer polls memory, and in Reducer::finish() also sockets, before
+// it sleeps: waking a thread takes about as long.
+inline constexpr Duration kSpinTime = std::chrono::microseconds(50);
+
 // Not thread-safe. After an Error (kPeerLost) no other function may be called but send_last().
 class Transport {
  public:
