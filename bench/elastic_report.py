@@ -94,6 +94,16 @@ def seconds_of(stamp):
     return datetime.datetime.fromisoformat(stamp.rstrip("Z") + "+00:00").timestamp()
 
 
+def steps_in(lines):
+    """(time, step, number of steps) of each line of the log that reports a step."""
+    return [(seconds_of(m[1]), int(m[2]), int(m[3])) for line in lines if (m := STEP.match(line))]
+
+
+def between_steps(steps):
+    """Seconds from the first step's end to the last one's."""
+    return round(steps[-1][0] - steps[0][0], 1) if steps else None
+
+
 def world_after(line):
     """The workers that a line of the log reports; 0 if it reports none."""
     continued = re.search(r"; (\d+) workers? continues? after", line)
@@ -112,8 +122,7 @@ class Training:
         raise NotImplementedError
 
     def steps(self):
-        return [(seconds_of(m[1]), int(m[2]), int(m[3]))
-                for line in self.lines() if (m := STEP.match(line))]
+        return steps_in(self.lines())
 
     def last_step(self):
         steps = self.steps()
@@ -140,12 +149,14 @@ class Training:
                     "steps_lost": 1 if "runs again" in m[3] else 0,
                     "noticed": float(noticed[1]) if noticed else None,
                 })
+        steps = steps_in(lines)
         seen, most = 0, 0
-        for _, step, _ in self.steps():
+        for _, step, _ in steps:
             most = max(most, seen - step + 1) if step <= seen else most
             seen = max(seen, step)
         return {
             "continued": continued,
+            "seconds": between_steps(steps),
             "steps_back_at_most": most,
             "checkpoints_read": sum(1 for line in lines if RESUMED.search(line)),
         }
@@ -282,10 +293,12 @@ def train_flags(args, output):
 
 def undisturbed(args, folder, workers):
     output = folder / f"plain-{workers}"
+    log = folder / f"plain-{workers}.log"
     command = [args.worker, "agent", "--nproc_per_node", str(workers), "--", "train",
-               *train_flags(args, output), "--threads=1"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return digest(output)
+               *train_flags(args, output), "--logging_steps=1", "--threads=1"]
+    with open(log, "wb") as out:
+        subprocess.run(command, check=True, stdout=out, stderr=out)
+    return digest(output), between_steps(steps_in(logged([log])))
 
 
 def step_seconds(up, world_changes):
@@ -360,6 +373,18 @@ def phases(args, folder):
     return up.finish(), up.summary(), missed
 
 
+def caused_by(fault, begin, continued):
+    """What a fault at `begin` took; `continued`: the continuations that it caused."""
+    if not continued:
+        return {"fault": fault, "seconds": None, "noticed": None, "stall": None, "steps_lost": None,
+                "change": "nothing"}
+    last = continued[-1]
+    seconds = last["at"] - begin
+    return {"fault": fault, "seconds": round(seconds, 3),
+            "noticed": round(seconds - last["seconds"], 3), "stall": last["seconds"],
+            "steps_lost": max(c["steps_lost"] for c in continued), "change": last["change"]}
+
+
 def mixed(args, folder):
     """One event after another; returns what each took until the training continued."""
     up = Up(args, folder / "mixed", save_steps=20)
@@ -383,10 +408,7 @@ def mixed(args, folder):
         caused = lambda: [c for c in up.summary()["continued"][known:] if change in c["change"]]
         up.wait_until(caused, 60)
         found = caused()
-        events.append({"fault": name, "seconds": round(found[0]["at"] - begin, 3) if found else None,
-                       "stall": found[0]["seconds"] if found else None,
-                       "steps_lost": found[0]["steps_lost"] if found else None,
-                       "change": found[0]["change"] if found else None})
+        events.append(caused_by(name, begin, found[:1]))
         settle(world)
 
     settle(2)
@@ -409,7 +431,8 @@ def mixed(args, folder):
     up.wait_until(lambda: any(t > end for t, _, _ in up.steps()))
     done = sum(1 for t, step, _ in up.steps() if begin < t < end and step > before)
     events.append({"fault": f"SIGSTOP of the coordinator for {COORDINATOR_STOP} s",
-                   "stall": 0 if done > 2 else None, "seconds": None, "steps_lost": 0,
+                   "stall": 0 if done > 2 else None, "seconds": None, "noticed": None,
+                   "steps_lost": 0,
                    "change": f"{done} steps were trained meanwhile"})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), "worker 1 lost", 2)
     summary = up.summary()
@@ -422,7 +445,7 @@ def mixed(args, folder):
     up.wait_until(lambda: any(t > begin + 0.5 for t, _, _ in up.steps()), 60)
     again = next((step for t, step, _ in up.steps() if t > begin + 0.5), None)
     events.append({"fault": "SIGKILL of coordinator and all workers: last checkpoint",
-                   "stall": None, "seconds": round(time.time() - begin, 1),
+                   "stall": None, "seconds": round(time.time() - begin, 1), "noticed": None,
                    "steps_lost": at - again + 1 if again else None, "change": "all lost"})
     return up.finish(), events, summary
 
@@ -442,11 +465,7 @@ def network(args, folder):
                 hosts.wait_until(lambda: hosts.world() == world
                                  and len(hosts.summary()["continued"]) > known, 120)
                 found = hosts.summary()["continued"][known:]
-                events.append({
-                    "fault": name, "seconds": round(found[-1]["at"] - begin, 3) if found else None,
-                    "stall": found[-1]["seconds"] if found else None,
-                    "steps_lost": max(c["steps_lost"] for c in found) if found else None,
-                    "change": found[-1]["change"] if found else f"nothing after step {step}"})
+                events.append(caused_by(name, begin, found))
                 hosts.wait_until(lambda: hosts.last_step() >= step + 5, 60)
             sha = hosts.finish()
         finally:
@@ -457,23 +476,29 @@ def network(args, folder):
                                           c["at"] for c in summary["continued"]])}
 
 
+def undisturbed_run(workers):
+    return f"undisturbed, {workers} workers"
+
+
 class Report:
     """The parts of the report for one task."""
 
     def __init__(self, args, task, result):
         self.args, self.task, self.result = args, task, result
         self.runs = result.setdefault("sha256", {})
+        self.seconds = result.setdefault("seconds", {})
         self.failures = result["failures"] = []
 
-    def note(self, run, sha):
-        self.runs[run] = sha
+    def note(self, run, sha, seconds):
+        self.runs[run], self.seconds[run] = sha, seconds
         print(f"{sha[:16]}  {self.task}: {run}", flush=True)
 
-    def check(self, what, summary):
+    def note_disturbed(self, run, sha, summary):
+        self.note(run, sha, summary["seconds"])
         if summary["steps_back_at_most"] > 1:
-            self.failures.append(f"{what}: a loss cost {summary['steps_back_at_most']} steps")
+            self.failures.append(f"{run}: a loss cost {summary['steps_back_at_most']} steps")
         if summary["checkpoints_read"] > 0:
-            self.failures.append(f"{what}: {summary['checkpoints_read']} checkpoints were read")
+            self.failures.append(f"{run}: {summary['checkpoints_read']} checkpoints were read")
 
     def run(self, parts, folder):
         for part in parts:
@@ -484,13 +509,12 @@ class Report:
 
     def undisturbed(self, folder):
         for workers in TASKS[self.task].get("workers", range(1, MAX_WORKERS + 1)):
-            self.note(f"undisturbed, {workers} workers", undisturbed(self.args, folder, workers))
+            self.note(undisturbed_run(workers), *undisturbed(self.args, folder, workers))
 
     def kills(self, folder):
         rng = random.Random(self.args.seed)
         sha, summary, kills, step = random_kills(self.args, folder, rng, self.args.kills)
-        self.note("random SIGKILLs", sha)
-        self.check("kills", summary)
+        self.note_disturbed("random SIGKILLs", sha, summary)
         self.result.update({
             "kills": kills, "step_seconds": round(step, 3) if step else None,
             "median_stall": round(statistics.median(k["stall"] for k in kills), 3),
@@ -498,23 +522,21 @@ class Report:
 
     def phases(self, folder):
         sha, summary, missed = phases(self.args, folder)
-        self.note("killed in each phase", sha)
-        self.check("phases", summary)
+        self.note_disturbed("killed in each phase", sha, summary)
         self.failures += [f"phases: {phase} was not hit" for phase in missed]
         self.result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
 
     def mixed(self, folder):
         sha, self.result["events"], summary = mixed(self.args, folder)
-        self.note("frozen, drained, added, removed, coordinator stopped and killed", sha)
-        self.check("mixed", summary)
+        self.note_disturbed("frozen, drained, added, removed, coordinator stopped and killed", sha,
+                            summary)
 
     def network(self, folder):
         if reason := missing():
             print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
             return
         sha, self.result["network"], summary, self.result["link"] = network(self.args, folder)
-        self.note("two hosts, a link with delay and loss, cut and healed", sha)
-        self.check("network", summary)
+        self.note_disturbed("two hosts, a link with delay and loss, cut and healed", sha, summary)
 
 
 def main():
@@ -570,11 +592,17 @@ def print_tables(result):
         print(f"\nlink: {1e3 * DELAY:g} ms each way, {link['lost']} of {link['packets']} packets lost; "
               f"a step takes {link['step_seconds']} s")
     if events := result.get("events", []) + result.get("network", []):
-        print("\n| event | training continues after s | of that stall s | steps lost | change |\n"
-              + "|---" * 5 + "|")
+        print("\n| event | noticed s | stall s | training continues after s | steps lost | change |\n"
+              + "|---" * 6 + "|")
         for e in events:
-            print(f"| {e['fault']} | {e['seconds']} | {e['stall']} | {e['steps_lost']} "
-                  f"| {e['change']} |")
+            print(f"| {e['fault']} | {e['noticed']} | {e['stall']} | {e['seconds']} "
+                  f"| {e['steps_lost']} | {e['change']} |")
+    plain = result.get("seconds", {}).get(undisturbed_run(2))
+    if plain:
+        print("\n| training | first to last step s | relative to two undisturbed workers |\n"
+              + "|---" * 3 + "|")
+        for run, seconds in result["seconds"].items():
+            print(f"| {run} | {seconds} | {seconds / plain:.2f} |")
     for failure in result["failures"]:
         print(f"FAILED: {failure}")
 
