@@ -2,8 +2,8 @@
 
     python bench/run.py --worker build/release/bin/tilewright-worker --model MODEL --data DATA
 
-It compares with oneDNN (inside the worker), PyTorch (steps, Gloo) and Hugging Face's tokenizers, and
-reports those that are not installed. Rows and plots go to bench/results/KIND-CPU.json and .svg,
+It compares with oneDNN (inside the worker), PyTorch (steps, Gloo), Open MPI and Hugging Face's
+tokenizers, and reports those that are not installed. Rows and plots go to bench/results/KIND-CPU.json and .svg,
 tables to bench/results/README.md. A repetition continues where the last one ended: rows that this
 commit has measured are kept unless --again is given. Run it on an idle machine.
 """
@@ -14,6 +14,8 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,8 @@ ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
 CHECKPOINT_MODELS = ["bert-base"]
 # Shapes, and how many times as fast as this machine the emulated hosts are.
 SCALING = [("distilbert:qa:32:384", 8), ("bert-base:qa:12:384", 8), ("bert-large:qa:12:384", 8)]
+ALLREDUCE_SIZES = [0.0625, 1, 25, 100, 400]  # MiB, those of the scripts of the peers
+ALLREDUCE_PEERS = ["gloo", "mpi shm", "mpi tcp"]
 SCALING_NODES = [1, 2, 4, 8]
 SCALING_LINK = "25Gbit"
 # --ddp_comm_hook and --ddp_streams.
@@ -236,31 +240,51 @@ class Bench:
         return row
 
     def allreduce(self):
-        sizes = [0.0625, 1, 25, 100, 400]
+        """Tilewright and its peers in turns; the median of the rounds."""
         results = Results("allreduce", self.commit)
-        for transport in ("shm", "tcp"):
-            for size in sizes:
-                key = {"ranks": 2, "megabytes": size, "transport": transport}
-                self.measure(results, key, lambda: allreduce_row(self.call(
-                    "allreduce", "--ranks", 2, "--sizes", size, "--transport", transport,
-                    *self.repetitions())))
-        keys = [{"ranks": 2, "megabytes": size, "transport": "gloo"} for size in sizes]
-        if not any(self.due(results, key) for key in keys):
+        keys = {transport: [{"ranks": 2, "megabytes": size, "transport": transport}
+                            for size in ALLREDUCE_SIZES]
+                for transport in ("shm", "tcp", *ALLREDUCE_PEERS)}
+        if not any(self.due(results, key) for row in keys.values() for key in row):
             return
-        if not os.path.exists(self.args.gloo) or step_vs_pytorch.missing_torch(self.args.peer_python):
-            print("allreduce: without gloo: no script or no PyTorch", file=sys.stderr)
-            return
-        command = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
-                   "--nproc_per_node", "2", self.args.gloo]
-        # The script may fail after its last line, when it leaves the process group.
-        done = subprocess.run(command, capture_output=True, text=True)
-        rows = gloo_rows(done.stdout)
-        if len(rows) != len(keys):
-            print(f"allreduce: without gloo: exit code {done.returncode}\n{done.stderr}",
-                  file=sys.stderr)
-            return
-        for key, row in zip(keys, rows, strict=True):
-            results.put(key, row)
+        with tempfile.TemporaryDirectory() as folder:
+            commands = self.allreduce_peers(pathlib.Path(folder) / "mpi_allreduce")
+            rates = {transport: [] for transport in keys}
+            for number in range(self.args.rounds):
+                for transport in ("shm", "tcp"):
+                    said = self.call(
+                        "allreduce", "--ranks", 2, "--transport", transport, "--sizes",
+                        ",".join(map(str, ALLREDUCE_SIZES)), *self.repetitions())
+                    rates[transport].append([row["gigabytes_per_second"] for row in said["rows"]])
+                for transport, command in commands.items():
+                    # The Gloo script may fail after its last line, when it leaves the process group.
+                    done = subprocess.run(command, capture_output=True, text=True)
+                    found = peer_rates(done.stdout)
+                    if len(found) != len(ALLREDUCE_SIZES):
+                        sys.exit(f"allreduce: {command}: exit code {done.returncode}\n{done.stderr}")
+                    rates[transport].append(found)
+                print(f"allreduce: round {number + 1} of {self.args.rounds}", file=sys.stderr)
+        for transport, rounds in rates.items():
+            for key, samples in zip(keys[transport], zip(*rounds)):
+                rate = statistics.median(samples)
+                results.put(key, {"milliseconds": key["megabytes"] / 1.024 / rate,
+                                  "gigabytes_per_second": rate, "rounds": len(samples)})
+
+    def allreduce_peers(self, program):
+        """The commands of the peers that are installed. Compiles the one for Open MPI."""
+        commands = {}
+        if os.path.exists(self.args.gloo) and not step_vs_pytorch.missing_torch(self.args.peer_python):
+            commands["gloo"] = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
+                                "--nproc_per_node", "2", self.args.gloo]
+        if os.path.exists(self.args.mpi) and shutil.which("mpicc"):
+            subprocess.run(["mpicc", "-O3", self.args.mpi, "-o", program], check=True)
+            for transport, links in (("mpi shm", "^tcp"), ("mpi tcp", "self,tcp")):
+                commands[transport] = ["mpirun", "--allow-run-as-root", "-np", "2", "--mca", "pml",
+                                       "ob1", "--mca", "btl", links, str(program)]
+        for transport in ALLREDUCE_PEERS:
+            if transport not in commands:
+                print(f"allreduce: without {transport}: not installed", file=sys.stderr)
+        return commands
 
     def scaling(self):
         if os.geteuid() != 0:
@@ -335,12 +359,6 @@ def tokenizers_rate(python, model, text, threads):
                                 capture_output=True, text=True, env=environment).stdout)
 
 
-def allreduce_row(said):
-    row = dict(said["rows"][0])
-    row.pop("megabytes")
-    return row
-
-
 def scaling_rows(said):
     """A row for each number of nodes."""
     common = {name: said[name] for name in ("isa", "slowdown", "repetitions")}
@@ -351,13 +369,10 @@ def scaling_rows(said):
     ]
 
 
-def gloo_rows(said):
-    """The rows of the gloo script's lines "gloo 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s"."""
-    pattern = r"gloo \d+ ranks [\d.]+ MB ([\d.]+) ms algbw ([\d.]+) GB/s"
-    return [
-        {"milliseconds": float(time), "gigabytes_per_second": float(rate)}
-        for time, rate in re.findall(pattern, said)
-    ]
+def peer_rates(said):
+    """GiB/s in the lines "gloo 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s" of the scripts of the peers."""
+    return [float(rate) for rate in
+            re.findall(r"\d+ ranks [\d.]+ MB [\d.]+ ms algbw ([\d.]+) GB/s", said)]
 
 
 def main():
@@ -373,7 +388,9 @@ def main():
     parser.add_argument("--profile-steps", type=int, default=10)
     parser.add_argument("--pairs", type=int, default=40, help="of exactness")
     parser.add_argument("--lengths", help="file with real lengths, for attention, layers and profile")
+    parser.add_argument("--rounds", type=int, default=5, help="of allreduce")
     parser.add_argument("--gloo", default="../shared/peers/gloo_allreduce.py")
+    parser.add_argument("--mpi", default="../shared/peers/mpi_allreduce.c")
     step_vs_pytorch.add_arguments(parser)
     args = parser.parse_args()
     bench = Bench(args, commit_of(args.worker, args.allow_dirty))

@@ -163,7 +163,7 @@ COLUMNS = {
     ),
     "allreduce": (
         ["ranks", "MiB", "transport", "ms", "GiB/s"],
-        lambda r: [r["ranks"], f"{r['megabytes']:g}", r["transport"], f"{r['milliseconds']:.2f}",
+        lambda r: [r["ranks"], f"{r['megabytes']:g}", r["transport"], f"{r['milliseconds']:.3f}",
                    f"{r['gigabytes_per_second']:.2f}"],
     ),
     "scaling": (

@@ -210,12 +210,10 @@ class TrainingsTest(unittest.TestCase):
 
 
 class PeersTest(unittest.TestCase):
-    def test_reads_the_lines_of_gloo(self):
+    def test_reads_the_lines_of_gloo_and_open_mpi(self):
         said = "warning\ngloo 2 ranks 0.0625 MB 1.50 ms algbw 0.04 GB/s\n" \
-               "gloo 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s\n"
-        self.assertEqual(run.gloo_rows(said),
-                         [{"milliseconds": 1.5, "gigabytes_per_second": 0.04},
-                          {"milliseconds": 31.2, "gigabytes_per_second": 0.78}])
+               "mpi 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s\n"
+        self.assertEqual(run.peer_rates(said), [0.04, 0.78])
 
     def test_puts_the_published_figures_beside_the_rows_of_their_nodes(self):
         row = {"step_seconds": 1.0, "exchange_seconds": 0.5, "hidden_share": 0.9, "speedup": 1.9,
