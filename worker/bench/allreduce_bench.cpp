@@ -6,6 +6,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strings.h"
+#include "common/host/binding.h"
 #include "worker/bench/rank_group.h"
 #include "worker/bench/statistics.h"
 #include "worker/collectives/exchange.h"
@@ -55,7 +56,9 @@ AllreduceBench bench_allreduce(const AllreduceBenchOptions& options) {
   RankGroup group(std::move(listeners));
   const auto shared_memory = options.transport == "shm" ? collectives::SharedMemory::kRequired
                                                         : collectives::SharedMemory::kNever;
+  const host::CpuPlan cpus = host::plan_cpus(host::this_host(), options.ranks);
   const std::vector<std::string> results = run_ranks(options.ranks, [&](int rank) {
+    host::bind_process(cpus.of(rank));
     const auto mesh = group.connect(rank, shared_memory, options.streams);
     std::vector<double> times;
     for (const double megabytes : options.megabytes) {
