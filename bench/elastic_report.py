@@ -436,7 +436,8 @@ def mixed(args, folder):
                    "change": f"{done} steps were trained meanwhile"})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), "worker 1 lost", 2)
     summary = up.summary()
-    # It ends all workers: none has the state.
+    first_step = up.steps()[0][0]
+    # It ends all workers: none has the state. The next start begins new logs.
     begin, at = time.time(), up.last_step()
     up.process.kill()
     up.process.wait()
@@ -447,7 +448,9 @@ def mixed(args, folder):
     events.append({"fault": "SIGKILL of coordinator and all workers: last checkpoint",
                    "stall": None, "seconds": round(time.time() - begin, 1), "noticed": None,
                    "steps_lost": at - again + 1 if again else None, "change": "all lost"})
-    return up.finish(), events, summary
+    sha = up.finish()
+    summary["seconds"] = round(up.steps()[-1][0] - first_step, 1)
+    return sha, events, summary
 
 
 def network(args, folder):
