@@ -12,6 +12,13 @@
 #include "worker/runtime/float_mode.h"
 
 namespace tilewright::collectives {
+namespace {
+
+// How long a thread tries before it sleeps, while the computation waits anyway: waking a thread takes
+// about as long. During the computation it would take CPU time from it.
+constexpr Duration kSpinTime = std::chrono::microseconds(50);
+
+}  // namespace
 
 Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOptions options)
     : mesh_(mesh), layout_(options.mode, split), options_(std::move(options)) {
@@ -131,13 +138,17 @@ void Reducer::finish(MonotonicTime deadline) {
   const MonotonicTime begin = monotonic_now();
   const int last = static_cast<int>(buckets_.size()) - 1;
   if (started_ == last) start_bucket(last);
+  {
+    const std::lock_guard lock(mutex_);
+    waits_ = true;
+  }
   for (std::size_t i = 1; i < channels_.size(); ++i) channels_[i]->wake_up.signal();
   if (!channels_.empty()) {
     Channel& first = *channels_.front();
     if (const std::unique_lock driver(first.driver, std::try_to_lock); driver) {
       // What TCP carries would wake the communication thread, too.
       if (first.exchange.uses_sockets()) first.idle_watch.disarm();
-      drive(first, deadline, kSpinTime);
+      drive(first, deadline);
     } else {
       first.wake_up.signal();
     }
@@ -148,6 +159,7 @@ void Reducer::finish(MonotonicTime deadline) {
 void Reducer::wait_since(MonotonicTime begin, MonotonicTime deadline) {
   throw_if_failed();
   std::unique_lock lock(mutex_);
+  waits_ = true;
   TW_CHECK(step_begun_ && started_ == static_cast<int>(buckets_.size()),
            "wait() with {} of {} buckets started", started_, buckets_.size());
   if (!changed_.wait_until(lock, deadline, [this] { return active_channels_ == 0 || failure_; })) {
@@ -160,7 +172,7 @@ void Reducer::wait_since(MonotonicTime begin, MonotonicTime deadline) {
     lock.unlock();
     throw_if_failed();
   }
-  step_begun_ = false;
+  step_begun_ = waits_ = false;
   if (channels_.empty() || started_ == 0) return;
   times_.exchange = exchange_end_ - exchange_begin_ - idle_;
   times_.wait = std::clamp<Duration>(exchange_end_ - begin, Duration::zero(), times_.exchange);
@@ -171,7 +183,7 @@ void Reducer::wait_since(MonotonicTime begin, MonotonicTime deadline) {
 void Reducer::communication_loop(Channel& channel) {
   runtime::flush_denormals();
   std::unique_lock driver(channel.driver);
-  while (drive(channel, MonotonicTime::max(), {})) sleep_idle(channel, driver);
+  while (drive(channel, MonotonicTime::max())) sleep_idle(channel, driver);
   const std::lock_guard lock(mutex_);
   if (failure_) channel.exchange.send_abort(failure_->message);
 }
@@ -185,11 +197,11 @@ void Reducer::fail(Error error) {
   wake_threads();
 }
 
-// Transfers until no started bucket is pending, or until the deadline; sleeps only after it has tried
-// in vain for `spin`. Returns false if the threads must end.
-bool Reducer::drive(Channel& channel, MonotonicTime deadline, Duration spin) {
+// Transfers until no started bucket is pending, or until the deadline. Returns false if the threads
+// must end.
+bool Reducer::drive(Channel& channel, MonotonicTime deadline) {
   try {
-    return transfer(channel, deadline, spin);
+    return transfer(channel, deadline);
   } catch (const Failure& failure) {
     fail(failure.error());
   } catch (const std::exception& problem) {
@@ -198,7 +210,7 @@ bool Reducer::drive(Channel& channel, MonotonicTime deadline, Duration spin) {
   return false;
 }
 
-bool Reducer::transfer(Channel& channel, MonotonicTime deadline, Duration spin) {
+bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
   StepExchange& exchange = channel.exchange;
   MonotonicTime last_progress = monotonic_now();
   if (channel.idle_since) channel.idle += last_progress - *channel.idle_since;
@@ -207,13 +219,14 @@ bool Reducer::transfer(Channel& channel, MonotonicTime deadline, Duration spin) 
   while (true) {
     // Before started_ is read, so that no signal is lost.
     if (channel.wake_up.signalled()) channel.wake_up.clear();
-    bool has_new_buckets = false;
+    bool has_new_buckets = false, computes = true;
     {
       const std::lock_guard lock(mutex_);
       if (stop_ || failure_) return false;
       if (!channel.in_step) return true;
       has_new_buckets = started_ > channel.started;
       channel.started = started_;
+      computes = !waits_;
     }
     channel.mesh.throw_if_aborted();
     if (has_new_buckets) exchange.start(channel.started);
@@ -231,7 +244,7 @@ bool Reducer::transfer(Channel& channel, MonotonicTime deadline, Duration spin) 
       if (channel.started > 0) channel.idle_since = now;
       return true;
     }
-    if (now < last_progress + spin) {
+    if (!computes && now < last_progress + kSpinTime) {
       sched_yield();
       continue;
     }

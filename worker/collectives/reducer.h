@@ -79,8 +79,8 @@ class Reducer {
   void communication_loop(Channel& channel);
   void start_bucket(int bucket);
   void wait_since(MonotonicTime begin, MonotonicTime deadline);
-  bool drive(Channel& channel, MonotonicTime deadline, Duration spin);
-  bool transfer(Channel& channel, MonotonicTime deadline, Duration spin);
+  bool drive(Channel& channel, MonotonicTime deadline);
+  bool transfer(Channel& channel, MonotonicTime deadline);
   static void watch_peers(Channel& channel);
   static void sleep_idle(Channel& channel, std::unique_lock<std::mutex>& driver);
   void finish_step(Channel& channel);
@@ -100,6 +100,7 @@ class Reducer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool step_begun_ = false;  // between begin_step() and the end of wait()
+  bool waits_ = false;       // the computation, in wait() or finish()
   int active_channels_ = 0;  // whose communication of the step is not complete
   ExchangeTimes times_;
   MonotonicTime exchange_begin_{};  // of the first start()

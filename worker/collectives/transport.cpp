@@ -1,7 +1,5 @@
 #include "worker/collectives/transport.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 
@@ -94,15 +92,6 @@ void PeerTransport::note_ready(std::span<const pollfd> fds) {
   }
 }
 
-bool PeerTransport::has_input_or_space() const {
-  return std::ranges::any_of(links_, [](const Link& one) {
-    if (!one.memory) return false;
-    return ((one.awaited & SharedMemoryLink::kInput) != 0 && one.memory->readable() > 0) ||
-           ((one.awaited & SharedMemoryLink::kSpace) != 0 &&
-            one.memory->writable() >= SharedMemoryLink::kRingBytes / 2);
-  });
-}
-
 // Announces what all links await; false if one of the events has happened.
 bool PeerTransport::may_sleep() {
   return std::ranges::all_of(links_, [](Link& one) {
@@ -112,16 +101,7 @@ bool PeerTransport::may_sleep() {
 }
 
 void PeerTransport::wait(std::vector<pollfd>& fds, MonotonicTime deadline) {
-  const bool awaits = std::ranges::any_of(links_, [](const Link& one) {
-    return one.memory && one.awaited != SharedMemoryLink::kNothing;
-  });
-  bool ready = false;
-  if (awaits) {
-    const MonotonicTime end = std::min(deadline, monotonic_now() + kSpinTime);
-    while (!(ready = has_input_or_space()) && monotonic_now() < end) sched_yield();
-    ready = ready || !may_sleep();
-  }
-  if (!ready) poll(fds.data(), fds.size(), net::poll_timeout(deadline));
+  if (may_sleep()) poll(fds.data(), fds.size(), net::poll_timeout(deadline));
   for (Link& one : links_) {
     if (!one.memory || one.awaited == SharedMemoryLink::kNothing) continue;
     one.memory->wake();

@@ -19,10 +19,6 @@
 
 namespace tilewright::collectives {
 
-// How long a thread that waits for a peer polls memory, and in Reducer::finish() also sockets, before
-// it sleeps: waking a thread takes about as long.
-inline constexpr Duration kSpinTime = std::chrono::microseconds(50);
-
 // Not thread-safe. After an Error (kPeerLost) no other function may be called but send_last().
 class Transport {
  public:
@@ -95,7 +91,6 @@ class PeerTransport : public Transport {
   const Link& link(int peer) const { return links_[static_cast<std::size_t>(peer)]; }
   static void wake_peer_if_needed(Link& link);
   static void read_signals(Link& link);
-  bool has_input_or_space() const;
   bool may_sleep();
 
   std::vector<Link> links_;  // by rank; this rank's own is not connected
