@@ -92,7 +92,7 @@ void visit_fields(Visitor& visitor, Of<PyTorchSchedulingPolicy> auto& policy) {
   visitor(Field{.name = "minAvailable",
                 .description = "Minimum number of pods that the gang scheduler starts together "
                                "(minMember of the PodGroup). Defaults to the number of all pods.",
-                .bounds = {1, kMaxReplicas + 1},
+                .bounds = {1, kMaxPods},
                 .int32 = true},
           policy.common.min_available);
   visitor(Field{.name = "queue",

@@ -18,12 +18,11 @@ Sizes sizes_of(const api::TrainJob& job) {
   const auto bounded = [](std::int64_t number, std::int64_t least, std::int64_t most) {
     return static_cast<int>(std::clamp(number, least, most));
   };
-  constexpr std::int64_t kMost = api::kMaxReplicas + 1;  // a PyTorchJob also has a master
   const auto& elastic = job.spec.elastic_policy;
   const std::int64_t replicas = job.spec.worker.replicas.value_or(1);
   Sizes sizes;
-  sizes.min = bounded(elastic.min_replicas.value_or(replicas), 1, kMost);
-  sizes.max = bounded(elastic.max_replicas.value_or(replicas), sizes.min, kMost);
+  sizes.min = bounded(elastic.min_replicas.value_or(replicas), 1, api::kMaxPods);
+  sizes.max = bounded(elastic.max_replicas.value_or(replicas), sizes.min, api::kMaxPods);
   sizes.desired = bounded(replicas, sizes.min, sizes.max);
   const api::ProcessCount processes = job.spec.nproc_per_node.value_or(1);
   sizes.processes_per_worker = bounded(processes.number, 1, api::kMaxProcessesPerNode);

@@ -8,7 +8,7 @@
 
 namespace tilewright::bench {
 
-// All functions but cpu_seconds() are called by one thread, which is started for this.
+// The functions that transfer or wait are called by one thread, which is started for this.
 class SlowedTransport : public collectives::Transport {
  public:
   // `inner` outlives the object.

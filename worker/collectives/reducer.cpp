@@ -132,16 +132,12 @@ void Reducer::start_bucket(int bucket) {
   options_.faults.hit("bucket.done");
 }
 
-void Reducer::wait(MonotonicTime deadline) { wait_since(monotonic_now(), deadline); }
+void Reducer::wait(MonotonicTime deadline) { wait_since(begin_wait(), deadline); }
 
 void Reducer::finish(MonotonicTime deadline) {
-  const MonotonicTime begin = monotonic_now();
   const int last = static_cast<int>(buckets_.size()) - 1;
   if (started_ == last) start_bucket(last);
-  {
-    const std::lock_guard lock(mutex_);
-    waits_ = true;
-  }
+  const MonotonicTime begin = begin_wait();
   for (std::size_t i = 1; i < channels_.size(); ++i) channels_[i]->wake_up.signal();
   if (!channels_.empty()) {
     Channel& first = *channels_.front();
@@ -156,10 +152,15 @@ void Reducer::finish(MonotonicTime deadline) {
   wait_since(begin, deadline);
 }
 
+MonotonicTime Reducer::begin_wait() {
+  const std::lock_guard lock(mutex_);
+  waits_ = true;
+  return monotonic_now();
+}
+
 void Reducer::wait_since(MonotonicTime begin, MonotonicTime deadline) {
   throw_if_failed();
   std::unique_lock lock(mutex_);
-  waits_ = true;
   TW_CHECK(step_begun_ && started_ == static_cast<int>(buckets_.size()),
            "wait() with {} of {} buckets started", started_, buckets_.size());
   if (!changed_.wait_until(lock, deadline, [this] { return active_channels_ == 0 || failure_; })) {
@@ -219,14 +220,14 @@ bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
   while (true) {
     // Before started_ is read, so that no signal is lost.
     if (channel.wake_up.signalled()) channel.wake_up.clear();
-    bool has_new_buckets = false, computes = true;
+    bool has_new_buckets = false, computation_waits = false;
     {
       const std::lock_guard lock(mutex_);
       if (stop_ || failure_) return false;
       if (!channel.in_step) return true;
       has_new_buckets = started_ > channel.started;
       channel.started = started_;
-      computes = !waits_;
+      computation_waits = waits_;
     }
     channel.mesh.throw_if_aborted();
     if (has_new_buckets) exchange.start(channel.started);
@@ -244,7 +245,7 @@ bool Reducer::transfer(Channel& channel, MonotonicTime deadline) {
       if (channel.started > 0) channel.idle_since = now;
       return true;
     }
-    if (!computes && now < last_progress + kSpinTime) {
+    if (computation_waits && now < last_progress + kSpinTime) {
       sched_yield();
       continue;
     }

@@ -65,7 +65,7 @@ class Reducer {
     Channel(Mesh& all, int stream, std::span<const Range> split, const ReducerOptions& options)
         : mesh(all.stream(stream)), exchange(all, stream, split, options) {}
     Mesh& mesh;
-    net::WakeUp wake_up;  // ends the waits of both
+    net::WakeUp wake_up;  // ends the wait of either
     std::mutex driver;    // locked before mutex_; guards what follows
     StepExchange exchange;
     IdleWatch idle_watch{wake_up};  // of the communication thread
@@ -78,6 +78,7 @@ class Reducer {
 
   void communication_loop(Channel& channel);
   void start_bucket(int bucket);
+  MonotonicTime begin_wait();
   void wait_since(MonotonicTime begin, MonotonicTime deadline);
   bool drive(Channel& channel, MonotonicTime deadline);
   bool transfer(Channel& channel, MonotonicTime deadline);

@@ -75,7 +75,7 @@ void PeerTransport::watch(int peer, short events, std::vector<pollfd>& fds) {
   }
   if ((events & POLLIN) != 0) one.awaited |= SharedMemoryLink::kInput;
   if ((events & POLLOUT) != 0) one.awaited |= SharedMemoryLink::kSpace;
-  fds.push_back({one.socket.fd(), one.socket.poll_events(POLLIN), 0});
+  watch_idle(peer, fds);
 }
 
 void PeerTransport::watch_idle(int peer, std::vector<pollfd>& fds) const {
@@ -101,13 +101,15 @@ bool PeerTransport::may_sleep() {
 }
 
 void PeerTransport::wait(std::vector<pollfd>& fds, MonotonicTime deadline) {
-  if (may_sleep()) poll(fds.data(), fds.size(), net::poll_timeout(deadline));
+  if (may_sleep()) {
+    poll(fds.data(), fds.size(), net::poll_timeout(deadline));
+    note_ready(fds);
+  }
   for (Link& one : links_) {
     if (!one.memory || one.awaited == SharedMemoryLink::kNothing) continue;
     one.memory->wake();
     one.awaited = SharedMemoryLink::kNothing;
   }
-  note_ready(fds);
 }
 
 }  // namespace tilewright::collectives
