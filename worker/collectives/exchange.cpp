@@ -16,7 +16,7 @@ namespace {
 struct Outgoing {
   int peer = 0;
   FrameHeader header;
-  std::array<iovec, 2> iovecs;
+  std::array<iovec, 3> iovecs;  // header, payload, padding
   std::span<iovec> left;
 };
 
@@ -27,7 +27,8 @@ struct Incoming {
   std::span<std::byte> bytes;
   std::size_t max_bytes = 0;
   FrameHeader header;
-  std::size_t received = 0;  // bytes of header and payload
+  std::size_t received = 0;  // bytes of header, payload and padding
+  std::array<std::byte, kFrameAlignment> padding;
   bool complete = false;
 };
 
@@ -46,9 +47,10 @@ class Exchange {
     one.header.kind = kind_;
     one.header.operation = operation_;
     one.iovecs = {net::make_iovec(&one.header, sizeof one.header),
-                  net::make_iovec(bytes.data(), bytes.size())};
+                  net::make_iovec(bytes.data(), bytes.size()),
+                  net::make_iovec(kPadding.data(), padding_of(bytes.size()))};
     one.left = one.iovecs;
-    mesh_.seal(peer, one.header, std::span(one.iovecs).subspan(1));
+    mesh_.seal(peer, one.header, std::span(one.iovecs).subspan(1, 1));
   }
   void receive(int peer, std::string* text, std::size_t max_bytes) {
     Incoming& one = in_.emplace_back();
@@ -112,7 +114,11 @@ class Exchange {
       if (one.received >= sizeof(FrameHeader)) {
         if (one.received == sizeof(FrameHeader)) open(one);
         const auto payload = one.text ? std::as_writable_bytes(std::span(*one.text)) : one.bytes;
-        buffer = payload.subspan(one.received - sizeof(FrameHeader));
+        const std::size_t at = one.received - sizeof(FrameHeader);
+        buffer =
+            at < payload.size()
+                ? payload.subspan(at)
+                : std::span(one.padding).first(payload.size() + padding_of(payload.size()) - at);
         if (buffer.empty()) {
           mesh_.check_payload(one.peer, one.header, payload);
           one.complete = true;

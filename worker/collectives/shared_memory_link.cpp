@@ -171,6 +171,18 @@ Result<std::size_t> SharedMemoryLink::read(std::span<std::byte> bytes) {
   return total;
 }
 
+Result<std::span<std::byte>> SharedMemoryLink::peek() {
+  const std::size_t ready = readable();
+  if (ready > kRing) return Error{ExitCode::kPeerLost, "an invalid position in the ring buffer"};
+  const std::size_t at = segment_->ends[self_].consumed.load(std::memory_order_relaxed) % kRing;
+  return std::span(segment_->rings[1 - self_]).subspan(at, std::min(ready, kRing - at));
+}
+
+void SharedMemoryLink::take(std::size_t bytes) {
+  auto& consumed = segment_->ends[self_].consumed;
+  consumed.store(consumed.load(std::memory_order_relaxed) + bytes, std::memory_order_seq_cst);
+}
+
 // Either this end sees what is awaited, or the other end, which announces it before it reads the
 // positions, sees the new position: all of these accesses are sequentially consistent.
 bool SharedMemoryLink::wakes_peer() {

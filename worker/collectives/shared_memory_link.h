@@ -47,6 +47,10 @@ class SharedMemoryLink {
   // impossible positions.
   Result<std::size_t> write(std::span<const iovec> buffers);
   Result<std::size_t> read(std::span<std::byte> bytes);
+  // The next bytes of the stream where the other end has written them, as far as they are contiguous.
+  // This end may overwrite them until take() frees them.
+  Result<std::span<std::byte>> peek();
+  void take(std::size_t bytes);
   std::size_t readable() const;
   std::size_t writable() const;
 

@@ -14,6 +14,16 @@ std::span<const Range> ranks_of(std::span<const Range> split, Range ranks) {
                        static_cast<std::size_t>(ranks.size()));
 }
 
+// Whether all peers send one partial sum of each element through shared memory.
+bool can_sum_in_place(const Mesh& mesh, const HostGrid& grid, const Layout& layout) {
+  if (grid.ranks_per_host > 1) return false;
+  for (int peer = 0; peer < mesh.world(); ++peer) {
+    if (peer == mesh.rank()) continue;
+    if (!mesh.transport().shares_memory(peer) || layout.slots_of(peer) != 1) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
@@ -26,7 +36,8 @@ StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
       host_(grid_.host_of(mesh.rank())),
       place_(grid_.place_of(mesh.rank())),
       rank_layout_(options.mode, ranks_of(split, grid_.ranks_of(host_))),
-      host_layout_(options.mode, grid_.split_among_hosts(split)) {
+      host_layout_(options.mode, grid_.split_among_hosts(split)),
+      sums_in_place_(can_sum_in_place(mesh_, grid_, host_layout_)) {
   TW_CHECK(host_layout_.sums == std::vector{0}, "the shards of {} hosts are not a full tree",
            grid_.hosts);
   TW_CHECK(
@@ -42,10 +53,12 @@ StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
     // sums, so a link with one buffer would idle meanwhile.
     const bool returns_soon = mesh_.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
     link.window = returns_soon ? options_.shared_memory_window : options_.window;
+    link.sums_first = returns_soon;
     link.slots = slots;
     link.widest_slice = widest_slice;
     link.packs = !mesh_.transport().shares_memory(peer);
     link.iovecs.reserve(static_cast<std::size_t>(rank_layout_.slots()) + 1);
+    if (sums_in_place_) return;
     link.partials = runtime::Buffer<float>(
         static_cast<std::size_t>(std::int64_t{link.window} * slots * widest_slice));
   };
@@ -82,6 +95,7 @@ void StepExchange::begin(const GradientParts& parts, std::span<const Range> buck
     chunks_before_.push_back(chunks());
   }
   started_ = started_chunks_ = host_summed_ = summed_ = gathered_ = 0;
+  summed_elements_ = 0;
   buckets_sent_ = buckets_done_ = 0;
   for (Link& link : links_) {
     if (parts.bf16_count > 0 && link.packs && link.packed_in.size() == 0) {
@@ -138,8 +152,10 @@ bool StepExchange::send(Link& link) {
 // only while the peer has buffers: once its sums of chunk c have arrived, its buffer of c is free.
 bool StepExchange::load_next_frame(Link& link) {
   const bool sums = link.sums_sent < sums_ready(link);
-  const bool partials = link.partials_sent < partials_ready(link) &&
-                        link.partials_sent < link.sums_received + link.window;
+  const int free = link.sums_first ? std::min(link.sums_received, link.sums_sent)
+                                   : link.sums_received;  // buffers of the peer
+  const bool partials =
+      link.partials_sent < partials_ready(link) && link.partials_sent < free + link.window;
   if (!sums && !partials) return false;
   const int index = sums ? link.sums_sent : link.partials_sent;
   const Range slice = slice_of_rank(link, index, sums ? mesh_.rank() : link.peer);
@@ -190,6 +206,10 @@ bool StepExchange::receive(Link& link) {
   bool moved = false;
   // Reads only the frames of this step, because the next bytes belong to the next operation.
   while (expects(link)) {
+    if (is_in_place(link)) {
+      if (peek(link)) break;
+      continue;
+    }
     if (link.in_iovec.iov_len > 0) {
       const auto got = mesh_.transport().try_read(
           link.peer,
@@ -259,12 +279,13 @@ void StepExchange::open_payload(Link& link) {
                                  "in shards or buckets",
                                  link.in.bytes, name_of(link.in.kind), expected, bytes));
   }
+  link.in_payload = true;
+  if (is_in_place(link)) return;
   float* const floats = sums ? parts_->sum + slice.begin : partials_at(link, expected);
   link.unpacked = packed ? floats : nullptr;
   void* const into = packed ? static_cast<void*>(link.packed_in.data()) : floats;
   link.in_iovec = net::make_iovec(into, bytes);
   link.payload = {static_cast<const std::byte*>(into), bytes};
-  link.in_payload = true;
 }
 
 void StepExchange::close_payload(Link& link) {
@@ -273,11 +294,16 @@ void StepExchange::close_payload(Link& link) {
     unpack(link.unpacked, link.packed_in.data(),
            static_cast<std::int64_t>(link.payload.size() / sizeof(runtime::bf16)));
   }
+  count_frame(link);
+  // Sums while the chunk is still in the cache.
+  if (link.in.kind == FrameKind::kPartials) sum();
+}
+
+// The next bytes are a header.
+void StepExchange::count_frame(Link& link) {
   ++(link.in.kind == FrameKind::kSums ? link.sums_received : link.partials_received);
   link.in_payload = false;
   link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
-  // Sums while the chunk is still in the cache.
-  if (link.in.kind == FrameKind::kPartials) sum();
 }
 
 bool StepExchange::sum() {
@@ -291,10 +317,11 @@ bool StepExchange::sum() {
     sum_over_host(host_summed_++);
     moved = true;
   }
-  while (summed_ < host_summed_ && all_of(false, &Link::partials_received, summed_)) {
-    sum_over_hosts(summed_);
-    if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
-    ++summed_;
+  if (sums_in_place_) moved |= sum_in_place();
+  while (!sums_in_place_ && summed_ < host_summed_ &&
+         all_of(false, &Link::partials_received, summed_)) {
+    sum_over_hosts(summed_, own_slice(summed_));
+    finish_sum();
     moved = true;
   }
   while (gathered_ < summed_ && all_of(false, &Link::sums_received, gathered_)) {
@@ -337,19 +364,82 @@ void StepExchange::sum_over_host(int index) {
   run_merges(chunk(index).precision, rank_layout_.merges, slots_, piece(index, place_).size());
 }
 
-void StepExchange::sum_over_hosts(int index) {
-  const Range slice = slice_of(piece(index, place_), host_, grid_.hosts);
+Range StepExchange::own_slice(int index) const {
+  return slice_of(piece(index, place_), host_, grid_.hosts);
+}
+
+void StepExchange::sum_over_hosts(int index, Range elements) {
   host_slots_.clear();
   auto link = links_.begin() + (grid_.ranks_per_host - 1);
   for (int host = 0; host < grid_.hosts; ++host) {
     if (host == host_) {
-      append_host_sums(index, slice, host_slots_);
+      append_host_sums(index, elements, host_slots_);
       continue;
     }
-    append_partials(*link++, index, slice.size(), host_slots_);
+    if (sums_in_place_) {
+      host_slots_.push_back(reinterpret_cast<float*>(link->in_ring.data()));
+    } else {
+      append_partials(*link, index, elements.size(), host_slots_);
+    }
+    ++link;
   }
-  run_merges(chunk(index).precision, host_layout_.merges, host_slots_, parts_->sum + slice.begin,
-             slice.size());
+  run_merges(chunk(index).precision, host_layout_.merges, host_slots_, parts_->sum + elements.begin,
+             elements.size());
+}
+
+void StepExchange::finish_sum() {
+  if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
+  ++summed_;
+}
+
+// Returns false if the peer has ended. Then the step fails, because the peer misses sums; what follows
+// the partial sums can say why it ended.
+bool StepExchange::peek(Link& link) {
+  const std::size_t taken = static_cast<std::size_t>(summed_elements_) * sizeof(float);
+  const std::size_t left = link.in.bytes - taken;
+  const auto bytes = mesh_.transport().peek(link.peer, left);
+  if (!bytes.ok()) {
+    std::vector<std::byte> skipped(left);
+    const auto got = mesh_.transport().try_read(link.peer, skipped);
+    if (!got.ok() || *got < left) {
+      throw mesh_.lost(link.peer, "is lost: " + bytes.error().message);
+    }
+    count_frame(link);
+    return false;
+  }
+  if (reinterpret_cast<std::uintptr_t>(bytes->data()) % alignof(float) != 0) {
+    throw mesh_.lost(link.peer, "sent partial sums at an unaligned position");
+  }
+  link.in_ring = *bytes;
+  return true;
+}
+
+bool StepExchange::sum_in_place() {
+  bool moved = false;
+  const auto in_place = [this](const Link& link) { return is_in_place(link); };
+  while (summed_ < host_summed_ && std::ranges::all_of(links_, in_place)) {
+    const Range slice = own_slice(summed_);
+    const std::int64_t left = slice.size() - summed_elements_;
+    std::int64_t count = left;
+    for (const Link& link : links_) {
+      count = std::min(count, static_cast<std::int64_t>(link.in_ring.size() / sizeof(float)));
+    }
+    if (count == 0 && left > 0) break;
+    moved = true;
+    const std::int64_t begin = slice.begin + summed_elements_;
+    sum_over_hosts(summed_, {begin, begin + count});
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+    for (Link& link : links_) {
+      mesh_.transport().take(link.peer, bytes);
+      link.in_ring = link.in_ring.subspan(bytes);
+    }
+    summed_elements_ += count;
+    if (count < left) continue;
+    for (Link& link : links_) count_frame(link);
+    summed_elements_ = 0;
+    finish_sum();
+  }
+  return moved;
 }
 
 void StepExchange::update_buckets_sent() {
@@ -380,8 +470,11 @@ void StepExchange::watch(std::vector<pollfd>& fds) const {
     const bool in = expects(link);
     const bool out = !link.left.empty();
     if (!in && !out) continue;
-    mesh_.transport().watch(link.peer, static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)),
-                            fds);
+    // Partial sums in place that wait for those of other peers, or for this rank's.
+    const bool holds =
+        is_in_place(link) && (link.in.bytes == 0 || link.in_ring.size() >= sizeof(float));
+    const int events = (in && !holds ? POLLIN : 0) | (out ? POLLOUT : 0);
+    mesh_.transport().watch(link.peer, static_cast<short>(events), fds);
   }
 }
 

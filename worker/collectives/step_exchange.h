@@ -2,7 +2,8 @@
 // driven by a communication thread of a Reducer. A bucket of the gradient is sent in chunks, which go
 // to the streams in turns. Each chunk has one slice per rank:
 //   1. Reduce-scatter: each rank sends its parts of slice r to rank r.
-//   2. Rank r adds them in the order of the tree (shard_tree.h).
+//   2. Rank r adds them in the order of the tree (shard_tree.h): in the shared memory where its peers
+//      have written them if each peer has one part, otherwise in buffers.
 //   3. All-gather: rank r sends the sum to all ranks.
 // Direct, not a ring: the bits of a ring depend on the number of ranks. With one part per rank both
 // send 2 (W - 1) / W of the gradient per rank.
@@ -90,6 +91,9 @@ class StepExchange {
     // A rank of this host; else the rank of another host with the same place.
     bool same_host = false;
     int window = 0;
+    // Whether the sums of a chunk precede the partial sums of the next one. In place these would block
+    // the sums until this rank starts that chunk, too.
+    bool sums_first = false;
     int slots = 0;  // partial sums that the peer sends of an element
     std::int64_t widest_slice = 0;
     // Frames with bf16 elements, where sums are rounded to bf16. Copying floats through shared
@@ -110,7 +114,8 @@ class StepExchange {
     iovec in_iovec{};
     bool in_payload = false;
     int partials_received = 0, sums_received = 0;
-    runtime::Buffer<float> partials;  // [window][slots][widest_slice]
+    runtime::Buffer<float> partials;  // [window][slots][widest_slice], unless summed in place
+    std::span<std::byte> in_ring;     // what has arrived of those in place
   };
 
   bool send(Link& link);
@@ -119,7 +124,15 @@ class StepExchange {
   bool awaits_own_send(const Link& link) const;
   void open_payload(Link& link);
   void close_payload(Link& link);
+  static void count_frame(Link& link);
   bool sum();
+  // Adds the partial sums in place that all peers have sent.
+  bool sum_in_place();
+  // Whether the next bytes of the link are partial sums that stay there until they are added.
+  bool is_in_place(const Link& link) const {
+    return sums_in_place_ && link.in_payload && link.in.kind == FrameKind::kPartials;
+  }
+  bool peek(Link& link);
   // The parts of this host's ranks of the elements of piece(chunk, place_), in slots_.
   void find_host_slots(int chunk);
   // Append pointers to the partial sums of `count` elements that the peer has sent, and to the sums
@@ -128,7 +141,9 @@ class StepExchange {
                        std::vector<float*>& data) const;
   void append_host_sums(int chunk, Range slice, std::vector<float*>& data);
   void sum_over_host(int chunk);
-  void sum_over_hosts(int chunk);
+  // `elements` is own_slice(chunk), or what sum_in_place() adds of it.
+  void sum_over_hosts(int chunk, Range elements);
+  void finish_sum();
   void update_buckets_done();
   void update_buckets_sent();
   bool unsent() const;
@@ -144,6 +159,7 @@ class StepExchange {
   void append_payload(Link& link, std::span<float* const> data, std::int64_t count, bool packed);
   // The elements of a chunk that the ranks with a place sum together.
   Range piece(int chunk, int place) const;
+  Range own_slice(int chunk) const;  // of piece(chunk, place_), that this rank sums over hosts
   // Those that a rank sums for the peer of the link, which may be the peer itself.
   Range slice_of_rank(const Link& link, int chunk, int rank) const;
   // Chunks of which partial sums or sums can be sent to the peer.
@@ -165,6 +181,7 @@ class StepExchange {
   const Layout rank_layout_;  // over the ranks of this host
   const Layout host_layout_;  // over the hosts
   std::vector<Link> links_;   // first to ranks of this host, in ascending order
+  const bool sums_in_place_;  // partial sums, in the shared memory where peers have written them
   // The inputs of one chunk's sums, by slot; vectors of their own only to be allocated once.
   std::vector<float*> slots_, host_slots_, payload_;
   const GradientParts* parts_ = nullptr;
@@ -174,10 +191,11 @@ class StepExchange {
   int buckets_ = 0;
   int started_ = 0;  // buckets
   int started_chunks_ = 0;
-  int host_summed_ = 0;   // chunks of which the parts of this host are summed
-  int summed_ = 0;        // chunks of which this rank's slice is summed
-  int gathered_ = 0;      // chunks of which this rank has all slices of its piece
-  int buckets_sent_ = 0;  // buckets of which all partial sums are sent
+  int host_summed_ = 0;               // chunks of which the parts of this host are summed
+  int summed_ = 0;                    // chunks of which this rank's slice is summed
+  std::int64_t summed_elements_ = 0;  // of the next one, in place
+  int gathered_ = 0;                  // chunks of which this rank has all slices of its piece
+  int buckets_sent_ = 0;              // buckets of which all partial sums are sent
   int buckets_done_ = 0;
 };
 

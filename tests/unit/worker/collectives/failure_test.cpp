@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <latch>
 
 #include "tests/unit/worker/collectives/cluster.h"
@@ -76,18 +77,18 @@ class RankDeath : public ::testing::TestWithParam<std::tuple<std::string, Links>
 
 TEST_P(RankDeath, AtAnyFaultPointIsReportedByEveryOtherRank) {
   const auto [point, links] = GetParam();
-  Listeners listeners(3, links == Links::kTls);
+  Listeners listeners(4, links == Links::kTls);
   const auto rank = [&listeners, point = point](int which) {
     return [&listeners, which, point](int fd) {
       return run_rank(listeners, which, fd, which == 1 ? point : "");
     };
   };
-  RankProcess zero(rank(0)), one(rank(1)), two(rank(2));
+  RankProcess zero(rank(0)), one(rank(1)), two(rank(2)), three(rank(3));
   ASSERT_EQ(one.line(), place(point));
   const MonotonicTime killed = monotonic_now();
   one.kill_now();
   const std::string name = "rank 1 (" + net::to_string(listeners.addresses[1]) + ") is lost: ";
-  for (RankProcess* other : {&zero, &two}) {
+  for (RankProcess* other : {&zero, &two, &three}) {
     const std::string line = other->line();
     EXPECT_TRUE(mentions(line, name)) << line;
     EXPECT_TRUE(mentions(line, "in membership epoch 1")) << line;
@@ -299,6 +300,64 @@ TEST(Failures, ADeathThatOneRankSeesIsForwardedToTheOthers) {
   EXPECT_TRUE(mentions(errors[2], "is lost: ")) << errors[2];
   EXPECT_TRUE(mentions(errors[0], "rank 0 in membership epoch 1: rank 2 (")) << errors[0];
   EXPECT_TRUE(mentions(errors[0], "rank 1 (")) << errors[0];
+}
+
+// Rank 1 ends after it has sent its partial sums. Rank 2 computes; the others have started the
+// bucket and wait for the partial sums of rank 2.
+class AfterPartialSums : public FailuresTest {
+ protected:
+  // Returns what rank 0, 2 and 3 report after `end` on rank 1.
+  static std::vector<std::string> errors_after(const std::function<void(Mesh&)>& end) {
+    const auto gradients = shard_gradients(4, 1000);
+    std::latch connected(4), begun(4);
+    net::WakeUp sent;
+    auto errors = run_ranks(4, [&](Mesh& mesh) {
+      connected.arrive_and_wait();
+      std::atomic<int> streams = 0;
+      ReducerOptions options;
+      options.faults.hook = [&](const char* name) {
+        if (mesh.rank() == 1 && name == std::string("reduce_scatter.after_send") &&
+            ++streams == mesh.streams()) {
+          sent.signal();
+        }
+      };
+      LocalParts own(gradients, {{mesh.rank(), 1}});  // outlives the reducer
+      Reducer reducer(mesh, even_split(4, 4), 4, options);
+      const std::vector<Range> buckets{{0, 1000}};
+      reducer.begin_step(own.view, buckets);
+      begun.arrive_and_wait();
+      if (mesh.rank() != 2) reducer.start(0);
+      if (mesh.rank() == 1) {
+        EXPECT_EQ(net::wait_ready(sent.fd(), POLLIN, test_deadline()), net::Ready::kYes);
+        end(mesh);
+      }
+      const MonotonicTime deadline = test_deadline();
+      while (mesh.rank() == 2 && monotonic_now() < deadline) {
+        reducer.throw_if_failed();
+        std::this_thread::yield();
+      }
+      if (mesh.rank() != 2) reducer.wait(deadline);
+    });
+    errors.erase(errors.begin() + 1);
+    return errors;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Links, AfterPartialSums, kLinksWithStreams, name_of_links);
+
+TEST_P(AfterPartialSums, ADeathIsNoticed) {
+  const auto errors = errors_after([](Mesh& mesh) {
+    for (int stream = 0; stream < mesh.streams(); ++stream) {
+      for (const int peer : {0, 2, 3}) socket_of(mesh.stream(stream), peer).shutdown_write();
+    }
+  });
+  for (const std::string& error : errors) EXPECT_TRUE(mentions(error, "is lost: ")) << error;
+}
+
+TEST_P(AfterPartialSums, TheReasonOfAnAbortIsRead) {
+  const auto errors = errors_after([](Mesh& mesh) { mesh.abort("the host is drained"); });
+  for (const std::string& error : errors) {
+    EXPECT_TRUE(mentions(error, "the host is drained")) << error;
+  }
 }
 
 // With two ranks per host, ranks 0 and 3 are on different hosts and have different places.

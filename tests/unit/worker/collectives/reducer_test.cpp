@@ -128,6 +128,56 @@ TEST_P(ReducerTest, GivesTheSameBitsForRandomSplits) {
   }
 }
 
+// The texts end at any position of a ring; the sums are of floats there.
+TEST_P(ReducerTest, GivesTheSameBitsAfterTextsOfAnyLength) {
+  constexpr std::int64_t kElements = 300'001;  // several rings
+  const auto gradients = shard_gradients(4, kElements);
+  const std::vector<float> expected = tree_sum(gradients);
+  for (const int world : {2, 4}) {
+    std::atomic<int> right{0};
+    expect_no_errors(run_ranks(world, [&](Mesh& mesh) {
+      Reducer reducer(mesh, even_split(world, 4), 4);
+      for (const std::size_t length : {1U, 2U, 3U, 1001U}) {
+        const std::string text(length, static_cast<char>('a' + mesh.rank()));
+        const auto texts = all_gather(mesh, text, 2000, test_deadline());
+        EXPECT_EQ(texts.back(), std::string(length, static_cast<char>('a' + world - 1)));
+        LocalParts own(gradients, reducer.local_parts());
+        reduce(reducer, own.view, buckets_of(kElements, 100'000));
+        right += same_bits(own.sum(), expected);
+      }
+    }));
+    EXPECT_EQ(right, 4 * world);
+  }
+}
+
+// The others have sent all partial sums that they may by then.
+TEST_P(ReducerTest, GivesTheSameBitsWhenARankStartsAfterAllOthersHaveSent) {
+  constexpr std::int64_t kElements = 300'001;
+  const auto gradients = shard_gradients(4, kElements);
+  std::atomic<int> right{0}, sent{0};
+  net::WakeUp all_sent;
+  expect_no_errors(run_ranks(4, [&](Mesh& mesh) {
+    ReducerOptions options;
+    options.faults.hook = [&, seen = 0](const char* name) mutable {
+      if (name == std::string("reduce_scatter.after_send") && seen++ == 0 &&
+          ++sent == 3 * mesh.streams()) {
+        all_sent.signal();
+      }
+    };
+    Reducer reducer(mesh, even_split(4, 4), 4, options);
+    LocalParts own(gradients, reducer.local_parts());
+    const std::vector<Range> buckets = buckets_of(kElements, 100'000);
+    reducer.begin_step(own.view, buckets);
+    if (mesh.rank() == 2) {
+      EXPECT_EQ(net::wait_ready(all_sent.fd(), POLLIN, test_deadline()), net::Ready::kYes);
+    }
+    for (int bucket = 0; bucket < static_cast<int>(buckets.size()); ++bucket) reducer.start(bucket);
+    reducer.wait(test_deadline());
+    right += same_bits(own.sum(), tree_sum(gradients));
+  }));
+  EXPECT_EQ(right, 4);
+}
+
 // As when shards move away from a slow rank.
 TEST_P(ReducerTest, GivesTheSameBitsWhenTheSplitChangesBetweenSteps) {
   const std::vector<std::vector<Range>> splits = {

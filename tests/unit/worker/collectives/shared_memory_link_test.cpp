@@ -82,6 +82,26 @@ TEST(SharedMemoryLink, CarriesAStreamThatIsLongerThanTheRing) {
   EXPECT_EQ(wrong, 0U);
 }
 
+TEST(SharedMemoryLink, ShowsBytesWithoutTakingThem) {
+  Ends ends;
+  const auto peeked = [&] {
+    const std::span<std::byte> bytes = ends.client->peek().or_throw();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  EXPECT_EQ(peeked(), "");
+  const std::string most(Link::kRingBytes - 3, 'x');
+  write(*ends.server, most);
+  EXPECT_EQ(peeked(), most);
+  EXPECT_EQ(ends.server->writable(), 3U);
+  ends.client->take(most.size() - 1);
+  EXPECT_EQ(ends.server->writable(), Link::kRingBytes - 1);
+  write(*ends.server, "abcdef");
+  EXPECT_EQ(peeked(), "xabc") << "up to the end of the ring";
+  ends.client->take(4);
+  EXPECT_EQ(peeked(), "def");
+  EXPECT_EQ(read(*ends.client), "def");
+}
+
 TEST(SharedMemoryLink, TakesNoMoreThanTheRingHolds) {
   Ends ends;
   const std::string many(Link::kRingBytes + 1, 'x');
