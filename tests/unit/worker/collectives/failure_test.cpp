@@ -311,32 +311,39 @@ class AfterPartialSums : public FailuresTest {
     const auto gradients = shard_gradients(4, 1000);
     std::latch connected(4), begun(4);
     net::WakeUp sent;
+    std::latch ended(4);
     auto errors = run_ranks(4, [&](Mesh& mesh) {
       connected.arrive_and_wait();
-      std::atomic<int> streams = 0;
-      ReducerOptions options;
-      options.faults.hook = [&](const char* name) {
-        if (mesh.rank() == 1 && name == std::string("reduce_scatter.after_send") &&
-            ++streams == mesh.streams()) {
-          sent.signal();
+      try {
+        LocalParts own(gradients, {{mesh.rank(), 1}});
+        std::atomic<int> streams = 0;
+        ReducerOptions options;
+        options.faults.hook = [&](const char* name) {
+          if (mesh.rank() == 1 && name == std::string("reduce_scatter.after_send") &&
+              ++streams == mesh.streams()) {
+            sent.signal();
+          }
+        };
+        Reducer reducer(mesh, even_split(4, 4), 4, options);
+        const std::vector<Range> buckets{{0, 1000}};
+        reducer.begin_step(own.view, buckets);
+        begun.arrive_and_wait();
+        if (mesh.rank() != 2) reducer.start(0);
+        if (mesh.rank() == 1) {
+          EXPECT_EQ(net::wait_ready(sent.fd(), POLLIN, test_deadline()), net::Ready::kYes);
+          end(mesh);
         }
-      };
-      LocalParts own(gradients, {{mesh.rank(), 1}});  // outlives the reducer
-      Reducer reducer(mesh, even_split(4, 4), 4, options);
-      const std::vector<Range> buckets{{0, 1000}};
-      reducer.begin_step(own.view, buckets);
-      begun.arrive_and_wait();
-      if (mesh.rank() != 2) reducer.start(0);
-      if (mesh.rank() == 1) {
-        EXPECT_EQ(net::wait_ready(sent.fd(), POLLIN, test_deadline()), net::Ready::kYes);
-        end(mesh);
+        const MonotonicTime deadline = test_deadline();
+        while (mesh.rank() == 2 && monotonic_now() < deadline) {
+          reducer.throw_if_failed();
+          std::this_thread::yield();
+        }
+        if (mesh.rank() != 2) reducer.wait(deadline);
+      } catch (...) {
+        ended.arrive_and_wait();  // a reset connection would lose what is unread
+        throw;
       }
-      const MonotonicTime deadline = test_deadline();
-      while (mesh.rank() == 2 && monotonic_now() < deadline) {
-        reducer.throw_if_failed();
-        std::this_thread::yield();
-      }
-      if (mesh.rank() != 2) reducer.wait(deadline);
+      ended.arrive_and_wait();
     });
     errors.erase(errors.begin() + 1);
     return errors;
