@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <set>
 #include <type_traits>
 
@@ -394,7 +395,8 @@ void bound_status(TrainJobStatus& status) {
     count(failure.index);
     bound(failure.rank, -1, kMaxCount);
     bound(failure.step, -1, kLargest);
-    if (failure.exit_code) bound(*failure.exit_code, -kMaxCount, kMaxCount);
+    using ExitCodes = std::numeric_limits<std::int32_t>;  // of a container
+    if (failure.exit_code) bound(*failure.exit_code, ExitCodes::min(), ExitCodes::max());
     if (failure.signal) bound(*failure.signal, 0, kMaxCount);
   }
   if (!status.progress) return;

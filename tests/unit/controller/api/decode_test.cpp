@@ -535,6 +535,16 @@ TEST(Encode, OmitsUnsetFields) {
       R"({"apiVersion":"tilewright.dev/v1alpha1","kind":"TrainJob","metadata":{},"spec":{}})");
 }
 
+// Another code than the stored one would be written again by each reconcile.
+TEST(Decode, KeepsTheLargestExitCodeOfAContainer) {
+  TrainJob job = testing::job_of();
+  FailureRecord& failure = job.status.failures.emplace_back();
+  failure.exit_code = INT32_MAX;
+  const DecodeResult decoded = decode_object(to_json(job));
+  ASSERT_TRUE(decoded.ok()) << sentences(decoded.errors);
+  EXPECT_EQ(decoded.job.status.failures.front().exit_code, INT32_MAX);
+}
+
 TEST(Decode, BoundsTheNumbersOfAStatus) {
   constexpr std::int64_t kHuge = INT64_MAX;
   nlohmann::json object = to_json(testing::job_of());
