@@ -154,18 +154,14 @@ Result<std::size_t> SharedMemoryLink::write(std::span<const iovec> buffers) {
 }
 
 Result<std::size_t> SharedMemoryLink::read(std::span<std::byte> bytes) {
-  auto& consumed = segment_->ends[self_].consumed;
-  const auto& ring = segment_->rings[1 - self_];
   std::size_t total = 0;
   while (total < bytes.size()) {
-    const std::size_t ready = readable();
-    if (ready > kRing) return Error{ExitCode::kPeerLost, "an invalid position in the ring buffer"};
-    if (ready == 0) break;
-    const std::uint64_t position = consumed.load(std::memory_order_relaxed);
-    const std::size_t at = position % kRing;
-    const std::size_t count = std::min({bytes.size() - total, ready, kRing - at, kPiece});
-    std::memcpy(bytes.data() + total, ring.data() + at, count);
-    consumed.store(position + count, std::memory_order_seq_cst);
+    const auto ready = peek();
+    if (!ready.ok()) return ready.error();
+    if (ready->empty()) break;
+    const std::size_t count = std::min({bytes.size() - total, ready->size(), kPiece});
+    std::memcpy(bytes.data() + total, ready->data(), count);
+    take(count);
     total += count;
   }
   return total;

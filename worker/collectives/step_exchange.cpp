@@ -152,10 +152,10 @@ bool StepExchange::send(Link& link) {
 // only while the peer has buffers: once its sums of chunk c have arrived, its buffer of c is free.
 bool StepExchange::load_next_frame(Link& link) {
   const bool sums = link.sums_sent < sums_ready(link);
-  const int free = link.sums_first ? std::min(link.sums_received, link.sums_sent)
-                                   : link.sums_received;  // buffers of the peer
+  int returned = link.sums_received;  // chunks
+  if (link.sums_first) returned = std::min(returned, link.sums_sent);
   const bool partials =
-      link.partials_sent < partials_ready(link) && link.partials_sent < free + link.window;
+      link.partials_sent < partials_ready(link) && link.partials_sent < returned + link.window;
   if (!sums && !partials) return false;
   const int index = sums ? link.sums_sent : link.partials_sent;
   const Range slice = slice_of_rank(link, index, sums ? mesh_.rank() : link.peer);
@@ -248,8 +248,11 @@ Range StepExchange::piece(int index, int place) const {
 }
 
 Range StepExchange::slice_of_rank(const Link& link, int index, int rank) const {
-  const Range of_place = piece(index, grid_.place_of(rank));
-  return link.same_host ? of_place : slice_of(of_place, grid_.host_of(rank), grid_.hosts);
+  return link.same_host ? piece(index, grid_.place_of(rank)) : slice_of_host(index, rank);
+}
+
+Range StepExchange::slice_of_host(int index, int rank) const {
+  return slice_of(piece(index, grid_.place_of(rank)), grid_.host_of(rank), grid_.hosts);
 }
 
 void StepExchange::open_payload(Link& link) {
@@ -317,12 +320,14 @@ bool StepExchange::sum() {
     sum_over_host(host_summed_++);
     moved = true;
   }
-  if (sums_in_place_) moved |= sum_in_place();
-  while (!sums_in_place_ && summed_ < host_summed_ &&
-         all_of(false, &Link::partials_received, summed_)) {
-    sum_over_hosts(summed_, own_slice(summed_));
-    finish_sum();
-    moved = true;
+  if (sums_in_place_) {
+    moved |= sum_in_place();
+  } else {
+    while (summed_ < host_summed_ && all_of(false, &Link::partials_received, summed_)) {
+      sum_over_hosts(summed_, slice_of_host(summed_, mesh_.rank()));
+      finish_sum();
+      moved = true;
+    }
   }
   while (gathered_ < summed_ && all_of(false, &Link::sums_received, gathered_)) {
     ++gathered_;
@@ -333,7 +338,8 @@ bool StepExchange::sum() {
 
 void StepExchange::append_partials(const Link& link, int index, std::int64_t count,
                                    std::vector<float*>& data) const {
-  float* const first = partials_at(link, index);
+  float* const first =
+      sums_in_place_ ? reinterpret_cast<float*>(link.in_ring.data()) : partials_at(link, index);
   for (int i = 0; i < link.slots; ++i) data.push_back(first + i * count);
 }
 
@@ -364,10 +370,6 @@ void StepExchange::sum_over_host(int index) {
   run_merges(chunk(index).precision, rank_layout_.merges, slots_, piece(index, place_).size());
 }
 
-Range StepExchange::own_slice(int index) const {
-  return slice_of(piece(index, place_), host_, grid_.hosts);
-}
-
 void StepExchange::sum_over_hosts(int index, Range elements) {
   host_slots_.clear();
   auto link = links_.begin() + (grid_.ranks_per_host - 1);
@@ -376,12 +378,7 @@ void StepExchange::sum_over_hosts(int index, Range elements) {
       append_host_sums(index, elements, host_slots_);
       continue;
     }
-    if (sums_in_place_) {
-      host_slots_.push_back(reinterpret_cast<float*>(link->in_ring.data()));
-    } else {
-      append_partials(*link, index, elements.size(), host_slots_);
-    }
-    ++link;
+    append_partials(*link++, index, elements.size(), host_slots_);
   }
   run_merges(chunk(index).precision, host_layout_.merges, host_slots_, parts_->sum + elements.begin,
              elements.size());
@@ -418,7 +415,7 @@ bool StepExchange::sum_in_place() {
   bool moved = false;
   const auto in_place = [this](const Link& link) { return is_in_place(link); };
   while (summed_ < host_summed_ && std::ranges::all_of(links_, in_place)) {
-    const Range slice = own_slice(summed_);
+    const Range slice = slice_of_host(summed_, mesh_.rank());
     const std::int64_t left = slice.size() - summed_elements_;
     std::int64_t count = left;
     for (const Link& link : links_) {

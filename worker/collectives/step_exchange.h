@@ -141,7 +141,7 @@ class StepExchange {
                        std::vector<float*>& data) const;
   void append_host_sums(int chunk, Range slice, std::vector<float*>& data);
   void sum_over_host(int chunk);
-  // `elements` is own_slice(chunk), or what sum_in_place() adds of it.
+  // `elements` are this rank's of slice_of_host(), or those that sum_in_place() adds next.
   void sum_over_hosts(int chunk, Range elements);
   void finish_sum();
   void update_buckets_done();
@@ -159,9 +159,10 @@ class StepExchange {
   void append_payload(Link& link, std::span<float* const> data, std::int64_t count, bool packed);
   // The elements of a chunk that the ranks with a place sum together.
   Range piece(int chunk, int place) const;
-  Range own_slice(int chunk) const;  // of piece(chunk, place_), that this rank sums over hosts
   // Those that a rank sums for the peer of the link, which may be the peer itself.
   Range slice_of_rank(const Link& link, int chunk, int rank) const;
+  // Those that a rank sums over the hosts.
+  Range slice_of_host(int chunk, int rank) const;
   // Chunks of which partial sums or sums can be sent to the peer.
   int partials_ready(const Link& link) const {
     return link.same_host ? started_chunks_ : host_summed_;

@@ -309,11 +309,9 @@ class AfterPartialSums : public FailuresTest {
   // Returns what rank 0, 2 and 3 report after `end` on rank 1.
   static std::vector<std::string> errors_after(const std::function<void(Mesh&)>& end) {
     const auto gradients = shard_gradients(4, 1000);
-    std::latch connected(4), begun(4);
+    std::latch begun(4), ended(4);
     net::WakeUp sent;
-    std::latch ended(4);
     auto errors = run_ranks(4, [&](Mesh& mesh) {
-      connected.arrive_and_wait();
       try {
         LocalParts own(gradients, {{mesh.rank(), 1}});
         std::atomic<int> streams = 0;
@@ -328,17 +326,17 @@ class AfterPartialSums : public FailuresTest {
         const std::vector<Range> buckets{{0, 1000}};
         reducer.begin_step(own.view, buckets);
         begun.arrive_and_wait();
-        if (mesh.rank() != 2) reducer.start(0);
-        if (mesh.rank() == 1) {
-          EXPECT_EQ(net::wait_ready(sent.fd(), POLLIN, test_deadline()), net::Ready::kYes);
-          end(mesh);
-        }
         const MonotonicTime deadline = test_deadline();
         while (mesh.rank() == 2 && monotonic_now() < deadline) {
           reducer.throw_if_failed();
           std::this_thread::yield();
         }
-        if (mesh.rank() != 2) reducer.wait(deadline);
+        reducer.start(0);
+        if (mesh.rank() == 1) {
+          EXPECT_EQ(net::wait_ready(sent.fd(), POLLIN, deadline), net::Ready::kYes);
+          end(mesh);
+        }
+        reducer.wait(deadline);
       } catch (...) {
         ended.arrive_and_wait();  // a reset connection would lose what is unread
         throw;
