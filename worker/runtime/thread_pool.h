@@ -28,10 +28,11 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(task, thread) for every task in [0, tasks); each thread takes the next free task.
-  // `thread` in [0, size()) differs between tasks that run at the same time, so it can index
-  // scratch. Returns when all tasks are done. Not reentrant; only one thread may call it at a time.
-  // body must not throw.
+  // Calls body(task, thread) for every task in [0, tasks), at most 2^32 - 1. Each thread has an equal
+  // share of consecutive tasks and then takes over tasks of other threads, so that jobs over the same
+  // rows find them in the caches of the core that wrote them. `thread` in [0, size()) differs between
+  // tasks that run at the same time, so it can index scratch. Returns when all tasks are done. Not
+  // reentrant; only one thread may call it at a time. body must not throw.
   template <typename Body>
   void run(std::int64_t tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -57,21 +58,24 @@ class ThreadPool {
     void (*call)(void*, std::int64_t, int) = nullptr;
     void* object = nullptr;
   };
+  // Threads poll or write these words, so each has its cache line (two: CPUs fetch lines in pairs).
+  static constexpr std::size_t kAlignment = 128;
+
+  // The tasks of a thread that no thread has claimed: [begin, end).
+  struct alignas(kAlignment) Share {
+    std::atomic<std::uint64_t> unclaimed{0};  // begin + 2^32 end
+  };
+
   void dispatch(std::int64_t tasks, Job job);
   void stop();
   // Runs unclaimed tasks until there is none; returns how many it ran.
   std::int64_t run_tasks(int thread);
   void worker_loop(int thread);
 
-  // Threads poll these words, so each has its cache line (two: CPUs fetch lines in pairs).
-  static constexpr std::size_t kAlignment = 128;
-
+  std::vector<Share> shares_;  // one per thread
   std::vector<std::thread> workers_;
-  // Written between jobs; read by a thread after it claimed a task of the job.
-  Job job_;
-  std::int64_t tasks_ = 0;
-  // Tasks that no thread has claimed; negative after claims that came too late.
-  alignas(kAlignment) std::atomic<std::int64_t> unclaimed_{0};
+  Job job_;  // written between jobs; read by a thread after it claimed a task of the job
+  alignas(kAlignment) std::atomic<std::uint64_t> jobs_{0};  // jobs started so far
   // Tasks that pool threads have finished.
   alignas(kAlignment) std::atomic<std::int64_t> finished_{0};
   alignas(kAlignment) std::atomic<int> sleeping_{0};  // pool threads that wait for start_

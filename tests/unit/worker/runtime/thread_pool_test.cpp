@@ -28,6 +28,40 @@ TEST(ThreadPool, RunsEveryTaskOnceForAnyNumberOfThreads) {
   }
 }
 
+TEST(ThreadPool, BeginsWithEachThreadsShareOfConsecutiveTasks) {
+  ThreadPool pool(3);
+  for (int job = 0; job < 20; ++job) {
+    std::vector<std::int64_t> first(3, -1);  // task of each thread
+    std::atomic<int> started = 0;
+    pool.run(7, [&](std::int64_t task, int thread) {
+      std::int64_t& own = first[static_cast<std::size_t>(thread)];
+      if (own >= 0) return;
+      own = task;
+      ++started;
+      while (started < 3) std::this_thread::yield();
+    });
+    EXPECT_THAT(first, ::testing::ElementsAre(0, 3, 5));
+  }
+}
+
+TEST(ThreadPool, TakesOverTheLastTasksOfABusyThread) {
+  ThreadPool pool(2);
+  std::vector<std::int64_t> others;  // tasks of thread 1
+  std::atomic<bool> busy = false;    // thread 0 runs its first task
+  std::atomic<int> count = 0;
+  pool.run(6, [&](std::int64_t task, int thread) {
+    if (thread == 0) {
+      busy = true;
+      while (count < 5) std::this_thread::yield();
+    } else {
+      while (!busy) std::this_thread::yield();
+      others.push_back(task);
+      ++count;
+    }
+  });
+  EXPECT_THAT(others, ::testing::ElementsAre(3, 4, 5, 2, 1));
+}
+
 // The address space holds the stacks of some threads only.
 TEST(ThreadPool, SaysThatAThreadCannotStart) {
   const testing::LimitedMemory limited;
