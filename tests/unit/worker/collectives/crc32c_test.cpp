@@ -10,6 +10,9 @@ namespace tilewright::collectives {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+using Checksum = std::uint32_t (*)(std::span<const std::byte>, std::uint32_t);
+
+constexpr Checksum kImplementations[] = {crc32c, crc32c_sse42, crc32c_portable};
 
 Bytes bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -36,19 +39,21 @@ TEST(Crc32c, HasTheValuesOfRfc3720) {
                                                    {bytes_of("123456789"), 0xE3069283},
                                                    {{}, 0}};
   for (const auto& [bytes, value] : known) {
-    EXPECT_EQ(crc32c(bytes), value);
-    EXPECT_EQ(crc32c_portable(bytes), value);
+    for (const Checksum checksum : kImplementations) EXPECT_EQ(checksum(bytes, 0), value);
   }
 }
 
-TEST(Crc32c, IsTheSameWithAndWithoutTheInstructionForAnyLengthAndAlignment) {
+TEST(Crc32c, IsTheSameWithAnyInstructionsForAnyLengthAndAlignment) {
   const Bytes bytes = random_bytes(200'000);
   const auto all = std::span(bytes);
   for (const std::size_t offset : {0, 1, 7}) {
     for (const std::size_t count :
-         {0, 1, 7, 8, 9, 63, 1535, 1536, 1537, 3079, 49151, 49152, 49153, 150'001}) {
+         {0,   1,    7,    8,    9,    63,   255,  256,   257,   511,   512,    513,
+          768, 1023, 1024, 1535, 1536, 1537, 3079, 49151, 49152, 49153, 150'001}) {
       const auto part = all.subspan(offset, count);
-      EXPECT_EQ(crc32c(part), crc32c_portable(part)) << count << " bytes at " << offset;
+      const std::uint32_t expected = crc32c_portable(part, 5);
+      EXPECT_EQ(crc32c_sse42(part, 5), expected) << count << " bytes at " << offset;
+      EXPECT_EQ(crc32c(part, 5), expected) << count << " bytes at " << offset;
     }
   }
 }
@@ -57,8 +62,9 @@ TEST(Crc32c, ContinuesAChecksum) {
   const Bytes bytes = random_bytes(60'000);
   const auto all = std::span(bytes);
   for (const std::size_t cut : {0, 1, 1000, 50'000, 60'000}) {
-    EXPECT_EQ(crc32c(all.subspan(cut), crc32c(all.first(cut))), crc32c(all));
-    EXPECT_EQ(crc32c_portable(all.subspan(cut), crc32c_portable(all.first(cut))), crc32c(all));
+    for (const Checksum checksum : kImplementations) {
+      EXPECT_EQ(checksum(all.subspan(cut), checksum(all.first(cut), 0)), crc32c(all));
+    }
   }
 }
 
