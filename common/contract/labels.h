@@ -18,11 +18,9 @@ inline constexpr const char* kKubeflowGroup = "kubeflow.org";
 inline constexpr const char* kPyTorchJobApiVersion = "kubeflow.org/v1";
 inline constexpr const char* kPyTorchJobKind = "PyTorchJob";
 inline constexpr const char* kPyTorchJobPlural = "pytorchjobs";
-// Values of spec.runPolicy.managedBy: Tilewright's operator, Kubeflow's, and MultiKueue, which runs
-// the job in another cluster.
+// Values of spec.runPolicy.managedBy.
 inline constexpr const char* kPyTorchJobManager = "tilewright.dev/operator";
 inline constexpr const char* kKubeflowManager = "kubeflow.org/training-operator";
-inline constexpr const char* kMultiKueueManager = "kueue.x-k8s.io/multikueue";
 
 // A label or an annotation. The operator sets all of them.
 struct MetadataKey {

@@ -399,6 +399,12 @@ void bound_status(TrainJobStatus& status) {
     if (failure.exit_code) bound(*failure.exit_code, ExitCodes::min(), ExitCodes::max());
     if (failure.signal) bound(*failure.signal, 0, kMaxCount);
   }
+  if (status.failing_workers.size() > kMaxPods) status.failing_workers.resize(kMaxPods);
+  for (FailingWorker& failing : status.failing_workers) {
+    count(failing.index, failing.failures);
+    if (failing.out_of_memory_step) bound(*failing.out_of_memory_step, -1, kLargest);
+    bound(failing.waits_generation, 0, kLargest);
+  }
   if (!status.progress) return;
   bound(status.progress->step, 0, kLargest);
   bound(status.progress->total_steps, 0, kLargest);

@@ -32,4 +32,11 @@ struct ObjectMeta {
   bool operator==(const ObjectMeta&) const = default;
 };
 
+// For objects that the API server has not made yet.
+inline constexpr const char* kSampleUid = "00000000-0000-0000-0000-000000000000";
+// The name, or one that the API server could make of generateName.
+inline std::string sample_name(const ObjectMeta& metadata) {
+  return metadata.name.empty() ? metadata.generate_name + "xxxxx" : metadata.name;
+}
+
 }  // namespace tilewright::api

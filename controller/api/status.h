@@ -86,6 +86,22 @@ struct FailureRecord {
 
   bool operator==(const FailureRecord&) const = default;
 };
+
+// Determines when a worker that has failed restarts. Kept until it has worked for ten minutes and the
+// job has made progress since its last OOM kill.
+struct FailingWorker {
+  std::int64_t index = 0;     // of the worker
+  std::int64_t failures = 0;  // less than ten minutes apart
+  Timestamp last_failure;
+  std::optional<std::int64_t> out_of_memory_step;  // FailureRecord::step of its last OOM kill
+  // The generation of the job with which a restart would fail again; 0: none.
+  std::int64_t waits_generation = 0;
+
+  bool operator==(const FailingWorker&) const = default;
+};
+
+inline constexpr std::int64_t kMaxReplicas = 1000;
+inline constexpr std::int64_t kMaxPods = kMaxReplicas + 1;  // of a PyTorchJob, with its master
 inline constexpr std::size_t kMaxOutputDirectory = 4096;
 inline constexpr std::size_t kFailureHistoryLength = 10;
 inline constexpr std::size_t kMaxExcludedNodes = 64;
@@ -130,7 +146,8 @@ struct TrainJobStatus {
   std::string selector;  // of the worker pods, for the scale subresource
   RestartCounts restarts;
   std::vector<Condition> conditions;
-  std::vector<FailureRecord> failures;  // oldest first, at most kFailureHistoryLength
+  std::vector<FailureRecord> failures;         // oldest first, at most kFailureHistoryLength
+  std::vector<FailingWorker> failing_workers;  // by index
   // UIDs of terminated pods that the operator has handled (`restarts`) and that may still exist.
   std::vector<std::string> counted_pods;
   std::optional<Progress> progress;

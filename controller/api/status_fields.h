@@ -90,6 +90,20 @@ void visit_fields(Visitor& visitor, Of<FailureRecord> auto& failure) {
 }
 
 template <typename Visitor>
+void visit_fields(Visitor& visitor, Of<FailingWorker> auto& failing) {
+  visitor(Field{"index", "Index of the worker."}, failing.index);
+  visitor(Field{"failures", "Number of failures less than ten minutes apart."}, failing.failures);
+  visitor(Field{"lastFailure", "Time of the last failure."}, failing.last_failure);
+  visitor(Field{"outOfMemoryStep", "Step that the job had reported at the worker's last OOM kill."},
+          failing.out_of_memory_step);
+  visitor(Field{.name = "waitsGeneration",
+                .description = "Generation of the spec with which a restart would repeat the "
+                               "failure.",
+                .omit_zero = true},
+          failing.waits_generation);
+}
+
+template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<SlowWorker> auto& slow) {
   visitor(Field{"index", "Index of the worker."}, slow.index);
   visitor(Field{.name = "process",
@@ -176,6 +190,12 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
                 .max_items = static_cast<std::int64_t>(kFailureHistoryLength),
                 .atomic_list = true},
           status.failures);
+  visitor(Field{.name = "failingWorkers",
+                .description = "Workers that have failed in the last ten minutes, or that wait for "
+                               "a change of the job.",
+                .max_items = static_cast<std::int64_t>(kMaxPods),
+                .atomic_list = true},
+          status.failing_workers);
   visitor(Field{.name = "countedPods",
                 .description = "UIDs of terminated pods that the operator has already handled.",
                 .atomic_list = true},

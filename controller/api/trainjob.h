@@ -166,8 +166,6 @@ struct TrainJob {
 
 inline constexpr std::int64_t kDefaultMaxRestarts = 3;
 inline constexpr std::int64_t kDefaultGraceSeconds = 30;
-inline constexpr std::int64_t kMaxReplicas = 1000;
-inline constexpr std::int64_t kMaxPods = kMaxReplicas + 1;  // of a PyTorchJob, with its master
 inline constexpr std::int64_t kMaxProcessesPerNode = 256;
 // Of nprocPerNode auto: more NUMA nodes than hosts for training have.
 inline constexpr std::int64_t kMaxAutomaticProcesses = 16;

@@ -118,16 +118,6 @@ void validate_elastic_policy(const PyTorchJobSpec& spec, FindingCollector& colle
   }
 }
 
-void validate_manager(const PyTorchRunPolicy& policy, FindingCollector& collector) {
-  if (!policy.managed_by) return;
-  for (const char* known : {kPyTorchJobManager, kKubeflowManager, kMultiKueueManager}) {
-    if (*policy.managed_by == known) return;
-  }
-  collector.error("spec.runPolicy.managedBy",
-                  fmt::format("found {}, expected {}, {} or {}", describe_value(*policy.managed_by),
-                              kPyTorchJobManager, kKubeflowManager, kMultiKueueManager));
-}
-
 }  // namespace
 
 Findings validate(const PyTorchJob& job, const Positions& positions) {
@@ -141,7 +131,6 @@ Findings validate(const PyTorchJob& job, const Positions& positions) {
   validate_replica_specs(spec, collector);
   validate_process_count(spec, collector);
   validate_elastic_policy(spec, collector);
-  validate_manager(spec.run_policy, collector);
   return collector.take();
 }
 

@@ -26,8 +26,8 @@ std::string field_of(std::string_view flag) {
 // are not known yet.
 Environment sample_environment(const TrainJob& job, FindingCollector& collector) {
   TrainJob sample = job;
-  if (sample.metadata.name.empty()) sample.metadata.name = job.metadata.generate_name + "xxxxx";
-  if (sample.metadata.uid.empty()) sample.metadata.uid = "00000000-0000-0000-0000-000000000000";
+  sample.metadata.name = sample_name(job.metadata);
+  if (sample.metadata.uid.empty()) sample.metadata.uid = kSampleUid;
   Environment variables;
   std::size_t total = 0;
   for (const auto& [name, value] : worker_environment(sample, {"127.0.0.1:1", "/key", 0})) {

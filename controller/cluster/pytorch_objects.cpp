@@ -328,7 +328,10 @@ bool uses_operator_tcpstore(const api::PyTorchJob& job) {
   if (!job.spec.elastic_policy) return false;
   const api::PyTorchElasticPolicy& elastic = *job.spec.elastic_policy;
   for (const auto* replicas : {&job.spec.master, &job.spec.worker}) {
-    if (*replicas && (*replicas)->restart_policy == api::RestartPolicy::kNever) return false;
+    if (!*replicas) continue;
+    if ((*replicas)->restart_policy == api::RestartPolicy::kNever) return false;
+    const json& pod = member((*replicas)->pod_template, "spec");
+    if (member(pod, "hostNetwork") == json(true)) return false;
   }
   return elastic.rdzv_backend.value_or("c10d") == "c10d" && !elastic.rdzv_host &&
          !elastic.rdzv_port && !elastic.standalone.value_or(false);

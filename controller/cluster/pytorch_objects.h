@@ -36,7 +36,8 @@ std::string replica_selector(const api::PyTorchJob& job, std::string_view type);
 // Whether torchrun's agents rendezvous through the operator's TCPStore: the job has an elasticPolicy
 // with the backend c10d and sets neither rdzvHost, rdzvPort nor standalone. A job whose
 // restartPolicy does not restart agents that lose the store (Never) would fail at a change of the
-// operator's leader, so it uses its worker 0.
+// operator's leader, and the store does not know the agents of hostNetwork pods by their address, so
+// these use worker 0.
 bool uses_operator_tcpstore(const api::PyTorchJob& job);
 
 // PodOptions::tcpstore is used if uses_operator_tcpstore().

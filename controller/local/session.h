@@ -14,6 +14,7 @@
 #include "controller/local/event_loop.h"
 #include "controller/local/workers.h"
 #include "controller/policy/reconcile.h"
+#include "controller/policy/status.h"
 
 namespace tilewright::local {
 
@@ -35,8 +36,8 @@ class Session {
   void run();
 
   const api::TrainJob& job() const { return job_; }
-  // The signal that stopped the run, or 0.
-  int stop_signal() const { return stop_signal_; }
+  // The signal that stopped the job before its end, or 0.
+  int stop_signal() const { return policy::is_final(job_.status.phase) ? 0 : stop_signal_; }
 
   // The two halves of one iteration, public for tests. gather() returns the input of reconcile();
   // apply() carries out its plan and returns whether the next reconcile should follow at once.

@@ -16,7 +16,6 @@ namespace {
 using kube::ErrorKind;
 using nlohmann::json;
 
-constexpr const char* kPlaceholderUid = "00000000-0000-0000-0000-000000000000";
 constexpr const char* kPlaceholderAddress = "10.0.0.1:29400";
 
 // True for a refusal by the RBAC authorizer. Admission plugins (quotas, Pod Security) refuse with
@@ -62,8 +61,8 @@ void check_job(kube::Client& client, const std::string& namespace_name, json tre
 void check_pod(kube::Client& client, const std::string& namespace_name, api::TrainJob job,
                const net::Wait& wait, Preflight& preflight) {
   job.metadata.namespace_name = namespace_name;
-  job.metadata.uid = kPlaceholderUid;
-  if (job.metadata.name.empty()) job.metadata.name = job.metadata.generate_name + "xxxxx";
+  job.metadata.uid = api::kSampleUid;
+  job.metadata.name = api::sample_name(job.metadata);
   json pod = cluster::build_pod(job, 0, {kPlaceholderAddress, ""});
   // The owner does not exist yet.
   pod["metadata"].erase("ownerReferences");

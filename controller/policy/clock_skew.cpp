@@ -22,6 +22,7 @@ void correct_clock_skew(Observed& observed, WallTime now) {
   clamp(status.completion_time);
   if (status.progress) clamp(status.progress->updated);
   for (api::FailureRecord& failure : status.failures) clamp(failure.time);
+  for (api::FailingWorker& failing : status.failing_workers) clamp(failing.last_failure);
 }
 
 }  // namespace tilewright::policy

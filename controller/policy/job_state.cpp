@@ -76,6 +76,7 @@ bool pod_has_ended(const Worker& worker) { return has_ended(worker) && !worker.p
 
 bool is_lost(const JobState& state, const Worker& worker) {
   if (worker.node_ready || pod_has_ended(worker) || !state.observed.rendezvous) return false;
+  if (!runs_tilewright(state.observed)) return false;
   const auto& members = state.observed.rendezvous->members;
   const auto member = members.find(worker.index);
   return member != members.end() && member->second.silent;
@@ -84,6 +85,7 @@ bool is_lost(const JobState& state, const Worker& worker) {
 void schedule_silence_check(const JobState& state, Timer& timer) {
   // The default heartbeat timeout of the coordinator.
   constexpr std::chrono::seconds kRecheckInterval{10};
+  if (!runs_tilewright(state.observed)) return;
   const bool any = std::ranges::any_of(state.observed.workers, [&](const Worker& worker) {
     return !worker.node.empty() && !worker.node_ready && !pod_has_ended(worker) &&
            !is_lost(state, worker);

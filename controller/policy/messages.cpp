@@ -45,9 +45,7 @@ std::string format_resources(const std::map<std::string, api::Quantity>& amounts
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The previous OOM kill may have been that of another worker.
-constexpr const char* kNoStepSinceOom =
-    ", and no step was completed since the previous OOM kill of a worker";
+constexpr const char* kNoStepSinceOom = ", and no step was completed since its previous OOM kill";
 
 Message volume_on_other_node(const Worker& worker, const Worker* holder, const FieldNames& fields) {
   const StartProblem& problem = *worker.start_problem;

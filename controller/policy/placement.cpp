@@ -18,6 +18,7 @@ bool matches(const Node& node, const std::map<std::string, std::string>& selecto
 
 bool has_capacity(const Node& node, const std::map<std::string, api::Quantity>& resources) {
   return std::ranges::all_of(resources, [&](const auto& wanted) {
+    if (wanted.second.milli <= 0) return true;
     const auto there = node.allocatable.find(wanted.first);
     return there != node.allocatable.end() && there->second.milli >= wanted.second.milli;
   });

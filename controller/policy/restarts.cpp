@@ -67,11 +67,18 @@ std::vector<NewFailure> find_missing_workers(const JobState& state,
   return found;
 }
 
-const FailureRecord* last_oom_failure(const api::TrainJobStatus& status) {
-  const auto found = std::find_if(
-      status.failures.rbegin(), status.failures.rend(),
-      [](const FailureRecord& record) { return record.cause == FailureCause::kOutOfMemory; });
-  return found == status.failures.rend() ? nullptr : &*found;
+const api::FailingWorker* find_failing_worker(const api::TrainJobStatus& status,
+                                              std::int64_t index) {
+  const auto found = std::ranges::find(status.failing_workers, index, &api::FailingWorker::index);
+  return found == status.failing_workers.end() ? nullptr : &*found;
+}
+
+// True if the job has completed no step since the worker's previous OOM kill.
+bool repeats_oom_kill(const api::TrainJobStatus& status, const FailureRecord& record) {
+  if (record.cause != FailureCause::kOutOfMemory) return false;
+  const api::FailingWorker* failing = find_failing_worker(status, record.index);
+  return failing != nullptr && failing->out_of_memory_step &&
+         record.step <= *failing->out_of_memory_step;
 }
 
 std::int64_t exit_code_of(const FailureRecord& record) {
@@ -92,8 +99,7 @@ std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::Tra
   }
   if (record.cause == FailureCause::kInfrastructure) return std::nullopt;
   if (record.cause == FailureCause::kOutOfMemory) {
-    const FailureRecord* before = last_oom_failure(status);
-    if (state.observed.runtime.job_can_change || before == nullptr || record.step > before->step) {
+    if (state.observed.runtime.job_can_change || !repeats_oom_kill(status, record)) {
       return std::nullopt;
     }
     return JobEnd{JobEndCause::kOutOfMemory, record, 0};
@@ -128,10 +134,7 @@ std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::Tra
 bool waits_for_change(const JobState& state, const api::TrainJobStatus& status,
                       const FailureRecord& record) {
   if (!state.observed.runtime.job_can_change) return false;
-  if (record.reason == failure_reason::kCheckpointMissing) return true;
-  if (record.cause != FailureCause::kOutOfMemory) return false;
-  const FailureRecord* before = last_oom_failure(status);
-  return before != nullptr && record.step <= before->step;
+  return record.reason == failure_reason::kCheckpointMissing || repeats_oom_kill(status, record);
 }
 
 void count_restart(api::RestartCounts& restarts, FailureCause cause) {
@@ -154,52 +157,52 @@ void append_failure(api::TrainJobStatus& status, FailureRecord record) {
     status.failures.erase(status.failures.begin());
 }
 
-const FailureRecord* last_failure_of(const api::TrainJobStatus& status, int index) {
-  const auto last =
-      std::find_if(status.failures.rbegin(), status.failures.rend(),
-                   [&](const FailureRecord& record) { return record.index == index; });
-  return last == status.failures.rend() ? nullptr : &*last;
+bool waits(const JobState& state, const api::FailingWorker& failing) {
+  return failing.waits_generation != 0 &&
+         failing.waits_generation == state.observed.job.metadata.generation;
 }
 
-// True if the job is blocked on a failure like the worker's last one and has not changed since.
-bool still_waits_for_change(const JobState& state, const api::TrainJobStatus& status, int index) {
-  const api::Condition* blocked = status.find_condition(api::condition::kBlocked);
-  if (blocked == nullptr || blocked->status != api::ConditionStatus::kTrue ||
-      blocked->observed_generation != state.observed.job.metadata.generation) {
-    return false;
+void count_failure(const JobState& state, api::TrainJobStatus& status, const FailureRecord& record,
+                   bool waits_for_change) {
+  auto& all = status.failing_workers;
+  auto entry = std::ranges::lower_bound(all, record.index, {}, &api::FailingWorker::index);
+  if (entry == all.end() || entry->index != record.index) {
+    entry = all.insert(entry, api::FailingWorker{});
+    entry->index = record.index;
   }
-  const FailureRecord* last = last_failure_of(status, index);
-  if (last == nullptr) return false;
-  if (blocked->reason == kCheckpointMissingReason) {
-    return last->reason == failure_reason::kCheckpointMissing;
-  }
-  return blocked->reason == kOutOfMemoryReason && last->cause == FailureCause::kOutOfMemory;
+  const WallTime time = record.time.value_or(state.now);
+  const bool continues = entry->last_failure && time - *entry->last_failure <= kBackoffResetAfter;
+  entry->failures = continues ? std::min(entry->failures + 1, api::RestartCounts::kMax) : 1;
+  entry->last_failure = time;
+  if (record.cause == FailureCause::kOutOfMemory) entry->out_of_memory_step = record.step;
+  entry->waits_generation = waits_for_change ? state.observed.job.metadata.generation : 0;
+}
+
+// Removes the workers whose next failure is like a first one.
+void forget_old_failures(const JobState& state, api::TrainJobStatus& status) {
+  const std::int64_t step = status.progress ? status.progress->step : -1;
+  std::erase_if(status.failing_workers, [&](const api::FailingWorker& failing) {
+    const bool recent =
+        failing.last_failure && state.now - *failing.last_failure <= kBackoffResetAfter;
+    const bool has_progressed = !failing.out_of_memory_step || step > *failing.out_of_memory_step;
+    return !recent && has_progressed && !waits(state, failing);
+  });
 }
 
 }  // namespace
 
 WallTime restart_time(const api::TrainJobStatus& status, int index) {
-  std::optional<WallTime> later;  // time of the failure after `record`
-  WallTime last{};
-  int series = 0;
-  for (auto record = status.failures.rbegin(); record != status.failures.rend(); ++record) {
-    if (record->index != index || !record->time) continue;
-    if (!later) last = *record->time;
-    if (later && *later - *record->time > kBackoffResetAfter) break;
-    later = record->time;
-    ++series;
-  }
-  if (series < 2) return last;
-  // The history holds ten failures, so the shift is at most 8.
-  return last + std::min(kInitialDelay * (1 << (series - 2)), kMaxDelay);
+  const api::FailingWorker* failing = find_failing_worker(status, index);
+  if (failing == nullptr || !failing->last_failure) return WallTime{};
+  if (failing->failures < 2) return *failing->last_failure;
+  constexpr std::int64_t kMaxDoublings = 9;  // the delay is then longer than kMaxDelay
+  const auto doublings = static_cast<int>(std::min(failing->failures - 2, kMaxDoublings));
+  return *failing->last_failure + std::min(kInitialDelay * (1 << doublings), kMaxDelay);
 }
 
 Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
   Restarts restarts;
-  std::set<int> waiting;
-  for (int index = 0; index < state.sizes.desired; ++index) {
-    if (still_waits_for_change(state, status, index)) waiting.insert(index);
-  }
+  forget_old_failures(state, status);
   std::vector<NewFailure> new_failures = find_missing_workers(state, status);
   for (const auto& [index, worker] : state.workers) {
     const auto kind = failure_kind_of(state, *worker);
@@ -222,9 +225,7 @@ Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
     const FailureRecord& record = new_failures[i].record;
     const auto end = apply_restart_policy(state, updated_status, record);
     if (end && !restarts.end) restarts.end = end;
-    if (waits_for_change(state, updated_status, record)) {
-      restarts.waits_for_spec_change.insert(static_cast<int>(record.index));
-    }
+    count_failure(state, updated_status, record, waits_for_change(state, updated_status, record));
     if (!end) count_restart(updated_status.restarts, record.cause);
     append_failure(updated_status, record);
     if (new_failures[i].worker != nullptr)
@@ -236,7 +237,8 @@ Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
 
   for (int index = 0; index < state.sizes.desired; ++index) {
     restarts.not_before[index] = restart_time(status, index);
-    if (waiting.contains(index)) restarts.waits_for_spec_change.insert(index);
+    const api::FailingWorker* failing = find_failing_worker(status, index);
+    if (failing != nullptr && waits(state, *failing)) restarts.waits_for_spec_change.insert(index);
   }
   return restarts;
 }

@@ -141,7 +141,7 @@ TEST_F(BlockedReasons, AnOomKilledWorkerWaitsForALargerMemoryLimit) {
   wait_for_blocked(
       "OutOfMemory",
       AllOf(ContainsRegex("^worker 0 \\(mrpc-worker-0 on .*\\) was OOM-killed \\(memory "
-                          "limit 128Mi\\), and no step was completed since the previous OOM kill"),
+                          "limit 128Mi\\), and no step was completed since its previous OOM kill"),
             HasSubstr("raise spec.worker.resources.memory")));
   wait_for_event("WorkerFailed", HasSubstr("was OOM-killed (memory limit 128Mi)"));
   const json failures = job()["status"]["failures"];

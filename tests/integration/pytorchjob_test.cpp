@@ -463,14 +463,14 @@ TEST_F(PyTorchJobTest, SuspendsAndResumes) {
 }
 
 TEST_F(PyTorchJobTest, LeavesTheJobsOfOtherOperatorsAlone) {
-  start({"--beside_kubeflow", "--pytorchjobs_managed_by=kueue.x-k8s.io/multikueue"});
+  start({"--beside_kubeflow", "--pytorchjobs_managed_by=example.org/operator"});
   for (const auto& [name, manager] :
        {std::pair{"unset", json()},
         std::pair{"kubeflow", json("kubeflow.org/training-operator")}}) {
     create(guide_job(
         {{"metadata", {{"name", name}}}, {"spec", {{"runPolicy", {{"managedBy", manager}}}}}}));
   }
-  create(guide_job({{"spec", {{"runPolicy", {{"managedBy", "kueue.x-k8s.io/multikueue"}}}}}}));
+  create(guide_job({{"spec", {{"runPolicy", {{"managedBy", "example.org/operator"}}}}}}));
   ASSERT_TRUE(state_becomes("Running"));
   EXPECT_THAT(node_->pods().objects(), SizeIs(2)) << "those of the job that names this operator";
   EXPECT_FALSE(pytorch_jobs_->objects()["unset"].contains("status"));

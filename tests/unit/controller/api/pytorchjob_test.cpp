@@ -297,11 +297,6 @@ TEST(ValidatePyTorchJob, AcceptsValidJobs) {
   EXPECT_EQ(findings_of(manifest()), "");
   EXPECT_EQ(findings_of(manifest("  nprocPerNode: \"2\"\n", "{minReplicas: 1, maxReplicas: 4}")),
             "");
-  for (const char* manager :
-       {"tilewright.dev/operator", "kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"}) {
-    EXPECT_EQ(findings_of(manifest(std::string("  runPolicy: {managedBy: ") + manager + "}\n")),
-              "");
-  }
 }
 
 TEST(ValidatePyTorchJob, RefusesWhatKubeflowsWebhookRefuses) {
@@ -344,9 +339,6 @@ spec: {pytorchReplicaSpecs: {Worker: {replicas: 1}}}
 )"),
             "job.yaml:4: spec.pytorchReplicaSpecs.Worker.template.spec.containers: found nothing, "
             "expected a container named pytorch");
-  EXPECT_EQ(findings_of(manifest("  runPolicy: {managedBy: me}\n")),
-            "job.yaml:13: spec.runPolicy.managedBy: found me, expected tilewright.dev/operator, "
-            "kubeflow.org/training-operator or kueue.x-k8s.io/multikueue");
 }
 
 TEST(ValidatePyTorchJob, RefusesWhatFailsInEveryPod) {

@@ -168,7 +168,8 @@ TEST(PyTorchPod, AgentsUseTheEndpointOfTheJob) {
       [](auto& job) { job.spec.elastic_policy->rdzv_port = 29400; },
       [](auto& job) { job.spec.elastic_policy->rdzv_backend = "etcd"; },
       [](auto& job) { job.spec.worker->restart_policy = api::RestartPolicy::kNever; },
-      [](auto& job) { job.spec.elastic_policy->standalone = true; }};
+      [](auto& job) { job.spec.elastic_policy->standalone = true; },
+      [](auto& job) { job.spec.worker->pod_template["spec"]["hostNetwork"] = true; }};
   for (const auto& change : changes) {
     api::PyTorchJob job = job_of(4, false);
     job.spec.elastic_policy.emplace();

@@ -33,10 +33,11 @@ class IdleCoordinator final : public Coordinator {
 struct Ended {
   api::TrainJob job;
   std::string screen;
+  int stop_signal = 0;
 };
 
-// Runs a job of one worker, which executes `script` at each start, until it ends.
-Ended run_job(const std::string& script, int max_restarts) {
+// Runs a job until it ends. Worker i executes scripts[i] at each start, in an empty directory.
+Ended run_job(const std::vector<std::string>& scripts, int max_restarts) {
   const testing::TemporaryDirectory folder;
   const std::string screen = folder.path() / "screen";
   const FileDescriptor output(open(screen.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
@@ -45,7 +46,7 @@ Ended run_job(const std::string& script, int max_restarts) {
   job.metadata.uid = "11111111-2222-4333-8444-555555555555";
   job.metadata.generation = 1;
   job.spec.trainer.task = "mrpc";
-  job.spec.worker.replicas = 1;
+  job.spec.worker.replicas = static_cast<std::int64_t>(scripts.size());
   job.spec.elastic_policy.max_restarts = max_restarts;
   api::apply_defaults(job);
 
@@ -58,17 +59,18 @@ Ended run_job(const std::string& script, int max_restarts) {
   options.workers.grace = std::chrono::seconds(30);
   options.workers.now = wall_now;
   options.workers.new_uid = [next = 0]() mutable { return fmt::format("uid-{}", next++); };
-  options.workers.command = [&](const policy::WorkerCreation&) {
+  options.workers.command = [&](const policy::WorkerCreation& creation) {
     ChildCommand command;
     command.program = "/bin/sh";
-    command.arguments = {"-c", script};
+    command.arguments = {"-c", fmt::format("cd {}; {}", folder.path().string(),
+                                           scripts.at(static_cast<std::size_t>(creation.index)))};
     command.environment = {"PATH=/usr/bin:/bin"};
     return Result<ChildCommand>(command);
   };
   options.save = [](const api::TrainJob&) { return Status(); };
   Session session(job, coordinator, signals, console, std::move(options));
   session.run();
-  return {session.job(), testing::read_text(screen)};
+  return {session.job(), testing::read_text(screen), session.stop_signal()};
 }
 
 int count(std::string_view text, std::string_view part) {
@@ -82,7 +84,7 @@ int count(std::string_view text, std::string_view part) {
 
 // The first restart is immediate, the second waits for up to a second, the third is not allowed.
 TEST(Session, PrintsOneLineForEachFailure) {
-  const Ended run = run_job("echo 'tilewright-worker: no model' >&2; exit 11", 2);
+  const Ended run = run_job({"echo 'tilewright-worker: no model' >&2; exit 11"}, 2);
   ASSERT_EQ(run.job.status.phase, api::Phase::kFailed);
   EXPECT_EQ(run.job.status.restarts.program, 2);
   EXPECT_EQ(count(run.screen,
@@ -94,10 +96,21 @@ TEST(Session, PrintsOneLineForEachFailure) {
 }
 
 TEST(Session, LeavesTheFailureThatEndsTheJobToTheLastLinesOfTheRun) {
-  const Ended run = run_job("echo 'tilewright-worker: --seed: found x' >&2; exit 2", 3);
+  const Ended run = run_job({"echo 'tilewright-worker: --seed: found x' >&2; exit 2"}, 3);
   ASSERT_EQ(run.job.status.phase, api::Phase::kFailed);
   EXPECT_EQ(run.job.status.restarts.total(), 0);
   EXPECT_THAT(run.screen, Not(HasSubstr("--seed")));
+}
+
+// Worker 0 fails for good; while worker 1 stops, it sends SIGINT to `up`.
+TEST(Session, ASignalAfterTheEndDoesNotStopTheJob) {
+  const Ended run =
+      run_job({"while [ ! -e ready ]; do sleep 0.01; done; exit 2",
+               "trap 'kill -INT $PPID; exit 0' TERM; touch ready; while :; do sleep 0.01; done"},
+              3);
+  EXPECT_THAT(run.screen, HasSubstr("stopping"));
+  EXPECT_EQ(run.job.status.phase, api::Phase::kFailed);
+  EXPECT_EQ(run.stop_signal, 0);
 }
 
 }  // namespace

@@ -193,6 +193,22 @@ TEST(JobTraits, ForeignWorkersOutliveANewMasterKey) {
   EXPECT_EQ(sim.status().restarts.total(), 0);
 }
 
+// They send no heartbeats, so a node that does not report says nothing about them.
+TEST(JobTraits, ForeignWorkersOutliveTheReportsOfTheirNode) {
+  JobSimulator sim = foreign_job(2);
+  sim.start();
+  sim.observed.rendezvous.emplace().members[1].silent = true;
+  sim.worker(1).node_ready = false;
+  EXPECT_TRUE(sim.plan().deletions.empty());
+  sim.worker(1).terminating = true;  // the node controller evicts it
+  sim.worker(1).deletion_deadline = sim.now;
+  sim.pass(seconds(60));
+  const Plan plan = sim.step();
+  EXPECT_TRUE(plan.deletions.empty());
+  EXPECT_TRUE(plan.creations.empty());
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), "NodeNotReady");
+}
+
 TEST(JobTraits, MembershipIsBoundedForALargeJob) {
   JobSimulator sim = foreign_job(1);
   sim.job().spec.nproc_per_node = 200;

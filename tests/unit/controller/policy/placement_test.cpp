@@ -56,6 +56,13 @@ TEST(Placement, ReportsAResourceThatNoNodeHas) {
       << message_of(job, *blocked_reason).text;
 }
 
+// As the scheduler does: a PyTorchJob may have limits such as nvidia.com/gpu: 0.
+TEST(Placement, AcceptsAnAmountOfZeroOfAResourceThatNoNodeHas) {
+  api::TrainJob job = job_requesting("1", "1Gi");
+  job.spec.worker.resources["example.com/device"] = *api::parse_quantity("0");
+  EXPECT_FALSE(find_unschedulable_reason(job, {node("a", "4", "64Gi")}));
+}
+
 TEST(Placement, ChecksTheNodeSelectorAndCordons) {
   api::TrainJob job = job_requesting("4", "8Gi");
   job.spec.worker.node_selector = {{"amx", "true"}};

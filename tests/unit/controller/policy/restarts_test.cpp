@@ -258,36 +258,94 @@ TEST(Restarts, WaitLongerEachTime) {
   }
 }
 
+// The history in the status is shorter than such a job's failures of one minute.
+TEST(Restarts, WaitLongerEachTimeIfManyWorkersFailTogether) {
+  constexpr int kWorkers = 16;
+  JobSimulator sim(make_job(kWorkers));
+  sim.start();
+  for (const int delay : {0, 1, 2, 4, 8, 16, 32}) {
+    for (int index = 0; index < kWorkers; ++index) {
+      sim.fail(index, 1, kInfrastructure, "TopologyAffinityError");
+    }
+    sim.settle();
+    for (int index = 0; index < kWorkers; ++index) {
+      EXPECT_EQ(restart_time(sim.status(), index), sim.now + seconds(delay)) << index;
+      EXPECT_EQ(sim.has_worker(index), delay == 0) << index;
+    }
+    EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), delay > 0 ? "BackOff" : "");
+    sim.pass(seconds(delay));
+    sim.start();
+  }
+}
+
 TEST(Restarts, ResetTheDelayAfterTenMinutesWithoutFailures) {
-  api::TrainJobStatus status;
-  const auto add = [&](int index, int at) {
-    api::FailureRecord record;
-    record.index = index;
-    record.time = testing::kStart + seconds(at);
-    status.failures.push_back(record);
+  JobSimulator sim;
+  sim.job().spec.elastic_policy.max_restarts = 100;
+  sim.start();
+  const auto delay_after_failure = [&](int index) {
+    sim.fail(index, 1);
+    sim.step();
+    const auto delay = restart_time(sim.status(), index) - sim.now;
+    sim.pass(seconds(10));
+    sim.start();
+    return delay;
   };
-  EXPECT_EQ(restart_time(status, 0), WallTime{});
-  add(0, 0);
-  EXPECT_EQ(restart_time(status, 0), testing::kStart);
-  add(1, 5);
-  add(0, 10);
-  EXPECT_EQ(restart_time(status, 0), testing::kStart + seconds(11));
-  EXPECT_EQ(restart_time(status, 1), testing::kStart + seconds(5))
-      << "each index has its own series";
-  add(0, 611);
-  EXPECT_EQ(restart_time(status, 0), testing::kStart + seconds(611));
+  EXPECT_EQ(restart_time(sim.status(), 0), WallTime{});
+  EXPECT_EQ(delay_after_failure(0), seconds(0));
+  EXPECT_EQ(delay_after_failure(1), seconds(0)) << "each index has its own series";
+  EXPECT_EQ(delay_after_failure(0), seconds(1));
+  sim.pass(seconds(590));
+  EXPECT_EQ(delay_after_failure(0), seconds(2)) << "ten minutes later";
+  sim.pass(seconds(591));
+  EXPECT_EQ(delay_after_failure(0), seconds(0));
+  sim.pass(seconds(601));
+  sim.settle();
+  EXPECT_TRUE(sim.status().failing_workers.empty());
 }
 
 TEST(Restarts, NeverWaitLongerThanFiveMinutes) {
   api::TrainJobStatus status;
-  for (int i = 0; i < 40; ++i) {
-    api::FailureRecord record;
-    record.time = testing::kStart;
-    status.failures.push_back(record);
-    EXPECT_LE(restart_time(status, 0), testing::kStart + seconds(300));
-    if (status.failures.size() == api::kFailureHistoryLength)
-      status.failures.erase(status.failures.begin());
+  for (const std::int64_t failures : {11, 12, 40, 1 << 30}) {
+    status.failing_workers = {api::FailingWorker{0, failures, testing::kStart, {}, 0}};
+    EXPECT_EQ(restart_time(status, 0), testing::kStart + seconds(300)) << failures;
   }
+}
+
+TEST(OutOfMemory, RestartsWorkersThatAreKilledTogetherOnce) {
+  JobSimulator sim;
+  sim.start();
+  for (const bool restarts : {true, false}) {
+    sim.fail(0, 137, kMemory, "OOMKilled");
+    sim.fail(1, 137, kMemory, "OOMKilled");
+    sim.settle();
+    sim.pass(seconds(60));
+    sim.settle();
+    EXPECT_EQ(sim.has_worker(0), restarts);
+    EXPECT_EQ(sim.has_worker(1), restarts);
+    if (restarts) sim.start();
+  }
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), "OutOfMemory");
+}
+
+TEST(OutOfMemory, WaitsHoweverOftenOtherWorkersFail) {
+  JobSimulator sim;
+  sim.job().spec.elastic_policy.max_restarts = 100;
+  sim.start();
+  for (int kill = 0; kill < 2; ++kill) {
+    sim.fail(1, 137, kMemory, "OOMKilled");
+    sim.settle();
+    if (kill == 0) sim.start();
+  }
+  for (int i = 0; i < 12; ++i) {
+    sim.fail(0, 1);
+    sim.settle();
+    sim.pass(seconds(3600));
+    sim.settle();
+    ASSERT_TRUE(sim.has_worker(0));
+    EXPECT_FALSE(sim.has_worker(1));
+    sim.run_all();
+  }
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), "OutOfMemory");
 }
 
 TEST(OutOfMemory, RestartsOnceAndThenWaitsForAChangeOfTheJob) {
@@ -306,11 +364,10 @@ TEST(OutOfMemory, RestartsOnceAndThenWaitsForAChangeOfTheJob) {
   const api::Condition* blocked = sim.status().find_condition(api::condition::kBlocked);
   ASSERT_NE(blocked, nullptr);
   EXPECT_EQ(blocked->reason, "OutOfMemory");
-  EXPECT_EQ(
-      blocked->message,
-      "worker 1 (mrpc-worker-1 on node-a) was OOM-killed (memory limit 4Gi), and no step was "
-      "completed since the previous OOM kill of a worker; raise spec.worker.resources.memory, and "
-      "the worker restarts");
+  EXPECT_EQ(blocked->message,
+            "worker 1 (mrpc-worker-1 on node-a) was OOM-killed (memory limit 4Gi), and no step was "
+            "completed since its previous OOM kill; raise spec.worker.resources.memory, and "
+            "the worker restarts");
   EXPECT_EQ(sim.status().restarts.out_of_memory, 2);
 
   sim.job().metadata.generation = 2;  // the user raised the limit
