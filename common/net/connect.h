@@ -11,6 +11,10 @@ enum class Retry { kNo, kUntilDeadline };
 // refuses or its name does not resolve.
 Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo);
 
+// Connections that a server accepts before it serves the others, so that a flood of them does not
+// stop those that are open.
+inline constexpr int kMaxAccepts = 64;
+
 class Listener {
  public:
   // Port 0 selects a free port; an empty host means all addresses, IPv4 and IPv6. Errors carry

@@ -103,13 +103,12 @@ void HttpServer::run() {
       if (late) reset_on_close(it->socket);
       it = open && !late ? std::next(it) : connections_.erase(it);
     }
-    if (polled[1].revents != 0) accept_all();
+    if (polled[1].revents != 0) accept_some();
   }
 }
 
-void HttpServer::accept_all() {
-  // Bounded, so that a flood of connections does not stop the ones that are open.
-  for (int i = 0; i < kBacklog; ++i) {
+void HttpServer::accept_some() {
+  for (int i = 0; i < kMaxAccepts; ++i) {
     Result<Socket> socket = listener_.try_accept();
     if (!socket) {
       drop_oldest();

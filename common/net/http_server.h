@@ -60,7 +60,7 @@ class HttpServer {
 
   HttpServer(Listener listener, Handlers handlers, HttpLimits limits);
   void run();
-  void accept_all();
+  void accept_some();
   void drop_oldest();
   // Each returns false when the connection is done.
   bool advance(Connection& connection);

@@ -155,6 +155,8 @@ std::vector<std::string> environment_with_overrides(
 }
 
 Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
+  // With SIG_IGN, perhaps inherited, the kernel would drop the exit codes of children.
+  signal(SIGCHLD, SIG_DFL);
   auto output = make_pipe();
   if (!output) return output.error();
   std::array<FileDescriptor, 2> error;

@@ -367,6 +367,7 @@ Status Client::Impl::serve_connection() {
 // epoch.
 Status Client::Impl::send_due(net::Socket& socket, bool first) {
   std::vector<ClientMessage> messages;
+  bool leaves = false;
   {
     const std::scoped_lock lock(mutex_);
     if (first || join_to_send_) messages.emplace_back(join_message());
@@ -376,7 +377,8 @@ Status Client::Impl::send_due(net::Socket& socket, bool first) {
       messages.emplace_back(Finished{who(), epoch()});
     }
     join_to_send_ = finish_to_send_ = false;
-    if (leave_to_send_) messages.emplace_back(Leave{who(), epoch(), *leave_to_send_});
+    leaves = leave_to_send_.has_value();
+    if (leaves) messages.emplace_back(Leave{who(), epoch(), *leave_to_send_});
     if (first || clock_.now() >= next_heartbeat_) {
       next_heartbeat_ = clock_.now() + options_.heartbeat_interval;
       if (!first) messages.emplace_back(Heartbeat{who(), epoch(), progress_});
@@ -385,8 +387,8 @@ Status Client::Impl::send_due(net::Socket& socket, bool first) {
   for (const ClientMessage& message : messages) {
     if (Status status = send(socket, message); !status.ok()) return status;
   }
-  const std::scoped_lock lock(mutex_);
-  if (leave_to_send_) {
+  if (leaves) {
+    const std::scoped_lock lock(mutex_);
     leave_to_send_.reset();
     stage_ = Stage::kRefused;
     reason_ = "this process left the job";

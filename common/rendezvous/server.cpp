@@ -81,7 +81,7 @@ class Server::Impl {
   MonotonicTime next_wake() const;
   // Of a connection that has not joined: for the proof, then for the join.
   MonotonicTime join_deadline(const Connection& connection) const;
-  void accept_all();
+  void accept_some();
   // Adds a new connection to the unauthenticated ones, possibly in place of the oldest.
   void add_unauthenticated(ConnectionId id, const std::string& peer);
   void watch_listener(std::uint32_t events);
@@ -340,7 +340,7 @@ void Server::Impl::begin_iteration(MonotonicTime wanted) {
 // arrived was read.
 void Server::Impl::read_all() {
   const auto handle = [this](ConnectionId id, std::uint32_t events) {
-    if (id == kListenerId) return accept_all();
+    if (id == kListenerId) return accept_some();
     // A TLS handshake may have to write before it can continue to read.
     read_from(id);
     if (events & EPOLLOUT) flush(id);
@@ -395,8 +395,8 @@ void Server::Impl::watch_listener(std::uint32_t events) {
   loop_.change(kListenerId, listener_.fd(), events);
 }
 
-void Server::Impl::accept_all() {
-  while (true) {
+void Server::Impl::accept_some() {
+  for (int i = 0; i < net::kMaxAccepts; ++i) {
     Result<net::Socket> socket = listener_.try_accept();
     if (!socket.ok()) {
       log_->warn("rendezvous: {}", socket.error().message);

@@ -75,7 +75,7 @@ class Server::Impl {
   void handle(ConnectionId id, std::uint32_t events);
   MonotonicTime next_wake() const;
   void serve_deadlines();
-  void accept_all();
+  void accept_some();
   void watch_listener(std::uint32_t events);
   // Sets the events of epoll(7) for the client's state.
   void watch(ConnectionId id, const Client& client);
@@ -184,7 +184,7 @@ void Server::Impl::iterate() {
 
 void Server::Impl::handle(ConnectionId id, std::uint32_t events) {
   if (id == kListenerId) {
-    accept_all();
+    accept_some();
   } else if (events & EPOLLIN) {
     read_from(id);  // also finds that the client has closed the connection
   } else if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
@@ -235,8 +235,8 @@ void Server::Impl::watch(ConnectionId id, const Client& client) {
   loop_.change(id, client.connection.fd(), events_of(client));
 }
 
-void Server::Impl::accept_all() {
-  while (true) {
+void Server::Impl::accept_some() {
+  for (int i = 0; i < net::kMaxAccepts; ++i) {
     Result<net::Socket> socket = listener_.try_accept();
     if (!socket.ok()) {
       log_->warn("tcpstore: {}", socket.error().message);

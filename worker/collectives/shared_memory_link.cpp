@@ -191,7 +191,8 @@ bool SharedMemoryLink::wakes_peer() {
   if (unread > 0) happened |= kInput;
   if (readable() <= kRing / 2) happened |= kSpace;
   if ((announced & happened) == kNothing) return false;
-  return (awaited.exchange(kNothing, std::memory_order_seq_cst) & happened) != kNothing;
+  // The peer may have announced something else in the meantime. It must learn that this is gone, too.
+  return awaited.exchange(kNothing, std::memory_order_seq_cst) != kNothing;
 }
 
 bool SharedMemoryLink::sleep_until(std::uint32_t awaited) {

@@ -55,7 +55,7 @@ class SharedMemoryLink {
   std::size_t writable() const;
 
   // Whether the other end sleeps and the last write() or read() gave it what it awaits. Then it
-  // must be woken; a second call returns false.
+  // must be woken; a second call returns false. Returns true in vain if it has stopped waiting.
   bool wakes_peer();
   // Announces that this end is about to sleep. Returns false, and announces nothing, if one of the
   // events has happened already: kSpace if half of the ring is free.

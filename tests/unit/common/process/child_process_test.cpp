@@ -72,6 +72,13 @@ TEST(ChildProcess, ReportsItsExitCode) {
   EXPECT_EQ(process.poll_exit(), 7) << "a second call returns the same";
 }
 
+TEST(ChildProcess, ReportsItsExitCodeIfTheParentWasStartedWithIgnoredSigchld) {
+  const auto old = signal(SIGCHLD, SIG_IGN);
+  ChildProcess process = ChildProcess::start(shell("exit 7")).or_throw();
+  EXPECT_EQ(wait_for_exit(process), 7);
+  signal(SIGCHLD, old);
+}
+
 TEST(ChildProcess, ReadsWhatTheParentWrites) {
   ChildCommand command = shell("read line; echo got $line; read line || echo end");
   command.input_pipe = true;

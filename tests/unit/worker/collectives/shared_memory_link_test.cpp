@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -133,6 +134,41 @@ TEST(SharedMemoryLink, AnEndThatSleepsIsWokenOnceForWhatItWaitsFor) {
   EXPECT_TRUE(ends.client->wakes_peer());
   EXPECT_TRUE(ends.client->sleep_until(Link::kSpace | Link::kNothing) == false)
       << "its ring is empty";
+}
+
+// The server waits for space or input and then, when it has seen the space, for input only, while the
+// client gives it first the space and then the input.
+TEST(SharedMemoryLink, AnEndIsWokenWhateverItAnnouncesMeanwhile) {
+  Ends ends;
+  write(*ends.server, std::string(Link::kRingBytes / 2, 'x'));
+  std::atomic<int> begun = 0, ended = 0;
+  bool woken = false;  // in this round
+  constexpr int kRounds = 300'000;
+  std::thread client([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (begun < round) continue;
+      ends.client->take(1);
+      woken = ends.client->wakes_peer();
+      write(*ends.client, "x");
+      woken = ends.client->wakes_peer() || woken;
+      ended = round;
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    write(*ends.server, "x");  // half of the ring is used, and one byte
+    begun = round;
+    while (ends.server->sleep_until(Link::kInput | Link::kSpace)) continue;
+    const bool sleeps = ends.server->sleep_until(Link::kInput);
+    while (ended < round) continue;
+    ends.server->wake();
+    read(*ends.server, 1);
+    if (sleeps && !woken) {
+      ADD_FAILURE() << "round " << round;
+      break;
+    }
+  }
+  begun = kRounds;
+  client.join();
 }
 
 TEST(SharedMemoryLink, OpensNothingButTheOfferedMemory) {
