@@ -9,7 +9,7 @@ MODEL := .cache/models/all-minilm-l6-v2
   install asan tsan sanitize fuzz format tidy words clean
 
 help: ## this list
-	@awk -F ' *## ' '/^[a-z][a-z-]*:.*## / {split($$1, target, ":"); printf "make %-18s %s\n", target[1], $$2}' Makefile
+	@awk -F ' *## ' '/^[a-z][a-z0-9-]*:.*## / {split($$1, target, ":"); printf "make %-18s %s\n", target[1], $$2}' Makefile
 
 demo: build model ## trains a pre-trained BERT on the example data with two workers
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
@@ -30,7 +30,7 @@ unit: ## builds and runs the unit tests alone
 TARGETS ?= tilewright tilewright-worker
 # All sources of a target at once; for edits to single sources, configure with -DTILEWRIGHT_UNITY=OFF.
 CMAKE_FLAGS ?= -DTILEWRIGHT_UNITY=ON
-build: deps
+build: deps ## builds the programs
 	cmake --preset $(PRESET) $(CMAKE_FLAGS)
 	cmake --build --preset $(PRESET) --target $(TARGETS)
 

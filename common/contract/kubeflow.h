@@ -55,7 +55,8 @@ inline constexpr Variable kVariables[] = {
     {"PET_NPROC_PER_NODE", "", "`nprocPerNode`, or else `elasticPolicy.nProcPerNode`."},
     {"PET_RDZV_ENDPOINT", "`elasticPolicy`",
      "The operator's TCPStore if `rdzvBackend` is c10d, neither `rdzvHost`, `rdzvPort` nor "
-     "`standalone` is set, and no `restartPolicy` is Never. Otherwise `rdzvHost`, or else "
+     "`standalone` is set, no `restartPolicy` is Never, no pod uses `hostNetwork`, and the "
+     "operator's `--pytorchjob_store` is true. Otherwise `rdzvHost`, or else "
      "JOB-worker-0; `rdzvPort`, or else port "
      "`pytorchjob-port` of the Worker."},
     {"PET_RDZV_BACKEND", "`elasticPolicy`", "`rdzvBackend`, or else c10d."},

@@ -40,7 +40,7 @@ inline constexpr MetadataKey kLabels[] = {
     {"tilewright.dev/role", "worker pods", "worker", "Role of the pod in its job."},
     {"app.kubernetes.io/managed-by", "all objects of a job, the rendezvous EndpointSlice",
      "tilewright", "Marks the objects that the operator lists and watches."},
-    {"app.kubernetes.io/name", "all objects of a job", "tilewright-worker",
+    {"app.kubernetes.io/name", "all objects of a TrainJob", "tilewright-worker",
      "Name of the application."},
     {"scheduling.x-k8s.io/pod-group", "worker pods of a gang", "",
      "Name of the PodGroup, for the coscheduling plugin of scheduler-plugins."},
