@@ -156,6 +156,11 @@ elastic::HostGroupOptions host_group(const Flags& flags, const launch::TorchrunO
     throw Failure(ExitCode::kUsage, "--standalone is for one host, and --hostfile names several");
   if (!torchrun.nproc_per_node)
     agent.nproc_per_node = elastic::common_slots(group.hosts).or_throw().value_or(1);
+  if (torchrun.nproc_per_node == "auto" || torchrun.nproc_per_node == "cpu")
+    agent.notes.push_back(
+        fmt::format("--nproc-per-node {} is {} on every host, as this host has "
+                    "NUMA nodes; give a number if the others have more or fewer",
+                    *torchrun.nproc_per_node, agent.nproc_per_node));
   for (const auto& [name, given] : {std::pair("rdzv-endpoint", torchrun.rdzv_endpoint.has_value()),
                                     {"rdzv-backend", torchrun.rdzv_backend.has_value()},
                                     {"node-rank", torchrun.node_rank.has_value()},

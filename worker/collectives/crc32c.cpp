@@ -1,7 +1,5 @@
 #include "worker/collectives/crc32c.h"
 
-#include <immintrin.h>
-
 #include <array>
 #include <cstring>
 
@@ -76,42 +74,53 @@ __attribute__((target("sse4.2"))) std::uint32_t take_lanes(std::span<const std::
   return crc;
 }
 
+#define TW_FOLDING __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
+
+using Lanes = long long __attribute__((vector_size(64)));  // four of 128 bits
+
+// VPCLMULQDQ of the lower (0x00) or upper (0x11) halves of each lane.
+template <int kHalves>
+TW_FOLDING inline Lanes multiply_halves(Lanes a, Lanes b) {
+#ifdef __clang__
+  return __builtin_ia32_pclmulqdq512(a, b, kHalves);
+#else
+  return __builtin_ia32_vpclmulqdq_v8di(a, b, kHalves);
+#endif
+}
+
+TW_FOLDING inline Lanes load_lanes(const std::byte* from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+
 // Replaces blocks by one that has the same remainder, as in Gopal et al., "Fast CRC Computation for
 // Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009), in four vectors at once: each 128
 // bits a x^64 + b are multiplied by x^D, D being the bits of a block, as a (x^(D + 64) mod P) +
 // b (x^D mod P), and added to the next block. Products of bit-reflected operands have an additional
 // factor x. Advances `bytes` behind the blocks.
-__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) std::uint32_t fold_blocks(
-    std::span<const std::byte>& bytes, std::uint32_t crc) {
-  constexpr std::size_t kVectors = 4, kVector = sizeof(__m512i), kBlock = kVectors * kVector;
+TW_FOLDING std::uint32_t fold_blocks(std::span<const std::byte>& bytes, std::uint32_t crc) {
+  constexpr std::size_t kVectors = 4, kVector = sizeof(Lanes), kBlock = kVectors * kVector;
   if (bytes.size() < 2 * kBlock) return crc;
   constexpr auto factor = [](std::size_t exponent) {
-    return static_cast<long long>(std::uint64_t{power_of_x(exponent - 1)} << 32);
+    return static_cast<long long>(power_of_x(exponent - 1)) << 32;
   };
   constexpr long long kFirst = factor(8 * kBlock + 64), kSecond = factor(8 * kBlock);
-  const __m512i factors = _mm512_set4_epi64(kSecond, kFirst, kSecond, kFirst);
-  __m512i sums[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    sums[v] = _mm512_loadu_si512(bytes.data() + v * kVector);
-  }
-  sums[0] =
-      _mm512_xor_si512(sums[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
+  const Lanes factors = {kFirst, kSecond, kFirst, kSecond, kFirst, kSecond, kFirst, kSecond};
+  Lanes sums[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) sums[v] = load_lanes(bytes.data() + v * kVector);
+  sums[0][0] ^= crc;
   for (bytes = bytes.subspan(kBlock); bytes.size() >= kBlock; bytes = bytes.subspan(kBlock)) {
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kVectors; ++v) {
-      constexpr int kXorOfThree = 0x96;
-      sums[v] =
-          _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(sums[v], factors, 0x00),
-                                    _mm512_clmulepi64_epi128(sums[v], factors, 0x11),
-                                    _mm512_loadu_si512(bytes.data() + v * kVector), kXorOfThree);
+      sums[v] = multiply_halves<0x00>(sums[v], factors) ^ multiply_halves<0x11>(sums[v], factors) ^
+                load_lanes(bytes.data() + v * kVector);
     }
   }
   std::uint64_t remainder = 0;
-  for (const __m512i& sum : sums) {
-    alignas(kVector) std::array<std::byte, kVector> words;
-    _mm512_store_si512(words.data(), sum);
-    for (std::size_t i = 0; i < kVector; i += 8) {
-      remainder = __builtin_ia32_crc32di(remainder, load(words.data() + i));
+  for (const Lanes& sum : sums) {
+    for (std::size_t i = 0; i < kVector / 8; ++i) {
+      remainder = __builtin_ia32_crc32di(remainder, static_cast<std::uint64_t>(sum[i]));
     }
   }
   return static_cast<std::uint32_t>(remainder);

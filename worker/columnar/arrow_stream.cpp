@@ -371,7 +371,7 @@ class BatchReader {
 }  // namespace
 
 Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
-                         std::span<const std::string> columns) {
+                         const Selection& selection) {
   const Location location(path.string());
   if (as_text(content).starts_with("ARROW1")) {
     location.fail("is an Arrow file in the random-access format, expected an Arrow stream");
@@ -389,7 +389,7 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
   std::vector<std::string> names;
   names.reserve(leaves.size());
   for (const ArrowLeaf& leaf : leaves) names.push_back(leaf.name);
-  const std::vector<bool> selected = select_columns(names, columns, location);
+  const std::vector<bool> selected = select_columns(names, selection, location);
   std::vector<std::optional<Column>> read(leaves.size());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!selected[i]) continue;
@@ -426,9 +426,9 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
   return Table(path, static_cast<std::size_t>(rows), std::move(complete));
 }
 
-Table read_arrow_stream(const std::filesystem::path& path, std::span<const std::string> columns) {
+Table read_arrow_stream(const std::filesystem::path& path, const Selection& selection) {
   const MappedFile file(path, ExitCode::kData);
-  return parse_arrow_stream(file.content(), path, columns);
+  return parse_arrow_stream(file.content(), path, selection);
 }
 
 }  // namespace tilewright::columnar

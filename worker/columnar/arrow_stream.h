@@ -7,17 +7,16 @@
 #include <string>
 
 #include "worker/columnar/byte_reader.h"
+#include "worker/columnar/selection.h"
 #include "worker/columnar/table.h"
 
 namespace tilewright::columnar {
 
-// Reads the selected columns, all if `columns` is empty; "answers" selects all columns of this
-// struct. Throws Failure(kData) that names the file and the column.
-Table read_arrow_stream(const std::filesystem::path& path,
-                        std::span<const std::string> columns = {});
+// Reads the selected columns, see Selection. Throws Failure(kData) that names the file and the column.
+Table read_arrow_stream(const std::filesystem::path& path, const Selection& selection = {});
 
 // The same for the content of a file; `path` is for messages.
 Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
-                         std::span<const std::string> columns = {});
+                         const Selection& selection = {});
 
 }  // namespace tilewright::columnar

@@ -25,9 +25,6 @@ class Strings {
   std::string_view operator[](std::size_t i) const {
     return {text_.data() + ends_[i], static_cast<std::size_t>(ends_[i + 1] - ends_[i])};
   }
-  // The end of string i - 1 and begin of string i in text(); size() + 1 offsets.
-  std::span<const std::uint64_t> offsets() const { return ends_; }
-  std::span<const char> text() const { return text_; }
 
   void add(std::string_view string) {
     text_.insert(text_.end(), string.begin(), string.end());
@@ -36,7 +33,7 @@ class Strings {
 
  private:
   std::vector<char> text_;
-  std::vector<std::uint64_t> ends_ = {0};
+  std::vector<std::uint64_t> ends_ = {0};  // of string i - 1, and the begin of string i
 };
 
 // The values of the rows follow each other. A null row has a value too, an empty string or zero;

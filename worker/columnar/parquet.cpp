@@ -76,13 +76,12 @@ class LeafReader {
 
 }  // namespace
 
-Table parse_parquet(Bytes content, const std::filesystem::path& path,
-                    std::span<const std::string> columns) {
+Table parse_parquet(Bytes content, const std::filesystem::path& path, const Selection& selection) {
   const Location location(path.string());
   const ParquetMetadata metadata = read_parquet_metadata(content, location);
   std::vector<std::string> names;
   for (const Leaf& leaf : metadata.leaves) names.push_back(leaf.name);
-  const std::vector<bool> selected = select_columns(names, columns, location);
+  const std::vector<bool> selected = select_columns(names, selection, location);
   Decompressor decompressor(content.size());
   Budget budget("the table", content.size(), kMaxTableBytes);
   LeafReader reader(content, metadata, location, decompressor, budget);
@@ -93,9 +92,9 @@ Table parse_parquet(Bytes content, const std::filesystem::path& path,
   return Table(path, static_cast<std::size_t>(metadata.rows), std::move(read));
 }
 
-Table read_parquet(const std::filesystem::path& path, std::span<const std::string> columns) {
+Table read_parquet(const std::filesystem::path& path, const Selection& selection) {
   const MappedFile file(path, ExitCode::kData);
-  return parse_parquet(file.content(), path, columns);
+  return parse_parquet(file.content(), path, selection);
 }
 
 }  // namespace tilewright::columnar

@@ -7,19 +7,23 @@
 
 namespace tilewright::columnar {
 
-std::vector<bool> select_columns(const std::vector<std::string>& names,
-                                 std::span<const std::string> selected, const Location& location) {
+std::vector<bool> select_columns(const std::vector<std::string>& names, const Selection& selection,
+                                 const Location& location) {
   if (names.empty()) location.fail("has no columns");
-  if (selected.empty()) return std::vector<bool>(names.size(), true);
-  std::vector<bool> chosen(names.size(), false);
-  for (const std::string& wanted : selected) {
+  const bool all = selection.required.empty() && selection.optional.empty();
+  std::vector<bool> chosen(names.size(), all);
+  const auto choose = [&](const std::string& wanted) {
     bool found = false;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i] != wanted && !names[i].starts_with(wanted + ".")) continue;
       chosen[i] = true;
       found = true;
     }
-    if (!found) {
+    return found;
+  };
+  for (const std::string& wanted : selection.optional) choose(wanted);
+  for (const std::string& wanted : selection.required) {
+    if (!choose(wanted)) {
       location.fail(
           fmt::format("has no column {}, found {}", quoted_excerpt(wanted),
                       quoted_excerpt(fmt::format("{}", fmt::join(names, ", ")), kLineExcerpt)));

@@ -122,6 +122,7 @@ DatasetFiles download_dataset(const DatasetRequest& request, const HubOptions& o
     if (holds_all(cache)) return parquet_files(found, cache.snapshot(listing.commit));
   }
   const RepositoryCache cache(options.cache_dir, repository);
+  cache.begin(listing.commit);
   for (const auto& [split, files] : found.splits) {
     for (const std::string& file : files) {
       if (cache.find(listing.commit, file) == Presence::kPresent) continue;
@@ -136,7 +137,7 @@ DatasetFiles download_dataset(const DatasetRequest& request, const HubOptions& o
     }
   }
   // Last: a run without network trusts the ref.
-  cache.set_commit(request.revision, listing.commit);
+  cache.finish(request.revision, listing.commit);
   return parquet_files(found, cache.snapshot(listing.commit));
 }
 

@@ -73,7 +73,8 @@ std::vector<std::string> RepositoryCache::commits() const {
   for (fs::directory_iterator entry(folder_ / "snapshots", ignored), end; entry != end;
        entry.increment(ignored)) {
     const std::string name = entry->path().filename();
-    if (is_commit(name)) found.emplace_back(fs::last_write_time(entry->path(), ignored), name);
+    if (is_commit(name) && !is_there(incomplete_marker(name)))
+      found.emplace_back(fs::last_write_time(entry->path(), ignored), name);
   }
   std::ranges::sort(found, std::greater<>());
   std::vector<std::string> commits;
@@ -130,6 +131,22 @@ void RepositoryCache::mark_absent(const std::string& commit, const std::string& 
   std::error_code ignored;
   fs::create_directories(path.parent_path(), ignored);
   static_cast<void>(write_new_file(path, ""));
+}
+
+fs::path RepositoryCache::incomplete_marker(const std::string& commit) const {
+  return folder_ / ".incomplete" / commit;
+}
+
+void RepositoryCache::begin(const std::string& commit) const {
+  const fs::path path = incomplete_marker(commit);
+  make_directories(path.parent_path());
+  write_file_atomically(path, "").or_throw();
+}
+
+void RepositoryCache::finish(const std::string& revision, const std::string& commit) const {
+  set_commit(revision, commit);
+  std::error_code ignored;
+  fs::remove(incomplete_marker(commit), ignored);
 }
 
 void RepositoryCache::set_commit(const std::string& revision, const std::string& commit) const {

@@ -45,7 +45,7 @@ std::unique_ptr<const Task> make_task(const TaskOptions& options) {
   const std::string name = lower_case(options.name);
   if (auto task = squad::make_task(name, options)) return task;
   if (options.name.empty()) {
-    if (has_files || options.open_rows) return own_files::make_task(options);
+    if (has_files) return own_files::make_task(options);
     throw Failure(ExitCode::kUsage, "found neither --task_name nor --train_file, expected one");
   }
   if (has_files) {
@@ -56,8 +56,9 @@ std::unique_ptr<const Task> make_task(const TaskOptions& options) {
   }
   TaskOptions opened = options;
   if (options.tables != nullptr) {
-    opened.open_rows = [tables = options.tables](const DataPart& part) {
-      return rows_of(tables->read(part));
+    opened.open_rows = [tables = options.tables](const DataPart& part,
+                                                 const columnar::Selection& columns) {
+      return rows_of(tables->read(part, columns));
     };
   }
   auto task = glue::make_task(name, opened);

@@ -13,8 +13,9 @@
 
 namespace tilewright::tasks {
 
-// Opens the rows of a part. Throws Failure(kData).
-using RowOpener = std::function<std::unique_ptr<RowSource>(const DataPart&)>;
+// Opens the rows of a part with the selected columns. Throws Failure(kData).
+using RowOpener =
+    std::function<std::unique_ptr<RowSource>(const DataPart&, const columnar::Selection&)>;
 
 struct TaskOptions {
   std::string name = {};  // as in --task_name, in any case; empty: a task of the files below
@@ -23,9 +24,6 @@ struct TaskOptions {
   std::string train_file = {};
   std::string validation_file = {};
   std::string test_file = {};
-  // Whether a task without a name is a regression; nullopt: if its labels are numbers, not all of
-  // them integers.
-  std::optional<bool> is_regression = {};
   // id2label of the model's config.json in order. A task with the same labels, in any case and
   // order, takes the order from it.
   std::vector<std::string> model_labels = {};

@@ -218,6 +218,23 @@ void read_vocabulary(const Document& document, TokenizerSpec& spec) {
   }
 }
 
+AddedToken read_added_token(const Document& document, const std::string& where, const Json& found,
+                            const Json& id) {
+  if (!found.is_object()) document.reject(where, found, "an object");
+  const Document entry{document.path, found};
+  const Json& content = entry.at("content");
+  if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
+    document.reject(where + ".content", content, "a non-empty string");
+  }
+  return {.id = read_id(
+              document, [&] { return where + ".id"; }, id),
+          .content = content.get<std::string>(),
+          .single_word = entry.boolean("single_word", false),
+          .lstrip = entry.boolean("lstrip", false),
+          .rstrip = entry.boolean("rstrip", false),
+          .normalized = entry.boolean("normalized", false)};
+}
+
 void read_added_tokens(const Document& document, TokenizerSpec& spec) {
   const Json& added = document.at("added_tokens");
   if (added.is_null()) return;
@@ -226,19 +243,71 @@ void read_added_tokens(const Document& document, TokenizerSpec& spec) {
   }
   for (std::size_t i = 0; i < added.size(); ++i) {
     const std::string where = fmt::format("added_tokens[{}]", i);
-    if (!added[i].is_object()) document.reject(where, added[i], "an object");
-    const Document entry{document.path, added[i]};
-    const Json& content = entry.at("content");
-    if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
-      document.reject(where + ".content", content, "a non-empty string");
+    const Json& id = added[i].is_object() && added[i].contains("id") ? added[i]["id"] : Json();
+    spec.added_tokens.push_back(read_added_token(document, where, added[i], id));
+  }
+}
+
+// The tokens that a tokenizer of vocab.txt has beyond it: added_tokens_decoder in
+// tokenizer_config.json, else added_tokens.json, whose tokens have transformers' default flags.
+void read_tokens_beyond_vocab_txt(const Document& config, const fs::path& model_dir,
+                                  TokenizerSpec& spec) {
+  constexpr const char* kDecoder = "added_tokens_decoder";
+  const auto check = [](const Document& document, std::string_view where, const Json& tokens) {
+    if (!tokens.is_object() || tokens.size() > kMaxAddedTokens) {
+      document.reject(where, tokens, "an object with at most 10000 tokens");
     }
-    spec.added_tokens.push_back({.id = read_id(
-                                     document, [&] { return where + ".id"; }, entry.at("id")),
-                                 .content = content.get<std::string>(),
-                                 .single_word = entry.boolean("single_word", false),
-                                 .lstrip = entry.boolean("lstrip", false),
-                                 .rstrip = entry.boolean("rstrip", false),
-                                 .normalized = entry.boolean("normalized", false)});
+  };
+  if (const Json& tokens = config.at(kDecoder); !tokens.is_null()) {
+    check(config, kDecoder, tokens);
+    for (const auto& [key, token] : tokens.items()) {
+      const bool digits = !key.empty() && key.size() <= 8 &&
+                          key.find_first_not_of("0123456789") == std::string::npos;
+      const Json id = digits ? Json(std::stoll(key)) : Json(key);
+      spec.added_tokens.push_back(
+          read_added_token(config, fmt::format("{}[\"{}\"]", kDecoder, key), token, id));
+    }
+    return;
+  }
+  const fs::path path = model_dir / model_files::kAddedTokens;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  const Document document = read_json(path);
+  check(document, "the document", document.root);
+  for (const auto& [content, id] : document.root.items()) {
+    const auto where = [&, &token = content] { return fmt::format("\"{}\"", token); };
+    if (content.empty()) document.reject("a token", content, "a non-empty string");
+    spec.added_tokens.push_back(
+        {.id = read_id(document, where, id), .content = content, .normalized = true});
+  }
+}
+
+// vocab.txt does not say how texts are split into words. Other classes, such as Japanese ones, split
+// them in other ways.
+void check_class(const Document& config, const fs::path& model_dir) {
+  const auto check = [](const Document& document, const char* key, auto&& accepts,
+                        const char* expected) {
+    const Json& value = document.at(key);
+    if (!value.is_null() && !(value.is_string() && accepts(value.get_ref<const std::string&>()))) {
+      document.reject(key, value, expected);
+    }
+  };
+  const auto is_bert = [](const std::string& name) {
+    return name.starts_with("BertTokenizer") || name.starts_with("DistilBertTokenizer");
+  };
+  constexpr const char* kClass = "tokenizer_class";
+  constexpr const char* kClasses =
+      "BertTokenizer or DistilBertTokenizer for a model without tokenizer.json";
+  const auto is = [](std::string_view expected) {
+    return [expected](const std::string& name) { return name == expected; };
+  };
+  check(config, "word_tokenizer_type", is("basic"), "\"basic\"");
+  check(config, "subword_tokenizer_type", is("wordpiece"), "\"wordpiece\"");
+  check(config, kClass, is_bert, kClasses);
+  const fs::path path = model_dir / model_files::kConfig;
+  std::error_code ignored;
+  if (config.at(kClass).is_null() && fs::exists(path, ignored)) {
+    check(read_json(path), kClass, is_bert, kClasses);
   }
 }
 
@@ -383,7 +452,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
     names.unk = token_name(document, "model.unk_token", names.unk);
     read_tokenizer_json(document, names, spec);
   } else if (fs::exists(vocab, ignored)) {
+    check_class(config, model_dir);
     read_vocab_txt(vocab, spec);
+    read_tokens_beyond_vocab_txt(config, model_dir, spec);
   } else {
     fail(model_dir, "found neither tokenizer.json nor vocab.txt, expected one of them");
   }
@@ -412,7 +483,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   }
   if (!from_json) {
     for (const std::string* name : {&names.pad, &names.unk, &names.cls, &names.sep, &names.mask}) {
-      if (find(*name) >= 0) {
+      const bool added = std::ranges::find(spec.added_tokens, *name, &AddedToken::content) !=
+                         spec.added_tokens.end();
+      if (!added && find(*name) >= 0) {
         spec.added_tokens.push_back({.id = find(*name), .content = *name});
       }
     }

@@ -103,7 +103,7 @@ class GlueTask : public sentences::SentenceTask {
   std::unique_ptr<RowSource> open(const DataPart& part,
                                   const std::filesystem::path& data_dir) const {
     const std::filesystem::path path = path_of(part, data_dir);  // checks that the part exists
-    if (open_rows_) return open_rows_(part);
+    if (open_rows_) return open_rows_(part, hub_columns(part));
     std::error_code ignored;
     if (!std::filesystem::is_directory(data_dir, ignored)) {
       throw Failure(ExitCode::kData,
@@ -113,6 +113,19 @@ class GlueTask : public sentences::SentenceTask {
     return std::make_unique<TsvRows>(
         path, TsvOptions{.headerless_fields = has_header(part) ? 0 : description_.headerless_fields,
                          .allow_ragged = description_.skips_incomplete_rows});
+  }
+
+  std::string_view hub_sentence(std::size_t i) const {
+    return description_.hub_sentences.empty() ? description_.sentences[i].name
+                                              : description_.hub_sentences[i];
+  }
+  columnar::Selection hub_columns(const DataPart& part) const {
+    columnar::Selection columns{{}, {std::string(kHubIndex)}};
+    for (std::size_t i = 0; i < description_.sentences.size(); ++i) {
+      columns.required.emplace_back(hub_sentence(i));
+    }
+    if (part.split != Split::kTest) columns.required.emplace_back(kHubLabel);
+    return columns;
   }
 
   bool has_header(const DataPart& part) const {
@@ -135,10 +148,7 @@ class GlueTask : public sentences::SentenceTask {
     const std::unique_ptr<RowSource> rows = open(part, data_dir);
     std::vector<Column> columns;
     for (std::size_t i = 0; i < description_.sentences.size(); ++i) {
-      const TaskColumn& column = description_.sentences[i];
-      columns.push_back(
-          find(*rows, part, column,
-               description_.hub_sentences.empty() ? column.name : description_.hub_sentences[i]));
+      columns.push_back(find(*rows, part, description_.sentences[i], hub_sentence(i)));
     }
     const bool has_labels = part.split != Split::kTest;
     if (has_labels) columns.push_back(find(*rows, part, description_.label, kHubLabel));

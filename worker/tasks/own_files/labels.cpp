@@ -27,7 +27,9 @@ bool may_be_number(ValueKind kind) {
 
 std::string label_name(LabelType type, const Value& value) {
   if (type == LabelType::kIntegers && may_be_number(value.kind)) {
-    if (const auto integer = parse<std::int64_t>(value.text)) return std::to_string(*integer);
+    if (const auto integer = parse<std::int64_t>(number_text(value))) {
+      return std::to_string(*integer);
+    }
   }
   return std::string(value.text);
 }
@@ -48,40 +50,31 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                           excerpt(value.text), is_string ? "string" : "number",
                           is_string ? "number" : "string"));
   }
-  const bool is_number = may_be_number(value.kind) && parse<double>(value.text).has_value();
-  all_integers_ = all_integers_ && value.kind != ValueKind::kReal && is_number &&
-                  parse<std::int64_t>(value.text).has_value();
-  if (!is_number && all_numbers_) {
-    all_numbers_ = false;
-    not_a_number_ = fmt::format("{}: the label is {}", rows.location(), quoted_excerpt(value.text));
-  }
+  const std::string_view number = number_text(value);
+  all_numbers_ = all_numbers_ && may_be_number(value.kind) && parse<double>(number).has_value();
+  all_integers_ = all_integers_ && all_numbers_ && value.kind != ValueKind::kReal &&
+                  parse<std::int64_t>(number).has_value();
   if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
 }
 
 Labels LabelFinder::finish(const RowSource& rows) const {
   Labels labels;
-  const bool is_regression = is_regression_.value_or(all_numbers_ && !all_integers_);
-  if (is_regression) {
-    if (!all_numbers_) {
-      throw Failure(ExitCode::kData,
-                    fmt::format("{}, expected a number for a regression", not_a_number_));
-    }
+  if (all_numbers_ && !all_integers_) {
     labels.type = LabelType::kNumbers;
     return labels;
   }
   const auto fail = [&](const std::string& message) {
     throw Failure(ExitCode::kData, fmt::format("{}: {}", rows.name(), message));
   };
-  if (all_numbers_ && !all_integers_) {
-    fail("the labels are not integers, expected integers or strings for a classification");
-  }
   if (distinct_.size() > kMaxLabels) {
     fail(fmt::format("found more than {} different labels", kMaxLabels));
   }
   labels.type = all_integers_ ? LabelType::kIntegers : LabelType::kNames;
   if (all_integers_) {
     std::set<std::int64_t> integers;  // different digits may give the same one
-    for (const std::string& text : distinct_) integers.insert(*parse<std::int64_t>(text));
+    for (const std::string& text : distinct_) {
+      integers.insert(*parse<std::int64_t>(number_text({ValueKind::kField, text})));
+    }
     for (const std::int64_t integer : integers) labels.names.push_back(std::to_string(integer));
   } else {
     labels.names.assign(distinct_.begin(), distinct_.end());

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,9 +23,6 @@ struct Labels {
 // make a regression; all else are classes.
 class LabelFinder {
  public:
-  // `is_regression`: see TaskOptions.
-  explicit LabelFinder(std::optional<bool> is_regression) : is_regression_(is_regression) {}
-
   // The label of the current row. Throws Failure(kData) if it is missing, not a scalar, or not of
   // the type of those before.
   void add(const RowSource& rows, const Value& value);
@@ -35,12 +31,10 @@ class LabelFinder {
   Labels finish(const RowSource& rows) const;
 
  private:
-  const std::optional<bool> is_regression_;
   bool has_strings_ = false;  // that are not fields of a text file
   bool has_numbers_ = false;
   bool all_integers_ = true;
   bool all_numbers_ = true;
-  std::string not_a_number_;        // location and text of the first
   std::set<std::string> distinct_;  // at most one more than kMaxLabels
 };
 

@@ -36,9 +36,8 @@ std::vector<SplitFile> files_of(const TaskOptions& options) {
           {Split::kTest, "test_file", options.test_file}};
 }
 
-// The rows of a split from options.open_rows or its file.
+// The rows of a split.
 std::unique_ptr<RowSource> open(const TaskOptions& options, const DataPart& part) {
-  if (options.open_rows) return options.open_rows(part);
   for (const SplitFile& file : files_of(options)) {
     if (file.split != part.split) continue;
     if (!file.path.empty()) return open_rows(file.path);
@@ -68,8 +67,9 @@ std::vector<std::string> sentence_columns(const RowSource& rows) {
 
 bool is_number(const Value& value) {
   double number = 0;
-  const char* end = value.text.data() + value.text.size();
-  const auto [stop, error] = std::from_chars(value.text.data(), end, number);
+  const std::string_view text = number_text(value);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
   return value.kind != ValueKind::kString && error == std::errc() && stop == end;
 }
 
@@ -98,7 +98,7 @@ Table read_training_rows(const TaskOptions& options) {
   std::vector<std::size_t> columns;
   for (const std::string& name : table.sentences) columns.push_back(rows->column(name));
   std::vector<bool> has_text(columns.size());
-  LabelFinder finder(options.is_regression);
+  LabelFinder finder;
   bool is_empty = true;
   while (rows->next()) {
     is_empty = false;
@@ -123,7 +123,7 @@ Table read_header(const TaskOptions& options) {
   const Split split = options.validation_file.empty() ? Split::kTest : Split::kDev;
   Table table;
   table.sentences = sentence_columns(*open(options, {split}));
-  if (options.is_regression.value_or(options.model_labels.size() == 1)) {
+  if (options.model_labels.size() == 1) {
     table.labels.type = LabelType::kNumbers;
   } else {
     table.labels.names = options.model_labels;
@@ -152,13 +152,12 @@ class OwnFilesTask : public sentences::SentenceTask {
   }
   std::vector<std::filesystem::path> input_files(const DataPart& part,
                                                  const std::filesystem::path&) const override {
-    if (options_.open_rows) return {};
     return {file_name(part)};
   }
 
  private:
   bool has_rows(const DataPart& part, const std::filesystem::path&) const override {
-    return options_.open_rows || !file_name(part).empty();
+    return !file_name(part).empty();
   }
 
   Examples read_examples(const DataPart& part, const std::filesystem::path&,
@@ -191,7 +190,7 @@ class OwnFilesTask : public sentences::SentenceTask {
   std::int32_t label_of(const RowSource& rows, const Value& value) const {
     const auto found = ids_.find(label_name(table_.labels.type, value));
     if (found != ids_.end()) return found->second;
-    const bool is_models = options_.train_file.empty() && !options_.open_rows;
+    const bool is_models = options_.train_file.empty();
     rows.fail(fmt::format("the label is {}, expected one of the {}: {}", quoted_excerpt(value.text),
                           is_models ? "model" : "training file",
                           sentences::format_labels(label_names())));
@@ -208,13 +207,12 @@ class OwnFilesTask : public sentences::SentenceTask {
 }  // namespace
 
 std::unique_ptr<const Task> make_task(const TaskOptions& options) {
-  const bool has_training_rows = !options.train_file.empty() || options.open_rows;
   for (const SplitFile& file : files_of(options)) {
     if (file.path.empty() || has_row_suffix(file.path)) continue;
     throw Failure(ExitCode::kUsage,
                   fmt::format("--{}={}: expected {}", file.flag, file.path, kExpectedRowSuffix));
   }
-  Table table = has_training_rows ? read_training_rows(options) : read_header(options);
+  Table table = options.train_file.empty() ? read_header(options) : read_training_rows(options);
   return std::make_unique<OwnFilesTask>(options, std::move(table));
 }
 

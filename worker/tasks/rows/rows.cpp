@@ -14,6 +14,15 @@
 
 namespace tilewright::tasks {
 
+std::string_view number_text(const Value& value) {
+  std::string_view text = value.text;
+  if (value.kind != ValueKind::kField) return text;
+  const std::size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+  text = text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  return text;
+}
+
 std::optional<std::size_t> RowSource::find_column(std::string_view name) const {
   const auto found = std::find(columns().begin(), columns().end(), name);
   if (found == columns().end()) return std::nullopt;

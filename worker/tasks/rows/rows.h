@@ -26,6 +26,10 @@ struct Value {
   std::string_view text;  // a number in decimal, a boolean as "True" or "False", as in Python
 };
 
+// The text of a value without what pandas, which reads files for run_glue, ignores around a number in
+// a field: blanks, and a plus sign before it.
+std::string_view number_text(const Value& value);
+
 // At most this many bytes in a row of a text file, and in a string of a JSON file.
 inline constexpr std::size_t kMaxRowBytes = std::size_t{1} << 20;
 inline constexpr std::uint64_t kMaxRowFileBytes = std::uint64_t{1} << 30;

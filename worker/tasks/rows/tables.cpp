@@ -118,7 +118,7 @@ std::vector<std::filesystem::path> DataTables::files(const DataPart& part) const
 }
 
 std::vector<columnar::Table> DataTables::read(const DataPart& part,
-                                              std::span<const std::string> columns) const {
+                                              const columnar::Selection& columns) const {
   const auto found = find(part);
   if (found == splits_.end()) {
     std::string known;

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "worker/columnar/selection.h"
 #include "worker/columnar/table.h"
 #include "worker/tasks/rows/rows.h"
 #include "worker/tasks/task.h"
@@ -29,10 +29,10 @@ class DataTables {
   bool has(const DataPart& part) const;
   // The files of the part; empty if the data set does not have it.
   std::vector<std::filesystem::path> files(const DataPart& part) const;
-  // The tables of the part, with the named columns; all columns if `columns` is empty. Throws
-  // Failure(kData), for a missing split with a list of those that exist.
+  // The tables of the part with the selected columns. Throws Failure(kData), for a missing split with
+  // a list of those that exist.
   std::vector<columnar::Table> read(const DataPart& part,
-                                    std::span<const std::string> columns = {}) const;
+                                    const columnar::Selection& columns = {}) const;
 
  private:
   Splits::const_iterator find(const DataPart& part) const;

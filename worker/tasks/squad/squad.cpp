@@ -57,8 +57,8 @@ class SquadTask : public Task {
       changed.question_answering.version_2_with_negative = true;
     }
     if (options_.tables != nullptr) {
-      static const std::vector<std::string> kColumns = {"id", "context", "question", "answers"};
-      return make_dataset(read_tables(options_.tables->read(part, kColumns), options.max_samples),
+      const columnar::Selection columns{{"id", "context", "question", "answers"}, {}};
+      return make_dataset(read_tables(options_.tables->read(part, columns), options.max_samples),
                           part.split, tokenizer, changed, options_.tables->name());
     }
     const std::filesystem::path path = path_of(part, options.data_dir);
@@ -115,9 +115,12 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
                               "--version_2_with_negative accepts questions without",
                               source, unanswered->id));
   }
-  const bool labelled = split != Split::kTest ||
-                        std::any_of(examples.questions.begin(), examples.questions.end(),
-                                    [](const Question& one) { return !one.answers.empty(); });
+  // Version 1 has no score for a question without answers.
+  const auto count = std::ranges::count_if(
+      examples.questions, [](const Question& one) { return !one.answers.empty(); });
+  const std::ptrdiff_t least =
+      options.question_answering.version_2_with_negative ? 1 : std::ssize(examples.questions);
+  const bool labelled = split != Split::kTest || count >= least;
   Features features = make_features(examples, tokenizer,
                                     {.max_seq_length = options.max_seq_length,
                                      .doc_stride = options.question_answering.doc_stride,

@@ -26,8 +26,8 @@ inline std::filesystem::path data_file(const std::string& name) {
 
 inline Table read_table(const std::filesystem::path& path,
                         const std::vector<std::string>& columns = {}) {
-  return path.extension() == ".parquet" ? read_parquet(path, columns)
-                                        : read_arrow_stream(path, columns);
+  return path.extension() == ".parquet" ? read_parquet(path, {columns, {}})
+                                        : read_arrow_stream(path, {columns, {}});
 }
 
 // Parses bytes that are on the heap without anything after them, so that the address sanitizer

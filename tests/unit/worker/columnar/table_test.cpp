@@ -50,6 +50,11 @@ TEST(Table, RefusesAColumnThatIsMissingOrOfAnotherTypeOrHasNulls) {
   EXPECT_TRUE(glue.column("sentence2").is_null(3));
 }
 
+TEST(Table, MayLackOptionalColumns) {
+  const Table glue = read_parquet(data_file("glue.parquet"), {{"label"}, {"idx", "question"}});
+  EXPECT_THAT(names_of(glue), ElementsAre("label", "idx"));
+}
+
 TEST(Table, SelectsStructsAsAWhole) {
   for (const char* file : {"squad_zstd_v2_plain.parquet", "squad_datasets.arrow"}) {
     EXPECT_THAT(names_of(read_table(data_file(file), {"answers", "id"})),

@@ -182,6 +182,21 @@ TEST_F(Dataset, InTheCacheReplacesAHubThatDoesNotAnswer) {
   EXPECT_TRUE(reported("using the cached data set"));
 }
 
+// A later start may use no half of it either.
+TEST_F(Dataset, WhoseDownloadEndsHalfwayIsNotInTheCache) {
+  add_squad();
+  server_.add_fault({.kind = Fault::kStatus, .target = "validation", .times = 5, .status = 503});
+  EXPECT_EQ(failure_of([&] { resolve("rajpurkar/squad"); }).code, ExitCode::kHubUnavailable);
+  const fs::path snapshots = options_.cache_dir / "datasets--rajpurkar--squad/snapshots";
+  EXPECT_FALSE(fs::is_empty(snapshots)) << "no split was downloaded";
+  options_.datasets_offline = true;
+  EXPECT_EQ(failure_of([&] { resolve("rajpurkar/squad"); }).code, ExitCode::kData);
+  options_.datasets_offline = false;
+  EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
+  options_.datasets_offline = true;
+  EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
+}
+
 TEST_F(Dataset, OfTheHubThatIsNotThereIsAnError) {
   const Error unknown = failure_of([&] { resolve("no-such/data"); });
   EXPECT_EQ(unknown.code, ExitCode::kData);

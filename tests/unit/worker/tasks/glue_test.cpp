@@ -414,7 +414,13 @@ constexpr Value string(const char* text) { return {ValueKind::kString, text}; }
 constexpr Value integer(const char* text) { return {ValueKind::kInteger, text}; }
 
 TEST(Glue, RowsMayComeWithTheColumnsOfTheHub) {
-  const auto open = [](const DataPart& part) -> std::unique_ptr<RowSource> {
+  const auto open = [](const DataPart& part,
+                       const columnar::Selection& columns) -> std::unique_ptr<RowSource> {
+    // Other columns may have any type.
+    EXPECT_EQ(columns.required, part.split == Split::kTest
+                                    ? std::vector<std::string>({"premise", "hypothesis"})
+                                    : std::vector<std::string>({"premise", "hypothesis", "label"}));
+    EXPECT_THAT(columns.optional, ElementsAre("idx"));
     const Value label = part.split == Split::kTest ? integer("-1") : integer("2");
     return std::make_unique<HubRows>(
         std::vector<std::string>{"premise", "hypothesis", "label", "idx"},
@@ -432,7 +438,7 @@ TEST(Glue, RowsMayComeWithTheColumnsOfTheHub) {
 }
 
 TEST(Glue, ARowOfTheHubWithoutALabelIsRefused) {
-  const auto open = [](const DataPart&) -> std::unique_ptr<RowSource> {
+  const auto open = [](const DataPart&, const columnar::Selection&) -> std::unique_ptr<RowSource> {
     return std::make_unique<HubRows>(
         std::vector<std::string>{"sentence", "label", "idx"},
         std::vector<std::vector<Value>>{{string("a"), integer("-1"), integer("0")}});
@@ -456,8 +462,10 @@ TEST(Glue, NamesItsInputFiles) {
   const auto from_hub = make_task({.name = "mrpc", .tables = tables});
   EXPECT_THAT(from_hub->input_files({Split::kTrain}, directory), ElementsAre("a", "b"));
   EXPECT_THAT(from_hub->input_files({Split::kDev}, directory), ElementsAre());
-  const auto from_rows = make_task(
-      {.name = "mrpc", .open_rows = [](const DataPart&) { return std::unique_ptr<RowSource>(); }});
+  const auto from_rows =
+      make_task({.name = "mrpc", .open_rows = [](const DataPart&, const columnar::Selection&) {
+                   return std::unique_ptr<RowSource>();
+                 }});
   EXPECT_THAT(from_rows->input_files({Split::kTrain}, directory), ElementsAre());
 }
 

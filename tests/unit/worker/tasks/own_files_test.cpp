@@ -120,19 +120,16 @@ TEST(OwnFiles, RealLabelsMakeARegression) {
   EXPECT_EQ(json.task()->head(), nn::Head::kRegression);
 }
 
-TEST(OwnFiles, IntegersMakeARegressionIfTheOptionsSaySo) {
-  auto files = OwnFiles().train("train.csv", "text,label\na,1\nb,2\n");
-  files.options().is_regression = true;
-  EXPECT_THAT(files.read(Split::kTrain).values, ElementsAre(1, 2));
-  auto names = OwnFiles().train("train.csv", "text,label\na,1\nb,two\n");
-  names.options().is_regression = true;
-  EXPECT_EQ(names.failure(),
-            "train.csv:3: the label is \"two\", expected a number for a regression");
-  auto reals = OwnFiles().train("train.csv", "text,label\na,1.5\nb,2\n");
-  reals.options().is_regression = false;
-  EXPECT_EQ(reals.failure(),
-            "train.csv: the labels are not integers, expected integers or strings for a "
-            "classification");
+// As pandas reads them.
+TEST(OwnFiles, NumbersMayHaveBlanksAndAPlusSign) {
+  const auto reals = OwnFiles().train("train.csv", "text,label\na,+1.5\nb, -0.5 \n");
+  EXPECT_EQ(reals.task()->head(), nn::Head::kRegression);
+  EXPECT_THAT(reals.read(Split::kTrain).values, ElementsAre(1.5F, -0.5F));
+  const auto integers = OwnFiles().train("train.csv", "text,label\na,1\nb,+1 \nc, 0\n");
+  EXPECT_THAT(integers.task()->label_names(), ElementsAre("0", "1"));
+  EXPECT_THAT(integers.read(Split::kTrain).labels, ElementsAre(1, 1, 0));
+  const auto names = OwnFiles().train("train.csv", "text,label\na,+-1\nb,1\n");
+  EXPECT_THAT(names.task()->label_names(), ElementsAre("+-1", "1"));
 }
 
 TEST(OwnFiles, Sentence1AndSentence2AreTheSentences) {

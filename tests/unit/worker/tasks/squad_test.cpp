@@ -99,6 +99,22 @@ TEST(SquadTask, EvaluationWithoutAnswersNeedsVersion2) {
   EXPECT_FALSE(task->read({Split::kTest}, tiny_tokenizer(), options_of(folder)).has_labels());
 }
 
+// Version 1 cannot score them, which must not stop a training that predicts at its end.
+TEST(SquadTask, ATestFileWithSomeAnswersHasScoresOnlyInVersion2) {
+  const DataFolder folder;
+  folder.write("test-v1.1.json",
+               one_paragraph("a b", question("q", "x", R"([{"text": "a", "answer_start": 0}])") +
+                                        "," + question("r", "x", "[]")));
+  const auto task = find_task("squad");
+  ReadOptions options = options_of(folder);
+  const Dataset data = task->read({Split::kTest}, tiny_tokenizer(), options);
+  EXPECT_FALSE(data.has_labels());
+  const std::vector<float> logits(2 * data.ids.size());
+  EXPECT_TRUE(task->score({Split::kTest}, logits, data).metrics.empty());
+  options.question_answering.version_2_with_negative = true;
+  EXPECT_TRUE(task->read({Split::kTest}, tiny_tokenizer(), options).has_labels());
+}
+
 TEST(SquadTask, MaxSamplesLimitsQuestionsAndThenFeatures) {
   const DataFolder folder;
   folder.write("train-v1.1.json", one_paragraph("a b a b x b a b", question("q", "x", "[]") + "," +

@@ -103,6 +103,43 @@ TEST(TokenizerFiles, AcceptsWindowsLineBreaksAndALastLineWithoutOne) {
   EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "a"), (Ids{5})) << "an empty line has an id";
 }
 
+TEST(TokenizerFiles, ReadsTheTokensThatWereAddedToVocabTxt) {
+  const ModelDirectory directory;
+  directory.write_vocab();
+  directory.write("added_tokens.json", R"({"[E1]": 20, "[/E1]": 21})");
+  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "[E1] a [/e1]"), (Ids{20, 8, 21}));
+  EXPECT_EQ(Tokenizer::load(directory.path()).vocab_size(), 22);
+  directory.write("tokenizer_config.json", R"({"added_tokens_decoder": {
+      "4": {"content": "[MASK]", "lstrip": true}, "20": {"content": "[E1]"}}})");
+  const Tokenizer decoder = Tokenizer::load(directory.path());
+  EXPECT_EQ(ids_of(decoder, "a [MASK][E1]"), (Ids{8, 4, 20}));
+  EXPECT_EQ(decoder.vocab_size(), 21);
+  directory.write("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "y"}}})");
+  EXPECT_THAT(failure_of(directory.path()),
+              HasSubstr(R"(added_tokens_decoder["x"].id is "x", expected an integer)"));
+  directory.write("tokenizer_config.json", "{}");
+  directory.write("added_tokens.json", R"({"[E1]": -1})");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr(R"("[E1]" is -1, expected an integer)"));
+}
+
+TEST(TokenizerFiles, RefusesAnotherTokenizerThatUsesVocabTxt) {
+  const ModelDirectory directory;
+  directory.write_vocab();
+  for (const char* good : {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer"}) {
+    directory.write("tokenizer_config.json", fmt::format(R"({{"tokenizer_class": "{}"}})", good));
+    Tokenizer::load(directory.path());
+  }
+  directory.write("tokenizer_config.json", R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  EXPECT_THAT(
+      failure_of(directory.path()),
+      HasSubstr("tokenizer_class is \"BertJapaneseTokenizer\", expected BertTokenizer or "));
+  directory.write("tokenizer_config.json", R"({"word_tokenizer_type": "mecab"})");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("word_tokenizer_type is \"mecab\""));
+  directory.write("tokenizer_config.json", "{}");
+  directory.write("config.json", R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("config.json: tokenizer_class is"));
+}
+
 TEST(TokenizerFiles, PrefersTokenizerJsonOverVocabTxt) {
   const ModelDirectory directory;
   directory.write("vocab.txt", "nonsense");
