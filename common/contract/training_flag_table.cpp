@@ -355,7 +355,8 @@ std::vector<TrainingFlag> working_flags() {
       differs(volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
                                  "checkpoint directory to resume from; empty: this job's newest "
                                  "checkpoint, if any")),
-              "The data, the starting weights and all flags that determine the weights, such as "
+              "If the job has checkpoints of its own, it resumes from the newest of these. The "
+              "data, the starting weights and all flags that determine the weights, such as "
               "num_train_epochs and learning_rate, must be those of the checkpoint; the Trainer "
               "continues with others. Checkpoints of the Trainer are refused. To train further, "
               "give the model or the checkpoint as model_name_or_path."),

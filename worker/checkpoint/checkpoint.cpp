@@ -217,13 +217,15 @@ ValidCheckpoint latest_valid_checkpoint(const fs::path& output_dir) {
   }
 }
 
-std::vector<fs::path> prune(const OutputWriter& output, int keep, std::int64_t best_step) {
+std::vector<fs::path> prune(const OutputWriter& output, int keep, std::int64_t best_step,
+                            std::int64_t last_step) {
   std::vector<fs::path> removed;
   if (keep <= 0) return removed;
   const fs::path best = output.directory() / checkpoint_name(best_step);
   int complete = 0;
   bool best_seen = best_step == 0 || !is_complete(best);
   for (const fs::path& path : list_checkpoints(output.directory())) {
+    if (step_of(path.filename()) > last_step) continue;
     if (path == best) {
       best_seen = true;
       complete += complete < keep ? 1 : 0;

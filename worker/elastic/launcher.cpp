@@ -66,6 +66,14 @@ int processes(const GetVariable& environment, const char* name) {
   return integer_in(environment(name), 0, 1 << 30).value_or(0);
 }
 
+// Slurm's ids have up to 64 bits; the step of an interactive shell is 4294967290. The name of the key
+// file contains the id.
+std::string slurm_id(const std::string& id) {
+  const bool is_number =
+      !id.empty() && id.size() <= 20 && id.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? id : "0";
+}
+
 }  // namespace
 
 std::optional<LaunchedProcess> detect_launcher(const GetVariable& environment) {
@@ -120,9 +128,8 @@ std::optional<LaunchedProcess> detect_launcher(const GetVariable& environment) {
   }
   process.job = environment(env::kSlurmJobId).empty()
                     ? fmt::format("launch-{}", getppid())
-                    : fmt::format("slurm-{}-{}",
-                                  optional_integer(environment, env::kSlurmJobId, 0, 1 << 30, 0),
-                                  optional_integer(environment, env::kSlurmStepId, 0, 1 << 30, 0));
+                    : fmt::format("slurm-{}-{}", slurm_id(environment(env::kSlurmJobId)),
+                                  slurm_id(environment(env::kSlurmStepId)));
   return process;
 }
 

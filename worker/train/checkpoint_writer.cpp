@@ -79,7 +79,8 @@ CheckpointOutcome CheckpointWriter::write(CheckpointRequest request) {
   outcome.total = outcome.stall = monotonic_now() - request.begin;
   if (outcome.failure) return outcome;
   try {
-    outcome.removed = checkpoint::prune(request.output, request.keep, request.best_step);
+    outcome.removed =
+        checkpoint::prune(request.output, request.keep, request.best_step, outcome.step);
   } catch (const Failure& failure) {
     outcome.prune_failure = failure;
   } catch (const std::exception& error) {

@@ -179,6 +179,15 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     return data;
   };
   job.fingerprint = fingerprint(job.settings);
+  // The shapes are checked with the weights.
+  job.fingerprint["model_config"] = {
+      {"num_attention_heads", encoder.num_attention_heads},
+      {"layer_norm_eps", encoder.layer_norm_eps},
+      {"hidden_dropout_prob", encoder.hidden_dropout_prob},
+      {"attention_probs_dropout_prob", encoder.attention_probs_dropout_prob},
+      {"classifier_dropout", encoder.classifier_dropout},
+      {"qa_dropout", encoder.qa_dropout},
+      {"initializer_range", encoder.initializer_range}};
   if (settings.do_train) {
     const tasks::DataPart part{tasks::Split::kTrain};
     const tasks::ReadOptions options = read_options(settings.max_train_samples);
@@ -189,6 +198,10 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     job.fingerprint["train_data"] = job.train_data.digest();
     job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),
                                  settings.global_batch);
+    if (settings.dataloader_drop_last) {
+      job.fingerprint["examples_per_epoch"] = examples_per_epoch(
+          settings, static_cast<std::int64_t>(job.train_data.size()), settings.global_batch);
+    }
     if (job.schedule.steps_per_epoch == 0) {
       throw Failure(ExitCode::kUsage,
                     fmt::format("--dataloader_drop_last: found {} training examples, expected at "

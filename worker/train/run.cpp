@@ -201,7 +201,10 @@ class TrainingRun {
       } catch (const Failure& failure) {
         end_epoch(true);
         throw_if_stopped();
-        if (!ends_epoch(failure.code()) || session_.has_single_epoch()) throw;
+        if (!ends_epoch(failure.code()) || session_.has_single_epoch()) {
+          if (failure.code() != ExitCode::kDiverged) save_outside_of_epochs();
+          throw;
+        }
         log_.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
       }
       throw_if_stopped();
@@ -225,7 +228,7 @@ class TrainingRun {
     } catch (const Failure& failure) {
       // No epoch could form, or a signal ends the wait for one.
       if (session_.stopped()) throw_if_stopped();
-      if (failure.code() == ExitCode::kPeerLost) save_outside_of_epochs();
+      save_outside_of_epochs();
       throw;
     }
   }
@@ -492,9 +495,17 @@ class TrainingRun {
   }
 
   void retry_output(const std::function<void()>& write) {
-    write_with_retry(write,
-                     {.wait = [&](Duration delay) { return session_.sleep(delay); },
-                      .warn = [&](const std::string& message) { log_.warn("{}", message); }});
+    const auto wait = [&](Duration delay) {
+      if (session_.sleep(delay)) return true;
+      // The next epoch writes again, so it must not end this process.
+      if (session_.epoch_ended() && !session_.stopped()) {
+        throw Failure(ExitCode::kPeerLost, session_.reason());
+      }
+      return false;
+    };
+    write_with_retry(write, {.wait = wait, .warn = [&](const std::string& message) {
+                               log_.warn("{}", message);
+                             }});
   }
 
   void log_start(int world) {

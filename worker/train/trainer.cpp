@@ -330,7 +330,7 @@ class TypedTrainer final : public Trainer {
     meter.restart(begin);
     for (bool stop = false;;) {
       finish_step(mesh, hooks, meter);
-      if (state_.step() == job_.schedule.total_steps) return Outcome::kComplete;
+      if (state_.step() >= job_.schedule.total_steps) return Outcome::kComplete;
       if (stop) return Outcome::kStopped;
       state_.begin_step();
       const StepReport report =

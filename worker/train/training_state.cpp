@@ -313,6 +313,7 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
     loaded = has_memory ? load_newer_checkpoint(from) : load_checkpoint(from);
   }
   if (loaded) {
+    complete_ = false;  // until the others have it too and the weights are packed
     count_lost_steps(from);
     evaluated_step_ = has_evaluation_of_step(state_) ? state_.global_step : 0;
     moments_unused_ = best_model_loaded_ = false;

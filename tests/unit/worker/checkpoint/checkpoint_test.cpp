@@ -378,6 +378,15 @@ TEST_F(CheckpointTest, PruneKeepsTheBest) {
   EXPECT_THAT(prune(writer_, 1, 99), ElementsAre(output_ / "checkpoint-5")) << "was not written";
 }
 
+// A training that could not resume from a damaged checkpoint writes older ones.
+TEST_F(CheckpointTest, PruneKeepsWhatWasJustWrittenBesideLaterCheckpoints) {
+  for (const std::int64_t step : {1, 2, 3, 30}) write(step);
+  flip_bit(output_ / "checkpoint-30/trainer_state.json", 5);
+  EXPECT_THAT(prune(writer_, 1, 0, 3),
+              ElementsAre(output_ / "checkpoint-1", output_ / "checkpoint-2"));
+  EXPECT_EQ(latest_valid_checkpoint(output_).path, output_ / "checkpoint-3");
+}
+
 TEST_F(CheckpointTest, KeepsTheBestEvaluation) {
   Model model(1);
   CheckpointContent content;

@@ -78,6 +78,11 @@ TEST(Launcher, ReadsSlurmsVariables) {
   EXPECT_EQ(none->space, KeyValueSpace::kNone);
   EXPECT_EQ(none->launcher, "srun");
   EXPECT_EQ(none->job, "slurm-77-3");
+  Variables interactive = slurm;
+  interactive["SLURM_STEP_ID"] = "4294967290";  // of a shell that salloc starts
+  EXPECT_EQ(detect(interactive)->job, "slurm-77-4294967290");
+  interactive["SLURM_STEP_ID"] = "../3";
+  EXPECT_EQ(detect(interactive)->job, "slurm-77-0");
 
   Variables pmix = slurm;
   pmix["PMIX_NAMESPACE"] = "slurm.pmix.77.3";

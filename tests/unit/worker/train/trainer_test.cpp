@@ -175,6 +175,34 @@ TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
                     HasSubstr("expected 0")));
 }
 
+TEST_F(TrainerTest, IsAnotherJobIfTheModelsConfigurationChanges) {
+  const auto fingerprint_now = [&] { return load_job(settings_of({}), "uid-1").fingerprint; };
+  const nlohmann::json before = fingerprint_now();
+  EXPECT_EQ(fingerprint_now(), before);
+  const fs::path path = model_ / "config.json";
+  nlohmann::json config = nlohmann::json::parse(testing::read_text(path));
+  config["num_attention_heads"] = 2 * config.at("num_attention_heads").get<int>();
+  std::ofstream(path) << config.dump();
+  EXPECT_NE(fingerprint_now(), before);
+}
+
+// Both have batches of 4, of which the first splits 6 examples into micro-batches of 2.
+TEST_F(TrainerTest, IsAnotherJobIfADroppedBatchHasAnotherSize) {
+  const nlohmann::json rows = golden_.at("rows");
+  golden_.at("rows").insert(golden_.at("rows").end(), rows.begin(), rows.end());
+  write_rows([](const nlohmann::json& row) { return row; });
+  const auto fingerprint_of = [&](std::vector<std::string> flags) {
+    flags.emplace_back("--max_train_samples=6");
+    return load_job(settings_of(flags), "uid-1").fingerprint;
+  };
+  const std::vector<std::string> halves = {"--per_device_train_batch_size=2",
+                                           "--gradient_accumulation_steps=2"};
+  EXPECT_EQ(fingerprint_of(halves), fingerprint_of({}));
+  std::vector<std::string> dropped = halves;
+  dropped.emplace_back("--dataloader_drop_last");
+  EXPECT_NE(fingerprint_of(dropped), fingerprint_of({"--dataloader_drop_last"}));
+}
+
 // The model has 64 positions.
 TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
   write_rows([](nlohmann::json row) {
