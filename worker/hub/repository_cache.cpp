@@ -78,6 +78,7 @@ std::vector<std::string> RepositoryCache::commits() const {
   }
   std::ranges::sort(found, std::greater<>());
   std::vector<std::string> commits;
+  commits.reserve(found.size());
   for (auto& [time, name] : found) commits.push_back(std::move(name));
   return commits;
 }
