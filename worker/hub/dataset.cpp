@@ -122,7 +122,7 @@ DatasetFiles download_dataset(const DatasetRequest& request, const HubOptions& o
     if (holds_all(cache)) return parquet_files(found, cache.snapshot(listing.commit));
   }
   const RepositoryCache cache(options.cache_dir, repository);
-  cache.begin(listing.commit);
+  cache.begin(listing.commit, found.config);
   for (const auto& [split, files] : found.splits) {
     for (const std::string& file : files) {
       if (cache.find(listing.commit, file) == Presence::kPresent) continue;
@@ -136,8 +136,9 @@ DatasetFiles download_dataset(const DatasetRequest& request, const HubOptions& o
       download_file(cache, remote, file, client, options);
     }
   }
+  cache.finish(listing.commit, found.config);
   // Last: a run without network trusts the ref.
-  cache.finish(request.revision, listing.commit);
+  cache.set_commit(request.revision, listing.commit);
   return parquet_files(found, cache.snapshot(listing.commit));
 }
 
@@ -152,8 +153,10 @@ std::optional<DatasetFiles> find_cached(const DatasetRequest& request, const Hub
       std::ranges::move(cache.commits(), std::back_inserter(commits));
     for (const std::string& commit : commits) {
       try {
-        return parquet_files(find_parquet_splits(cache.files(commit), request.config, name),
-                             cache.snapshot(commit));
+        const ParquetSplits found = find_parquet_splits(cache.files(commit), request.config, name);
+        // The ref may be from the download of another configuration.
+        if (!cache.is_partial(commit, found.config))
+          return parquet_files(found, cache.snapshot(commit));
       } catch (const Failure&) {
         continue;
       }

@@ -73,8 +73,7 @@ std::vector<std::string> RepositoryCache::commits() const {
   for (fs::directory_iterator entry(folder_ / "snapshots", ignored), end; entry != end;
        entry.increment(ignored)) {
     const std::string name = entry->path().filename();
-    if (is_commit(name) && !is_there(incomplete_marker(name)))
-      found.emplace_back(fs::last_write_time(entry->path(), ignored), name);
+    if (is_commit(name)) found.emplace_back(fs::last_write_time(entry->path(), ignored), name);
   }
   std::ranges::sort(found, std::greater<>());
   std::vector<std::string> commits;
@@ -134,20 +133,23 @@ void RepositoryCache::mark_absent(const std::string& commit, const std::string& 
   static_cast<void>(write_new_file(path, ""));
 }
 
-fs::path RepositoryCache::incomplete_marker(const std::string& commit) const {
-  return folder_ / ".incomplete" / commit;
+fs::path RepositoryCache::partial_marker(const std::string& commit, const std::string& part) const {
+  return folder_ / ".incomplete" / commit / part;
 }
 
-void RepositoryCache::begin(const std::string& commit) const {
-  const fs::path path = incomplete_marker(commit);
+void RepositoryCache::begin(const std::string& commit, const std::string& part) const {
+  const fs::path path = partial_marker(commit, part);
   make_directories(path.parent_path());
   write_file_atomically(path, "").or_throw();
 }
 
-void RepositoryCache::finish(const std::string& revision, const std::string& commit) const {
-  set_commit(revision, commit);
+void RepositoryCache::finish(const std::string& commit, const std::string& part) const {
   std::error_code ignored;
-  fs::remove(incomplete_marker(commit), ignored);
+  fs::remove(partial_marker(commit, part), ignored);
+}
+
+bool RepositoryCache::is_partial(const std::string& commit, const std::string& part) const {
+  return is_there(partial_marker(commit, part));
 }
 
 void RepositoryCache::set_commit(const std::string& revision, const std::string& commit) const {

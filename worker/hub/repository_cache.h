@@ -4,7 +4,7 @@
 //                          /snapshots/COMMIT/FILE     symbolic links to blobs
 //                          /blobs/ETAG                contents; ETAG.incomplete: a partial download
 //                          /.no_exist/COMMIT/FILE     empty: the commit has no such file
-//                          /.incomplete/COMMIT        empty: a download of several files has begun
+//                          /.incomplete/COMMIT/PART   empty: a download of several files has begun
 //   CACHE/.locks/models--ORG--NAME/ETAG.lock
 //
 // Reading writes nothing, so the cache may be read-only. Writes fail with output_error_code().
@@ -30,7 +30,7 @@ class RepositoryCache {
 
   // The commit of a revision: the revision itself if it is a commit, else the content of its ref.
   std::optional<std::string> commit_of(const std::string& revision) const;
-  // The commits with a snapshot, the latest first; not those whose download has not ended.
+  // The commits with a snapshot, the latest first.
   std::vector<std::string> commits() const;
   // The files of a snapshot as paths relative to it, sorted.
   std::vector<std::string> files(const std::string& commit) const;
@@ -50,15 +50,16 @@ class RepositoryCache {
   void link(const std::string& commit, const std::string& file, const std::string& etag) const;
   // Ignores errors: a missing marker only costs a request.
   void mark_absent(const std::string& commit, const std::string& file) const;
-  // Before the first of several files of a commit, and after the last.
-  void begin(const std::string& commit) const;
-  // Also makes the commit that of the revision, unless it has this ref or is this commit.
-  void finish(const std::string& revision, const std::string& commit) const;
+  // Around the download of several files of a commit, which have the name `part`, such as a
+  // configuration. is_partial(): it has begun and not ended.
+  void begin(const std::string& commit, const std::string& part) const;
+  void finish(const std::string& commit, const std::string& part) const;
+  bool is_partial(const std::string& commit, const std::string& part) const;
   // Does nothing if the ref has this content or the revision is the commit.
   void set_commit(const std::string& revision, const std::string& commit) const;
 
  private:
-  std::filesystem::path incomplete_marker(const std::string& commit) const;
+  std::filesystem::path partial_marker(const std::string& commit, const std::string& part) const;
 
   Repository repository_;
   std::filesystem::path cache_dir_, folder_;

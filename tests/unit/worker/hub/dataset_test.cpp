@@ -197,6 +197,17 @@ TEST_F(Dataset, WhoseDownloadEndsHalfwayIsNotInTheCache) {
   EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
 }
 
+TEST_F(Dataset, AConfigurationMayBeInTheCacheAndAnotherHalfOfIt) {
+  add_glue();
+  const DatasetFiles mrpc = resolve("nyu-mll/glue", "mrpc");
+  server_.add_fault(
+      {.kind = Fault::kStatus, .target = "mnli/validation", .times = 5, .status = 503});
+  EXPECT_EQ(failure_of([&] { resolve("nyu-mll/glue", "mnli"); }).code, ExitCode::kHubUnavailable);
+  options_.datasets_offline = true;
+  EXPECT_EQ(failure_of([&] { resolve("nyu-mll/glue", "mnli"); }).code, ExitCode::kData);
+  EXPECT_EQ(resolve("nyu-mll/glue", "mrpc").splits, mrpc.splits);
+}
+
 TEST_F(Dataset, OfTheHubThatIsNotThereIsAnError) {
   const Error unknown = failure_of([&] { resolve("no-such/data"); });
   EXPECT_EQ(unknown.code, ExitCode::kData);
