@@ -130,4 +130,15 @@ Result<Socket> Listener::try_accept() {
   }
 }
 
+Status Listener::accept_some(const std::function<void(Socket)>& accepted) {
+  constexpr int kMost = 64;
+  for (int i = 0; i < kMost; ++i) {
+    Result<Socket> socket = try_accept();
+    if (!socket.ok()) return socket.error();
+    if (!socket->connected()) break;
+    accepted(std::move(socket).value());
+  }
+  return {};
+}
+
 }  // namespace tilewright::net

@@ -1,6 +1,8 @@
 // Opens TCP connections: connect_to() on the client, Listener on the server.
 #pragma once
 
+#include <functional>
+
 #include "common/net/socket.h"
 
 namespace tilewright::net {
@@ -10,10 +12,6 @@ enum class Retry { kNo, kUntilDeadline };
 // Resolves and connects. kUntilDeadline retries (after 10 ms, doubling to 500 ms) while the peer
 // refuses or its name does not resolve.
 Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo);
-
-// Connections that a server accepts before it serves the others, so that a flood of them does not
-// stop those that are open.
-inline constexpr int kMaxAccepts = 64;
 
 class Listener {
  public:
@@ -26,6 +24,9 @@ class Listener {
   int fd() const { return fd_.get(); }
   // Returns a Socket that is not connected if no connection is pending.
   Result<Socket> try_accept();
+  // Calls accepted(socket) for the connections that are pending, but only for the first of a flood, so
+  // that a server that calls it again can serve the others in between.
+  Status accept_some(const std::function<void(Socket)>& accepted);
 
  private:
   FileDescriptor fd_;

@@ -108,20 +108,15 @@ void HttpServer::run() {
 }
 
 void HttpServer::accept_some() {
-  for (int i = 0; i < kMaxAccepts; ++i) {
-    Result<Socket> socket = listener_.try_accept();
-    if (!socket) {
-      drop_oldest();
-      accept_after_ = monotonic_now() + kAcceptPause;
-      return;
-    }
-    if (!socket->connected()) return;
+  const Status status = listener_.accept_some([this](Socket socket) {
     if (connections_.size() >= limits_.max_connections) drop_oldest();
-    connections_.push_back(
-        {std::move(socket).value(), "", "", monotonic_now() + limits_.request_timeout});
+    connections_.push_back({std::move(socket), "", "", monotonic_now() + limits_.request_timeout});
     // The request has usually arrived with the connection.
     if (!advance(connections_.back())) connections_.pop_back();
-  }
+  });
+  if (status.ok()) return;
+  drop_oldest();
+  accept_after_ = monotonic_now() + kAcceptPause;
 }
 
 void HttpServer::drop_oldest() {

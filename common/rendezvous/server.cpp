@@ -82,6 +82,7 @@ class Server::Impl {
   // Of a connection that has not joined: for the proof, then for the join.
   MonotonicTime join_deadline(const Connection& connection) const;
   void accept_some();
+  void add_connection(net::Socket socket);
   // Adds a new connection to the unauthenticated ones, possibly in place of the oldest.
   void add_unauthenticated(ConnectionId id, const std::string& peer);
   void watch_listener(std::uint32_t events);
@@ -396,27 +397,26 @@ void Server::Impl::watch_listener(std::uint32_t events) {
 }
 
 void Server::Impl::accept_some() {
-  for (int i = 0; i < net::kMaxAccepts; ++i) {
-    Result<net::Socket> socket = listener_.try_accept();
-    if (!socket.ok()) {
-      log_->warn("rendezvous: {}", socket.error().message);
-      resume_accept_at_ = now_ + kAcceptPause;
-      watch_listener(0);
-      return;
-    }
-    if (!socket->connected()) return;
-    if (connections_.size() >= options_.limits.connections) {
-      rejections_.add(Rejection::kConnections, "", socket->peer(),
-                      fmt::format("all {} connections are in use", connections_.size()), now_);
-      continue;
-    }
-    const ConnectionId id = next_id_++;
-    const auto [at, added] = connections_.try_emplace(
-        id, std::move(socket).value(), now_,
-        [this](std::string_view identity) { return find_tls_key(identity); });
-    loop_.watch(id, at->second.fd(), at->second.events());
-    add_unauthenticated(id, at->second.peer());
+  const Status status =
+      listener_.accept_some([this](net::Socket socket) { add_connection(std::move(socket)); });
+  if (status.ok()) return;
+  log_->warn("rendezvous: {}", status.error().message);
+  resume_accept_at_ = now_ + kAcceptPause;
+  watch_listener(0);
+}
+
+void Server::Impl::add_connection(net::Socket socket) {
+  if (connections_.size() >= options_.limits.connections) {
+    rejections_.add(Rejection::kConnections, "", socket.peer(),
+                    fmt::format("all {} connections are in use", connections_.size()), now_);
+    return;
   }
+  const ConnectionId id = next_id_++;
+  const auto [at, added] = connections_.try_emplace(
+      id, std::move(socket), now_,
+      [this](std::string_view identity) { return find_tls_key(identity); });
+  loop_.watch(id, at->second.fd(), at->second.events());
+  add_unauthenticated(id, at->second.peer());
 }
 
 void Server::Impl::add_unauthenticated(ConnectionId id, const std::string& peer) {

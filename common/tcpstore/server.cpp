@@ -76,6 +76,7 @@ class Server::Impl {
   MonotonicTime next_wake() const;
   void serve_deadlines();
   void accept_some();
+  void add_client(net::Socket socket);
   void watch_listener(std::uint32_t events);
   // Sets the events of epoll(7) for the client's state.
   void watch(ConnectionId id, const Client& client);
@@ -236,28 +237,27 @@ void Server::Impl::watch(ConnectionId id, const Client& client) {
 }
 
 void Server::Impl::accept_some() {
-  for (int i = 0; i < net::kMaxAccepts; ++i) {
-    Result<net::Socket> socket = listener_.try_accept();
-    if (!socket.ok()) {
-      log_->warn("tcpstore: {}", socket.error().message);
-      resume_accept_at_ = now_ + kAcceptPause;
-      watch_listener(0);
-      return;
-    }
-    if (!socket->connected()) return;
-    auto address = net::parse_address(socket->peer());
-    if (!address.ok()) continue;  // it has disconnected
-    if (clients_.size() >= options_.limits.connections) {
-      rejections_.add(Rejection::kConnections, "", socket->peer(),
-                      fmt::format("all {} connections are in use", clients_.size()), now_);
-      continue;
-    }
-    const ConnectionId id = next_id_++;
-    const auto [at, added] = clients_.try_emplace(
-        id, Client{Connection(std::move(socket).value(), std::move(address).value(), now_)});
-    loop_.watch(id, at->second.connection.fd(), events_of(at->second));
-    if (!admit(id)) hold(id);
+  const Status status =
+      listener_.accept_some([this](net::Socket socket) { add_client(std::move(socket)); });
+  if (status.ok()) return;
+  log_->warn("tcpstore: {}", status.error().message);
+  resume_accept_at_ = now_ + kAcceptPause;
+  watch_listener(0);
+}
+
+void Server::Impl::add_client(net::Socket socket) {
+  auto address = net::parse_address(socket.peer());
+  if (!address.ok()) return;  // it has disconnected
+  if (clients_.size() >= options_.limits.connections) {
+    rejections_.add(Rejection::kConnections, "", socket.peer(),
+                    fmt::format("all {} connections are in use", clients_.size()), now_);
+    return;
   }
+  const ConnectionId id = next_id_++;
+  const auto [at, added] = clients_.try_emplace(
+      id, Client{Connection(std::move(socket), std::move(address).value(), now_)});
+  loop_.watch(id, at->second.connection.fd(), events_of(at->second));
+  if (!admit(id)) hold(id);
 }
 
 bool Server::Impl::admit(ConnectionId id) {

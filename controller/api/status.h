@@ -147,7 +147,7 @@ struct TrainJobStatus {
   RestartCounts restarts;
   std::vector<Condition> conditions;
   std::vector<FailureRecord> failures;         // oldest first, at most kFailureHistoryLength
-  std::vector<FailingWorker> failing_workers;  // by index
+  std::vector<FailingWorker> failing_workers;  // each index once
   // UIDs of terminated pods that the operator has handled (`restarts`) and that may still exist.
   std::vector<std::string> counted_pods;
   std::optional<Progress> progress;

@@ -157,7 +157,7 @@ void append_failure(api::TrainJobStatus& status, FailureRecord record) {
     status.failures.erase(status.failures.begin());
 }
 
-bool waits(const JobState& state, const api::FailingWorker& failing) {
+bool still_waits(const JobState& state, const api::FailingWorker& failing) {
   return failing.waits_generation != 0 &&
          failing.waits_generation == state.observed.job.metadata.generation;
 }
@@ -165,8 +165,8 @@ bool waits(const JobState& state, const api::FailingWorker& failing) {
 void count_failure(const JobState& state, api::TrainJobStatus& status, const FailureRecord& record,
                    bool waits_for_change) {
   auto& all = status.failing_workers;
-  auto entry = std::ranges::lower_bound(all, record.index, {}, &api::FailingWorker::index);
-  if (entry == all.end() || entry->index != record.index) {
+  auto entry = std::ranges::find(all, record.index, &api::FailingWorker::index);
+  if (entry == all.end()) {
     entry = all.insert(entry, api::FailingWorker{});
     entry->index = record.index;
   }
@@ -185,7 +185,7 @@ void forget_old_failures(const JobState& state, api::TrainJobStatus& status) {
     const bool recent =
         failing.last_failure && state.now - *failing.last_failure <= kBackoffResetAfter;
     const bool has_progressed = !failing.out_of_memory_step || step > *failing.out_of_memory_step;
-    return !recent && has_progressed && !waits(state, failing);
+    return !recent && has_progressed && !still_waits(state, failing);
   });
 }
 
@@ -238,7 +238,9 @@ Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
   for (int index = 0; index < state.sizes.desired; ++index) {
     restarts.not_before[index] = restart_time(status, index);
     const api::FailingWorker* failing = find_failing_worker(status, index);
-    if (failing != nullptr && waits(state, *failing)) restarts.waits_for_spec_change.insert(index);
+    if (failing != nullptr && still_waits(state, *failing)) {
+      restarts.waits_for_spec_change.insert(index);
+    }
   }
   return restarts;
 }

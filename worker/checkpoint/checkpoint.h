@@ -63,8 +63,8 @@ ValidCheckpoint latest_valid_checkpoint(const std::filesystem::path& output_dir)
 // Keeps the `keep` newest complete checkpoints (0: all) and removes older ones, oldest first.
 // `best_step`: the checkpoint of this step is kept too, and counts, but the newest is always kept.
 // `last_step`: of the newest checkpoint. Those of later steps neither count nor are removed: the
-// training could not resume from them. Returns the removed ones. Keeps directories without checksums.json, which another program
-// wrote. The Failures of write_checkpoint().
+// training could not resume from them. Returns the removed ones. Keeps directories without
+// checksums.json, which another program wrote. The Failures of write_checkpoint().
 std::vector<std::filesystem::path> prune(const OutputWriter& output, int keep,
                                          std::int64_t best_step = 0,
                                          std::int64_t last_step = INT64_MAX);

@@ -12,7 +12,7 @@
 
 namespace tilewright::columnar {
 
-// Reads the selected columns, see Selection. Throws Failure(kData) that names the file and the column.
+// Reads the selected columns. Throws Failure(kData) that names the file and the column.
 Table read_arrow_stream(const std::filesystem::path& path, const Selection& selection = {});
 
 // The same for the content of a file; `path` is for messages.

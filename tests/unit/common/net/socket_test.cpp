@@ -210,6 +210,23 @@ TEST(Listener, TryAcceptDoesNotBlock) {
   EXPECT_FALSE(listener.try_accept().value().connected());
 }
 
+TEST(Listener, AcceptsAFloodInParts) {
+  Listener listener = Listener::bind({"127.0.0.1", 0}).or_throw();
+  std::vector<Socket> clients, accepted;
+  for (int i = 0; i < 100; ++i) {
+    clients.push_back(
+        connect_to(listener.local_address(), within(std::chrono::seconds(5))).or_throw());
+  }
+  const auto accept = [&] {
+    accepted.clear();
+    EXPECT_TRUE(listener.accept_some([&](Socket one) { accepted.push_back(std::move(one)); }).ok());
+    return accepted.size();
+  };
+  EXPECT_EQ(accept(), 64U);
+  EXPECT_EQ(accept(), 36U);
+  EXPECT_EQ(accept(), 0U);
+}
+
 TEST(Listener, ListensOnIpv6WhenAvailable) {
   auto listener = Listener::bind({"::1", 0});
   if (!listener.ok()) GTEST_SKIP() << listener.error().message;
