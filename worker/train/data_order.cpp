@@ -26,8 +26,9 @@ DataOrder::DataOrder(DataOrderOptions options)
 // the rejection step, which leaves a bias below i * 2^-32.
 void DataOrder::shuffle(std::int64_t epoch) {
   std::iota(order_.begin(), order_.end(), 0);
-  runtime::SplitMix64 random(options_.seed * runtime::SplitMix64::kStep +
-                             static_cast<std::uint64_t>(epoch) + 1);
+  // Seeds are mixed first: as states, neighbouring seeds would give the same stream, shifted.
+  runtime::SplitMix64 random(runtime::SplitMix64::nth(options_.seed, 1) +
+                             static_cast<std::uint64_t>(epoch));
   for (std::size_t i = order_.size(); i > 1; --i) {
     std::swap(order_[i - 1], order_[(random.next() >> 32) * i >> 32]);
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <utility>
 #include <vector>
@@ -60,6 +61,27 @@ TEST(DataOrder, DiffersFromSeedToSeedAndEpochToEpoch) {
   DataOrder b = make_order(1000, 1000, 2);
   EXPECT_NE(batch(a, 0), batch(b, 0));
   EXPECT_NE(batch(a, 0), batch(a, 1));
+}
+
+// The orders of two seeds may not be the same stream of random numbers, shifted by a few places: in
+// independent orders, 5 of 1000 examples are within 2 of the other order's example.
+TEST(DataOrder, NeighbouringSeedsAreIndependent) {
+  for (const std::uint64_t seed : {0u, 1u, 42u}) {
+    for (const int distance : {1, 2, 3}) {
+      DataOrder a = make_order(1000, 1000, seed);
+      DataOrder b = make_order(1000, 1000, seed + static_cast<std::uint64_t>(distance));
+      const auto order_a = batch(a, 0);
+      const auto order_b = batch(b, 0);
+      for (std::size_t shift = 0; shift <= 8; ++shift) {
+        int close = 0;
+        for (std::size_t i = 4; i < order_a.size() - 4; ++i) {
+          if (std::abs(order_a[i] - order_b[i + shift - 4]) <= 2) ++close;
+        }
+        EXPECT_LT(close, 30) << "seed " << seed << " + " << distance << ", shift " << shift
+                             << " - 4";
+      }
+    }
+  }
 }
 
 TEST(DataOrder, LeavesOutTheLastExamplesOfEachEpoch) {
