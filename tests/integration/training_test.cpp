@@ -2,6 +2,7 @@
 // and threads, and after any crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -339,6 +340,40 @@ TEST_F(Evaluation, OfSeveralProcessesLeavesACheckpointWhenAllAreTerminated) {
   EXPECT_EQ(digest(), reference);
 }
 
+// Whether an evaluation has a figure for the questions with answers depends on its data.
+TEST_F(Evaluation, WithoutTheMetricLeavesACheckpoint) {
+  const auto write = [&](const char* name, const std::string& rest_of_question) {
+    std::ofstream(folder() / name)
+        << R"({"data": [{"paragraphs": [{"context": "The tower is in Paris.", "qas": [)"
+        << R"({"id": "1", "question": "Where is the tower?", )" << rest_of_question << "}]}]}]}";
+    return (folder() / name).string();
+  };
+  const std::vector<std::string> train = {
+      "train",
+      "--model_name_or_path=" + testing::model_dir().string(),
+      "--train_file=" +
+          write("train.json", R"("answers": [{"text": "Paris", "answer_start": 16}])"),
+      "--validation_file=" + write("dev.json", R"("answers": [], "is_impossible": true)"),
+      "--version_2_with_negative",
+      "--output_dir=" + (folder() / "out").string(),
+      "--do_train",
+      "--do_eval",
+      "--max_steps=8",
+      "--eval_strategy=steps",
+      "--eval_steps=4",
+      "--metric_for_best_model=HasAns_f1",
+      "--save_strategy=no",
+      "--threads=1"};
+  std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--"};
+  agent.insert(agent.end(), train.begin(), train.end());
+  for (const auto& command : {train, agent}) {
+    fs::remove_all(folder() / "out");
+    EXPECT_EQ(run(command), static_cast<int>(ExitCode::kUsage)) << output_;
+    EXPECT_THAT(output_, ::testing::HasSubstr("--metric_for_best_model: found eval_HasAns_f1"));
+    EXPECT_THAT(checkpoints(), ::testing::ElementsAre("checkpoint-4")) << output_;
+  }
+}
+
 TEST_F(Evaluation, AloneStopsWhenTerminated) {
   train_.push_back("--save_strategy=steps");
   ASSERT_EQ(run(train_), 0) << output_;
@@ -399,44 +434,8 @@ TEST_F(Training, HasTheSameHashUnderUpWhenAWorkerIsKilled) {
   }
 }
 
-// A full disk costs a checkpoint and a minute of waiting, not the training.
-TEST_F(Training, HasTheSameHashWhenTheStorageIsFullForAWhile) {
-  const std::string missing = testing::missing_fuse();
-  if (!missing.empty()) {
-    if (testing::prerequisites_required()) FAIL() << missing;
-    GTEST_SKIP() << missing;
-  }
-  const std::string reference = train_in_one_process("undisturbed", 2);
-  testing::FaultyFileSystem storage;
-  ASSERT_TRUE(storage.mounted());
-  std::vector<std::string> arguments = flags("");
-  arguments.push_back("--output_dir=" + (storage.path() / "out").string());
-  {
-    storage.fail("write", "ENOSPC", "/.checkpoint-4");
-    RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
-    ASSERT_TRUE(running.wait_for_output("checkpoint of step 4 not written"));
-    storage.fail("write", "EIO", "/.model");
-    ASSERT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"));
-    storage.clear();
-    EXPECT_EQ(running.wait(), 0) << running.output();
-    output_ = running.output();
-  }
-  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint of step 4 not written"));
-  EXPECT_THAT(output_, ::testing::HasSubstr("No space left on device; the training continues"));
-  EXPECT_THAT(output_,
-              ::testing::HasSubstr("wrote " + (storage.path() / "out/checkpoint-8").string()));
-  EXPECT_EQ(digest(), reference);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(storage.backing() / "out")) {
-    names.push_back(entry.path().filename());
-  }
-  EXPECT_THAT(names, ::testing::Not(::testing::Contains(::testing::HasSubstr(".tmp-"))));
-  EXPECT_THAT(names, ::testing::Not(::testing::Contains("checkpoint-4")));
-}
-
-// A training on storage that holds the first write of checkpoint-4. The training continues to the
-// next save step.
-class HeldCheckpoint : public Training {
+// Trainings whose output is on storage that fails.
+class FaultyStorage : public Training {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(Training::SetUp());
@@ -447,9 +446,88 @@ class HeldCheckpoint : public Training {
     }
     storage_.emplace();
     ASSERT_TRUE(storage_->mounted());
-    arguments_ = flags("");
-    arguments_.insert(arguments_.end(), {"--output_dir=" + output_dir().string(), "--save_steps=2",
-                                         "--save_total_limit=0", "--logging_steps=1"});
+  }
+  fs::path output_dir() const { return storage_->path() / "out"; }
+  std::vector<std::string> flags_with_storage() const {
+    std::vector<std::string> arguments = flags("");
+    arguments.push_back("--output_dir=" + output_dir().string());
+    return arguments;
+  }
+
+  // The child process that was started with a variable; 0: there is none.
+  static pid_t child_with(pid_t parent, const std::string& variable) {
+    for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent))) {
+      std::ifstream children(thread.path() / "children");
+      for (pid_t child = 0; children >> child;) {
+        std::ifstream variables(fmt::format("/proc/{}/environ", child));
+        for (std::string one; std::getline(variables, one, '\0');) {
+          if (one == variable) return child;
+        }
+      }
+    }
+    return 0;
+  }
+
+  std::optional<testing::FaultyFileSystem> storage_;
+};
+
+// A full disk costs a checkpoint and a minute of waiting, not the training.
+TEST_F(FaultyStorage, IsFullForAWhileAndTheHashIsTheSame) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  const std::vector<std::string> arguments = flags_with_storage();
+  {
+    storage_->fail("write", "ENOSPC", "/.checkpoint-4");
+    RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
+    ASSERT_TRUE(running.wait_for_output("checkpoint of step 4 not written"));
+    storage_->fail("write", "EIO", "/.model");
+    ASSERT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"));
+    storage_->clear();
+    EXPECT_EQ(running.wait(), 0) << running.output();
+    output_ = running.output();
+  }
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint of step 4 not written"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("No space left on device; the training continues"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("wrote " + (output_dir() / "checkpoint-8").string()));
+  EXPECT_EQ(digest(), reference);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(storage_->backing() / "out")) {
+    names.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains(::testing::HasSubstr(".tmp-"))));
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains("checkpoint-4")));
+}
+
+// Rank 0 writes the model again in the next membership epoch.
+TEST_F(FaultyStorage, IsWrittenToAgainAfterTheLossOfAWorker) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};
+  for (const std::string& flag : flags_with_storage()) arguments.push_back(flag);
+  arguments.push_back("--threads=1");
+  storage_->fail("write", "EIO", "/.model");
+  RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
+  ASSERT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"));
+  const pid_t worker = child_with(running.pid(), "LOCAL_RANK=1");
+  ASSERT_GT(worker, 0);
+  kill(worker, SIGKILL);
+  ASSERT_TRUE(running.wait_for_output("membership epoch 2: "));
+  storage_->clear();
+  EXPECT_EQ(running.wait(), 0) << running.output();
+  output_ = running.output();
+  EXPECT_EQ(digest(), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("restart 1 of 3"));
+  EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("restart 2 of 3")));
+}
+
+// A training on storage that holds the first write of checkpoint-4. The training continues to the
+// next save step.
+class HeldCheckpoint : public FaultyStorage {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(FaultyStorage::SetUp());
+    if (IsSkipped()) return;
+    arguments_ = flags_with_storage();
+    arguments_.insert(arguments_.end(),
+                      {"--save_steps=2", "--save_total_limit=0", "--logging_steps=1"});
     reference_ = train_in_one_process("undisturbed", 2);
     storage_->hold("write", "/.checkpoint-4");
     running_.emplace(testing::program("tilewright-worker"), arguments_, folder());
@@ -461,7 +539,6 @@ class HeldCheckpoint : public Training {
   void TearDown() override {
     if (storage_) storage_->release();
   }
-  fs::path output_dir() const { return storage_->path() / "out"; }
   std::vector<std::string> written() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(storage_->backing() / "out")) {
@@ -478,7 +555,6 @@ class HeldCheckpoint : public Training {
     EXPECT_EQ(digest(), reference_);
   }
 
-  std::optional<testing::FaultyFileSystem> storage_;
   std::optional<RunningProgram> running_;
   std::vector<std::string> arguments_;
   std::string reference_;

@@ -185,6 +185,7 @@ class TrainingRun {
       if (!connection) return printed_results_;
       const auto& mesh = connection->mesh;
       epoch_ = mesh->epoch();
+      is_rank0_ = mesh->rank() == 0;
       state_is_kept_ = false;
       use_isa(connection->isa);
       if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
@@ -252,7 +253,8 @@ class TrainingRun {
   bool has_unsaved_step() {
     trainer_->finish_checkpoint(kCheckpointTimeout);
     return settings_.do_train && !settings_.output_dir.empty() && !output_is_complete_ &&
-           trainer_->can_save() && trainer_->step() > trainer_->last_checkpoint_step();
+           trainer_->can_save() && trainer_->step() > 0 &&
+           trainer_->step() > trainer_->last_checkpoint_step();
   }
 
   void save_checkpoint_or_warn(std::uint64_t membership_epoch) {
@@ -276,10 +278,14 @@ class TrainingRun {
     throw Failure(*code, "stopped by a signal");
   }
 
-  // Before this process ends between two membership epochs: perhaps no other worker has the state. Other
-  // workers may do the same; the first one writes.
+  // Before this process ends outside of a membership epoch: perhaps no other worker has the state.
+  // Other workers may do the same; the first one writes. If no other epoch can follow, rank 0 writes.
   void save_outside_of_epochs() {
-    if (!has_unsaved_step() || state_is_kept_ || epoch_ == 0 || session_.has_single_epoch()) return;
+    if (state_is_kept_ || !has_unsaved_step()) return;
+    if (session_.has_single_epoch()) {
+      if (is_rank0_) save_checkpoint_or_warn(epoch_);
+      return;
+    }
     // A later epoch, if there is one, has its own rank 0 with this state.
     const std::uint64_t next_epoch = epoch_ + 1;
     try {
@@ -419,12 +425,9 @@ class TrainingRun {
       }
     }
     if (all_leave) {
-      trainer_->finish_checkpoint(kCheckpointTimeout);
+      if (has_unsaved_step() && mesh.rank() == 0) trainer_->save_checkpoint(mesh.epoch());
     } else if (leaves) {
       trainer_->finish_checkpoint_of_epoch();
-    }
-    if (all_leave && mesh.rank() == 0 && trainer_->step() > trainer_->last_checkpoint_step()) {
-      trainer_->save_checkpoint(mesh.epoch());
     }
     state_is_kept_ = all_leave || leaves;
   }
@@ -660,6 +663,7 @@ class TrainingRun {
   bool start_logged_ = false;
   EpochLimit epoch_limit_;
   std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
+  bool is_rank0_ = false;                      // in it
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
   bool broken_ = false;                        // the last membership epoch ended with a failure
   bool state_is_kept_ = false;                 // by other workers or in a checkpoint

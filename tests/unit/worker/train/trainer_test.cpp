@@ -432,6 +432,29 @@ TEST_F(MemoryTest, AStateReceivedInPartIsNone) {
   EXPECT_LE(c->trainer->recovery_counts().steps_lost, 1);
 }
 
+// Rank 0 has read a newer checkpoint and loses the others before they have it.
+TEST_F(MemoryTest, ACheckpointThatHasNotReachedTheOthersIsNoState) {
+  const std::vector<float> expected = undisturbed();
+  const auto writer = make_worker(), a = make_worker(), b = make_worker();
+  collectives::expect_no_errors(run_epoch({writer.get()}, 4));
+  writer->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+  writer->trainer->save_checkpoint(1);
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  const std::vector<elastic::StateReport> reports(2, {"settings", a->trainer->position(), -1});
+  const std::vector<std::string> errors = collectives::run_ranks(2, [&](collectives::Mesh& mesh) {
+    Worker& worker = mesh.rank() == 0 ? *a : *b;
+    worker.trainer->begin_epoch(mesh);
+    mesh.abort("a worker was lost");
+    worker.trainer->restore(mesh, {true, 4, elastic::agree_on_state(reports, 4), true});
+  });
+  EXPECT_THAT(errors, ::testing::Each(HasSubstr("a worker was lost")));
+  EXPECT_EQ(a->trainer->step(), 4);
+  EXPECT_FALSE(a->trainer->position().complete());
+  EXPECT_EQ(b->trainer->position(), (elastic::TrainingPosition{2, 0}));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 6));
+  EXPECT_TRUE(weights(*a) == expected);
+}
+
 // Also if it is asked for while a step runs, which then is the last one.
 TEST_F(MemoryTest, StopsAfterTheStepInWhichItIsAsked) {
   const auto one = make_worker();
