@@ -33,17 +33,20 @@ CURVES = ("tilewright_fp32", "tilewright_bf16", "pytorch_fp32", "pytorch_bf16")
 REFERENCE = "pytorch_fp32"
 
 
+def split_mix(seed, n):
+    """The n-th number of SplitMix64(seed)."""
+    z = (seed + n * 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
 def shuffled(examples, seed, epoch):
     """Example order of an epoch as in worker/train/data_order.cpp: Fisher-Yates with SplitMix64."""
-    state = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & MASK
+    state = (split_mix(seed, 1) + epoch) & MASK
     order = list(range(examples))
-    for i in range(examples, 1, -1):
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        z ^= z >> 31
-        j = ((z >> 32) * i) >> 32
+    for n, i in enumerate(range(examples, 1, -1), start=1):
+        j = ((split_mix(state, n) >> 32) * i) >> 32
         order[i - 1], order[j] = order[j], order[i - 1]
     return order
 

@@ -48,6 +48,9 @@ inline constexpr Variable kVariables[] = {
      "`--virtual_shards` of a PyTorchJob's pods."},
     {"TILEWRIGHT_MISSING_PRELOADS", "tilewright-worker", "the launcher of the worker image", "",
      "Entries of LD_PRELOAD that do not exist and were removed."},
+    {"TILEWRIGHT_JOIN_TIMEOUT", "tilewright-worker", "agent", "600",
+     "Seconds that the worker waits for a membership epoch while none is running; "
+     "`join_timeout` of `--rdzv_conf`."},
     {"TILEWRIGHT_TRANSPORT_ADDRESS", "tilewright-worker", "agent", "",
      "Address at which the worker listens for other workers. Without it: the address from which "
      "it connects to the rendezvous."},
@@ -190,6 +193,7 @@ inline constexpr const char* kOutputDir = name_of("TILEWRIGHT_OUTPUT_DIR");
 inline constexpr const char* kNominalWorkers = name_of("TILEWRIGHT_NOMINAL_WORKERS");
 inline constexpr const char* kVirtualShards = name_of("TILEWRIGHT_VIRTUAL_SHARDS");
 inline constexpr const char* kMissingPreloads = name_of("TILEWRIGHT_MISSING_PRELOADS");
+inline constexpr const char* kJoinTimeout = name_of("TILEWRIGHT_JOIN_TIMEOUT");
 inline constexpr const char* kTransportAddress = name_of("TILEWRIGHT_TRANSPORT_ADDRESS");
 inline constexpr const char* kProgram = name_of("TILEWRIGHT_PROGRAM");
 inline constexpr const char* kIsa = name_of("TILEWRIGHT_ISA");

@@ -11,10 +11,21 @@
 
 namespace tilewright {
 
+namespace {
+
+// As under nohup.
+bool is_ignored(int number) {
+  struct sigaction action {};
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 Result<Signals> Signals::install() {
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&wanted, number);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&wanted, number);
+  if (!is_ignored(SIGHUP)) sigaddset(&wanted, SIGHUP);
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &wanted, &before);
   signal(SIGPIPE, SIG_IGN);
@@ -50,13 +61,15 @@ StopSignals::StopSignals() {
   action.sa_handler = &StopSignals::handle;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;  // waits are ended by the cancel token, not by EINTR
-  sigaction(SIGTERM, &action, &previous_sigterm_);
-  sigaction(SIGINT, &action, &previous_sigint_);
+  for (std::size_t i = 0; i < kNumbers.size(); ++i) {
+    sigaction(kNumbers[i], nullptr, &previous_[i]);
+    const bool is_kept = kNumbers[i] == SIGHUP && previous_[i].sa_handler == SIG_IGN;
+    if (!is_kept) sigaction(kNumbers[i], &action, nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {
-  sigaction(SIGTERM, &previous_sigterm_, nullptr);
-  sigaction(SIGINT, &previous_sigint_, nullptr);
+  for (std::size_t i = 0; i < kNumbers.size(); ++i) sigaction(kNumbers[i], &previous_[i], nullptr);
   receiver.store(nullptr);
 }
 

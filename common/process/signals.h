@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 
@@ -14,10 +15,10 @@
 
 namespace tilewright {
 
-// SIGINT, SIGTERM, SIGHUP and SIGUSR1, read from a descriptor.
+// SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP, read from a descriptor.
 class Signals {
  public:
-  // Blocks the four signals in the calling thread and in every thread that it starts later, so
+  // Blocks these signals in the calling thread and in every thread that it starts later, so
   // create this object first. Ignores SIGPIPE: a closed standard output must not end the training.
   // Errors carry kInternal.
   static Result<Signals> install();
@@ -38,7 +39,7 @@ class Signals {
   sigset_t before_;
 };
 
-// Catches SIGTERM and SIGINT during its lifetime. A process has one handler per signal, so only one
+// Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime. A process has one handler per signal, so only one
 // object may exist at a time. A second signal of the same kind terminates a program that does not
 // stop: by its default action or, in process 1, with exit code 128 + n.
 class StopSignals {
@@ -50,17 +51,17 @@ class StopSignals {
 
   int number() const { return number_.load(); }  // the first signal; 0: none yet
   bool stopped() const { return number() != 0; }
-  // 143 after SIGTERM, 130 after SIGINT.
+  // 130 after SIGINT, else 143.
   std::optional<ExitCode> exit_code() const;
   const net::WakeUp& cancel_token() const { return cancel_token_; }  // signalled while stopped()
 
  private:
+  static constexpr std::array kNumbers = {SIGTERM, SIGINT, SIGHUP};
   static void handle(int number);
 
   std::atomic<int> number_{0};
   net::WakeUp cancel_token_;
-  struct sigaction previous_sigterm_ {};
-  struct sigaction previous_sigint_ {};
+  std::array<struct sigaction, kNumbers.size()> previous_{};
 };
 
 }  // namespace tilewright

@@ -37,6 +37,7 @@ class Client::Impl {
   bool reform_requested() const;
   std::string reason() const;
   bool connected() const;
+  bool others_train() const;
   Status finish(const net::Wait& wait);
   void leave(const std::string& reason, const net::Wait& wait);
 
@@ -96,6 +97,7 @@ class Client::Impl {
   std::string reason_;
   std::string last_error_ = "no attempt has been made";  // of the last attempt to connect
   bool connected_ = false;
+  bool job_is_running_ = false;  // as the last heartbeat's reply said
   bool stop_ = false;
 
   // Used only by the client's thread.
@@ -124,6 +126,7 @@ void Client::on_epoch_end(EpochEndHandler handler) { impl_->on_epoch_end(std::mo
 bool Client::reform_requested() const { return impl_->reform_requested(); }
 std::string Client::reason() const { return impl_->reason(); }
 bool Client::connected() const { return impl_->connected(); }
+bool Client::others_train() const { return impl_->others_train(); }
 Status Client::finish(const net::Wait& wait) { return impl_->finish(wait); }
 void Client::leave(const std::string& reason, const net::Wait& wait) { impl_->leave(reason, wait); }
 
@@ -240,6 +243,11 @@ bool Client::Impl::connected() const {
   return connected_;
 }
 
+bool Client::Impl::others_train() const {
+  const std::scoped_lock lock(mutex_);
+  return connected_ && stage_ == Stage::kJoining && job_is_running_;
+}
+
 Status Client::Impl::finish(const net::Wait& wait) {
   std::unique_lock lock(mutex_);
   if (stage_ == Stage::kInEpoch) {
@@ -289,7 +297,7 @@ void Client::Impl::run() {
     const Status status = serve_connection();
     {
       const std::scoped_lock lock(mutex_);
-      connected_ = false;
+      connected_ = job_is_running_ = false;
       if (!status.ok()) {
         last_error_ = status.error().message;
         log_->debug("rendezvous: {}", last_error_);
@@ -459,6 +467,8 @@ void Client::Impl::handle(const ServerMessage& message) {
     job_finished_ = refuse->job_finished;
     stage_ = Stage::kRefused;
     end_epoch(refuse->message);
+  } else if (const auto* reply = std::get_if<HeartbeatReply>(&message)) {
+    job_is_running_ = reply->running;
   } else if (std::holds_alternative<Acknowledge>(message)) {
     if (stage_ == Stage::kFinishing) stage_ = Stage::kFinished;
   }

@@ -79,6 +79,9 @@ class Client {
   // Why the epoch ended, or why the coordinator asked to end it; empty otherwise.
   std::string reason() const;
   bool connected() const;
+  // Whether this process waits while the others are in a membership epoch: as a spare, until they
+  // reach a step boundary, or because it lacks their instruction set.
+  bool others_train() const;
 
   // Reports that the work is done and waits for the coordinator's acknowledgement. Errors
   // (kPeerLost): the epoch ended first (join() again), or the coordinator did not answer by the

@@ -29,7 +29,10 @@ std::optional<MonotonicTime> earliest_forming_time(const State& state) {
   // Survivors have the state in memory and do not wait for a replacement: it gets the state from
   // them at a later step boundary.
   const bool survivors_wait = survivors && !survivors_missing && !state.formed_before;
-  return waiting >= state.settings.expected || survivors_wait ? state.last_join : time;
+  // New members alone wait for the survivors, because only these have the state.
+  const bool expected_wait =
+      waiting >= state.settings.expected && (survivors || !survivors_missing);
+  return expected_wait || survivors_wait ? state.last_join : time;
 }
 
 }  // namespace

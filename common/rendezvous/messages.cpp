@@ -196,6 +196,9 @@ json body(const Leave& leave) {
 json body(const IndexRequest& request) {
   return {{"type", "index_request"}, {"agent", request.agent_id}};
 }
+json body(const AgentFailed& failed) {
+  return {{"type", "agent_failed"}, {"reason", cut(failed.reason, kMaxReasonBytes)}};
+}
 json body(const WorkerIndex& answer) { return {{"type", "index"}, {"index", answer.index}}; }
 json body(const Assignment& assignment) {
   return {{"type", "assignment"}, {"assignment", to_json(assignment)}};
@@ -218,7 +221,7 @@ json body(const Unavailable& unavailable) {
   return {{"type", "unavailable"}, {"reason", cut(unavailable.reason, kMaxReasonBytes)}};
 }
 json body(const Acknowledge&) { return {{"type", "acknowledged"}}; }
-json body(const HeartbeatReply&) { return {{"type", "pulse"}}; }
+json body(const HeartbeatReply& reply) { return {{"type", "pulse"}, {"running", reply.running}}; }
 
 Join join(Fields& fields) {
   Join result;
@@ -319,6 +322,10 @@ Result<ClientMessage> decode_client_message(std::string_view text) {
     Leave message{{}, epoch(fields, "epoch", 0), fields.string("reason", kMaxReasonBytes)};
     return checked<ClientMessage>(fields, std::move(message));
   }
+  if (type == "agent_failed") {
+    AgentFailed message{fields.string("reason", kMaxReasonBytes)};
+    return checked<ClientMessage>(fields, std::move(message));
+  }
   if (type == "index_request") {
     const IndexRequest message{fields.unsigned64("agent")};
     return checked<ClientMessage>(fields, message);
@@ -362,7 +369,10 @@ Result<ServerMessage> decode_server_message(std::string_view text) {
     return checked<ServerMessage>(fields, message);
   }
   if (type == "acknowledged") return checked<ServerMessage>(fields, Acknowledge{});
-  if (type == "pulse") return checked<ServerMessage>(fields, HeartbeatReply{});
+  if (type == "pulse") {
+    const HeartbeatReply message{fields.has("running") && fields.boolean("running")};
+    return checked<ServerMessage>(fields, message);
+  }
   fields.fail("type", fmt::format("is \"{}\", expected a type that a coordinator sends", type));
   return fields.error();
 }

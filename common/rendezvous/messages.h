@@ -7,6 +7,9 @@
 // or, on a connection of an agent without a node rank (index_request.h):
 //   client -> server   index_request
 //   server -> client   index
+// or, on a connection of an agent whose processes cannot be restarted (report_failure.h):
+//   client -> server   agent_failed
+//   server -> client   acknowledged
 //
 // The first join identifies the sender for the whole connection. The hello, the proof and `refused`
 // are the same in all versions, so that a process of another version gets a reason.
@@ -28,7 +31,9 @@ inline constexpr std::size_t kMaxUidBytes = 253;
 inline constexpr std::size_t kMaxMessageBytes = 1 << 20;
 
 // Answers every heartbeat, so that the client detects a dead coordinator.
-struct HeartbeatReply {};
+struct HeartbeatReply {
+  bool running = false;  // a membership epoch is current; false from an earlier version
+};
 
 // The coordinator closes the connection for now, because a limit was exceeded. The client connects
 // again after its longest pause.
@@ -44,7 +49,12 @@ struct WorkerIndex {
   int index = 0;
 };
 
-using ClientMessage = std::variant<Join, Heartbeat, Finished, Leave, IndexRequest>;
+// A process of an agent has failed in a way that a restart does not mend.
+struct AgentFailed {
+  std::string reason;
+};
+
+using ClientMessage = std::variant<Join, Heartbeat, Finished, Leave, IndexRequest, AgentFailed>;
 using ServerMessage = std::variant<Assignment, EndEpoch, RequestReform, Refuse, Unavailable,
                                    Acknowledge, HeartbeatReply, WorkerIndex>;
 

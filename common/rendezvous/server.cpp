@@ -42,6 +42,7 @@ class Server::Impl {
   const net::Address& address() const { return listener_.local_address(); }
   Status add_job(JobSpec spec);
   void remove_job(const std::string& uid, const std::optional<std::string>& reason);
+  void fail_job(const std::string& uid, const std::string& reason);
   Status expect(const std::string& uid, const Expect& expect);
   void worker_exited(const std::string& uid, const WorkerExited& exited);
   std::optional<Snapshot> snapshot(const std::string& uid) const;
@@ -63,6 +64,8 @@ class Server::Impl {
     std::map<MemberId, ConnectionId> connections;
     std::map<std::uint64_t, int> indices;  // given to agents; at most kMaxWorkerIndex
     int next_index = 1;
+    bool ends_with_an_agent = false;
+    std::optional<std::string> failure;  // of fail_job()
     std::deque<Loss> losses;
     std::uint64_t loss_count = 0;
     std::uint64_t disconnections = 0;
@@ -105,6 +108,7 @@ class Server::Impl {
   const net::TlsKey* find_tls_key(std::string_view identity) const;
   void take_message(ConnectionId id, Connection& connection, const std::string& text);
   void refuse(Connection& connection, Job& job, const std::string& reason);
+  void end_with_failure(Job& job, const std::string& reason);
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
   void give_index(Connection& connection, Job& job, const IndexRequest& request);
   void close(ConnectionId id, const std::string& reason);
@@ -160,6 +164,9 @@ Status Server::add_job(JobSpec spec) { return impl_->add_job(std::move(spec)); }
 void Server::remove_job(const std::string& uid, const std::optional<std::string>& reason) {
   impl_->remove_job(uid, reason);
 }
+void Server::fail_job(const std::string& uid, const std::string& reason) {
+  impl_->fail_job(uid, reason);
+}
 Status Server::expect(const std::string& uid, const Expect& expect) {
   return impl_->expect(uid, expect);
 }
@@ -202,6 +209,8 @@ Status Server::Impl::add_job(JobSpec spec) {
           .connections = {},
           .indices = {},
           .next_index = spec.first_index,
+          .ends_with_an_agent = spec.ends_with_an_agent,
+          .failure = {},
           .losses = {},
           .deadline = {},
           .messages = {}};
@@ -216,11 +225,30 @@ void Server::Impl::remove_job(const std::string& uid, const std::optional<std::s
   jobs_.erase(job);
   for (auto& [id, connection] : connections_) {
     if (connection.job_uid() != uid) continue;
+    if (connection.close_deadline) continue;
     if (reason && connection.authenticated()) connection.send(Refuse{{}, *reason, false});
     close_gracefully(connection);
     dirty_.insert(id);
   }
   changed_.erase(uid);
+  loop_.wake();
+}
+
+void Server::Impl::fail_job(const std::string& uid, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  if (Job* job = find_job(uid); job != nullptr) end_with_failure(*job, reason);
+}
+
+// The first failure counts. Requires mutex_.
+void Server::Impl::end_with_failure(Job& job, const std::string& reason) {
+  if (job.failure) return;
+  job.failure = reason;
+  for (auto& [id, connection] : connections_) {
+    if (connection.job_uid() != job.uid || !connection.who || connection.close_deadline) continue;
+    connection.send(Refuse{{}, reason, false});
+    close_gracefully(connection);
+    dirty_.insert(id);
+  }
   loop_.wake();
 }
 
@@ -559,6 +587,13 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
         job->tls ? "use" : "do not use", job->tls ? "does not" : "does");
     return refuse(connection, *job, reason);
   }
+  if (job->failure) return refuse(connection, *job, *job->failure);
+  if (const AgentFailed* failed = std::get_if<AgentFailed>(&*message)) {
+    log_->error("rendezvous: job {}: {}: {}", job->uid, connection.peer(), failed->reason);
+    if (job->ends_with_an_agent) end_with_failure(*job, failed->reason);
+    connection.send(Acknowledge{});
+    return close_gracefully(connection);
+  }
   if (const Join* join = std::get_if<Join>(&*message)) {
     if (take_join(id, connection, *job, *join)) apply(*job, *join, now_);
     return;
@@ -574,7 +609,7 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     beat->who = *connection.who;
     record_progress(*job, *beat);
     apply_from_member(std::move(*beat));
-    connection.send(HeartbeatReply{});
+    connection.send(HeartbeatReply{job->state.current()});
   } else if (auto* finished = std::get_if<Finished>(&*message)) {
     apply_from_member(*finished);
   } else if (auto* leave = std::get_if<Leave>(&*message)) {
@@ -612,8 +647,14 @@ bool Server::Impl::take_join(ConnectionId id, Connection& connection, Job& job, 
   return true;
 }
 
-// Indices are not reused, so a process that looked dead never shares the one of another host.
+// Indices are not reused, so a process that looked dead never shares the one of another host. Those
+// of members come from an earlier coordinator.
 void Server::Impl::give_index(Connection& connection, Job& job, const IndexRequest& request) {
+  const auto skip = [&](const WorkerProcess& process) {
+    job.next_index = std::max(job.next_index, process.worker_index + 1);
+  };
+  for (const auto& [process, member] : job.state.members) skip(process);
+  for (const EpochMember& one : job.state.epoch_members) skip(one.peer.who.process);
   const auto known = job.indices.find(request.agent_id);
   if (known == job.indices.end() && job.next_index > kMaxWorkerIndex)
     return refuse(connection, job,

@@ -31,6 +31,7 @@ struct JobSpec {
   std::int64_t last_checkpoint_step = -1;  // see Stored
   std::string isa = {};                    // see Stored
   int first_index = 1;  // of the agents that ask for a worker index, in the order of their requests
+  bool ends_with_an_agent = false;  // a permanent failure that an agent reports ends the job
 };
 
 class Server {
@@ -61,6 +62,8 @@ class Server {
   // Closes the connections of its members. With a reason, refuses the members first, so that they
   // exit instead of reconnecting.
   void remove_job(const std::string& uid, const std::optional<std::string>& reason = {});
+  // Refuses its members, and all that join later, with the reason.
+  void fail_job(const std::string& uid, const std::string& reason);
   // Changes the bounds and the expected number of processes, and how long an epoch waits for that
   // number. Errors carry kUsage (values out of bounds) and change nothing.
   Status expect(const std::string& uid, const Expect& expect);

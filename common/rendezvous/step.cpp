@@ -144,8 +144,9 @@ class Step {
   void clear_epoch();
   void enter_phase(Phase phase);
   void send_assignment(const EpochMember& epoch_member);
-  // The members of the next epoch, and the instruction sets that they have in common, slowest
-  // first. Refuses those that have none in common with the others, which is only possible if they
+  // The members of the next epoch by process, and the instruction sets that they have in common,
+  // slowest first. If more wait than an epoch can have, those of the latest epoch, which have the most
+  // advanced state, precede; then the process decides. Refuses those that have none in common with the others, which is only possible if they
   // were in an epoch of an earlier coordinator.
   std::vector<Member*> choose_members(std::vector<std::string>& isas);
   void form_epoch();
@@ -661,19 +662,24 @@ void Step::send_assignment(const EpochMember& epoch_member) {
 }
 
 std::vector<Member*> Step::choose_members(std::vector<std::string>& isas) {
-  std::vector<Member*> chosen;
-  std::vector<MemberId> without_common_isa;
+  std::vector<Member*> waiting, chosen;
   for (auto& [process, member] : s_.members) {
-    if (!is_waiting(member)) continue;
+    if (is_waiting(member)) waiting.push_back(&member);
+  }
+  std::ranges::stable_sort(waiting, std::ranges::greater(), &Member::latest_epoch);
+  std::vector<MemberId> without_common_isa;
+  for (Member* member : waiting) {
     if (static_cast<int>(chosen.size()) == s_.settings.max_world) break;
-    std::vector<std::string> common = chosen.empty() ? member.isas : common_isas(isas, member.isas);
+    std::vector<std::string> common =
+        chosen.empty() ? member->isas : common_isas(isas, member->isas);
     if (common.empty()) {
-      without_common_isa.push_back(member.who);
+      without_common_isa.push_back(member->who);
       continue;
     }
     isas = std::move(common);
-    chosen.push_back(&member);
+    chosen.push_back(member);
   }
+  std::ranges::sort(chosen, {}, [](const Member* member) { return member->who.process; });
   for (const MemberId& who : without_common_isa) {
     refuse(who, fmt::format("{} has no instruction set in common with the other workers of the job",
                             to_string(who.process)));

@@ -14,6 +14,7 @@
 #include "common/base/exit_codes.h"
 #include "tests/integration/training_fixture.h"
 #include "tests/support/faulty_fs.h"
+#include "tests/support/local_ports.h"
 
 namespace tilewright {
 namespace {
@@ -171,6 +172,30 @@ TEST_F(Training, KeepsItsInstructionSetWhenItResumes) {
 }
 
 // As in Hugging Face's scripts. The restart of a job that has a UID resumes nevertheless.
+// The agent that serves the rendezvous reads from the command that the training is not exact.
+TEST_F(Training, AHostWithAnotherInstructionSetJoinsAnInexactTraining) {
+  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
+  std::vector<std::string> agent = {
+      "agent",
+      "--nnodes=1:2",
+      "--rdzv_backend=c10d",
+      fmt::format("--rdzv_endpoint=localhost:{}", testing::free_port()),
+      "--rdzv_key_file=" + (folder() / "key").string(),
+      "--"};
+  for (const std::string& flag : flags("out")) agent.push_back(flag);
+  agent.insert(agent.end(), {"--exact=false", "--bf16=false", "--save_strategy=no",
+                             "--max_steps=100000", "--logging_steps=1", "--threads=1"});
+  RunningProgram first(testing::program("tilewright-worker"), agent, folder());
+  ASSERT_TRUE(first.wait_for_output("step 1/")) << first.output();
+  const testing::ScopedVariable isa("TILEWRIGHT_ISA", "ref");
+  RunningProgram second(testing::program("tilewright-worker"), agent, folder());
+  EXPECT_TRUE(first.wait_for_output("2 x 1 thread, ref")) << first.output() << second.output();
+  for (RunningProgram* one : {&second, &first}) {
+    one->send(SIGTERM);
+    EXPECT_EQ(one->wait(), static_cast<int>(ExitCode::kTerminated)) << one->output();
+  }
+}
+
 TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {
@@ -330,7 +355,7 @@ TEST_F(Evaluation, BetweenStepsLeavesACheckpointAndIsRepeated) {
 
 TEST_F(Evaluation, OfSeveralProcessesLeavesACheckpointWhenAllAreTerminated) {
   const std::string reference = train_in_one_process("undisturbed", 2);
-  std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--rdzv_id=stopped", "--"};
+  std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--"};
   agent.insert(agent.end(), train_.begin(), train_.end());
   EXPECT_EQ(terminate(agent, "trained: 12 steps"), static_cast<int>(ExitCode::kTerminated))
       << output_;

@@ -20,6 +20,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
+#include "common/contract/training_flags.h"
 #include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
@@ -56,6 +57,15 @@ struct Flags {
   std::string log_level;  // empty: that of LOGLEVEL
   bool check = false;
 };
+
+// Whether all membership epochs of the processes need the same instruction set. What is wrong with
+// the words, the processes say.
+bool is_exact(const std::vector<std::string>& words) {
+  if (words.empty() || words.front() != "train") return true;
+  const auto arguments = TrainingArguments::parse({words.begin() + 1, words.end()});
+  return !arguments.ok() ||
+         (arguments->settings().exact && arguments->settings().gemm_backend == "native");
+}
 
 std::vector<launch::ExtraFlag> flag_table(Flags& flags) {
   const auto text = [](std::string& target) {
@@ -212,6 +222,7 @@ int run_agent_command(std::vector<std::string> words) {
     flags.log_level = log_level(environment_variable(env::kLogLevel)).name;
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
+  options.rendezvous.exact = is_exact(words);
   if (!flags.interface.empty()) elastic::set_interface(options, flags.interface);
   if (!flags.port_range.empty()) elastic::set_port_range(options, flags.port_range);
   const StopSignals signals;

@@ -117,6 +117,8 @@ class Agent {
     if (transport_port_ != 0) set(env::kTransportPort, transport_port_);
     if (options_.local_addr) result[env::kTransportAddress] = *options_.local_addr;
     if (options_.external_rendezvous) return result;
+    set(env::kJoinTimeout,
+        static_cast<int>(std::chrono::ceil<std::chrono::seconds>(options_.rdzv_timeout).count()));
     // Nominal values, for programs that read them; the rendezvous assigns the actual ones.
     set(env::kRank, index() * n + static_cast<int>(local_rank));
     set(env::kWorldSize, options_.max_nodes * n);
@@ -243,9 +245,9 @@ class Agent {
       return;
     }
     if (signals_.stopped()) return;
-    log_->error("agent: {}, {}", what,
-                code < kFirstRetryableExitCode ? "a permanent failure" : "no restarts left");
-    rendezvous_.fail(fmt::format("the job failed: {}", what));
+    const bool is_permanent = code < kFirstRetryableExitCode;
+    log_->error("agent: {}, {}", what, is_permanent ? "a permanent failure" : "no restarts left");
+    rendezvous_.fail(fmt::format("the job failed: {}", what), is_permanent);
     stop_all(SIGTERM, code);
   }
 

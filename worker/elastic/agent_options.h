@@ -40,13 +40,14 @@ struct AgentOptions {
   int max_restarts = 3;  // of all processes of this host together
   // Address of the rendezvous; nullopt: this host, any free port.
   std::optional<net::Address> rdzv_endpoint;
-  std::string rdzv_id;  // the job's UID; empty: random, on a single host only
+  std::string rdzv_id;  // the job's UID; empty: one of this launch (kLaunchUidPrefix)
   // The job's secret. On a single host it is created (mode 0600) if it is missing or not named;
   // several hosts need a copy of the same file.
   std::filesystem::path rdzv_key_file;
   std::shared_ptr<const net::SecretKey> rdzv_key;  // the secret itself instead of a file
   bool tls = false;  // --rdzv_conf tls=true: all traffic of the workers under TLS
-  Duration rdzv_timeout = std::chrono::minutes(10);  // for the host that serves the rendezvous
+  // For the host that serves the rendezvous, and of the processes for a membership epoch.
+  Duration rdzv_timeout = std::chrono::minutes(10);
   std::optional<std::string> local_addr;  // where other hosts connect to this one; nullopt: found
   std::optional<PortRange> ports;         // of the rendezvous and the processes; nullopt: any
   // In a pod of the operator: the environment names the rendezvous, the job and the key, and this

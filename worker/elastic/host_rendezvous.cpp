@@ -14,9 +14,15 @@
 #include "common/contract/ports.h"
 #include "common/net/key_file.h"
 #include "common/rendezvous/index_request.h"
+#include "common/rendezvous/report_failure.h"
 #include "worker/elastic/local_host.h"
 
 namespace tilewright::elastic {
+namespace {
+
+constexpr Duration kReportTimeout = std::chrono::seconds(5);
+
+}  // namespace
 
 HostRendezvous::HostRendezvous(const AgentOptions& options, const StopSignals& signals,
                                std::shared_ptr<Logger> log)
@@ -24,21 +30,23 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, const StopSignals& s
   if (options.external_rendezvous) {
     uid_ = environment_variable(env::kJobUid);
     worker_index_ = options.worker_index;
+    is_external_ = true;
     return;
   }
   prepare_key_file(options);
-  uid_ = options.rdzv_id.empty() ? "agent-" + to_hex(net::SecretKey::random().bytes().first(8))
-                                 : options.rdzv_id;
+  tls_ = options.tls;
+  uid_ = options.rdzv_id.empty() ? std::string(kLaunchUidPrefix) + random_hex(8) : options.rdzv_id;
   min_world_ = options.min_nodes * options.nproc_per_node;
   world_ = options.max_nodes * options.nproc_per_node;
   endpoint_ = options.rdzv_endpoint.value_or(net::Address{"127.0.0.1", 0});
   serve(options);
   worker_index_ = index_of_this_host(options, signals);
-  environment_ = {{env::kRendezvous, net::to_string(endpoint_)},
+  const net::Address address = address_for_own_processes(options);
+  environment_ = {{env::kRendezvous, net::to_string(address)},
                   {env::kJobUid, uid_},
                   {env::kJobKeyFile, key_file_.string()},
                   {env::kTorchelasticRunId, uid_},
-                  {env::kMasterAddr, endpoint_.host},
+                  {env::kMasterAddr, address.host},
                   {env::kMasterPort, fmt::format("{}", kTransportPort)}};
 }
 
@@ -66,6 +74,7 @@ void HostRendezvous::serve(const AgentOptions& options) {
   job.settings.min_world = min_world_;
   job.settings.max_world = job.settings.expected = world_;
   job.tls = options.tls;
+  job.ends_with_an_agent = true;
   std::vector<rendezvous::JobSpec> jobs;
   jobs.push_back(std::move(job));
   auto started = rendezvous::Server::start(server, log_, std::move(jobs));
@@ -92,6 +101,16 @@ int HostRendezvous::index_of_this_host(const AgentOptions& options,
         index.error().code,
         fmt::format("--rdzv_endpoint {}: {}", net::to_string(endpoint_), index.error().message));
   return *index;
+}
+
+// The processes listen at the address from which they reach the rendezvous. The endpoint's name may
+// stand for a loopback address on its own host (127.0.1.1 in /etc/hosts).
+net::Address HostRendezvous::address_for_own_processes(const AgentOptions& options) const {
+  if (server_ == nullptr || options.max_nodes == 1) return endpoint_;
+  const auto own = address_towards(endpoint_.host);
+  if (!own.ok() || !is_loopback(*own)) return endpoint_;
+  const std::vector<std::string> reachable = reachable_addresses();
+  return reachable.empty() ? endpoint_ : net::Address{reachable.front(), endpoint_.port};
 }
 
 HostRendezvous::~HostRendezvous() {
@@ -145,9 +164,15 @@ void HostRendezvous::wait_for_other_hosts(Duration timeout, const net::WakeUp& c
   if (server_ != nullptr) wait_until_left(*server_, uid_, net::within(timeout, &cancel));
 }
 
-void HostRendezvous::fail(const std::string& message) {
-  if (server_ == nullptr) return;
-  server_->remove_job(uid_, message);
+void HostRendezvous::fail(const std::string& message, bool is_permanent) {
+  if (server_ != nullptr) return server_->fail_job(uid_, message);
+  // The operator or `up` sees the exit code.
+  if (is_external_ || !is_permanent) return;
+  const Status told =
+      rendezvous::report_failure(endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(),
+                                 tls_, message, net::within(kReportTimeout));
+  if (!told.ok())
+    log_->warn("agent: the other hosts do not know of the failure: {}", told.error().message);
 }
 
 void wait_until_left(rendezvous::Server& server, const std::string& uid, const net::Wait& wait) {

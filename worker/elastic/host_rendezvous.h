@@ -34,14 +34,16 @@ class HostRendezvous {
   void expect_restart(Duration timeout);
   // Waits up to `timeout` for the processes of other hosts to finish.
   void wait_for_other_hosts(Duration timeout, const net::WakeUp& cancel);
-  // Ends the job for all members, with `message` as the reason.
-  void fail(const std::string& message);
+  // Ends the job for all members, with `message` as the reason. On a host that does not serve, only
+  // a permanent failure: after another the others may continue without this host.
+  void fail(const std::string& message, bool is_permanent = true);
 
  private:
   void prepare_key_file(const AgentOptions& options);
   // Starts the server if this host is the one that serves.
   void serve(const AgentOptions& options);
   int index_of_this_host(const AgentOptions& options, const StopSignals& signals) const;
+  net::Address address_for_own_processes(const AgentOptions& options) const;
 
   std::shared_ptr<Logger> log_;
   net::Address endpoint_;
@@ -49,6 +51,8 @@ class HostRendezvous {
   std::filesystem::path key_file_;
   std::filesystem::path temporary_dir_;  // holds the key file if none is named
   std::string uid_;
+  bool is_external_ = false;  // the environment names the rendezvous
+  bool tls_ = false;
   int worker_index_ = 0;
   int min_world_ = 0;
   int world_ = 0;

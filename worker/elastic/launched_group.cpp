@@ -37,10 +37,6 @@ std::uint16_t port_from(const GetVariable& environment) {
                                               env::kMasterPort, text));
 }
 
-bool is_loopback(const std::string& numeric_host) {
-  return numeric_host.starts_with("127.") || numeric_host == "::1";
-}
-
 // A directory that only this user can read, for the key of a run on one host.
 std::filesystem::path private_directory() {
   std::filesystem::path path =

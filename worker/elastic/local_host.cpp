@@ -78,9 +78,15 @@ bool is_this_host(const std::string& name) {
   std::set<std::string> local;
   for (const InterfaceAddress& one : interface_addresses()) local.insert(one.address);
   const AddressList found = look_up(name);
-  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next)
-    if (local.contains(numeric(one->ai_addr, one->ai_addrlen))) return true;
+  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
+    const std::string address = numeric(one->ai_addr, one->ai_addrlen);
+    if (is_loopback(address) || local.contains(address)) return true;
+  }
   return false;
+}
+
+bool is_loopback(const std::string& numeric_host) {
+  return numeric_host.starts_with("127.") || numeric_host == "::1";
 }
 
 std::vector<std::string> reachable_addresses() {

@@ -12,9 +12,12 @@
 namespace tilewright::elastic {
 
 // Whether a host name or address names this host: localhost, its own name (with or without the
-// domain), or an address of one of its interfaces, also after a look-up. A name that cannot be
+// domain), a loopback address or one of its interfaces, also after a look-up. A name that cannot be
 // looked up names another host.
 bool is_this_host(const std::string& name);
+
+// "127.0.0.1", "127.0.1.1", "::1": addresses at which no other host reaches this one.
+bool is_loopback(const std::string& numeric_host);
 
 // The addresses of this host that other hosts can reach: of interfaces that are up, without loopback
 // and link-local ones, IPv4 first.

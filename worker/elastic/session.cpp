@@ -77,6 +77,10 @@ SessionSettings settings_from_environment(const GetVariable& environment) {
   settings.key_file = required_variable(environment, env::kJobKeyFile);
   settings.tls = tls_from(environment);
   settings.interface = interface_choice(environment);
+  constexpr int kMaxJoinSeconds = 10'000'000;
+  if (const int seconds = integer_from_environment(environment, env::kJoinTimeout, kMaxJoinSeconds);
+      seconds > 0)
+    settings.join_timeout = std::chrono::seconds(seconds);
   return settings;
 }
 
@@ -136,9 +140,16 @@ std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint
     options.heartbeat_interval = settings_.heartbeat_interval;
     client_ = std::make_unique<rendezvous::Client>(std::move(options), key_->clone(), log_);
   }
-  auto assignment = client_->join(
-      last_checkpoint_step,
-      net::within(settings_.join_timeout, signals_ ? &signals_->cancel_token() : nullptr));
+  const auto join = [&] {
+    return client_->join(
+        last_checkpoint_step,
+        net::within(settings_.join_timeout, signals_ ? &signals_->cancel_token() : nullptr));
+  };
+  auto assignment = join();
+  for (bool said = false; !assignment.ok() && !stopped() && client_->others_train(); said = true) {
+    if (!said) log_->info("rendezvous: waiting, because the job trains with the other workers");
+    assignment = join();
+  }
   if (assignment.ok()) return std::move(assignment).value();
   if (assignment.error().code == ExitCode::kOk) {
     log_->info("rendezvous: {}", assignment.error().message);

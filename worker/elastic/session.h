@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/base/log.h"
 #include "common/base/strings.h"
@@ -28,6 +29,9 @@
 #include "worker/elastic/network_interface.h"
 
 namespace tilewright::elastic {
+
+// Of the UID of an agent without --rdzv_id: it names a launch, not a job.
+inline constexpr std::string_view kLaunchUidPrefix = "agent-";
 
 struct SessionSettings {
   std::optional<net::Address> coordinator;  // nullopt: standalone
@@ -42,8 +46,8 @@ struct SessionSettings {
   // The run ends with its first membership epoch: no program restarts a lost process. Its output
   // belongs to the flags instead of job_uid, as that of a standalone process.
   bool single_epoch = false;
-  // How long join() waits for a membership epoch: the pods of other workers may have to be
-  // scheduled first.
+  // How long join() waits for a membership epoch while none is current: the pods of other workers
+  // may have to be scheduled first.
   Duration join_timeout = std::chrono::minutes(10);
   // How long finish() waits for an unreachable coordinator.
   Duration finish_timeout = std::chrono::seconds(30);
@@ -68,8 +72,13 @@ class Session {
   // A lost process ends the run.
   bool has_single_epoch() const { return is_standalone() || settings_.single_epoch; }
   const std::string& job_uid() const { return settings_.job_uid; }
-  // The UID that owns the output; empty: it follows from the flags.
-  std::string output_uid() const { return settings_.single_epoch ? "" : settings_.job_uid; }
+  // The UID that owns the output; empty: it follows from the flags, so that the next launch resumes.
+  // A launch that overwrites has its own.
+  std::string output_uid(bool overwrite) const {
+    const bool names_job =
+        !settings_.single_epoch && !settings_.job_uid.starts_with(kLaunchUidPrefix);
+    return names_job || overwrite ? settings_.job_uid : "";
+  }
   const net::SecretKey& key() const;  // not in a standalone process
   bool tls() const { return settings_.tls; }
   // The address to listen at for the other workers: settings.transport_host, the address of

@@ -231,9 +231,8 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   end_part("data reading and tokenization");
   open_starting_weights(job, sources.pool);
   end_part("weight verification");
-  // Without a UID from the environment, equal flags, data and weights are the same job, which the
-  // next launch resumes. With --overwrite_output_dir each launch is a new job, as in Hugging Face's
-  // scripts.
+  // Without a UID, equal flags, data and weights are the same job, which the next launch resumes.
+  // With --overwrite_output_dir each launch is a new job, as in Hugging Face's scripts.
   if (job.uid.empty()) {
     job.uid = settings.overwrite_output_dir ? "launch-" + random_uuid()
                                             : std::string(checkpoint::kHashedUidPrefix) +

@@ -159,7 +159,7 @@ class TrainingRun {
     check_start_is_kept(settings_);
     pool_.emplace(options.threads, options.thread_cpus);
     const FeatureCache features = feature_cache(settings_, hub, log);
-    job_ = load_job(settings_, session.output_uid(),
+    job_ = load_job(settings_, session.output_uid(settings_.overwrite_output_dir),
                     {.task = nullptr,
                      .tables = resolve_data_set(settings_, hub),
                      .pool = &*pool_,

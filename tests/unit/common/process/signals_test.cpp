@@ -27,9 +27,25 @@ TEST(Signals, ArePendingUntilRead) {
   EXPECT_EQ(pending, (std::set<int>{SIGHUP, SIGTERM}));
 }
 
+TEST(Signals, LeaveAnIgnoredHangUpIgnored) {
+  const auto before = signal(SIGHUP, SIG_IGN);
+  {
+    Signals signals = Signals::install().or_throw();
+    raise(SIGHUP);
+    EXPECT_FALSE(signals.next());
+  }
+  {
+    const StopSignals signals;
+    raise(SIGHUP);
+    EXPECT_FALSE(signals.stopped());
+  }
+  EXPECT_EQ(signal(SIGHUP, before), SIG_IGN);
+}
+
 TEST(StopSignals, ASignalSetsTheFlagAndTheCancelToken) {
-  for (const auto& [number, code] :
-       {std::pair(SIGTERM, ExitCode::kTerminated), {SIGINT, ExitCode::kInterrupted}}) {
+  for (const auto& [number, code] : {std::pair(SIGTERM, ExitCode::kTerminated),
+                                     {SIGINT, ExitCode::kInterrupted},
+                                     {SIGHUP, ExitCode::kTerminated}}) {
     const StopSignals signals;
     EXPECT_FALSE(signals.stopped());
     EXPECT_FALSE(signals.exit_code());

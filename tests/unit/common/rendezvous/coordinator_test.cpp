@@ -5,6 +5,7 @@
 #include <future>
 #include <thread>
 
+#include "common/rendezvous/report_failure.h"
 #include "tests/unit/common/net/net_fixtures.h"
 #include "tests/unit/common/net/relay.h"
 #include "tests/unit/common/rendezvous/coordinator_fixtures.h"
@@ -342,6 +343,46 @@ TEST(Coordinator, LeavesAMemberWithoutTheInstructionSetWaiting) {
   EXPECT_FALSE(job.members[0]->epoch_ended());
   job.server->remove_job(kUid, "the job is no longer running");
   EXPECT_EQ(joined.get().error().code, ExitCode::kUnsupported);
+}
+
+TEST(Coordinator, TellsAWaitingMemberWhetherTheOthersTrain) {
+  Running job(settings(1, 1, 1), 1);
+  const auto spare = client(options(*job.server, 1));
+  auto joined = join_later(*spare);
+  EXPECT_TRUE(eventually(*job.server, [&](const Snapshot&) { return spare->others_train(); }));
+  job.lose(0);
+  EXPECT_EQ(joined.get().or_throw().world, 1);
+  EXPECT_FALSE(spare->others_train());
+}
+
+// The members that have joined and those that come later get the reason.
+TEST(Coordinator, AnAgentsPermanentFailureEndsItsJob) {
+  for (const bool ends : {true, false}) {
+    JobSpec spec{kUid, key(), settings(2, 2, 2)};
+    spec.ends_with_an_agent = ends;
+    std::vector<JobSpec> jobs;
+    jobs.push_back(std::move(spec));
+    const auto server = Server::start({}, make_silent_logger(), std::move(jobs)).or_throw();
+    const auto first = client(options(*server, 0));
+    auto joined = join_later(*first);
+    ASSERT_TRUE(eventually(*server, [](const Snapshot& now) { return now.members.size() == 1; }));
+    ASSERT_TRUE(
+        report_failure(server->address(), kUid, key(), false, "no data on host 1", in(seconds(20)))
+            .ok());
+    const auto second = client(options(*server, 1));
+    auto later = join_later(*second);
+    if (!ends) {
+      EXPECT_EQ(joined.get().or_throw().world, 2);
+      EXPECT_TRUE(later.get().ok());
+      continue;
+    }
+    for (auto* one : {&joined, &later}) {
+      const auto result = one->get();
+      ASSERT_FALSE(result.ok());
+      EXPECT_EQ(result.error().code, ExitCode::kUnsupported);
+      EXPECT_EQ(result.error().message, "no data on host 1");
+    }
+  }
 }
 
 TEST(Coordinator, ClosesAfterAllMembersFinish) {

@@ -56,6 +56,15 @@ TEST(IndexRequest, GivesDifferentIndicesToAgentsThatAskAtTheSameTime) {
   EXPECT_EQ(indices, (std::set<int>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
+// An earlier coordinator gave index 1 to a host that is still there.
+TEST(IndexRequest, GivesNoIndexOfAMember) {
+  const auto server = serve_indices();
+  const auto member = client(options(*server, 1));
+  const auto joined = join_later(*member);
+  ASSERT_TRUE(eventually(*server, [](const Snapshot& now) { return !now.members.empty(); }));
+  EXPECT_EQ(request(*server, 11).or_throw(), 2);
+}
+
 TEST(IndexRequest, WaitsForTheCoordinator) {
   const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
   auto early = std::async(std::launch::async, [port] {

@@ -445,6 +445,38 @@ TEST(Membership, SurvivorsDoNotWaitForAReplacement) {
   EXPECT_EQ(job.assigned({{2, 0}, 77})->world, 3);
 }
 
+// The survivor has the state; it notices the loss later than the others.
+TEST(Membership, ASpareAndAReplacementDoNotTakeTheSurvivorsPlaces) {
+  Job job = running_pair();
+  job.join(member(2));  // a spare
+  job.handle(WorkerExited{0, 0});
+  job.handle(ConnectionClosed{member(0), "reset"});
+  ASSERT_TRUE(job.ended(member(1)));
+  job.join(member(0, 77));
+  EXPECT_EQ(job.state.phase, Phase::kGathering);
+  job.tick_after(seconds(5));
+  EXPECT_EQ(job.state.phase, Phase::kGathering);
+  job.join(member(1), 1);
+  ASSERT_TRUE(job.assigned(member(1)));
+  EXPECT_EQ(job.assigned(member(1))->rank, 1);
+  EXPECT_TRUE(job.assigned(member(0, 77)));
+  EXPECT_FALSE(job.assigned(member(2)));
+}
+
+TEST(Membership, MembersOfTheLatestEpochPrecede) {
+  Job job(1, 2, 2);
+  job.join(member(2));
+  job.join(member(3));
+  job.join(member(0));
+  job.join(member(1));
+  job.handle(ConnectionClosed{member(3), "reset"});
+  job.join(member(2), 1);
+  ASSERT_TRUE(job.assigned(member(2)));
+  EXPECT_EQ(job.assigned(member(2))->rank, 1);
+  EXPECT_EQ(job.assigned(member(0))->rank, 0);
+  EXPECT_FALSE(job.assigned(member(1)));
+}
+
 TEST(Membership, SurvivorsWaitForTheirMinimum) {
   Job job = running_pair();
   job.handle(ConnectionClosed{member(1), "reset"});

@@ -58,6 +58,11 @@ TEST(Messages, ServerMessagesRoundTrip) {
   EXPECT_TRUE(end.job_finished);
   EXPECT_EQ(server_round_trip(RequestReform{{}, 4, "why"}).epoch, 4u);
   EXPECT_EQ(server_round_trip(Refuse{{}, "no", true}).message, "no");
+  EXPECT_TRUE(server_round_trip(HeartbeatReply{true}).running);
+  EXPECT_FALSE(
+      std::get<HeartbeatReply>(decode_server_message(R"({"type": "pulse"})").value()).running)
+      << "of an earlier version";
+  EXPECT_EQ(client_round_trip(AgentFailed{"why"}).reason, "why");
   EXPECT_EQ(server_round_trip(Unavailable{"too many"}).reason, "too many");
   EXPECT_EQ(server_round_trip(WorkerIndex{kMaxWorkerIndex}).index, kMaxWorkerIndex);
   const std::uint64_t id = std::numeric_limits<std::uint64_t>::max();

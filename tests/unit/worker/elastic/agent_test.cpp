@@ -249,6 +249,44 @@ TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
                           HasSubstr("[worker 1.0] epoch 1 rank 1 of 2")));
 }
 
+// In /etc/hosts of Debian a host's own name stands for 127.0.1.1, at which no other host can connect.
+TEST(Agent, GivesItsProcessesAnAddressThatOtherHostsReach) {
+  const std::vector<std::string> reachable = reachable_addresses();
+  const std::uint16_t port = net::Listener::bind({"", 0}).or_throw().local_address().port;
+  for (const int hosts : {1, 2}) {
+    AgentRun run(AgentRun::shell("echo $TILEWRIGHT_RENDEZVOUS $MASTER_ADDR"));
+    run.options.min_nodes = 1;
+    run.options.max_nodes = hosts;
+    run.options.rdzv_key_file = run.path("key");
+    run.options.rdzv_endpoint = net::Address{"127.0.1.1", port};
+    std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+    EXPECT_EQ(run(), 0);
+    const std::string host = hosts == 1 || reachable.empty() ? "127.0.1.1" : reachable.front();
+    EXPECT_THAT(run.output(), HasSubstr(net::to_string({host, port}) + " " + host + "\n"));
+  }
+}
+
+TEST(Agent, TellsTheOtherHostsOfAPermanentFailure) {
+  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
+  AgentRun run(AgentRun::worker());
+  run.options.max_nodes = run.options.min_nodes = 2;
+  run.options.rdzv_key_file = run.path("key");
+  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
+  run.options.rdzv_id = "none";
+  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  AgentOptions second = run.options;
+  second.command = AgentRun::shell("exit 13");
+  second.node_rank = 1;
+  const FileDescriptor dev_null(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  second.output_fd = second.error_fd = dev_null.get();
+  auto first = std::async(std::launch::async, [&] { return run(); });
+  const net::Wait wait = net::within(seconds(20));
+  ASSERT_TRUE(net::connect_to({"127.0.0.1", port}, wait, net::Retry::kUntilDeadline).ok());
+  EXPECT_EQ(run_agent(second, run.signals, make_silent_logger()), 13);
+  EXPECT_NE(first.get(), 0);
+  EXPECT_THAT(run.output(), HasSubstr("process 0 of worker 1 exited with code 13"));
+}
+
 TEST(Agent, SaysWhichRendezvousItCannotReach) {
   const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
   AgentRun run(AgentRun::worker());

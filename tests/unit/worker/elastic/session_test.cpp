@@ -94,8 +94,10 @@ TEST(Session, ReadsItsSettingsFromTheEnvironment) {
                                              {env::kJobKeyFile, "/var/run/tilewright/job-key"},
                                              {env::kWorkerIndex, "3"},
                                              {env::kTls, "true"},
+                                             {env::kJoinTimeout, "90"},
                                              {env::kLocalRank, "1"}}));
   EXPECT_TRUE(settings.tls);
+  EXPECT_EQ(settings.join_timeout, seconds(90));
   EXPECT_EQ(settings.coordinator->host, "fd00::1");
   EXPECT_EQ(settings.coordinator->port, 29400);
   EXPECT_EQ(settings.job_uid, "3f2a");
@@ -200,6 +202,18 @@ TEST(Session, JoinsLosesAPeerRejoinsAndFinishes) {
   EXPECT_TRUE(first->finish());
   auto late = job.worker(1);
   EXPECT_FALSE(late->join(-1)) << "the job is finished";
+}
+
+TEST(Session, WaitsAsASpareForLongerThanItsTimeout) {
+  Job job(1, 1, 1);
+  const auto first = job.worker(0);
+  ASSERT_TRUE(first->join(-1));
+  job.variables[env::kJoinTimeout] = "1";
+  const auto spare = job.worker(1);
+  auto joined = join_later(*spare);
+  EXPECT_EQ(joined.wait_for(seconds(2)), std::future_status::timeout);
+  first->leave("done");
+  EXPECT_EQ(joined.get()->world, 1);
 }
 
 TEST(Session, FinishFailsAfterTheEpochEnded) {
