@@ -6,7 +6,8 @@
 The peer is a script outside the project. It accepts --model, --task, --bs, --seq, --steps, --dtype
 and --threads, and prints a line with "times [seconds, ...]", rounded to hundredths. The first two times
 are warm-up. Its DistilBERT has only the head for question answering. Both sides have the same head
-and compute all positions of equally long examples. A shape with an instruction set is computed in
+and equally long examples. The operations of both are those of worker/nn/flops.h; of a classification,
+PyTorch computes more in the last layer. A shape with an instruction set is computed in
 fp32, and both sides use no later one.
 
 Each shape replaces its row in bench/results/step-CPU.json; a row that this commit has measured is

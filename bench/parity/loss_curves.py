@@ -1,11 +1,11 @@
-"""Compares loss curves with PyTorch: same weights, batches and order of examples, no dropout.
+"""Compares loss curves with PyTorch: same weights, batches and order of examples.
 
     python bench/parity/loss_curves.py --worker build/release/bin/tilewright-worker \
         --model .cache/models/all-minilm-l6-v2 --data DATA [--tasks mrpc] [--families bert]
 
 DATA holds glue/ and squad/. DistilBERT is `--model` in DistilBERT's layout: the vectors of token type
 0 are added to the positions. PyTorch's loop has the Trainer's defaults (AdamW, clipping at 1, linear
-decay) and pads each batch to its longest example. Question answering: run_qa's loss has the padding
+decay), no dropout or, with --dropout, Tilewright's masks, and pads each batch to its longest example. Question answering: run_qa's loss has the padding
 in its softmax, so that it depends on the lengths in the batch; here, as in Tilewright, it has not.
 Differences jump where one side's ReLU (DistilBERT's classifier) passes a gradient and the other's does
 not: AdamW makes a full step of a gradient of any size.
@@ -23,30 +23,22 @@ import transformers
 
 BENCH = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(BENCH), str(BENCH / "parity")]
+import dropout  # noqa: E402
 import quality  # noqa: E402
 import support  # noqa: E402
 import svg  # noqa: E402
 
-MASK = (1 << 64) - 1
 FAMILIES = ("bert", "distilbert")
 CURVES = ("tilewright_fp32", "tilewright_bf16", "pytorch_fp32", "pytorch_bf16")
 REFERENCE = "pytorch_fp32"
 
 
-def split_mix(seed, n):
-    """The n-th number of SplitMix64(seed)."""
-    z = (seed + n * 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
 def shuffled(examples, seed, epoch):
     """Example order of an epoch as in worker/train/data_order.cpp: Fisher-Yates with SplitMix64."""
-    state = (split_mix(seed, 1) + epoch) & MASK
+    state = dropout.split_mix(seed, 1) + epoch
     order = list(range(examples))
     for n, i in enumerate(range(examples, 1, -1), start=1):
-        j = ((split_mix(state, n) >> 32) * i) >> 32
+        j = ((dropout.split_mix(state, n) >> 32) * i) >> 32
         order[i - 1], order[j] = order[j], order[i - 1]
     return order
 
@@ -79,7 +71,8 @@ def as_distilbert(bert):
 
 
 def make_model(args, task, family, folder):
-    """Saves the model without dropout, with a head from args.seed, and its tokenizer."""
+    """Saves the model with a head from args.seed, without dropout unless args.dropout, and its
+    tokenizer."""
     source = args.model
     if family == "distilbert":
         source = f"{folder}-encoder"
@@ -90,7 +83,7 @@ def make_model(args, task, family, folder):
             if family == "distilbert" else
             {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0})
     torch.manual_seed(args.seed)
-    model = head.from_pretrained(source, **none)
+    model = head.from_pretrained(source, **({} if args.dropout else none))
     torch.nn.init.normal_((model.qa_outputs if quality.is_squad(task) else model.classifier).weight,
                           std=0.02)
     model.save_pretrained(folder)
@@ -141,6 +134,9 @@ def pytorch_losses(args, task, folder, bf16):
         inputs.add("token_type_ids")
     pad = transformers.DataCollatorWithPadding(tokenizer)
     model.train()
+    if args.dropout:
+        model.set_attn_implementation("eager")  # whose dropout is a module
+    key = dropout.replace(model, args.seed)
     rate, size = quality.TASKS[task]["learning_rate"], quality.TASKS[task]["batch"]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
     per_epoch = (len(examples) + size - 1) // size
@@ -148,6 +144,7 @@ def pytorch_losses(args, task, folder, bf16):
     for step in range(args.steps):
         if step % per_epoch == 0:
             order = shuffled(len(examples), args.seed, step // per_epoch)
+        key.begin(step)
         begin = step % per_epoch * size
         batch = pad([examples[i] for i in order[begin:begin + size]])
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
@@ -182,6 +179,10 @@ def case_settings(args, task):
     }
 
 
+def case_name(args, task, family):
+    return f"{task}-{family}" + ("-dropout" if args.dropout else "")
+
+
 def recorded(case, settings):
     """The case with its curves if it has these settings, else without curves."""
     found = support.read_json(support.results_file("loss_curves"), {}).get(case, {})
@@ -192,7 +193,7 @@ def recorded(case, settings):
 def add(args, task, family, name, losses):
     """Adds a curve; draws the case when it is complete."""
     path = support.results_file("loss_curves")
-    case = f"{task}-{family}"
+    case = case_name(args, task, family)
     with support.locked(path):
         found = recorded(case, case_settings(args, task))
         curves = found["losses"]
@@ -206,7 +207,8 @@ def add(args, task, family, name, losses):
         support.write_json(path, {**support.read_json(path, {}), case: found})
     if len(curves) < len(CURVES):
         return
-    title = f"Loss of {family} on {task}, {len(losses)} steps, no dropout, same order and weights"
+    masks = "same dropout" if args.dropout else "no dropout"
+    title = f"Loss of {family} on {task}, {len(losses)} steps, {masks}, same order and weights"
     path.with_name(f"{path.stem}-{case}.svg").write_text(
         svg.loss_figure(title, {other: curves[other] for other in CURVES}, REFERENCE))
     for pair, distance in found["differences"].items():
@@ -221,6 +223,7 @@ def main():
     parser.add_argument("--tasks", nargs="+", choices=quality.TASKS, default=["mrpc", "squad"])
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--curves", nargs="+", choices=CURVES, default=list(CURVES))
+    parser.add_argument("--dropout", action="store_true", help="with dropout, same masks")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--threads", type=int, default=2)
@@ -230,7 +233,7 @@ def main():
 
     for task in args.tasks:
         for family in args.families:
-            known = recorded(f"{task}-{family}", case_settings(args, task))["losses"]
+            known = recorded(case_name(args, task, family), case_settings(args, task))["losses"]
             with tempfile.TemporaryDirectory() as directory:
                 folder = f"{directory}/model"
                 make_model(args, task, family, folder)

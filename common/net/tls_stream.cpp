@@ -203,7 +203,11 @@ Result<std::size_t> TlsStream::write(std::span<const std::byte> bytes) {
   }
   // A record that the kernel did not accept must be retried with the same bytes.
   const std::size_t size = unsent_ != 0 ? unsent_ : std::min(bytes.size(), kRecordBytes);
-  TW_CHECK(size <= bytes.size(), "a retry needs {} bytes, found {}", bytes.size(), size);
+  if (size > bytes.size()) {
+    return Error{
+        ExitCode::kPeerLost,
+        fmt::format("the last {} bytes must be sent again first, found {}", size, bytes.size())};
+  }
   std::size_t sent = 0;
   const int outcome = SSL_write_ex(ssl_.get(), bytes.data(), size, &sent);
   if (outcome != 1) {

@@ -31,7 +31,7 @@ void check_part(const tasks::Task& task, const tasks::DataPart& part) {
     TW_CHECK(dataset.labels[i] >= 0 && static_cast<std::size_t>(dataset.labels[i]) < classes,
              "label {} of {}", dataset.labels[i], classes);
   }
-  tasks::check_ids(dataset, tokenizer.vocab_size(), "config.json");
+  tasks::check_ids(dataset, tokenizer.vocab_size(), 2, "config.json");
   if (part.split == tasks::Split::kTrain) return;  // not scored
   const std::size_t rows = answers ? dataset.tokens() : dataset.size();
   std::vector<float> logits(rows * static_cast<std::size_t>(task.num_labels()));

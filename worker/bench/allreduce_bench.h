@@ -17,7 +17,7 @@ struct AllreduceBenchOptions {
 
 struct AllreduceBenchRow {
   double megabytes = 0;
-  double milliseconds = 0;          // of rank 0, from a barrier; median of the repetitions
+  double milliseconds = 0;          // of rank 0, from a barrier; mean of the repetitions
   double gigabytes_per_second = 0;  // GiB of one rank's gradients over that time
 };
 

@@ -40,6 +40,7 @@ void run(const CheckpointBenchOptions& options, runtime::Isa isa, CheckpointBenc
   runtime::BackgroundTask task;
   std::vector<double> plain;
   std::int64_t checkpoints = 0;
+  MonotonicTime committed;
   for (int i = 0; i < options.repetitions; ++i) {
     plain.push_back(seconds(step));
     bench.between_steps.push_back(seconds([&] {
@@ -52,13 +53,16 @@ void run(const CheckpointBenchOptions& options, runtime::Isa isa, CheckpointBenc
       const auto& kept = std::as_const(optimizer);
       copy.take({weights, kept.exp_avg(), kept.exp_avg_sq()}, setup.pool(),
                 setup.plain_parameter_ops());
-      task.start([&, number = ++checkpoints] { write(copy.tensors(layout), number); });
+      task.start([&, number = ++checkpoints] {
+        write(copy.tensors(layout), number);
+        committed = monotonic_now();
+      });
     }));
+    const MonotonicTime copied = monotonic_now();
     int steps = 0;
     double during = 0;
-    bench.write.push_back(seconds([&] {
-      for (; !task.wait({}); ++steps) during += seconds(step);
-    }));
+    for (; !task.wait({}); ++steps) during += seconds(step);
+    bench.write.push_back(in_seconds(committed - copied));
     bench.slowdown.push_back(during - steps * median(plain));
   }
   bench.threads = setup.pool().size();

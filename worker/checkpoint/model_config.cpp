@@ -2,6 +2,7 @@
 
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/json_fields.h"
+#include "worker/kernels/ops.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -95,6 +96,13 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
                 fmt::format("a multiple of {}, which is {}", names.num_attention_heads,
                             encoder.num_attention_heads));
   }
+  if (encoder.head_size() % kernels::kHeadSizeUnit != 0 ||
+      encoder.hidden_size > kernels::kMaxHidden) {
+    fields.fail(
+        std::string(names.hidden_size),
+        fmt::format("a multiple of {} times {}, which is {}, up to {}", kernels::kHeadSizeUnit,
+                    names.num_attention_heads, encoder.num_attention_heads, kernels::kMaxHidden));
+  }
   constexpr double kBelowOne = 0.999;
   encoder.layer_norm_eps = number(names.layer_norm_eps, 1e-30, 1, 1e-12);
   encoder.hidden_dropout_prob = number(names.hidden_dropout_prob, 0, kBelowOne, 0.1);
@@ -104,6 +112,8 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
       number(names.classifier_dropout, 0, kBelowOne,
              family.default_classifier_dropout < 0 ? encoder.hidden_dropout_prob
                                                    : family.default_classifier_dropout);
+  out.classifier_has_hidden_dropout =
+      family.default_classifier_dropout < 0 && !fields.has(std::string(names.classifier_dropout));
   encoder.qa_dropout = number(names.qa_dropout, 0, kBelowOne, family.default_qa_dropout);
   encoder.initializer_range = static_cast<float>(fields.number("initializer_range", 0, 10, 0.02));
   out.labels = labels_of(fields);

@@ -15,6 +15,8 @@ struct ModelConfig {
   // id2label in order, numbers and booleans as their text; default: "LABEL_0", "LABEL_1", ...
   std::vector<std::string> labels;
   std::string json;  // the whole object, as JSON
+  // It has no classifier_dropout of its own, so that the hidden dropout applies.
+  bool classifier_has_hidden_dropout = false;
 };
 
 // `path` is a model directory or its config.json. The head is that of a classification; the caller

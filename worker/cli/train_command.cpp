@@ -21,6 +21,7 @@
 #include "common/contract/unknown_variables.h"
 #include "common/contract/unneeded_variables.h"
 #include "common/host/binding.h"
+#include "common/process/open_files.h"
 #include "common/process/signals.h"
 #include "worker/cli/commands.h"
 #include "worker/cli/flag_help.h"
@@ -178,6 +179,7 @@ int train(const std::vector<std::string>& flags) {
   const auto log =
       make_logger(arguments.is_set("log_level") ? arguments.settings().log_level : level.name);
   const StopSignals signals;
+  raise_open_files_limit();
   const std::unique_ptr<elastic::LaunchedGroup> group = join_group(launched, signals, log);
   const elastic::SessionSettings membership =
       group ? group->settings() : elastic::settings_from_environment(environment_variable);

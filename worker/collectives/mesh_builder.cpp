@@ -99,7 +99,8 @@ using runtime::Range;
 class MeshBuilder {
  public:
   MeshBuilder(net::Listener& listener, const MeshConfig& config, Range streams,
-              const net::SecretKey& key, MonotonicTime deadline, const net::WakeUp* cancel)
+              const net::SecretKey& key, MonotonicTime deadline, const net::WakeUp* cancel,
+              PeerTransport* existing = nullptr)
       : listener_(listener),
         key_(key),
         wait_(deadline, cancel),
@@ -112,6 +113,8 @@ class MeshBuilder {
       links_.push_back(links.get());
       meshes_.push_back(std::make_unique<Mesh>(config, std::move(links)));
     }
+    watched_ = links_;
+    if (existing != nullptr) watched_.push_back(existing);
     mesh_ = meshes_.front().get();
     TW_CHECK(0 <= config.rank && config.rank < mesh_->world(), "rank {} of {}", config.rank,
              mesh_->world());
@@ -171,7 +174,7 @@ class MeshBuilder {
 
   // A rank that disconnects does not rejoin this membership epoch.
   void throw_if_lost() {
-    for (PeerTransport* links : links_) {
+    for (PeerTransport* links : watched_) {
       for (int peer = 0; peer < mesh_->world(); ++peer) {
         if (links->socket(peer).connected() && links->socket(peer).peer_closed()) {
           throw mesh_->lost(peer, "closed its connection during the construction of the mesh");
@@ -184,7 +187,7 @@ class MeshBuilder {
     std::vector<pollfd> fds;
     fds.push_back({listener_.fd(), POLLIN, 0});
     fds.push_back({wait_.cancel ? wait_.cancel->fd() : -1, POLLIN, 0});
-    for (PeerTransport* links : links_) {
+    for (PeerTransport* links : watched_) {
       for (int peer = 0; peer < mesh_->world(); ++peer) {
         fds.push_back({links->socket(peer).fd(), POLLRDHUP, 0});
       }
@@ -564,6 +567,7 @@ class MeshBuilder {
   const Range streams_;
   std::vector<std::unique_ptr<Mesh>> meshes_;  // by stream, from streams_.begin
   std::vector<PeerTransport*> links_;          // of the meshes
+  std::vector<PeerTransport*> watched_;        // the same, and those of a mesh that exists already
   const Mesh* mesh_ = nullptr;                 // the first of them
   std::vector<PendingConnection> outgoing_;
   std::list<Pending> pending_;
@@ -582,7 +586,8 @@ std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& conf
 void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::SecretKey& key,
                  MonotonicTime deadline, const net::WakeUp* cancel) {
   if (streams <= mesh.streams()) return;
-  MeshBuilder builder(listener, mesh.config(), {mesh.streams(), streams}, key, deadline, cancel);
+  MeshBuilder builder(listener, mesh.config(), {mesh.streams(), streams}, key, deadline, cancel,
+                      dynamic_cast<PeerTransport*>(&mesh.transport()));
   for (std::unique_ptr<Mesh>& stream : builder.build()) mesh.add_stream(std::move(stream));
 }
 

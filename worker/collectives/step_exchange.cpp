@@ -402,6 +402,8 @@ bool StepExchange::peek(Link& link) {
       throw mesh_.lost(link.peer, "is lost: " + bytes.error().message);
     }
     count_frame(link);
+    // Nothing else is due from it that would show its end.
+    if (!expects(link)) throw mesh_.lost(link.peer, "is lost: " + bytes.error().message);
     return false;
   }
   if (reinterpret_cast<std::uintptr_t>(bytes->data()) % alignof(float) != 0) {

@@ -21,8 +21,8 @@ std::size_t attention_scratch(const KernelTable<Activation>& table, std::int64_t
 
 template <typename Activation>
 void check_shape(const AttentionForward<Activation>& a) {
-  TW_CHECK(a.head_size > 0 && a.head_size % 8 == 0,
-           "head size must be a positive multiple of 8, found {}", a.head_size);
+  TW_CHECK(a.head_size > 0 && a.head_size % kHeadSizeUnit == 0,
+           "head size must be a positive multiple of {}, found {}", kHeadSizeUnit, a.head_size);
   TW_CHECK(a.heads <= 65536, "number of heads must be at most 65536 (dropout counter), found {}",
            a.heads);
   for (std::int64_t b = 0; b < a.B; ++b) {

@@ -9,9 +9,6 @@
 
 namespace tilewright::kernels {
 
-// Maximum row width of the kernels with dropout; sizes the mask buffer.
-inline constexpr std::int64_t kMaxHidden = 16384;
-
 // Arguments of embed_norm_forward (ids to type) and add_norm_forward (x, residual); shapes in
 // ops.h.
 template <typename Activation>

@@ -39,6 +39,11 @@ using runtime::bf16;
 using runtime::Isa;
 using runtime::ThreadPool;
 
+// Maximum row width of the kernels with dropout; sizes the mask buffer.
+inline constexpr std::int64_t kMaxHidden = 16384;
+// Attention needs a head size that is a multiple of this.
+inline constexpr std::int64_t kHeadSizeUnit = 8;
+
 // A kernel as the layers call it: a launcher bound to the table of single-threaded kernels (or GEMM
 // engine) of one instruction set. Calling it costs two indirect calls.
 template <typename Signature>

@@ -180,7 +180,7 @@ void sum_embedding_row(const ParameterKernelTable& table, const EmbeddingBackwar
   }
   const float* total = tree.finish();
   float* grad = e.grad + r * e.H + columns.begin;
-  for (std::int64_t i = 0; i < width; ++i) grad[i] = total == nullptr ? 0.0f : total[i];
+  for (std::int64_t i = 0; i < width; ++i) grad[i] = total == nullptr ? 0.0f : total[i] + 0.0f;
 }
 
 void embedding_backward(const ParameterKernelTable& table, ThreadPool& pool,

@@ -81,8 +81,16 @@ void DatasetLists::append_all(std::size_t count, runtime::ThreadPool* pool,
   }
 }
 
-void check_ids(const Dataset& dataset, std::int64_t vocab_size, const std::string& config) {
+void check_ids(const Dataset& dataset, std::int64_t vocab_size, std::int64_t type_vocab_size,
+               const std::string& config) {
   for (std::size_t example = 0; example < dataset.size(); ++example) {
+    if (type_vocab_size == 1 &&
+        dataset.first_segment_of(example) < dataset.ids_of(example).size()) {
+      throw Failure(ExitCode::kModel,
+                    fmt::format("{}: type_vocab_size is 1, expected at least 2, because example {} "
+                                "has two texts",
+                                config, example));
+    }
     for (const std::int32_t id : dataset.ids_of(example)) {
       if (id >= 0 && id < vocab_size) continue;
       throw Failure(ExitCode::kModel,

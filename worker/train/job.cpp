@@ -142,6 +142,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   };
   override_dropout(encoder.hidden_dropout_prob, settings.hidden_dropout_prob);
   override_dropout(encoder.attention_probs_dropout_prob, settings.attention_probs_dropout_prob);
+  if (job.model.classifier_has_hidden_dropout) {
+    encoder.classifier_dropout = encoder.hidden_dropout_prob;
+  }
   override_dropout(encoder.classifier_dropout, settings.classifier_dropout);
 
   end_part("model configuration and task");
@@ -175,7 +178,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     return options;
   };
   const auto check = [&](tasks::Dataset data) {
-    tasks::check_ids(data, encoder.vocab_size, config.string());
+    tasks::check_ids(data, encoder.vocab_size, encoder.type_vocab_size, config.string());
     return data;
   };
   job.fingerprint = fingerprint(job.settings);

@@ -1,6 +1,6 @@
 // exp, tanh, log and the normal distribution as polynomials (minimax coefficients from the Remez
 // algorithm, rounded to float). Written once for every vector type: the including file
-// defines Vec, Mask and their functions first (vector/vec_*.inl). README.md lists the measured
+// defines Vec, Mask and their functions first (vector/vec_*.inl). math_test.cpp bounds the
 // errors.
 
 namespace tilewright::kernels {

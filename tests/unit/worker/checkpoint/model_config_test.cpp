@@ -77,7 +77,9 @@ TEST_F(ModelConfigTest, UsesTheHiddenDropoutAsDefaultOfTheClassifierDropout) {
   minimal_["hidden_dropout_prob"] = 0.25;
   minimal_["classifier_dropout"] = nullptr;
   EXPECT_EQ(read(minimal_).encoder.classifier_dropout, 0.25f);
+  EXPECT_TRUE(read(minimal_).classifier_has_hidden_dropout);
   minimal_["classifier_dropout"] = 0.5;
+  EXPECT_FALSE(read(minimal_).classifier_has_hidden_dropout);
   EXPECT_EQ(read(minimal_).encoder.classifier_dropout, 0.5f);
 }
 
@@ -129,6 +131,10 @@ TEST_F(ModelConfigTest, RefusesSizesMissingOutOfRangeOrNotDivisible) {
   }
   expect_refused({{"num_attention_heads", 10}},
                  "hidden_size is 384, expected a multiple of num_attention_heads, which is 10");
+  expect_refused({{"hidden_size", 312}},
+                 "hidden_size is 312, expected a multiple of 8 times num_attention_heads, which is "
+                 "12, up to 16384");
+  expect_refused({{"hidden_size", 32768}, {"num_attention_heads", 64}}, "hidden_size is 32768");
   expect_refused({{"hidden_dropout_prob", 1}},
                  "hidden_dropout_prob is 1, expected a number from 0");
   expect_refused({{"layer_norm_eps", 0}}, "layer_norm_eps is 0, expected");

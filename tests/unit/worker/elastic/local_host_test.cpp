@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 TEST(LocalHost, KnowsItsNamesAndAddresses) {
   char own[HOST_NAME_MAX + 1] = {};
   ASSERT_EQ(gethostname(own, HOST_NAME_MAX), 0);
-  for (const std::string& name :
-       {std::string("localhost"), std::string("127.0.0.1"), std::string("::1"), std::string("127.0.1.1"), std::string(own)})
+  for (const std::string& name : {std::string("localhost"), std::string("127.0.0.1"),
+                                  std::string("::1"), std::string("127.0.1.1"), std::string(own)})
     EXPECT_TRUE(is_this_host(name)) << name;
   // Documentation addresses (RFC 5737) and a name that never resolves (RFC 6761).
   for (const char* name : {"192.0.2.7", "no-such-host.invalid"})

@@ -484,14 +484,31 @@ TEST(Glue, StsbMetricsAreCorrelationsAndTheirMean) {
   EXPECT_EQ(found[2].second, (found[0].second + found[1].second) / 2);
 }
 
+TEST(Dataset, PairsNeedEmbeddingsOfTwoTokenTypes) {
+  DatasetLists lists;
+  lists.append({.ids = {2, 3}, .first_segment = 2});
+  lists.append({.ids = {2, 9, 3}, .first_segment = 2});
+  const Dataset data(std::move(lists));
+  EXPECT_NO_THROW(check_ids(data, 20, 0, "m/config.json")) << "a model without token types";
+  try {
+    check_ids(data, 20, 1, "m/config.json");
+    FAIL() << "accepted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kModel);
+    EXPECT_STREQ(failure.what(),
+                 "m/config.json: type_vocab_size is 1, expected at least 2, because example 1 has "
+                 "two texts");
+  }
+}
+
 TEST(Dataset, TokenIdsBeyondTheVocabularyAreRefused) {
   DatasetLists lists;
   lists.append({.ids = {2, 3}, .first_segment = 2});
   lists.append({.ids = {2, 19, 3}, .first_segment = 3});
   const Dataset data(std::move(lists));
-  EXPECT_NO_THROW(check_ids(data, 20, "m/config.json"));
+  EXPECT_NO_THROW(check_ids(data, 20, 2, "m/config.json"));
   try {
-    check_ids(data, 19, "m/config.json");
+    check_ids(data, 19, 2, "m/config.json");
     FAIL() << "accepted";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kModel);

@@ -62,7 +62,6 @@ class TrainerTest : public ::testing::Test {
         "--learning_rate=1e-3",
         "--hidden_dropout_prob=0",
         "--attention_probs_dropout_prob=0",
-        "--classifier_dropout=0",
         "--bf16=false"};
     flags.insert(flags.end(), more.begin(), more.end());
     return make_settings(TrainingArguments::parse(flags).or_throw(), {});
@@ -264,6 +263,16 @@ TEST_F(TrainerTest, WritesNoInfiniteWeights) {
   EXPECT_THAT(failure(kDiverging, ExitCode::kDiverged),
               StartsWith("step 1: a weight is not finite at learning rate 100, "));
   EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+// As in transformers, if config.json has none of its own.
+TEST_F(TrainerTest, TheHiddenDropoutIsThatOfTheClassifier) {
+  const auto classifier = [&](const std::vector<std::string>& flags) {
+    return load_job(settings_of(flags), "uid-1").model.encoder.classifier_dropout;
+  };
+  EXPECT_EQ(classifier({}), 0);
+  EXPECT_EQ(classifier({"--hidden_dropout_prob=0.25"}), 0.25f);
+  EXPECT_EQ(classifier({"--classifier_dropout=0.5"}), 0.5f);
 }
 
 TEST_F(TrainerTest, HasNoCompleteStateAfterADivergence) {
