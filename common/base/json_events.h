@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace tilewright {
 
@@ -27,5 +28,29 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 };
+
+// Ends the parsing of text that nests deeper than `most`. A callback of parse() would take quadratic
+// time for a list of objects, such as a log history of 100,000 entries.
+class JsonDepthLimit : public JsonEvents {
+ public:
+  explicit JsonDepthLimit(int most) : most_(most) {}
+  bool exceeded() const { return depth_ > most_; }
+
+  bool start_object(std::size_t) override { return ++depth_ <= most_; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ <= most_; }
+  bool end_array() override { return --depth_ >= 0; }
+
+ private:
+  const int most_;
+  int depth_ = 0;
+};
+
+// Whether recursive functions such as dump() could overflow the stack.
+inline bool nests_deeper(std::string_view json, int most) {
+  JsonDepthLimit limit(most);
+  nlohmann::json::sax_parse(json, &limit);
+  return limit.exceeded();
+}
 
 }  // namespace tilewright

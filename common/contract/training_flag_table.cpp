@@ -201,8 +201,8 @@ std::vector<TrainingFlag> working_flags() {
               "trains and evaluates."),
       differs(default_is(boolean("do_eval", &Settings::do_eval,
                                  "evaluate the model, after the training if there is one"),
-                         "true if none of do_train, do_eval and do_predict is true, or with "
-                         "eval_strategy"),
+                         "true if none of do_train, do_eval and do_predict is true, or, in a "
+                         "training, with eval_strategy"),
               "See do_train."),
       boolean("do_predict", &Settings::do_predict,
               "predict the test examples and write the predictions"),

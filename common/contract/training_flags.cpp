@@ -11,6 +11,7 @@
 
 #include "common/base/check.h"
 #include "common/base/files.h"
+#include "common/base/json_events.h"
 #include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "common/contract/nearest.h"
@@ -388,6 +389,11 @@ Status TrainingArguments::set(const FlagArgument& argument) {
 Status TrainingArguments::read_json_file(const std::string& path) {
   const Result<std::string> text = read_file(path, kMaxArgumentFileBytes, ExitCode::kUsage);
   if (!text.ok()) return text.error();
+  constexpr int kMaxDepth = 64;
+  if (nests_deeper(*text, kMaxDepth)) {
+    return Error{ExitCode::kUsage,
+                 fmt::format("{}: the JSON nests deeper than {} levels", path, kMaxDepth)};
+  }
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) {
     const std::string found = is_utf8(*text) ? describe_json(*text) : "bytes that are not UTF-8";

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 
+#include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/atomic_directory.h"
@@ -183,11 +184,17 @@ std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
   std::error_code error;
   for (fs::directory_iterator entry(output_dir, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::error_code ignored;
     const auto step = step_of(entry->path().filename());
-    if (step && fs::exists(entry->path() / kChecksumsFile, ignored)) {
+    if (step && fs::exists(entry->path() / kChecksumsFile, error)) {
       found.emplace_back(*step, entry->path());
     }
+    if (error) break;
+  }
+  // An incomplete list would make a training start at an earlier step without a word.
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Failure(
+        output_error_code(error.value()),
+        fmt::format("{}: cannot list the checkpoints: {}", output_dir.string(), error.message()));
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });

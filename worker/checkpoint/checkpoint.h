@@ -72,7 +72,8 @@ std::vector<std::filesystem::path> prune(const OutputWriter& output, int keep,
 // Whether `path` is a checkpoint-<step> directory of `output_dir`.
 bool is_checkpoint_of(const std::filesystem::path& path, const std::filesystem::path& output_dir);
 
-// All checkpoint-<step> directories with a checksums.json, highest step first.
+// All checkpoint-<step> directories with a checksums.json, highest step first; none without the
+// directory. Failures have output_error_code().
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);
 
 }  // namespace tilewright::checkpoint

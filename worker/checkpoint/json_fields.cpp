@@ -9,21 +9,6 @@ namespace {
 
 constexpr int kMaxJsonDepth = 64;  // limits the parser's memory
 
-// Ends the parsing of text that nests deeper. A callback of parse() would take quadratic time for a
-// list of objects, such as a log history of 100,000 entries.
-class DepthLimit : public JsonEvents {
- public:
-  bool exceeded() const { return depth_ > kMaxJsonDepth; }
-
-  bool start_object(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
-  bool end_object() override { return --depth_ >= 0; }
-  bool start_array(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
-  bool end_array() override { return --depth_ >= 0; }
-
- private:
-  int depth_ = 0;
-};
-
 // A field's value for a message.
 std::string format_value(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
@@ -39,9 +24,7 @@ bool is_file_name(std::string_view name) {
 JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes)
     : path_(std::move(path)), code_(code) {
   const std::string content = read_file(path_, max_bytes, code).or_throw();
-  DepthLimit limit;
-  nlohmann::json::sax_parse(content, &limit);  // parse() throws its errors
-  if (limit.exceeded()) {
+  if (nests_deeper(content, kMaxJsonDepth)) {  // parse() throws the errors of syntax
     throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
                                     kMaxJsonDepth));
   }

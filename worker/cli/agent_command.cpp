@@ -218,8 +218,10 @@ int run_agent_command(std::vector<std::string> words) {
         launch::torchrun_help(table).c_str());
     return 0;
   }
-  if (flags.log_level.empty())
-    flags.log_level = log_level(environment_variable(env::kLogLevel)).name;
+  flags.log_level =
+      flags.log_level.empty()
+          ? log_level(environment_variable(env::kLogLevel)).name
+          : normalize_flag_value(*find_training_flag("log_level"), flags.log_level).or_throw();
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
   options.rendezvous.exact = is_exact(words);

@@ -4,7 +4,9 @@
 #include <zlib.h>
 
 #include <array>
+#include <climits>
 #include <optional>
+#include <utility>
 
 #include "common/base/printable.h"
 #include "worker/columnar/rle.h"
@@ -325,6 +327,9 @@ class ChunkReader {
 
   void read_dictionary(const PageHeader& header, Bytes content, const Location& location) {
     if (dictionary_) location.fail("is a second dictionary of the column");
+    if (std::cmp_greater(header.values, content.size() * CHAR_BIT)) {  // a value has a bit or more
+      location.fail(fmt::format("has {} values in {} bytes", header.values, content.size()));
+    }
     if (*header.encoding != Encoding::kPlain && *header.encoding != Encoding::kPlainDictionary) {
       location.fail(fmt::format("found a dictionary in the encoding {}, expected PLAIN",
                                 encoding_name(*header.encoding)));

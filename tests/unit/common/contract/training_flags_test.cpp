@@ -338,6 +338,8 @@ TEST_F(ArgumentFile, IsReadAsTheFirstWordOrAfterConfig) {
 
 TEST_F(ArgumentFile, RejectsOtherContentWithOneSentence) {
   EXPECT_EQ(error_of("{"), "found invalid JSON at byte 2, expected a JSON object of flags");
+  EXPECT_EQ(error_of(R"({"seed": )" + std::string(200'000, '[')),
+            "the JSON nests deeper than 64 levels");
   EXPECT_EQ(error_of("[1]"), "found array, expected a JSON object of flags");
   EXPECT_EQ(error_of("{\"run_name\": \"caf\xE9\"}"),
             "found bytes that are not UTF-8, expected a JSON object of flags");

@@ -153,6 +153,25 @@ TEST_F(StorageFaults, AMarkerThatCannotBeReadIsNotANewerWriter) {
   EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
 }
 
+// Not as if there were no checkpoints, or those of another job.
+TEST_F(StorageFaults, AnErrorOfReadingIsNotAnEmptyOutput) {
+  write(own(output_, 1), 3);
+  file_system_->fail("readdir", "ESTALE");
+  expect_failure([&] { latest_valid_checkpoint(output_); }, ExitCode::kOutputUnavailable,
+                 HasSubstr("cannot list the checkpoints: Stale file handle"));
+  file_system_->clear();
+  for (const bool overwrite : {false, true}) {
+    file_system_->fail("open", "EIO", kOwnershipMarkerFile);
+    expect_failure(
+        [&] {
+          check_output_dir(output_, {"uid-1", {}, overwrite});
+        },
+        ExitCode::kOutputUnavailable, HasSubstr(kOwnershipMarkerFile));
+    file_system_->clear();
+    EXPECT_EQ(check_output_dir(output_, {"uid-1", {}, overwrite}), OutputOwnership::kResumed);
+  }
+}
+
 TEST_F(StorageFaults, AFullDiskAtTheStartMayPass) {
   own(output_, 1);
   file_system_->fail("write", "ENOSPC");

@@ -140,15 +140,9 @@ TEST(Parquet, RefusesPagesOfAnotherKind) {
 }
 
 // A dictionary page with the values 5 and 6.
-std::string dictionary_page() {
+std::string dictionary_page(const ThriftStruct& details = ThriftStruct().i32(1, 2).i32(2, 0)) {
   const std::string values = little_endian(5) + little_endian(6);
-  return ThriftStruct()
-             .i32(1, 2)
-             .i32(2, 8)
-             .i32(3, 8)
-             .structure(7, ThriftStruct().i32(1, 2).i32(2, 0))
-             .bytes() +
-         values;
+  return ThriftStruct().i32(1, 2).i32(2, 8).i32(3, 8).structure(7, details).bytes() + values;
 }
 
 TEST(Parquet, ChecksIndicesIntoTheDictionary) {
@@ -163,6 +157,9 @@ TEST(Parquet, ChecksIndicesIntoTheDictionary) {
   EXPECT_THAT(refusal(file.bytes()), HasSubstr("the indices are missing"));
   file.page = "\x21";
   EXPECT_THAT(refusal(file.bytes()), HasSubstr("indices have 33 bits, expected at most 32"));
+  // Times the size of a value it is 0 in 64 bits.
+  file.before = dictionary_page(ThriftStruct().i64(1, std::int64_t{1} << 62).i32(2, 0));
+  EXPECT_THAT(refusal(file.bytes()), HasSubstr("has 4611686018427387904 values in 8 bytes"));
   file.before = dictionary_page() + dictionary_page();
   EXPECT_THAT(refusal(file.bytes()), HasSubstr("is a second dictionary of the column"));
 }
