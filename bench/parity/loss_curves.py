@@ -133,9 +133,9 @@ def pytorch_losses(args, task, folder, bf16):
     if model.config.model_type == "bert":
         inputs.add("token_type_ids")
     pad = transformers.DataCollatorWithPadding(tokenizer)
+    if args.dropout:  # of probabilities it is a module in eager attention only
+        model = type(model).from_pretrained(folder, attn_implementation="eager")
     model.train()
-    if args.dropout:
-        model.set_attn_implementation("eager")  # whose dropout is a module
     key = dropout.replace(model, args.seed)
     rate, size = quality.TASKS[task]["learning_rate"], quality.TASKS[task]["batch"]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
