@@ -169,7 +169,7 @@ TEST_F(LaunchCommand, LogLevelOfTheAgentIsThatOfTheVariable) {
   EXPECT_THAT(agent("WARNING", {"--log-level=info"}), HasSubstr("info agent: --monitor-interval"));
   EXPECT_EQ(start("tilewright-worker", {"agent", "--log-level=INFO", "--", "--version"}),
             static_cast<int>(ExitCode::kUsage));
-  EXPECT_THAT(output_, HasSubstr("--log_level: found INFO, expected one of trace, debug, info"));
+  EXPECT_THAT(output_, HasSubstr("--log-level: found INFO, expected one of trace, debug, info"));
 }
 
 // The ranks start in different seconds; all write to the directory of rank 0.
