@@ -13,28 +13,31 @@
 
 namespace tilewright::net {
 
-WakeUp::WakeUp() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+WakeUp::WakeUp() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
   TW_CHECK(fd_ >= 0, "eventfd: {}", std::strerror(errno));
 }
 
 WakeUp::~WakeUp() { close(fd_); }
 
+// Whoever sets the flag adds one to the descriptor, and whoever resets it subtracts one.
 void WakeUp::signal() {
+  // The flag first: a thread that the descriptor wakes reads it.
+  if (signalled_.exchange(true)) return;
   const int saved = errno;
   const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the descriptor is readable anyway.
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
-  signalled_.store(true, std::memory_order_release);
   errno = saved;
 }
 
 void WakeUp::clear() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = read(fd_, &count, sizeof count);
-  signalled_.store(false, std::memory_order_release);
-  // Keep a signal that arrived between read() and store().
-  pollfd polled{fd_, POLLIN, 0};
-  if (poll(&polled, 1, 0) > 0) signalled_.store(true, std::memory_order_release);
+  if (!signalled_.exchange(false)) return;
+  std::uint64_t one = 0;
+  while (read(fd_, &one, sizeof one) < 0) {
+    TW_CHECK(errno == EAGAIN || errno == EINTR, "eventfd: {}", std::strerror(errno));
+    // The thread that signals is between its two operations.
+    pollfd polled{fd_, POLLIN, 0};
+    poll(&polled, 1, -1);
+  }
 }
 
 int poll_timeout(MonotonicTime deadline, MonotonicTime now) {
