@@ -136,11 +136,13 @@ class MeshBuilder {
       throw_if_cancelled_or_expired();
       for (PendingConnection& one : outgoing_) connect(one);
       wait_for_events();
-      throw_if_lost();
+      // A peer may complete its mesh and end. What it had sent until then may complete this one too.
+      const std::optional<Failure> lost = find_lost();
       for (PendingConnection& one : outgoing_) advance_outgoing(one);
       for (auto one = pending_.begin(); one != pending_.end();) {
         one = advance_pending(*one) ? std::next(one) : pending_.erase(one);
       }
+      if (lost && missing() > 0) throw *lost;
     }
     return std::move(meshes_);
   }
@@ -173,14 +175,15 @@ class MeshBuilder {
   }
 
   // A rank that disconnects does not rejoin this membership epoch.
-  void throw_if_lost() {
+  std::optional<Failure> find_lost() const {
     for (PeerTransport* links : watched_) {
       for (int peer = 0; peer < mesh_->world(); ++peer) {
         if (links->socket(peer).connected() && links->socket(peer).peer_closed()) {
-          throw mesh_->lost(peer, "closed its connection during the construction of the mesh");
+          return mesh_->lost(peer, "closed its connection during the construction of the mesh");
         }
       }
     }
+    return std::nullopt;
   }
 
   void wait_for_events() {
