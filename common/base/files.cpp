@@ -38,14 +38,18 @@ std::string home_directory(const GetVariable& variable) {
 }  // namespace
 
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
-                              ExitCode code) {
+                              ExitCode code, std::optional<ExitCode> transient) {
+  const auto failed_to = [&](const char* action) {
+    const bool may_pass = output_error_code(errno) == ExitCode::kOutputUnavailable;
+    return system_error(may_pass ? transient.value_or(code) : code, path, action);
+  };
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
     return Error{code, fmt::format("{}: is a directory, expected a file", path.string())};
   }
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return system_error(code, path, "open");
+  if (!in) return failed_to("open");
   std::string content;
   char block[65536];
   while (in.read(block, sizeof block) || in.gcount() > 0) {
@@ -55,7 +59,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
                                      path.string(), max_bytes)};
     }
   }
-  if (in.bad()) return system_error(code, path, "read");
+  if (in.bad()) return failed_to("read");
   if (const Status status = refuse_lfs_pointer(path, content, code); !status.ok()) {
     return status.error();
   }

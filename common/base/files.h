@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,9 +14,10 @@
 namespace tilewright {
 
 // Returns the content of the file, or an Error with `code` that names the path if the file is
-// missing, unreadable, larger than max_bytes or a Git LFS pointer.
+// missing, unreadable, larger than max_bytes or a Git LFS pointer. `transient`: the code of errors of
+// the storage that may pass (see output_error_code()), if it is another one.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
-                              ExitCode code);
+                              ExitCode code, std::optional<ExitCode> transient = {});
 
 // An Error with `code` if `content`, that of `path`, is a Git LFS pointer: a clone that was made
 // without Git LFS has such a text in place of each large file. read_file() and MappedFile check it.

@@ -29,26 +29,31 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 };
 
-// Ends the parsing of text that nests deeper than `most`. A callback of parse() would take quadratic
-// time for a list of objects, such as a log history of 100,000 entries.
+// Limits the parser's memory, and the recursion of functions such as dump().
+inline constexpr std::size_t kMaxJsonDepth = 64;
+
+// Ends the parsing of text that nests deeper. A callback of parse() would take quadratic time for a
+// list of objects, such as a log history of 100,000 entries.
 class JsonDepthLimit : public JsonEvents {
  public:
-  explicit JsonDepthLimit(int most) : most_(most) {}
-  bool exceeded() const { return depth_ > most_; }
+  bool exceeded() const { return depth_ > kMaxJsonDepth; }
 
-  bool start_object(std::size_t) override { return ++depth_ <= most_; }
-  bool end_object() override { return --depth_ >= 0; }
-  bool start_array(std::size_t) override { return ++depth_ <= most_; }
-  bool end_array() override { return --depth_ >= 0; }
+  bool start_object(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return ++depth_ <= kMaxJsonDepth; }
+  bool end_array() override { return close(); }
 
  private:
-  const int most_;
-  int depth_ = 0;
+  bool close() {
+    --depth_;
+    return true;
+  }
+
+  std::size_t depth_ = 0;
 };
 
-// Whether recursive functions such as dump() could overflow the stack.
-inline bool nests_deeper(std::string_view json, int most) {
-  JsonDepthLimit limit(most);
+inline bool nests_too_deep(std::string_view json) {
+  JsonDepthLimit limit;
   nlohmann::json::sax_parse(json, &limit);
   return limit.exceeded();
 }

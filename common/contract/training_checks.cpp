@@ -26,6 +26,10 @@ void resolve_actions(const TrainingArguments& arguments, TrainingSettings& setti
   if (settings.do_train && settings.eval_strategy != "no") settings.do_eval = true;
 }
 
+bool is_exact(const TrainingSettings& settings) {
+  return settings.exact && settings.gemm_backend == "native";
+}
+
 bool answers_questions(std::string_view task_name) {
   return std::ranges::any_of(question_answering_tasks(),
                              [&](const auto& known) { return known.name == task_name; });

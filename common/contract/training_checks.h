@@ -17,6 +17,9 @@ namespace tilewright {
 // set too. A training with an eval_strategy evaluates.
 void resolve_actions(const TrainingArguments& arguments, TrainingSettings& settings);
 
+// Whether the weights do not depend on the number of processes: oneDNN does not guarantee that.
+bool is_exact(const TrainingSettings& settings);
+
 // Whether a task in lower case is one of run_qa.py; false for an empty name.
 bool answers_questions(std::string_view task_name);
 

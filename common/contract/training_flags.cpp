@@ -389,10 +389,9 @@ Status TrainingArguments::set(const FlagArgument& argument) {
 Status TrainingArguments::read_json_file(const std::string& path) {
   const Result<std::string> text = read_file(path, kMaxArgumentFileBytes, ExitCode::kUsage);
   if (!text.ok()) return text.error();
-  constexpr int kMaxDepth = 64;
-  if (nests_deeper(*text, kMaxDepth)) {
+  if (nests_too_deep(*text)) {
     return Error{ExitCode::kUsage,
-                 fmt::format("{}: the JSON nests deeper than {} levels", path, kMaxDepth)};
+                 fmt::format("{}: the JSON nests deeper than {} levels", path, kMaxJsonDepth)};
   }
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) {

@@ -39,9 +39,10 @@ class Signals {
   sigset_t before_;
 };
 
-// Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime. A process has one handler per signal, so only one
-// object may exist at a time. A second signal of the same kind terminates a program that does not
-// stop: by its default action or, in process 1, with exit code 128 + n.
+// Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime. A
+// process has one handler per signal, so only one object may exist at a time. A second signal of the
+// same kind terminates a program that does not stop: by its default action or, in process 1, with
+// exit code 128 + n.
 class StopSignals {
  public:
   StopSignals();

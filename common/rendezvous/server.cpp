@@ -109,6 +109,8 @@ class Server::Impl {
   void take_message(ConnectionId id, Connection& connection, const std::string& text);
   void refuse(Connection& connection, Job& job, const std::string& reason);
   void end_with_failure(Job& job, const std::string& reason);
+  // All of a job, with a reason after telling it to those that have proved the secret.
+  void close_connections(const std::string& uid, const std::optional<std::string>& reason);
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
   void give_index(Connection& connection, Job& job, const IndexRequest& request);
   void close(ConnectionId id, const std::string& reason);
@@ -223,14 +225,18 @@ void Server::Impl::remove_job(const std::string& uid, const std::optional<std::s
   const auto job = jobs_.find(uid);
   if (job == jobs_.end()) return;
   jobs_.erase(job);
+  close_connections(uid, reason);
+  changed_.erase(uid);
+}
+
+void Server::Impl::close_connections(const std::string& uid,
+                                     const std::optional<std::string>& reason) {
   for (auto& [id, connection] : connections_) {
-    if (connection.job_uid() != uid) continue;
-    if (connection.close_deadline) continue;
+    if (connection.job_uid() != uid || connection.close_deadline) continue;
     if (reason && connection.authenticated()) connection.send(Refuse{{}, *reason, false});
     close_gracefully(connection);
     dirty_.insert(id);
   }
-  changed_.erase(uid);
   loop_.wake();
 }
 
@@ -239,17 +245,11 @@ void Server::Impl::fail_job(const std::string& uid, const std::string& reason) {
   if (Job* job = find_job(uid); job != nullptr) end_with_failure(*job, reason);
 }
 
-// The first failure counts. Requires mutex_.
+// The first failure counts.
 void Server::Impl::end_with_failure(Job& job, const std::string& reason) {
   if (job.failure) return;
   job.failure = reason;
-  for (auto& [id, connection] : connections_) {
-    if (connection.job_uid() != job.uid || !connection.who || connection.close_deadline) continue;
-    connection.send(Refuse{{}, reason, false});
-    close_gracefully(connection);
-    dirty_.insert(id);
-  }
-  loop_.wake();
+  close_connections(job.uid, reason);
 }
 
 Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
@@ -590,9 +590,10 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
   if (job->failure) return refuse(connection, *job, *job->failure);
   if (const AgentFailed* failed = std::get_if<AgentFailed>(&*message)) {
     log_->error("rendezvous: job {}: {}: {}", job->uid, connection.peer(), failed->reason);
-    if (job->ends_with_an_agent) end_with_failure(*job, failed->reason);
     connection.send(Acknowledge{});
-    return close_gracefully(connection);
+    close_gracefully(connection);
+    if (job->ends_with_an_agent) end_with_failure(*job, failed->reason);
+    return;
   }
   if (const Join* join = std::get_if<Join>(&*message)) {
     if (take_join(id, connection, *job, *join)) apply(*job, *join, now_);

@@ -146,8 +146,8 @@ class Step {
   void send_assignment(const EpochMember& epoch_member);
   // The members of the next epoch by process, and the instruction sets that they have in common,
   // slowest first. If more wait than an epoch can have, those of the latest epoch, which have the most
-  // advanced state, precede; then the process decides. Refuses those that have none in common with the others, which is only possible if they
-  // were in an epoch of an earlier coordinator.
+  // advanced state, precede; then the process decides. Refuses those that have none in common with
+  // the others, which is only possible if they were in an epoch of an earlier coordinator.
   std::vector<Member*> choose_members(std::vector<std::string>& isas);
   void form_epoch();
   void start_closing();

@@ -171,7 +171,6 @@ TEST_F(Training, KeepsItsInstructionSetWhenItResumes) {
   EXPECT_THAT(output_, ::testing::HasSubstr("threads, avx2"));
 }
 
-// As in Hugging Face's scripts. The restart of a job that has a UID resumes nevertheless.
 // The agent that serves the rendezvous reads from the command that the training is not exact.
 TEST_F(Training, AHostWithAnotherInstructionSetJoinsAnInexactTraining) {
   std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
@@ -196,6 +195,7 @@ TEST_F(Training, AHostWithAnotherInstructionSetJoinsAnInexactTraining) {
   }
 }
 
+// As in Hugging Face's scripts. The restart of a job that has a UID resumes nevertheless.
 TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {
@@ -460,18 +460,8 @@ TEST_F(Training, HasTheSameHashUnderUpWhenAWorkerIsKilled) {
 }
 
 // Trainings whose output is on storage that fails.
-class FaultyStorage : public Training {
+class FaultyStorage : public testing::WithFaultyFileSystem<Training> {
  protected:
-  void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(Training::SetUp());
-    const std::string missing = testing::missing_fuse();
-    if (!missing.empty()) {
-      if (testing::prerequisites_required()) FAIL() << missing;
-      GTEST_SKIP() << missing;
-    }
-    storage_.emplace();
-    ASSERT_TRUE(storage_->mounted());
-  }
   fs::path output_dir() const { return storage_->path() / "out"; }
   std::vector<std::string> flags_with_storage() const {
     std::vector<std::string> arguments = flags("");
@@ -492,8 +482,6 @@ class FaultyStorage : public Training {
     }
     return 0;
   }
-
-  std::optional<testing::FaultyFileSystem> storage_;
 };
 
 // A full disk costs a checkpoint and a minute of waiting, not the training.

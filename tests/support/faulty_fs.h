@@ -4,6 +4,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -102,6 +104,25 @@ class FaultyFileSystem {
   Fifo go_{folder_.path() / "faults.go"};      // it may continue
   std::unique_ptr<RunningProgram> server_;
   bool mounted_ = false;
+};
+
+// A fixture with such a file system. Skips its tests where none can be mounted, unless all
+// prerequisites are required; then they fail.
+template <typename Fixture>
+class WithFaultyFileSystem : public Fixture {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(Fixture::SetUp());
+    const std::string missing = missing_fuse();
+    if (!missing.empty()) {
+      if (prerequisites_required()) FAIL() << missing;
+      GTEST_SKIP() << missing;
+    }
+    storage_.emplace();
+    ASSERT_TRUE(storage_->mounted());
+  }
+
+  std::optional<FaultyFileSystem> storage_;
 };
 
 }  // namespace tilewright::testing

@@ -7,8 +7,6 @@
 namespace tilewright::checkpoint {
 namespace {
 
-constexpr int kMaxJsonDepth = 64;  // limits the parser's memory
-
 // A field's value for a message.
 std::string format_value(const nlohmann::json& value) {
   return excerpt(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
@@ -21,10 +19,11 @@ bool is_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes)
+JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes,
+                       std::optional<ExitCode> transient)
     : path_(std::move(path)), code_(code) {
-  const std::string content = read_file(path_, max_bytes, code).or_throw();
-  if (nests_deeper(content, kMaxJsonDepth)) {  // parse() throws the errors of syntax
+  const std::string content = read_file(path_, max_bytes, code, transient).or_throw();
+  if (nests_too_deep(content)) {  // parse() throws the errors of syntax
     throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
                                     kMaxJsonDepth));
   }

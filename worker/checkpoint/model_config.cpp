@@ -108,12 +108,12 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   encoder.hidden_dropout_prob = number(names.hidden_dropout_prob, 0, kBelowOne, 0.1);
   encoder.attention_probs_dropout_prob =
       number(names.attention_probs_dropout_prob, 0, kBelowOne, 0.1);
-  encoder.classifier_dropout =
-      number(names.classifier_dropout, 0, kBelowOne,
-             family.default_classifier_dropout < 0 ? encoder.hidden_dropout_prob
-                                                   : family.default_classifier_dropout);
   out.classifier_has_hidden_dropout =
       family.default_classifier_dropout < 0 && !fields.has(std::string(names.classifier_dropout));
+  encoder.classifier_dropout =
+      out.classifier_has_hidden_dropout
+          ? encoder.hidden_dropout_prob
+          : number(names.classifier_dropout, 0, kBelowOne, family.default_classifier_dropout);
   encoder.qa_dropout = number(names.qa_dropout, 0, kBelowOne, family.default_qa_dropout);
   encoder.initializer_range = static_cast<float>(fields.number("initializer_range", 0, 10, 0.02));
   out.labels = labels_of(fields);

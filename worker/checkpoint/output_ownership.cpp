@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -96,26 +95,14 @@ void require_later_epoch(const fs::path& directory, const OutputRequest& request
                             directory.string(), owner.epoch, *request.membership_epoch));
 }
 
-// An error of the storage, not of the content.
-bool is_unreadable(const fs::path& file) {
-  std::error_code error;
-  if (fs::is_directory(file, error)) return false;
-  std::ifstream in(file, std::ios::binary);
-  in.peek();
-  return !in.is_open() || in.bad();
-}
-
 // The status of a directory with a marker.
 OutputStatus check_marker(const fs::path& directory, const OutputRequest& request) {
   OutputStatus status{OutputOwnership::kOverwritten, true, std::nullopt};
   try {
     status.marker = read_marker(directory, ExitCode::kOutput);
   } catch (const Failure& failure) {
-    // It may be this job's, whose checkpoints are not overwritten.
-    if (is_unreadable(directory / kOwnershipMarkerFile)) {
-      throw Failure(ExitCode::kOutputUnavailable, failure.what());
-    }
-    if (!request.overwrite) throw;
+    // A marker that cannot be read now may be this job's, whose checkpoints are not overwritten.
+    if (!request.overwrite || failure.code() == ExitCode::kOutputUnavailable) throw;
   }
   if (status.marker && status.marker->writer.job_uid == request.job_uid) {
     require_later_epoch(directory, request, status.marker->writer);

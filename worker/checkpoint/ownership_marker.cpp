@@ -64,7 +64,7 @@ std::optional<OwnershipMarker> read_marker(const fs::path& directory, ExitCode c
   const fs::path file = directory / kOwnershipMarkerFile;
   std::error_code error;
   if (!fs::exists(file, error) && !error) return std::nullopt;
-  const JsonFields fields(file, code);
+  const JsonFields fields(file, code, JsonFields::kMaxFileBytes, ExitCode::kOutputUnavailable);
   return OwnershipMarker{writer_from(fields), fields.boolean(kOverwriting, false)};
 }
 

@@ -20,7 +20,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
-#include "common/contract/training_flags.h"
+#include "common/contract/training_checks.h"
 #include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
@@ -60,11 +60,10 @@ struct Flags {
 
 // Whether all membership epochs of the processes need the same instruction set. What is wrong with
 // the words, the processes say.
-bool is_exact(const std::vector<std::string>& words) {
+bool trains_exactly(const std::vector<std::string>& words) {
   if (words.empty() || words.front() != "train") return true;
   const auto arguments = TrainingArguments::parse({words.begin() + 1, words.end()});
-  return !arguments.ok() ||
-         (arguments->settings().exact && arguments->settings().gemm_backend == "native");
+  return !arguments.ok() || is_exact(arguments->settings());
 }
 
 std::vector<launch::ExtraFlag> flag_table(Flags& flags) {
@@ -225,7 +224,7 @@ int run_agent_command(std::vector<std::string> words) {
     throw Failure(level.error().code, "--log-level: " + level.error().message);
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
-  options.rendezvous.exact = is_exact(words);
+  options.rendezvous.exact = trains_exactly(words);
   if (!flags.interface.empty()) elastic::set_interface(options, flags.interface);
   if (!flags.port_range.empty()) elastic::set_port_range(options, flags.port_range);
   const StopSignals signals;

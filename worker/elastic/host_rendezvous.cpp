@@ -30,7 +30,6 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, const StopSignals& s
   if (options.external_rendezvous) {
     uid_ = environment_variable(env::kJobUid);
     worker_index_ = options.worker_index;
-    is_external_ = true;
     return;
   }
   prepare_key_file(options);
@@ -166,8 +165,8 @@ void HostRendezvous::wait_for_other_hosts(Duration timeout, const net::WakeUp& c
 
 void HostRendezvous::fail(const std::string& message, bool is_permanent) {
   if (server_ != nullptr) return server_->fail_job(uid_, message);
-  // The operator or `up` sees the exit code.
-  if (is_external_ || !is_permanent) return;
+  // Without a key of its own: the operator or `up`, which serves the rendezvous, sees the exit code.
+  if (key_file_.empty() || !is_permanent) return;
   const Status told =
       rendezvous::report_failure(endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(),
                                  tls_, message, net::within(kReportTimeout));

@@ -48,10 +48,9 @@ class HostRendezvous {
   std::shared_ptr<Logger> log_;
   net::Address endpoint_;
   std::map<std::string, std::string> environment_;
-  std::filesystem::path key_file_;
+  std::filesystem::path key_file_;       // empty: the environment names the rendezvous
   std::filesystem::path temporary_dir_;  // holds the key file if none is named
   std::string uid_;
-  bool is_external_ = false;  // the environment names the rendezvous
   bool tls_ = false;
   int worker_index_ = 0;
   int min_world_ = 0;

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "common/base/files.h"
+#include "common/base/json_events.h"
 #include "common/base/printable.h"
 #include "common/contract/model_files.h"
 #include "worker/text/utf8.h"
@@ -22,8 +23,6 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
-// Copies and dumps of a tree are recursive.
-constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxAddedTokens = 10000;
 
 struct TokenNames {
@@ -149,8 +148,8 @@ class DocumentReader final : public Json::json_sax_t {
   }
 
   bool open(Json empty) {
-    if (depth() > kMaxDepth) {
-      fail(document_.path, fmt::format("nests deeper than {} levels", kMaxDepth));
+    if (depth() > kMaxJsonDepth) {
+      fail(document_.path, fmt::format("nests deeper than {} levels", kMaxJsonDepth));
     }
     // The parent is the last element of its parents, so pointers stay valid while it is open.
     open_.push_back(insert(std::move(empty)));

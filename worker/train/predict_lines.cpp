@@ -281,7 +281,7 @@ Settings prediction_settings(const TrainingArguments& arguments, const RunOption
   settings.nominal_workers = settings.max_workers = settings.virtual_shards = 1;
   settings.global_batch = settings.per_device_train_batch_size;
   settings.init_seed = settings.data_seed = settings.seed;
-  if (settings.uses_onednn()) settings.exact = false;
+  settings.exact = is_exact(settings);
   if (!arguments.is_set("bf16")) settings.bf16 = has_bf16(options.isas);
   return settings;
 }

@@ -124,7 +124,7 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
     settings.chooses_data_type = true;
     settings.bf16 = machine.has_bf16;
   }
-  if (settings.uses_onednn()) settings.exact = false;
+  settings.exact = is_exact(settings);
   if (settings.max_grad_norm < 0) settings.max_grad_norm = 0;
   if (settings.save_total_limit < 0) settings.save_total_limit = 0;
   if (settings.init_seed < 0) settings.init_seed = settings.seed;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/json_events.h"
 #include "common/base/printable.h"
 #include "common/base/result.h"
 #include "worker/tasks/rows/text_file.h"
@@ -16,8 +17,6 @@ namespace tilewright::tasks {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kMaxDepth = 64;
 
 struct Position {
   const char* at = nullptr;
@@ -159,7 +158,9 @@ class RowHandler : public nlohmann::json_sax<json> {
            columns_[column_] == "data";
   }
   bool enter() {
-    if (++depth_ > kMaxDepth) fail(fmt::format("the JSON nests deeper than {} levels", kMaxDepth));
+    if (std::cmp_greater(++depth_, kMaxJsonDepth)) {
+      fail(fmt::format("the JSON nests deeper than {} levels", kMaxJsonDepth));
+    }
     return true;
   }
   void end_row() {

@@ -17,17 +17,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class StorageFaults : public ::testing::Test {
+class StorageFaults : public testing::WithFaultyFileSystem<::testing::Test> {
  protected:
   void SetUp() override {
-    const std::string missing = testing::missing_fuse();
-    if (!missing.empty()) {
-      if (testing::prerequisites_required()) FAIL() << missing;
-      GTEST_SKIP() << missing;
-    }
-    file_system_.emplace();
-    ASSERT_TRUE(file_system_->mounted());
-    output_ = file_system_->path() / "output";
+    ASSERT_NO_FATAL_FAILURE(WithFaultyFileSystem::SetUp());
+    if (!IsSkipped()) output_ = storage_->path() / "output";
   }
   void write(const OutputWriter& writer, std::int64_t step, const std::string& who = "") {
     CheckpointContent content;
@@ -42,7 +36,6 @@ class StorageFaults : public ::testing::Test {
                                    {{"who", "new"}}});
   }
 
-  std::optional<testing::FaultyFileSystem> file_system_;
   std::filesystem::path output_;
   std::vector<float> values_ = {1, 2};
 };
@@ -77,7 +70,7 @@ TEST_F(StorageFaults, WithoutRenameFlagsADirectoryIsAcquiredByExactlyOneOfSevera
 }
 
 TEST_F(StorageFaults, WithoutLinksTheMarkerIsStillCreated) {
-  file_system_->fail("link", "EPERM");
+  storage_->fail("link", "EPERM");
   const OutputWriter writer = own(output_, 1);
   writer.check();
   EXPECT_THAT(names_in(output_), ElementsAre(kOwnershipMarkerFile));
@@ -126,14 +119,14 @@ TEST_F(StorageFaults, AFailedWriteMayBeTriedAgainAndLeavesNothing) {
   write(writer, 3, "old");
   for (const auto& fault : kFaults) {
     SCOPED_TRACE(fault.operation);
-    file_system_->fail(fault.operation, fault.error, ".checkpoint-");
+    storage_->fail(fault.operation, fault.error, ".checkpoint-");
     expect_failure([&] { write(writer, 4); }, ExitCode::kOutputUnavailable, HasSubstr(fault.said));
-    file_system_->clear();
+    storage_->clear();
     EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
-    file_system_->fail(fault.operation, fault.error, ".model.");
+    storage_->fail(fault.operation, fault.error, ".model.");
     expect_failure([&] { write_model(writer); }, ExitCode::kOutputUnavailable,
                    HasSubstr(fault.said));
-    file_system_->clear();
+    storage_->clear();
     EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
   }
   write(writer, 4);
@@ -144,11 +137,11 @@ TEST_F(StorageFaults, AFailedWriteMayBeTriedAgainAndLeavesNothing) {
 
 TEST_F(StorageFaults, AMarkerThatCannotBeReadIsNotANewerWriter) {
   const OutputWriter writer = own(output_, 1);
-  file_system_->fail("open", "ESTALE", kOwnershipMarkerFile);
+  storage_->fail("open", "ESTALE", kOwnershipMarkerFile);
   expect_failure([&] { write(writer, 3); }, ExitCode::kOutputUnavailable,
                  HasSubstr(kOwnershipMarkerFile));
   writer.throw_if_superseded();
-  file_system_->clear();
+  storage_->clear();
   write(writer, 3);
   EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
 }
@@ -156,28 +149,28 @@ TEST_F(StorageFaults, AMarkerThatCannotBeReadIsNotANewerWriter) {
 // Not as if there were no checkpoints, or those of another job.
 TEST_F(StorageFaults, AnErrorOfReadingIsNotAnEmptyOutput) {
   write(own(output_, 1), 3);
-  file_system_->fail("readdir", "ESTALE");
+  storage_->fail("readdir", "ESTALE");
   expect_failure([&] { latest_valid_checkpoint(output_); }, ExitCode::kOutputUnavailable,
                  HasSubstr("cannot list the checkpoints: Stale file handle"));
-  file_system_->clear();
+  storage_->clear();
   for (const bool overwrite : {false, true}) {
-    file_system_->fail("open", "EIO", kOwnershipMarkerFile);
+    storage_->fail("open", "EIO", kOwnershipMarkerFile);
     expect_failure(
         [&] {
           check_output_dir(output_, {"uid-1", {}, overwrite});
         },
         ExitCode::kOutputUnavailable, HasSubstr(kOwnershipMarkerFile));
-    file_system_->clear();
+    storage_->clear();
     EXPECT_EQ(check_output_dir(output_, {"uid-1", {}, overwrite}), OutputOwnership::kResumed);
   }
 }
 
 TEST_F(StorageFaults, AFullDiskAtTheStartMayPass) {
   own(output_, 1);
-  file_system_->fail("write", "ENOSPC");
+  storage_->fail("write", "ENOSPC");
   expect_failure([&] { own(output_, 2); }, ExitCode::kOutputUnavailable,
                  HasSubstr("No space left on device"));
-  file_system_->clear();
+  storage_->clear();
   EXPECT_THAT(names_in(output_), ElementsAre(kOwnershipMarkerFile));
   own(output_, 2);
 }

@@ -63,6 +63,11 @@ class AgentRun {
   }
   std::string output() const { return testing::read_text(path("output")); }
   std::string path(const std::string& name) const { return folder.path() / name; }
+  // As on several hosts, which need a copy of the same file.
+  void write_key() {
+    options.rdzv_key_file = path("key");
+    std::ofstream(path("key")) << "0123456789abcdef0123456789abcdef";
+  }
 
   AgentOptions options;
   testing::TemporaryDirectory folder;
@@ -209,9 +214,8 @@ TEST(Agent, TwoHostsJoinTheRendezvousOfTheFirstHost) {
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = run.options.min_nodes = 2;
   run.options.rdzv_id = "run-7";
-  run.options.rdzv_key_file = run.path("key");
   run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
-  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  run.write_key();
   const FileDescriptor dev_null(open("/dev/null", O_WRONLY | O_CLOEXEC));
   AgentOptions second = run.options;
   second.node_rank = 1;
@@ -230,8 +234,7 @@ TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
   run.options.max_nodes = 4;
   run.options.serving = Serving::kByAddress;
   run.options.rdzv_endpoint = net::Address{"localhost", port};
-  run.options.rdzv_key_file = run.path("key");
-  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  run.write_key();
   // The epoch forms only when both hosts are there.
   run.options.min_nodes = 2;
   AgentOptions second = run.options;
@@ -257,9 +260,8 @@ TEST(Agent, GivesItsProcessesAnAddressThatOtherHostsReach) {
     AgentRun run(AgentRun::shell("echo $TILEWRIGHT_RENDEZVOUS $MASTER_ADDR"));
     run.options.min_nodes = 1;
     run.options.max_nodes = hosts;
-    run.options.rdzv_key_file = run.path("key");
     run.options.rdzv_endpoint = net::Address{"127.0.1.1", port};
-    std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+    run.write_key();
     EXPECT_EQ(run(), 0);
     const std::string host = hosts == 1 || reachable.empty() ? "127.0.1.1" : reachable.front();
     EXPECT_THAT(run.output(), HasSubstr(net::to_string({host, port}) + " " + host + "\n"));
@@ -270,10 +272,9 @@ TEST(Agent, TellsTheOtherHostsOfAPermanentFailure) {
   const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = run.options.min_nodes = 2;
-  run.options.rdzv_key_file = run.path("key");
   run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
   run.options.rdzv_id = "none";
-  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  run.write_key();
   AgentOptions second = run.options;
   second.command = AgentRun::shell("exit 13");
   second.node_rank = 1;
@@ -294,8 +295,7 @@ TEST(Agent, SaysWhichRendezvousItCannotReach) {
   run.options.serving = Serving::kNever;
   run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
   run.options.rdzv_timeout = milliseconds(300);
-  run.options.rdzv_key_file = run.path("key");
-  std::ofstream(run.path("key")) << "0123456789abcdef0123456789abcdef";
+  run.write_key();
   try {
     run();
     FAIL();
