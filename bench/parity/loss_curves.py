@@ -6,8 +6,7 @@
 DATA holds glue/ and squad/. DistilBERT is `--model` in DistilBERT's layout: the vectors of token type
 0 are added to the positions. PyTorch's loop has the Trainer's defaults (AdamW, clipping at 1, linear
 decay), no dropout or, with --dropout, Tilewright's masks, and pads each batch to its longest example.
-Question answering: run_qa's loss has the padding in its softmax, so that it depends on the lengths in
-the batch; here, as in Tilewright, it has not.
+Question answering: run_qa's loss counts the padding of the batch, so Tilewright has --padding_in_loss.
 Differences jump where one side's ReLU (DistilBERT's classifier) passes a gradient and the other's does
 not: AdamW makes a full step of a gradient of any size.
 Writes bench/results/loss_curves-CPU.json and a plot of each case; curves that are recorded with the
@@ -99,6 +98,7 @@ def tilewright_losses(args, task, folder, bf16):
             task_name=task,
             model_name_or_path=folder,
             **quality.data_flags(args.data, task),
+            **quality.loss_flags(task),
             output_dir=f"{output}/out",
             max_steps=args.steps,
             max_seq_length=settings["max_seq_length"],
@@ -119,8 +119,7 @@ def loss_of(outputs, batch):
     cross_entropy = torch.nn.functional.cross_entropy
     if "start_positions" not in batch:
         return cross_entropy(outputs.logits.float(), batch["labels"])
-    padding = batch["attention_mask"] == 0
-    return sum(cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[target]) / 2
+    return sum(cross_entropy(logits.float(), batch[target]) / 2
                for logits, target in ((outputs.start_logits, "start_positions"),
                                       (outputs.end_logits, "end_positions")))
 

@@ -10,7 +10,8 @@ difference is below 0.7 points; the sides agree if the difference is within thre
 Both sides use bf16 if the CPU has bf16 instructions, otherwise fp32; the table has a row for each.
 Every finished run is added to bench/results/parity-CPU.json and recorded runs are skipped, so the
 script can be stopped and restarted at any time. The Trainer's windows, answers and metrics of SQuAD
-are those of tests/golden/squad. Needs requirements.txt.
+are those of tests/golden/squad; its loss counts padding, so Tilewright has --padding_in_loss. Needs
+requirements.txt.
 """
 
 import argparse
@@ -65,6 +66,11 @@ def data_flags(data, task):
         return {"data_dir": support.glue_folder(data, task)}
     files = {name: squad_file(data, task, name) for name in ("train_file", "validation_file")}
     return {**files, "doc_stride": TASKS[task]["doc_stride"]}
+
+
+def loss_flags(task):
+    """Flags with which Tilewright computes the Trainer's loss."""
+    return {"padding_in_loss": True} if is_squad(task) else {}
 
 
 def run_tilewright(args, task, seed, **flags):
@@ -299,12 +305,12 @@ def next_run(args):
 
 
 def run_all(args):
-    runner = {"tilewright": run_tilewright, "trainer": run_trainer}
     deadline = time.monotonic() + 60 * args.minutes
     while (found := next_run(args)) is not None and time.monotonic() < deadline:
         task, side, seed = found
         print(f"{task}, {side}, seed {seed}", flush=True)
-        result = runner[side](args, task, seed)
+        result = (run_trainer(args, task, seed) if side == "trainer"
+                  else run_tilewright(args, task, seed, **loss_flags(task)))
         if args.no_seconds:
             result = {name: value for name, value in result.items() if name not in SECONDS}
         record({"task": task, "data_type": args.data_type, "side": side, "seed": seed, **result,

@@ -224,8 +224,13 @@ std::vector<TrainingFlag> working_flags() {
                                          "pad every example to max_seq_length tokens; slower, for "
                                          "comparisons")),
               "The scripts pad by default. Here padding changes nothing but rounding, so it is "
-              "skipped. In "
-              "question answering the scripts' loss also counts the scores of the padding tokens."),
+              "skipped. run_qa.py's loss also counts the scores of the padding tokens: see "
+              "padding_in_loss."),
+      determines_weights(
+          boolean("padding_in_loss", &Settings::padding_in_loss,
+                  "question answering: count the scores of the padding tokens in the loss, as "
+                  "run_qa.py does; slower, because each batch is padded to its longest example, or "
+                  "with pad_to_max_length to max_seq_length")),
       alias(integer("per_device_train_batch_size", &Settings::per_device_train_batch_size, 1, 65536,
                     "examples per process and micro-batch in training"),
             "per_gpu_train_batch_size"),

@@ -18,6 +18,8 @@ Tensors, with B examples, T tokens, L labels; names as in transformers; scalars 
   labels int32 [B]            classes, or the first tokens of answers
   last_labels int32 [B]       the last tokens of answers
   values [B]                  the values of a regression
+  padded_length int32 [1]     only in question_answering_padded: the tokens of each padded example, all of
+                              which the loss counts
   logits [B, L] or [T, 2], losses [B], loss
       the loss of transformers for each example; loss is the mean
   DTYPE.logits, DTYPE.loss    the reference in bf16 and fp32
@@ -396,11 +398,27 @@ def heads_losses_padded(family, head):
     return losses_of
 
 
-def heads_losses_bf16(family, head):
-    padded = heads_losses_padded(family, head)
+def losses_with_padding(family):
+    """Packed logits and losses of question answering as transformers computes the loss of the padded batch."""
+    def losses_of(model, examples):
+        pad = torch.nn.utils.rnn.pad_sequence
+        ids = pad([ids for ids, _, _ in examples], batch_first=True)
+        types = pad([types for _, types, _ in examples], batch_first=True)
+        mask = pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True)
+        arguments = head_arguments(family, "question_answering", ids, types, [target for _, _, target in examples])
+        out = model(attention_mask=mask, **arguments)
+        losses = [torch.nn.functional.cross_entropy(logits.to(out.loss.dtype), arguments[name], reduction="none")
+                  for logits, name in ((out.start_logits, "start_positions"), (out.end_logits, "end_positions"))]
+        losses = (losses[0] + losses[1]) / 2
+        assert torch.allclose(losses.mean(), out.loss), "transformers has another loss"
+        return torch.stack([out.start_logits, out.end_logits], dim=2)[mask == 1], losses
+    return losses_of
+
+
+def in_bf16(losses_in_fp32):
     def losses_of(model, examples):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return padded(model, examples)
+            return losses_in_fp32(model, examples)
     return losses_of
 
 
@@ -418,10 +436,12 @@ def heads_inputs(head, examples):
 
 
 def write_heads(directory, family, heads, lengths, seed):
-    """The encoder in model.safetensors, and for each head a file with its tensors and the expected values."""
+    """The encoder in model.safetensors, and for each head a file with its tensors and the expected values. The
+    loss of the head "question_answering_padded" counts the padding."""
     directory.mkdir(parents=True, exist_ok=True)
-    for head in heads:
-        print(directory.name, head)
+    for name in heads:
+        head = name.removesuffix("_padded")
+        print(directory.name, name)
         state = heads_model(family, head, seed, lengths).state_dict()
         examples = heads_examples(head, seed + 1, lengths)
 
@@ -430,12 +450,15 @@ def write_heads(directory, family, heads, lengths, seed):
             model.load_state_dict(state)
             return model.eval()
 
-        losses = {"fp32": heads_losses_padded(family, head), "bf16": heads_losses_bf16(family, head)}
-        alone = heads_losses_alone(family, head)
-        logits, exact_losses, exact = gradients(make_model().double(), examples, alone)
+        if name == head:
+            reference, padded = heads_losses_alone(family, head), heads_losses_padded(family, head)
+        else:
+            reference = padded = losses_with_padding(family)
+        losses = {"fp32": padded, "bf16": in_bf16(padded)}
+        logits, exact_losses, exact = gradients(make_model().double(), examples, reference)
         out = {"logits": logits, "losses": exact_losses, "loss": exact_losses.mean()[None]}
         model = make_model().double()
-        out["adamw.losses"], out["adamw.grad_norms"] = adamw_run(model, examples, alone)
+        out["adamw.losses"], out["adamw.grad_norms"] = adamw_run(model, examples, reference)
         for dtype, losses_of in losses.items():
             found_logits, found_losses, found = gradients(make_model(), examples, losses_of)
             out[f"{dtype}.loss"] = found_losses.mean()[None]
@@ -449,10 +472,12 @@ def write_heads(directory, family, heads, lengths, seed):
                   f"gradients' relative error median {float(torch.cat(list(errors.values())).median()):.2e}, "
                   f"worst {float(max(errors.values())):.2e}")
         out |= heads_inputs(head, examples)
+        if name != head:
+            out["padded_length"] = torch.tensor([max(lengths)]).int()
         out |= {f"grad.{name}": gradient for name, gradient in exact.items()}
         encoder = {name: value for name, value in state.items() if name.startswith(family + ".") and "pooler" not in name}
         out |= {name: value for name, value in state.items() if name not in encoder}
-        save(out, directory / f"{head}.safetensors", FAMILIES[family][1][head].__name__)
+        save(out, directory / f"{name}.safetensors", FAMILIES[family][1][head].__name__)
     safetensors.torch.save_file(encoder, str(directory / "model.safetensors"), metadata={"format": "pt"})
     (directory / "model.safetensors").chmod(0o644)
     fields = heads_config(family, "classification", lengths).to_dict()
@@ -517,8 +542,10 @@ def main():
         write_small(arguments.out / "small_d64", heads=2, labels=3, eps=1e-5, seed=64)
     if arguments.only in (None, "heads"):
         # small_d32 and small_d64 have BERT's classification.
-        write_heads(arguments.out / "heads_bert", "bert", ["regression", "question_answering"], HEAD_LENGTHS, seed=128)
-        write_heads(arguments.out / "heads_distilbert", "distilbert", FAMILIES["distilbert"][1], HEAD_LENGTHS, seed=256)
+        write_heads(arguments.out / "heads_bert", "bert", ["regression", "question_answering", "question_answering_padded"],
+                    HEAD_LENGTHS, seed=128)
+        write_heads(arguments.out / "heads_distilbert", "distilbert",
+                    [*FAMILIES["distilbert"][1], "question_answering_padded"], HEAD_LENGTHS, seed=256)
     if arguments.only in (None, "lengths"):
         write_heads(arguments.out / "lengths_bert", "bert", ["regression", "question_answering"], LONG_LENGTHS, seed=512)
     if arguments.only in (None, "minilm"):

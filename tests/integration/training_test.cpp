@@ -104,6 +104,22 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfProcessesWithBf16Gradients) {
   EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-8 (step 8 of 12)"));
 }
 
+// Each batch of 4 is padded to its longest example, also if a process computes a part of it only.
+TEST_F(Training, HasTheSameHashForAnyNumberOfProcessesWithThePaddingInTheLoss) {
+  const std::vector<std::string> questions = {
+      "--task_name=squad",
+      "--data_dir=" + (testing::source_dir() / "examples/data/questions").string(),
+      "--per_device_train_batch_size=4", "--max_steps=4"};
+  std::vector<std::string> padded = questions;
+  padded.emplace_back("--padding_in_loss");
+  const std::string reference = train_in_one_process("one", 2, padded);
+  EXPECT_NE(train_in_one_process("packed", 2, questions), reference);
+  EXPECT_EQ(train_in_processes("two", 2, padded), reference);
+  EXPECT_EQ(train_in_processes("three", 3, padded), reference);
+  padded.emplace_back("--gradient_checkpointing");
+  EXPECT_EQ(train_in_one_process("recomputed", 1, padded), reference);
+}
+
 // A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.
 TEST_F(Training, StopsAllProcessesWhenItDivergesAndKeepsTheCheckpoints) {
   std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};

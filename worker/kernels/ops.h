@@ -139,7 +139,7 @@ struct AttentionBackward {
 // The answers of the examples of a batch. Tokens count from 0 in each example.
 struct AnswerSpans {
   const std::int32_t* cu_seqlens = nullptr;  // [B + 1]
-  const std::int32_t* lengths = nullptr;     // [B], tokens without padding
+  const std::int32_t* lengths = nullptr;     // [B], the leading tokens whose scores count
   const std::int32_t* first = nullptr;       // [B], the answer's first token, below the length
   const std::int32_t* last = nullptr;        // [B], its last token, below the length
   std::int64_t B = 0;
@@ -269,9 +269,8 @@ struct Ops {
               float* losses, Activation* d_logits)>
       squared_error;
   // Question answering: logits [T, 2] are the scores of a token as first and as last one of the
-  // answer. losses[b] is the mean of the cross entropies of both over the example's tokens (Devlin
-  // et al., 2019);
-  // d_logits is their gradient times scale, and zero for padding.
+  // answer. losses[b] is the mean of the cross entropies of both over the example's first lengths[b]
+  // tokens (Devlin et al., 2019); d_logits is their gradient times scale, and zero for the others.
   Kernel<void(const AnswerSpans& spans, const Activation* logits, float scale, float* losses,
               Activation* d_logits)>
       span_cross_entropy;

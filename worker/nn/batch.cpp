@@ -8,29 +8,34 @@
 namespace tilewright::nn {
 
 void RowIndex::build(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end,
-                     const std::int32_t* row_of_id, std::int64_t rows) {
+                     const std::int32_t* row_of_id, std::int64_t rows, std::int32_t without) {
   row_offsets.assign(static_cast<std::size_t>(rows) + 1, 0);
   occurrences.resize(static_cast<std::size_t>(end - begin));
   const auto row = [&](std::int64_t t) {
     return static_cast<std::size_t>(row_of_id[ids[static_cast<std::size_t>(t)]]);
   };
-  for (auto t = begin; t < end; ++t) row_offsets[row(t)]++;
+  const auto counts = [&](std::int64_t t) { return ids[static_cast<std::size_t>(t)] != without; };
+  for (auto t = begin; t < end; ++t) {
+    if (counts(t)) row_offsets[row(t)]++;
+  }
   std::partial_sum(row_offsets.begin(), row_offsets.end(), row_offsets.begin());
   // At this point row_offsets[r] is the end of row r. Filling from the back lists each row's tokens
   // in ascending order and turns the ends into beginnings; the last entry remains the token count.
   for (auto t = end; t-- > begin;) {
+    if (!counts(t)) continue;
     occurrences[static_cast<std::size_t>(--row_offsets[row(t)])] = static_cast<std::int32_t>(t);
   }
 }
 
 void Batch::clear() {
   for (auto* list : {&ids, &types, &positions, &token_example, &example, &labels, &last_labels,
-                     &lengths, &first_positions}) {
+                     &lengths, &scored, &first_positions}) {
     list->clear();
   }
   values.clear();
   cu_seqlens.assign(1, 0);
   max_seqlen = 0;
+  id_without_gradient = -1;
   groups.clear();
 }
 
@@ -54,6 +59,8 @@ void Batch::add(std::span<const std::int32_t> example_ids, std::size_t first_seg
   last_labels.push_back(target.last);
   values.push_back(target.value);
   lengths.push_back(static_cast<std::int32_t>(example_ids.size()));
+  scored.push_back(static_cast<std::int32_t>(padding.in_loss ? rows : example_ids.size()));
+  if (padding.in_loss) id_without_gradient = padding.id;
   first_positions.push_back(0);
   cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
   max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(rows));

@@ -30,15 +30,19 @@ struct ShardGroup {
 struct RowIndex {
   std::vector<std::int32_t> row_offsets;
   std::vector<std::int32_t> occurrences;
-  // Indexes tokens [begin, end). row_of_id[id] is the row of an id, in [0, rows).
+  // Indexes tokens [begin, end) without those of id `without`. row_of_id[id] is the row of an id, in
+  // [0, rows).
   void build(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end,
-             const std::int32_t* row_of_id, std::int64_t rows);
+             const std::int32_t* row_of_id, std::int64_t rows, std::int32_t without = -1);
 };
 
 // Pads each example to `length` rows. The model computes these rows, but no token attends to them.
 struct Padding {
   std::int64_t length = 0;  // 0: no padding
   std::int32_t id = 0;      // of [PAD]
+  // Question answering: the softmax of the loss includes the padding, as in transformers. The
+  // embedding of [PAD] gets no gradient, as with the padding_idx of PyTorch's Embedding.
+  bool in_loss = false;
 };
 
 // Upper bounds of batches.
@@ -55,8 +59,10 @@ struct Batch {
   std::vector<std::int32_t> labels, last_labels;                   // [B], see Target
   std::vector<float> values;                                       // [B], see Target
   std::vector<std::int32_t> lengths;                               // [B], without padding
+  std::vector<std::int32_t> scored;                                // [B], tokens in the loss
   std::vector<std::int32_t> first_positions;                       // [B] zeros
   std::int64_t max_seqlen = 0;                                     // rows of the longest example
+  std::int32_t id_without_gradient = -1;                           // of the word embeddings
   std::vector<ShardGroup> groups;
 
   std::int64_t B() const { return static_cast<std::int64_t>(example.size()); }

@@ -86,7 +86,7 @@ void HeadLayers<Element>::loss(const Context<Element>& c, const EncoderConfig& c
       c.ops.squared_error(a.logits, batch.values.data(), batch.B(), scale, a.losses, a.d_logits);
       return;
     case Head::kQuestionAnswering:
-      c.ops.span_cross_entropy({batch.cu_seqlens.data(), batch.lengths.data(), batch.labels.data(),
+      c.ops.span_cross_entropy({batch.cu_seqlens.data(), batch.scored.data(), batch.labels.data(),
                                 batch.last_labels.data(), batch.B()},
                                a.logits, scale, a.losses, a.d_logits);
       return;

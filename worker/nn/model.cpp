@@ -265,8 +265,9 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
                              nullptr, gradient + layout_.embedding_norm.gamma,
                              gradient + layout_.embedding_norm.beta, scratch.kernel);
     const auto table = [&](std::span<const std::int32_t> ids, const std::int32_t* row_of_id,
-                           std::int64_t R, std::int64_t offset) {
-      rows_.build(ids, group.token_offsets.front(), group.token_offsets.back(), row_of_id, R);
+                           std::int64_t R, std::int64_t offset, std::int32_t without = -1) {
+      rows_.build(ids, group.token_offsets.front(), group.token_offsets.back(), row_of_id, R,
+                  without);
       c_.parameter_ops.embedding_backward(
           c_.pool, {scratch.d_hidden32, rows_.occurrences.data(), rows_.row_offsets.data(), R, H,
                     group.token_offsets, gradient + offset});
@@ -276,7 +277,8 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     if (config_.type_vocab_size > 0) {
       table(batch.types, identity_rows_.data(), config_.type_vocab_size, layout_.type_embeddings);
     }
-    table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings);
+    table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings,
+          batch.id_without_gradient);
   }
   sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
 

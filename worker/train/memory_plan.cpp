@@ -11,6 +11,7 @@
 namespace tilewright::train {
 namespace {
 
+// With padding to `padding.length`.
 std::int64_t rows_of(const tasks::Dataset& data, std::size_t example, const nn::Padding& padding) {
   return std::max(static_cast<std::int64_t>(data.length(example)), padding.length);
 }
@@ -30,8 +31,10 @@ void plan_training(const Job& job, MemoryPlan& plan) {
   nn::BatchLimits& limits = plan.training;
   limits.examples = max_micro_batch_examples(static_cast<int>(s.virtual_shards), s.global_batch,
                                              s.per_device_train_batch_size);
-  limits.tokens = longest_tokens(job.train_data, limits.examples, job.padding);
   limits.max_seqlen = longest_tokens(job.train_data, 1, job.padding);
+  limits.tokens = job.padding.in_loss
+                      ? limits.examples * limits.max_seqlen
+                      : longest_tokens(job.train_data, limits.examples, job.padding);
   // At most one row of the word embeddings per token, and one for [PAD].
   const std::int64_t rows = std::min(job.model.encoder.vocab_size,
                                      longest_tokens(job.train_data, s.global_batch, {}) + 1);
@@ -73,6 +76,22 @@ void plan_evaluation(const Job& job, MemoryPlan& plan) {
 }
 
 }  // namespace
+
+bool pads_training(const Job& job) { return job.padding.length > 0 || job.padding.in_loss; }
+
+std::vector<std::int64_t> training_rows(const Job& job, std::span<const std::int32_t> examples) {
+  std::vector<std::int64_t> rows(examples.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = rows_of(job.train_data, static_cast<std::size_t>(examples[i]), job.padding);
+  }
+  if (!job.padding.in_loss) return rows;
+  const auto batch = static_cast<std::size_t>(job.settings.per_device_train_batch_size);
+  for (std::size_t begin = 0; begin < rows.size(); begin += batch) {
+    const std::span one = std::span(rows).subspan(begin, std::min(batch, rows.size() - begin));
+    std::ranges::fill(one, std::ranges::max(one));
+  }
+  return rows;
+}
 
 MemoryPlan plan_memory(const Job& job) {
   MemoryPlan plan;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "worker/nn/context.h"
 #include "worker/train/job.h"
@@ -26,6 +28,14 @@ inline constexpr std::int64_t kEvaluationTokens = 2048;
 // The end of the evaluation batch that begins at example `begin` of [begin, end).
 std::int64_t evaluation_batch_end(const Job& job, const tasks::Dataset& data, std::int64_t begin,
                                   std::int64_t end);
+
+// Whether training batches can have padding rows.
+bool pads_training(const Job& job);
+
+// The rows of each example of a global batch, given as rows of the training data. If the loss counts
+// padding, each batch of per_device_train_batch_size examples is padded to its longest example, as
+// DataCollatorWithPadding of transformers does.
+std::vector<std::int64_t> training_rows(const Job& job, std::span<const std::int32_t> examples);
 
 MemoryPlan plan_memory(const Job& job);
 

@@ -9,6 +9,7 @@
 #include "worker/collectives/tree_accumulator.h"
 #include "worker/nn/flops.h"
 #include "worker/train/collective_limits.h"
+#include "worker/train/memory_plan.h"
 
 namespace tilewright::train {
 namespace {
@@ -114,7 +115,7 @@ void TrainingStep<Activation>::find_touched_rows(std::span<const std::int32_t> e
   for (const std::int32_t example : examples) {
     touched_.mark(job_.train_data.ids_of(static_cast<std::size_t>(example)));
   }
-  if (job_.padding.length > 0) touched_.mark(std::span(&job_.padding.id, 1));
+  if (pads_training(job_)) touched_.mark(std::span(&job_.padding.id, 1));
   touched_.finish();
 }
 
@@ -127,9 +128,10 @@ void TrainingStep<Activation>::fill_batch(std::span<const std::int32_t> examples
     for (const Range& shard : group.shards) {
       for (std::int64_t index = shard.begin; index < shard.end; ++index) {
         const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(index)]);
+        nn::Padding padding = job_.padding;
+        padding.length = rows_[static_cast<std::size_t>(index)];
         batch_.add(job_.train_data.ids_of(example), job_.train_data.first_segment_of(example),
-                   job_.train_data.target_of(example), static_cast<std::int32_t>(index),
-                   job_.padding);
+                   job_.train_data.target_of(example), static_cast<std::int32_t>(index), padding);
         local_tokens_ += batch_.lengths.back();
       }
       batch_.close_shard();
@@ -164,16 +166,13 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
 }
 
 template <typename Activation>
-void TrainingStep<Activation>::count_flops(std::span<const Range> split,
-                                           std::span<const std::int32_t> examples) {
+void TrainingStep<Activation>::count_flops(std::span<const Range> split) {
   for (int rank = 0; rank < static_cast<int>(split.size()); ++rank) {
     const Range own =
-        examples_of_rank(job_.settings, split, rank, static_cast<std::int64_t>(examples.size()));
+        examples_of_rank(job_.settings, split, rank, static_cast<std::int64_t>(rows_.size()));
     double& flops = costs_[static_cast<std::size_t>(rank)].flops;
     for (std::int64_t i = own.begin; i < own.end; ++i) {
-      const auto example = static_cast<std::size_t>(examples[static_cast<std::size_t>(i)]);
-      const auto rows =
-          std::max(static_cast<std::int64_t>(job_.train_data.length(example)), job_.padding.length);
+      const std::int64_t rows = rows_[static_cast<std::size_t>(i)];
       flops += 3 * nn::example_flops(job_.model.encoder, static_cast<std::size_t>(rows));
     }
   }
@@ -250,7 +249,8 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   rank_ = mesh.rank();
   compute_seconds_ = 0;
   costs_.assign(split.size(), {});
-  count_flops(split, examples);
+  rows_ = training_rows(job_, examples);
+  count_flops(split);
   const std::int64_t count = times_index() + mesh.world();
   TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
            elements_);

@@ -80,7 +80,7 @@ class TrainingStep {
   // Of the first rank's seconds; see stop_index_.
   std::int64_t times_index() const { return stop_index_ + 2; }
   // The parts of the FLOPs in the costs of the step.
-  void count_flops(std::span<const Range> split, std::span<const std::int32_t> examples);
+  void count_flops(std::span<const Range> split);
 
   const Job& job_;
   nn::Model<Activation>& model_;
@@ -90,7 +90,8 @@ class TrainingStep {
   DataOrder order_;
   nn::TouchedRows touched_;
   nn::Batch batch_;
-  std::size_t elements_ = 0;                       // of a gradient buffer
+  std::vector<std::int64_t> rows_;  // of each example of the step's global batch, with padding
+  std::size_t elements_ = 0;        // of a gradient buffer
   std::vector<runtime::Buffer<float>> gradients_;  // never shrinks
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts

@@ -1,5 +1,6 @@
 #include "worker/train/memory_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace tilewright::train {
@@ -71,6 +72,43 @@ TEST(MemoryPlan, BoundsEveryEvaluationBatch) {
       }
     }
   }
+}
+
+// A training on examples of these lengths.
+Job make_training(const std::vector<std::int64_t>& lengths, const nn::Padding& padding) {
+  Job job = make_job(lengths, 1);
+  job.train_data = std::move(job.evaluation_sets.front().data);
+  job.evaluation_sets.clear();
+  job.settings.do_train = true;
+  job.settings.do_eval = false;
+  job.settings.max_workers = job.settings.nominal_workers = 1;
+  job.settings.per_device_train_batch_size = 3;
+  job.settings.virtual_shards = 2;
+  job.settings.global_batch = 8;
+  job.padding = padding;
+  return job;
+}
+
+TEST(TrainingRows, AreThoseOfTheLongestExampleOfEachBatchIfTheLossCountsPadding) {
+  using ::testing::ElementsAre;
+  const std::vector<std::int64_t> lengths = {5, 9, 7, 2, 3, 4, 8, 6, 20};
+  const std::vector<std::int32_t> examples = {1, 0, 2, 3, 4, 5, 7, 6};
+  const auto rows = [&](const nn::Padding& padding) {
+    return training_rows(make_training(lengths, padding), examples);
+  };
+  EXPECT_THAT(rows({}), ElementsAre(9, 5, 7, 2, 3, 4, 6, 8));
+  EXPECT_THAT(rows({.length = 7}), ElementsAre(9, 7, 7, 7, 7, 7, 7, 8));
+  EXPECT_THAT(rows({.in_loss = true}), ElementsAre(9, 9, 9, 4, 4, 4, 8, 8));
+  EXPECT_THAT(rows({.length = 20, .in_loss = true}), ::testing::Each(20));
+}
+
+TEST(MemoryPlan, BoundsTrainingBatchesWhoseExamplesArePaddedToTheLongest) {
+  const Job job = make_training({5, 9, 7, 2, 3, 4, 8, 6, 20}, {.in_loss = true});
+  const nn::BatchLimits limits = plan_memory(job).training;
+  EXPECT_EQ(limits.max_seqlen, 20);
+  // The longest example may be in any batch.
+  EXPECT_GE(limits.tokens, 20 * limits.examples);
+  EXPECT_GE(limits.examples, 3);
 }
 
 }  // namespace

@@ -174,6 +174,13 @@ TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
                     HasSubstr("expected 0")));
 }
 
+TEST_F(TrainerTest, RefusesToCountThePaddingInTheLossOfAClassification) {
+  write_rows([](const nlohmann::json& row) { return row; });
+  EXPECT_THAT(failure({"--padding_in_loss"}, ExitCode::kUsage),
+              AllOf(StartsWith("--padding_in_loss: found with "),
+                    HasSubstr("expected a question answering task")));
+}
+
 TEST_F(TrainerTest, IsAnotherJobIfTheModelsConfigurationChanges) {
   const auto fingerprint_now = [&] { return load_job(settings_of({}), "uid-1").fingerprint; };
   const nlohmann::json before = fingerprint_now();
