@@ -13,9 +13,11 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "common/base/files.h"
 #include "common/base/random.h"
+#include "common/contract/training_flags.h"
 #include "common/net/key_file.h"
 #include "controller/api/decode.h"
 #include "controller/api/encode.h"
@@ -115,6 +117,41 @@ bool is_finished(const api::TrainJob& job) {
   return job.status.phase == api::Phase::kSucceeded || job.status.phase == api::Phase::kFailed;
 }
 
+// A training continues from its checkpoints only with the settings that they were written with.
+Status check_unchanged_training(const api::TrainJob& before, const api::TrainJob& now) {
+  const auto refuse = [&](std::string_view field, std::string_view found,
+                          std::string_view expected) {
+    return Error{
+        ExitCode::kUsage,
+        fmt::format("job {}: spec.trainer.{}: found {}, expected {} as before, because the "
+                    "job continues; change it back, or run with --replace to start again "
+                    "without its checkpoints",
+                    now.metadata.name, field, found.empty() ? "nothing" : found,
+                    expected.empty() ? "nothing" : expected)};
+  };
+  const api::Trainer& trainer = now.spec.trainer;
+  const api::Trainer& old = before.spec.trainer;
+  for (const auto& [name, member] :
+       std::initializer_list<std::pair<std::string_view, std::string api::Trainer::*>>{
+           {"task", &api::Trainer::task},
+           {"model", &api::Trainer::model},
+           {"data", &api::Trainer::data},
+           {"output", &api::Trainer::output}}) {
+    if (trainer.*member != old.*member) return refuse(name, trainer.*member, old.*member);
+  }
+  for (const TrainingFlag& flag : training_flags()) {
+    if (!flag.determines_weights || !flag.in_manifest() || flag.name == "task_name") continue;
+    const std::string found = api::flag_value(now, flag.name);
+    const std::string expected = api::flag_value(before, flag.name);
+    if (found != expected) return refuse(flag.name, found, expected);
+  }
+  const std::int64_t found = api::global_batch(now);
+  const std::int64_t expected = api::global_batch(before);
+  if (found == expected) return {};
+  return refuse("per_device_train_batch_size",
+                fmt::format("a value with a global batch of {}", found), std::to_string(expected));
+}
+
 }  // namespace
 
 Result<JobStore> JobStore::open(const fs::path& state_dir, api::TrainJob& job, bool replace) {
@@ -204,7 +241,8 @@ Status JobStore::load_or_create(api::TrainJob& job, bool replace) {
   job.metadata.creation_timestamp = before->metadata.creation_timestamp;
   job.metadata.generation = before->metadata.generation + (before->spec == job.spec ? 0 : 1);
   job.status = before->status;
-  return {};
+  // Nothing has been trained before its workers have met.
+  return job.status.rendezvous_epoch > 0 ? check_unchanged_training(*before, job) : Status();
 }
 
 Status JobStore::ensure_key() const {

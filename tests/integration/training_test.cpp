@@ -545,6 +545,8 @@ TEST_F(FaultyStorage, IsWrittenToAgainAfterTheLossOfAWorker) {
   EXPECT_EQ(digest(), reference);
   EXPECT_THAT(output_, ::testing::HasSubstr("restart 1 of 3"));
   EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("restart 2 of 3")));
+  // Rank 0 of the new epoch may have trained nothing, but its checkpoint has the time of the steps.
+  EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("12 steps in 0.0 s")));
 }
 
 // A training on storage that holds the first write of checkpoint-4. The training continues to the

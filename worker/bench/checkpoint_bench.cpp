@@ -25,7 +25,8 @@ void run(const CheckpointBenchOptions& options, runtime::Isa isa, CheckpointBenc
   nn::Optimizer<Activation>& optimizer = setup.optimizer();
   const nn::ParameterLayout& layout = setup.model().layout();
   const std::span<float> weights = setup.model().parameters();
-  const auto output = checkpoint::acquire_output_dir(options.directory, {kJobUid, {}, false});
+  const auto output =
+      checkpoint::acquire_output_dir(options.directory / kJobUid, {kJobUid, {}, false});
   const auto write = [&](const checkpoint::TrainingTensors& tensors, std::int64_t step) {
     checkpoint::CheckpointContent content;
     content.state.global_step = step;

@@ -13,7 +13,7 @@ namespace tilewright::bench {
 struct CheckpointBenchOptions {
   Workload workload;
   int repetitions = 5;
-  std::filesystem::path directory;  // an output directory, new or of this benchmark
+  std::filesystem::path directory;  // the checkpoints are written to bench-checkpoint in it
 };
 
 struct CheckpointBench : WorkloadRun {

@@ -107,21 +107,29 @@ ParameterDifferences check_parameters(const WeightSource& source,
   ParameterDifferences differences;
   std::set<std::string> used;
   std::vector<std::pair<std::string, Shape>> found;
-  for (const ExpectedParameter& parameter : expected) {
-    if (parameter.optional && !find_parameter(source, parameter.name)) {
-      differences.missing.push_back(parameter.name);
-      continue;
-    }
+  const auto use = [&](const ExpectedParameter& parameter) {
     const std::string name = require_parameter(source, parameter.name, parameter.shape);
     used.insert(name);
     const Shape& shape = source.find(name)->shape;
     if (parameter.optional && shape != parameter.shape) {
       if (!parameter.ignores_shape) fail_mismatched(source, name, shape, parameter.shape);
       differences.missing.push_back(parameter.name);
-      continue;
+      return;
     }
     source.check_floats(name, parameter.shape);
     found.emplace_back(name, parameter.shape);
+  };
+  // First, because --ignore_mismatched_sizes does not help if the encoder has other sizes too.
+  for (const ExpectedParameter& parameter : expected) {
+    if (!parameter.optional) use(parameter);
+  }
+  for (const ExpectedParameter& parameter : expected) {
+    if (!parameter.optional) continue;
+    if (find_parameter(source, parameter.name)) {
+      use(parameter);
+    } else {
+      differences.missing.push_back(parameter.name);
+    }
   }
   runtime::for_each_index(pool, std::ssize(found), [&](std::int64_t i) {
     const auto& [name, shape] = found[static_cast<std::size_t>(i)];

@@ -47,6 +47,7 @@ std::string trainer_state_json(const TrainerState& state) {
       {"settings", state.settings},
       {"membership_epoch", state.membership_epoch},
       {"examples_consumed", state.examples_consumed},
+      {"train_seconds", state.train_seconds},
   };
   return json.dump(2) + "\n";
 }
@@ -81,6 +82,7 @@ TrainerState read_trainer_state(const std::filesystem::path& path) {
   state.settings = own.object("settings").json();
   state.membership_epoch = own.integer("membership_epoch", 0, kMaxJsonInteger);
   state.examples_consumed = own.integer("examples_consumed", 0, kMaxJsonInteger);
+  state.train_seconds = own.number("train_seconds", 0, 1e15, 0);  // earlier versions had none
   return state;
 }
 

@@ -34,6 +34,7 @@ struct TrainerState {
   nlohmann::json settings = nlohmann::json::object();
   std::int64_t membership_epoch = 0;   // of the rendezvous at the time of the checkpoint
   std::int64_t examples_consumed = 0;  // since the start of the training: the data position
+  double train_seconds = 0;            // in which these steps were trained
 };
 
 // The longest trainer_state.json: about 6 million entries of the log history.

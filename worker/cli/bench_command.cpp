@@ -250,8 +250,10 @@ void add_checkpoint(CLI::App& bench, int& exit_code) {
       "How long a training stops for a checkpoint, written in the background or between two steps");
   const auto flags = add_workload(*checkpoint);
   checkpoint
-      ->add_option("--output_dir", options->directory,
-                   "Directory on the storage to measure; keeps the last checkpoint")
+      ->add_option(
+          "--output_dir", options->directory,
+          "Directory on the storage to measure; its folder bench-checkpoint keeps the last "
+          "checkpoint")
       ->required();
   add_repetitions(*checkpoint, options->repetitions);
   const auto json = add_json(*checkpoint);

@@ -203,6 +203,10 @@ nlohmann::json fingerprint(const Settings& settings) {
         flag.member);
   }
   values["global_batch_size"] = settings.global_batch;
+  // Each batch is padded to its longest example.
+  if (settings.padding_in_loss) {
+    values["per_device_train_batch_size"] = settings.per_device_train_batch_size;
+  }
   return values;
 }
 

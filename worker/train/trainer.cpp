@@ -103,23 +103,21 @@ class TypedTrainer final : public Trainer {
 
   Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) override {
     const MonotonicTime begin = monotonic_now();
-    const auto add_train_seconds = [&] {
-      state_.add_train_seconds(in_seconds(monotonic_now() - begin));
-    };
+    state_.start_clock();
     const std::int64_t rows_before = model_.counters().forward;
     const std::int64_t tokens_before = step_->local_tokens();
     Outcome outcome = Outcome::kComplete;
     try {
       outcome = run_steps(mesh, hooks, begin);
     } catch (const Failure& failure) {
-      add_train_seconds();
+      state_.stop_clock();
       if (failure.code() == ExitCode::kDiverged) {
         state_.invalidate();  // AdamW may have changed the weights
         wait_for_all(mesh);
       }
       throw;
     }
-    add_train_seconds();
+    state_.stop_clock();
     log_.debug("computed {} rows for {} tokens of this worker's examples",
                model_.counters().forward - rows_before, step_->local_tokens() - tokens_before);
     return outcome;

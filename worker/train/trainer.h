@@ -89,7 +89,7 @@ class Trainer {
   virtual const checkpoint::TrainerState& state() const = 0;
   virtual const MemoryEstimate& memory_estimate() const = 0;
   virtual const RecoveryCounts& recovery_counts() const = 0;
-  virtual double train_seconds() const = 0;    // in train(), over all membership epochs
+  virtual double train_seconds() const = 0;    // of all steps, see TrainingState
   virtual double compute_seconds() const = 0;  // of this process in the last step; see TrainingStep
   // Group of operations -> names of its kernels.
   virtual std::vector<std::pair<std::string, std::string>> kernel_names() const = 0;

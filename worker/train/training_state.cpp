@@ -38,6 +38,7 @@ nlohmann::json to_json(const checkpoint::TrainerState& state) {
       {"num_input_tokens_seen", state.num_input_tokens_seen},
       {"total_flos", state.total_flos},
       {"examples_consumed", state.examples_consumed},
+      {"train_seconds", state.train_seconds},
       {"log_history", state.log_history},
       {"best_metric", state.best_metric ? nlohmann::json(*state.best_metric) : nlohmann::json()},
       {"best_global_step", state.best_global_step},
@@ -51,6 +52,7 @@ checkpoint::TrainerState trainer_state_from(const nlohmann::json& json) {
   json.at("num_input_tokens_seen").get_to(state.num_input_tokens_seen);
   json.at("total_flos").get_to(state.total_flos);
   json.at("examples_consumed").get_to(state.examples_consumed);
+  json.at("train_seconds").get_to(state.train_seconds);
   state.log_history = json.at("log_history");
   if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
   json.at("best_global_step").get_to(state.best_global_step);
@@ -238,7 +240,6 @@ std::string TrainingState<Activation>::progress() const {
                               {"evaluated_step", evaluated_step_},
                               {"moments_unused", moments_unused_},
                               {"best_model_loaded", best_model_loaded_},
-                              {"train_seconds", train_seconds_},
                               {"save_step", save_step_},
                               {"recoveries", counts_.recoveries},
                               {"steps_lost", counts_.steps_lost}},
@@ -260,7 +261,6 @@ void TrainingState<Activation>::set_progress(const std::string& text) {
     json.at("evaluated_step").get_to(evaluated_step_);
     json.at("moments_unused").get_to(moments_unused_);
     json.at("best_model_loaded").get_to(best_model_loaded_);
-    json.at("train_seconds").get_to(train_seconds_);
     json.at("save_step").get_to(save_step_);
     json.at("recoveries").get_to(counts_.recoveries);
     json.at("steps_lost").get_to(counts_.steps_lost);
@@ -268,6 +268,18 @@ void TrainingState<Activation>::set_progress(const std::string& text) {
     throw Failure(ExitCode::kPeerLost,
                   fmt::format("a worker sent an invalid training state: {}", error.what()));
   }
+}
+
+template <typename Activation>
+double TrainingState<Activation>::train_seconds() const {
+  if (!training_since_) return state_.train_seconds;
+  return state_.train_seconds + in_seconds(monotonic_now() - *training_since_);
+}
+
+template <typename Activation>
+void TrainingState<Activation>::stop_clock() {
+  state_.train_seconds = train_seconds();
+  training_since_.reset();
 }
 
 template <typename Activation>
@@ -687,6 +699,7 @@ CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membersh
   const Settings& s = job_.settings;
   checkpoint::CheckpointContent content;
   content.state = state_;
+  content.state.train_seconds = train_seconds();
   if (writer_.has_copy()) {
     const nn::Optimizer<Activation>& optimizer = optimizer_;
     const checkpoint::StateCopy& copy = writer_.copy(

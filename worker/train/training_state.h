@@ -149,8 +149,10 @@ class TrainingState {
   // the membership epoch began; -1: none. Never one that is not committed.
   std::int64_t last_checkpoint_step() const { return last_checkpoint_step_; }
   const RecoveryCounts& recovery_counts() const { return counts_; }
-  double train_seconds() const { return train_seconds_; }
-  void add_train_seconds(double seconds) { train_seconds_ += seconds; }
+  // The time in which the steps were trained, also by earlier processes of the job.
+  double train_seconds() const;
+  void start_clock() { training_since_ = monotonic_now(); }
+  void stop_clock();
   std::int64_t failed_checkpoints() const { return retry_.failures(); }
   // How long checkpoints have waited for the ones before.
   double checkpoint_wait_seconds() const { return in_seconds(checkpoint_wait_); }
@@ -217,7 +219,7 @@ class TrainingState {
   bool moments_unused_ = false;      // the moments may have other values
   bool best_model_loaded_ = false;   // the weights are those of the best model
   RecoveryCounts counts_;
-  double train_seconds_ = 0;
+  std::optional<MonotonicTime> training_since_;  // set between start_clock() and stop_clock()
 };
 
 }  // namespace tilewright::train

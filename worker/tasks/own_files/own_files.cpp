@@ -22,7 +22,13 @@ using sentences::number_of;
 using sentences::sentence_of;
 
 constexpr std::string_view kLabel = "label";
-constexpr std::string_view kOtherTask = "; for question answering set --task_name squad";
+
+// Questions are in JSON only.
+std::string_view other_task(const RowSource& rows) {
+  const std::filesystem::path suffix = std::filesystem::path(rows.name()).extension();
+  if (suffix != ".json" && suffix != ".jsonl") return "";
+  return "; for question answering set --task_name squad";
+}
 
 struct SplitFile {
   Split split;
@@ -94,7 +100,7 @@ Table read_training_rows(const TaskOptions& options) {
   const std::unique_ptr<RowSource> rows = open(options, {Split::kTrain});
   Table table;
   table.sentences = sentence_columns(*rows);
-  const std::size_t label = rows->column(kLabel, kOtherTask);
+  const std::size_t label = rows->column(kLabel, other_task(*rows));
   std::vector<std::size_t> columns;
   for (const std::string& name : table.sentences) columns.push_back(rows->column(name));
   std::vector<bool> has_text(columns.size());
@@ -166,7 +172,7 @@ class OwnFilesTask : public sentences::SentenceTask {
     const bool has_labels = part.split != Split::kTest;
     std::vector<std::size_t> columns;
     for (const std::string& name : table_.sentences) columns.push_back(rows->column(name));
-    const std::size_t label = has_labels ? rows->column(kLabel, kOtherTask) : 0;
+    const std::size_t label = has_labels ? rows->column(kLabel, other_task(*rows)) : 0;
     Examples examples;
     while (rows->next()) {
       Example example;

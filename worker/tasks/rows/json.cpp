@@ -18,12 +18,20 @@ namespace {
 
 using nlohmann::json;
 
+// The end of what has been read, and the line of the last character. A line ends with its line feed,
+// which the parser reads to find the end of a number.
 struct Position {
   const char* at = nullptr;
   std::size_t line = 1;
+  bool line_ended = false;
+
+  void advance() {
+    if (line_ended) ++line;
+    line_ended = *at == '\n';
+    ++at;
+  }
 };
 
-// Counts the lines that the parser has read.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -35,8 +43,8 @@ class CountingIterator {
   CountingIterator(const char* at, Position* position) : at_(at), position_(position) {}
   reference operator*() const { return *at_; }
   CountingIterator& operator++() {
-    if (*at_ == '\n') ++position_->line;
-    position_->at = ++at_;
+    position_->at = at_++;
+    position_->advance();
     return *this;
   }
   CountingIterator operator++(int) {
@@ -194,17 +202,11 @@ class RowHandler : public nlohmann::json_sax<json> {
   std::string last_token_;
 };
 
-// The next byte that is not white space.
-std::size_t skip_space(std::string_view content, Position& position, const char* begin) {
-  auto at = static_cast<std::size_t>(position.at - begin);
-  for (; at < content.size(); ++at) {
-    if (content[at] == '\n') ++position.line;
-    if (content[at] != ' ' && content[at] != '\t' && content[at] != '\n' && content[at] != '\r') {
-      break;
-    }
-  }
-  position.at = begin + at;
-  return at;
+// Whether something follows white space, which is skipped.
+bool skip_space(Position& position, const char* end) {
+  constexpr std::string_view kSpace = " \t\n\r";
+  while (position.at != end && kSpace.find(*position.at) != kSpace.npos) position.advance();
+  return position.at != end;
 }
 
 }  // namespace
@@ -214,7 +216,7 @@ JsonRows::JsonRows(const std::filesystem::path& path) : name_(path.string()) {
   const char* const end = content.data() + content.size();
   Position position{content.data()};
   RowHandler handler(name_, position, columns_, rows_);
-  while (skip_space(content, position, content.data()) < content.size()) {
+  while (skip_space(position, end)) {
     // Not strict: reads one value and stops.
     if (json::sax_parse(CountingIterator(position.at, &position), CountingIterator(end, &position),
                         &handler, json::input_format_t::json, false)) {

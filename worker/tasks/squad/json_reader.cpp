@@ -1,14 +1,17 @@
 #include "worker/tasks/squad/json_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::tasks::squad {
@@ -28,6 +31,18 @@ constexpr const char* kLayouts =
 std::size_t line_of(std::string_view content, std::size_t byte) {
   const auto before = content.substr(0, std::min(byte, content.size()));
   return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+}
+
+// The members of an object, for messages.
+std::string list_members(const Json& object) {
+  constexpr std::size_t kListed = 10;
+  std::vector<std::string> names;
+  for (const auto& [name, ignored] : object.items()) {
+    if (names.size() == kListed) break;
+    names.push_back(quoted_excerpt(name));
+  }
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     names.size() < object.size() ? " and others" : "");
 }
 
 // A list whose elements were read and dropped.
@@ -159,6 +174,9 @@ class Reader {
       return;
     }
     const Json& left = rest.is_object() && rest.contains("data") ? rest["data"] : rest;
+    if (left.is_object() && !left.empty()) {
+      fail(fmt::format("has an object with {}, {}", list_members(left), kLayouts));
+    }
     if (!is_empty_list(left)) fail(fmt::format("has another layout, {}", kLayouts));
   }
 

@@ -114,6 +114,40 @@ TEST_F(JobStoreTest, ResumesAnUnfinishedJob) {
   EXPECT_EQ(third.metadata.generation, 2) << "the spec changed";
 }
 
+TEST_F(JobStoreTest, RefusesAnotherTrainingOfAnUnfinishedJob) {
+  const auto open = [&](const std::string& flag, const std::string& value, bool replace = false) {
+    api::TrainJob changed = job("mrpc");
+    if (!flag.empty()) changed.spec.trainer.flags[flag] = value;
+    const auto opened = JobStore::open(state(), changed, replace);
+    return opened ? std::string() : opened.error().message;
+  };
+  ASSERT_EQ(open("", ""), "");
+  EXPECT_EQ(open("learning_rate", "3e-05"), "") << "nothing has been trained";
+  ASSERT_EQ(open("learning_rate", "5e-05"), "") << "the default, which is also that of no value";
+  api::TrainJob first = job("mrpc");
+  first.status.rendezvous_epoch = 0;
+  {
+    const JobStore store = JobStore::open(state(), first, false).or_throw();
+    first.status.rendezvous_epoch = 2;
+    ASSERT_TRUE(store.save(first).ok());
+  }
+  EXPECT_EQ(open("", ""), "");
+  EXPECT_EQ(open("logging_steps", "1"), "") << "does not change the weights";
+  EXPECT_EQ(open("learning_rate", "3e-05"),
+            "job mrpc: spec.trainer.learning_rate: found 3e-05, expected 5e-05 as before, because "
+            "the job continues; change it back, or run with --replace to start again without its "
+            "checkpoints");
+  EXPECT_THAT(open("per_device_train_batch_size", "16"),
+              HasSubstr("found a value with a global batch of 32, expected 16 as before"));
+  api::TrainJob other = job("mrpc");
+  other.spec.trainer.task = "rte";
+  const auto refused = JobStore::open(state(), other, false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ExitCode::kUsage);
+  EXPECT_THAT(refused.error().message, HasSubstr("spec.trainer.task: found rte, expected mrpc"));
+  EXPECT_EQ(open("learning_rate", "3e-05", true), "");
+}
+
 TEST_F(JobStoreTest, RefusesAFinishedJobUnlessItIsReplaced) {
   api::TrainJob first = job("mrpc");
   end(first, api::Phase::kFailed);

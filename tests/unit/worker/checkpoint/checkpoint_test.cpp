@@ -86,6 +86,7 @@ class CheckpointTest : public ::testing::Test {
     state.settings = {{"seed", 42}, {"learning_rate", 2e-5}, {"train_file", "a.tsv"}};
     state.membership_epoch = 4;
     state.examples_consumed = 320;
+    state.train_seconds = 12.5;
     return state;
   }();
 };
@@ -127,6 +128,7 @@ TEST_F(CheckpointTest, RestoresEveryBitAndEveryField) {
   EXPECT_EQ(state.settings, state_.settings);
   EXPECT_EQ(state.membership_epoch, 4);
   EXPECT_EQ(state.examples_consumed, 320);
+  EXPECT_EQ(state.train_seconds, 12.5);
 }
 
 TEST_F(CheckpointTest, NamesItsTensorsAsHuggingFaceDoes) {

@@ -204,6 +204,12 @@ TEST_F(Parameters, AreCheckedBeforeTheyAreRead) {
       ExitCode::kWeights,
       HasSubstr(path_.string() + ": tensor \"pooler.dense.bias\": found shape [2], expected [3]; "
                                  "--ignore_mismatched_sizes initialises it at random"));
+  // The flag would not help.
+  expect_failure(
+      [&] {
+        check({{"bert.pooler.dense.bias", {3}, true}, {"bert.pooler.dense.bias", {3}, false}});
+      },
+      ExitCode::kWeights, Not(HasSubstr("--ignore_mismatched_sizes")));
   for (const auto& [value, name] : std::vector<std::pair<float, std::string>>{
            {NAN, "NaN"}, {INFINITY, "infinite"}, {-INFINITY, "-infinite"}}) {
     values_[1] = value;

@@ -194,7 +194,9 @@ TEST(OwnFiles, ALabelThatTheTrainingFileLacksIsRefused) {
 
 TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
   EXPECT_EQ(OwnFiles().train("train.csv", "text,class\na,1\n").failure(),
-            "train.csv: the column \"label\" is missing, found \"text\", \"class\"; for question "
+            "train.csv: the column \"label\" is missing, found \"text\", \"class\"");
+  EXPECT_EQ(OwnFiles().train("train.json", R"({"text": "a", "class": 1})").failure(),
+            "train.json: the column \"label\" is missing, found \"text\", \"class\"; for question "
             "answering set --task_name squad");
   EXPECT_EQ(OwnFiles().train("train.csv", "label\n1\n").failure(),
             "train.csv: has no column except \"label\", expected one or two with sentences");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/unit/worker/tasks/builders.h"
 #include "worker/text/utf8.h"
@@ -13,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 using Table = std::vector<std::vector<std::string>>;
 
@@ -158,7 +160,10 @@ TEST(JsonRows, BrokenJsonIsRefused) {
   EXPECT_EQ(refusal("a.json", "[{\"t\": \"a\"},\n{\"t\": \"b"),
             "a.json:2: the file ends within a JSON value, expected its end");
   EXPECT_EQ(refusal("a.jsonl", "{\"t\": \"a\"}\n{\"t\": \"b\"\n"),
-            "a.jsonl:3: the file ends within a JSON value, expected its end");
+            "a.jsonl:2: the file ends within a JSON value, expected its end");
+  // The parser reads the line feed to find the end of the token.
+  EXPECT_THAT(refusal("a.json", "[\n{\"t\": tru\n}\n]"), StartsWith("a.json:2: found \""));
+  EXPECT_THAT(refusal("a.json", "[\n{\"t\": 1}, 7\n]"), StartsWith("a.json:2: found a number,"));
   EXPECT_THAT(refusal("a.jsonl", "{\"t\": \"a\"}\n{\"t\": x}\n"), HasSubstr("a.jsonl:2: found \""));
   EXPECT_THAT(refusal("a.jsonl", "{\"t\": x}\n"), EndsWith("\", which is not valid JSON"));
   EXPECT_THAT(refusal("a.json", "{\"t\": \"\\ud800\"}\n"), EndsWith("which is not valid JSON"));
@@ -175,6 +180,21 @@ TEST(JsonRows, BrokenJsonIsRefused) {
             "a.json:1: the object has two members \"t\"");
   EXPECT_EQ(refusal("a.json", "{\"t\": " + std::string(100, '[')),
             "a.json:1: the JSON nests deeper than 64 levels");
+}
+
+TEST(Rows, PipesAreRefused) {
+  const DataFolder folder;
+  for (const char* file : {"a.csv", "a.tsv", "a.jsonl"}) {
+    const std::string path = folder.path() / file;
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    try {
+      open_rows(path);
+      ADD_FAILURE() << file << " was read";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kData);
+      EXPECT_THAT(failure.what(), StartsWith(path + ": is a pipe, expected a file"));
+    }
+  }
 }
 
 TEST(Rows, FilesWithoutRowsInvalidUtf8AndLongRowsAreRefused) {

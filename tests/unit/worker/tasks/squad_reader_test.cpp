@@ -151,10 +151,12 @@ TEST(SquadReader, NamesMissingAndWrongFields) {
       read_failure("{\"id\": \"q\", \"context\": \"a\", \"question\": \"x\"}\n{\"id\": \"r\"}"),
       "dev.json: question \"r\": \"context\" is missing or null, expected a string");
   for (const char* other :
-       {"3", "[1]", R"({"a": {"b": 1}})", R"({"data": 1})", R"({"data": [1]})",
+       {"3", "[1]", "{}", R"({"data": 1})", R"({"data": [1]})",
         R"({"data": [{"paragraphs": [1]}]})", R"({"data": [{"paragraphs": 1}]})"}) {
     EXPECT_THAT(read_failure(other), StartsWith("dev.json: has another layout, expected")) << other;
   }
+  EXPECT_THAT(read_failure(R"({"text": "a", "query": {"b": 1}})"),
+              StartsWith(R"(dev.json: has an object with "query", "text", expected {"data": )"));
   EXPECT_THAT(read_failure(" \n"), StartsWith("dev.json: is empty, expected"));
 }
 

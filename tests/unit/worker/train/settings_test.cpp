@@ -368,6 +368,17 @@ TEST(Fingerprint, DiffersBetweenPaddedAndPackedTraining) {
   EXPECT_NE(fingerprint(packed), fingerprint(padded));
 }
 
+// Each batch is padded to its longest example.
+TEST(Fingerprint, HasTheBatchSizeOnlyIfTheLossCountsPadding) {
+  const auto found = [](const std::string& flag, const std::string& batch) {
+    return fingerprint(resolve(
+        {"--task_name=squad", flag, "--gradient_accumulation_steps=" + batch,
+         batch == "2" ? "--per_device_train_batch_size=4" : "--per_device_train_batch_size=8"}));
+  };
+  EXPECT_EQ(found("--padding_in_loss=false", "2"), found("--padding_in_loss=false", "1"));
+  EXPECT_NE(found("--padding_in_loss", "2"), found("--padding_in_loss", "1"));
+}
+
 // So a training that ran out of memory can resume with it.
 TEST(Fingerprint, IsTheSameWithGradientCheckpointing) {
   EXPECT_EQ(fingerprint(resolve({"--gradient_checkpointing"})), fingerprint(resolve({})));
