@@ -296,7 +296,8 @@ def next_run(args):
         _, error = comparison(runs)
         done = {(run["side"], run["seed"]) for run in runs}
         for seed in range(1, MAX_SEEDS + 1):
-            if seed > TASKS[task]["seeds"] and error is not None and error < MAX_ERROR:
+            enough = max(TASKS[task]["seeds"], args.seeds)
+            if seed > enough and error is not None and error < MAX_ERROR:
                 break
             for side in SIDES if args.side == "both" else (args.side,):
                 if (side, seed) not in done:
@@ -363,6 +364,7 @@ def main():
     run.add_argument("--worker", help="tilewright-worker; not needed for --side=trainer")
     run.add_argument("--side", choices=(*SIDES, "both"), default="both")
     run.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    run.add_argument("--seeds", type=int, default=0, help="at least so many")
     run.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this")
     run.add_argument("--no_seconds", action="store_true",
                      help="record no durations, because other programs use the cores")
