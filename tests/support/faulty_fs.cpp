@@ -199,7 +199,10 @@ int fs_fsync(const char* path, int, fuse_file_info* info) {
   return result(fsync(static_cast<int>(info->fh)));
 }
 
-int fs_fsyncdir(const char* path, int, fuse_file_info*) { return fault("fsync", path); }
+int fs_fsyncdir(const char* path, int, fuse_file_info*) {
+  if (const int error = fault("fsyncdir", path)) return error;
+  return fault("fsync", path);
+}
 
 int fs_readdir(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fuse_file_info*,
                fuse_readdir_flags) {

@@ -105,7 +105,9 @@ OutputStatus check_marker(const fs::path& directory, const OutputRequest& reques
     if (!request.overwrite || failure.code() == ExitCode::kOutputUnavailable) throw;
   }
   if (status.marker && status.marker->writer.job_uid == request.job_uid) {
-    require_later_epoch(directory, request, status.marker->writer);
+    if (status.marker->writer.id != request.writer_id) {
+      require_later_epoch(directory, request, status.marker->writer);
+    }
     if (!status.marker->overwriting) status.ownership = OutputOwnership::kResumed;
     return status;
   }
@@ -153,7 +155,7 @@ OwnershipMarker write_marker(const fs::path& directory, const OutputRequest& req
   constexpr int kMaxAttempts = 16;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const OutputStatus found = check_existing(directory, request);
-    OwnershipMarker marker{new_writer(request.job_uid, epoch_of(request, found)),
+    OwnershipMarker marker{{request.job_uid, epoch_of(request, found), request.writer_id},
                            found.ownership == OutputOwnership::kOverwritten};
     if (found.has_marker ? replace_marker(directory, found.marker, marker)
                          : create_marker(directory, marker)) {

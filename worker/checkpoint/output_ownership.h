@@ -21,6 +21,9 @@ struct OutputRequest {
   // Whether an overwritten directory keeps its checkpoints, because the training continues from one
   // of them.
   bool keep_checkpoints = false;
+  // A copy of a request is the same writer: it may try again after an error that came when the marker
+  // was written already.
+  std::string writer_id = new_writer_id();
 };
 
 enum class OutputOwnership {

@@ -36,10 +36,12 @@ class StagingMarker {
   fs::path path_;
 };
 
+// An error that may pass is a Failure.
 std::optional<OwnershipMarker> read_if_valid(const fs::path& directory) {
   try {
     return read_marker(directory, ExitCode::kOutput);
-  } catch (const Failure&) {
+  } catch (const Failure& failure) {
+    if (failure.code() == ExitCode::kOutputUnavailable) throw;
     return std::nullopt;
   }
 }

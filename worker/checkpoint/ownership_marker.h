@@ -21,7 +21,7 @@ struct OwnershipMarker {
 // nullopt: there is no marker. A Failure of `code` if it cannot be read.
 std::optional<OwnershipMarker> read_marker(const std::filesystem::path& directory, ExitCode code);
 
-// Whether the directory has this marker.
+// Whether the directory has this marker. A Failure with kOutputUnavailable: an error that may pass.
 bool has_marker(const std::filesystem::path& directory, const OwnershipMarker& marker);
 
 // False: another process has created a marker. Failures have output_error_code().

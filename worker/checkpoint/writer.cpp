@@ -11,9 +11,7 @@ constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 53;  // exact in every JSO
 
 }  // namespace
 
-Writer new_writer(const std::string& job_uid, std::uint64_t epoch) {
-  return {job_uid, epoch, random_hex(kIdBytes)};
-}
+std::string new_writer_id() { return random_hex(kIdBytes); }
 
 nlohmann::json to_json(const Writer& writer) {
   return {{kOwnerUidField, writer.job_uid}, {"epoch", writer.epoch}, {"writer", writer.id}};

@@ -21,8 +21,8 @@ struct Writer {
   bool operator==(const Writer&) const = default;
 };
 
-// A writer with a new random id.
-Writer new_writer(const std::string& job_uid, std::uint64_t epoch);
+// A random id of a writer.
+std::string new_writer_id();
 
 nlohmann::json to_json(const Writer& writer);
 // Failures have the code of `fields`.

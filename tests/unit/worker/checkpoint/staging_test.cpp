@@ -25,7 +25,7 @@ class Staging : public ::testing::Test {
 
   tilewright::testing::TemporaryDirectory directory_;
   std::vector<std::unique_ptr<StagingDirectory>> left_;
-  const Writer owner_ = new_writer("uid-1", 5);
+  const Writer owner_ = Writer{"uid-1", 5, new_writer_id()};
 };
 
 TEST_F(Staging, HasANameOfItsOwn) {
@@ -45,10 +45,11 @@ TEST_F(Staging, IsNotConfusedWithOtherHiddenNames) {
 }
 
 TEST_F(Staging, IsRemovedOnlyIfItsWriterHasEnded) {
-  const std::string newer = leave(new_writer("uid-1", 6));
+  const std::string newer = leave(Writer{"uid-1", 6, new_writer_id()});
   const std::string own = leave(owner_);
-  std::vector<std::string> ended = {leave(new_writer("uid-1", 4)), leave(new_writer("uid-1", 5)),
-                                    leave(new_writer("uid-2", 9))};
+  std::vector<std::string> ended = {leave(Writer{"uid-1", 4, new_writer_id()}),
+                                    leave(Writer{"uid-1", 5, new_writer_id()}),
+                                    leave(Writer{"uid-2", 9, new_writer_id()})};
   std::filesystem::create_directory(directory_.path() / ".unnamed.tmp-0123456789abcdef");
   std::vector<std::string> removed = remove_staging_of_ended_writers(directory_.path(), owner_);
   std::ranges::sort(ended);

@@ -165,6 +165,21 @@ TEST_F(StorageFaults, AnErrorOfReadingIsNotAnEmptyOutput) {
   }
 }
 
+TEST_F(StorageFaults, AnErrorAfterTheMarkerMayPass) {
+  for (const std::uint64_t epoch : {1, 2}) {
+    SCOPED_TRACE(epoch);
+    const OutputRequest request{"uid-1", epoch};
+    storage_->fail("fsyncdir", "EIO");
+    expect_failure([&] { acquire_output_dir(output_, request); }, ExitCode::kOutputUnavailable,
+                   HasSubstr("Input/output error"));
+    storage_->clear();
+    expect_failure([&] { own(output_, epoch); }, ExitCode::kSuperseded,
+                   HasSubstr("expected a later one"));
+    write(acquire_output_dir(output_, request), static_cast<std::int64_t>(epoch));
+  }
+  EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-1", "checkpoint-2"));
+}
+
 TEST_F(StorageFaults, AFullDiskAtTheStartMayPass) {
   own(output_, 1);
   storage_->fail("write", "ENOSPC");
