@@ -145,10 +145,11 @@ if(TILEWRIGHT_TESTS)
   add_custom_target(tests)
 endif()
 
-# tilewright_tests(NAME LABEL [OPTIMIZED] SOURCES ... DEPENDS module ...): a GoogleTest program. A program of unit or golden
+# tilewright_tests(NAME LABEL [OPTIMIZED] [ALONE] SOURCES ... DEPENDS module ...): a GoogleTest program; ALONE: no other test
+# runs at the same time. A program of unit or golden
 # tests is one ctest test, because 3,000 processes would take a minute to start; otherwise each of its tests is one.
 function(tilewright_tests name label)
-  cmake_parse_arguments(TESTS "OPTIMIZED" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TESTS "OPTIMIZED;ALONE" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   include(GoogleTest)
   add_executable(${name} ${TESTS_SOURCES})
   if(TESTS_OPTIMIZED)
@@ -174,7 +175,11 @@ function(tilewright_tests name label)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
   else()  # COST: long tests first
-    gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST 10 DISCOVERY_TIMEOUT 60)
+    set(properties LABELS ${label} TIMEOUT ${timeout} COST 10)
+    if(TESTS_ALONE)
+      list(APPEND properties RUN_SERIAL TRUE)
+    endif()
+    gtest_discover_tests(${name} PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()
 
