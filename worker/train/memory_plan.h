@@ -1,4 +1,4 @@
-// The sizes of the buffers that a training allocates at its start.
+// The sizes of the buffers that a training allocates at its start, and of the batches that bound them.
 #pragma once
 
 #include <cstdint>
