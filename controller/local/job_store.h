@@ -21,9 +21,9 @@ class JobStore {
   //   an unfinished job    resumes it with its UID and status, and with the spec of `job`, which must
   //                        not change the training if that has begun
   //   a finished job       error
-  // `replace` deletes an existing job first. Errors: kUsage, the job is finished or its training
-  // has changed, another `up` runs it, its name is a path or the directory is not a job's; kOutput, the directory is not writable;
-  // kManifest, job.json is invalid.
+  // `replace` deletes an existing job first. Errors: kUsage, the job is finished or its training has
+  // changed, another `up` runs it, its name is a path or the directory is not a job's; kOutput, the
+  // directory is not writable; kManifest, job.json is invalid.
   static Result<JobStore> open(const std::filesystem::path& state_dir, api::TrainJob& job,
                                bool replace);
 
