@@ -284,6 +284,7 @@ TEST(WakeUp, IsSignalledWhenItsDescriptorIsReadable) {
 TEST(WakeUp, HasItsDescriptorReadableWhileSignalled) {
   WakeUp cancel;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&cancel, i] {
       for (int times = 0; times < 20000; ++times) i < 2 ? cancel.signal() : cancel.clear();
