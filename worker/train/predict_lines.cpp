@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/tasks.h"
+#include "common/contract/training_checks.h"
 #include "worker/tasks/squad/squad.h"
 #include "worker/text/utf8.h"
 #include "worker/train/inputs.h"
