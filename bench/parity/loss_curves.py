@@ -6,7 +6,7 @@
 DATA holds glue/ and squad/. DistilBERT is `--model` in DistilBERT's layout: the vectors of token type
 0 are added to the positions. PyTorch's loop has the Trainer's defaults (AdamW, clipping at 1, linear
 decay), no dropout or, with --dropout, Tilewright's masks, and pads each batch to its longest example.
-Question answering: run_qa's loss counts the padding of the batch, so Tilewright has --padding_in_loss.
+Question answering: run_qa's loss counts the padding of the batch, so Tilewright has --loss_counts_padding.
 Differences jump where one side's ReLU (DistilBERT's classifier) passes a gradient and the other's does
 not: AdamW makes a full step of a gradient of any size.
 Writes bench/results/loss_curves-CPU.json and a plot of each case; curves that are recorded with the

@@ -10,7 +10,7 @@ difference is below 0.7 points; the sides agree if the difference is within thre
 Both sides use bf16 if the CPU has bf16 instructions, otherwise fp32; the table has a row for each.
 Every finished run is added to bench/results/parity-CPU.json and recorded runs are skipped, so the
 script can be stopped and restarted at any time. The Trainer's windows, answers and metrics of SQuAD
-are those of tests/golden/squad; its loss counts padding, so Tilewright has --padding_in_loss. Needs
+are those of tests/golden/squad; its loss counts padding, so Tilewright has --loss_counts_padding. Needs
 requirements.txt.
 """
 
@@ -70,7 +70,7 @@ def data_flags(data, task):
 
 def loss_flags(task):
     """Flags with which Tilewright computes the Trainer's loss."""
-    return {"padding_in_loss": True} if is_squad(task) else {}
+    return {"loss_counts_padding": True} if is_squad(task) else {}
 
 
 def run_tilewright(args, task, seed, **flags):

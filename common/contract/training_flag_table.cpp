@@ -225,9 +225,9 @@ std::vector<TrainingFlag> working_flags() {
                                          "comparisons")),
               "The scripts pad by default. Here padding changes nothing but rounding, so it is "
               "skipped. run_qa.py's loss also counts the scores of the padding tokens: see "
-              "padding_in_loss."),
+              "loss_counts_padding."),
       determines_weights(
-          boolean("padding_in_loss", &Settings::padding_in_loss,
+          boolean("loss_counts_padding", &Settings::loss_counts_padding,
                   "question answering: count the scores of the padding tokens in the loss, as "
                   "run_qa.py does; slower, because each batch is padded to its longest example, or "
                   "with pad_to_max_length to max_seq_length")),

@@ -52,7 +52,7 @@ struct TrainingSettings {
   bool version_2_with_negative = false;
   double null_score_diff_threshold = 0;
   bool pad_to_max_length = false;
-  bool padding_in_loss = false;
+  bool loss_counts_padding = false;
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;

@@ -129,7 +129,8 @@ TEST_F(Bench, CheckpointPrintsJsonAndLeavesACheckpoint) {
   const auto json = json_of_workload(
       "checkpoint", {"--repetitions", "1", "--output_dir", (folder() / "checkpoints").string()});
   EXPECT_GT(json["bytes"], 0);
-  EXPECT_TRUE(std::filesystem::exists(folder() / "checkpoints/checkpoint-2/checksums.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder() /
+                                      "checkpoints/bench-checkpoint/checkpoint-2/checksums.json"));
 }
 
 TEST_F(Bench, TokenizePrintsJson) {

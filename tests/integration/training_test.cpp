@@ -111,7 +111,7 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfProcessesWithThePaddingInTheLoss) {
       "--data_dir=" + (testing::source_dir() / "examples/data/questions").string(),
       "--per_device_train_batch_size=4", "--max_steps=4"};
   std::vector<std::string> padded = questions;
-  padded.emplace_back("--padding_in_loss");
+  padded.emplace_back("--loss_counts_padding");
   const std::string reference = train_in_one_process("one", 2, padded);
   EXPECT_NE(train_in_one_process("packed", 2, questions), reference);
   EXPECT_EQ(train_in_processes("two", 2, padded), reference);

@@ -135,10 +135,10 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                               "0: a regression has no classes",
                               settings.label_smoothing_factor, job.task->name()));
   }
-  if (encoder.head != nn::Head::kQuestionAnswering && settings.padding_in_loss) {
+  if (encoder.head != nn::Head::kQuestionAnswering && settings.loss_counts_padding) {
     throw Failure(
         ExitCode::kUsage,
-        fmt::format("--padding_in_loss: found with {}, expected a question answering task: "
+        fmt::format("--loss_counts_padding: found with {}, expected a question answering task: "
                     "no other loss has a score for each token",
                     job.task->name()));
   }
@@ -160,15 +160,15 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   // As in Hugging Face's scripts. Without a model_max_length these fail at the first longer text.
   job.settings.max_seq_length = std::min(
       {settings.max_seq_length, encoder.max_position_embeddings, tokenizer.model_max_length()});
-  if (settings.pad_to_max_length || settings.padding_in_loss) {
+  if (settings.pad_to_max_length || settings.loss_counts_padding) {
     job.padding = {settings.pad_to_max_length ? job.settings.max_seq_length : 0,
-                   tokenizer.special().pad, settings.padding_in_loss};
+                   tokenizer.special().pad, settings.loss_counts_padding};
     if (job.padding.id >= encoder.vocab_size) {
       throw Failure(
           ExitCode::kModel,
           fmt::format("--{}: the tokenizer in {} has id {} for [PAD], expected an id below the "
                       "model's vocab_size {}",
-                      settings.pad_to_max_length ? "pad_to_max_length" : "padding_in_loss",
+                      settings.pad_to_max_length ? "pad_to_max_length" : "loss_counts_padding",
                       settings.model_name_or_path, job.padding.id, encoder.vocab_size));
     }
   }

@@ -204,7 +204,7 @@ nlohmann::json fingerprint(const Settings& settings) {
   }
   values["global_batch_size"] = settings.global_batch;
   // Each batch is padded to its longest example.
-  if (settings.padding_in_loss) {
+  if (settings.loss_counts_padding) {
     values["per_device_train_batch_size"] = settings.per_device_train_batch_size;
   }
   return values;

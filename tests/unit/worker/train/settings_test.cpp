@@ -375,8 +375,8 @@ TEST(Fingerprint, HasTheBatchSizeOnlyIfTheLossCountsPadding) {
         {"--task_name=squad", flag, "--gradient_accumulation_steps=" + batch,
          batch == "2" ? "--per_device_train_batch_size=4" : "--per_device_train_batch_size=8"}));
   };
-  EXPECT_EQ(found("--padding_in_loss=false", "2"), found("--padding_in_loss=false", "1"));
-  EXPECT_NE(found("--padding_in_loss", "2"), found("--padding_in_loss", "1"));
+  EXPECT_EQ(found("--loss_counts_padding=false", "2"), found("--loss_counts_padding=false", "1"));
+  EXPECT_NE(found("--loss_counts_padding", "2"), found("--loss_counts_padding", "1"));
 }
 
 // So a training that ran out of memory can resume with it.

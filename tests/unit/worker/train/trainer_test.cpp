@@ -176,8 +176,8 @@ TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
 
 TEST_F(TrainerTest, RefusesToCountThePaddingInTheLossOfAClassification) {
   write_rows([](const nlohmann::json& row) { return row; });
-  EXPECT_THAT(failure({"--padding_in_loss"}, ExitCode::kUsage),
-              AllOf(StartsWith("--padding_in_loss: found with "),
+  EXPECT_THAT(failure({"--loss_counts_padding"}, ExitCode::kUsage),
+              AllOf(StartsWith("--loss_counts_padding: found with "),
                     HasSubstr("expected a question answering task")));
 }
 
