@@ -146,8 +146,8 @@ if(TILEWRIGHT_TESTS)
 endif()
 
 # tilewright_tests(NAME LABEL [OPTIMIZED] [ALONE] SOURCES ... DEPENDS module ...): a GoogleTest program; ALONE: no other test
-# runs at the same time. A program of unit or golden
-# tests is one ctest test, because 3,000 processes would take a minute to start; otherwise each of its tests is one.
+# runs at the same time. A program of unit or golden tests is one ctest test, because 3,000 processes would take a minute to
+# start; otherwise each of its tests is one.
 function(tilewright_tests name label)
   cmake_parse_arguments(TESTS "OPTIMIZED;ALONE" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   include(GoogleTest)

@@ -19,7 +19,7 @@ WakeUp::WakeUp() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
 
 WakeUp::~WakeUp() { close(fd_); }
 
-// Whoever sets the flag adds one to the descriptor, and whoever resets it subtracts one.
+// Setting the flag adds one to the descriptor, and resetting it subtracts one.
 void WakeUp::signal() {
   // The flag first: a thread that the descriptor wakes reads it.
   if (signalled_.exchange(true)) return;

@@ -13,12 +13,12 @@
 #include <optional>
 #include <random>
 #include <sstream>
-#include <utility>
 
 #include "common/base/files.h"
 #include "common/base/random.h"
 #include "common/contract/training_flags.h"
 #include "common/net/key_file.h"
+#include "controller/api/command.h"
 #include "controller/api/decode.h"
 #include "controller/api/encode.h"
 
@@ -131,13 +131,9 @@ Status check_unchanged_training(const api::TrainJob& before, const api::TrainJob
   };
   const api::Trainer& trainer = now.spec.trainer;
   const api::Trainer& old = before.spec.trainer;
-  for (const auto& [name, member] :
-       std::initializer_list<std::pair<std::string_view, std::string api::Trainer::*>>{
-           {"task", &api::Trainer::task},
-           {"model", &api::Trainer::model},
-           {"data", &api::Trainer::data},
-           {"output", &api::Trainer::output}}) {
-    if (trainer.*member != old.*member) return refuse(name, trainer.*member, old.*member);
+  for (const auto& [flag, field, member] : api::kRenamedFlags) {
+    if (member == &api::Trainer::cache || trainer.*member == old.*member) continue;
+    return refuse(field, trainer.*member, old.*member);
   }
   for (const TrainingFlag& flag : training_flags()) {
     if (!flag.determines_weights || !flag.in_manifest() || flag.name == "task_name") continue;

@@ -136,12 +136,17 @@ def losses_alone(model, examples):
     return logits, torch.nn.functional.cross_entropy(logits, labels, reduction="none")
 
 
+def padded_batch(examples):
+    """Ids, types and attention mask of the padded batch."""
+    pad = torch.nn.utils.rnn.pad_sequence
+    return (pad([ids for ids, _, _ in examples], batch_first=True),
+            pad([types for _, types, _ in examples], batch_first=True),
+            pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True))
+
+
 def losses_padded(model, examples):
     """Logits and losses of the padded batch with an attention mask, the usual way in transformers."""
-    pad = torch.nn.utils.rnn.pad_sequence
-    ids = pad([ids for ids, _, _ in examples], batch_first=True)
-    types = pad([types for _, types, _ in examples], batch_first=True)
-    mask = pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True)
+    ids, types, mask = padded_batch(examples)
     logits = model(input_ids=ids, token_type_ids=types, attention_mask=mask).logits.float()
     labels = torch.tensor([label for _, _, label in examples])
     return logits, torch.nn.functional.cross_entropy(logits, labels, reduction="none")
@@ -377,10 +382,7 @@ def heads_losses_padded(family, head):
     """The same of the padded batch with an attention mask. transformers' softmax over the tokens of a question
     includes padding; here it is left out, because Tilewright has none."""
     def losses_of(model, examples):
-        pad = torch.nn.utils.rnn.pad_sequence
-        ids = pad([ids for ids, _, _ in examples], batch_first=True)
-        types = pad([types for _, types, _ in examples], batch_first=True)
-        mask = pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True)
+        ids, types, mask = padded_batch(examples)
         targets = [target for _, _, target in examples]
         arguments = head_arguments(family, head, ids, types, targets)
         out = model(attention_mask=mask, **arguments)
@@ -401,10 +403,7 @@ def heads_losses_padded(family, head):
 def losses_with_padding(family):
     """Packed logits and losses of question answering as transformers computes the loss of the padded batch."""
     def losses_of(model, examples):
-        pad = torch.nn.utils.rnn.pad_sequence
-        ids = pad([ids for ids, _, _ in examples], batch_first=True)
-        types = pad([types for _, types, _ in examples], batch_first=True)
-        mask = pad([torch.ones_like(ids) for ids, _, _ in examples], batch_first=True)
+        ids, types, mask = padded_batch(examples)
         arguments = head_arguments(family, "question_answering", ids, types, [target for _, _, target in examples])
         out = model(attention_mask=mask, **arguments)
         losses = [torch.nn.functional.cross_entropy(logits.to(out.loss.dtype), arguments[name], reduction="none")

@@ -57,11 +57,11 @@ std::string require_parameter(const WeightSource& source, const std::string& hf_
 }
 
 // The head is that of another task or of other labels.
-[[noreturn]] void fail_mismatched(const WeightSource& source, const std::string& name,
-                                  const Shape& found, const Shape& expected) {
+[[noreturn]] void fail_mismatched(const WeightSource& source, const ExpectedParameter& expected) {
+  const std::string name = require_parameter(source, expected.name, expected.shape);
   source.fail(name, fmt::format("found shape {}, expected {}; --ignore_mismatched_sizes "
                                 "initialises it at random",
-                                to_string(found), to_string(expected)));
+                                to_string(source.find(name)->shape), to_string(expected.shape)));
 }
 
 }  // namespace
@@ -107,30 +107,25 @@ ParameterDifferences check_parameters(const WeightSource& source,
   ParameterDifferences differences;
   std::set<std::string> used;
   std::vector<std::pair<std::string, Shape>> found;
-  const auto use = [&](const ExpectedParameter& parameter) {
+  const ExpectedParameter* mismatched = nullptr;  // the first one
+  for (const ExpectedParameter& parameter : expected) {
+    if (parameter.optional && !find_parameter(source, parameter.name)) {
+      differences.missing.push_back(parameter.name);
+      continue;
+    }
     const std::string name = require_parameter(source, parameter.name, parameter.shape);
     used.insert(name);
     const Shape& shape = source.find(name)->shape;
     if (parameter.optional && shape != parameter.shape) {
-      if (!parameter.ignores_shape) fail_mismatched(source, name, shape, parameter.shape);
+      if (!parameter.ignores_shape && mismatched == nullptr) mismatched = &parameter;
       differences.missing.push_back(parameter.name);
-      return;
+      continue;
     }
     source.check_floats(name, parameter.shape);
     found.emplace_back(name, parameter.shape);
-  };
-  // First, because --ignore_mismatched_sizes does not help if the encoder has other sizes too.
-  for (const ExpectedParameter& parameter : expected) {
-    if (!parameter.optional) use(parameter);
   }
-  for (const ExpectedParameter& parameter : expected) {
-    if (!parameter.optional) continue;
-    if (find_parameter(source, parameter.name)) {
-      use(parameter);
-    } else {
-      differences.missing.push_back(parameter.name);
-    }
-  }
+  // Last, because --ignore_mismatched_sizes does not help if the encoder has other sizes too.
+  if (mismatched != nullptr) fail_mismatched(source, *mismatched);
   runtime::for_each_index(pool, std::ssize(found), [&](std::int64_t i) {
     const auto& [name, shape] = found[static_cast<std::size_t>(i)];
     source.check_finite(name, shape);

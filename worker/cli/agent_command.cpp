@@ -217,11 +217,13 @@ int run_agent_command(std::vector<std::string> words) {
         launch::torchrun_help(table).c_str());
     return 0;
   }
-  if (flags.log_level.empty())
+  if (flags.log_level.empty()) {
     flags.log_level = log_level(environment_variable(env::kLogLevel)).name;
+  }
   if (const auto level = normalize_flag_value(*find_training_flag("log_level"), flags.log_level);
-      !level.ok())
+      !level.ok()) {
     throw Failure(level.error().code, "--log-level: " + level.error().message);
+  }
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
   options.rendezvous.exact = trains_exactly(words);

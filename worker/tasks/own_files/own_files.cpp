@@ -25,9 +25,7 @@ constexpr std::string_view kLabel = "label";
 
 // Questions are in JSON only.
 std::string_view other_task(const RowSource& rows) {
-  const std::filesystem::path suffix = std::filesystem::path(rows.name()).extension();
-  if (suffix != ".json" && suffix != ".jsonl") return "";
-  return "; for question answering set --task_name squad";
+  return is_json_file(rows.name()) ? "; for question answering set --task_name squad" : "";
 }
 
 struct SplitFile {

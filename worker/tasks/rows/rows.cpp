@@ -44,11 +44,16 @@ void RowSource::fail(const std::string& message) const {
   throw Failure(ExitCode::kData, fmt::format("{}: {}", location(), message));
 }
 
+bool is_json_file(const std::filesystem::path& path) {
+  const std::string suffix = path.extension();
+  return suffix == ".json" || suffix == ".jsonl";
+}
+
 std::unique_ptr<RowSource> open_rows(const std::string& path) {
   const std::string suffix = std::filesystem::path(path).extension();
   if (suffix == ".csv") return std::make_unique<CsvRows>(path);
   if (suffix == ".tsv") return std::make_unique<TsvRows>(path);
-  if (suffix == ".json" || suffix == ".jsonl") return std::make_unique<JsonRows>(path);
+  if (is_json_file(path)) return std::make_unique<JsonRows>(path);
   throw Failure(ExitCode::kData, fmt::format("{}: expected {}", path, kExpectedRowSuffix));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,8 @@ class RowSource {
   RowSource() = default;
 };
 
+// By its suffix: .json or .jsonl.
+bool is_json_file(const std::filesystem::path& path);
 // Reads a file as its suffix says; has_row_suffix() knows the same. Throws Failure(kData).
 std::unique_ptr<RowSource> open_rows(const std::string& path);
 

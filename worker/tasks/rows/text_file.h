@@ -9,6 +9,9 @@
 
 namespace tilewright::tasks {
 
+// The bytes of a file of at most kMaxRowFileBytes. Throws Failure(kData), also for a named pipe.
+std::string read_data_file(const std::filesystem::path& path);
+
 // The content of a UTF-8 file of at most kMaxRowFileBytes without its byte-order mark. Throws
 // Failure(kData) that names the file, and the line and byte of invalid UTF-8.
 std::string read_text_file(const std::filesystem::path& path);

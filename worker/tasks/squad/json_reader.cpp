@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/files.h"
 #include "common/base/printable.h"
+#include "common/base/result.h"
+#include "worker/tasks/rows/text_file.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::tasks::squad {
@@ -286,7 +287,7 @@ bool has_json_lines(const std::filesystem::path& path, std::string_view content)
 }  // namespace
 
 Examples read_json(const std::filesystem::path& path, std::size_t max_questions) {
-  const std::string file = read_file(path, kMaxFileBytes, ExitCode::kData).or_throw();
+  const std::string file = read_data_file(path);
   std::string_view content = file;
   if (const auto bad = text::find_invalid_utf8(content)) {
     throw Failure(ExitCode::kData, fmt::format("{}:{}: byte {} of the file is not valid UTF-8",

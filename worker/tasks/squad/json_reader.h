@@ -8,7 +8,6 @@
 
 namespace tilewright::tasks::squad {
 
-constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;  // of JSON lines
 
 // Reads a file in one of these layouts:

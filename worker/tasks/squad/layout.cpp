@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/json_events.h"
+#include "worker/tasks/rows/rows.h"
 
 namespace tilewright::tasks::squad {
 namespace {
@@ -67,12 +68,8 @@ class FirstRow : public JsonEvents {
 }  // namespace
 
 bool holds_questions(const std::filesystem::path& path) {
-  const std::string suffix = path.extension();
   std::error_code ignored;
-  if ((suffix != ".json" && suffix != ".jsonl") ||
-      !std::filesystem::is_regular_file(path, ignored)) {
-    return false;
-  }
+  if (!is_json_file(path) || !std::filesystem::is_regular_file(path, ignored)) return false;
   std::ifstream file(path, std::ios::binary);
   std::string beginning(kProbedBytes, '\0');
   file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/unit/worker/tasks/squad_builders.h"
 
@@ -185,6 +186,19 @@ TEST(SquadReader, RefusesUnpairedSurrogatesInvalidUtf8AndTruncatedFiles) {
   EXPECT_EQ(read_failure(row + "\n{\"id\": }\n"),
             "dev.json:2: is not valid JSON (byte 8, after question \"q1\")");
   EXPECT_THAT(read_failure("[1e999]"), HasSubstr("has a number out of a double's range"));
+}
+
+TEST(SquadReader, RefusesAPipe) {
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder.path() / "pipe.json";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  try {
+    read_json(path);
+    ADD_FAILURE() << "was read";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kData);
+    EXPECT_THAT(failure.what(), StartsWith(path + ": is a pipe, expected a file"));
+  }
 }
 
 TEST(SquadReader, BoundsLinesTextsAndNesting) {
