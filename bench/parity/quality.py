@@ -8,8 +8,9 @@ DATA holds glue/ and squad/. Both sides get the same flags, and the Trainer pads
 longest example. A task has enough seeds if each side has the minimum and the standard error of the
 difference is below 0.7 points; the sides agree if the difference is within three standard errors.
 Both sides use bf16 if the CPU has bf16 instructions, otherwise fp32; the table has a row for each.
-Every finished run is added to bench/results/parity-CPU.json and recorded runs are skipped, so the
-script can be stopped and restarted at any time. The Trainer's windows, answers and metrics of SQuAD
+Every finished run is added to bench/results/parity.json and recorded runs are skipped, so the
+script can be stopped and restarted at any time. Runs of all CPUs are compared together: a seed gives
+Tilewright the same weights on each CPU with the same instruction set. The Trainer's windows, answers and metrics of SQuAD
 are those of tests/golden/squad; its loss counts padding, so Tilewright has --loss_counts_padding. Needs
 requirements.txt.
 """
@@ -50,7 +51,7 @@ MAX_ERROR = 0.7  # points, standard error of the difference
 MAX_SEEDS = 100
 SECONDS = ("seconds", "train_seconds", "eval_seconds")
 PADDINGS = ("dynamic", "grouped", "full")
-RESULTS = support.results_file("parity")
+RESULTS = support.results_folder() / "parity.json"
 
 
 def is_squad(task):

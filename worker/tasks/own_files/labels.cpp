@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "common/base/printable.h"
 #include "common/base/result.h"
@@ -11,25 +14,19 @@
 namespace tilewright::tasks::own_files {
 namespace {
 
-template <typename Number>
-std::optional<Number> parse(std::string_view text) {
-  Number number{};
+std::optional<std::int64_t> integer_of(const Value& value) {
+  std::int64_t number = 0;
+  const std::string_view text = number_text(value);
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
   return number;
 }
 
-bool may_be_number(ValueKind kind) {
-  return kind == ValueKind::kField || kind == ValueKind::kInteger || kind == ValueKind::kReal;
-}
-
 }  // namespace
 
 std::string label_name(LabelType type, const Value& value) {
-  if (type == LabelType::kIntegers && may_be_number(value.kind)) {
-    if (const auto integer = parse<std::int64_t>(number_text(value))) {
-      return std::to_string(*integer);
-    }
+  if (type == LabelType::kIntegers && is_number(value)) {
+    if (const auto integer = integer_of(value)) return std::to_string(*integer);
   }
   return std::string(value.text);
 }
@@ -50,10 +47,9 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                           excerpt(value.text), is_string ? "string" : "number",
                           is_string ? "number" : "string"));
   }
-  const std::string_view number = number_text(value);
-  all_numbers_ = all_numbers_ && may_be_number(value.kind) && parse<double>(number).has_value();
+  all_numbers_ = all_numbers_ && is_number(value);
   all_integers_ = all_integers_ && all_numbers_ && value.kind != ValueKind::kReal &&
-                  parse<std::int64_t>(number).has_value();
+                  integer_of(value).has_value();
   if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
 }
 
@@ -73,7 +69,7 @@ Labels LabelFinder::finish(const RowSource& rows) const {
   if (all_integers_) {
     std::set<std::int64_t> integers;  // different digits may give the same one
     for (const std::string& text : distinct_) {
-      integers.insert(*parse<std::int64_t>(number_text({ValueKind::kField, text})));
+      integers.insert(integer_of({ValueKind::kField, text}).value());
     }
     for (const std::int64_t integer : integers) labels.names.push_back(std::to_string(integer));
   } else {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <map>
 #include <utility>
 
@@ -67,14 +66,6 @@ std::vector<std::string> sentence_columns(const RowSource& rows) {
                               rows.name(), kLabel));
   }
   return found;
-}
-
-bool is_number(const Value& value) {
-  double number = 0;
-  const std::string_view text = number_text(value);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return value.kind != ValueKind::kString && error == std::errc() && stop == end;
 }
 
 struct Table {

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <system_error>
 
 #include "common/base/result.h"
 #include "common/contract/training_checks.h"
@@ -21,6 +23,17 @@ std::string_view number_text(const Value& value) {
   text = text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   return text;
+}
+
+bool is_number(const Value& value) {
+  if (value.kind != ValueKind::kField && value.kind != ValueKind::kInteger &&
+      value.kind != ValueKind::kReal) {
+    return false;
+  }
+  double number = 0;
+  const std::string_view text = number_text(value);
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error != std::errc::invalid_argument && stop == text.data() + text.size();
 }
 
 std::optional<std::size_t> RowSource::find_column(std::string_view name) const {

@@ -31,6 +31,10 @@ struct Value {
 // a field: blanks, and a plus sign before it.
 std::string_view number_text(const Value& value);
 
+// Whether the value is a number or a field of a text file that spells one, as from_chars reads it;
+// it may be out of the range of double.
+bool is_number(const Value& value);
+
 // At most this many bytes in a row of a text file, and in a string of a JSON file.
 inline constexpr std::size_t kMaxRowBytes = std::size_t{1} << 20;
 inline constexpr std::uint64_t kMaxRowFileBytes = std::uint64_t{1} << 30;

@@ -1,5 +1,6 @@
 #include "worker/tasks/own_files/own_files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -190,6 +191,15 @@ TEST(OwnFiles, ALabelThatTheTrainingFileLacksIsRefused) {
                   .dev("dev.csv", "text,label\na,3\n")
                   .failure(Split::kDev),
               HasSubstr("dev.csv:2: the label is \"3\", expected one of the training file"));
+}
+
+TEST(OwnFiles, ALabelOutOfRangeIsANumberAndIsRefused) {
+  for (const char* label : {"1e400", "-1e400", "1e39"}) {
+    EXPECT_EQ(OwnFiles()
+                  .train("train.csv", fmt::format("text,label\na,0.5\nb,{}\n", label))
+                  .failure(Split::kTrain),
+              fmt::format("train.csv:3: the label is \"{}\", expected a finite number", label));
+  }
 }
 
 TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
