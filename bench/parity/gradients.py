@@ -171,8 +171,8 @@ def main():
                 alone = goldens.heads_losses_alone(family, head)
                 logits, losses, exact = goldens.gradients(make().double(), examples, alone)
                 curve = goldens.adamw_run(make().double(), examples, alone)[0] if arguments.steps else None
-                for dtype, losses_of in (("fp32", goldens.heads_losses_padded(family, head)),
-                                         ("bf16", goldens.heads_losses_bf16(family, head))):
+                padded = goldens.heads_losses_padded(family, head)
+                for dtype, losses_of in (("fp32", padded), ("bf16", goldens.in_bf16(padded))):
                     _, _, torch_found = goldens.gradients(make(), examples, losses_of)
                     errors = goldens.gradient_errors(torch_found, exact)
                     del torch_found
