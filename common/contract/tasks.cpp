@@ -159,13 +159,23 @@ std::vector<std::string_view> task_names() {
   return names;
 }
 
-DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name,
-                            std::string_view task_name) {
-  constexpr std::string_view kGlue = "glue";
-  // A directory of Parquet files has the name of its data set too: "data:glue", "/data/glue/".
+namespace {
+
+// A directory of Parquet files has the name of its data set too: "data:glue", "/data/glue/".
+std::string_view base_name(std::string_view dataset_name) {
   std::string_view base = dataset_name.substr(0, dataset_name.find_last_not_of('/') + 1);
   base.remove_prefix(std::min(base.find_last_of("/:") + 1, base.size()));
-  const bool is_glue = base == kGlue;
+  return base;
+}
+
+}  // namespace
+
+bool is_glue_dataset(std::string_view dataset_name) { return base_name(dataset_name) == "glue"; }
+
+DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name,
+                            std::string_view task_name) {
+  const std::string_view base = base_name(dataset_name);
+  const bool is_glue = is_glue_dataset(dataset_name);
   const std::vector<std::string_view> known = is_glue ? glue_task_names() : task_names();
   // Capitals count as small letters, as in --task_name.
   std::string found = lower_case(is_glue ? config_name : base);

@@ -92,6 +92,9 @@ struct DatasetTask {
   // Then, of dataset_name or dataset_config_name.
   std::optional<FlagProblem> problem = {};
 };
+// Whether this is GLUE, of which each task is a configuration: "nyu-mll/glue", "/data/glue".
+bool is_glue_dataset(std::string_view dataset_name);
+
 // "squad" for "rajpurkar/squad", and `config_name` for "glue". `task_name`: of --task_name, in lower
 // case; if it is not empty, it is the task, and only a data set of another task is an error.
 DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name,

@@ -153,8 +153,7 @@ TrainerState read_checkpoint_state(const fs::path& checkpoint) {
   return read_trainer_state(checkpoint / kStateFile);
 }
 
-TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& expected_settings,
-                             const TrainingTensors& into) {
+void verify_checkpoint(const fs::path& checkpoint) {
   std::error_code ignored;
   if (!fs::is_directory(checkpoint, ignored)) {
     throw Failure(ExitCode::kCheckpoint,
@@ -165,6 +164,11 @@ TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& e
     if (!checksums.contains(name)) fail_missing(checkpoint, name);
   }
   verify_content(checkpoint, checksums);
+}
+
+TrainerState load_checkpoint(const fs::path& checkpoint, const nlohmann::json& expected_settings,
+                             const TrainingTensors& into) {
+  verify_checkpoint(checkpoint);
   TrainerState state = read_trainer_state(checkpoint / kStateFile);
   if (!expected_settings.is_null()) {
     require_same_settings(state, expected_settings, checkpoint / kStateFile);

@@ -45,6 +45,10 @@ std::filesystem::path write_checkpoint(const OutputWriter& output,
 // ExitCode::kCheckpoint.
 TrainerState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
+// Throws Failure with ExitCode::kCheckpoint if a file of the checkpoint is missing or its checksum
+// is wrong.
+void verify_checkpoint(const std::filesystem::path& checkpoint);
+
 // Verifies every file, compares settings (unless `expected_settings` is null) and tensors with
 // those of this job, then fills `into`. Throws Failure with ExitCode::kCheckpoint and then leaves
 // the tensors unchanged.

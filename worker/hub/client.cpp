@@ -84,6 +84,7 @@ void HubClient::reject(const Repository& repository, const HttpResponse& respons
 }
 
 HttpResponse HubClient::follow(const Repository& repository, HttpRequest request, Until until) {
+  if (!options_.token_problem.empty()) throw Failure(ExitCode::kUsage, options_.token_problem);
   std::string commit;
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
     request.token = origin_of(request.url) == origin_ ? options_.token : "";

@@ -73,7 +73,8 @@ std::string checked_token(const std::string& token, const std::string& source) {
   return token;
 }
 
-std::string read_token(const GetVariable& variable, const fs::path& home) {
+// Sets `problem` if a file has the token and cannot be read.
+std::string read_token(const GetVariable& variable, const fs::path& home, std::string& problem) {
   for (const char* name : {env::kHfToken, env::kHuggingFaceHubToken}) {
     if (const std::string token = stripped(variable(name)); !token.empty()) {
       return checked_token(token, name);
@@ -83,8 +84,10 @@ std::string read_token(const GetVariable& variable, const fs::path& home) {
   const fs::path path = named.empty() ? home / "token" : expand(named, variable);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
-  return checked_token(stripped(read_file(path, kMaxTokenFileBytes, ExitCode::kUsage).or_throw()),
-                       path.string());
+  const Result<std::string> text = read_file(path, kMaxTokenFileBytes, ExitCode::kUsage);
+  if (text.ok()) return checked_token(stripped(text.value()), path.string());
+  problem = text.error().message;
+  return {};
 }
 
 std::string checked_endpoint(std::string endpoint) {
@@ -103,7 +106,8 @@ std::string checked_endpoint(std::string endpoint) {
 
 }  // namespace
 
-HubOptions options_from_environment(const GetVariable& variable, const std::string& cache_dir) {
+HubOptions options_from_environment(const GetVariable& variable, const std::string& cache_dir,
+                                    const std::string& token) {
   HubOptions options;
   if (const std::string endpoint = variable(env::kHfEndpoint); !endpoint.empty()) {
     options.endpoint = checked_endpoint(endpoint);
@@ -122,7 +126,7 @@ HubOptions options_from_environment(const GetVariable& variable, const std::stri
   }
   const std::string datasets = cache_dir.empty() ? variable(env::kHfDatasetsCache) : cache_dir;
   options.datasets_cache = datasets.empty() ? home / "datasets" : expand(datasets, variable);
-  options.token = read_token(variable, home);
+  options.token = token.empty() ? read_token(variable, home, options.token_problem) : token;
   options.offline = is_true(first_set(variable, {env::kHfHubOffline, env::kTransformersOffline}));
   const std::string datasets_offline = variable(env::kHfDatasetsOffline);
   options.datasets_offline = datasets_offline.empty() ? options.offline : is_true(datasets_offline);

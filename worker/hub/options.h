@@ -33,6 +33,8 @@ struct HubOptions {
   std::filesystem::path transformers_cache;         // models only; empty: cache_dir
   std::filesystem::path datasets_cache;             // the datasets library's Arrow files
   std::string token;                                // empty: anonymous. Never part of a message.
+  // Why the file of the token could not be read. A request then fails with kUsage.
+  std::string token_problem;
   bool offline = false;                             // true: no network for models
   bool datasets_offline = false;                    // true: no network for data sets
   std::filesystem::path ca_file, ca_directory;      // empty: the system's
@@ -50,11 +52,13 @@ struct HubOptions {
 
 // Reads the variables of huggingface_hub, transformers and datasets with their meanings
 // (common/contract/environment.h lists them). `cache_dir`: the flag --cache_dir, which overrides
-// the variables; empty if it is not given. Fails with kUsage on a bad value.
+// the variables; empty if it is not given. `token`: the flag --token, with which no other token is
+// read. Fails with kUsage on a bad value.
 //
 // cache_dir is the first one set of: the flag, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,
 // XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub. transformers 4 (utils/hub.py) looks for
 // models in TRANSFORMERS_CACHE first; the flag overrides that too.
-HubOptions options_from_environment(const GetVariable& variable, const std::string& cache_dir = "");
+HubOptions options_from_environment(const GetVariable& variable, const std::string& cache_dir = "",
+                                    const std::string& token = "");
 
 }  // namespace tilewright::hub

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -128,6 +129,10 @@ double pearson(std::span<const float> predictions, std::span<const float> values
 
 double spearman(std::span<const float> predictions, std::span<const float> values) {
   check_sizes(predictions, values);
+  const auto is_nan = [](float x) { return std::isnan(x); };
+  if (std::ranges::any_of(predictions, is_nan) || std::ranges::any_of(values, is_nan)) {
+    return std::numeric_limits<double>::quiet_NaN();  // as scipy; NaN has no rank
+  }
   return correlation(ranks(predictions), ranks(values));
 }
 

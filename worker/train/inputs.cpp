@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/build_id.h"
+#include "common/contract/tasks.h"
 #include "common/contract/training_checks.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/model_config.h"
@@ -78,7 +79,8 @@ std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settin
   const bool answers_questions =
       tasks::find_task(settings.task_name)->head() == nn::Head::kQuestionAnswering;
   if (request.name.empty()) request.name = answers_questions ? settings.task_name : "glue";
-  if (request.config.empty() && !answers_questions) request.config = settings.task_name;
+  // The configurations of glue are its tasks, in small letters.
+  if (is_glue_dataset(request.name)) request.config = settings.task_name;
   hub::DatasetFiles found = hub::resolve_dataset(request, options);
   return std::make_shared<tasks::DataTables>(
       request.config.empty() ? request.name : request.name + "/" + request.config,

@@ -316,6 +316,13 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
     parse_lines(input, name, kSentences,
                 [&](const Line& line) { sentences.push_back(sentences_of(line, glue_task)); });
     if (sentences.empty()) return "";
+    if (nlohmann::json::parse(config.json).value("problem_type", nlohmann::json()) ==
+        "multi_label_classification") {
+      throw Failure(ExitCode::kModel,
+                    fmt::format("{}: problem_type is \"multi_label_classification\", expected a "
+                                "model with one label for each sentence",
+                                settings.model_name_or_path));
+    }
     task = std::make_unique<SentenceLines>(std::move(sentences), config.labels, name);
   }
   runtime::ThreadPool pool(options.threads, options.thread_cpus);

@@ -616,8 +616,14 @@ class TrainingRun {
   void log_best_model(std::int64_t step) {
     const std::optional<double>& metric = trainer_->state().best_metric;
     if (!metric) {
-      log_.warn("no evaluation had a number for {}; the model is that of the last step",
-                settings_.metric_for_best_model);
+      const bool evaluated = std::ranges::any_of(
+          trainer_->state().log_history, [](const auto& entry) { return entry.contains("eval_loss"); });
+      log_.warn("{}; the model is that of the last step",
+                evaluated ? fmt::format("no evaluation had a number for {}",
+                                        settings_.metric_for_best_model)
+                          : fmt::format("no evaluation was due in {} (--eval_strategy {})",
+                                        counted(static_cast<std::size_t>(trainer_->step()), "step"),
+                                        settings_.eval_strategy));
       return;
     }
     if (step != trainer_->state().best_global_step) return;  // its checkpoint is missing
@@ -680,9 +686,9 @@ class TrainingRun {
 
 hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions& options,
                             Logger& log) {
+  const TrainingSettings& settings = arguments.settings();
   hub::HubOptions hub =
-      hub::options_from_environment(options.variable, arguments.settings().cache_dir);
-  if (!arguments.settings().token.empty()) hub.token = arguments.settings().token;
+      hub::options_from_environment(options.variable, settings.cache_dir, settings.token);
   hub.progress = [&log](const std::string& line) { log.info("{}", line); };
   hub.cancel = options.cancel;
   return hub;

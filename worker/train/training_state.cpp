@@ -517,6 +517,16 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
           "the checkpoint of the best model, of step {}, is missing; the model is that of the last "
           "step",
           step);
+    } else {
+      try {
+        // While the others have the moments, so that a checkpoint can still be written.
+        checkpoint::verify_checkpoint(*path);
+      } catch (const Failure& failure) {
+        if (failure.code() != ExitCode::kCheckpoint) throw;
+        log_.warn("{}; the model is that of the last step, not of step {}, the best one",
+                  failure.what(), step);
+        path.reset();
+      }
     }
   }
   const std::string found = collectives::broadcast_string(mesh, 0, path ? path->string() : "",

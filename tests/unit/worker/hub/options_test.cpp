@@ -118,6 +118,22 @@ TEST(HubOptions, ReadTheTokenFromVariablesOrFiles) {
   EXPECT_EQ(options_with(variables).token, "hf_token");
 }
 
+// A shared HF_HOME may have the token of another user; a directory cannot be read by root either.
+TEST(HubOptions, KeepTheProblemOfATokenThatNoRequestMayNeed) {
+  const testing::TemporaryDirectory folder;
+  std::filesystem::create_directory(folder.path() / "token");
+  const HubOptions options = options_with({{"HF_HOME", folder.path().string()}});
+  EXPECT_EQ(options.token, "");
+  EXPECT_THAT(options.token_problem, HasSubstr((folder.path() / "token").string()));
+  const HubOptions given = options_from_environment(
+      [&](const char* name) {
+        return std::string(name) == "HF_HOME" ? folder.path().string() : std::string();
+      },
+      "", "hf_flag");
+  EXPECT_EQ(given.token, "hf_flag");
+  EXPECT_EQ(given.token_problem, "");
+}
+
 TEST(HubOptions, RejectATokenThatAddsHeaders) {
   try {
     options_with({{"HF_TOKEN", "hf_secret\r\nX-Evil: 1"}});

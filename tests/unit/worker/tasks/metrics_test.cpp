@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace tilewright::tasks {
 namespace {
 
@@ -63,6 +65,7 @@ TEST(RegressionMetrics, CorrelationsReachTheirBoundsAndAreZeroForConstants) {
   EXPECT_NEAR(spearman(Values{1, 2, 3}, Values{9, 4, -6}), -1, 1e-15);
   EXPECT_EQ(pearson(Values{1, 1, 1}, Values{2, 4, 6}), 0);
   EXPECT_EQ(spearman(Values{1, 2, 3}, Values{5, 5, 5}), 0);
+  EXPECT_TRUE(std::isnan(spearman(Values{1, std::nanf(""), 3}, Values{1, 2, 3})));
   EXPECT_EQ(pearson(Values{1}, Values{2}), 0);
 }
 

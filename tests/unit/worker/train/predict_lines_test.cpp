@@ -212,6 +212,12 @@ TEST_F(PredictLines, NamesLabelsThatAreNumbers) {
   EXPECT_THAT(prediction.at("label").get<std::string>(), ::testing::AnyOf("10", "20", "30"));
 }
 
+TEST_F(PredictLines, NeedsAModelWithOneLabelForEachSentence) {
+  change_config("problem_type", "multi_label_classification");
+  EXPECT_THAT(refusal("{\"sentence\": \"a cat\"}", ExitCode::kModel),
+              HasSubstr("problem_type is \"multi_label_classification\""));
+}
+
 TEST_F(PredictLines, NeedsAClassifierWithTheLabelsOfTheConfig) {
   change_config("id2label", {{"0", "no"}, {"1", "yes"}});
   const std::string input = "{\"sentence\": \"a cat\"}";

@@ -500,6 +500,17 @@ TEST_F(BestModelTest, IsTheLastWithAWarningIfItsCheckpointIsMissing) {
                                          "the model is that of the last step"));
 }
 
+TEST_F(BestModelTest, IsTheLastWithAWarningIfItsCheckpointIsDamaged) {
+  evaluate_at(4, 0.5);
+  evaluate_at(8, 0.25);
+  fs::remove(output_ / "checkpoint-4/optimizer.safetensors");
+  EXPECT_EQ(load_best(), 8);
+  EXPECT_THAT(parameters(), Each(0.25f));
+  EXPECT_TRUE(state_.can_save());
+  EXPECT_THAT(log_text_.str(), HasSubstr("checkpoint-4/optimizer.safetensors"));
+  EXPECT_THAT(log_text_.str(), HasSubstr("the model is that of the last step, not of step 4"));
+}
+
 TEST_F(BestModelTest, IsNeverOneWithoutANumber) {
   evaluate_at(2, std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(state_.trainer_state().best_metric, std::nullopt);
