@@ -616,8 +616,9 @@ class TrainingRun {
   void log_best_model(std::int64_t step) {
     const std::optional<double>& metric = trainer_->state().best_metric;
     if (!metric) {
-      const bool evaluated = std::ranges::any_of(
-          trainer_->state().log_history, [](const auto& entry) { return entry.contains("eval_loss"); });
+      const bool evaluated =
+          std::ranges::any_of(trainer_->state().log_history,
+                              [](const auto& entry) { return entry.contains("eval_loss"); });
       log_.warn("{}; the model is that of the last step",
                 evaluated ? fmt::format("no evaluation had a number for {}",
                                         settings_.metric_for_best_model)
