@@ -35,9 +35,9 @@ struct HubOptions {
   std::string token;                                // empty: anonymous. Never part of a message.
   // Why the file of the token could not be read. A request then fails with kUsage.
   std::string token_problem;
-  bool offline = false;                             // true: no network for models
-  bool datasets_offline = false;                    // true: no network for data sets
-  std::filesystem::path ca_file, ca_directory;      // empty: the system's
+  bool offline = false;                         // true: no network for models
+  bool datasets_offline = false;                // true: no network for data sets
+  std::filesystem::path ca_file, ca_directory;  // empty: the system's
   HubLimits limits;
   std::function<void(const std::string&)> progress;  // called with one line; may be empty
   const net::WakeUp* cancel = nullptr;               // ends every wait with Failure(kTerminated)
