@@ -186,11 +186,8 @@ Metrics SentenceTask::metrics_of(std::span<const float> predictions,
 float number_of(const RowSource& source, std::string_view column, const Value& value) {
   float number = 0;
   const std::string_view text = number_text(value);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const bool is_number = value.kind == ValueKind::kField || value.kind == ValueKind::kInteger ||
-                         value.kind == ValueKind::kReal;
-  if (!is_number || error != std::errc() || stop != end || !std::isfinite(number)) {
+  const std::errc error = std::from_chars(text.data(), text.data() + text.size(), number).ec;
+  if (!is_number(value) || error != std::errc() || !std::isfinite(number)) {
     source.fail(
         fmt::format("the {} is {}, expected a finite number", column, quoted_excerpt(value.text)));
   }
