@@ -1,8 +1,12 @@
 // Trainings that MPI launchers start, on hosts that are network namespaces with an sshd each: Open
 // MPI's mpirun and Hydra's mpiexec, over both exchanges, give the weights of one process; a killed
 // rank ends the run; the guides' mpirun lines run word for word but for the program's name.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
 
 #include "common/base/exit_codes.h"
 #include "tests/integration/hub_fixture.h"
@@ -42,6 +46,13 @@ std::vector<pid_t> processes_with(const std::string& text) {
   return found;
 }
 
+std::set<std::string> variables_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/environ", pid));
+  std::set<std::string> variables;
+  for (std::string one; std::getline(file, one, '\0');) variables.insert(one);
+  return variables;
+}
+
 void expect_no_process_left(const std::string& text) {
   for (const pid_t pid : processes_with(text)) {
     try {
@@ -77,8 +88,10 @@ class MpiTraining : public testing::Training {
   }
 
   // `launcher` and its options on node1, then the trainer, or the agent that starts it.
-  int launch(const fs::path& launcher, const Words& options, const std::string& output,
-             const Words& further = {}, const Words& agent = {}) {
+  std::unique_ptr<testing::RunningProgram> start(const fs::path& launcher, const Words& options,
+                                                 const std::string& output,
+                                                 const Words& further = {},
+                                                 const Words& agent = {}) const {
     Words words = {"/usr/bin/env", "PATH=" + hosts_->programs().string() + ":/usr/bin:/bin",
                    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", launcher};
     words.insert(words.end(), options.begin(), options.end());
@@ -87,9 +100,14 @@ class MpiTraining : public testing::Training {
     for (const std::string& word : flags_of(output)) words.push_back(word);
     words.insert(words.end(), further.begin(), further.end());
     words = hosts_->command(0, words);
-    testing::RunningProgram running(words.front(), {words.begin() + 1, words.end()}, folder());
-    const int code = running.wait();
-    output_ = running.output();
+    return std::make_unique<testing::RunningProgram>(
+        words.front(), Words(words.begin() + 1, words.end()), folder());
+  }
+  int launch(const fs::path& launcher, const Words& options, const std::string& output,
+             const Words& further = {}, const Words& agent = {}) {
+    const auto running = start(launcher, options, output, further, agent);
+    const int code = running->wait();
+    output_ = running->output();
     return code;
   }
   std::string hash_of(const fs::path& launcher, const Words& options, const std::string& output,
@@ -97,6 +115,16 @@ class MpiTraining : public testing::Training {
     EXPECT_EQ(launch(launcher, options, output, further), 0) << output_;
     expect_no_process_left((folder() / output).string());
     return digest();
+  }
+  // The trainers, without the launcher's processes.
+  std::vector<pid_t> workers_of(const std::string& output) const {
+    std::vector<pid_t> found = processes_with((folder() / output).string());
+    std::erase_if(found, [](pid_t pid) {
+      std::error_code gone;
+      return fs::read_symlink(fmt::format("/proc/{}/exe", pid), gone).filename() !=
+             "tilewright-worker";
+    });
+    return found;
   }
   std::string hostfile() const { return hosts_->hostfile_path(); }
 
@@ -209,6 +237,56 @@ TEST_F(MpiTraining, ResumesFromTheCheckpointOfARunThatWasKilled) {
   EXPECT_NE(launch(kHydra, killed, "resumed"), 0);
   EXPECT_EQ(hash_of(kHydra, options, "resumed"), expected);
   EXPECT_THAT(output_, HasSubstr("resuming from"));
+}
+
+// Steps in which a signal arrives before the last one; then rank 0 writes its checkpoint for longer
+// than the other ranks need to end. If they asked the launcher to end the run, it would kill rank 0.
+constexpr const char* kSlowStop =
+    "step.begin@3-6,delay=300;checkpoint.before_rename,worker=0,delay=3000";
+const Words kEachStep = {"--logging_steps=1", "--save_steps=100"};
+
+TEST_F(MpiTraining, WritesTheCheckpointOfAStopBeforeTheLauncherEndsTheRun) {
+  const std::string expected = reference();
+  for (const fs::path& launcher : {kOpenMpi, kHydra}) {
+    const std::string output = "stopped-under-" + launcher.filename().string();
+    Words options = {"--hostfile", hostfile(), "--map-by", "ppr:1:node"};
+    Words variable = {"-x", fmt::format("TILEWRIGHT_FAULT={}", kSlowStop)};
+    if (launcher == kHydra) {
+      options = {"-f", hostfile(), "-n", "2", "-ppn", "1"};
+      variable = {"-genv", "TILEWRIGHT_FAULT", kSlowStop};
+    }
+    Words stopped = options;
+    stopped.insert(stopped.end(), variable.begin(), variable.end());
+    const auto running = start(launcher, stopped, output, kEachStep);
+    ASSERT_TRUE(running->wait_for_output("step 2/6"));
+    const std::vector<pid_t> workers = workers_of(output);
+    ASSERT_EQ(workers.size(), 2U);
+    for (const pid_t pid : workers) kill(pid, SIGTERM);
+    EXPECT_NE(running->wait(), 0);
+    EXPECT_THAT(running->output(), HasSubstr("stopped by a signal"));
+    expect_no_process_left((folder() / output).string());
+    EXPECT_EQ(hash_of(launcher, options, output, kEachStep), expected) << running->output();
+    EXPECT_THAT(output_, HasSubstr("resuming from")) << running->output();
+  }
+}
+
+// A killed rank makes the launcher kill the others at once; of one that hangs only they know.
+TEST_F(MpiTraining, WritesTheCheckpointOfRank0WhenAnotherRankHangs) {
+  const std::string expected = reference();
+  const Words options = {"-f", hostfile(), "-n", "3"};
+  Words frozen = options;
+  frozen.insert(frozen.end(), {"-genv", "TILEWRIGHT_FAULT", kSlowStop});
+  const auto running = start(kHydra, frozen, "frozen", kEachStep);
+  ASSERT_TRUE(running->wait_for_output("step 2/6"));
+  const std::vector<pid_t> workers = workers_of("frozen");
+  ASSERT_EQ(workers.size(), 3U);
+  for (const pid_t pid : workers) {
+    if (variables_of(pid).contains("PMI_RANK=1")) kill(pid, SIGSTOP);
+  }
+  EXPECT_NE(running->wait(), 0);
+  expect_no_process_left((folder() / "frozen").string());
+  EXPECT_EQ(hash_of(kHydra, options, "frozen", kEachStep), expected) << running->output();
+  EXPECT_THAT(output_, HasSubstr("resuming from")) << running->output();
 }
 
 // The lines of the guides, with the words "python3 run_qa.py" replaced.

@@ -199,24 +199,26 @@ int train(const std::vector<std::string>& flags) {
     if (launched) warn_of_narrow_binding(*launched, *log);
   }
   options.cancel = &signals.cancel_token();
+  std::optional<elastic::Session> session;
   try {
     options.mpi = open_mpi(arguments, group.get(), *log);
-    {
-      elastic::Session session(membership, &signals, log);
-      print_results(train::run_training(arguments, options, session, *log),
-                    arguments.settings().output_dir.empty());
-    }
+    session.emplace(membership, &signals, log);
+    print_results(train::run_training(arguments, options, *session, *log),
+                  arguments.settings().output_dir.empty());
+    session.reset();
     // Returns when all ranks have called it. A failure now loses nothing.
     if (options.mpi != nullptr) {
       if (const char* problem = options.mpi->finish()) log->warn("{}", problem);
     }
     if (group) group->finish();
   } catch (const Failure& failure) {
-    // The message comes first: the launcher kills this process soon.
     if (!group) throw;
+    // The message comes first: the launcher kills this process soon.
     report_failure(failure);
     wait_until_stderr_is_read();
-    group->abort(static_cast<int>(failure.code()));
+    const bool in_epoch = session && session->has_joined();
+    session.reset();  // before the wait for rank 0, which hears of this process's end by it
+    group->abort(static_cast<int>(failure.code()), in_epoch);
     return static_cast<int>(failure.code());
   }
   return 0;

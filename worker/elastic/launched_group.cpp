@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -258,7 +259,21 @@ void LaunchedGroup::finish() {
   if (manager_ != nullptr) manager_->finish();
 }
 
-void LaunchedGroup::abort(int code) {
+// A connection to the rendezvous ends with its process. The server closes it earlier if it stays
+// silent.
+void LaunchedGroup::wait_for_end_of_rank0() const {
+  const net::Wait wait = net::within(options_.end_timeout);
+  do {
+    const auto socket = net::connect_to(
+        *settings_.coordinator, {std::min(wait.deadline, monotonic_now() + kAttemptTimeout)});
+    if (!socket.ok()) return;
+    if (net::wait_ready(socket->fd(), POLLRDHUP, wait) != net::Ready::kYes) return;
+    net::wait_ready(-1, 0, {std::min(wait.deadline, monotonic_now() + kAttemptPause)});
+  } while (monotonic_now() < wait.deadline);
+}
+
+void LaunchedGroup::abort(int code, bool in_epoch) {
+  if (in_epoch && process_.rank != 0) wait_for_end_of_rank0();
   if (manager_ != nullptr) manager_->abort(code);
 }
 

@@ -25,6 +25,8 @@ class LaunchedGroup {
     Duration connect_timeout = std::chrono::minutes(1);
     // How long rank 0 serves processes that have not finished when it has.
     Duration finish_timeout = std::chrono::minutes(1);
+    // How long another rank that fails waits for rank 0, which may be writing a checkpoint.
+    Duration end_timeout = std::chrono::minutes(5);
     const net::WakeUp* cancel = nullptr;  // ends the waits; may be null
   };
 
@@ -41,8 +43,9 @@ class LaunchedGroup {
 
   // After the session has finished. Rank 0 waits for the other processes.
   void finish();
-  // This process fails with `code`: asks the launcher to end the others.
-  void abort(int code);
+  // This process fails with `code`: asks the launcher to end the others. If rank 0 knows of it,
+  // because this process was `in_epoch` and its session is closed, it waits for the end of rank 0.
+  void abort(int code, bool in_epoch);
 
  private:
   void serve(const net::Address& listen, const net::SecretKey& key);
@@ -51,6 +54,7 @@ class LaunchedGroup {
   net::SecretKey read_or_make_key(const GetVariable& environment);
   void share_through_manager(const GetVariable& environment);
   void use_master_address(const GetVariable& environment);
+  void wait_for_end_of_rank0() const;
   net::Address first_reachable(const std::vector<net::Address>& addresses) const;
 
   const LaunchedProcess process_;

@@ -126,6 +126,7 @@ std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint
     assignment.isa = isas_.back();
     assignment.epoch = ++standalone_epoch_;
     assignment.resume_step = last_checkpoint_step;
+    has_joined_ = true;
     return assignment;
   }
   if (client_ == nullptr) {
@@ -150,7 +151,10 @@ std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint
     if (!said) log_->info("rendezvous: waiting, because the job trains with the other workers");
     assignment = join();
   }
-  if (assignment.ok()) return std::move(assignment).value();
+  if (assignment.ok()) {
+    has_joined_ = true;
+    return std::move(assignment).value();
+  }
   if (assignment.error().code == ExitCode::kOk) {
     log_->info("rendezvous: {}", assignment.error().message);
     return std::nullopt;

@@ -97,6 +97,7 @@ class Session {
   // itself. nullopt: the job is finished. Throws Failure: kPeerLost (no epoch in time),
   // kUnsupported (refused), the signal's code.
   std::optional<rendezvous::Assignment> join(std::int64_t last_checkpoint_step);
+  bool has_joined() const { return has_joined_; }  // a membership epoch, perhaps one that has ended
   // Sent with the next heartbeat; does not block.
   void report(const rendezvous::Progress& progress);
 
@@ -127,6 +128,7 @@ class Session {
   std::unique_ptr<rendezvous::Client> client_;
   net::WakeUp never_cancelled_;  // for a standalone process
   rendezvous::Epoch standalone_epoch_ = 0;
+  bool has_joined_ = false;
   std::string address_;
   std::vector<std::string> isas_;
 };
