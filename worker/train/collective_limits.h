@@ -1,6 +1,7 @@
 // Limits of the trainer's collective operations.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 
@@ -8,10 +9,16 @@
 
 namespace tilewright::train {
 
-// Bounds how much longer one worker may take for a step or an evaluation than another. The death of
-// a peer is detected much earlier, when its connection closes.
+// Bounds how much longer one worker may take for a step than another. The death of a peer is
+// detected much earlier, when its connection closes.
 inline constexpr std::chrono::minutes kCollectiveTimeout{10};
 inline MonotonicTime collective_deadline() { return monotonic_now() + kCollectiveTimeout; }
+
+// For work that can take hours, of which this worker has done its share between `begin` and `end`:
+// another one may need ten times as long.
+inline MonotonicTime collective_deadline(MonotonicTime begin, MonotonicTime end) {
+  return end + std::max<Duration>(kCollectiveTimeout, 9 * (end - begin));
+}
 
 // The longest string that a rank broadcasts or contributes to a gather.
 inline constexpr std::size_t kMaxCollectiveBytes = std::size_t{1} << 20;

@@ -176,7 +176,8 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh, const 
   const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
       compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples), before_batch);
-  const std::vector<float> logits = gather_logits(mesh, own, collective_deadline());
+  const std::vector<float> logits =
+      gather_logits(mesh, own, collective_deadline(begin, monotonic_now()));
   EvaluationResult result;
   if (mesh.rank() == 0) {
     result =

@@ -76,6 +76,7 @@ class TypedTrainer final : public Trainer {
   }
 
   void begin_epoch(const collectives::Mesh& mesh) override {
+    if (mesh.rank() != 0) state_.give_up_output();
     const Settings& s = job_.settings;
     if (!s.do_train) return;
     if (s.exact && mesh.world() > shards_) {

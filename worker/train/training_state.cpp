@@ -732,9 +732,9 @@ CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membersh
 
 template <typename Activation>
 void TrainingState<Activation>::handle(const CheckpointOutcome& outcome) {
+  // In another membership epoch another process may own the output by right.
+  const bool is_writer = output_ && output_->writer() == outcome.writer;
   if (outcome.failure) {
-    // In another membership epoch another process may own the output by right.
-    const bool is_writer = output_ && output_->writer() == outcome.writer;
     if (outcome.failure->code() != ExitCode::kSuperseded) {
       handle_failure(outcome.step, *outcome.failure);
     } else if (is_writer) {
@@ -752,7 +752,9 @@ void TrainingState<Activation>::handle(const CheckpointOutcome& outcome) {
             std::chrono::duration<double, std::milli>(outcome.stall).count());
   for (const auto& removed : outcome.removed) log_.debug("deleted {}", removed.string());
   if (!outcome.prune_failure) return;
-  if (outcome.prune_failure->code() == ExitCode::kSuperseded) throw Failure(*outcome.prune_failure);
+  if (is_writer && outcome.prune_failure->code() == ExitCode::kSuperseded) {
+    throw Failure(*outcome.prune_failure);
+  }
   log_.warn("old checkpoints not deleted: {}", outcome.prune_failure->what());
 }
 

@@ -95,6 +95,12 @@ class TrainingState {
   void set_output_later(std::function<checkpoint::OutputWriter()> take) {
     take_output_ = std::move(take);
   }
+  // This process is not rank 0 in this membership epoch: rank 0 supersedes a checkpoint that is being
+  // written, which is no failure.
+  void give_up_output() {
+    output_.reset();
+    take_output_ = nullptr;
+  }
   // Whether a checkpoint is being written and this process still has the right to write it.
   bool keeps_output() const;
 

@@ -9,6 +9,7 @@
 
 #include "tests/support/paths.h"
 #include "worker/tasks/registry.h"
+#include "worker/train/collective_limits.h"
 
 namespace tilewright::train {
 namespace {
@@ -37,6 +38,13 @@ TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
     ++compared;
   }
   EXPECT_EQ(compared, 3);
+}
+
+TEST(Evaluator, WaitsForAWorkerThatNeedsTenTimesAsLong) {
+  using std::chrono::hours, std::chrono::minutes, std::chrono::seconds;
+  const MonotonicTime begin = monotonic_now();
+  EXPECT_EQ(collective_deadline(begin, begin + hours(1)), begin + hours(10));
+  EXPECT_EQ(collective_deadline(begin, begin + seconds(1)), begin + seconds(1) + minutes(10));
 }
 
 }  // namespace

@@ -369,6 +369,19 @@ TEST_F(BackgroundCheckpointTest, EndsTheTrainingIfANewerProcessWrites) {
   EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
 }
 
+// A process with a lower index is rank 0 in the next membership epoch.
+TEST_F(BackgroundCheckpointTest, IsGivenUpIfAnotherProcessIsRank0InTheNextEpoch) {
+  state_.start_checkpoint(1);
+  state_.give_up_output();
+  checkpoint::acquire_output_dir(output_, {"uid-1", 2});
+  release();
+  while (log_text_.str().find("checkpoint of step 4 not written: ") == std::string::npos) {
+    state_.poll_checkpoint();
+  }
+  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
+}
+
 // The process owns the output in the next membership epoch, before the checkpoint is complete.
 TEST_F(BackgroundCheckpointTest, IsWrittenAgainIfItsEpochEndsFirst) {
   state_.start_checkpoint(1);
