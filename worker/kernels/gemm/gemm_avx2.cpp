@@ -84,6 +84,7 @@ struct Float : Vectors256 {
   using Element = float;
   static constexpr int kRows = 6;
   static constexpr int kGroup = 1;
+  static constexpr std::int64_t kMostTerms = 64;
   static constexpr int kPhases = 1;
 
   template <int>
@@ -107,6 +108,7 @@ struct Widened : Vectors256 {
   using Element = bf16;
   static constexpr int kRows = 5;  // a sixth row leaves no register for the widening
   static constexpr int kGroup = 2;
+  static constexpr std::int64_t kMostTerms = 0;
   static constexpr int kPhases = 2;
 
   template <int kPhase>

@@ -13,6 +13,7 @@ struct Float : Vectors512 {
   using Left = __m512;
   using Right = __m512;
   static constexpr int kGroup = 1;
+  static constexpr std::int64_t kMostTerms = 64;
   static constexpr int kPhases = 1;
   static constexpr int kRows = 14;
   static constexpr int kVectors = 2;
@@ -40,6 +41,7 @@ struct Widened : Bf16Vectors512 {
   using Left = __m512;
   using Right = __m512;
   static constexpr int kGroup = 2;
+  static constexpr std::int64_t kMostTerms = 0;
   static constexpr int kPhases = 2;
   static constexpr int kRows = 12;
   static constexpr int kVectors = 2;

@@ -15,6 +15,7 @@ struct Dot : Bf16Vectors512 {
   using Left = __m512bh;
   using Right = __m512bh;
   static constexpr int kGroup = 2;
+  static constexpr std::int64_t kMostTerms = 0;
   static constexpr int kPhases = 1;
   static constexpr int kRows = 14;
   static constexpr int kVectors = 2;

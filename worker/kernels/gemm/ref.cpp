@@ -1,9 +1,10 @@
-// Adds the products one by one in ascending order to one fp32 accumulator per element. The product
-// of two bf16 is exact in fp32, so the bits equal those of the widened FMA of AVX2 and AVX-512; for
-// float they differ by the rounding of the product.
+// Adds the products one by one in ascending order to one accumulator per element. The product of two
+// bf16 is exact in fp32, so with fp32 accumulators the bits equal those of the widened FMA of AVX2 and
+// AVX-512. Forward of floats has accumulators in double.
 #include "worker/kernels/gemm/ref.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "worker/kernels/gemm/engine.h"
 #include "worker/kernels/gemm/peak_operands.h"
@@ -39,18 +40,19 @@ template <typename Activation>
 void linear_forward(ThreadPool& pool, const Activation* x, const Activation* packed,
                     const float* bias, std::int64_t rows, std::int64_t k, std::int64_t n,
                     Activation* y, std::byte* /*scratch*/) {
+  using Sum = std::conditional_t<std::is_same_v<Activation, float>, double, float>;
   pool.run(rows, [&](std::int64_t row, int) {
     for (std::int64_t begin = 0; begin < n; begin += kColumns) {
       const std::int64_t columns = std::min(kColumns, n - begin);
-      float sums[kColumns] = {};
+      Sum sums[kColumns] = {};
       for (std::int64_t i = 0; i < k; ++i) {
-        const float left = to_float(x[row * k + i]);
+        const Sum left = to_float(x[row * k + i]);
         const Activation* right = packed + i * n + begin;
         for (std::int64_t c = 0; c < columns; ++c) sums[c] += left * to_float(right[c]);
       }
       for (std::int64_t c = 0; c < columns; ++c) {
-        const float sum = bias != nullptr ? sums[c] + bias[begin + c] : sums[c];
-        y[row * n + begin + c] = from_float<Activation>(sum);
+        const Sum sum = bias != nullptr ? sums[c] + bias[begin + c] : sums[c];
+        y[row * n + begin + c] = from_float<Activation>(static_cast<float>(sum));
       }
     }
   });

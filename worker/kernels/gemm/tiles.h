@@ -2,10 +2,14 @@
 // compiled with their flags, so everything is in an unnamed namespace.
 //
 // A tile is MR rows by kVectors vectors of accumulators that stay in registers over the whole
-// summed dimension: one accumulator per element, k ascending, for any number of rows. The policy P
-// of an instruction set defines how a group of summed elements is multiplied:
+// summed dimension, or over kMostTerms of it: one accumulator per element, k ascending, for any
+// number of rows. The policy P of an instruction set defines how a group of summed elements is
+// multiplied:
 //   Element                the type of the operands
 //   kGroup, kPhases        summed elements per group; multiplications per group
+//   kMostTerms             groups per sum of forward, 0: all; the rounding error of one sum of n
+//                          terms grows as the root of n, that of sums of b terms as the root of
+//                          b + n/b (N. J. Higham, The accuracy of floating point summation, 1993)
 //   kRows, kVectors        largest MR; vectors per row
 //   Vec, kLanes            kLanes floats
 //   Left, Right            loaded operands
@@ -142,8 +146,23 @@ void forward_tile(const ForwardBlock<typename P::Element>& block, const typename
   Tile<P, MR> tile;
   tile.clear();
   const MatrixRows<P> rows{block.lda};
-  const std::int64_t groups = block.k / P::kGroup;
-  tile.accumulate(a, rows, panel, groups);
+  std::int64_t groups = block.k / P::kGroup;
+  if constexpr (P::kMostTerms > 0) {
+    constexpr int kRow = P::kVectors * P::kLanes;
+    alignas(64) float sums[MR * kRow];
+    for (bool first = true; groups > P::kMostTerms; groups -= P::kMostTerms, first = false) {
+      tile.accumulate(a, rows, panel, P::kMostTerms);
+      if (!first) tile.add_left(sums);
+      tile.store(sums, kRow);
+      tile.clear();
+      a += P::kMostTerms * MatrixRows<P>::kStep;
+      panel += P::kMostTerms * kRow;
+    }
+    tile.accumulate(a, rows, panel, groups);
+    if (block.k > P::kMostTerms) tile.add_left(sums);
+  } else {
+    tile.accumulate(a, rows, panel, groups);
+  }
   if (P::kGroup == 2 && block.k % 2 != 0) {
     tile.template group<true>(a + groups * P::kGroup, rows,
                               panel + groups * P::kVectors * P::kLanes * P::kGroup);

@@ -80,6 +80,26 @@ float* log_sum_exp(const AttentionForward<Activation>& a, std::int64_t head, std
   return a.log_sum_exp + head * a.cu_seqlens[a.B] + first;
 }
 
+struct Softmax {
+  float largest = -INFINITY;  // scaled score
+  double total = 0;
+};
+// Sets p to e^(score - largest score) of one query.
+template <typename Activation>
+Softmax numerators(const Activation* query, const HeadRows<const Activation>& k, std::int64_t keys,
+                   std::int64_t D, float scale, float* p) {
+  Softmax softmax;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    p[j] = dot(query, k.row(j), D) * scale;
+    if (p[j] > softmax.largest) softmax.largest = p[j];
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    p[j] = exp_nonpositive(p[j] - softmax.largest);
+    softmax.total += p[j];
+  }
+  return softmax;
+}
+
 template <typename Activation>
 void forward_head(const AttentionForward<Activation>& a, const DropoutStream& stream,
                   std::int64_t example, std::int64_t head, std::byte* scratch) {
@@ -96,18 +116,9 @@ void forward_head(const AttentionForward<Activation>& a, const DropoutStream& st
   float* const lse = log_sum_exp(a, head, first);
   auto* p = reinterpret_cast<float*>(words + S * mask_words(S));
   for (std::int64_t i = 0; i < S; ++i) {
-    float largest = -INFINITY;
-    for (std::int64_t j = 0; j < keys; ++j) {
-      p[j] = dot(q.row(i), k.row(j), D) * scale;
-      if (p[j] > largest) largest = p[j];
-    }
-    double total = 0;
-    for (std::int64_t j = 0; j < keys; ++j) {
-      p[j] = exp_nonpositive(p[j] - largest);
-      total += p[j];
-    }
-    const auto sum = static_cast<float>(total);
-    lse[i] = largest + log_of(sum);
+    const Softmax softmax = numerators(q.row(i), k, keys, D, scale, p);
+    const auto sum = static_cast<float>(softmax.total);
+    lse[i] = softmax.largest + log_of(sum);
     for (std::int64_t j = 0; j < keys; ++j) p[j] = p[j] / sum * masks.factor(i, j);
     Activation* out = a.context + (first + i) * a.heads * D + head * D;
     for (std::int64_t d = 0; d < D; ++d) {
@@ -137,7 +148,6 @@ void backward_head(const AttentionBackward<Activation>& b, const DropoutStream& 
   const auto dv = head_rows(a, b.d_qkv, first, head, 2);
   auto* const words = reinterpret_cast<std::uint64_t*>(scratch);
   const Masks masks(stream, a.example[example], head, keys, S, words);
-  float* const lse = log_sum_exp(a, head, first);
   auto* p = reinterpret_cast<float*>(words + S * mask_words(S));
   float* dp = p + S;
   float* dk32 = dp + S;
@@ -146,11 +156,11 @@ void backward_head(const AttentionBackward<Activation>& b, const DropoutStream& 
   for (std::int64_t x = 0; x < 2 * S * D; ++x) dk32[x] = 0.0f;
   for (std::int64_t i = 0; i < S; ++i) {
     const Activation* d_out = b.d_context + (first + i) * a.heads * D + head * D;
+    // As in forward: the rounding of the log-sum-exp would scale all P of the query.
+    const auto sum = static_cast<float>(numerators(q.row(i), k, keys, D, scale, p).total);
     double p_dp = 0;
     for (std::int64_t j = 0; j < keys; ++j) {
-      // Rounding can put a score slightly above the log-sum-exp.
-      const float below = dot(q.row(i), k.row(j), D) * scale - lse[i];
-      p[j] = exp_nonpositive(below < 0 ? below : 0.0f);
+      p[j] /= sum;
       const float factor = masks.factor(i, j);
       dp[j] = dot(d_out, v.row(j), D) * factor;
       p_dp += static_cast<double>(p[j]) * dp[j];

@@ -269,24 +269,36 @@ void attention_forward(const AttentionForward<Activation>& a, const DropoutStrea
 
 // Replaces columns of scores by P, and of dP by its value after dropout without the scale, and adds
 // sum_j P dP of each query to `sums`. `kept` is P after dropout, without the scale.
+// Pairs: `shift` is the log-sum-exp. Its rounding error scales all P of a query, so that rows of dS
+// have a sum other than zero, which gradients in fp32 show. Floats: `shift` is the largest score, P
+// is forward's numerator, and its sum is added to `totals`.
 template <typename P, int kVectors, bool kDropout>
 void recompute_probabilities(float* s, float* d, std::int64_t stride, std::int64_t rows,
-                             float scale, const float* lse, const std::uint64_t* masks,
-                             std::int64_t column, float* sums, P* kept) {
+                             float scale, const float* shift, const std::uint64_t* masks,
+                             std::int64_t column, float* sums, [[maybe_unused]] float* totals,
+                             P* kept) {
   constexpr bool kPairs = !__is_same(P, float);
-  const Vec scales = broadcast(scale);
+  const Vec scales = broadcast(kPairs ? scale : scale * kLog2E);
   const Vec log2_e = broadcast(kLog2E);
   Vec top[kVectors];
   Vec sum[kVectors];
+  Vec total[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    top[v] = load(lse + v * kLanes);
+    top[v] = load(shift + v * kLanes);
     sum[v] = load(sums + v * kLanes);
+    if constexpr (!kPairs) total[v] = load(totals + v * kLanes);
   }
   const auto probability = [&](std::int64_t j, int v, Mask mask) {
     const std::int64_t at = j * stride + v * kLanes;
-    // A query with one key has exactly 2^0: forward rounds the scaled score in the same way.
-    const Vec p = exp2((load(s + at) * scales - top[v]) * log2_e);
+    Vec p;
+    if constexpr (kPairs) {
+      // A query with one key has exactly 2^0: forward rounds the scaled score in the same way.
+      p = exp2((load(s + at) * scales - top[v]) * log2_e);
+    } else {
+      p = exp2((load(s + at) - top[v]) * scales);
+      total[v] = total[v] + p;
+    }
     store(s + at, p);
     Vec dp = load(d + at);
     if (kDropout) {
@@ -317,10 +329,23 @@ void recompute_probabilities(float* s, float* d, std::int64_t stride, std::int64
     }
   }
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes, sum[v]);
+  for (int v = 0; v < kVectors; ++v) {
+    store(sums + v * kLanes, sum[v]);
+    if constexpr (!kPairs) store(totals + v * kLanes, total[v]);
+  }
 }
 
-// Computes dS = P (dP - sum P dP) of columns of successive rows. Floats replace dP. Pairs go to
+// Multiplies row i of B [rows, columns] by factors[i].
+inline void scale_rows(Panels<float> b, std::int64_t rows, std::int64_t columns,
+                       const float* factors) {
+  for (std::int64_t j = 0; j < columns; j += kLanes) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      store(b.at(i, j), load(b.at(i, j)) * broadcast(factors[i]));
+    }
+  }
+}
+
+// Computes dS = P (dP - sum) of columns of successive rows. Floats replace dP. Pairs go to
 // `over_queries` as rows of bf16 and to `over_keys` as pairs of rows.
 template <typename P, typename E, int kVectors>
 void score_gradients(const float* s, float* d, std::int64_t stride, std::int64_t rows,
@@ -376,6 +401,7 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
   using E = Element<Activation>;
   using P = typename Workspace<Activation>::P;
   constexpr std::int64_t kPack = kPerElement<Activation>;
+  constexpr bool kPairs = !__is_same(P, float);
   const AttentionForward<Activation>& a = b.forward;
   const Head<Activation> h(a, example, head);
   const std::int64_t S = h.S;
@@ -415,16 +441,31 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
       prefetch_rows_for_write(dk, h.stride, S, D);
       prefetch_rows_for_write(dv, h.stride, S, D);
     }
-    alignas(64) float lse[kBackwardQueries];
+    alignas(64) float shift[kBackwardQueries];
     alignas(64) float sums[kBackwardQueries] = {};
+    alignas(64) float totals[kBackwardQueries] = {};
+    alignas(64) float factors[kBackwardQueries];  // of dQ
     for (std::int64_t c = 0; c < n; c += kLanes) {
-      store(lse + c, load_n(h.log_sum_exp + i0 + c, m - c < kLanes ? m - c : kLanes));
+      store(shift + c, kPairs ? load_n(h.log_sum_exp + i0 + c, m - c < kLanes ? m - c : kLanes)
+                              : broadcast(-__builtin_inff()));
+      store(factors + c, broadcast(ds_factor));
+    }
+    const auto compute_scores = [&](std::int64_t j, std::int64_t rows) {
+      product(rows, n, D / kPack, from_row(keys, j), w.queries_t,
+              Sums{w.scores + j * w.Q, w.Q, nullptr, 0});
+    };
+    for (std::int64_t j = 0; j < h.keys && !kPairs; j += kStrip) {
+      const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
+      compute_scores(j, rows);
+      for_panels(n, [&](std::int64_t c, auto count) {
+        raise_maximum<count.value>(w.scores + j * w.Q + c, w.Q, rows, shift + c);
+      });
     }
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
       float* const s = w.scores + j * w.Q;
       float* const d = w.d_scores + j * w.Q;
-      product(rows, n, D / kPack, from_row(keys, j), w.queries_t, Sums{s, w.Q, nullptr, 0});
+      if (kPairs) compute_scores(j, rows);
       product(rows, n, D / kPack, from_row(values, j), w.d_out_t, Sums{d, w.Q, nullptr, 0});
       for (std::int64_t block = 0; block * kDropoutBlock < n; ++block) {
         const std::int64_t c0 = block * kDropoutBlock;
@@ -436,10 +477,22 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
         for_panels(n - c0 < kDropoutBlock ? n - c0 : kDropoutBlock,
                    [&](std::int64_t c, auto count) {
                      recompute_probabilities<P, count.value, kDropout>(
-                         s + c0 + c, d + c0 + c, w.Q, rows, h.scale, lse + c0 + c, masks, c,
-                         sums + c0 + c, w.kept + j * w.Q + c0 + c);
+                         s + c0 + c, d + c0 + c, w.Q, rows, h.scale, shift + c0 + c, masks, c,
+                         sums + c0 + c, totals + c0 + c, w.kept + j * w.Q + c0 + c);
                    });
       }
+    }
+    if constexpr (!kPairs) {
+      // Divides the D elements of each query by the sum, which is cheaper than dividing S of P and dS.
+      alignas(64) float parts[kBackwardQueries];
+      for (std::int64_t c = 0; c < n; c += kLanes) {
+        const Vec part = broadcast(1.0f) / load(totals + c);
+        store(parts + c, part);
+        store(sums + c, load(sums + c) * part);
+        store(factors + c, load(factors + c) * part);
+      }
+      scale_rows(w.d_out_rows, m, w.Dp, parts);
+      scale_rows(w.query_rows, m, w.Dp, parts);
     }
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
@@ -457,7 +510,7 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
     add_product(h.keys, w.Dp, query_elements, Left<E>{ds, w.Q / kPack, 1}, w.query_rows, w.d_keys,
                 first, last, ds_factor, dk, h.stride, D);
     product(m, w.Dp, key_elements, Left<E>{over_keys, 1, w.Q}, w.key_rows,
-            Result<Activation>{dq + i0 * h.stride, h.stride, D, &ds_factor, 0, nullptr, 0});
+            Result<Activation>{dq + i0 * h.stride, h.stride, D, factors, 1, nullptr, 0});
   }
   for (std::int64_t j = h.keys; j < S; ++j) {
     for_vectors(D, [&](std::int64_t d, std::int64_t n) {

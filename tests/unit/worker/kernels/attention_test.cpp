@@ -189,6 +189,33 @@ TEST_P(AttentionTest, StaysFiniteForScoresBeyondTheRangeOfExp) {
   });
 }
 
+// The gradients of a query's scores have the sum zero, whatever all keys have in common: here the
+// last element, and in the values one that makes all dP large.
+TEST_P(AttentionTest, OnFloatsHasScoreGradientsWhoseSumIsZero) {
+  if (GetParam().is_bf16) return;
+  constexpr std::int64_t kHeadSize = 64;
+  constexpr float kCommon = 64;
+  const Examples e = make_examples({128});
+  auto qkv = random_vector<float>(3 * e.tokens() * kHeadSize, 1, 2.0f);
+  std::vector<float> d_context(static_cast<std::size_t>(e.tokens() * kHeadSize));
+  for (std::int64_t t = 0; t < e.tokens(); ++t) {
+    float* const token = qkv.data() + t * 3 * kHeadSize;
+    token[kHeadSize - 1] = 0;  // the keys' common element leaves the scores as they are
+    token[2 * kHeadSize - 1] = kCommon;
+    token[3 * kHeadSize - 1] = kCommon;
+    d_context[static_cast<std::size_t>((t + 1) * kHeadSize - 1)] = 1;  // dP = kCommon
+  }
+  const auto got = run_attention<float>(ops<float>(), 1, e, 1, kHeadSize, qkv.data(),
+                                        d_context.data(), make_dropout(0));
+  // The exact dS is zero. sum P dP and the division by sum P are rounded.
+  const double scale = 1 / std::sqrt(static_cast<double>(kHeadSize));
+  for (std::int64_t t = 0; t < e.tokens(); ++t) {
+    EXPECT_LE(std::abs(got.d_qkv[static_cast<std::size_t>(t * 3 * kHeadSize + kHeadSize - 1)]),
+              4 * kRoundoff<float> * kCommon * kCommon * scale)
+        << t;
+  }
+}
+
 TEST_P(AttentionTest, ReturnsTheValueOfASingleToken) {
   with_type([&]<typename Activation>(Activation) {
     const Examples e = make_examples({1, 1});

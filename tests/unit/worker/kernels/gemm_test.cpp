@@ -76,6 +76,35 @@ TEST_P(Linear, ForwardIsXTimesTheTransposedWeightPlusBias) {
   });
 }
 
+// A single running sum of 4,096 products has some six times the error of 64 sums of 64 products.
+TEST_P(Linear, ForwardOfManyFloatsIsMoreExactThanOneRunningSum) {
+  with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
+    if constexpr (sizeof(Activation) == sizeof(float)) {
+      constexpr std::int64_t kRows = 9, kTerms = 4096, kColumns = 40;
+      ThreadPool pool(1);
+      const Weight<float> weight(ops, kColumns, kTerms, 1);
+      const auto x = random_values<float>(kRows * kTerms, 2);
+      const auto y = forward(ops, pool, weight, x, nullptr, kRows);
+      double squares = 0, squares_of_one_sum = 0;
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          double exact = 0;
+          float one_sum = 0;
+          for (std::int64_t i = 0; i < kTerms; ++i) {
+            const float a = x[static_cast<std::size_t>(r * kTerms + i)];
+            const float b = weight.w[static_cast<std::size_t>(c * kTerms + i)];
+            exact += double{a} * b;
+            one_sum = std::fma(a, b, one_sum);
+          }
+          squares += std::pow(y[static_cast<std::size_t>(r * kColumns + c)] - exact, 2);
+          squares_of_one_sum += std::pow(one_sum - exact, 2);
+        }
+      }
+      EXPECT_LT(std::sqrt(squares), std::sqrt(squares_of_one_sum) / 3);
+    }
+  });
+}
+
 TEST_P(Linear, InputGradientIsDyTimesTheWeight) {
   with_ops([&]<typename Activation>(const Ops<Activation>& ops) {
     ThreadPool pool(2);
