@@ -132,10 +132,22 @@ def record(path, rows):
         support.write_json(path, {"versions": goldens.versions(), "results": rows})
 
 
-def run_held_to(isa):
+def run_held_to(isa, references):
     """Runs this program with this instruction set only; the last --isas counts."""
-    return subprocess.run([sys.executable, *sys.argv, "--isas", isa],
+    return subprocess.run([sys.executable, *sys.argv, "--isas", isa, "--references", references],
                           env={**os.environ, **support.HELD_TO.get(isa, {})}).returncode
+
+
+def float64_reference(path, make, examples, losses_of, with_curve):
+    """Logits, losses, gradients and losses of the AdamW steps; kept in a file for the other instruction sets."""
+    if path and path.exists():
+        return torch.load(path)
+    found = (*goldens.gradients(make().double(), examples, losses_of),
+             goldens.adamw_run(make().double(), examples, losses_of)[0] if with_curve else None)
+    if path:
+        torch.save(found, path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+    return found
 
 
 def main():
@@ -147,10 +159,12 @@ def main():
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/tilewright-parity-gradients"))
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--references", type=pathlib.Path, help="directory for the float64 references of this run")
     arguments = parser.parse_args()
     if not all(support.HELD_TO.get(isa, {}).items() <= os.environ.items() for isa in arguments.isas):
         # PyTorch reads its instruction set when it starts.
-        codes = [run_held_to(isa) for isa in arguments.isas]
+        with tempfile.TemporaryDirectory() as references:
+            codes = [run_held_to(isa, references) for isa in arguments.isas]
         sys.exit(max(codes))
     transformers.logging.set_verbosity_error()
     goldens.ADAMW_STEPS = arguments.steps
@@ -169,8 +183,8 @@ def main():
                 rows = torch.cat([ids for ids, _, _ in examples]).unique()
                 make = lambda: make_model(family, head, sizes, 11)  # noqa: E731
                 alone = goldens.heads_losses_alone(family, head)
-                logits, losses, exact = goldens.gradients(make().double(), examples, alone)
-                curve = goldens.adamw_run(make().double(), examples, alone)[0] if arguments.steps else None
+                kept = arguments.references / f"{name}_{head}.pt" if arguments.references else None
+                logits, losses, exact, curve = float64_reference(kept, make, examples, alone, arguments.steps > 0)
                 padded = goldens.heads_losses_padded(family, head)
                 for dtype, losses_of in (("fp32", padded), ("bf16", goldens.in_bf16(padded))):
                     _, _, torch_found = goldens.gradients(make(), examples, losses_of)
