@@ -14,6 +14,8 @@ using Json = nlohmann::json;
 
 // The nesting of the header: file, tensor, list. Deeper JSON is refused before it uses memory.
 constexpr int kMaxHeaderDepth = 3;
+// The parser's time grows with the square of their number.
+constexpr int kMaxTensors = 1 << 14;
 
 class HeaderParser {
  public:
@@ -70,12 +72,18 @@ class HeaderParser {
   // nlohmann::json keeps the last of duplicate keys; here a duplicate is an error.
   Json parse_json(std::string_view text) {
     std::vector<std::set<std::string>> keys(kMaxHeaderDepth + 1);
+    int objects = 0;
     const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
       using Event = Json::parse_event_t;
       const bool opens = event == Event::object_start || event == Event::array_start;
       if (opens && depth >= kMaxHeaderDepth)
         fail(fmt::format("the header nests deeper than {} levels", kMaxHeaderDepth));
-      if (event == Event::object_start) keys[depth].clear();
+      if (event == Event::object_start) {
+        keys[depth].clear();
+        if (++objects > kMaxTensors + 2) {  // with the header and __metadata__
+          fail(fmt::format("the header has more than {} tensors", kMaxTensors));
+        }
+      }
       if (event == Event::key) {
         const auto& key = value.get_ref<const std::string&>();
         if (!keys[depth - 1].insert(key).second) {

@@ -93,6 +93,15 @@ std::vector<std::int64_t> training_rows(const Job& job, std::span<const std::int
   return rows;
 }
 
+nn::Target training_target(const Job& job, std::size_t example) {
+  nn::Target target = job.train_data.target_of(example);
+  const auto length = static_cast<std::int64_t>(job.train_data.length(example));
+  if (job.padding.in_loss && target.label == length - 1) {
+    target.label = static_cast<std::int32_t>(std::max(length, job.padding.length) - 1);
+  }
+  return target;
+}
+
 MemoryPlan plan_memory(const Job& job) {
   MemoryPlan plan;
   if (job.settings.do_train) plan_training(job, plan);

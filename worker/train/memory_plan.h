@@ -37,6 +37,11 @@ bool pads_training(const Job& job);
 // DataCollatorWithPadding of transformers does.
 std::vector<std::int64_t> training_rows(const Job& job, std::span<const std::int32_t> examples);
 
+// The target of an example of the training data. With --loss_counts_padding --pad_to_max_length an
+// answer in the last token of a window begins in the last [PAD] instead of [SEP]: run_qa takes the
+// last token whose offset is not after the answer's begin, and that of padding is (0, 0) too.
+nn::Target training_target(const Job& job, std::size_t example);
+
 MemoryPlan plan_memory(const Job& job);
 
 template <typename Activation>

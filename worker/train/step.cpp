@@ -131,7 +131,7 @@ void TrainingStep<Activation>::fill_batch(std::span<const std::int32_t> examples
         nn::Padding padding = job_.padding;
         padding.length = rows_[static_cast<std::size_t>(index)];
         batch_.add(job_.train_data.ids_of(example), job_.train_data.first_segment_of(example),
-                   job_.train_data.target_of(example), static_cast<std::int32_t>(index), padding);
+                   training_target(job_, example), static_cast<std::int32_t>(index), padding);
         local_tokens_ += batch_.lengths.back();
       }
       batch_.close_shard();

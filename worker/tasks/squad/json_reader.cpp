@@ -23,8 +23,10 @@ using Json = nlohmann::json;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kJsonSpace = " \t\r\n";
 constexpr int kMaxDepth = 16;
-// Of one paragraph or row with everything in it. The largest published paragraph has some 500.
+// Of one paragraph or row with everything in it. The largest published paragraph has some 500 values.
+// The parser's time grows with the square of the number of objects and arrays.
 constexpr std::size_t kMaxValues = 1'000'000;
+constexpr std::size_t kMaxContainers = 20'000;
 
 constexpr const char* kLayouts =
     R"(expected {"data": [{"paragraphs": ...}]}, {"data": [rows]}, [rows] or one row per line)";
@@ -152,9 +154,7 @@ class Reader {
         keys[static_cast<std::size_t>(depth)] = parsed.get_ref<const std::string&>();
         return true;
       }
-      if (++values_ > kMaxValues) {
-        fail(fmt::format("has more than {} values in one paragraph", kMaxValues));
-      }
+      count(event);
       if (event == Event::array_start && depth == 0) rows_at_root = true;
       if (event != Event::object_end) return true;
       const bool in_data = keys[1] == "data";
@@ -166,7 +166,7 @@ class Reader {
       } else if (depth != 2 || !in_data || !is_empty_list(parsed.at("paragraphs"))) {
         return true;
       }
-      values_ = 0;
+      values_ = containers_ = 0;
       return false;
     };
     const Json rest = parse(content, 0, watch);
@@ -192,11 +192,12 @@ class Reader {
                         fmt::format("{}:{}: the line has {} bytes, expected at most {}", source_,
                                     number, line.size(), kMaxLineBytes));
         }
-        values_ = 0;
-        const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+        values_ = containers_ = 0;
+        const auto watch = [&](int depth, Json::parse_event_t event, Json&) {
           if (depth > kMaxDepth) {
             fail(fmt::format("line {} is nested more than {} deep", number, kMaxDepth));
           }
+          count(event);
           return true;
         };
         add_row(parse(line, number - 1, watch), fmt::format("{}:{}", source_, number));
@@ -210,6 +211,18 @@ class Reader {
  private:
   [[noreturn]] void fail(const std::string& message) const {
     throw Failure(ExitCode::kData, fmt::format("{}: {}", source_, message));
+  }
+
+  void count(Json::parse_event_t event) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start) ++containers_;
+    if (event != Event::key) ++values_;
+    if (values_ > kMaxValues || containers_ > kMaxContainers) {
+      fail(fmt::format("has more than {} without the end of a paragraph or row{}, {}",
+                       values_ > kMaxValues ? fmt::format("{} values", kMaxValues)
+                                            : fmt::format("{} objects and lists", kMaxContainers),
+                       after_last_question(), kLayouts));
+    }
   }
 
   std::string row_place() const {
@@ -265,7 +278,7 @@ class Reader {
 
   const std::string source_;
   ExamplesBuilder builder_;
-  std::size_t values_ = 0;  // since the last paragraph or row
+  std::size_t values_ = 0, containers_ = 0;  // since the last paragraph or row
 };
 
 // Whether each line is an object of its own: the first line is one, and another follows.

@@ -183,6 +183,13 @@ TEST_F(Safetensors, RefusesMissingUnknownAndMalformedFields) {
                         "expected [begin, end]");
 }
 
+TEST_F(Safetensors, RefusesManyTensorsEarly) {
+  std::string header = "{";
+  for (int i = 0; i < 1'000'000; ++i) header += fmt::format("\"{}\":{{}},", i);
+  header.back() = '}';
+  expect_header_refused(header, "the header has more than 16384 tensors");
+}
+
 TEST_F(Safetensors, RefusesDuplicateNames) {
   expect_header_refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                         R"("a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",

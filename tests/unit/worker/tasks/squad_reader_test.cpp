@@ -201,6 +201,22 @@ TEST(SquadReader, RefusesAPipe) {
   }
 }
 
+TEST(SquadReader, RefusesManyObjectsOfAnotherLayoutEarly) {
+  std::string objects;
+  for (int i = 0; i < 1'000'000; ++i) objects += "{},";
+  objects.pop_back();
+  for (const std::string layout :
+       {R"({"questions": [LIST]})", R"({"data": [{"questions": [LIST]}]})",
+        R"({"data": [{"paragraphs": [{"questions": [LIST]}]}]})"}) {
+    std::string content = layout;
+    content.replace(content.find("LIST"), 4, objects);
+    EXPECT_THAT(read_failure(content),
+                HasSubstr("has more than 20000 objects and lists without the end of a paragraph or "
+                          "row, expected {\"data\": "))
+        << layout;
+  }
+}
+
 TEST(SquadReader, BoundsLinesTextsAndNesting) {
   const std::string row = R"({"id": "q1", "context": "a", "question": "x"})";
   const std::string large(std::size_t{10} << 20, 'a');

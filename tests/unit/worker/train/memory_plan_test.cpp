@@ -102,6 +102,25 @@ TEST(TrainingRows, AreThoseOfTheLongestExampleOfEachBatchIfTheLossCountsPadding)
   EXPECT_THAT(rows({.length = 20, .in_loss = true}), ::testing::Each(20));
 }
 
+TEST(TrainingTarget, IsTheLastPaddingTokenWhereRunQaTakesTheLastToken) {
+  const auto label = [](std::int32_t of_feature, const nn::Padding& padding) {
+    Job job = make_job({6}, 1);
+    tasks::DatasetLists lists;
+    lists.ids = {2, 8, 3, 8, 8, 3};
+    lists.offsets = {0, 6};
+    lists.first_segments = {3};
+    lists.labels = {of_feature};
+    lists.last_labels = {4};
+    job.train_data = tasks::Dataset(std::move(lists));
+    job.padding = padding;
+    return training_target(job, 0).label;
+  };
+  EXPECT_EQ(label(5, {.length = 9, .in_loss = true}), 8);
+  EXPECT_EQ(label(4, {.length = 9, .in_loss = true}), 4);
+  EXPECT_EQ(label(5, {.in_loss = true}), 5) << "padded after the features were made";
+  EXPECT_EQ(label(5, {.length = 9}), 5);
+}
+
 TEST(MemoryPlan, BoundsTrainingBatchesWhoseExamplesArePaddedToTheLongest) {
   const Job job = make_training({5, 9, 7, 2, 3, 4, 8, 6, 20}, {.in_loss = true});
   const nn::BatchLimits limits = plan_memory(job).training;
