@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "common/base/json_events.h"
 #include "common/base/printable.h"
 
 namespace tilewright::checkpoint {
@@ -13,9 +14,44 @@ namespace {
 using Json = nlohmann::json;
 
 // The nesting of the header: file, tensor, list. Deeper JSON is refused before it uses memory.
-constexpr int kMaxHeaderDepth = 3;
-// The parser's time grows with the square of their number.
-constexpr int kMaxTensors = 1 << 14;
+constexpr std::size_t kMaxHeaderDepth = 3;
+
+// Finds what nlohmann::json accepts and a header must not have: deep nesting, and duplicate keys, of
+// which it keeps the last. A callback of parse() would take quadratic time.
+class HeaderEvents final : public JsonEvents {
+ public:
+  const std::string& problem() const { return problem_; }  // empty: none
+
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return opened();
+  }
+  bool start_array(std::size_t) override {
+    keys_.emplace_back();
+    return opened();
+  }
+  bool end_object() override { return closed(); }
+  bool end_array() override { return closed(); }
+  bool key(string_t& key) override {
+    if (keys_.back().insert(key).second) return true;
+    problem_ = fmt::format("the header has {} twice", quoted_excerpt(key));
+    return false;
+  }
+
+ private:
+  bool opened() {
+    if (keys_.size() <= kMaxHeaderDepth) return true;
+    problem_ = fmt::format("the header nests deeper than {} levels", kMaxHeaderDepth);
+    return false;
+  }
+  bool closed() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<std::set<std::string>> keys_;  // of the open objects; lists have none
+  std::string problem_;
+};
 
 class HeaderParser {
  public:
@@ -69,31 +105,12 @@ class HeaderParser {
     return {reinterpret_cast<const char*>(content_.data()) + 8, static_cast<std::size_t>(length)};
   }
 
-  // nlohmann::json keeps the last of duplicate keys; here a duplicate is an error.
-  Json parse_json(std::string_view text) {
-    std::vector<std::set<std::string>> keys(kMaxHeaderDepth + 1);
-    int objects = 0;
-    const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-      using Event = Json::parse_event_t;
-      const bool opens = event == Event::object_start || event == Event::array_start;
-      if (opens && depth >= kMaxHeaderDepth)
-        fail(fmt::format("the header nests deeper than {} levels", kMaxHeaderDepth));
-      if (event == Event::object_start) {
-        keys[depth].clear();
-        if (++objects > kMaxTensors + 2) {  // with the header and __metadata__
-          fail(fmt::format("the header has more than {} tensors", kMaxTensors));
-        }
-      }
-      if (event == Event::key) {
-        const auto& key = value.get_ref<const std::string&>();
-        if (!keys[depth - 1].insert(key).second) {
-          fail(fmt::format("the header has {} twice", quoted_excerpt(key)));
-        }
-      }
-      return true;
-    };
+  Json parse_json(std::string_view text) const {
+    HeaderEvents events;
+    Json::sax_parse(text, &events);
+    if (!events.problem().empty()) fail(events.problem());
     try {
-      return Json::parse(text.begin(), text.end(), watch);
+      return Json::parse(text);
     } catch (const Json::exception& error) {
       fail(fmt::format("the header is not valid JSON: {}",
                        quoted_excerpt(error.what(), kLineExcerpt)));

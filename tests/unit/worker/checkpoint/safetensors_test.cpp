@@ -183,11 +183,11 @@ TEST_F(Safetensors, RefusesMissingUnknownAndMalformedFields) {
                         "expected [begin, end]");
 }
 
-TEST_F(Safetensors, RefusesManyTensorsEarly) {
+TEST_F(Safetensors, RefusesManyEmptyTensorsWithoutQuadraticTime) {
   std::string header = "{";
-  for (int i = 0; i < 1'000'000; ++i) header += fmt::format("\"{}\":{{}},", i);
+  for (int i = 0; i < 200'000; ++i) header += fmt::format("\"{}\":{{}},", i);
   header.back() = '}';
-  expect_header_refused(header, "the header has more than 16384 tensors");
+  expect_header_refused(header, "tensor \"0\": dtype is missing");
 }
 
 TEST_F(Safetensors, RefusesDuplicateNames) {
