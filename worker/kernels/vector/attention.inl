@@ -286,8 +286,8 @@ void recompute_probabilities(float* s, float* d, std::int64_t stride, std::int64
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     top[v] = load(shift + v * kLanes);
-    sum[v] = load(sums + v * kLanes);
-    if constexpr (!kPairs) total[v] = load(totals + v * kLanes);
+    sum[v] = kPairs ? load(sums + v * kLanes) : broadcast(0.0f);
+    total[v] = broadcast(0.0f);
   }
   const auto probability = [&](std::int64_t j, int v, Mask mask) {
     const std::int64_t at = j * stride + v * kLanes;
@@ -330,8 +330,13 @@ void recompute_probabilities(float* s, float* d, std::int64_t stride, std::int64
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    store(sums + v * kLanes, sum[v]);
-    if constexpr (!kPairs) store(totals + v * kLanes, total[v]);
+    if constexpr (kPairs) {
+      store(sums + v * kLanes, sum[v]);
+    } else {
+      // A sum over the rows of each call first: fewer roundings of large sums.
+      store(sums + v * kLanes, load(sums + v * kLanes) + sum[v]);
+      store(totals + v * kLanes, load(totals + v * kLanes) + total[v]);
+    }
   }
 }
 
