@@ -526,6 +526,36 @@ TEST_F(FaultyStorage, IsFullForAWhileAndTheHashIsTheSame) {
   EXPECT_THAT(names, ::testing::Not(::testing::Contains("checkpoint-4")));
 }
 
+// An error of the storage at a restart does not make it start again at an earlier step.
+TEST_F(FaultyStorage, IsUnavailableAtARestartAndTheTrainingResumesFromTheNewestCheckpoint) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  const std::vector<std::string> arguments = flags_with_storage();
+  const struct {
+    const char* operation;
+    const char* part;
+  } kFaults[] = {{"getattr", "/out"},
+                 {"getattr", "tilewright"},
+                 {"readdir", "/out"},
+                 {"read", "checkpoint-8/optimizer"}};
+  for (const auto& fault : kFaults) {
+    SCOPED_TRACE(::testing::Message() << fault.operation << ' ' << fault.part);
+    fs::remove_all(storage_->backing() / "out");
+    {
+      const ScopedFault kill_after_step_8("checkpoint.done@7");
+      EXPECT_EQ(run(arguments), 128 + SIGKILL) << output_;
+    }
+    storage_->fail(fault.operation, "EIO", fault.part);
+    RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
+    EXPECT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"))
+        << running.output();
+    storage_->clear();
+    EXPECT_EQ(running.wait(), 0) << running.output();
+    output_ = running.output();
+    EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-8 (step 8 of 12)"));
+    EXPECT_EQ(digest(), reference);
+  }
+}
+
 // Rank 0 writes the model again in the next membership epoch.
 TEST_F(FaultyStorage, IsWrittenToAgainAfterTheLossOfAWorker) {
   const std::string reference = train_in_one_process("undisturbed", 2);

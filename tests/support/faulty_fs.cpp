@@ -44,6 +44,7 @@ int error_number(const std::string& name) {
   if (name == "ENOSPC") return ENOSPC;
   if (name == "ESTALE") return ESTALE;
   if (name == "EPERM") return EPERM;
+  if (name == "EACCES") return EACCES;
   return EIO;
 }
 

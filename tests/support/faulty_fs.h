@@ -54,7 +54,7 @@ class FaultyFileSystem {
   std::filesystem::path backing() const { return folder_.path() / "backing"; }
 
   // From now on `operation` ("write", "rename", "open", ...) fails with this error ("ENOSPC",
-  // "ESTALE", "EIO", "EPERM") on files whose path contains `part`. Replaces the earlier fault.
+  // "ESTALE", "EIO", "EPERM", "EACCES") on files whose path contains `part`. Replaces the earlier fault.
   void fail(const std::string& operation, const std::string& error, const std::string& part = "") {
     std::ofstream(folder_.path() / "faults.new") << operation << ' ' << error << ' ' << part;
     std::filesystem::rename(folder_.path() / "faults.new", folder_.path() / "faults");

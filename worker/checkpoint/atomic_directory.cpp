@@ -30,7 +30,7 @@ void rename_or_throw(const fs::path& from, const fs::path& to, const fs::path& n
 
 void sync_or_throw(const fs::path& path) { sync_path(path).or_throw(); }
 
-bool is_present(const fs::path& path) {
+bool has_entry(const fs::path& path) {
   std::error_code error;
   const bool found = fs::exists(fs::symlink_status(path, error));
   if (error && error != std::errc::no_such_file_or_directory) fail(path, "stat", error.value());
@@ -40,7 +40,7 @@ bool is_present(const fs::path& path) {
 // Moves `target` into the staging directory, if it exists. A writer whose staging directory a newer
 // owner has removed cannot do this any more.
 void move_to_staging(const fs::path& target, const StagingDirectory& staging) {
-  if (!is_present(target)) return;
+  if (!has_entry(target)) return;
   rename_or_throw(target, staging.path() / kReplaced, target, "move to the staging directory");
 }
 

@@ -4,13 +4,13 @@
 #include <charconv>
 #include <set>
 
-#include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -106,6 +106,7 @@ ValidCheckpoint first_valid(const std::vector<fs::path>& checkpoints) {
       out.path = path;
       return out;
     } catch (const Failure& failure) {
+      if (failure.code() != ExitCode::kCheckpoint) throw;  // not the content: the storage
       out.warnings.push_back(fmt::format("ignoring {}: {}", path.string(), failure.what()));
     }
   }
@@ -116,7 +117,8 @@ bool is_complete(const fs::path& checkpoint) {
   try {
     verify_sizes(checkpoint, read_checksums(checkpoint));
     return true;
-  } catch (const Failure&) {
+  } catch (const Failure& failure) {
+    if (failure.code() != ExitCode::kCheckpoint) throw;
     return false;
   }
 }
@@ -154,8 +156,7 @@ TrainerState read_checkpoint_state(const fs::path& checkpoint) {
 }
 
 void verify_checkpoint(const fs::path& checkpoint) {
-  std::error_code ignored;
-  if (!fs::is_directory(checkpoint, ignored)) {
+  if (type_at(checkpoint) != fs::file_type::directory) {
     throw Failure(ExitCode::kCheckpoint,
                   fmt::format("{}: checkpoint directory not found", checkpoint.string()));
   }
@@ -189,16 +190,13 @@ std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
   for (fs::directory_iterator entry(output_dir, error), end; !error && entry != end;
        entry.increment(error)) {
     const auto step = step_of(entry->path().filename());
-    if (step && fs::exists(entry->path() / kChecksumsFile, error)) {
+    if (step && is_present(entry->path() / kChecksumsFile)) {
       found.emplace_back(*step, entry->path());
     }
-    if (error) break;
   }
   // An incomplete list would make a training start at an earlier step without a word.
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw Failure(
-        output_error_code(error.value()),
-        fmt::format("{}: cannot list the checkpoints: {}", output_dir.string(), error.message()));
+    fail_storage(output_dir, "list the checkpoints", error);
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -209,11 +207,13 @@ std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
 }
 
 bool is_checkpoint_of(const fs::path& path, const fs::path& output_dir) {
-  std::error_code error;
   fs::path own = path;
   if (!own.has_filename()) own = own.parent_path();  // of a name that ends with a slash
-  return step_of(own.filename()).has_value() && fs::is_directory(own, error) &&
-         fs::equivalent(fs::absolute(own).parent_path(), output_dir, error);
+  if (!step_of(own.filename()) || type_at(own) != fs::file_type::directory) return false;
+  std::error_code error;
+  const bool same = fs::equivalent(fs::absolute(own).parent_path(), output_dir, error);
+  if (error && !says_absent(error)) fail_storage(output_dir, "stat", error);
+  return same;
 }
 
 ValidCheckpoint latest_valid_checkpoint(const fs::path& output_dir) {

@@ -42,7 +42,8 @@ std::filesystem::path write_checkpoint(const OutputWriter& output,
                                        const CheckpointContent& content);
 
 // Reads the state of a checkpoint after a check of this file's checksum. Throws Failure with
-// ExitCode::kCheckpoint.
+// ExitCode::kCheckpoint; here and below, errors of the file system other than that a file is absent
+// have output_error_code().
 TrainerState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 // Throws Failure with ExitCode::kCheckpoint if a file of the checkpoint is missing or its checksum
@@ -73,7 +74,8 @@ std::vector<std::filesystem::path> prune(const OutputWriter& output, int keep,
                                          std::int64_t best_step = 0,
                                          std::int64_t last_step = INT64_MAX);
 
-// Whether `path` is a checkpoint-<step> directory of `output_dir`.
+// Whether `path` is a checkpoint-<step> directory of `output_dir`. Failures have
+// output_error_code().
 bool is_checkpoint_of(const std::filesystem::path& path, const std::filesystem::path& output_dir);
 
 // All checkpoint-<step> directories with a checksums.json, highest step first; none without the

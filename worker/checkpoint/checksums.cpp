@@ -1,6 +1,7 @@
 #include "worker/checkpoint/checksums.h"
 
 #include "worker/checkpoint/json_fields.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -16,8 +17,7 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 53;
 // The Trainer keeps its state in pickled files, which are not read.
 void refuse_trainer_checkpoint(const fs::path& directory) {
   for (const char* name : {"optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"}) {
-    std::error_code ignored;
-    if (!fs::exists(directory / name, ignored)) continue;
+    if (!is_present(directory / name)) continue;
     fail(directory, fmt::format("is a checkpoint of Hugging Face's Trainer (it contains {}), "
                                 "expected one of Tilewright; to train its weights further, use "
                                 "them as --model_name_or_path",
@@ -37,9 +37,10 @@ std::string checksums_json(const Checksums& checksums) {
 
 Checksums read_checksums(const fs::path& directory) {
   const fs::path path = directory / kChecksumsFile;
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) refuse_trainer_checkpoint(directory);
-  const JsonFields files = JsonFields(path, ExitCode::kCheckpoint).object("files");
+  if (!has_readable_file(path)) refuse_trainer_checkpoint(directory);
+  const JsonFields files = JsonFields(path, ExitCode::kCheckpoint, JsonFields::kMaxFileBytes,
+                                      ExitCode::kOutputUnavailable)
+                               .object("files");
   Checksums checksums;
   for (const auto& [name, unused] : files.json().items()) {
     if (!is_file_name(name)) fail(path, "found the name of a file outside its directory");
@@ -53,9 +54,15 @@ Checksums read_checksums(const fs::path& directory) {
 
 void verify_sizes(const fs::path& directory, const Checksums& checksums) {
   for (const auto& [name, digest] : checksums) {
+    const fs::file_type type = type_at(directory / name);
+    if (type == fs::file_type::not_found) {
+      fail(directory / name, "is missing; checksums.json lists it");
+    }
+    if (type != fs::file_type::regular) fail(directory / name, "is not a regular file");
     std::error_code error;
     const std::uint64_t size = fs::file_size(directory / name, error);
-    if (error) fail(directory / name, "is missing; checksums.json lists it");
+    if (says_absent(error)) fail(directory / name, "is missing; checksums.json lists it");
+    if (error) fail_storage(directory / name, "stat", error);
     if (size != digest.size) {
       fail(directory / name,
            fmt::format("is {} bytes long, expected {} (checksums.json)", size, digest.size));
@@ -66,7 +73,7 @@ void verify_sizes(const fs::path& directory, const Checksums& checksums) {
 void verify_content(const fs::path& directory, const Checksums& checksums) {
   verify_sizes(directory, checksums);
   for (const auto& [name, digest] : checksums) {
-    const FileDigest found = digest_of(directory / name, ExitCode::kCheckpoint);
+    const FileDigest found = digest_of_output(directory / name, ExitCode::kCheckpoint);
     if (found.sha256 != digest.sha256) {
       fail(directory / name,
            fmt::format("is corrupt: found SHA-256 {}, expected {} (checksums.json)", found.sha256,

@@ -9,11 +9,34 @@
 #include <vector>
 
 #include "common/base/files.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
 
 constexpr std::size_t kBlock = 1u << 20;  // small enough to be hashed and written from the cache
+
+// `fail(action)` throws for the error in errno.
+template <typename Fail>
+FileDigest read_digest(const std::filesystem::path& path, const Fail& fail) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("open");
+  Sha256 sha;
+  FileDigest digest;
+  std::vector<char> block(kBlock);
+  ssize_t got = 0;
+  while ((got = read(fd, block.data(), block.size())) > 0 || (got < 0 && errno == EINTR)) {
+    if (got < 0) continue;
+    sha.update(block.data(), static_cast<std::size_t>(got));
+    digest.size += static_cast<std::uint64_t>(got);
+  }
+  const int saved = errno;
+  close(fd);
+  errno = saved;
+  if (got < 0) fail("read");
+  digest.sha256 = sha.hex();
+  return digest;
+}
 
 }  // namespace
 
@@ -69,27 +92,18 @@ FileDigest write_hashed(const std::filesystem::path& path, std::string_view cont
 }
 
 FileDigest digest_of(const std::filesystem::path& path, ExitCode code) {
-  const auto fail = [&](const char* action) {
+  return read_digest(path, [&](const char* action) {
     throw Failure(code,
                   fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));
-  };
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail("open");
-  Sha256 sha;
-  FileDigest digest;
-  std::vector<char> block(kBlock);
-  ssize_t got = 0;
-  while ((got = read(fd, block.data(), block.size())) > 0 || (got < 0 && errno == EINTR)) {
-    if (got < 0) continue;
-    sha.update(block.data(), static_cast<std::size_t>(got));
-    digest.size += static_cast<std::uint64_t>(got);
-  }
-  const int saved = errno;
-  close(fd);
-  errno = saved;
-  if (got < 0) fail("read");
-  digest.sha256 = sha.hex();
-  return digest;
+  });
+}
+
+FileDigest digest_of_output(const std::filesystem::path& path, ExitCode absent) {
+  return read_digest(path, [&](const char* action) {
+    const std::error_code error(errno, std::generic_category());
+    if (!says_absent(error)) fail_storage(path, action, error);
+    throw Failure(absent, fmt::format("{}: cannot {}: {}", path.string(), action, error.message()));
+  });
 }
 
 }  // namespace tilewright::checkpoint

@@ -42,5 +42,8 @@ FileDigest write_hashed(const std::filesystem::path& path, std::string_view cont
 
 // Reads the whole file. Throws Failure with `code`.
 FileDigest digest_of(const std::filesystem::path& path, ExitCode code);
+// The same for a file of an output directory: throws Failure with `absent` if there is none, other
+// Failures have output_error_code().
+FileDigest digest_of_output(const std::filesystem::path& path, ExitCode absent);
 
 }  // namespace tilewright::checkpoint

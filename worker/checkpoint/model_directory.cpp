@@ -4,6 +4,7 @@
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/safetensors_writer.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -17,10 +18,10 @@ constexpr std::uint64_t kMaxTokenizerBytes = 256u << 20;
 std::map<std::string, std::string> tokenizer_files(const fs::path& model_directory) {
   std::map<std::string, std::string> files;
   for (const char* name : model_files::kTokenizerFiles) {
-    std::error_code ignored;
-    if (!fs::exists(model_directory / name, ignored)) continue;
-    files[name] =
-        read_file(model_directory / name, kMaxTokenizerBytes, ExitCode::kModel).or_throw();
+    if (!is_present(model_directory / name)) continue;
+    files[name] = read_file(model_directory / name, kMaxTokenizerBytes, ExitCode::kModel,
+                            ExitCode::kOutputUnavailable)
+                      .or_throw();
   }
   return files;
 }

@@ -13,6 +13,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/ownership_marker.h"
 #include "worker/checkpoint/staging.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -29,8 +30,7 @@ class CreatedDirectories {
   explicit CreatedDirectories(const fs::path& directory) {
     std::vector<fs::path> missing;
     std::error_code error;
-    for (fs::path path = directory; !path.empty() && !fs::exists(path, error);
-         path = path.parent_path()) {
+    for (fs::path path = directory; !path.empty() && !is_present(path); path = path.parent_path()) {
       if (path.has_filename()) missing.push_back(path);
       if (path == path.parent_path()) break;
     }
@@ -66,17 +66,18 @@ std::optional<std::string> foreign_entry(const fs::path& directory) {
     const std::string name = entry->path().filename();
     if (name != "lost+found" && !is_staging_name(name)) return name;
   }
-  if (error)
-    refuse(directory, fmt::format("cannot list the output directory: {}", error.message()));
+  if (error) fail_storage(directory, "list the output directory", error);
   return std::nullopt;
 }
 
 void require_writable_directory(const fs::path& directory) {
-  std::error_code error;
-  if (!fs::is_directory(directory, error)) refuse(directory, "is a file, expected a directory");
+  if (type_at(directory) != fs::file_type::directory) {
+    refuse(directory, "is a file, expected a directory");
+  }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    refuse(directory,
-           fmt::format("the output directory cannot be written: {}", std::strerror(errno)));
+    throw Failure(output_error_code(errno),
+                  fmt::format("{}: the output directory cannot be written: {}", directory.string(),
+                              std::strerror(errno)));
   }
 }
 
@@ -127,11 +128,11 @@ OutputStatus check_marker(const fs::path& directory, const OutputRequest& reques
 // The status of an existing directory. Throws all Failures that can be detected without writing.
 OutputStatus check_existing(const fs::path& directory, const OutputRequest& request) {
   require_writable_directory(directory);
-  std::error_code error;
-  if (fs::exists(directory / kOwnershipMarkerFile, error)) return check_marker(directory, request);
+  // A marker that cannot be opened is not an invalid one, which may be overwritten.
+  if (has_readable_file(directory / kOwnershipMarkerFile)) return check_marker(directory, request);
   const auto foreign = foreign_entry(directory);
   // Another process may have written the first marker since.
-  if (foreign && fs::exists(directory / kOwnershipMarkerFile, error)) {
+  if (foreign && has_readable_file(directory / kOwnershipMarkerFile)) {
     return check_marker(directory, request);
   }
   if (!foreign) return {OutputOwnership::kNew, false, std::nullopt};
@@ -184,24 +185,25 @@ void finish_overwriting(const OutputWriter& output, const OwnershipMarker& marke
 }  // namespace
 
 void require_usable_output_dir(const fs::path& output_dir) {
-  std::error_code error;
-  if (fs::exists(output_dir, error)) return require_writable_directory(output_dir);
+  if (is_present(output_dir)) return require_writable_directory(output_dir);
   // acquire_output_dir() creates it in the nearest directory that exists.
   fs::path parent = output_dir;
-  while (!parent.empty() && !fs::exists(parent, error) && parent != parent.parent_path()) {
+  while (!parent.empty() && !is_present(parent) && parent != parent.parent_path()) {
     parent = parent.parent_path();
   }
   if (parent.empty()) parent = ".";
-  if (!fs::is_directory(parent, error)) refuse(parent, "is a file, expected a directory");
+  if (type_at(parent) != fs::file_type::directory) {
+    refuse(parent, "is a file, expected a directory");
+  }
   if (access(parent.c_str(), W_OK | X_OK) != 0) {
-    refuse(output_dir, fmt::format("cannot create the output directory in {}: {}", parent.string(),
-                                   std::strerror(errno)));
+    throw Failure(output_error_code(errno),
+                  fmt::format("{}: cannot create the output directory in {}: {}",
+                              output_dir.string(), parent.string(), std::strerror(errno)));
   }
 }
 
 OutputOwnership check_output_dir(const fs::path& output_dir, const OutputRequest& request) {
-  std::error_code error;
-  if (!fs::exists(output_dir, error)) return OutputOwnership::kNew;
+  if (!is_present(output_dir)) return OutputOwnership::kNew;
   return check_existing(output_dir, request).ownership;
 }
 

@@ -33,13 +33,14 @@ enum class OutputOwnership {
 };
 
 // Throws Failure with ExitCode::kOutput if `output_dir` is a file or a directory that cannot be
-// written, or is missing and cannot be created. Creates nothing.
+// written, or is missing and cannot be created, and with kOutputUnavailable for an error that may
+// pass. Creates nothing.
 void require_usable_output_dir(const std::filesystem::path& output_dir);
 
 // Returns what acquire_output_dir() would return, but writes nothing, so that a training can run
 // its other checks before it changes the directory. Throws Failure with ExitCode::kOutput if
 // `output_dir` is a file, is not writable, or (without `overwrite`) belongs to another job or has
-// other content.
+// other content, and with kOutputUnavailable for an error that may pass.
 OutputOwnership check_output_dir(const std::filesystem::path& output_dir,
                                  const OutputRequest& request);
 

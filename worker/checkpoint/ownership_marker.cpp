@@ -8,6 +8,7 @@
 
 #include "common/base/files.h"
 #include "worker/checkpoint/staging.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -91,8 +92,7 @@ bool create_marker(const fs::path& directory, const OwnershipMarker& marker) {
   }
   // A file system without links: of two processes that both find no marker, the later one wins, and
   // the earlier one notices at the latest before its first commit.
-  std::error_code error;
-  if (fs::exists(target, error)) return false;
+  if (is_present(target)) return false;
   return rename_into_place(staging, directory, marker);
 }
 

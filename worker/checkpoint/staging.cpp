@@ -11,6 +11,7 @@
 
 #include "common/base/files.h"
 #include "common/base/random.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -24,13 +25,15 @@ constexpr const char* kWriterFile = ".writer.json";  // in a staging directory
 bool is_hex_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
 // The writer of a staging directory or of a staging file, which is a marker. nullopt: it names
-// none, because its creation was cut short.
+// none, because its creation was cut short. An error that may pass is a Failure.
 std::optional<Writer> writer_of(const fs::path& staging) {
-  std::error_code error;
-  const fs::path file = fs::is_directory(staging, error) ? staging / kWriterFile : staging;
+  const fs::path file =
+      type_at(staging) == fs::file_type::directory ? staging / kWriterFile : staging;
   try {
-    return writer_from(JsonFields(file, ExitCode::kOutput));
-  } catch (const Failure&) {
+    return writer_from(JsonFields(file, ExitCode::kOutput, JsonFields::kMaxFileBytes,
+                                  ExitCode::kOutputUnavailable));
+  } catch (const Failure& failure) {
+    if (failure.code() == ExitCode::kOutputUnavailable) throw;
     return std::nullopt;
   }
 }
@@ -95,10 +98,16 @@ std::vector<std::string> remove_staging_of_ended_writers(const fs::path& parent,
     const std::optional<Writer> writer = writer_of(entry->path());
     if (writer && has_ended(*writer, owner)) ended.push_back(name);
   }
+  if (error) fail_storage(parent, "list the staging directories", error);
   if (ended.empty()) return ended;
   const StagingDirectory removed(parent, "removed", owner);
   std::erase_if(ended, [&](const std::string& name) {
-    return rename((parent / name).c_str(), (removed.path() / name).c_str()) != 0;
+    if (rename((parent / name).c_str(), (removed.path() / name).c_str()) == 0) return false;
+    const std::error_code failed(errno, std::generic_category());
+    if (output_error_code(failed.value()) == ExitCode::kOutputUnavailable) {
+      fail_storage(parent / name, "move to the staging directory", failed);
+    }
+    return true;
   });
   return ended;
 }

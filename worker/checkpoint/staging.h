@@ -36,7 +36,8 @@ class StagingDirectory {
 
 // Removes the staging directories and files in `parent` whose writers have ended: those of other
 // jobs, of earlier epochs, and of other writers of the same epoch. `owner` is the writer that the
-// ownership marker names. Keeps those that name no writer. Returns the removed names.
+// ownership marker names. Keeps those that name no writer. Returns the removed names. Failures
+// have output_error_code().
 std::vector<std::string> remove_staging_of_ended_writers(const std::filesystem::path& parent,
                                                          const Writer& owner);
 

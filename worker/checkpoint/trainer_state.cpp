@@ -53,7 +53,8 @@ std::string trainer_state_json(const TrainerState& state) {
 }
 
 TrainerState read_trainer_state(const std::filesystem::path& path) {
-  const JsonFields fields(path, ExitCode::kCheckpoint, kMaxTrainerStateBytes);
+  const JsonFields fields(path, ExitCode::kCheckpoint, kMaxTrainerStateBytes,
+                          ExitCode::kOutputUnavailable);
   TrainerState state;
   state.global_step = fields.integer("global_step", 0, kMaxJsonInteger);
   state.max_steps = fields.integer("max_steps", 0, kMaxJsonInteger);

@@ -19,7 +19,7 @@ struct Recorded {
 };
 
 // The instruction set of the checkpoint from which the training would resume; nullopt: there is
-// none, or it cannot be read, which restore() reports.
+// none, or its content is damaged, which restore() reports.
 std::optional<Recorded> find_recorded(const Job& job) {
   std::vector<fs::path> checkpoints = checkpoint::list_checkpoints(job.settings.output_dir);
   const auto own_checkpoints = checkpoints.size();
@@ -31,8 +31,8 @@ std::optional<Recorded> find_recorded(const Job& job) {
       const auto state = checkpoint::read_checkpoint_state(checkpoints[i]);
       if (i < own_checkpoints && state.job_uid != job.uid) continue;
       return Recorded{checkpoints[i], state.settings.value(kInstructionSetSetting, "(none)")};
-    } catch (const Failure&) {
-      continue;
+    } catch (const Failure& failure) {
+      if (failure.code() != ExitCode::kCheckpoint) throw;
     }
   }
   return std::nullopt;

@@ -143,10 +143,15 @@ std::string format_metric(const std::string& name, const nlohmann::ordered_json&
 // As Trainer.save_metrics writes it: sorted by name.
 std::string file_content(const nlohmann::json& metrics) { return metrics.dump(4) + "\n"; }
 
-// The metrics in a file of an earlier run; none if it has no metrics.
+// The metrics in a file of an earlier run; none if it has no metrics. An error that may pass is a
+// Failure.
 nlohmann::json earlier_metrics(const std::filesystem::path& file) {
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
-  const Result<std::string> text = read_file(file, kMaxBytes, ExitCode::kOutput);
+  const Result<std::string> text =
+      read_file(file, kMaxBytes, ExitCode::kOutput, ExitCode::kOutputUnavailable);
+  if (!text.ok() && text.error().code == ExitCode::kOutputUnavailable) {
+    throw Failure(text.error());
+  }
   nlohmann::json metrics =
       text.ok() ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json::object();
   return metrics.is_object() ? metrics : nlohmann::json::object();

@@ -152,7 +152,7 @@ class TrainingRun {
     // Before downloads and the data, which take long. All pods of a job mount the same volume; on
     // the other hosts of a launcher the directory need not exist.
     if (is_first_process && !settings_.output_dir.empty()) {
-      checkpoint::require_usable_output_dir(settings_.output_dir);
+      retry_output([&] { checkpoint::require_usable_output_dir(settings_.output_dir); });
     }
     const hub::HubOptions hub = hub_options(arguments, options, log);
     resolve_model_names(settings_, hub);
@@ -164,7 +164,8 @@ class TrainingRun {
                      .tables = resolve_data_set(settings_, hub),
                      .pool = &*pool_,
                      .features = &features});
-    const std::vector<runtime::Isa> isas = usable_isas(job_, options.isas);
+    std::vector<runtime::Isa> isas;
+    retry_output([&] { isas = usable_isas(job_, options.isas); });
     std::vector<std::string> names;
     names.reserve(isas.size());
     for (const runtime::Isa isa : isas) names.emplace_back(runtime::name(isa));
@@ -472,16 +473,21 @@ class TrainingRun {
   // `keeps_output`: of rank 0.
   Restored restore_and_acquire_output_dir(collectives::Mesh& mesh, RestoreFrom from,
                                           bool keeps_output) {
-    const checkpoint::OutputRequest request{
+    checkpoint::OutputRequest request{
         job_.uid,
         session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
-        settings_.overwrite_output_dir,
-        checkpoint::is_checkpoint_of(settings_.resume_from_checkpoint, settings_.output_dir)};
+        settings_.overwrite_output_dir};
     const std::string found = run_on_rank0(mesh, [&] {
-      const auto ownership = checkpoint::check_output_dir(settings_.output_dir, request);
+      auto ownership = checkpoint::OutputOwnership::kNew;
+      retry_output([&] {
+        request.keep_checkpoints =
+            checkpoint::is_checkpoint_of(settings_.resume_from_checkpoint, settings_.output_dir);
+        ownership = checkpoint::check_output_dir(settings_.output_dir, request);
+      });
       return std::string(ownership == checkpoint::OutputOwnership::kResumed ? kResume : "");
     });
     from.resume = found == kResume;
+    from.retry = [this](const std::function<void()>& read) { retry_output(read); };
     const Restored restored = trainer_->restore(mesh, from);
     const auto acquire = [request, directory = settings_.output_dir] {
       return checkpoint::acquire_output_dir(directory, request);

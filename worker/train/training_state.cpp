@@ -13,6 +13,7 @@
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/model_directory.h"
+#include "worker/checkpoint/storage.h"
 #include "worker/collectives/exchange.h"
 #include "worker/runtime/available_memory.h"
 #include "worker/train/collective_limits.h"
@@ -63,14 +64,13 @@ checkpoint::TrainerState trainer_state_from(const nlohmann::json& json) {
 // resume_from_checkpoint, which is set, must name a checkpoint. Its content is checked later.
 void check_is_checkpoint(const Settings& settings) {
   const std::filesystem::path path = settings.resume_from_checkpoint;
-  std::error_code ignored;
-  if (std::filesystem::exists(path / checkpoint::kChecksumsFile, ignored)) return;
+  if (checkpoint::is_present(path / checkpoint::kChecksumsFile)) return;
   throw Failure(
       ExitCode::kCheckpoint,
       fmt::format("--resume_from_checkpoint: {}: {}, expected a checkpoint of "
                   "tilewright-worker such as {}",
                   path.string(),
-                  std::filesystem::is_directory(path, ignored)
+                  checkpoint::is_present(path)
                       ? fmt::format("has no {}", checkpoint::kChecksumsFile)
                       : "no such directory",
                   (std::filesystem::path(settings.output_dir) / checkpoint::checkpoint_name(500))
@@ -185,9 +185,8 @@ bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
     try {
       state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
       found_step = state_.global_step;
-    } catch (const Failure&) {
-      std::error_code ignored;
-      if (std::filesystem::exists(*path, ignored)) throw;
+    } catch (const Failure& failure) {
+      if (failure.code() != ExitCode::kCheckpoint || checkpoint::is_present(*path)) throw;
       // Perhaps the job's previous process, which is being stopped, has replaced it.
       auto next = find_checkpoint(from);
       if (next == path) throw;
@@ -322,7 +321,14 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
   if (!has_memory) complete_ = false;
   bool loaded = false;
   if (is_rank0 && job_.settings.do_train) {
-    loaded = has_memory ? load_newer_checkpoint(from) : load_checkpoint(from);
+    const auto load = [&] {
+      loaded = has_memory ? load_newer_checkpoint(from) : load_checkpoint(from);
+    };
+    if (from.retry) {
+      from.retry(load);
+    } else {
+      load();
+    }
   }
   if (loaded) {
     complete_ = false;  // until the others have it too and the weights are packed

@@ -7,6 +7,7 @@
 #include "common/base/file_descriptor.h"
 #include "tests/support/faulty_fs.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
+#include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/model_directory.h"
 
@@ -163,6 +164,137 @@ TEST_F(StorageFaults, AnErrorOfReadingIsNotAnEmptyOutput) {
     storage_->clear();
     EXPECT_EQ(check_output_dir(output_, {"uid-1", {}, overwrite}), OutputOwnership::kResumed);
   }
+}
+
+// Neither as a new output nor as one of another job. A denied access does not pass.
+TEST_F(StorageFaults, AnErrorOfTheFileSystemIsNotAnAbsentOutput) {
+  write(own(output_, 1), 3);
+  const struct {
+    const char* operation;
+    const char* error;
+    const char* part;
+    ExitCode code;
+    const char* said;
+  } kFaults[] = {
+      {"getattr", "EIO", "/output", ExitCode::kOutputUnavailable, "Input/output error"},
+      {"getattr", "ESTALE", "/output", ExitCode::kOutputUnavailable, "Stale file handle"},
+      {"getattr", "EACCES", "/output", ExitCode::kOutput, "Permission denied"},
+      {"getattr", "EIO", kOwnershipMarkerFile, ExitCode::kOutputUnavailable, "Input/output error"},
+      {"getattr", "EACCES", kOwnershipMarkerFile, ExitCode::kOutput, "Permission denied"},
+      {"open", "EACCES", kOwnershipMarkerFile, ExitCode::kOutput, "Permission denied"}};
+  for (const auto& fault : kFaults) {
+    for (const bool overwrite : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << fault.operation << ' ' << fault.error << ' '
+                                        << fault.part << ' ' << overwrite);
+      const OutputRequest request{"uid-1", 2, overwrite};
+      storage_->fail(fault.operation, fault.error, fault.part);
+      const auto said = ::testing::AllOf(HasSubstr(fault.part), HasSubstr(fault.said));
+      expect_failure([&] { check_output_dir(output_, request); }, fault.code, said);
+      expect_failure([&] { acquire_output_dir(output_, request); }, fault.code, said);
+      if (std::string(fault.part) == "/output") {
+        expect_failure([&] { require_usable_output_dir(output_); }, fault.code, said);
+        expect_failure([&] { is_checkpoint_of(output_ / "checkpoint-3", output_); }, fault.code,
+                       said);
+      }
+      storage_->clear();
+      EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-3"));
+    }
+  }
+}
+
+TEST_F(StorageFaults, ADirectoryThatCannotBeListedMayPass) {
+  std::filesystem::create_directory(output_);
+  storage_->fail("readdir", "EIO");
+  expect_failure(
+      [&] {
+        check_output_dir(output_, {"uid-1", {}});
+      },
+      ExitCode::kOutputUnavailable,
+      HasSubstr("cannot list the output directory: Input/output error"));
+  storage_->clear();
+  EXPECT_EQ(check_output_dir(output_, {"uid-1", {}}), OutputOwnership::kNew);
+}
+
+// An older checkpoint would repeat steps without a word.
+TEST_F(StorageFaults, ACheckpointThatCannotBeReadIsNotPassedOver) {
+  const OutputWriter writer = own(output_, 1);
+  for (const std::int64_t step : {3, 4}) write(writer, step);
+  const struct {
+    const char* operation;
+    const char* error;
+    const char* part;
+    ExitCode code;
+  } kFaults[] = {
+      {"getattr", "EIO", "checkpoint-4/checksums.json", ExitCode::kOutputUnavailable},
+      {"getattr", "EIO", "checkpoint-4/trainer_state.json", ExitCode::kOutputUnavailable},
+      {"getattr", "EACCES", "checkpoint-4/trainer_state.json", ExitCode::kOutput},
+      {"open", "EIO", "checkpoint-4/checksums.json", ExitCode::kOutputUnavailable},
+      {"open", "EACCES", "checkpoint-4/checksums.json", ExitCode::kOutput},
+      {"open", "ESTALE", "checkpoint-4/trainer_state.json", ExitCode::kOutputUnavailable},
+      {"open", "EACCES", "checkpoint-4/trainer_state.json", ExitCode::kOutput},
+      {"read", "EIO", "checkpoint-4/checksums.json", ExitCode::kOutputUnavailable},
+      {"read", "EIO", "checkpoint-4/trainer_state.json", ExitCode::kOutputUnavailable}};
+  for (const auto& fault : kFaults) {
+    SCOPED_TRACE(::testing::Message()
+                 << fault.operation << ' ' << fault.error << ' ' << fault.part);
+    const std::filesystem::path newest = output_ / "checkpoint-4";
+    storage_->fail(fault.operation, fault.error, fault.part);
+    expect_failure([&] { latest_valid_checkpoint(output_); }, fault.code, HasSubstr(fault.part));
+    expect_failure([&] { read_checkpoint_state(newest); }, fault.code, HasSubstr(fault.part));
+    expect_failure([&] { verify_checkpoint(newest); }, fault.code, HasSubstr(fault.part));
+    storage_->clear();
+    EXPECT_EQ(latest_valid_checkpoint(output_).path, newest);
+  }
+}
+
+TEST_F(StorageFaults, ADamagedCheckpointIsPassedOver) {
+  const OutputWriter writer = own(output_, 1);
+  for (const std::int64_t step : {3, 4, 5, 6}) write(writer, step);
+  std::filesystem::remove(output_ / "checkpoint-6/trainer_state.json");
+  std::filesystem::remove(output_ / "checkpoint-5/trainer_state.json");
+  std::filesystem::create_directory(output_ / "checkpoint-5/trainer_state.json");
+  std::filesystem::resize_file(output_ / "checkpoint-4/trainer_state.json", 3);
+  const ValidCheckpoint valid = latest_valid_checkpoint(output_);
+  EXPECT_EQ(valid.path, output_ / "checkpoint-3");
+  EXPECT_THAT(valid.warnings,
+              ElementsAre(HasSubstr("is missing"), HasSubstr("is not a regular file"),
+                          HasSubstr("is 3 bytes long")));
+}
+
+// An earlier writer could still commit from a staging directory that was not removed.
+TEST_F(StorageFaults, AStagingDirectoryThatCannotBeReadKeepsANewOwnerFromStarting) {
+  const OutputWriter writer = own(output_, 1);
+  const AtomicDirectory pending(writer, "checkpoint-4");
+  const OutputRequest request{"uid-1", 2};
+  const struct {
+    const char* operation;
+    const char* part;
+  } kFaults[] = {{"readdir", "/output"},
+                 {"open", ".writer.json"},
+                 {"getattr", ".checkpoint-4.tmp-"},
+                 {"rename", ".checkpoint-4.tmp-"}};
+  for (const auto& fault : kFaults) {
+    SCOPED_TRACE(::testing::Message() << fault.operation << ' ' << fault.part);
+    storage_->fail(fault.operation, "EIO", fault.part);
+    expect_failure([&] { acquire_output_dir(output_, request); }, ExitCode::kOutputUnavailable,
+                   HasSubstr("Input/output error"));
+    storage_->clear();
+  }
+  acquire_output_dir(output_, request);
+  EXPECT_THAT(content_of(output_), ElementsAre());
+}
+
+TEST_F(StorageFaults, ATokenizerThatCannotBeReadIsNotLeftOutOfTheModel) {
+  const OutputWriter writer = own(output_, 1);
+  write_file(output_.parent_path() / "vocab.txt", "[PAD]\n");
+  for (const char* operation : {"getattr", "open"}) {
+    storage_->fail(operation, "EIO", "vocab.txt");
+    expect_failure([&] { write_model(writer); }, ExitCode::kOutputUnavailable,
+                   HasSubstr("vocab.txt"));
+    storage_->clear();
+  }
+  write_model(writer);
+  EXPECT_THAT(content_of(output_), ::testing::Contains("vocab.txt"));
 }
 
 TEST_F(StorageFaults, AnErrorAfterTheMarkerMayPass) {
