@@ -386,7 +386,7 @@ Status Client::Impl::send_due(net::Socket& socket, bool first) {
     }
     join_to_send_ = finish_to_send_ = false;
     leaves = leave_to_send_.has_value();
-    if (leaves) messages.emplace_back(Leave{who(), epoch(), *leave_to_send_});
+    if (leaves) messages.emplace_back(Leave{who(), *leave_to_send_});
     if (first || clock_.now() >= next_heartbeat_) {
       next_heartbeat_ = clock_.now() + options_.heartbeat_interval;
       if (!first) messages.emplace_back(Heartbeat{who(), epoch(), progress_});

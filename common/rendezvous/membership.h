@@ -35,6 +35,7 @@
 //  - when an epoch forms, min <= world <= max with the owner's latest bounds;
 //  - a message whose epoch is not the member's epoch changes nothing;
 //  - a member cannot raise the numbers by more than kMaxUnstoredEpochs in a coordinator's life;
+//  - a connected member that leaves is removed at once and is in no epoch, whichever is current;
 //  - a disconnected member that reconnects in time changes nothing but its own entry;
 //  - only members of the current epoch are disconnected;
 //  - a deadline that was not due before the coordinator stalled is not due after it;
@@ -66,7 +67,7 @@ struct Join {
   Epoch after_epoch = 0;  // the epoch that the member gives up; 0: none
   std::optional<Assignment> held_assignment;
 };
-// Heartbeat, Finished and Leave contain the member's current epoch; 0: none.
+// Heartbeat and Finished contain the member's current epoch; 0: none.
 struct Heartbeat {
   MemberId who;
   Epoch epoch = 0;
@@ -76,9 +77,10 @@ struct Finished {
   MemberId who;
   Epoch epoch = 0;
 };
+// On the member's current connection. It has no epoch: the member leaves the job, whether or not it
+// has seen that its epoch has ended or that the next one has formed.
 struct Leave {
   MemberId who;
-  Epoch epoch = 0;
   std::string reason;
 };
 struct ConnectionClosed {

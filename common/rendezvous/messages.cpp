@@ -190,8 +190,8 @@ json body(const Heartbeat& beat) {
 }
 json body(const Finished& finished) { return {{"type", "finished"}, {"epoch", finished.epoch}}; }
 json body(const Leave& leave) {
-  return {
-      {"type", "leave"}, {"epoch", leave.epoch}, {"reason", cut(leave.reason, kMaxReasonBytes)}};
+  // Coordinators of earlier versions expect an epoch.
+  return {{"type", "leave"}, {"epoch", 0}, {"reason", cut(leave.reason, kMaxReasonBytes)}};
 }
 json body(const IndexRequest& request) {
   return {{"type", "index_request"}, {"agent", request.agent_id}};
@@ -319,7 +319,7 @@ Result<ClientMessage> decode_client_message(std::string_view text) {
     return checked<ClientMessage>(fields, message);
   }
   if (type == "leave") {
-    Leave message{{}, epoch(fields, "epoch", 0), fields.string("reason", kMaxReasonBytes)};
+    Leave message{{}, fields.string("reason", kMaxReasonBytes)};
     return checked<ClientMessage>(fields, std::move(message));
   }
   if (type == "agent_failed") {

@@ -208,8 +208,13 @@ void Step::operator()(const Finished& finished) {
 
 void Step::operator()(const Leave& leave) {
   Member* member = find_member(leave.who);
-  if (member == nullptr || refuse_stale(*member, leave.epoch)) return;
+  // The message of a disconnected member would be from an earlier connection.
+  if (member == nullptr || member->disconnected) return;
   remove_lost(*member, LossKind::kLeft, leave.reason);
+  // While rebuilding: it leaves before it has received the epoch that the others report.
+  if (const EpochMember* epoch_member = find_epoch_member(leave.who);
+      epoch_member != nullptr && !epoch_member->present)
+    end_current_epoch(fmt::format("{} left: {}", to_string(leave.who.process), leave.reason));
   apply_due_transitions();
 }
 

@@ -120,6 +120,53 @@ TEST(Coordinator, LeaveReportsItsReason) {
   EXPECT_EQ(job.server->snapshot(kUid)->losses[0].lost.kind, LossKind::kLeft);
 }
 
+// A member that leaves before it has read its assignment. Its epoch ends without the end of its
+// connection, which stays open, and without reconnect_timeout, because the clock stands still.
+TEST(Coordinator, AMemberMayLeaveWhileItsAssignmentIsInFlight) {
+  ManualClock clock;
+  const auto server = serve(settings(1, 2, 2), clock);
+  RawMember leaving(*server);
+  leaving.send(encode(Join{{{1, 0}, 5}, "127.0.0.1:40001", {"avx2"}, -1, 0, {}}));
+  const auto zero = client(options(*server, 0));
+  ASSERT_EQ(zero->join(-1, in(seconds(20))).or_throw().world, 2);
+  leaving.send(R"({"type": "leave", "epoch": 0, "reason": "stopped by SIGTERM"})");
+  ASSERT_TRUE(wait_for_epoch_end(*zero, seconds(5)));
+  EXPECT_THAT(zero->reason(), HasSubstr("worker 1 was lost (left): stopped by SIGTERM"));
+  EXPECT_EQ(zero->join(-1, in(seconds(20))).or_throw().world, 1);
+}
+
+// The late message of an earlier connection says nothing about the one that has replaced it.
+TEST(Coordinator, OnlyTheCurrentConnectionOfAMemberCanLeave) {
+  ManualClock clock;
+  const auto server = serve(settings(1, 3, 3), clock);
+  const std::string join = encode(Join{{{1, 0}, 5}, "127.0.0.1:40001", {"avx2"}, -1, 0, {}});
+  const std::string newer_join = encode(Join{{{2, 0}, 6}, "127.0.0.1:40002", {"avx2"}, -1, 0, {}});
+  const std::string leave = R"({"type": "leave", "epoch": 0, "reason": "late"})";
+  const auto joined = [](int count) {
+    return [count](const Snapshot& now) { return static_cast<int>(now.members.size()) == count; };
+  };
+  RawMember before(*server);
+  before.send(join);
+  ASSERT_TRUE(eventually(*server, joined(1)));
+  RawMember older(*server);
+  older.send(encode(Join{{{2, 0}, 5}, "127.0.0.1:40002", {"avx2"}, -1, 0, {}}));
+  ASSERT_TRUE(eventually(*server, joined(2)));
+  RawMember reconnected(*server);
+  reconnected.send(join);
+  RawMember newer(*server);
+  newer.send(newer_join);
+  EXPECT_THAT(older.receive(), HasSubstr("a newer process has replaced worker 2"));
+  before.send(leave);
+  older.send(leave);
+  const auto zero = client(options(*server, 0));
+  const Assignment assigned = zero->join(-1, in(seconds(20))).or_throw();
+  ASSERT_EQ(assigned.world, 3);
+  EXPECT_EQ(assigned.peers[1].who, (MemberId{{1, 0}, 5}));
+  EXPECT_EQ(assigned.peers[2].who, (MemberId{{2, 0}, 6}));
+  EXPECT_FALSE(wait_for_epoch_end(*zero, milliseconds(200)));
+  EXPECT_EQ(server->snapshot(kUid)->loss_count, 1u) << "the replaced process";
+}
+
 TEST(Coordinator, CallsTheEpochEndHandlerOnce) {
   Running job(settings(1, 2, 2), 2);
   std::promise<std::string> reported;

@@ -118,7 +118,7 @@ class History {
         if (pick(20) == 0) return send(Finished{who, any_epoch()});
         return send(Tick{});
       case 4:
-        return send(Leave{who, any_epoch(), "left"});
+        return send(Leave{who, "left"});
       case 5:
         return expect();
       case 6:
@@ -225,7 +225,9 @@ class History {
       return send(join);
     }
     if (!process.holds) return send(pick(2) == 0 ? Event{Heartbeat{who, 0, {}}} : Event{Tick{}});
-    switch (pick(13)) {
+    switch (pick(14)) {
+      case 13:
+        return send(Leave{who, "stopped"});
       case 0: {
         Join join = join_of(who);
         join.after_epoch = process.gave_up = process.holds->epoch;
@@ -287,8 +289,27 @@ class History {
       highest_ = std::max({highest_, join->after_epoch, held});
       if (held != 0) processes_[join->who].holds = join->held_assignment;
     }
+    if (const auto* leave = std::get_if<Leave>(&event); leave != nullptr && !stale)
+      check_left(leave->who, before, actions);
     check_actions(before, actions);
     check_state(before);
+  }
+
+  // Whatever epoch is current, and whether or not the member has seen its assignment.
+  void check_left(const MemberId& who, const State& before, const Actions& actions) {
+    const Member& member = before.members.at(who.process);
+    processes_[who] = {};
+    ASSERT_EQ(find(who), nullptr) << "a member that has left is still a member";
+    const auto epoch_member = std::ranges::find_if(
+        state_.epoch_members, [&](const EpochMember& one) { return one.peer.who == who; });
+    ASSERT_TRUE(epoch_member == state_.epoch_members.end() || epoch_member->finished ||
+                epoch_member->rejoined)
+        << "the epoch of a member that has left continues";
+    const auto losses = std::ranges::count_if(actions, [&](const Action& action) {
+      const auto* lost = std::get_if<MemberLost>(&action);
+      return lost != nullptr && lost->who == who && lost->kind == LossKind::kLeft;
+    });
+    ASSERT_EQ(losses, member.state == MemberState::kFinished ? 0 : 1);
   }
 
   const Member* find(const MemberId& who) const {
@@ -304,11 +325,11 @@ class History {
     };
     if (const auto* e = std::get_if<Heartbeat>(&event)) return is_disconnected(e->who);
     if (const auto* e = std::get_if<Finished>(&event)) return is_disconnected(e->who);
-    if (const auto* e = std::get_if<Leave>(&event)) return is_disconnected(e->who);
     return false;
   }
 
-  // An independent implementation of the rule: the message's epoch is not the member's.
+  // An independent implementation of the rules: the message's epoch is not the member's; a Leave is
+  // not from the connection of a member.
   bool is_stale(const Event& event) const {
     const auto differs = [&](const MemberId& who, Epoch epoch) {
       Epoch own = 0;
@@ -319,7 +340,10 @@ class History {
     };
     if (const auto* e = std::get_if<Heartbeat>(&event)) return differs(e->who, e->epoch);
     if (const auto* e = std::get_if<Finished>(&event)) return differs(e->who, e->epoch);
-    if (const auto* e = std::get_if<Leave>(&event)) return differs(e->who, e->epoch);
+    if (const auto* e = std::get_if<Leave>(&event)) {
+      const Member* member = find(e->who);
+      return member == nullptr || member->disconnected;
+    }
     if (const auto* e = std::get_if<Join>(&event)) {
       const Member* member = find(e->who);
       return !e->held_assignment && member != nullptr && !member->disconnected &&

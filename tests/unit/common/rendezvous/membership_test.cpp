@@ -200,7 +200,7 @@ TEST(Membership, AllDisconnectedMembersAreLostWhenTheEpochEnds) {
   for (int i = 0; i < 3; ++i) job.join(member(i));
   job.handle(ConnectionClosed{member(1), "reset"});
   job.handle(ConnectionClosed{member(2), "reset"});
-  job.handle(Leave{member(0), 1, "stopped"});
+  job.handle(Leave{member(0), "stopped"});
   EXPECT_EQ(job.all<MemberLost>().size(), 3u);
   EXPECT_TRUE(job.all<EndEpoch>().empty());
   EXPECT_TRUE(job.state.members.empty());
@@ -629,9 +629,62 @@ TEST(Membership, StaleMessagesChangeNothing) {
   job.handle(Heartbeat{member(0), 1, progress});
   EXPECT_EQ(job.ended(member(0))->epoch, 1u);
   job.handle(Finished{member(0), 1});
-  job.handle(Leave{member(0), 1, "old"});
   job.join(member(0), 1);
   EXPECT_EQ(job.assigned(member(0))->epoch, 2u) << "it has not seen its assignment yet";
+  EXPECT_EQ(job.state, before);
+}
+
+// The member has not seen its assignment yet, or not the end of its epoch.
+TEST(Membership, AMemberMayLeaveInAnyEpoch) {
+  Job joining(1, 2, 2);
+  joining.join(member(0));
+  joining.join(member(1));
+  ASSERT_TRUE(joining.assigned(member(1)));
+  joining.handle(Leave{member(1), "stopped"});
+  ASSERT_EQ(joining.all<MemberLost>().size(), 1u);
+  EXPECT_EQ(joining.all<MemberLost>()[0].kind, LossKind::kLeft);
+  EXPECT_EQ(joining.all<MemberLost>()[0].epoch, 1u);
+  EXPECT_EQ(joining.ended(member(0))->epoch, 1u);
+  joining.join(member(0), 1);
+  EXPECT_EQ(joining.assigned(member(0))->world, 1);
+
+  Job ended(1, 3, 3);
+  for (int i = 0; i < 3; ++i) ended.join(member(i));
+  ended.lose(member(2));
+  ended.handle(Leave{member(1), "stopped"});
+  EXPECT_FALSE(ended.state.members.contains(member(1).process));
+  ended.join(member(0), 1);
+  EXPECT_EQ(ended.assigned(member(0))->world, 1) << "no wait for the one that has left";
+}
+
+// The earlier coordinator stopped before its assignment reached the member, which joins again.
+TEST(Membership, AMemberMayLeaveAnEpochThatIsBeingRebuilt) {
+  Job job = running_pair();
+  const Assignment held = *job.assigned(member(0));
+  job.restart(1);
+  job.join(member(1));
+  job.reconnect(member(0), held);
+  ASSERT_EQ(job.state.phase, Phase::kRebuilding);
+  job.handle(Leave{member(1), "stopped"});
+  ASSERT_TRUE(job.ended(member(0)));
+  EXPECT_EQ(job.ended(member(0))->reason, "worker 1 left: stopped");
+  job.join(member(0), 1);
+  EXPECT_EQ(job.assigned(member(0))->world, 1);
+}
+
+TEST(Membership, ALeaveOfAnEarlierInstanceOrConnectionChangesNothing) {
+  Job job(1, 2, 2);
+  job.join(member(0));
+  job.join(member(1, 1));
+  job.join(member(1, 2));
+  job.join(member(0), 1);
+  ASSERT_EQ(job.state.epoch(), 2u);
+  State before = job.state;
+  EXPECT_TRUE(job.handle(Leave{member(1, 1), "late"}).empty());
+  EXPECT_EQ(job.state, before);
+  job.handle(ConnectionClosed{member(1, 2), "reset"});
+  before = job.state;
+  EXPECT_TRUE(job.handle(Leave{member(1, 2), "late"}).empty());
   EXPECT_EQ(job.state, before);
 }
 
