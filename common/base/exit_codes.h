@@ -31,6 +31,7 @@ enum class ExitCode : int {
   kPeerLost = 144,
   kOutputUnavailable = 200,  // not 128 + a signal number
   kHubUnavailable = 201,
+  kReplaced = 202,
 };
 
 // The meaning of an exit code; empty for other numbers. The table in docs/reference.md is generated
@@ -83,6 +84,9 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kHubUnavailable:
       return "A transient error of a download: the hub does not answer, is overloaded or limits "
              "requests, or the connection breaks.";
+    case ExitCode::kReplaced:
+      return "A newer process with the same worker index and local rank has replaced this one. The "
+             "job continues with the newer process.";
   }
   return "";
 }

@@ -94,6 +94,7 @@ class Client::Impl {
   std::optional<std::string> leave_to_send_;
   bool reform_requested_ = false;
   bool job_finished_ = false;
+  ExitCode refusal_ = ExitCode::kUnsupported;  // in kRefused
   std::string reason_;
   std::string last_error_ = "no attempt has been made";  // of the last attempt to connect
   bool connected_ = false;
@@ -181,7 +182,7 @@ Result<Assignment> Client::Impl::join(std::int64_t last_checkpoint_step, const n
       assignment_returned_ = true;
       return *assignment_;
     case Stage::kRefused:
-      return Error{job_finished_ ? ExitCode::kOk : ExitCode::kUnsupported, reason_};
+      return Error{refusal_, reason_};
     case Stage::kFinished:
       return Error{ExitCode::kOk, "this process has already finished its part of the job"};
     default:
@@ -453,6 +454,7 @@ void Client::Impl::handle(const ServerMessage& message) {
   } else if (const auto* end = std::get_if<EndEpoch>(&message)) {
     if (end->job_finished) {
       job_finished_ = true;
+      refusal_ = ExitCode::kOk;
       stage_ = stage_ == Stage::kFinishing ? Stage::kFinished : Stage::kRefused;
       end_epoch(end->reason);
     } else if (end->epoch == epoch() && end->epoch != 0) {
@@ -465,6 +467,8 @@ void Client::Impl::handle(const ServerMessage& message) {
     reason_ = ask->reason;
   } else if (const auto* refuse = std::get_if<Refuse>(&message)) {
     job_finished_ = refuse->job_finished;
+    refusal_ = refuse->replaced ? ExitCode::kReplaced : ExitCode::kUnsupported;
+    if (job_finished_) refusal_ = ExitCode::kOk;
     stage_ = Stage::kRefused;
     end_epoch(refuse->message);
   } else if (const auto* reply = std::get_if<HeartbeatReply>(&message)) {

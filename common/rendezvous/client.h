@@ -56,6 +56,7 @@ class Client {
   // kInterrupted the member stays joined: the next call continues to wait. Errors:
   //  kPeerLost     no epoch formed by the deadline; the message says what was missing
   //  kUnsupported  the coordinator refused this process permanently; the message is its reason
+  //  kReplaced     a newer instance of this process has joined
   //  kOk           the job has already finished: there is nothing to do
   //  kInterrupted  the wait was cancelled
   Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);

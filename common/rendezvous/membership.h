@@ -137,6 +137,7 @@ struct Refuse {
   MemberId to;
   std::string message;
   bool job_finished = false;
+  bool replaced = false;  // by a newer instance of its process
 };
 // Confirms the member's Finished.
 struct Acknowledge {

@@ -215,7 +215,8 @@ json body(const RequestReform& ask) {
 json body(const Refuse& refuse) {
   return {{"type", "refused"},
           {"sentence", cut(refuse.message, kMaxReasonBytes)},
-          {"job_finished", refuse.job_finished}};
+          {"job_finished", refuse.job_finished},
+          {"replaced", refuse.replaced}};
 }
 json body(const Unavailable& unavailable) {
   return {{"type", "unavailable"}, {"reason", cut(unavailable.reason, kMaxReasonBytes)}};
@@ -357,7 +358,11 @@ Result<ServerMessage> decode_server_message(std::string_view text) {
     return checked<ServerMessage>(fields, std::move(message));
   }
   if (type == "refused") {
-    Refuse message{{}, fields.string("sentence", kMaxReasonBytes), fields.boolean("job_finished")};
+    // Coordinators of earlier versions do not send `replaced`.
+    Refuse message{{},
+                   fields.string("sentence", kMaxReasonBytes),
+                   fields.boolean("job_finished"),
+                   fields.has("replaced") && fields.boolean("replaced")};
     return checked<ServerMessage>(fields, std::move(message));
   }
   if (type == "unavailable") {

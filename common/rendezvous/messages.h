@@ -12,7 +12,7 @@
 //   server -> client   acknowledged
 //
 // The first join identifies the sender for the whole connection. The hello, the proof and `refused`
-// are the same in all versions, so that a process of another version gets a reason.
+// can be read by all versions, so that a process of another version gets a reason.
 #pragma once
 
 #include <string>

@@ -323,7 +323,9 @@ void Step::refuse_after_end(const MemberId& who) {
 }
 
 void Step::refuse_replaced(const MemberId& who) {
-  refuse(who, fmt::format("a newer process has replaced {}", to_string(who.process)));
+  emit(Refuse{.to = who,
+              .message = fmt::format("a newer process has replaced {}", to_string(who.process)),
+              .replaced = true});
 }
 
 void Step::set_state(Member& member, MemberState state) {

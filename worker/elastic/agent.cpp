@@ -21,8 +21,11 @@ namespace {
 
 // How long a membership epoch waits for a restarted process, in addition to the restart delay.
 constexpr Duration kRestartTimeout = std::chrono::seconds(60);
-// How long the host that serves the rendezvous keeps serving it for the processes of other hosts.
+// How long the host that serves the rendezvous keeps serving it for the processes of other hosts
+// after its own have finished.
 constexpr Duration kOtherHostsTimeout = std::chrono::seconds(60);
+// And after newer processes have replaced its own: the rest of the job.
+constexpr Duration kReplacedTimeout = std::chrono::days(3650);
 
 // One local rank: its process, its output and its next restart.
 struct LocalWorker {
@@ -68,8 +71,10 @@ class Agent {
         kill_at_.reset();
       }
     }
-    if (exit_code_ == 0)
-      rendezvous_.wait_for_other_hosts(kOtherHostsTimeout, signals_.cancel_token());
+    if (exit_code_ == 0 || replaced_) {
+      rendezvous_.wait_for_other_hosts(replaced_ ? kReplacedTimeout : kOtherHostsTimeout,
+                                       signals_.cancel_token());
+    }
     return exit_code_;
   }
 
@@ -223,12 +228,27 @@ class Agent {
 
   void handle_exit(LocalWorker& worker, std::size_t i, int code) {
     if (code == 0 || stopping_) return;
+    if (code == static_cast<int>(ExitCode::kReplaced)) return end_replaced(i);
     rendezvous_.process_exited(static_cast<int>(i));
     handle_failure(worker, code,
                    fmt::format("process {} of worker {} exited with code {}{}", i, index(), code,
                                code > kSignalExitCodeBase && code <= kSignalExitCodeBase + 64
                                    ? fmt::format(" (signal {})", code - kSignalExitCodeBase)
                                    : ""));
+  }
+
+  // Another agent has started the same process of the job, which continues with that one: this is no
+  // failure, and a restart would replace the newer process in turn.
+  void end_replaced(std::size_t i) {
+    log_->error(
+        "agent: a newer process has replaced process {} of worker {}; {} and the job "
+        "continues with the newer process{}",
+        i, index(),
+        rendezvous_.serves() ? "this agent serves the rendezvous until the job has ended"
+                             : "this agent ends",
+        options_.node_rank ? " (expected another --node-rank on each host)" : "");
+    replaced_ = true;
+    stop_all(SIGTERM, static_cast<int>(ExitCode::kReplaced));
   }
 
   // Restarts the process after a delay, or stops all processes.
@@ -273,6 +293,7 @@ class Agent {
   std::uint16_t transport_port_ = 0;     // of local rank 0; 0: any free port
   int restarts_ = 0;
   bool stopping_ = false;
+  bool replaced_ = false;  // a newer process has replaced one of this agent
   int exit_code_ = 0;
   std::optional<MonotonicTime> kill_at_;
 };

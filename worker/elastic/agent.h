@@ -12,8 +12,9 @@
 namespace tilewright::elastic {
 
 // Runs until all processes have exited. Returns 0 if all succeeded; otherwise the exit code of the
-// first failure that was permanent (1 to 127) or exceeded max_restarts; 143 or 130 after a signal.
-// Throws Failure if it cannot start.
+// first failure that was permanent (1 to 127) or exceeded max_restarts; kReplaced if a process of
+// another agent has replaced one of its own; 143 or 130 after a signal. Throws Failure if it cannot
+// start.
 int run_agent(const AgentOptions& options, const StopSignals& signals,
               const std::shared_ptr<Logger>& log);
 

@@ -226,6 +226,13 @@ class HostGroup {
                                         last_line(agent.early_error)));
       return;  // judge_start() decides when all hosts have answered
     }
+    if (code == static_cast<int>(ExitCode::kReplaced)) {
+      log_->warn(
+          "agent: newer processes have replaced those of host {}, and the job continues with "
+          "them",
+          agent.host.name);
+      return;
+    }
     rendezvous_.host_exited(index);
     const bool lost = code == kSshFailed;
     const std::string what =

@@ -24,6 +24,7 @@ class HostRendezvous {
   const std::map<std::string, std::string>& environment() const { return environment_; }
   const std::string& job_uid() const { return uid_; }
   int worker_index() const { return worker_index_; }  // of this host's processes
+  bool serves() const { return server_ != nullptr; }
   const net::Address& address() const { return endpoint_; }
   const std::filesystem::path& key_file() const { return key_file_; }
   // The processes of another host have exited without finishing.

@@ -95,7 +95,7 @@ class Session {
 
   // Leaves the current membership epoch and joins the next one, whose instruction set a single process chooses
   // itself. nullopt: the job is finished. Throws Failure: kPeerLost (no epoch in time),
-  // kUnsupported (refused), the signal's code.
+  // kUnsupported (refused), kReplaced (by a newer instance), the signal's code.
   std::optional<rendezvous::Assignment> join(std::int64_t last_checkpoint_step);
   bool has_joined() const { return has_joined_; }  // a membership epoch, perhaps one that has ended
   // Sent with the next heartbeat; does not block.

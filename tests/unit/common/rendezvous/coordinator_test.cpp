@@ -371,7 +371,7 @@ TEST(Coordinator, ARestartedProcessReplacesTheOldOneWhichIsFenced) {
   auto joined = join_later(*successor);
   ASSERT_TRUE(wait_for_epoch_end(*job.members[1], seconds(5)));
   const auto old = job.members[1]->join(-1, in(seconds(5)));
-  EXPECT_EQ(old.error().code, ExitCode::kUnsupported);
+  EXPECT_EQ(old.error().code, ExitCode::kReplaced);
   EXPECT_THAT(old.error().message, HasSubstr("newer process"));
   ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
   EXPECT_EQ(job.members[0]->join(-1, in(seconds(5))).or_throw().world, 2);

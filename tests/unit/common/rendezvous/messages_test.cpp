@@ -58,6 +58,14 @@ TEST(Messages, ServerMessagesRoundTrip) {
   EXPECT_TRUE(end.job_finished);
   EXPECT_EQ(server_round_trip(RequestReform{{}, 4, "why"}).epoch, 4u);
   EXPECT_EQ(server_round_trip(Refuse{{}, "no", true}).message, "no");
+  EXPECT_FALSE(server_round_trip(Refuse{{}, "no"}).replaced);
+  EXPECT_TRUE(server_round_trip(Refuse{{}, "no", false, true}).replaced);
+  EXPECT_FALSE(
+      std::get<Refuse>(
+          decode_server_message(R"({"type": "refused", "sentence": "no", "job_finished": false})")
+              .value())
+          .replaced)
+      << "of an earlier version";
   EXPECT_TRUE(server_round_trip(HeartbeatReply{true}).running);
   EXPECT_FALSE(
       std::get<HeartbeatReply>(decode_server_message(R"({"type": "pulse"})").value()).running)

@@ -7,12 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <spdlog/sinks/basic_file_sink.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <thread>
 
 #include "common/base/file_descriptor.h"
 #include "common/base/strings.h"
@@ -75,9 +77,8 @@ class AgentRun {
 };
 
 // The worker program of the tests below: it joins, kills itself in its first run if its local rank
-// is KILLED_LOCAL_RANK, and finishes.
-TEST(AgentWorker, RunsUnderAnAgent) {
-  if (environment_variable(env::kRendezvous).empty()) return;  // an ordinary run of this program
+// is KILLED_LOCAL_RANK, waits for the file FINISH_FILE if that is set, and finishes.
+void run_worker() {
   const StopSignals signals;
   Session session(settings_from_environment(environment_variable), &signals, make_silent_logger());
   session.set_isas({"avx2"});
@@ -95,7 +96,23 @@ TEST(AgentWorker, RunsUnderAnAgent) {
           net::Ready::kYes);
       continue;
     }
-    if (session.finish()) return;
+    const std::string finish_file = environment_variable("FINISH_FILE");
+    while (!finish_file.empty() && !std::filesystem::exists(finish_file) &&
+           session.sleep(milliseconds(5))) {
+    }
+    if (const auto code = session.stopped()) throw Failure(*code, "stopped by a signal");
+    if (!session.epoch_ended() && session.finish()) return;
+  }
+}
+
+TEST(AgentWorker, RunsUnderAnAgent) {
+  if (environment_variable(env::kRendezvous).empty()) return;  // an ordinary run of this program
+  try {
+    run_worker();
+  } catch (const Failure& failure) {
+    fmt::print("{}\n", failure.what());
+    std::fflush(stdout);
+    std::_Exit(static_cast<int>(failure.code()));
   }
 }
 
@@ -286,6 +303,84 @@ TEST(Agent, TellsTheOtherHostsOfAPermanentFailure) {
   EXPECT_EQ(run_agent(second, run.signals, make_silent_logger()), 13);
   EXPECT_NE(first.get(), 0);
   EXPECT_THAT(run.output(), HasSubstr("process 0 of worker 1 exited with code 13"));
+}
+
+// Hosts of one job, with agents in this process whose output goes to a file each. Their processes
+// train until finish().
+class Hosts {
+ public:
+  explicit Hosts(int count) : run(AgentRun::worker()) {
+    setenv("FINISH_FILE", run.path("finish").c_str(), 1);
+    run.options.min_nodes = run.options.max_nodes = count;
+    run.options.rdzv_endpoint = net::Address{
+        "127.0.0.1", net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port};
+    run.options.rdzv_id = "none";
+    run.write_key();
+  }
+  ~Hosts() { unsetenv("FINISH_FILE"); }
+  void finish() const { std::ofstream(run.path("finish")) << "finish"; }
+  std::future<int> start(const std::string& name, int node_rank, Serving serving) {
+    for (const std::string& path : {std::string(run.path(name)), log_of(name)})
+      std::ofstream(path).flush();
+    return std::async(std::launch::async, [this, name, node_rank, serving] {
+      AgentOptions options = run.options;
+      options.node_rank = node_rank;
+      options.serving = serving;
+      const FileDescriptor file(
+          open(run.path(name).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+      options.output_fd = options.error_fd = file.get();
+      complete_options(options, no_environment());
+      Logger log("agent", std::make_shared<spdlog::sinks::basic_file_sink_mt>(log_of(name)));
+      log.flush_on(spdlog::level::info);
+      return run_agent(options, run.signals, std::make_shared<Logger>(log));
+    });
+  }
+  std::string log_of(const std::string& name) const { return run.path(name + ".log"); }
+  std::string output(const std::string& name) const {
+    return testing::read_text(run.path(name)) + testing::read_text(log_of(name));
+  }
+  ::testing::AssertionResult prints(const std::string& name, const std::string& text) const {
+    const MonotonicTime deadline = monotonic_now() + seconds(20);
+    while (output(name).find(text) == std::string::npos) {
+      if (monotonic_now() > deadline)
+        return ::testing::AssertionFailure() << name << " has not printed " << text << ":\n"
+                                             << output(name);
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return ::testing::AssertionSuccess();
+  }
+
+  AgentRun run;
+};
+
+TEST(Agent, EndsAloneWhenAnotherAgentHasReplacedItsProcess) {
+  Hosts hosts(2);
+  auto first = hosts.start("first", 0, Serving::kByRank);
+  auto second = hosts.start("second", 1, Serving::kByRank);
+  EXPECT_TRUE(hosts.prints("second", "epoch 1 rank 1 of 2"));
+  auto newer = hosts.start("newer", 1, Serving::kByRank);
+  EXPECT_TRUE(hosts.prints("newer", "epoch 2 rank 1 of 2"));
+  EXPECT_EQ(second.get(), static_cast<int>(ExitCode::kReplaced));
+  EXPECT_THAT(hosts.output("second"),
+              HasSubstr("a newer process has replaced process 0 of worker 1; this agent ends and "
+                        "the job continues with the newer process"));
+  hosts.finish();
+  EXPECT_EQ(first.get(), 0) << hosts.output("first");
+  EXPECT_EQ(newer.get(), 0) << hosts.output("newer");
+}
+
+TEST(Agent, ServesTheRendezvousUntilTheEndOfAJobThatReplacedItsProcess) {
+  Hosts hosts(2);
+  auto serving = hosts.start("serving", 0, Serving::kByRank);
+  auto second = hosts.start("second", 1, Serving::kByRank);
+  EXPECT_TRUE(hosts.prints("second", "epoch 1 rank 1 of 2"));
+  auto newer = hosts.start("newer", 0, Serving::kNever);
+  EXPECT_TRUE(hosts.prints("newer", "epoch 2 rank 0 of 2"));
+  EXPECT_TRUE(hosts.prints("serving", "this agent serves the rendezvous until the job has ended"));
+  hosts.finish();
+  EXPECT_EQ(newer.get(), 0) << hosts.output("newer");
+  EXPECT_EQ(second.get(), 0) << hosts.output("second");
+  EXPECT_EQ(serving.get(), static_cast<int>(ExitCode::kReplaced));
 }
 
 TEST(Agent, SaysWhichRendezvousItCannotReach) {
