@@ -53,6 +53,7 @@ class Connection {
   bool peer_closed() const { return socket_.peer_closed(); }
 
   std::optional<MemberId> who;   // after its first join
+  bool waits_for_index = false;  // of an agent, whose request is not answered yet
   MonotonicTime opened;          // start of Server::Options::join_timeout
   std::shared_ptr<Usage> usage;  // of its job, since the proof
   std::size_t accounted = 0;     // its share of usage->buffered_bytes

@@ -63,7 +63,10 @@ class Server::Impl {
     std::optional<Progress> progress;  // as in Snapshot
     std::map<MemberId, ConnectionId> connections;
     std::map<std::uint64_t, int> indices;  // given to agents; at most kMaxWorkerIndex
+    int first_index = 1;
     int next_index = 1;
+    int hosts = 0;                                         // as in JobSpec
+    std::map<ConnectionId, std::uint64_t> index_requests;  // that wait: the agents, as they came
     bool ends_with_an_agent = false;
     std::optional<std::string> failure;  // of fail_job()
     std::deque<Loss> losses;
@@ -82,8 +85,8 @@ class Server::Impl {
   void read_all();
   void serve_deadlines();
   MonotonicTime next_wake() const;
-  // Of a connection that has not joined: for the proof, then for the join.
-  MonotonicTime join_deadline(const Connection& connection) const;
+  // For the proof, then for the join; nullopt: has joined, need not join, or is being closed.
+  std::optional<MonotonicTime> join_deadline(const Connection& connection) const;
   void accept_some();
   void add_connection(net::Socket socket);
   // Adds a new connection to the unauthenticated ones, possibly in place of the oldest.
@@ -112,7 +115,13 @@ class Server::Impl {
   // All of a job, with a reason after telling it to those that have proved the secret.
   void close_connections(const std::string& uid, const std::optional<std::string>& reason);
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
-  void give_index(Connection& connection, Job& job, const IndexRequest& request);
+  // Answers the requests of the jobs whose hosts are known.
+  void answer_index_requests();
+  static bool knows_all_hosts(const Job& job);
+  static MonotonicTime last_report_of_hosts(const Job& job) {
+    return job.state.started + job.state.settings.recovery_timeout;
+  }
+  void give_index(Connection& connection, Job& job, std::uint64_t agent_id);
   void close(ConnectionId id, const std::string& reason);
   void close_gracefully(Connection& connection);
   void apply(Job& job, const Event& event, MonotonicTime now);
@@ -210,7 +219,10 @@ Status Server::Impl::add_job(JobSpec spec) {
           .progress = {},
           .connections = {},
           .indices = {},
+          .first_index = spec.first_index,
           .next_index = spec.first_index,
+          .hosts = spec.hosts,
+          .index_requests = {},
           .ends_with_an_agent = spec.ends_with_an_agent,
           .failure = {},
           .losses = {},
@@ -347,6 +359,7 @@ void Server::Impl::iterate(MonotonicTime wanted) {
   begin_iteration(wanted);
   read_all();
   serve_deadlines();
+  answer_index_requests();
   // A failed send may remove a member, which adds messages for the others.
   while (!dirty_.empty()) flush(*dirty_.begin());
 }
@@ -381,17 +394,20 @@ void Server::Impl::read_all() {
 
 MonotonicTime Server::Impl::next_wake() const {
   MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + kLongestWait);
-  for (const auto& [uid, job] : jobs_)
+  for (const auto& [uid, job] : jobs_) {
     if (job.deadline) wake = std::min(wake, *job.deadline);
+    if (!job.index_requests.empty()) wake = std::min(wake, last_report_of_hosts(job));
+  }
   for (const auto& [id, connection] : connections_) {
     if (connection.close_deadline) wake = std::min(wake, *connection.close_deadline);
-    if (!connection.who && !connection.close_deadline)
-      wake = std::min(wake, join_deadline(connection));
+    if (const auto deadline = join_deadline(connection)) wake = std::min(wake, *deadline);
   }
   return wake;
 }
 
-MonotonicTime Server::Impl::join_deadline(const Connection& connection) const {
+std::optional<MonotonicTime> Server::Impl::join_deadline(const Connection& connection) const {
+  if (connection.who || connection.waits_for_index || connection.close_deadline)
+    return std::nullopt;
   return connection.opened +
          (connection.authenticated() ? options_.join_timeout : options_.proof_timeout);
 }
@@ -404,10 +420,10 @@ void Server::Impl::serve_deadlines() {
   for (const auto& [id, connection] : connections_) {
     if (connection.close_deadline && *connection.close_deadline <= now_) {
       over.emplace_back(id, "closed by the coordinator");
-    } else if (!connection.who && !connection.close_deadline && join_deadline(connection) <= now_) {
+    } else if (const auto deadline = join_deadline(connection); deadline && *deadline <= now_) {
       const std::string why = fmt::format(
           "did not {} within {} s", connection.authenticated() ? "join" : "prove a job's secret",
-          in_seconds(join_deadline(connection) - connection.opened));
+          in_seconds(*deadline - connection.opened));
       if (!connection.authenticated())
         rejections_.add(Rejection::kNoProof, "", connection.peer(), why, now_);
       over.emplace_back(id, why);
@@ -599,8 +615,11 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     if (take_join(id, connection, *job, *join)) apply(*job, *join, now_);
     return;
   }
-  if (const IndexRequest* request = std::get_if<IndexRequest>(&*message))
-    return give_index(connection, *job, *request);
+  if (const IndexRequest* request = std::get_if<IndexRequest>(&*message)) {
+    connection.waits_for_index = true;
+    job->index_requests.insert_or_assign(id, request->agent_id);
+    return;  // answer_index_requests() follows
+  }
   if (!connection.who) return reject_message(connection, "its first message is not a join");
   const auto apply_from_member = [&](auto event) {
     event.who = *connection.who;
@@ -648,20 +667,48 @@ bool Server::Impl::take_join(ConnectionId id, Connection& connection, Job& job, 
   return true;
 }
 
+void Server::Impl::answer_index_requests() {
+  for (auto& [uid, job] : jobs_) {
+    if (job.index_requests.empty()) continue;
+    if (now_ < last_report_of_hosts(job) && !knows_all_hosts(job)) continue;
+    for (const auto& [id, agent_id] : std::exchange(job.index_requests, {})) {
+      Connection& connection = connections_.at(id);
+      if (connection.close_deadline) continue;
+      give_index(connection, job, agent_id);
+      dirty_.insert(id);
+    }
+  }
+}
+
+// Those of members, of earlier requests and of the requests that wait.
+bool Server::Impl::knows_all_hosts(const Job& job) {
+  std::set<int> indices;
+  const auto add = [&](int index) {
+    if (index >= job.first_index) indices.insert(index);
+  };
+  for (const auto& [process, member] : job.state.members) add(process.worker_index);
+  for (const EpochMember& one : job.state.epoch_members) add(one.peer.who.process.worker_index);
+  for (const auto& [agent_id, index] : job.indices) add(index);
+  std::set<std::uint64_t> waiting;
+  for (const auto& [id, agent_id] : job.index_requests)
+    if (!job.indices.contains(agent_id)) waiting.insert(agent_id);
+  return job.first_index + static_cast<int>(indices.size() + waiting.size()) >= job.hosts;
+}
+
 // Indices are not reused, so a process that looked dead never shares the one of another host. Those
 // of members come from an earlier coordinator.
-void Server::Impl::give_index(Connection& connection, Job& job, const IndexRequest& request) {
+void Server::Impl::give_index(Connection& connection, Job& job, std::uint64_t agent_id) {
   const auto skip = [&](const WorkerProcess& process) {
     job.next_index = std::max(job.next_index, process.worker_index + 1);
   };
   for (const auto& [process, member] : job.state.members) skip(process);
   for (const EpochMember& one : job.state.epoch_members) skip(one.peer.who.process);
-  const auto known = job.indices.find(request.agent_id);
+  const auto known = job.indices.find(agent_id);
   if (known == job.indices.end() && job.next_index > kMaxWorkerIndex)
     return refuse(connection, job,
                   fmt::format("the job has had {} hosts, expected no more", kMaxWorkerIndex));
   const int index = known != job.indices.end() ? known->second : job.next_index++;
-  job.indices.emplace(request.agent_id, index);
+  job.indices.emplace(agent_id, index);
   connection.send(WorkerIndex{index});
   close_gracefully(connection);
 }
@@ -695,7 +742,9 @@ void Server::Impl::close(ConnectionId id, const std::string& reason) {
     log_->debug("rendezvous: closed an unauthenticated connection: {}", reason);
   }
   Job* job = find_job(connection.job_uid());
-  if (job == nullptr || !connection.who) return;
+  if (job == nullptr) return;
+  job->index_requests.erase(id);
+  if (!connection.who) return;
   const auto current = job->connections.find(*connection.who);
   if (current == job->connections.end() || current->second != id) return;
   job->connections.erase(current);

@@ -31,6 +31,10 @@ struct JobSpec {
   std::int64_t last_checkpoint_step = -1;  // see Stored
   std::string isa = {};                    // see Stored
   int first_index = 1;  // of the agents that ask for a worker index, in the order of their requests
+  // The most hosts that the job has. While fewer are known, requests for an index wait until
+  // recovery_timeout after the start: this may be a restarted coordinator, to which a host that has
+  // an index has not reported yet. The hosts below first_index are known.
+  int hosts = 0;
   bool ends_with_an_agent = false;  // a permanent failure that an agent reports ends the job
 };
 

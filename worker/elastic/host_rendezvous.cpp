@@ -74,6 +74,7 @@ void HostRendezvous::serve(const AgentOptions& options) {
   job.settings.max_world = job.settings.expected = world_;
   job.tls = options.tls;
   job.ends_with_an_agent = true;
+  job.hosts = options.max_nodes;
   std::vector<rendezvous::JobSpec> jobs;
   jobs.push_back(std::move(job));
   auto started = rendezvous::Server::start(server, log_, std::move(jobs));

@@ -65,6 +65,69 @@ TEST(IndexRequest, GivesNoIndexOfAMember) {
   EXPECT_EQ(request(*server, 11).or_throw(), 2);
 }
 
+// A coordinator of at most `hosts` hosts whose clock stands still. It may have been restarted.
+struct Restarted {
+  explicit Restarted(int hosts) {
+    JobSpec job{kUid, key(), settings(2, 8, 8)};
+    job.hosts = hosts;
+    std::vector<JobSpec> jobs;
+    jobs.push_back(std::move(job));
+    server = Server::start({.listen = {"127.0.0.1", 0}, .clock = &clock}, make_silent_logger(),
+                           std::move(jobs))
+                 .or_throw();
+  }
+  std::future<Result<int>> ask(std::uint64_t agent) {
+    return std::async(std::launch::async, [this, agent] { return request(*server, agent); });
+  }
+  static bool waits(const std::future<Result<int>>& answer) {
+    return answer.wait_for(milliseconds(200)) == std::future_status::timeout;
+  }
+  ManualClock clock;
+  std::unique_ptr<Server> server;
+};
+
+TEST(IndexRequest, WaitsForTheHostsThatKnewTheEarlierCoordinator) {
+  Restarted job(3);
+  auto answer = job.ask(11);
+  EXPECT_TRUE(Restarted::waits(answer));
+  const auto survivor = client(options(*job.server, 1));
+  const auto joined = join_later(*survivor);
+  EXPECT_EQ(answer.get().or_throw(), 2);
+  job.server->remove_job(kUid, "the end of the test");
+}
+
+// Longer than Server::Options::join_timeout.
+TEST(IndexRequest, WaitsNoLongerThanTheRecoveryTimeout) {
+  Restarted job(4);
+  auto answer = job.ask(11);
+  EXPECT_TRUE(Restarted::waits(answer));
+  job.clock.advance(Settings().recovery_timeout - seconds(1));
+  EXPECT_TRUE(Restarted::waits(answer));
+  job.clock.advance(seconds(1));
+  EXPECT_EQ(answer.get().or_throw(), 1);
+  EXPECT_EQ(request(*job.server, 12).or_throw(), 2);
+}
+
+TEST(IndexRequest, DoesNotWaitWhenAllHostsAsk) {
+  Restarted job(3);
+  auto first = job.ask(11);
+  EXPECT_TRUE(Restarted::waits(first));
+  EXPECT_EQ(request(*job.server, 12).or_throw(), 2) << "in the order of the requests";
+  EXPECT_EQ(first.get().or_throw(), 1);
+  EXPECT_EQ(request(*job.server, 11).or_throw(), 1);
+}
+
+TEST(IndexRequest, AnAgentThatNoLongerWaitsIsForgotten) {
+  Restarted job(3);
+  const auto gone = request_worker_index({"127.0.0.1", job.server->address().port}, kUid, key(),
+                                         false, 11, net::within(milliseconds(300)));
+  EXPECT_FALSE(gone.ok());
+  auto answer = job.ask(12);
+  EXPECT_TRUE(Restarted::waits(answer)) << "only one of three hosts asks";
+  job.clock.advance(Settings().recovery_timeout);
+  EXPECT_EQ(answer.get().or_throw(), 1);
+}
+
 TEST(IndexRequest, WaitsForTheCoordinator) {
   const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
   auto early = std::async(std::launch::async, [port] {

@@ -254,6 +254,7 @@ TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
   run.write_key();
   // The epoch forms only when both hosts are there.
   run.options.min_nodes = 2;
+  run.options.rendezvous.recovery_timeout = milliseconds(200);
   AgentOptions second = run.options;
   second.rdzv_id = "none";
   const FileDescriptor file(open(run.path("second").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
