@@ -230,7 +230,8 @@ class TrainingRun {
     } catch (const Failure& failure) {
       // No epoch could form, or a signal ends the wait for one.
       if (session_.stopped()) throw_if_stopped();
-      save_outside_of_epochs();
+      // The job continues with the process that has replaced this one, and with its state.
+      if (failure.code() != ExitCode::kReplaced) save_outside_of_epochs();
       throw;
     }
   }
