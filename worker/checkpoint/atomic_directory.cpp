@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "common/base/files.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -18,14 +18,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kReplaced = ".replaced";  // in the staging directory
 
-[[noreturn]] void fail(const fs::path& path, const char* action, int error) {
-  throw Failure(output_error_code(error),
-                fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(error)));
-}
-
 void rename_or_throw(const fs::path& from, const fs::path& to, const fs::path& named,
                      const char* action) {
-  if (rename(from.c_str(), to.c_str()) != 0) fail(named, action, errno);
+  if (rename(from.c_str(), to.c_str()) != 0) fail_storage(named, action, errno);
 }
 
 void sync_or_throw(const fs::path& path) { sync_path(path).or_throw(); }
@@ -33,7 +28,8 @@ void sync_or_throw(const fs::path& path) { sync_path(path).or_throw(); }
 bool has_entry(const fs::path& path) {
   std::error_code error;
   const bool found = fs::exists(fs::symlink_status(path, error));
-  if (error && error != std::errc::no_such_file_or_directory) fail(path, "stat", error.value());
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail_storage(path, "stat", error.value());
   return found;
 }
 
@@ -50,10 +46,10 @@ void replace_directory(const fs::path& from, const fs::path& target,
                        const StagingDirectory& staging) {
   if (rename(from.c_str(), target.c_str()) == 0) return;
   if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) {
-    fail(target, "rename into place", errno);
+    fail_storage(target, "rename into place", errno);
   }
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) fail(target, "replace", errno);
+  if (errno != EINVAL && errno != ENOSYS) fail_storage(target, "replace", errno);
   // This file system cannot exchange directories: the target is absent for a moment.
   move_to_staging(target, staging);
   rename_or_throw(from, target, target, "rename into place");
@@ -66,10 +62,10 @@ std::vector<std::string> files_with_last(const fs::path& directory, const std::s
        entry.increment(error)) {
     names.push_back(entry->path().filename());
   }
-  if (error) fail(directory, "list", error.value());
+  if (error) fail_storage(directory, "list", error.value());
   const auto position = std::find(names.begin(), names.end(), last);
   // A newer owner may be removing the files.
-  if (position == names.end()) fail(directory / last, "find", ENOENT);
+  if (position == names.end()) fail_storage(directory / last, "find", ENOENT);
   std::rotate(position, position + 1, names.end());
   return names;
 }
@@ -94,7 +90,7 @@ AtomicDirectory::AtomicDirectory(const OutputWriter& output, const std::string& 
       content_(staging_.path() / name) {
   output_.check();  // saves a superseded writer from writing everything in vain
   run_as_writer(output_, [&] {
-    if (mkdir(content_.c_str(), 0755) != 0) fail(content_, "create the directory", errno);
+    if (mkdir(content_.c_str(), 0755) != 0) fail_storage(content_, "create the directory", errno);
   });
 }
 
@@ -109,7 +105,7 @@ void AtomicDirectory::sync() const {
     sync_or_throw(entry->path());
     entry.increment(error);
   }
-  if (error) fail(content_, "list", error.value());
+  if (error) fail_storage(content_, "list", error.value());
   sync_or_throw(content_);
 }
 

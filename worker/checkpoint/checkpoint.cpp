@@ -196,7 +196,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& output_dir) {
   }
   // An incomplete list would make a training start at an earlier step without a word.
   if (error && error != std::errc::no_such_file_or_directory) {
-    fail_storage(output_dir, "list the checkpoints", error);
+    fail_storage(output_dir, "list the checkpoints", error.value());
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -212,7 +212,7 @@ bool is_checkpoint_of(const fs::path& path, const fs::path& output_dir) {
   if (!step_of(own.filename()) || type_at(own) != fs::file_type::directory) return false;
   std::error_code error;
   const bool same = fs::equivalent(fs::absolute(own).parent_path(), output_dir, error);
-  if (error && !says_absent(error)) fail_storage(output_dir, "stat", error);
+  if (error && !says_absent(error.value())) fail_storage(output_dir, "stat", error.value());
   return same;
 }
 

@@ -54,15 +54,15 @@ Checksums read_checksums(const fs::path& directory) {
 
 void verify_sizes(const fs::path& directory, const Checksums& checksums) {
   for (const auto& [name, digest] : checksums) {
-    const fs::file_type type = type_at(directory / name);
-    if (type == fs::file_type::not_found) {
-      fail(directory / name, "is missing; checksums.json lists it");
-    }
-    if (type != fs::file_type::regular) fail(directory / name, "is not a regular file");
     std::error_code error;
     const std::uint64_t size = fs::file_size(directory / name, error);
-    if (says_absent(error)) fail(directory / name, "is missing; checksums.json lists it");
-    if (error) fail_storage(directory / name, "stat", error);
+    if (says_absent(error.value())) {
+      fail(directory / name, "is missing; checksums.json lists it");
+    }
+    if (error == std::errc::is_a_directory || error == std::errc::not_supported) {
+      fail(directory / name, "is not a regular file");
+    }
+    if (error) fail_storage(directory / name, "stat", error.value());
     if (size != digest.size) {
       fail(directory / name,
            fmt::format("is {} bytes long, expected {} (checksums.json)", size, digest.size));

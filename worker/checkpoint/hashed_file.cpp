@@ -42,7 +42,7 @@ FileDigest read_digest(const std::filesystem::path& path, const Fail& fail) {
 
 HashedFile::HashedFile(std::filesystem::path path) : path_(std::move(path)) {
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail("create");
+  if (fd_ < 0) fail_storage(path_, "create", errno);
 }
 
 HashedFile::~HashedFile() {
@@ -62,7 +62,7 @@ void HashedFile::write(std::span<const std::byte> bytes) {
       if (written >= 0) {
         block = block.subspan(static_cast<std::size_t>(written));
       } else if (errno != EINTR) {
-        fail("write");
+        fail_storage(path_, "write", errno);
       }
     }
   }
@@ -75,14 +75,9 @@ FileDigest HashedFile::finish() {
     const int saved = errno;
     unlink(path_.c_str());
     errno = saved;
-    fail("close");
+    fail_storage(path_, "close", errno);
   }
   return {sha_.hex(), size_};
-}
-
-void HashedFile::fail(const char* action) const {
-  throw Failure(output_error_code(errno),
-                fmt::format("{}: cannot {}: {}", path_.string(), action, std::strerror(errno)));
 }
 
 FileDigest write_hashed(const std::filesystem::path& path, std::string_view content) {
@@ -100,9 +95,9 @@ FileDigest digest_of(const std::filesystem::path& path, ExitCode code) {
 
 FileDigest digest_of_output(const std::filesystem::path& path, ExitCode absent) {
   return read_digest(path, [&](const char* action) {
-    const std::error_code error(errno, std::generic_category());
-    if (!says_absent(error)) fail_storage(path, action, error);
-    throw Failure(absent, fmt::format("{}: cannot {}: {}", path.string(), action, error.message()));
+    if (!says_absent(errno)) fail_storage(path, action, errno);
+    throw Failure(absent,
+                  fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));
   });
 }
 

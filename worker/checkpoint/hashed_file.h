@@ -30,8 +30,6 @@ class HashedFile {
   FileDigest finish();
 
  private:
-  [[noreturn]] void fail(const char* action) const;
-
   std::filesystem::path path_;
   int fd_ = -1;
   Sha256 sha_;

@@ -38,9 +38,7 @@ class CreatedDirectories {
       if (fs::create_directory(*path, error)) created_.push_back(*path);
       if (error) {
         remove_created();
-        throw Failure(output_error_code(error.value()),
-                      fmt::format("{}: cannot create the output directory: {}", directory.string(),
-                                  error.message()));
+        fail_storage(directory, "create the output directory", error.value());
       }
     }
   }
@@ -66,7 +64,7 @@ std::optional<std::string> foreign_entry(const fs::path& directory) {
     const std::string name = entry->path().filename();
     if (name != "lost+found" && !is_staging_name(name)) return name;
   }
-  if (error) fail_storage(directory, "list the output directory", error);
+  if (error) fail_storage(directory, "list the output directory", error.value());
   return std::nullopt;
 }
 
@@ -196,9 +194,9 @@ void require_usable_output_dir(const fs::path& output_dir) {
     refuse(parent, "is a file, expected a directory");
   }
   if (access(parent.c_str(), W_OK | X_OK) != 0) {
-    throw Failure(output_error_code(errno),
-                  fmt::format("{}: cannot create the output directory in {}: {}",
-                              output_dir.string(), parent.string(), std::strerror(errno)));
+    const int error = errno;
+    fail_storage(output_dir, fmt::format("create the output directory in {}", parent.string()),
+                 error);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "common/base/files.h"
 #include "worker/checkpoint/staging.h"
@@ -54,8 +53,7 @@ bool rename_into_place(const StagingMarker& staging, const fs::path& directory,
   const fs::path target = directory / kOwnershipMarkerFile;
   if (rename(staging.path().c_str(), target.c_str()) != 0) {
     if (errno == ENOENT) return false;
-    throw Failure(output_error_code(errno), fmt::format("{}: cannot rename into place: {}",
-                                                        target.string(), std::strerror(errno)));
+    fail_storage(target, "rename into place", errno);
   }
   sync_path(directory).or_throw();
   return read_if_valid(directory) == marker;
@@ -87,8 +85,7 @@ bool create_marker(const fs::path& directory, const OwnershipMarker& marker) {
   // call was lost and the client repeated it.
   if (errno == ENOENT || errno == EEXIST) return read_if_valid(directory) == marker;
   if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) {
-    throw Failure(output_error_code(errno),
-                  fmt::format("{}: cannot create: {}", target.string(), std::strerror(errno)));
+    fail_storage(target, "create", errno);
   }
   // A file system without links: of two processes that both find no marker, the later one wins, and
   // the earlier one notices at the latest before its first commit.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "common/base/files.h"
@@ -59,8 +58,7 @@ StagingDirectory::StagingDirectory(const fs::path& parent, const std::string& na
                                    const Writer& writer)
     : path_(parent / new_staging_name(name)) {
   if (mkdir(path_.c_str(), 0755) != 0) {
-    throw Failure(output_error_code(errno), fmt::format("{}: cannot create the directory: {}",
-                                                        path_.string(), std::strerror(errno)));
+    fail_storage(path_, "create the directory", errno);
   }
   if (const Status named = write_new_file(path_ / kWriterFile, to_json(writer).dump() + "\n");
       !named.ok()) {
@@ -98,14 +96,13 @@ std::vector<std::string> remove_staging_of_ended_writers(const fs::path& parent,
     const std::optional<Writer> writer = writer_of(entry->path());
     if (writer && has_ended(*writer, owner)) ended.push_back(name);
   }
-  if (error) fail_storage(parent, "list the staging directories", error);
+  if (error) fail_storage(parent, "list the staging directories", error.value());
   if (ended.empty()) return ended;
   const StagingDirectory removed(parent, "removed", owner);
   std::erase_if(ended, [&](const std::string& name) {
     if (rename((parent / name).c_str(), (removed.path() / name).c_str()) == 0) return false;
-    const std::error_code failed(errno, std::generic_category());
-    if (output_error_code(failed.value()) == ExitCode::kOutputUnavailable) {
-      fail_storage(parent / name, "move to the staging directory", failed);
+    if (output_error_code(errno) == ExitCode::kOutputUnavailable) {
+      fail_storage(parent / name, "move to the staging directory", errno);
     }
     return true;
   });

@@ -3,16 +3,16 @@
 #pragma once
 
 #include <filesystem>
-#include <system_error>
+#include <string_view>
 
 namespace tilewright::checkpoint {
 
-// Whether an error says that the file is absent: ENOENT, or ENOTDIR for a parent that is a file.
-bool says_absent(const std::error_code& error);
+// Whether an errno says that the file is absent: ENOENT, or ENOTDIR for a parent that is a file.
+bool says_absent(int error);
 
 // "PATH: cannot ACTION: ERROR", with output_error_code().
-[[noreturn]] void fail_storage(const std::filesystem::path& path, const char* action,
-                               const std::error_code& error);
+[[noreturn]] void fail_storage(const std::filesystem::path& path, std::string_view action,
+                               int error);
 
 // The type of the file, after links; not_found if it is absent. Other errors are Failures with
 // output_error_code().

@@ -9,6 +9,7 @@
 #include "common/base/strings.h"
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/storage.h"
 
 namespace tilewright::train {
 namespace {
@@ -164,9 +165,7 @@ void write_result_files(const std::filesystem::path& directory,
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
-    throw Failure(output_error_code(error.value()),
-                  fmt::format("{}: cannot create the output directory: {}", directory.string(),
-                              error.message()));
+    checkpoint::fail_storage(directory, "create the output directory", error.value());
   }
   const auto all = files.extract(training_report::kAllResultsFile);
   for (const auto& [name, content] : files) {
