@@ -11,16 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <future>
-#include <thread>
+#include <map>
 
 #include "common/base/file_descriptor.h"
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/net/connect.h"
 #include "tests/support/paths.h"
+#include "tests/support/running_program.h"
 #include "tests/support/silent_logger.h"
 #include "worker/elastic/line_prefixer.h"
 #include "worker/elastic/local_host.h"
@@ -77,7 +80,7 @@ class AgentRun {
 };
 
 // The worker program of the tests below: it joins, kills itself in its first run if its local rank
-// is KILLED_LOCAL_RANK, waits for the file FINISH_FILE if that is set, and finishes.
+// is KILLED_LOCAL_RANK, waits until the FIFO in FINISH_FIFO is readable if that is set, and finishes.
 void run_worker() {
   const StopSignals signals;
   Session session(settings_from_environment(environment_variable), &signals, make_silent_logger());
@@ -96,9 +99,12 @@ void run_worker() {
           net::Ready::kYes);
       continue;
     }
-    const std::string finish_file = environment_variable("FINISH_FILE");
-    while (!finish_file.empty() && !std::filesystem::exists(finish_file) &&
-           session.sleep(milliseconds(5))) {
+    if (const std::string fifo = environment_variable("FINISH_FIFO"); !fifo.empty()) {
+      const FileDescriptor finish(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+      std::array<pollfd, 3> fds{{{finish.get(), POLLIN, 0},
+                                 {session.epoch_cancel_token().fd(), POLLIN, 0},
+                                 {signals.cancel_token().fd(), POLLIN, 0}}};
+      poll(fds.data(), fds.size(), net::poll_timeout(monotonic_now() + seconds(60)));
     }
     if (const auto code = session.stopped()) throw Failure(*code, "stopped by a signal");
     if (!session.epoch_ended() && session.finish()) return;
@@ -306,52 +312,69 @@ TEST(Agent, TellsTheOtherHostsOfAPermanentFailure) {
   EXPECT_THAT(run.output(), HasSubstr("process 0 of worker 1 exited with code 13"));
 }
 
-// Hosts of one job, with agents in this process whose output goes to a file each. Their processes
-// train until finish().
+// Hosts of one job, with agents in this process whose output and log go to a pipe each. Their
+// processes train until finish().
 class Hosts {
  public:
   explicit Hosts(int count) : run(AgentRun::worker()) {
-    setenv("FINISH_FILE", run.path("finish").c_str(), 1);
+    const std::string fifo = run.path("finish");
+    EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    finish_ = FileDescriptor(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
+    setenv("FINISH_FIFO", fifo.c_str(), 1);
     run.options.min_nodes = run.options.max_nodes = count;
     run.options.rdzv_endpoint = net::Address{
         "127.0.0.1", net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port};
     run.options.rdzv_id = "none";
     run.write_key();
   }
-  ~Hosts() { unsetenv("FINISH_FILE"); }
-  void finish() const { std::ofstream(run.path("finish")) << "finish"; }
+  ~Hosts() { unsetenv("FINISH_FIFO"); }
+  // The byte stays unread, so that all processes see it.
+  void finish() const { EXPECT_EQ(write(finish_.get(), "\n", 1), 1); }
   std::future<int> start(const std::string& name, int node_rank, Serving serving) {
-    for (const std::string& path : {std::string(run.path(name)), log_of(name)})
-      std::ofstream(path).flush();
-    return std::async(std::launch::async, [this, name, node_rank, serving] {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    outputs_[name] = {FileDescriptor(ends[0]), FileDescriptor(ends[1]), {}};
+    EXPECT_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    return std::async(std::launch::async, [this, node_rank, serving, fd = ends[1]] {
       AgentOptions options = run.options;
       options.node_rank = node_rank;
       options.serving = serving;
-      const FileDescriptor file(
-          open(run.path(name).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-      options.output_fd = options.error_fd = file.get();
+      options.output_fd = options.error_fd = fd;
       complete_options(options, no_environment());
-      Logger log("agent", std::make_shared<spdlog::sinks::basic_file_sink_mt>(log_of(name)));
-      log.flush_on(spdlog::level::info);
-      return run_agent(options, run.signals, std::make_shared<Logger>(log));
+      auto log = std::make_shared<Logger>(
+          "agent",
+          std::make_shared<spdlog::sinks::basic_file_sink_mt>(fmt::format("/proc/self/fd/{}", fd)));
+      log->flush_on(spdlog::level::info);
+      return run_agent(options, run.signals, log);
     });
   }
-  std::string log_of(const std::string& name) const { return run.path(name + ".log"); }
-  std::string output(const std::string& name) const {
-    return testing::read_text(run.path(name)) + testing::read_text(log_of(name));
+  const std::string& output(const std::string& name) {
+    Output& of = outputs_.at(name);
+    std::array<char, 4096> part;
+    for (ssize_t got = 0; (got = read(of.read_end.get(), part.data(), part.size())) > 0;) {
+      of.text.append(part.data(), static_cast<std::size_t>(got));
+    }
+    return of.text;
   }
-  ::testing::AssertionResult prints(const std::string& name, const std::string& text) const {
-    const MonotonicTime deadline = monotonic_now() + seconds(20);
+  ::testing::AssertionResult prints(const std::string& name, const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
     while (output(name).find(text) == std::string::npos) {
-      if (monotonic_now() > deadline)
+      if (!testing::wait_readable(outputs_.at(name).read_end.get(), deadline))
         return ::testing::AssertionFailure() << name << " has not printed " << text << ":\n"
                                              << output(name);
-      std::this_thread::sleep_for(milliseconds(5));
     }
     return ::testing::AssertionSuccess();
   }
 
   AgentRun run;
+
+ private:
+  struct Output {
+    FileDescriptor read_end, write_end;
+    std::string text;
+  };
+  FileDescriptor finish_;
+  std::map<std::string, Output> outputs_;
 };
 
 TEST(Agent, EndsAloneWhenAnotherAgentHasReplacedItsProcess) {
