@@ -22,14 +22,8 @@ class HeaderEvents final : public JsonEvents {
  public:
   const std::string& problem() const { return problem_; }  // empty: none
 
-  bool start_object(std::size_t) override {
-    keys_.emplace_back();
-    return opened();
-  }
-  bool start_array(std::size_t) override {
-    keys_.emplace_back();
-    return opened();
-  }
+  bool start_object(std::size_t) override { return opened(); }
+  bool start_array(std::size_t) override { return opened(); }
   bool end_object() override { return closed(); }
   bool end_array() override { return closed(); }
   bool key(string_t& key) override {
@@ -40,6 +34,7 @@ class HeaderEvents final : public JsonEvents {
 
  private:
   bool opened() {
+    keys_.emplace_back();
     if (keys_.size() <= kMaxHeaderDepth) return true;
     problem_ = fmt::format("the header nests deeper than {} levels", kMaxHeaderDepth);
     return false;

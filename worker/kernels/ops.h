@@ -126,7 +126,8 @@ struct AttentionForward {
   std::int64_t max_seqlen = 0;    // longest example of the batch; sizes the scratch
   Dropout dropout;                // of probabilities; row = key, column = query
   Activation* context = nullptr;  // [T, A * D]
-  float* log_sum_exp = nullptr;   // [A, T], of the scaled scores; input of backward
+  float* log_sum_exp =
+      nullptr;  // [A, T], of the scaled scores; backward with pairs of bf16 reads it
 };
 
 template <typename Activation>

@@ -321,14 +321,7 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
   if (!has_memory) complete_ = false;
   bool loaded = false;
   if (is_rank0 && job_.settings.do_train) {
-    const auto load = [&] {
-      loaded = has_memory ? load_newer_checkpoint(from) : load_checkpoint(from);
-    };
-    if (from.retry) {
-      from.retry(load);
-    } else {
-      load();
-    }
+    from.retry([&] { loaded = has_memory ? load_newer_checkpoint(from) : load_checkpoint(from); });
   }
   if (loaded) {
     complete_ = false;  // until the others have it too and the weights are packed

@@ -35,9 +35,8 @@ struct RestoreFrom {
   std::int64_t required_step = -1;
   elastic::StateAgreement agreement = {};  // equal on all ranks
   bool after_loss = false;                 // this worker's last membership epoch was broken
-  // Calls a function that reads the output directory, again after an error that may pass; empty: it
-  // is called once.
-  std::function<void(const std::function<void()>&)> retry = {};
+  // Calls a function that reads the output directory, perhaps again after an error that may pass.
+  std::function<void(const std::function<void()>&)> retry = [](const auto& read) { read(); };
 };
 
 // What restore() has done.

@@ -150,16 +150,15 @@ void forward_tile(const ForwardBlock<typename P::Element>& block, const typename
   if constexpr (P::kMostTerms > 0) {
     constexpr int kRow = P::kVectors * P::kLanes;
     alignas(64) float sums[MR * kRow];
-    for (bool first = true; groups > P::kMostTerms; groups -= P::kMostTerms, first = false) {
-      tile.accumulate(a, rows, panel, P::kMostTerms);
-      if (!first) tile.add_left(sums);
-      tile.store(sums, kRow);
-      tile.clear();
+    tile.accumulate(a, rows, panel, groups < P::kMostTerms ? groups : P::kMostTerms);
+    while ((groups -= P::kMostTerms) > 0) {
       a += P::kMostTerms * MatrixRows<P>::kStep;
       panel += P::kMostTerms * kRow;
+      tile.store(sums, kRow);
+      tile.clear();
+      tile.accumulate(a, rows, panel, groups < P::kMostTerms ? groups : P::kMostTerms);
+      tile.add_left(sums);
     }
-    tile.accumulate(a, rows, panel, groups);
-    if (block.k > P::kMostTerms) tile.add_left(sums);
   } else {
     tile.accumulate(a, rows, panel, groups);
   }
